@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nugget.app import Brain
-    from nugget.brain.filing import ForgetResult, MoveResult
+    from nugget.brain.filing import UnitMove
     from nugget.capture.compare import Similar
     from nugget.capture.promotion import Promoted
     from nugget.capture.publish import Publication, Published
@@ -62,17 +62,17 @@ def add(
     return unit.id if unit else path, path
 
 
-def forget(brain: Brain, ref: str) -> tuple[ForgetResult, Places]:
+def forget(brain: Brain, ref: str) -> tuple[UnitMove, Places]:
     """Take a unit out for good; return what changed, and the golden questions that expect it."""
     from nugget.brain.filing import forget_unit
     from nugget.brain.golden import expecting
 
     result = forget_unit(brain.path, ref.removeprefix("brain:"))
     brain.refresh()
-    return result, expecting(brain.path, result.id)
+    return result, expecting(brain.path, result.old_id)
 
 
-def move(brain: Brain, ref: str, *, domain: str | None = None, name: str | None = None) -> tuple[MoveResult, Places]:
+def move(brain: Brain, ref: str, *, domain: str | None = None, name: str | None = None) -> tuple[UnitMove, Places]:
     """File a unit elsewhere or rename it; return what changed, and the golden questions that expect the old id."""
     from nugget.brain.filing import move_unit
     from nugget.brain.golden import expecting

@@ -72,10 +72,10 @@ def init_brain(path: Path, *, owner: str, now: datetime, examples: bool = False)
         except GitError as error:
             if created:
                 (path / "domains").mkdir(exist_ok=True)
-                for name, text in template.items():
-                    (path / name).parent.mkdir(parents=True, exist_ok=True)
-                    # brain.yaml comes last in the template's order: a brain with one is complete.
-                    files.replace(path / name, text.encode(), mode=0o644)
+            for name, text in template.items() if created else ():
+                (path / name).parent.mkdir(parents=True, exist_ok=True)
+                # brain.yaml comes last in the template's order: a brain with one is complete.
+                files.replace(path / name, text.encode(), mode=0o644)
             return InitResult(path=path, created=created, problem=str(error))
         return InitResult(path=path, created=created, commit=commit)
 
@@ -114,13 +114,15 @@ def read_file(brain: Path, path: str) -> bytes:
     real = _inside(brain, path)
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
-        descriptor = os.open(real, flags)
-        try:
-            _check_regular(os.fstat(descriptor), path)
-            with os.fdopen(descriptor, "rb", closefd=False) as file:
-                return file.read(knowledge.MAX_FILE_BYTES + 1)
-        finally:
-            os.close(descriptor)
+        with open(real, "rb", opener=lambda name, _: os.open(name, flags)) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise KnowledgeError(f"{path}: is no regular file, not a knowledge file")
+            if status.st_size > knowledge.MAX_FILE_BYTES:
+                raise KnowledgeError(str(knowledge.too_large(status.st_size, path=path)))
+            return file.read(knowledge.MAX_FILE_BYTES + 1)
+    except IsADirectoryError:
+        raise KnowledgeError(f"{path}: is a folder, not a knowledge file") from None
     except OSError as error:
         raise KnowledgeError(f"{path}: cannot be read ({_reason(error)})") from error
 
@@ -237,14 +239,6 @@ def _inside(brain: Path, path: str) -> Path:
     return real
 
 
-def _check_regular(status: os.stat_result, path: str) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "no regular file"
-        raise KnowledgeError(f"{path}: is {kind}, not a knowledge file")
-    if status.st_size > knowledge.MAX_FILE_BYTES:
-        raise KnowledgeError(str(knowledge.too_large(status.st_size, path=path)))
-
-
 def _reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
@@ -252,14 +246,11 @@ def _reason(error: OSError) -> str:
 def _template(name: str, *, owner: str, now: datetime, examples: bool) -> dict[str, str]:
     """Path -> text of every file of a new brain, brain.yaml last."""
     root = resource("brain-template")
-    files = sorted(file for file in root.rglob("*") if file.is_file())
-    texts = {
+    return {
         file.relative_to(root).as_posix(): _fill(file.read_text("utf-8"), name=name, owner=owner, now=now)
-        for file in files
-        if file.name != ".DS_Store" and file.suffix != ".pyc" and (examples or file.parent.name != _EXAMPLES)
+        for file in sorted(root.rglob("*"), key=lambda file: (file.name == "brain.yaml", file))
+        if file.is_file() and file.name != ".DS_Store" and (examples or file.parent.name != _EXAMPLES)
     }
-    settings = texts.pop("brain.yaml")
-    return {**texts, "brain.yaml": settings}
 
 
 def _fill(text: str, *, name: str, owner: str, now: datetime) -> str:
@@ -290,19 +281,13 @@ def _refuse_foreign(path: Path, files: Mapping[str, str], *, now: datetime) -> N
                 raise BrainError(f"{path} is not empty (it holds {printable(name)}), and is no brain.", hint=hint)
 
 
-def _ignore_derived(path: Path) -> bool:
-    """Add the index to .gitignore; return True if that took a new line."""
-    ignore = path / ".gitignore"
-    text = ignore.read_text("utf-8", "replace") if ignore.is_file() else ""
-    if _IGNORED in [line.strip() for line in text.splitlines()]:
-        return False
-    ignore.write_text(f"{text.rstrip()}\n{_IGNORED}\n".lstrip(), "utf-8")
-    return True
-
-
 def _first_commit(path: Path, template: Mapping[str, str], *, created: bool) -> str | None:
     """Commit a new brain, or the line that was added to the `.gitignore` of one that has commits."""
-    added = not created and _ignore_derived(path)
+    ignore = path / ".gitignore"
+    text = ignore.read_text("utf-8", "replace") if ignore.is_file() else ""
+    added = not created and _IGNORED not in [line.strip() for line in text.splitlines()]
+    if added:
+        ignore.write_text(f"{text.rstrip()}\n{_IGNORED}\n".lstrip(), "utf-8")
     if not git.is_repository(path) or git.head(path) is None:
         git.init(path)  # also where an earlier try did not come to its end
     head, branch = git.head(path), git.current_branch(path)

@@ -11,6 +11,7 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -32,7 +33,9 @@ _FORGOTTEN_HEAD = """\
 # Units that were removed with `nugget forget`. Nugget does not propose them again;
 # take an entry out of this list to allow it.
 """
-_FORGOTTEN_ENTRY = re.compile(r"- id: (?P<id>\S+)[ \t]*(?:\n  body_sha256: (?P<body>[0-9a-f]{64}))?")
+_FORGOTTEN_ENTRY = re.compile(
+    r"^- id: (?P<id>\S+).*\n?(?:  body_sha256: (?P<body>[0-9a-f]{64}).*\n?)?(?:  .*\n?)*", re.MULTILINE
+)
 _SENTENCE_BREAK = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")
 _MAX_TITLE_CHARS = 80
 
@@ -46,32 +49,19 @@ class Forgotten:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForgetResult:
-    """Result of `forget_unit`: the unit that it removed, and the files whose relations to it were taken out."""
-
-    id: str
-    path: str
-    relinked: tuple[str, ...]
-    commit: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MoveResult:
-    """Result of `move_unit`: the old and new place of a unit, and the files whose relations now name its new id."""
+class UnitMove:
+    """Result of moving a unit, or of forgetting it (it has no new place); `relinked` files had a relation to it."""
 
     old_id: str
-    new_id: str
     old_path: str
-    new_path: str
+    new_id: str = ""
+    new_path: str = ""
     relinked: tuple[str, ...]
     commit: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _File:
-    path: str
-    content: bytes
-    unit: Unit
+_File = tuple[str, bytes, Unit]
+"""The path, content and unit of a file."""
 
 
 def add_unit(
@@ -115,21 +105,21 @@ def add_unit(
         return path
 
 
-def forget_unit(brain: Path, unit_id: str) -> ForgetResult:
+def forget_unit(brain: Path, unit_id: str) -> UnitMove:
     """Remove a unit and every relation to it, and remember that it is not wanted, in one commit.
 
     Raises KnowledgeError if there is no such unit, ConflictError if a file that would change has uncommitted work.
     """
     with git.only_writer(brain):
         branch, head = git.ready_branch(brain)
-        file = find_unit(brain, unit_id)
+        path, _, unit = _find(brain, unit_id)
         relinked = _relink(brain, unit_id, None)
-        changes: dict[str, bytes | None] = {**relinked, file.path: None, FORGOTTEN: _remember(brain, file.unit)}
+        changes: dict[str, bytes | None] = {**relinked, path: None, FORGOTTEN: _remember(brain, unit)}
         commit = git.commit_change(brain, changes, f"Forget {unit_id}", branch=branch, expect_head=head)
-        return ForgetResult(id=unit_id, path=file.path, relinked=tuple(relinked), commit=commit)
+        return UnitMove(old_id=unit_id, old_path=path, relinked=tuple(relinked), commit=commit)
 
 
-def move_unit(brain: Path, unit_id: str, *, domain: str | None = None, slug: str | None = None) -> MoveResult:
+def move_unit(brain: Path, unit_id: str, *, domain: str | None = None, slug: str | None = None) -> UnitMove:
     """File a unit under another domain, or rename it (its id and every relation to it follow), in one commit.
 
     Raises KnowledgeError if there is no such unit, UsageError for a place it cannot have, ConflictError if another
@@ -137,48 +127,45 @@ def move_unit(brain: Path, unit_id: str, *, domain: str | None = None, slug: str
     """
     with git.only_writer(brain):
         branch, head = git.ready_branch(brain)
-        file = find_unit(brain, unit_id)
+        path, content, unit = _find(brain, unit_id)
         new_slug = slug if slug is not None else unit_id.partition("/")[2]
-        new_domain = brains.validate_domain(domain if domain is not None else file.unit.domain or "")
-        new_path, new_id = brains.unit_path(file.unit.type, new_domain, new_slug), f"{file.unit.type}/{new_slug}"
+        new_domain = brains.validate_domain(domain if domain is not None else unit.domain or "")
+        new_path, new_id = brains.unit_path(unit.type, new_domain, new_slug), f"{unit.type}/{new_slug}"
         if new_id != unit_id and new_id in _ids(brain):
             raise KnowledgeError(f"There is a unit {new_id} already.", hint="Choose another name.")
         relinked = _relink(brain, unit_id, new_id) if new_id != unit_id else {}
-        own = relinked.pop(file.path, file.content).decode("utf-8")
-        changes: dict[str, bytes | None] = {**relinked}
-        if new_path != file.path:
+        own = relinked.pop(path, content).decode("utf-8")
+        if new_path != path:
             _refuse_taken(brain, new_path)
-            changes[file.path] = None
-        changes[new_path] = knowledge.edit(own, changes={"id": new_id, "domain": new_domain}).encode()
+        moved = knowledge.edit(own, changes={"id": new_id, "domain": new_domain}).encode()
         message = f"Move {unit_id} to {new_domain}/{new_id}"
-        commit = git.commit_change(brain, changes, message, branch=branch, expect_head=head)
-        return MoveResult(
-            old_id=unit_id, new_id=new_id, old_path=file.path, new_path=new_path, relinked=tuple(relinked),
-            commit=commit,
-        )  # fmt: skip
+        commit = git.commit_change(
+            brain, {**relinked, path: None, new_path: moved}, message, branch=branch, expect_head=head
+        )
+        return UnitMove(
+            old_id=unit_id, new_id=new_id, old_path=path, new_path=new_path, relinked=tuple(relinked), commit=commit
+        )
 
 
-def find_unit(brain: Path, unit_id: str) -> _File:
+def forgotten(brain: Path) -> Forgotten:
+    """Return the forgotten units of a brain."""
+    found = list(_FORGOTTEN_ENTRY.finditer(_forgotten_text(brain)))
+    return Forgotten(
+        ids=frozenset(one["id"] for one in found), bodies=frozenset(one["body"] for one in found if one["body"])
+    )
+
+
+def _find(brain: Path, unit_id: str) -> _File:
     """Return the file of a unit. Raises KnowledgeError if there is none, or more than one."""
-    found = [file for file in _files(brain, unit_id) if file.unit.id == unit_id]
+    found = [file for file in _files(brain, unit_id) if file[2].id == unit_id]
     if len(found) > 1:
-        paths = " and ".join(file.path for file in found)
+        paths = " and ".join(path for path, _, _ in found)
         raise KnowledgeError(f"More than one file has the id {unit_id}: {paths}.", hint="Give one of them another id.")
     if not found:
         near = difflib.get_close_matches(unit_id, _ids(brain), n=1)
         hint = f"Did you mean {near[0]}?" if near else "`nugget search` finds the ids of units."
         raise KnowledgeError(f"There is no unit {unit_id} in the brain.", hint=hint)
     return found[0]
-
-
-def forgotten(brain: Path) -> Forgotten:
-    """Return the forgotten units of a brain."""
-    entries = _forgotten_entries(brain)[1]
-    found = [_FORGOTTEN_ENTRY.match(entry) for entry in entries]
-    return Forgotten(
-        ids=frozenset(one["id"] for one in found if one),
-        bodies=frozenset(one["body"] for one in found if one and one["body"]),
-    )
 
 
 def _finished(text: str) -> tuple[Unit, str]:
@@ -197,36 +184,24 @@ def _drafted(
     if not 0 <= confidence <= 1:
         raise UsageError(f"The confidence must be a number from 0 to 1, not {confidence}.")
     body = plain_line_ends(text).strip("\n").rstrip()
-    heading = title_of(body)
-    named = " ".join((title or heading or _first_sentence(body)).split())
+    heading, sentence = title_of(body), _SENTENCE_BREAK.split(body.lstrip("-*>#`_ \n"), maxsplit=1)[0]
+    first = shorten(sentence, _MAX_TITLE_CHARS).removesuffix("[…]").rstrip(" .") or shorten(body, _MAX_TITLE_CHARS)
+    named = " ".join((title or heading or first).split())
     return Unit(
-        id=f"{type}/{slugify(named)}",
-        source=SourceName.BRAIN,
-        type=type,
-        title=named,
-        body=body if heading else f"# {named}\n\n{body}",
-        domain=brains.validate_domain(domain),
-        tags=tuple(dict.fromkeys(tag.strip() for tag in tags if tag.strip())),
-        confidence=confidence,
-        origin=Origin.MANUAL,
-        created=now.date(),
-        last_modified=now.date(),
-    )
-
-
-def _first_sentence(body: str) -> str:
-    """Return the title of a text without a heading."""
-    sentence = _SENTENCE_BREAK.split(body.lstrip("-*>#`_ \n"), maxsplit=1)[0]
-    return shorten(sentence, _MAX_TITLE_CHARS).removesuffix("[…]").rstrip(" .") or shorten(body, _MAX_TITLE_CHARS)
+        id=f"{type}/{slugify(named)}", source=SourceName.BRAIN, type=type, title=named,
+        body=body if heading else f"# {named}\n\n{body}", domain=brains.validate_domain(domain),
+        tags=tuple(dict.fromkeys(tag.strip() for tag in tags if tag.strip())), confidence=confidence,
+        origin=Origin.MANUAL, created=now.date(), last_modified=now.date(),
+    )  # fmt: skip
 
 
 def _place(brain: Path, unit: Unit, *, finished: bool) -> tuple[Unit, str]:
     """Return the unit and its path; a drafted unit gets a number behind its id if another unit has that."""
     digest, taken = knowledge.body_digest(unit.body), dict[str, str]()
-    for file in _files(brain):
-        taken[file.unit.id] = file.path
-        if not finished and knowledge.body_digest(file.unit.body) == digest:
-            raise KnowledgeError(f"The brain knows this already: {file.unit.id} ({file.path}).")
+    for path, _, known in _files(brain):
+        taken[known.id] = path
+        if not finished and knowledge.body_digest(known.body) == digest:
+            raise KnowledgeError(f"The brain knows this already: {known.id} ({path}).")
     if finished and unit.id in taken:
         raise ConflictError(f"{unit.id} exists already ({taken[unit.id]}).", hint="Give the new one another id.")
     ids = itertools.chain([unit.id], (f"{unit.id}-{number}" for number in itertools.count(2)))
@@ -241,53 +216,43 @@ def _refuse_taken(brain: Path, path: str) -> None:
 
 def _files(brain: Path, mentioning: str = "") -> Iterator[_File]:
     """Yield the readable knowledge files that contain a text; a link stands for the file that it leads to."""
-    wanted = mentioning.encode()
     for path in brains.knowledge_paths(brain):
-        if (brain / path).is_symlink():
-            continue
-        try:
-            content = brains.read_file(brain, path)
-        except NuggetError:
-            continue
-        unit = knowledge.parse_bytes(content, path=path).unit if wanted in content else None
-        if unit is not None:
-            yield _File(path=path, content=content, unit=unit)
+        with suppress(NuggetError):
+            content = b"" if (brain / path).is_symlink() else brains.read_file(brain, path)
+            unit = knowledge.parse_bytes(content, path=path).unit if mentioning.encode() in content else None
+            if unit is not None:
+                yield path, content, unit
 
 
 def _ids(brain: Path) -> list[str]:
-    return [file.unit.id for file in _files(brain)]
+    return [unit.id for _, _, unit in _files(brain)]
 
 
 def _relink(brain: Path, old_id: str, new_id: str | None) -> dict[str, bytes]:
     """Return the files that have a relation to `old_id`, with it pointing to `new_id`, or taken out."""
     return {
-        file.path: knowledge.edit(file.content.decode("utf-8"), relink={old_id: new_id}).encode()
-        for file in _files(brain, old_id)
-        if any(relation.id == old_id for relation in file.unit.related)
+        path: knowledge.edit(content.decode("utf-8"), relink={old_id: new_id}).encode()
+        for path, content, unit in _files(brain, old_id)
+        if any(relation.id == old_id for relation in unit.related)
     }
 
 
 def _remember(brain: Path, unit: Unit) -> bytes:
     """Return the list of the forgotten with a unit in it; bytes that are not UTF-8 stay as they are."""
-    text, entries = _forgotten_entries(brain)
-    entry = f"- id: {unit.id}\n  body_sha256: {knowledge.body_digest(unit.body)}\n"
-    if entry not in entries:
-        text = (text or _FORGOTTEN_HEAD) + ("" if not text or text.endswith("\n") else "\n") + entry
+    text, digest = _forgotten_text(brain) or _FORGOTTEN_HEAD, knowledge.body_digest(unit.body)
+    if (unit.id, digest) not in [one.group("id", "body") for one in _FORGOTTEN_ENTRY.finditer(text)]:
+        text = text.removesuffix("\n") + f"\n- id: {unit.id}\n  body_sha256: {digest}\n"
     return text.encode("utf-8", "surrogateescape")
 
 
 def _recall(brain: Path, unit: Unit) -> dict[str, bytes]:
     """Return the list of the forgotten without a unit that is wanted again, by its path; empty if it is not in it."""
-    text, entries = _forgotten_entries(brain)
-    digest, kept = knowledge.body_digest(unit.body), text
-    for entry in entries:
-        if entry.startswith(f"- id: {unit.id}\n") or digest in entry:
-            kept = kept.replace(entry, "", 1)
+    text, digest = _forgotten_text(brain), knowledge.body_digest(unit.body)
+    kept = _FORGOTTEN_ENTRY.sub(lambda one: "" if one["id"] == unit.id or one["body"] == digest else one[0], text)
     return {} if kept == text else {FORGOTTEN: kept.encode("utf-8", "surrogateescape")}
 
 
-def _forgotten_entries(brain: Path) -> tuple[str, list[str]]:
-    """Return the text of the list of the forgotten, empty if there is none, and its entries."""
+def _forgotten_text(brain: Path) -> str:
+    """Return the list of the forgotten, empty if there is none."""
     content = brains.read_file(brain, FORGOTTEN) if (brain / FORGOTTEN).exists() else b""
-    text = content.decode("utf-8", "surrogateescape")
-    return text, re.findall(r"^- id: .*\n?(?:  .*\n?)*", text, re.MULTILINE)
+    return content.decode("utf-8", "surrogateescape")

@@ -6,7 +6,7 @@ import difflib
 import os
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from nugget import brain as brains
@@ -16,23 +16,9 @@ from nugget.errors import GitError, NuggetError, UsageError
 from nugget.infra import git
 from nugget.models import Problem, Severity, Unit
 from nugget.redaction import allow_list, secret_lines
-from nugget.text import printable
+from nugget.text import folded, printable
 
 _DEFAULTS = Settings()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
-    """A unit with where it stands in its file."""
-
-    unit: Unit
-    path: str
-    lines: Mapping[str, int]
-
-    def warn(self, reason: str, key: str) -> Problem:
-        """Return a warning at the line of a key."""
-        line = self.lines.get(key) or self.lines.get("id")
-        return Problem(path=self.path, reason=reason, line=line, severity=Severity.WARNING)
 
 
 def lint(brain: Path, paths: Sequence[Path] = (), *, settings: Settings = _DEFAULTS) -> list[Problem]:
@@ -45,21 +31,21 @@ def lint(brain: Path, paths: Sequence[Path] = (), *, settings: Settings = _DEFAU
     problems: list[Problem] = []
     listed = list(brains.knowledge_paths(brain, unlisted=problems))
     listed += [one for one in wanted if one.endswith(".md") and one not in listed and not (brain / one).is_dir()]
-    units: list[_Known] = []
+    units: list[tuple[Unit, Mapping[str, int]]] = []
     for path in listed:
         parsed = brains.load(brain, path)
         problems += parsed.problems
         if parsed.unit:
-            units.append(_Known(unit=parsed.unit, path=path, lines=parsed.lines))
+            units.append((parsed.unit, parsed.lines))
     problems += [
         *_settings(brain),
         *_links(brain),
         *_repository(brain),
         *_secrets(brain, [path for path in listed if not wanted or _is_under(path, wanted)], settings),
         *_duplicates(units),
-        *(problem for known in units for problem in _place(known)),
+        *(problem for unit, lines in units for problem in _place(unit, lines)),
         *_dangling(units),
-        *_golden(brain, {known.unit.id for known in units}),
+        *_golden(brain, {unit.id for unit, _ in units}),
     ]
     if wanted:
         problems = [problem for problem in problems if _is_under(problem.path, wanted)]
@@ -81,8 +67,14 @@ def _is_under(path: str, wanted: Sequence[str]) -> bool:
     return any(name in (".", path) or path.startswith(f"{name}/") for name in map(printable, wanted))
 
 
+def _warning(unit: Unit, lines: Mapping[str, int], reason: str, key: str) -> Problem:
+    """Return a warning at the line of a key."""
+    line = lines.get(key) or lines.get("id")
+    return Problem(path=unit.path or "", reason=reason, line=line, severity=Severity.WARNING)
+
+
 def _secrets(brain: Path, paths: Sequence[str], settings: Settings) -> Iterator[Problem]:
-    """Kind and line of what looks like a secret, in the order of the file; never what it is."""
+    """Yield kind and line of what looks like a secret, in the order of the file, never the secret itself."""
     allow = allow_list(settings)
     for path in paths:
         try:
@@ -91,14 +83,14 @@ def _secrets(brain: Path, paths: Sequence[str], settings: Settings) -> Iterator[
             continue
         for line, kind in secret_lines(text, allow=allow):
             reason = (
-                f"holds what looks like a secret ({kind}); take it out here and in git's history, or let it through"
+                f"holds what looks like a secret ({kind}); take it out here and in git's history, or let it through "
+                "with `redaction.allow` in your configuration"
             )
-            reason += " with `redaction.allow` in your configuration"
             yield Problem(path=printable(path), reason=reason, line=line, severity=Severity.WARNING)
 
 
 def _settings(brain: Path) -> Iterator[Problem]:
-    """Problems of brain.yaml: what cannot be read or taken, and keys that it cannot set."""
+    """Yield the problems of brain.yaml: what cannot be read or taken, and keys that it cannot set."""
     _, problems, misplaced = read_brain_file(brain)
     yield from problems
     for key, entry in misplaced.items():
@@ -120,7 +112,7 @@ def _links(brain: Path) -> Iterator[Problem]:
 
 
 def _repository(brain: Path) -> Iterator[Problem]:
-    """Return the problems of the brain as a git repository."""
+    """Yield the problems of the brain as a git repository."""
     if not git.is_repository(brain):
         reason = "is no git repository, so nothing has a history or can be proposed; run `nugget init` in it"
         yield Problem(path=".", reason=reason, severity=Severity.WARNING)
@@ -132,45 +124,44 @@ def _repository(brain: Path) -> Iterator[Problem]:
         yield Problem(path=".", reason=str(error).rstrip("."), severity=Severity.WARNING)
 
 
-def _duplicates(units: Sequence[_Known]) -> Iterator[Problem]:
-    first: dict[str, _Known] = {}
-    for known in units:
+def _duplicates(units: Sequence[tuple[Unit, Mapping[str, int]]]) -> Iterator[Problem]:
+    first: dict[str, tuple[Unit, Mapping[str, int]]] = {}
+    for unit, lines in units:
         # Two spellings that a file system may take for one name count as one id.
-        earlier = first.setdefault(unicodedata.normalize("NFC", known.unit.id).casefold(), known)
-        if earlier is not known:
-            reason = f"the id {known.unit.id} is taken by {earlier.path}:{earlier.lines.get('id')}; choose another one"
-            yield replace(known.warn(reason, "id"), severity=Severity.ERROR)
+        earlier, earlier_lines = first.setdefault(folded(unit.id), (unit, lines))
+        if earlier is not unit:
+            reason = f"the id {unit.id} is taken by {earlier.path}:{earlier_lines.get('id')}; choose another one"
+            yield replace(_warning(unit, lines, reason, "id"), severity=Severity.ERROR)
 
 
-def _place(known: _Known) -> Iterator[Problem]:
-    """Return whether a file stands where its id and type say."""
-    unit_type, _, slug = known.unit.id.partition("/")
-    parts = known.path.split("/")
+def _place(unit: Unit, lines: Mapping[str, int]) -> Iterator[Problem]:
+    """Yield a warning for each part of a file's path that its id, type or domain contradicts."""
+    unit_type, _, slug = unit.id.partition("/")
+    parts = (unit.path or "").split("/")
     if unicodedata.normalize("NFC", parts[-1]) != f"{unicodedata.normalize('NFC', slug)}.md":
-        yield known.warn(f"the id {known.unit.id} belongs in a file {slug}.md", "id")
-    if len(parts) < 4 or parts[-2] != f"{known.unit.type}s":
-        folder = f"domains/{known.unit.domain or '<domain>'}/{known.unit.type}s"
-        yield known.warn(f"a {known.unit.type} belongs in the folder {folder}", "type")
-    domain = known.unit.domain
-    if unit_type == known.unit.type and domain and "/".join(parts[1:-2]) != domain and len(parts) >= 4:
-        yield known.warn(f"the domain {domain} belongs in the folder domains/{domain}", "domain")
+        yield _warning(unit, lines, f"the id {unit.id} belongs in a file {slug}.md", "id")
+    if len(parts) < 4 or parts[-2] != f"{unit.type}s":
+        folder = f"domains/{unit.domain or '<domain>'}/{unit.type}s"
+        yield _warning(unit, lines, f"a {unit.type} belongs in the folder {folder}", "type")
+    if unit_type == unit.type and unit.domain and "/".join(parts[1:-2]) != unit.domain and len(parts) >= 4:
+        yield _warning(unit, lines, f"the domain {unit.domain} belongs in the folder domains/{unit.domain}", "domain")
 
 
-def _dangling(units: Sequence[_Known]) -> Iterator[Problem]:
-    ids = {known.unit.id for known in units}
-    for known in units:
-        for number, relation in enumerate(known.unit.related):
-            if relation.id == known.unit.id:
-                yield known.warn("is related to itself", f"related.{number}")
+def _dangling(units: Sequence[tuple[Unit, Mapping[str, int]]]) -> Iterator[Problem]:
+    ids = {unit.id for unit, _ in units}
+    for unit, lines in units:
+        for number, relation in enumerate(unit.related):
+            if relation.id == unit.id:
+                yield _warning(unit, lines, "is related to itself", f"related.{number}")
             elif relation.id not in ids:
                 near = difflib.get_close_matches(relation.id, ids, n=1, cutoff=0.8)
-                ask = f"; did you mean {near[0]}?" if near else ""
-                reason = f"`{relation.relation}` names {relation.id}, which no file has{ask}"
-                yield known.warn(reason, f"related.{number}")
+                guess = f"; did you mean {near[0]}?" if near else ""
+                reason = f"`{relation.relation}` names {relation.id}, which no file has{guess}"
+                yield _warning(unit, lines, reason, f"related.{number}")
 
 
 def _golden(brain: Path, ids: Collection[str]) -> Iterator[Problem]:
-    """Golden questions that cannot be read, or that expect a unit which no file has."""
+    """Yield golden questions that cannot be read, or that expect a unit which no file has."""
     golden = read_golden(brain)
     yield from (replace(problem, severity=Severity.WARNING) for problem in golden.problems)
     for question in golden.questions:

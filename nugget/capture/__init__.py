@@ -15,9 +15,7 @@ from typing import Any
 
 from nugget.capture import ledger
 from nugget.capture import proposals as proposal_text
-from nugget.capture.compare import ProposedFile, Similar, compare
-from nugget.capture.identity import brain_key, remember_brain
-from nugget.capture.proposing import free_branch, known_brain, make_branch
+from nugget.capture.compare import ProposedChange, Similar, compare, free_branch, known_brain, make_branch
 from nugget.config import Settings
 from nugget.errors import BrainError, TranscriptError
 from nugget.extraction.proposals import Extraction
@@ -39,7 +37,7 @@ class CaptureResult:
 
     session: str
     branch: str | None = None
-    changes: tuple[ProposedFile, ...] = ()
+    changes: tuple[ProposedChange, ...] = ()
     skipped: str | None = None
     dropped: tuple[str, ...] = ()
     redacted: Mapping[str, int] = field(default_factory=dict)
@@ -71,14 +69,14 @@ def capture_transcript(transcript: Path, capture: Capture) -> CaptureResult:
     brain, home = capture.brain, capture.home
     if not git.is_repository(brain):
         raise BrainError(f"{brain} is not a git repository.", hint=f"Run `nugget init {brain}`.")
-    key = brain_key(brain, home) if capture.dry_run else remember_brain(brain, home)
+    key = ledger.brain_key(brain, home) if capture.dry_run else ledger.remember_brain(brain, home)
     line: dict[str, Any] = {
         "time": capture.now.isoformat(), "brain": key, "session": session.id, "transcript": str(transcript),
         "size": size, "cwd": session.cwd, "redacted": dict(redacted),
     }  # fmt: skip
     if not capture.dry_run and session.events:
         write_archive(home, session, stamps=[rules_stamp(capture.settings)])
-    with files.locked(home / "locks" / f"{key.replace('/', '_')[-60:]}.lock"):
+    with files.locked(ledger.lock_file(home, key)):
         fresh = _not_captured_yet(session, capture, key)
         if reason := _nothing_to_do(session, fresh, capture):
             _note(capture, line | {"reason": reason})
@@ -150,13 +148,13 @@ def _propose(session: Session, capture: Capture, line: dict[str, Any]) -> Captur
     branch = free_branch(capture.brain, proposal_text.session_branch_name(session, moment))
     line |= {"branch": branch}
     message = proposal_text.session_message(session, result, branch=branch, moment=moment, keys=keys)
-    ledger.note_capture(capture.home, line | records | {"event": "planned"})
+    _note(capture, line | records, event="planned")
     make_branch(capture.brain, branch, result.changes, message, now=capture.now)
     # The plan holds the records already; this line only closes it.
     _note(capture, line | {"units": [change.unit.id for change in result.changes]})
     return replace(result, branch=branch)
 
 
-def _note(capture: Capture, line: dict[str, Any]) -> None:
+def _note(capture: Capture, line: dict[str, Any], *, event: str = "captured") -> None:
     if not capture.dry_run:
-        ledger.note_capture(capture.home, {"event": "captured"} | line)
+        files.append_line(capture.home / "ledger" / ledger.CAPTURES, {"event": event} | line)

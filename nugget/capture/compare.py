@@ -1,6 +1,6 @@
-"""Compare a session's units with the brain: new files, edits of existing files, or nothing new.
+"""Compare new units with the brain: new files, edits of existing files, or nothing new; and put them on a branch.
 
-Pure decisions over what is handed in: the brain's committed files, what waits for review, what was turned down,
+The comparison decides over what is handed in: the brain's committed files, what waits for review, what was turned down,
 and `similar`, which knows the index. No unit enters the brain twice because a session was captured twice, and
 nothing that a person turned down comes back.
 """
@@ -8,17 +8,21 @@ nothing that a person turned down comes back.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import date
+from datetime import date, datetime
+from itertools import chain, count
+from pathlib import Path
 
 from nugget import brain as brains
 from nugget.brain import knowledge_file as knowledge
-from nugget.brain.filing import Forgotten
+from nugget.brain.filing import Forgotten, forgotten
+from nugget.capture import ledger
 from nugget.capture.ledger import Rejections, text_key
 from nugget.errors import KnowledgeError, NuggetError
 from nugget.extraction.proposals import Proposal
+from nugget.infra import git
 from nugget.markdown import title_of
 from nugget.models import KnowledgeType, Origin, Relation, RelationType, SourceName, Unit
 from nugget.text import shorten, slugify
@@ -46,12 +50,15 @@ _FILLER = frozenset(
     " now never always must should instead rather than over keep wir nehmen statt für der die das".split()
 )
 
+BRANCH_PREFIX = "nugget/"
+"""Beginning of the names of all proposals."""
+
 Similar = Callable[[Unit], Sequence[tuple[Unit, float]]]
 """The brain's units nearest to a unit, with their cosine similarity (0..1), best first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProposedFile:
+class ProposedChange:
     """One file of a proposal. `before` is None for a new file; `note` says what a reviewer should look at."""
 
     path: str
@@ -71,7 +78,7 @@ class ProposedFile:
 class Comparison:
     """The units to propose, and for each other unit the reason why not."""
 
-    changes: tuple[ProposedFile, ...]
+    changes: tuple[ProposedChange, ...]
     dropped: tuple[str, ...]
 
 
@@ -90,25 +97,64 @@ class KnownBrain:
     forgotten: Forgotten = field(default_factory=Forgotten)
 
 
+def known_brain(brain: Path, home: Path, similar: Similar) -> KnownBrain:
+    """Return what new units are compared with: the base commit, what waits, what was rejected or forgotten."""
+    base = _base_commit(brain)
+
+    def read(path: str) -> str | None:
+        content = git.read_blob(brain, base, path) if base else None
+        return None if content is None else content.decode("utf-8", "replace")
+
+    unmerged = [found for found in git.unmerged_files(brain, BRANCH_PREFIX) if found[1].endswith(".md")]
+    waiting = [(knowledge.parse_bytes(content, path=path).unit, branch) for branch, path, content in unmerged]
+    return KnownBrain(
+        files=git.files_at(brain, base, under=["domains"]) if base else {}, read=read, similar=similar,
+        waiting=[(unit, branch) for unit, branch in waiting if unit is not None],
+        rejected=ledger.rejections(home, brain=ledger.brain_key(brain, home)), forgotten=forgotten(brain),
+    )  # fmt: skip
+
+
+def free_branch(brain: Path, name: str) -> str:
+    """Return the name of a branch, with a number if the name is taken."""
+    return _numbered(name, {branch.name for branch in git.branches(brain, BRANCH_PREFIX)})
+
+
+def make_branch(brain: Path, branch: str, changes: Sequence[ProposedChange], message: str, *, now: datetime) -> None:
+    """Make the branch of a proposal, on top of the base commit."""
+    files = {change.path: change.text.encode() for change in changes}
+    git.create_branch(brain, branch, files=files, message=message, now=now, base=_base_commit(brain))
+
+
+def _base_commit(brain: Path) -> str | None:
+    """Return the commit that proposals start from: the checked-out one, but never that of another proposal."""
+    if not (git.current_branch(brain) or "").startswith(BRANCH_PREFIX):
+        return git.head(brain)
+    return git.resolve(brain, "refs/heads/main") or git.resolve(brain, "refs/heads/master") or git.head(brain)
+
+
+def _numbered(name: str, taken: Collection[str]) -> str:
+    """Return a name that is not taken, with a number behind it if need be."""
+    return next(one for one in chain([name], (f"{name}-{number}" for number in count(2))) if one not in taken)
+
+
 @dataclass(slots=True)
 class _Draft:
     brain: KnownBrain
     today: date
-    changes: dict[str, ProposedFile] = field(default_factory=dict)
-    edits: bool = True
+    changes: dict[str, ProposedChange] = field(default_factory=dict)
     dropped: list[str] = field(default_factory=list)
     paths: dict[str, str] = field(default_factory=dict)
 
-    def committed(self, unit_id: str) -> Unit | None:
-        """Return the unit of this id as the brain's commit has it."""
-        path = self.paths.get(unit_id, "")
-        text = self.brain.read(path) if path in self.brain.files else None
-        return knowledge.parse(text, path=path).unit if text is not None else None
+    def read(self, path: str, *, proposed: bool = False) -> tuple[Unit | None, str]:
+        """Return the unit and the text of a file: as the brain's commit has it, or as `proposed` so far."""
+        change = self.changes.get(path) if proposed else None
+        text = change.text if change else self.brain.read(path) if path in self.brain.files else None
+        return (knowledge.parse(text, path=path).unit if text is not None else None), text or ""
 
-    def present(self, path: str) -> tuple[str | None, str | None]:
-        """Return the text of a file as proposed so far, and as committed."""
-        change, committed = self.changes.get(path), self.brain.read(path)
-        return (change.text, change.before) if change else (committed, committed)
+    def edit(self, unit: Unit, path: str, text: str, *, reason: str, note: str) -> None:
+        """Propose a new text for a file of the brain."""
+        before = self.brain.read(path)
+        self.changes[path] = ProposedChange(path=path, unit=unit, text=text, reason=reason, before=before, note=note)
 
     def drop(self, unit: Unit, why: str) -> None:
         self.dropped.append(f"{shorten(unit.title, 80) or 'a unit without a title'}: {why}")
@@ -130,7 +176,7 @@ def compare(
     Without `edits` no file of the brain is changed: what adds to one is proposed as a file of its own, and flagged.
     `beyond` is the reason for what is more than `max_units`.
     """
-    draft = _Draft(brain, today, edits=edits, paths={unit_id_of(path): path for path in brain.files})
+    draft = _Draft(brain, today, paths={unit_id_of(path): path for path in brain.files})
     beyond = beyond or f"more than {max_units} units (capture.max_units)"
     accepted: list[tuple[Unit, Proposal]] = []
     for proposal in sorted(proposals, key=lambda one: -one.unit.confidence):
@@ -144,11 +190,11 @@ def compare(
         else:
             accepted.append((unit, proposal))
     for unit, proposal in accepted:
-        _place(draft, unit, proposal)
+        _place(draft, unit, proposal, edits=edits)
     return Comparison(changes=tuple(draft.changes.values()), dropped=tuple(draft.dropped))
 
 
-def _tidy(unit: Unit, *, today: date, session: str | None, origin: Origin = Origin.AI_SESSION) -> Unit | str:
+def _tidy(unit: Unit, *, today: date, session: str | None, origin: Origin) -> Unit | str:
     """Return the unit with nothing in it that a file could not hold, or the reason why it cannot be taken.
 
     Type, domain and slug may come from a model or a transcript: only their safe form is used for the path.
@@ -191,7 +237,7 @@ def _content_words(text: str) -> frozenset[str]:
     return _words(text) - _FILLER
 
 
-def shared_words(one: str, other: str) -> float:
+def _shared_words(one: str, other: str) -> float:
     """Return the share of the distinct words of two texts that both have (Jaccard index, 0..1)."""
     ours, theirs = _words(one), _words(other)
     return len(ours & theirs) / len(ours | theirs) if ours and theirs else 0.0
@@ -203,41 +249,41 @@ def _held_words(one: Unit, other: Unit) -> float:
     return len(ours & theirs) / len(ours) if ours else 0.0
 
 
-def same_knowledge(one: Unit, other: Unit) -> bool:
+def _quotes(unit: Unit) -> set[str]:
+    return {text_key(evidence.quote) for evidence in unit.evidence}
+
+
+def _same_knowledge(one: Unit, other: Unit) -> bool:
     """Return whether two units say the same in mostly the same words, or much the same of the same quotes."""
-    quotes = {text_key(evidence.quote) for evidence in one.evidence}
-    likeness = shared_words(one.title, other.title)
-    if quotes and quotes == {text_key(evidence.quote) for evidence in other.evidence} and likeness >= HELD_WORDS:
+    likeness = _shared_words(one.title, other.title)
+    if one.evidence and _quotes(one) == _quotes(other) and likeness >= HELD_WORDS:
         return True
-    return likeness >= SAME_WORDS and shared_words(one.body, other.body) >= SAME_WORDS
+    return likeness >= SAME_WORDS and _shared_words(one.body, other.body) >= SAME_WORDS
 
 
 def _unwanted(unit: Unit, brain: KnownBrain, accepted: Sequence[Unit]) -> str | None:
-    quotes = {text_key(evidence.quote) for evidence in unit.evidence}
-    rejected = brain.rejected
+    quotes, rejected = _quotes(unit), brain.rejected
     if unit.id in rejected.ids or text_key(unit.body) in rejected.bodies or (quotes and quotes <= rejected.quotes):
         return "turned down before"
     if unit.id in brain.forgotten.ids or knowledge.body_digest(unit.body) in brain.forgotten.bodies:
         return "forgotten before (forgotten.yaml)"
     for known in accepted:
-        if same_knowledge(unit, known):
+        if _same_knowledge(unit, known):
             return f"says the same as {known.id}, which is proposed too"
     for waiting, branch in brain.waiting:
-        if same_knowledge(unit, waiting):
+        if _same_knowledge(unit, waiting):
             return f"already waits for review on {branch} as {waiting.id}"
     return None
 
 
-def _place(draft: _Draft, unit: Unit, proposal: Proposal) -> None:
+def _place(draft: _Draft, unit: Unit, proposal: Proposal, *, edits: bool) -> None:
     unit = replace(unit, related=(*unit.related, *_superseded(draft, unit)))
-    named = proposal.updates in draft.paths
-    twin, score = (draft.committed(proposal.updates or ""), None) if named else _twin(draft, unit)
-    if twin is not None and not named and _is_another_choice(unit, twin):
-        twin = None
+    named = proposal.updates if proposal.updates in draft.paths else None
+    twin, score = (draft.read(draft.paths[named])[0], None) if named else _twin(draft, unit)
     notes = [proposal.note] if proposal.note else []
-    if twin is not None and draft.edits:
+    if twin is not None and edits:
         try:
-            _edit(draft, twin, unit, proposal.reason, score)
+            _add_to(draft, twin, unit, proposal.reason, score)
             return
         except KnowledgeError:  # its frontmatter is written in a way that only a person can edit
             notes.append(f"{twin.id} has to be edited by hand")
@@ -246,15 +292,16 @@ def _place(draft: _Draft, unit: Unit, proposal: Proposal) -> None:
             draft.drop(unit, f"{twin.id} says it already")
             return
         notes.append(f"much like {twin.id}" + (f" (similarity {score:.2f})" if score else ""))
-    unit = _with_free_path(draft, unit)
+    # The slug is one that neither the brain, nor this proposal, nor one that waits uses already.
+    new_id = _numbered(unit.id, draft.paths.keys() | {waiting.id for waiting, _ in draft.brain.waiting})
+    path = brains.unit_path(unit.type, unit.domain or "general", new_id.partition("/")[2])
     # Relations that lead somewhere, each once.
-    leading = {(one.id, one.relation): one for one in unit.related if one.id != unit.id and one.id in draft.paths}
-    unit = replace(unit, related=tuple(leading.values()))
+    leading = {(one.id, one.relation): one for one in unit.related if one.id != new_id and one.id in draft.paths}
+    unit = replace(unit, id=new_id, path=path, related=tuple(leading.values()))
     conflicts = (RelationType.SUPERSEDES, RelationType.CONTRADICTS)
     notes += [f"{one.relation} {one.id}" for one in unit.related if one.relation in conflicts]
-    path = unit.path or ""
     draft.paths[unit.id] = path
-    draft.changes[path] = ProposedFile(
+    draft.changes[path] = ProposedChange(
         path=path, unit=unit, text=knowledge.serialise(unit), reason=proposal.reason, note="; ".join(notes) or None
     )
     for relation in unit.related:
@@ -269,9 +316,9 @@ def _superseded(draft: _Draft, unit: Unit) -> Iterator[Relation]:
     gone = list(map(_content_words, unit.alternatives))
     slugs = {slugify(word) for words in gone for word in words}
     near = {one.id: one for one, _ in draft.brain.similar(unit) if one.path in draft.brain.files}
-    for unit_id in draft.paths:  # those whose file is named after what this one rejects
+    for unit_id, path in draft.paths.items():  # those whose file is named after what this one rejects
         is_named = unit_id not in near and slugs & set(unit_id.partition("/")[2].split("-"))
-        if is_named and (found := draft.committed(unit_id)) is not None:
+        if is_named and (found := draft.read(path)[0]) is not None:
             near[unit_id] = found
     subject = _content_words(unit.title).difference(*gone)
     for known in near.values():
@@ -281,73 +328,55 @@ def _superseded(draft: _Draft, unit: Unit) -> Iterator[Relation]:
             yield Relation(id=known.id, relation=RelationType.SUPERSEDES)
 
 
-def _is_another_choice(unit: Unit, twin: Unit) -> bool:
-    """Return whether two choices or rules are about different things, however alike their words are."""
-    ours, theirs = _content_words(unit.title), _content_words(twin.title)
-    are_choices = unit.type in _CHOICES and twin.type in _CHOICES
-    return are_choices and len(ours & theirs) < _SAME_CHOICE * min(len(ours), len(theirs))
-
-
 def _twin(draft: _Draft, unit: Unit) -> tuple[Unit | None, float | None]:
-    """Return the committed unit that says the same, with how similar it is."""
+    """Return the committed unit that says the same, with how similar it is.
+
+    Two choices or rules about different things are no twins, however alike their words are.
+    """
     replaced = {relation.id for relation in unit.related if relation.relation is not RelationType.USES}
+    found: tuple[Unit | None, float | None] = (None, None)
     for near, score in draft.brain.similar(unit):
         alike = score >= NEAR_DUPLICATE or (score >= LIKELY_DUPLICATE and _held_words(unit, near) >= HELD_WORDS)
-        if (alike or same_knowledge(unit, near)) and near.id not in replaced and near.path in draft.brain.files:
-            return near, score
-    known = draft.committed(unit.id)
-    if known is not None and (held := _held_words(unit, known)) >= HELD_WORDS:
-        return known, held
-    return None, None
+        if (alike or _same_knowledge(unit, near)) and near.id not in replaced and near.path in draft.brain.files:
+            found = near, score
+            break
+    else:
+        known = draft.read(draft.paths.get(unit.id, ""))[0]
+        if known is not None and (held := _held_words(unit, known)) >= HELD_WORDS:
+            found = known, held
+    if found[0] is not None and unit.type in _CHOICES and found[0].type in _CHOICES:
+        ours, theirs = _content_words(unit.title), _content_words(found[0].title)
+        if len(ours & theirs) < _SAME_CHOICE * min(len(ours), len(theirs)):
+            return None, None
+    return found
 
 
-def _edit(draft: _Draft, twin: Unit, unit: Unit, reason: str, score: float | None) -> None:
+def _add_to(draft: _Draft, twin: Unit, unit: Unit, reason: str, score: float | None) -> None:
     """Propose what the unit adds to the file of its twin. Raises KnowledgeError if that file cannot be edited."""
-    path = twin.path or ""
-    text, before = draft.present(path)
-    known = knowledge.parse(text, path=path).unit if text is not None else None
-    if text is None or known is None:
+    known, text = draft.read(twin.path or "", proposed=True)
+    if known is None:
         draft.drop(unit, f"{twin.id} says the same, and its file cannot be edited")
-        return
-    added = _what_is_new(known.body, unit)
-    if not added:
+    elif not (added := _what_is_new(known.body, unit)):
         draft.drop(unit, f"{twin.id} says it already")
-        return
-    heading = unit.title if unit.title != known.title else f"Seen again on {draft.today.isoformat()}"
-    changed: dict[str, object] = {"last_modified": draft.today}
-    if unit.confidence > known.confidence:
-        changed["confidence"] = round(unit.confidence, 2)
-    changed["evidence"] = tuple(dict.fromkeys((*known.evidence, *unit.evidence)))
-    edited = knowledge.edit(text, changes=changed, body=f"{known.body.rstrip()}\n\n## {heading}\n\n{added}\n")
-    merged = replace(known, evidence=unit.evidence, confidence=max(known.confidence, unit.confidence))
-    said = f", which says much the same (similarity {score:.2f})" if score else ""
-    note = f"adds to {known.id}{said}"
-    draft.changes[path] = ProposedFile(path=path, unit=merged, text=edited, reason=reason, before=before, note=note)
+    else:
+        heading = unit.title if unit.title != known.title else f"Seen again on {draft.today.isoformat()}"
+        changed: dict[str, object] = {"last_modified": draft.today}
+        if unit.confidence > known.confidence:
+            changed["confidence"] = round(unit.confidence, 2)
+        changed["evidence"] = tuple(dict.fromkeys((*known.evidence, *unit.evidence)))
+        edited = knowledge.edit(text, changes=changed, body=f"{known.body.rstrip()}\n\n## {heading}\n\n{added}\n")
+        merged = replace(known, evidence=unit.evidence, confidence=max(known.confidence, unit.confidence))
+        alike = f", which says much the same (similarity {score:.2f})" if score else ""
+        draft.edit(merged, known.path or "", edited, reason=reason, note=f"adds to {known.id}{alike}")
 
 
 def _mark_superseded(draft: _Draft, unit_id: str, by: Unit) -> None:
-    path = draft.paths[unit_id]
-    text, before = draft.present(path)
-    known = knowledge.parse(text, path=path).unit if text is not None else None
-    if text is None or known is None or before is None:
-        return
-    with suppress(KnowledgeError):  # only a person can edit it; what supersedes it says so too
-        marked = knowledge.edit(text, changes={"superseded_by": by.id, "last_modified": draft.today})
-        reason = f"superseded by {by.id}"
-        draft.changes[path] = ProposedFile(
-            path=path, unit=known, text=marked, reason=reason, before=before, note=f"marked as {reason}"
-        )
-
-
-def _with_free_path(draft: _Draft, unit: Unit) -> Unit:
-    """Return the unit under a slug that neither the brain, nor this proposal, nor one that waits uses already."""
-    taken = set(draft.paths) | {waiting.id for waiting, _ in draft.brain.waiting}
-    first = slug = unit.id.partition("/")[2]
-    number = 1
-    while f"{unit.type}/{slug}" in taken:
-        number += 1
-        slug = f"{first}-{number}"
-    return replace(unit, id=f"{unit.type}/{slug}", path=brains.unit_path(unit.type, unit.domain or "general", slug))
+    known, text = draft.read(draft.paths[unit_id], proposed=True)
+    if known is not None and known.path in draft.brain.files:
+        with suppress(KnowledgeError):  # only a person can edit it; what supersedes it says so too
+            marked = knowledge.edit(text, changes={"superseded_by": by.id, "last_modified": draft.today})
+            reason = f"superseded by {by.id}"
+            draft.edit(known, known.path or "", marked, reason=reason, note=f"marked as {reason}")
 
 
 def _what_is_new(known_body: str, unit: Unit) -> str:
@@ -356,7 +385,7 @@ def _what_is_new(known_body: str, unit: Unit) -> str:
     fresh: list[str] = []
     for block in _BLOCK_BREAK.split(unit.body.strip()):
         words = _words(block)
-        is_said = block.startswith("# ") or any(shared_words(block, other) >= SAME_WORDS for other in known)
+        is_said = block.startswith("# ") or any(_shared_words(block, other) >= SAME_WORDS for other in known)
         if words and not is_said and len(words - known_words) > len(words) // 5:
             fresh.append(block)
     return "\n\n".join(fresh)

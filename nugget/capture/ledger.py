@@ -4,21 +4,30 @@
 before its branch is made and `captured` after. A crash in between leaves a plan, and the repository itself
 says whether the plan was carried out: its commit carries the plan's trailer.
 `rejected.jsonl` says which units a person turned down.
+`brains.jsonl` says which brain was where, so that clones, moves and a rewritten history keep the name of a brain. A
+brain carries an `id` in its brain.yaml; the id of one that has none is its first commit. An id can be copied, so it
+counts only together with a place: the folder or the remote that was noted when the ledgers were last written, or any
+folder once the noted one is gone. A brain with a copied id in another place has a name, and so a memory, of its own.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+import os
+import re
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nugget.infra import files
+from nugget.infra import files, git, github
+from nugget.infra.workspace import normalised_remote
 from nugget.models import Event, Session
+from nugget.settings_file import YAMLRefused, read_entries
 
-CAPTURES = "captures.jsonl"
-REJECTED = "rejected.jsonl"
+CAPTURES, REJECTED, BRAINS = "captures.jsonl", "rejected.jsonl", "brains.jsonl"
+_ID = re.compile(r"[A-Za-z0-9-]{8,64}")
+_COMMIT = re.compile(r"[0-9a-f]{40,64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +39,48 @@ class Rejections:
     quotes: frozenset[str] = frozenset()
 
 
-def note_capture(home: Path, line: Mapping[str, Any]) -> None:
-    """Add a line about a capture to the ledger."""
-    files.append_line(home / "ledger" / CAPTURES, line)
+def brain_key(brain: Path, home: Path) -> str:
+    """Return what the ledgers call a brain. Writes nothing."""
+    return str(_identity(brain, home)["key"])
+
+
+def remember_brain(brain: Path, home: Path) -> str:
+    """Return what the ledgers call a brain, and note where it is now."""
+    line = _identity(brain, home)
+    files.append_line(home / "ledger" / BRAINS, line, once=True)
+    return str(line["key"])
+
+
+def lock_file(home: Path, key: str, purpose: str = "") -> Path:
+    """Return the file whose lock serialises what is done for a brain: captures, or another purpose."""
+    return home / "locks" / f"{key.replace('/', '_')[-60:]}{purpose}.lock"
+
+
+def declared_id(brain: Path) -> str | None:
+    """Return the `id` of a brain.yaml; None if it has none that can be taken."""
+    try:
+        entry = read_entries(brain / "brain.yaml").get("id")
+    except (OSError, YAMLRefused):
+        return None
+    return str(entry.value) if entry and _ID.fullmatch(str(entry.value)) else None
+
+
+def write_id(brain: Path, home: Path) -> str | None:
+    """Commit the id of a brain that declares none to its brain.yaml and return it; None if there is nothing to do.
+
+    Raises BrainError, ConflictError: the brain is in the middle of something, or the file has uncommitted changes.
+    """
+    if not git.is_repository(brain) or git.head(brain) is None or "id" in read_entries(brain / "brain.yaml"):
+        return None
+    with git.only_writer(brain):
+        branch, tip = git.ready_branch(brain)
+        named = str(_identity(brain, home)["id"])
+        text = git.read_blob(brain, tip, "brain.yaml") or b""
+        end = b"" if not text or text.endswith(b"\n") else b"\n"
+        line = f"# By this Nugget knows the brain again. Never change it.\nid: {named}\n".encode()
+        message = "Name the brain by its first commit"
+        git.commit_change(brain, {"brain.yaml": text + end + line}, message, branch=branch, expect_head=tip)
+    return named
 
 
 def record_keys(session: Session) -> list[str]:
@@ -57,13 +105,12 @@ def captured_keys(home: Path, *, brain: str, keys: Collection[str], carried_out:
     """
     wanted, found = set(keys), set[str]()
     plans: dict[str, set[str]] = {}
-    for line in files.read_lines(home / "ledger" / CAPTURES):
-        if line.get("brain") == brain:
-            capture, records = str(line.get("capture")), wanted.intersection(str(line.get("records") or "").split())
-            if line.get("event") == "planned":
-                plans[capture] = records
-            else:
-                found |= records | plans.pop(capture, set())
+    for line in _lines(home, CAPTURES, brain):
+        capture, records = str(line.get("capture")), wanted.intersection(str(line.get("records") or "").split())
+        if line.get("event") == "planned":
+            plans[capture] = records
+        else:
+            found |= records | plans.pop(capture, set())
     for capture, records in plans.items():
         if not records <= found and carried_out(capture):
             found |= records
@@ -86,26 +133,61 @@ def text_key(text: str) -> str:
     return hashlib.sha256(" ".join(text.lower().split()).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def rejected_line(brain: str, branch: str, unit_id: str, body: str, quotes: Iterable[str]) -> dict[str, Any]:
-    """Return the line by which a rejected unit is remembered, so that it is not proposed again."""
-    hashed = [text_key(quote) for quote in quotes]
-    return {"brain": brain, "branch": branch, "id": unit_id, "body": text_key(body), "quotes": hashed}
-
-
 def rejected_units(home: Path, *, brain: str) -> dict[str, list[str]]:
     """Return the rejected ids by the branch that proposed them; edits are not among them."""
     found: dict[str, list[str]] = {}
-    for line in files.read_lines(home / "ledger" / REJECTED):
-        if line.get("brain") == brain:
-            found.setdefault(str(line.get("branch")), []).extend(filter(None, [str(line.get("id") or "")]))
+    for line in _lines(home, REJECTED, brain):
+        found.setdefault(str(line.get("branch")), []).extend(filter(None, [str(line.get("id") or "")]))
     return found
 
 
 def rejections(home: Path, *, brain: str) -> Rejections:
     """Return everything that was turned down for a brain."""
-    lines = [line for line in files.read_lines(home / "ledger" / REJECTED) if line.get("brain") == brain]
+    lines = list(_lines(home, REJECTED, brain))
     return Rejections(
         ids=frozenset(str(line.get("id")) for line in lines),
         bodies=frozenset(str(line.get("body")) for line in lines),
         quotes=frozenset(str(quote) for line in lines for quote in line.get("quotes") or []),
     )
+
+
+def _lines(home: Path, name: str, brain: str) -> Iterator[dict[str, Any]]:
+    return (line for line in files.read_lines(home / "ledger" / name) if line.get("brain") == brain)
+
+
+def _identity(brain: Path, home: Path) -> dict[str, Any]:
+    """Return the line of the ledger that says which brain is here."""
+    path, remote, declared, first = os.path.realpath(brain), _remote(brain), declared_id(brain), _first_commit(brain)
+    here = {"declared": declared is not None, "path": path, "remote": remote}
+    lines = files.read_lines(home / "ledger" / BRAINS)
+    known = [line for line in lines if line.keys() >= {"key", "id", "path", "remote", "declared"}]
+    for line in reversed(known):
+        is_here = line["path"] in (path, remote) or (remote is not None and line["remote"] == remote)
+        # Without an id of its own a brain in the same place is the same one, whatever became of its history.
+        is_same = line["id"] == declared if declared else not line["declared"]
+        noted = Path(str(line["path"]))
+        has_moved = line["id"] == (declared or first) and not (
+            noted.is_dir() and (declared_id(noted) or _first_commit(noted)) == line["id"]
+        )
+        if (is_here and is_same) or has_moved:
+            return {"key": line["key"], "id": declared or line["id"], **here}
+    named = declared or first or path
+    # The ledgers of brains without an id are kept by first commits, which another brain may only have if it is its own.
+    is_taken = any(line["key"] == named for line in known) or (_COMMIT.fullmatch(named) and named != first)
+    key = hashlib.sha256(f"{named}\0{path}".encode("utf-8", "surrogateescape")).hexdigest()[:40] if is_taken else named
+    return {"key": key, "id": named, **here}
+
+
+def _first_commit(brain: Path) -> str | None:
+    if not git.is_repository(brain) or git.head(brain) is None:
+        return None
+    return git.run(brain, "rev-list", "--max-parents=0", "HEAD").decode().split()[-1]
+
+
+def _remote(brain: Path) -> str | None:
+    """Return the address of the remote that all its clones share; of one on this machine its real path."""
+    found = github.find_remote(brain) if git.is_repository(brain) else None
+    if found is None:
+        return None
+    local = found.url.removeprefix("file://")
+    return normalised_remote(found.url) or (os.path.realpath(local) if os.path.isabs(local) else None)  # noqa: PTH117

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from nugget import brain as brains
 from nugget.capture import proposals as proposal_text
-from nugget.capture.compare import ProposedFile, Similar, compare
-from nugget.capture.proposing import free_branch, known_brain, make_branch
+from nugget.capture.compare import ProposedChange, Similar, compare, free_branch, known_brain, make_branch
 from nugget.config import Settings
 from nugget.errors import BrainError, ReviewError, UsageError
 from nugget.extraction.proposals import Proposal
@@ -53,7 +52,7 @@ class Promoted:
     """The proposal of a nugget: the files that it makes or changes, and the branch where it waits (None when dry)."""
 
     nugget: str
-    changes: tuple[ProposedFile, ...]
+    changes: tuple[ProposedChange, ...]
     branch: str | None = None
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from nugget.capture.compare import ProposedFile
+from nugget.capture.compare import BRANCH_PREFIX, ProposedChange
 from nugget.models import Origin, Session, Speaker, Unit
 from nugget.models.speech import said_how
 from nugget.text import clean, counted, shorten, slugify
@@ -22,8 +22,6 @@ from nugget.text import clean, counted, shorten, slugify
 if TYPE_CHECKING:
     from nugget.capture import CaptureResult
 
-BRANCH_PREFIX = "nugget/"
-"""Beginning of the names of all proposals."""
 MAX_FLAGS = 12
 _MAX_DROPPED = 20
 _PROGRAMS = (
@@ -96,7 +94,7 @@ def session_message(
 
 
 def import_message(
-    name: str, changes: Sequence[ProposedFile], *, branch: str, dropped: Sequence[str], redacted: Mapping[str, int]
+    name: str, changes: Sequence[ProposedChange], *, branch: str, dropped: Sequence[str], redacted: Mapping[str, int]
 ) -> str:
     """Return the whole commit message of an import from a folder or file of this name."""
     files = counted(len(changes), "file")
@@ -106,7 +104,7 @@ def import_message(
 
 
 def promotion_message(
-    nugget: str, summary: str, session: str, changes: Sequence[ProposedFile], *, branch: str, dropped: Sequence[str]
+    nugget: str, summary: str, session: str, changes: Sequence[ProposedChange], *, branch: str, dropped: Sequence[str]
 ) -> str:
     """Return the whole commit message of a nugget of a session that is to become a unit."""
     opening = f"The nugget `{_code(nugget)}`, learned in session `{_code(session)}`, as a unit."
@@ -157,7 +155,7 @@ def _message(title: str, parts: Sequence[str], trailers: Mapping[str, str]) -> s
     return "\n\n".join([title, *filter(None, parts), ends]) + "\n"
 
 
-def _parts(changes: Sequence[ProposedFile], dropped: Sequence[str]) -> list[str]:
+def _parts(changes: Sequence[ProposedChange], dropped: Sequence[str]) -> list[str]:
     """Return the table of files, what to look at, the evidence, and what was left out."""
     rows = ["| file | type | domain | confidence | why |", "|---|---|---|---|---|"]
     noted: list[str] = []
@@ -179,7 +177,7 @@ def _parts(changes: Sequence[ProposedFile], dropped: Sequence[str]) -> list[str]
     return parts
 
 
-def _evidence(change: ProposedFile) -> str:
+def _evidence(change: ProposedChange) -> str:
     evidence = change.unit.evidence
     quotes = [f"> {said_how(one.speaker, one.origin)}: `{_code(shorten(one.quote, 300))}`" for one in evidence]
     if change.unit.origin is Origin.IMPORTED:

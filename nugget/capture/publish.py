@@ -8,20 +8,20 @@ attempt goes on from there. Every step first looks at what is there already, so 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nugget.capture import ledger, review
-from nugget.capture.identity import brain_key, remember_brain
 from nugget.capture.review import ProposalBranch
 from nugget.config import Environment, Settings
 from nugget.errors import GitError, GitHubError, NuggetError
 from nugget.infra import files, git, github
-from nugget.infra.github import PullRequest, Repository
+from nugget.infra.github import Repository
 
 PUBLISHED = "published.jsonl"
 """The ledger of what became of each published proposal: the last line about a branch counts."""
@@ -62,43 +62,20 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublishTarget:
-    """Target of a brain's proposals: its remote, and the repository on GitHub behind it."""
-
+class _Target:
     remote: github.Remote
-    name: str
-    token: str
-    api_url: str | None
-
-    def open(self) -> Repository:
-        """Return a connection to the repository."""
-        return Repository(self.name, token=self.token, api_url=self.api_url)
-
-
-def find_target(brain: Path, environment: Environment) -> PublishTarget | str:
-    """Return where proposals go, or a sentence why they stay local. Makes no network call."""
-    remote = github.find_remote(brain) if git.is_repository(brain) else None
-    if remote is None:
-        return "the brain has no remote"
-    name = github.repository_name(remote.url, api_url=environment.github_api_url)
-    if name is None:
-        return f"{remote.name} is not on {github.web_host(environment.github_api_url)}"
-    token = github.find_token(environment)
-    if token is None:
-        return "there is no GitHub token (GITHUB_TOKEN, or `gh auth login`)"
-    return PublishTarget(remote=_with_token(remote, environment, token), name=name, token=token,
-                 api_url=environment.github_api_url)  # fmt: skip
+    open: Callable[[], Repository]  # PyGithub takes a while to import
 
 
 def publications(brain: Path, *, home: Path) -> dict[str, Publication]:
     """Return what is known of each published proposal, by branch. Reads only."""
-    own = brain_key(brain, home)
+    own = ledger.brain_key(brain, home)
+    kinds = {"branch": str, "state": str, "number": int, "sha": str, "url": str, "merged_as": str, "reason": str}
     known: dict[str, Publication] = {}
     for line in files.read_lines(home / "ledger" / PUBLISHED):
-        if line.get("brain") == own and isinstance(line.get("branch"), str) and isinstance(line.get("state"), str):
-            kinds = {"number": int, "sha": str, "url": str, "merged_as": str, "reason": str}
-            told: dict[str, Any] = {key: line[key] for key, kind in kinds.items() if isinstance(line.get(key), kind)}
-            known[line["branch"]] = Publication(branch=line["branch"], state=line["state"], **told)
+        values: dict[str, Any] = {key: line[key] for key, kind in kinds.items() if isinstance(line.get(key), kind)}
+        if line.get("brain") == own and values.keys() >= {"branch", "state"}:
+            known[values["branch"]] = Publication(**values)
     return known
 
 
@@ -109,7 +86,7 @@ def publish(
 
     Failures are values: each failed proposal says why, and stays where it is.
     """
-    target = _target(brain, environment, settings, forced=forced)
+    target = _wanted_target(brain, environment, settings, forced=forced)
     if isinstance(target, str):
         return Published(local=target)
     with _locked(brain, environment.home):
@@ -117,44 +94,43 @@ def publish(
         waiting = [proposal for proposal in review.proposals(brain) if _is_unpublished(proposal, known)]
         # Those that failed before come last, so that one that always fails holds up nobody.
         waiting.sort(key=lambda proposal: proposal.branch in known)
-        obstacle: NuggetError | None = None
-        if waiting:
-            try:
-                tip, repository = _fetched_tip(brain, target.remote), target.open()
-            except NuggetError as error:
-                obstacle = error
+        if not waiting:
+            return Published()
+        reached: tuple[tuple[str, str], Repository] | NuggetError
+        try:
+            reached = _fetched_tip(brain, target.remote), target.open()
+        except NuggetError as error:
+            reached = error
         done: list[Publication] = []
         begun = time.monotonic()
         for proposal in waiting:
             before = known.get(proposal.branch)
             try:
-                if obstacle is not None:
-                    raise obstacle
+                if isinstance(reached, NuggetError):
+                    raise reached
                 if time.monotonic() - begun > MAX_PUBLISH_S:
                     raise GitHubError("There was no time left for it.", hint="The next attempt goes on from here.")
-                sha = proposal.sha
-                found = repository.find_pull(proposal.branch)
-                if found is None or found.state == "open":
-                    sha = _on_remote_base(brain, proposal, tip, target.remote)
-                    replacing = before.sha if before and before.sha != sha else None
-                    # Refused if somebody works on the remote's branch: what they made of it stands.
-                    github.push(brain, target.remote, sha, branch=proposal.branch, replacing=replacing)
-                done.append(_opened(proposal, repository, found, sha, tip[0], settings.capture.labels))
+                done.append(_open(brain, proposal, before, target.remote, *reached, settings.capture.labels))
             except NuggetError as error:
-                failed = before or Publication(branch=proposal.branch, state="failed")
-                done.append(_failed(failed, error))
+                done.append(_failed(before or Publication(branch=proposal.branch, state="failed"), error))
         for publication in done:
             _note(brain, environment.home, publication, known=known, now=now)
     return Published(publications=tuple(done))
 
 
-def _opened(
-    proposal: ProposalBranch, repository: Repository, found: PullRequest | None, sha: str, base: str,
-    labels: Sequence[str],
+def _open(
+    brain: Path, proposal: ProposalBranch, before: Publication | None, remote: github.Remote, tip: tuple[str, str],
+    repository: Repository, labels: Sequence[str],
 ) -> Publication:  # fmt: skip
-    """Return the pull request of a pushed proposal, opening it unless it was found."""
-    pull = found or repository.open_pull(proposal.branch, base=base, title=proposal.title, body=proposal.body)
-    reason = None
+    """Push a proposal and return its pull request, which is opened unless there is one."""
+    sha, reason = proposal.sha, None
+    found = repository.find_pull(proposal.branch)
+    if found is None or found.state == "open":
+        sha = _on_remote_base(brain, proposal, tip, remote)
+        # Refused if somebody works on the remote's branch: what they made of it stands.
+        replacing = before.sha if before and before.sha != sha else None
+        github.push(brain, remote, sha, branch=proposal.branch, replacing=replacing)
+    pull = found or repository.open_pull(proposal.branch, base=tip[0], title=proposal.title, body=proposal.body)
     if labels and found is None:
         try:
             repository.label(pull.number, labels)
@@ -177,16 +153,15 @@ def close_pull_requests(
     home = environment.home
     if not _to_close(brain, home):
         return Published()
-    target = _target(brain, environment, settings, forced=forced)
+    target = _wanted_target(brain, environment, settings, forced=forced)
     if isinstance(target, str):
         return Published(local=target)
     done: list[Publication] = []
     with _locked(brain, home):
-        known = publications(brain, home=home)
-        repository = target.open()
+        known, repository = publications(brain, home=home), target.open()
         for publication, ids in _to_close(brain, home):
             try:
-                current = _close_one(brain, publication, target.remote, repository, ids)
+                current = _close(brain, publication, target.remote, repository, ids)
                 _note(brain, home, current, known=known, now=now)
             except NuggetError as error:
                 current = _failed(publication, error)  # not noted: the ledger still says `open` for the next attempt
@@ -198,7 +173,7 @@ def _to_close(brain: Path, home: Path) -> list[tuple[Publication, Sequence[str]]
     """Return the pull requests to close, each with the ids of its rejected units."""
     known = publications(brain, home=home).values()
     still_open = [one for one in known if one.state in ("open", "failed") and one.number is not None]
-    rejected = ledger.rejected_units(home, brain=brain_key(brain, home)) if still_open else {}
+    rejected = ledger.rejected_units(home, brain=ledger.brain_key(brain, home)) if still_open else {}
     return [
         (one, rejected[one.branch])
         for one in still_open
@@ -206,7 +181,7 @@ def _to_close(brain: Path, home: Path) -> list[tuple[Publication, Sequence[str]]
     ]
 
 
-def _close_one(
+def _close(
     brain: Path, publication: Publication, remote: github.Remote, repository: Repository, ids: Sequence[str]
 ) -> Publication:
     named = ", ".join(f"`{name}`" for name in ids[:MAX_NAMED]) or "Its edits"
@@ -237,22 +212,20 @@ def sync_pull_requests(brain: Path, *, environment: Environment, now: datetime) 
     be followed has been.
     """
     home = environment.home
-    known = publications(brain, home=home)
-    if not any(publication.state in ("open", "merged", "closed") for publication in known.values()):
+    states = {publication.state for publication in publications(brain, home=home).values()}
+    if states.isdisjoint(("open", "merged", "closed")):
         return []
+    target = _find_target(brain, environment) if "open" in states else ""
     changed: list[Publication] = []
+    obstacle: NuggetError | None = None
     with _locked(brain, home):
-        known = publications(brain, home=home)
-        asked = [publication for publication in known.values() if publication.state == "open"]
-        target = find_target(brain, environment) if asked else ""
-        repository = None if isinstance(target, str) else target.open()
-        obstacle: NuggetError | None = None
+        known, repository = publications(brain, home=home), target.open() if isinstance(target, _Target) else None
         for publication in known.values():
             current = publication
             try:
                 if publication.state == "open" and repository is not None and publication.number is not None:
-                    pull = repository.pull(publication.number)
-                    current = replace(publication, state=pull.state, merged_as=pull.merged_as, url=pull.url)
+                    found = repository.pull(publication.number)
+                    current = replace(publication, state=found.state, merged_as=found.merged_as, url=found.url)
                 current = _follow(brain, current, home=home, now=now)
             except NuggetError as error:
                 obstacle = error
@@ -274,8 +247,7 @@ def pull(brain: Path, *, environment: Environment) -> str | None:
         raise GitError("The brain has no remote to pull from.", hint="`git remote add origin URL` gives it one.")
     branch, here = git.ready_branch(brain)
     if github.repository_name(remote.url, api_url=environment.github_api_url) is not None:
-        token = github.find_token(environment)
-        remote = _with_token(remote, environment, token) if token else remote
+        remote = _with_token(remote, environment)
     there = github.default_branch(brain, remote)
     if there is None:
         return None
@@ -296,15 +268,34 @@ def pull(brain: Path, *, environment: Environment) -> str | None:
     return tip
 
 
-def _target(brain: Path, environment: Environment, settings: Settings, *, forced: bool) -> PublishTarget | str:
+def _wanted_target(brain: Path, environment: Environment, settings: Settings, *, forced: bool) -> _Target | str:
     if settings.capture.publish == "never" and not forced:
         return "capture.publish is `never`"
-    return find_target(brain, environment)
+    return _find_target(brain, environment)
+
+
+def _find_target(brain: Path, environment: Environment) -> _Target | str:
+    """Return where proposals go, or a sentence why they stay local. Makes no network call."""
+    remote, api_url = github.find_remote(brain) if git.is_repository(brain) else None, environment.github_api_url
+    if remote is None:
+        return "the brain has no remote"
+    if (name := github.repository_name(remote.url, api_url=api_url)) is None:
+        return f"{remote.name} is not on {github.web_host(api_url)}"
+    if (token := github.find_token(environment)) is None:
+        return "there is no GitHub token (GITHUB_TOKEN, or `gh auth login`)"
+    connect = partial(Repository, name, token=token, api_url=api_url)
+    return _Target(remote=_with_token(remote, environment, token), open=connect)
+
+
+def _with_token(remote: github.Remote, environment: Environment, token: str | None = None) -> github.Remote:
+    token = token or github.find_token(environment)
+    trusted = github.may_see_token(remote.url, api_url=environment.github_api_url)
+    return replace(remote, token=token) if token and trusted else remote
 
 
 def _locked(brain: Path, home: Path) -> AbstractContextManager[None]:
     """Hold the lock for changes to a brain's pull requests."""
-    return files.locked(home / "locks" / f"{brain_key(brain, home).replace('/', '_')[-60:]}-publish.lock")
+    return files.locked(ledger.lock_file(home, ledger.brain_key(brain, home), "-publish"))
 
 
 def _note(
@@ -312,9 +303,9 @@ def _note(
 ) -> None:
     """Add a line to the ledger, unless it says what the last one did."""
     if known.get(publication.branch) != publication:
-        told = {name: value for name, value in asdict(publication).items() if value is not None}
-        line = {"time": now.isoformat(), "brain": remember_brain(brain, home)}
-        files.append_line(home / "ledger" / PUBLISHED, line | told)
+        values = {name: value for name, value in asdict(publication).items() if value is not None}
+        line = {"time": now.isoformat(), "brain": ledger.remember_brain(brain, home)}
+        files.append_line(home / "ledger" / PUBLISHED, line | values)
 
 
 def _failed(publication: Publication, error: NuggetError) -> Publication:
@@ -344,28 +335,20 @@ def _on_remote_base(brain: Path, proposal: ProposalBranch, tip: tuple[str, str],
 
 def _follow(brain: Path, publication: Publication, *, home: Path, now: datetime) -> Publication:
     """Do here what was decided there, as far as the checkout holds it."""
-    found = [branch for branch in git.branches(brain, publication.branch) if branch.name == publication.branch]
-    if publication.state not in ("merged", "closed") or publication.branch == git.current_branch(brain):
+    branch, state = publication.branch, publication.state
+    if state not in ("merged", "closed") or branch == git.current_branch(brain):
         return publication  # a person who looks at the branch right now is not disturbed
-    if publication.state == "merged":
-        if not _is_here(brain, publication.merged_as):
-            return publication
-        if found:
-            _drop_merged(brain, publication.branch, home=home, now=now)
-    elif found:
-        review.reject(brain, publication.branch, home=home, now=now)
-    return replace(publication, state="settled", reason=publication.state)
-
-
-def _drop_merged(brain: Path, branch: str, *, home: Path, now: datetime) -> None:
-    """Drop the branch of a merged pull request; new files that did not come with the merge were rejected."""
-    left = review.show(brain, branch).files
-    refused = [file.path for file in left if file.status == "new" and git.read_blob(brain, "HEAD", file.path) is None]
-    if refused:
-        review.reject(brain, branch, home=home, now=now, units=refused)
-    for rest in git.branches(brain, branch):
-        if rest.name == branch:
-            git.move_branch(brain, rest.name, None, expect=rest.sha)
+    if state == "merged" and not _is_here(brain, publication.merged_as):
+        return publication
+    if git.resolve(brain, f"refs/heads/{branch}"):
+        left = review.show(brain, branch).files
+        # New files that did not come with the merge were taken out by the reviewer.
+        gone = [file.path for file in left if file.before is None and git.read_blob(brain, "HEAD", file.path) is None]
+        if state == "closed" or gone:
+            review.reject(brain, branch, home=home, now=now, units=None if state == "closed" else gone)
+        if rest := git.resolve(brain, f"refs/heads/{branch}"):
+            git.move_branch(brain, branch, None, expect=rest)
+    return replace(publication, state="settled", reason=state)
 
 
 def _is_here(brain: Path, commit: str | None) -> bool:
@@ -390,8 +373,3 @@ def _is_unpublished(proposal: ProposalBranch, known: Mapping[str, Publication]) 
     if publication is None or publication.state == "failed":
         return True
     return publication.state == "open" and publication.sha != proposal.sha
-
-
-def _with_token(remote: github.Remote, environment: Environment, token: str) -> github.Remote:
-    trusted = github.may_see_token(remote.url, api_url=environment.github_api_url)
-    return replace(remote, token=token) if trusted else remote

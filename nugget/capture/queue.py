@@ -12,7 +12,7 @@ import os
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,11 @@ KEPT = timedelta(days=30)
 """How long done and skipped jobs stay to be looked at."""
 QUIET = timedelta(minutes=10)
 """A transcript written to more recently belongs to a session that may still run."""
-_NOT_KEPT = ("name", "state", "is_unread", "other")
+_FIELDS = {
+    "transcript": str, "session": str, "cwd": str, "brain": str, "reason": str, "branch": str, "event": str,
+    "attempts": int, "queued": int | float, "next_try": int | float,
+}  # fmt: skip
+"""The fields of a job that its file holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,17 +149,16 @@ def catch_up(home: Path, sessions: Iterable[SessionFile], *, now: datetime, sinc
     known = ledger.captured_sizes(home)
     queued = {job.transcript for state in ("pending", "running", "failed") for job in jobs(home, state)}
     settled = {job.transcript: job.queued for state in ("done", "skipped") for job in jobs(home, state)}
-    found: list[str] = []
-    for file in sessions:
-        name = file.locator
-        quiet = now.timestamp() - file.mtime >= QUIET.total_seconds()
-        recent = since is None or file.mtime >= since.timestamp()
-        captured = known.get(name, -1) >= file.size or settled.get(name, 0.0) >= file.mtime
-        if quiet and recent and file.size and name not in queued and not captured:
-            line = {"version": 1, "queued": now.timestamp(), "event": "catch-up", "transcript": name}
-            files.queue_job(home, line | {"session": file.id})
-            found.append(name)
-    return found
+    oldest, newest = since.timestamp() if since else 0.0, (now - QUIET).timestamp()
+    found = [
+        file for file in sessions
+        if file.size and oldest <= file.mtime <= newest and file.locator not in queued
+        and known.get(file.locator, -1) < file.size and settled.get(file.locator, 0.0) < file.mtime
+    ]  # fmt: skip
+    for file in found:
+        line = {"version": 1, "queued": now.timestamp(), "event": "catch-up", "transcript": file.locator}
+        files.queue_job(home, line | {"session": file.id})
+    return [file.locator for file in found]
 
 
 def drain(
@@ -178,15 +181,15 @@ def drain(
         worked += 1
         try:
             ended = finish(home, job, _attempt(job, capture))
-        except (NuggetError, TimeoutError) as error:
-            ended = fail(home, job, str(error), now=now())
-        except OSError as error:
-            reason = f"{error.filename or 'a file'} could not be read or written ({error.strerror or error})"
-            ended = fail(home, job, reason, now=now())
         except Exception as error:
-            log(redact(f"{job.name}: {traceback.format_exc()}"))
-            reason = redact(f"unexpected {type(error).__name__}: {error}")
-            ended = fail(home, job, " ".join(reason.split())[:500], now=now())
+            if isinstance(error, NuggetError | TimeoutError):
+                reason = str(error)
+            elif isinstance(error, OSError):
+                reason = f"{error.filename or 'a file'} could not be read or written ({error.strerror or error})"
+            else:
+                log(redact(f"{job.name}: {traceback.format_exc()}"))
+                reason = " ".join(redact(f"unexpected {type(error).__name__}: {error}").split())[:500]
+            ended = fail(home, job, reason, now=now())
         except BaseException:
             # Interrupted by a person or a signal: nothing wrong with the job, so it waits for the next worker.
             _move(home, _rewrite(home, replace(job, attempts=job.attempts - 1)), "pending")
@@ -197,14 +200,12 @@ def drain(
 
 def overview(home: Path) -> Overview:
     """Return the queue at a glance; reads only."""
-    counts = {state: len(_files(home, state)) for state in JOB_STATES}
-    captured = [line for line in files.read_lines(home / "ledger" / ledger.CAPTURES) if line.get("event") == "captured"]
+    lines = files.read_lines(home / "ledger" / ledger.CAPTURES)
+    captured = [str(line.get("time")) for line in lines if line.get("event") == "captured"]
     return Overview(
-        counts=counts,
-        failed=tuple(jobs(home, "failed")),
-        last_captured=str(captured[-1].get("time")) if captured else None,
-        working=is_working(home),
-    )
+        counts={state: len(_files(home, state)) for state in JOB_STATES}, failed=tuple(jobs(home, "failed")),
+        last_captured=captured[-1] if captured else None, working=is_working(home),
+    )  # fmt: skip
 
 
 def is_working(home: Path) -> bool:
@@ -217,11 +218,10 @@ def is_working(home: Path) -> bool:
         process = int(file.read_bytes() or b"0")
         if process <= 0:
             return False
-        os.kill(process, 0)
-    except (FileNotFoundError, ValueError, ProcessLookupError):
+        with suppress(PermissionError):
+            os.kill(process, 0)
+    except (OSError, ValueError):
         return False
-    except OSError:
-        pass
     lock = files.try_lock(file)
     if lock is not None:
         os.close(lock)
@@ -246,14 +246,8 @@ def _attempt(job: Job, capture: Callable[[Job], Outcome]) -> Outcome:
 
 
 def _files(home: Path, state: str) -> list[Path]:
-    try:
-        return sorted(
-            file
-            for file in (Path(files.queue_folder(home)) / state).iterdir()
-            if file.suffix == ".json" and not file.name.startswith(".")
-        )
-    except FileNotFoundError:
-        return []
+    found = (Path(files.queue_folder(home)) / state).glob("*.json")
+    return sorted(file for file in found if not file.name.startswith("."))
 
 
 def _read(file: Path) -> Job:
@@ -265,19 +259,13 @@ def _read(file: Path) -> Job:
     except (OSError, ValueError) as error:
         reason = f"the queue file {name} cannot be read ({getattr(error, 'strerror', None) or error})"
         return Job(name=name, state=state, reason=reason, is_unread=isinstance(error, OSError))
-    texts, numbers = ("transcript", "session", "cwd", "brain", "reason", "branch", "event"), ("queued", "next_try")
-    kinds = [*((key, str) for key in texts), ("attempts", int), *((key, float | int) for key in numbers)]
-    known: dict[str, Any] = {
-        key: loaded[key]
-        for key, kind in kinds
-        if isinstance(loaded.get(key), kind) and not isinstance(loaded[key], bool)
-    }
+    known: dict[str, Any] = {key: loaded[key] for key, kind in _FIELDS.items() if isinstance(loaded.get(key), kind)}
     return Job(name=name, state=state, other={key: loaded[key] for key in loaded.keys() - known.keys()}, **known)
 
 
 def _rewrite(home: Path, job: Job) -> Job:
     """Rewrite a job in place; its state does not change."""
-    known = {name: value for name, value in asdict(job).items() if name not in _NOT_KEPT and value is not None}
+    known = {name: value for name in _FIELDS if (value := getattr(job, name)) is not None}
     line = json.dumps({**job.other, **known}).encode()
     files.replace(Path(files.queue_folder(home)) / job.state / job.name, line)
     return job

@@ -15,8 +15,8 @@ from typing import Any
 from nugget.brain import is_knowledge_path
 from nugget.brain import knowledge_file as knowledge
 from nugget.capture import ledger
-from nugget.capture.identity import remember_brain
-from nugget.capture.proposals import BRANCH_PREFIX, parse_message
+from nugget.capture.compare import BRANCH_PREFIX
+from nugget.capture.proposals import parse_message
 from nugget.errors import BrainError, ConflictError, ReviewError
 from nugget.infra import git
 from nugget.models import Problem, Severity, Unit
@@ -90,12 +90,11 @@ def show(brain: Path, name: str | None = None) -> ProposalBranch:
     found = exact or [branch for branch in branches if name is None or name in branch.name]
     if len(found) == 1:
         return _read(brain, found[0], tip=tip, held=git.files_at(brain, tip))
-    hint = "Run `nugget review list` to see what waits."
     if not branches:
         raise ReviewError("Nothing waits for review.", hint="Sessions are proposed when they end.")
-    if not found:
-        raise ReviewError(f"There is no proposal {name}.", hint=hint)
-    raise ReviewError(f"{len(found)} proposals wait{f' that match {name}' if name else ''}: name one.", hint=hint)
+    several = f"{len(found)} proposals wait{f' that match {name}' if name else ''}: name one."
+    hint = "Run `nugget review list` to see what waits."
+    raise ReviewError(several if found else f"There is no proposal {name}.", hint=hint)
 
 
 def diff(brain: Path, proposal: ProposalBranch) -> str:
@@ -138,7 +137,7 @@ def reject(
     proposal = show(brain, name)
     git.refuse_checked_out(brain, proposal.branch)
     chosen = _choose(proposal, units)
-    key = remember_brain(brain, home)
+    key = ledger.remember_brain(brain, home)
     time = {"time": now.isoformat()}
     lines = [(home, ledger.REJECTED, time | _remembered(file, key, proposal.branch)) for file in chosen]
     if capture := proposal.trailers.get("Nugget-Records"):
@@ -159,28 +158,28 @@ def _require_commit(brain: Path) -> str:
 
 def _read(brain: Path, branch: git.Branch, *, tip: str, held: Mapping[str, str]) -> ProposalBranch:
     base = git.merge_base(brain, tip, branch.sha) or git.EMPTY_TREE
-    parsed = parse_message(branch.message)
+    message = parse_message(branch.message)
     waiting = [change for change in git.changes(brain, base, branch.sha) if held.get(change.path) != change.after]
     blobs = [blob for change in waiting for blob in (change.before, change.after) if blob]
     contents = dict(zip(blobs, git.read_objects(brain, blobs), strict=True))
     files: list[ProposedFile] = []
     for change in waiting:
         before, after = (contents.get(blob or "") for blob in (change.before, change.after))
-        said = knowledge.parse_bytes(after if after is not None else before or b"", path=change.path)
+        parsed = knowledge.parse_bytes(after if after is not None else before or b"", path=change.path)
         texts = [None if content is None else content.decode("utf-8", "replace") for content in (before, after)]
-        problems = tuple(said.problems)
-        files.append(ProposedFile(path=change.path, before=texts[0], after=texts[1], unit=said.unit, problems=problems))
+        files.append(ProposedFile(path=change.path, before=texts[0], after=texts[1], unit=parsed.unit,
+                                  problems=parsed.problems))  # fmt: skip
     return ProposalBranch(
         branch=branch.name, sha=branch.sha, base=base, made=branch.committed, message=branch.message,
-        title=parsed.title, body=parsed.body, trailers=parsed.trailers, files=tuple(files),
+        title=message.title, body=message.body, trailers=message.trailers, files=tuple(files),
     )  # fmt: skip
 
 
 def _choose(proposal: ProposalBranch, units: Sequence[str] | None) -> tuple[ProposedFile, ...]:
     if units is None:
         return proposal.files
-    unknown = [name for name in units if not any(name in (file.id, file.path) for file in proposal.files)]
-    if unknown:
+    names = {name for file in proposal.files for name in (file.id, file.path)}
+    if unknown := [name for name in units if name not in names]:
         there = ", ".join(file.id for file in proposal.files) or "nothing any more"
         raise ReviewError(f"{proposal.branch} proposes no {', '.join(unknown)}.", hint=f"It proposes {there}.")
     return tuple(file for file in proposal.files if file.id in units or file.path in units)
@@ -216,17 +215,13 @@ def _merge_knowledge(path: str, ours: bytes, before: bytes, theirs: bytes) -> by
     mine, base, other = (knowledge.parse_bytes(content, path=path).unit for content in (ours, before, theirs))
     if mine is None or base is None or other is None or not other.body.startswith(base.body.rstrip()):
         return None
-    changed: dict[str, object] = {
+    changed = {
         "confidence": max(mine.confidence, other.confidence),
         "evidence": tuple(dict.fromkeys((*mine.evidence, *other.evidence))),
+        "last_modified": max(filter(None, (mine.last_modified, other.last_modified)), default=None),
     }
-    if dates := [day for day in (mine.last_modified, other.last_modified) if day]:
-        changed["last_modified"] = max(dates)
     body = mine.body.rstrip() + other.body[len(base.body.rstrip()) :]
-    try:
-        return knowledge.edit(ours.decode("utf-8"), changes=changed, body=body).encode()
-    except UnicodeDecodeError:
-        return None
+    return knowledge.edit(ours.decode("utf-8"), changes=changed, body=body).encode()
 
 
 def _merge_commit(
@@ -258,9 +253,12 @@ def _left(
 
 def _remembered(file: ProposedFile, brain: str, branch: str) -> dict[str, Any]:
     """Return the line to remember of a rejected file; of an edit only what it would have added."""
+    line: dict[str, Any] = {"brain": brain, "branch": branch, "id": file.path, "quotes": []}
     if file.unit is None:
-        return ledger.rejected_line(brain, branch, file.path, file.after or "", ())
+        return line | {"body": ledger.text_key(file.after or "")}
     before = knowledge.parse(file.before, path=file.path).unit if file.before is not None else None
-    known = set(before.evidence) if before else set()
-    quotes = [evidence.quote for evidence in file.unit.evidence if evidence not in known]
-    return ledger.rejected_line(brain, branch, "" if before else file.unit.id, file.unit.body, quotes)
+    fresh = [evidence.quote for evidence in file.unit.evidence if before is None or evidence not in before.evidence]
+    return line | {
+        "id": "" if before else file.unit.id, "body": ledger.text_key(file.unit.body),
+        "quotes": list(map(ledger.text_key, fresh)),
+    }  # fmt: skip

@@ -77,9 +77,9 @@ def forget(unit_id: UnitArgument, as_json: JsonOption = False, brain: BrainOptio
         result, golden = opened.forget(unit_id)
         archive = opened.environment.home / "archive"
     if as_json:
-        print_json(_change_json(result, golden, "id", "path"))
+        print_json({"id": result.old_id, "path": result.old_path} | _change_json(result, golden))
         return
-    put(f"Forgot {result.id}; it will not be proposed again.")
+    put(f"Forgot {result.old_id}; it will not be proposed again.")
     _put_followed(result.relinked, golden, "Relations to it were taken out of",
                   "expects it: take it out there, or name another unit.")  # fmt: skip
     put(f"What it said may still be in git's history and archived sessions ({archive}).", style="dim")

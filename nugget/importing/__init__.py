@@ -17,9 +17,8 @@ from pathlib import Path
 
 from nugget.brain import is_brain
 from nugget.capture import proposals as proposal_text
-from nugget.capture.compare import ProposedFile, Similar, compare
-from nugget.capture.identity import brain_key
-from nugget.capture.proposing import free_branch, known_brain, make_branch
+from nugget.capture.compare import ProposedChange, Similar, compare, free_branch, known_brain, make_branch
+from nugget.capture.ledger import brain_key, lock_file
 from nugget.capture.publish import Published, publish
 from nugget.config import Environment, Settings
 from nugget.errors import KnowledgeError, UsageError, reason_of
@@ -70,7 +69,7 @@ class ImportResult:
 
     files: int
     branch: str | None = None
-    changes: tuple[ProposedFile, ...] = ()
+    changes: tuple[ProposedChange, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     dropped: tuple[str, ...] = ()
     known: int = 0
@@ -99,7 +98,7 @@ def import_notes(path: Path, bound: Import) -> ImportResult:
         raise UsageError(f"{path} is a brain already.", hint="What is in a brain is found without being imported.")
     read_files, notes, left_out, redacted = _read(path, bound)
     key = brain_key(bound.brain, bound.home)
-    with locked(bound.home / "locks" / f"{key.replace('/', '_')[-60:]}.lock"):
+    with locked(lock_file(bound.home, key)):
         brain = known_brain(bound.brain, bound.home, bound.similar)
         seen = _imported(bound.brain, list(brain.files.values()), [unit for unit, _ in brain.waiting])
         fresh = [note for note in notes if note.key not in seen]

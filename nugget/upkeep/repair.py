@@ -12,7 +12,7 @@ from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from nugget.capture.identity import write_id
+from nugget.capture.ledger import write_id
 from nugget.errors import GitError, NuggetError, reason_of
 from nugget.index.connection import find_damage, remove_database
 from nugget.infra import files, git

@@ -11,20 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from commands import Nugget
 from knowledge_files import commit
 from loopback_github import NAME, OWNER, TOKEN, GitHubServer
 from sessions import NOW, STARTED, ScriptedExtraction, capture_into, unit, write_transcript
 from waiting import wait_for
 from worker_stage import LESSONS, variables
 
-import nugget
+import nugget as library
 from nugget.brain import knowledge_file as knowledge
-from nugget.capture import CaptureResult, capture_transcript, queue, review
+from nugget.capture import capture_transcript, queue, review
 from nugget.capture import publish as publishing
 from nugget.capture.publish import Publication, Published
 from nugget.config import Environment, Settings, load_settings, read_environment
 from nugget.errors import ConflictError, GitError
 from nugget.infra import git
+from nugget.models import Unit
 from nugget.upkeep.doctor import status
 
 RETRY = unit("retry-once", "Retry a payment once. A second retry doubles the load.", id="pattern/retry-once")
@@ -44,17 +46,20 @@ class Place:
     def environment(self) -> Environment:
         return read_environment()
 
-    def propose(self, *units: object, name: str = "s") -> str:
+    def propose(self, *units: Unit, name: str = "s") -> str:
         """A captured session; the branch of its proposal."""
         transcript = self.folder / f"{name}.jsonl"
-        said = [(f"What about {entry.title}?", entry.body) for entry in units]  # type: ignore[attr-defined]
-        write_transcript(transcript, said, started=STARTED)
-        result: CaptureResult = capture_transcript(
-            transcript,
-            capture_into(self.brain, self.home, ScriptedExtraction(list(units))),  # type: ignore[arg-type]
-        )
+        write_transcript(transcript, [(f"What about {entry.title}?", entry.body) for entry in units], started=STARTED)
+        result = capture_transcript(transcript, capture_into(self.brain, self.home, ScriptedExtraction(units)))
         assert result.branch
         return result.branch
+
+    def refuses(self, entry: Unit) -> None:
+        """A unit is not proposed again."""
+        again = self.folder / "again.jsonl"
+        write_transcript(again, [(f"And {entry.title}?", entry.body)])
+        result = capture_transcript(again, capture_into(self.brain, self.home, ScriptedExtraction([entry])))
+        assert result.branch is None and "turned down before" in " ".join(result.dropped)
 
     def publish(self) -> Published:
         loaded = load_settings(self.environment, self.brain)
@@ -92,8 +97,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
         yield Place(brain=brain, home=tmp_path / "home", folder=tmp_path, server=server)
 
 
-@pytest.mark.proves("PUBLISH-PULL-REQUEST")
-def test_a_proposal_becomes_one_pull_request_with_its_branch_title_body_and_files(place: Place) -> None:
+@pytest.mark.proves("PUBLISH-PULL-REQUEST", "PUBLISH-LABELS")
+def test_a_proposal_becomes_one_pull_request_with_its_branch_title_body_files_and_labels(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUGGET_CAPTURE_LABELS", "nugget, knowledge")
     branch = place.propose(RETRY, LOCKS)
     (done,) = place.publish().publications
     (pull,) = place.server.pulls
@@ -101,47 +109,29 @@ def test_a_proposal_becomes_one_pull_request_with_its_branch_title_body_and_file
     assert (pull.branch, pull.base, pull.title) == (branch, "main", "Knowledge from session 2026-03-01 12:00")
     assert pull.title == proposal.title and pull.body == proposal.body and "### Evidence" in pull.body
     assert sorted(place.server.files_of(1)) == sorted(file.path for file in proposal.files)
-    assert place.server.head(branch) == proposal.sha == done.sha
+    assert place.server.head(branch) == proposal.sha == done.sha and pull.labels == ["nugget", "knowledge"]
     assert done.state == "open" and done.url == f"{place.server.origin}/{OWNER}/{NAME}/pull/1"
     assert all(request.token == TOKEN for request in place.server.requests if "/api/" in request.path)
+    place.propose(unit("t", "Another lesson of another day."), name="t")
+    place.server.fail(403, path="/labels", message="Resource not accessible by personal access token")
+    (done,) = place.publish().publications
+    assert done.state == "open" and "without labels" in str(done.reason)
 
 
 @pytest.mark.proves("PUBLISH-ONCE")
-def test_what_is_there_already_is_found_also_when_the_ledger_is_lost_or_a_reply_was(place: Place) -> None:
+def test_what_is_there_already_is_found_by_several_at_once_and_when_a_reply_or_the_ledger_is_lost(place: Place) -> None:
     branch = place.propose(RETRY)
     place.server.fail(502, method="POST", path="/pulls", after=True)
-    (done,) = place.publish().publications
-    assert done.state == "open" and len(place.server.pulls) == 1
-    (place.home / "ledger" / publishing.PUBLISHED).unlink()
-    (again,) = place.publish().publications
-    assert (again.number, again.branch) == (1, branch) and len(place.server.pulls) == 1
-
-
-@pytest.mark.proves("PUBLISH-ONCE")
-def test_two_that_publish_at_once_open_one_pull_request(place: Place) -> None:
-    place.propose(RETRY)
     done: list[Published] = []
     threads = [threading.Thread(target=lambda: done.append(place.publish())) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(place.server.pulls) == 1
-    assert sorted(len(attempt.publications) for attempt in done) == [0, 0, 1]
-
-
-@pytest.mark.proves("PUBLISH-LABELS")
-def test_labels_come_from_the_settings_and_their_refusal_stops_nothing(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NUGGET_CAPTURE_LABELS", "nugget, knowledge")
-    place.propose(RETRY)
-    place.publish()
-    assert place.server.pulls[0].labels == ["nugget", "knowledge"]
-    place.propose(LOCKS, name="t")
-    place.server.fail(403, path="/labels", message="Resource not accessible by personal access token")
-    (done,) = place.publish().publications
-    assert done.state == "open" and "without labels" in str(done.reason)
+    assert sorted(len(attempt.publications) for attempt in done) == [0, 0, 1] and len(place.server.pulls) == 1
+    (place.home / "ledger" / publishing.PUBLISHED).unlink()
+    (again,) = place.publish().publications
+    assert (again.state, again.number, again.branch) == ("open", 1, branch) and len(place.server.pulls) == 1
 
 
 @pytest.mark.proves("PUBLISH-LOCAL")
@@ -165,11 +155,7 @@ FAULTS = {
     "no permission to push": ("no permission to push", "token or key"),
     "no permission for pull requests": ("may not do that in acme/brain", "pull requests: write"),
     "the branch is protected": ("GH006: Protected branch update failed", "rules"),
-    "the repository is gone": ("no such repository", "git remote -v"),
     "the network is down": ("cannot be reached", "network"),
-    "GitHub has a fault": ("fault of its own (503)", "later"),
-    "the rate limit is used up": ("rate limit is used up for another 3600 s", "again"),
-    "the answer is nonsense": ("GitHub", ""),
     "the remote is empty": ("origin is empty", "git push -u origin main"),
 }
 
@@ -186,18 +172,9 @@ def break_it(fault: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     elif fault == "the branch is protected":
         hook.write_text("#!/bin/sh\necho 'error: GH006: Protected branch update failed for nugget.' >&2\nexit 1\n")
         hook.chmod(0o755)
-    elif fault == "the repository is gone":
-        server.bare.rename(server.bare.with_suffix(".away"))
     elif fault == "the network is down":
         monkeypatch.setenv("GITHUB_API_URL", "http://127.0.0.1:9/api/v3")
         git.run(place.brain, "remote", "set-url", "origin", f"http://127.0.0.1:9/{OWNER}/{NAME}.git")
-    elif fault == "GitHub has a fault":
-        server.fail(503, path="/api/", times=4, message="down")
-    elif fault == "the rate limit is used up":
-        said = "You have exceeded a secondary rate limit."
-        server.fail(403, path="/api/", message=said, headers={"Retry-After": "3600"})
-    elif fault == "the answer is nonsense":
-        server.fail(200, path="/api/", message="<html>")
     elif fault == "the remote is empty":
         server.git("update-ref", "refs/parked/main", "refs/heads/main")
         server.git("update-ref", "-d", "refs/heads/main")
@@ -209,11 +186,8 @@ def mend(fault: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_API_URL", server.api_url)
     git.run(place.brain, "remote", "set-url", "origin", server.url)
     server.may_push = True
-    server.faults.clear()
     (server.bare / "hooks" / "update").unlink(missing_ok=True)
-    if fault == "the repository is gone":
-        server.bare.with_suffix(".away").rename(server.bare)
-    elif fault == "the remote is empty":
+    if fault == "the remote is empty":
         server.git("update-ref", "refs/heads/main", "refs/parked/main")
 
 
@@ -286,7 +260,7 @@ def test_what_was_merged_is_pulled_answered_and_cleaned_up(place: Place, squash:
     assert place.pull() == git.head(place.brain) == place.server.head("main")
     assert [entry.state for entry in place.settle()] == ["settled"]
     assert git.resolve(place.brain, branch) is None and place.waiting() == []
-    with nugget.open(place.brain) as opened:
+    with library.open(place.brain) as opened:
         assert opened.ask("retry a payment").hits[0].unit.id == "pattern/retry-once"
     assert place.publish() == Published() and place.settle() == []
 
@@ -304,10 +278,7 @@ def test_a_file_that_the_reviewer_took_out_or_reworded_is_theirs_to_decide(place
     place.settle()
     assert "Reworded." in (place.brain / retry).read_text() and not (place.brain / locks).exists()
     assert git.branches(place.brain, "nugget/") == []
-    again = place.folder / "again.jsonl"
-    write_transcript(again, [(f"And {LOCKS.title}?", LOCKS.body)])
-    result = capture_transcript(again, capture_into(place.brain, place.home, ScriptedExtraction([LOCKS])))
-    assert result.branch is None and "turned down before" in " ".join(result.dropped)
+    place.refuses(LOCKS)
 
 
 @pytest.mark.proves("PUBLISH-REJECTED")
@@ -321,10 +292,7 @@ def test_a_closed_pull_request_or_a_deleted_branch_is_a_rejection_that_is_rememb
     (settled,) = place.settle()
     assert (settled.state, settled.reason) == ("settled", "closed")
     assert git.resolve(place.brain, branch) is None
-    again = place.folder / "again.jsonl"
-    write_transcript(again, [(f"And {RETRY.title}?", RETRY.body)])
-    result = capture_transcript(again, capture_into(place.brain, place.home, ScriptedExtraction([RETRY])))
-    assert result.branch is None and "turned down before" in " ".join(result.dropped)
+    place.refuses(RETRY)
     assert place.publish() == Published() and len(place.server.pulls) == 1
 
 
@@ -374,8 +342,6 @@ def test_from_a_payload_on_stdin_to_a_pull_request_a_merge_and_the_answer(place:
     assert sorted(files) == sorted(file.path for file in proposal.files)
     units = [knowledge.parse(text, path=path).unit for path, text in files.items()]
     assert all(found is not None and found.evidence for found in units)
-    shown = run_nugget(place, "status")
-    assert "1 open pull request" in shown.stdout
     place.server.merge(1, squash=True, delete=True)
     pulled = run_nugget(place, "sync", "--pull")
     assert pulled.returncode == 0 and "Pulled" in pulled.stderr, pulled.stderr
@@ -383,68 +349,65 @@ def test_from_a_payload_on_stdin_to_a_pull_request_a_merge_and_the_answer(place:
     found = json.loads(asked.stdout)["hits"][0]
     assert found["path"] in files and "idempotency" in found["chunks"][0]["text"]
     assert git.branches(place.brain, "nugget/") == []
-    again = run_nugget(place, "capture", "--publish")
-    assert again.returncode == 0 and len(place.server.pulls) == 1, again.stderr
 
 
 @pytest.mark.proves("PULL-AUTOMATIC")
-def test_with_sync_pull_the_worker_brings_in_what_was_merged(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_sync_pull_the_worker_brings_in_what_was_merged(
+    place: Place, nugget: Nugget, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place.propose(RETRY)
     place.publish()
     place.server.merge(1)
-    assert run_nugget(place, "capture").returncode == 0
+    assert nugget("capture").code == 0
     assert git.head(place.brain) != place.server.head("main"), "not without being asked to"
     monkeypatch.setenv("NUGGET_SYNC_PULL", "true")
-    assert run_nugget(place, "capture").returncode == 0
+    assert nugget("capture").code == 0
     assert git.head(place.brain) == place.server.head("main") and place.waiting() == []
 
 
-def reject_here(place: Place, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return run_nugget(place, "review", "reject", *arguments)
-
-
 @pytest.mark.proves("PUBLISH-WITHDRAW")
-def test_rejecting_here_closes_the_pull_request_with_a_comment_and_deletes_the_remote_branch(place: Place) -> None:
+def test_rejecting_here_closes_the_pull_request_with_a_comment_and_deletes_the_remote_branch(
+    place: Place, nugget: Nugget
+) -> None:
     branch = place.propose(RETRY)
     place.publish()
-    done = reject_here(place, "--json")
+    done = nugget("review", "reject", "--json")
     address = f"{place.server.origin}/{OWNER}/{NAME}/pull/1"
-    assert json.loads(done.stdout) == {"rejected": ["pattern/retry-once"], "closed": [address]}
+    assert done.json == {"rejected": ["pattern/retry-once"], "closed": [address]}
     (pull,) = place.server.pulls
     assert pull.closed and pull.merged_as is None and place.server.head(branch) is None
     (comment,) = pull.comments
     assert "`nugget review reject`: `pattern/retry-once`" in comment
-    assert "closed: http" in done.stderr and place.states() == {branch: "settled"}
+    assert "closed: http" in done.err and place.states() == {branch: "settled"}
     before = len(place.server.requests)
-    assert run_nugget(place, "capture", "--publish").returncode == 0
+    assert nugget("capture", "--publish").code == 0
     assert len(place.server.requests) == before and pull.comments == [comment]
 
 
 @pytest.mark.proves("PUBLISH-WITHDRAW")
 def test_offline_the_rejection_is_remembered_and_the_next_publishing_closes_it(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: Place, nugget: Nugget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     branch = place.propose(RETRY)
     place.publish()
     monkeypatch.delenv("GITHUB_TOKEN")
-    done = reject_here(place)
-    assert done.returncode == 0 and "still open: there is no GitHub token" in done.stderr
-    assert "nugget capture --publish" in done.stderr and not place.server.pulls[0].closed
+    done = nugget("review", "reject")
+    assert done.code == 0 and "still open: there is no GitHub token" in done.err
+    assert "nugget capture --publish" in done.err and not place.server.pulls[0].closed
     monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
     place.server.fail(403, method="PATCH", message="Resource not accessible by personal access token")
-    failed = run_nugget(place, "capture", "--publish")
-    assert failed.returncode == 1 and "may not do that" in failed.stderr and not place.server.pulls[0].closed
-    made = run_nugget(place, "capture", "--publish")
-    assert made.returncode == 0, made.stderr
+    failed = nugget("capture", "--publish")
+    assert failed.code == 1 and "may not do that" in failed.err and not place.server.pulls[0].closed
+    assert nugget("capture", "--publish").code == 0
     assert place.server.pulls[0].closed and place.server.head(branch) is None
 
 
 @pytest.mark.proves("PUBLISH-WITHDRAW")
-def test_what_a_reviewer_committed_to_the_remote_branch_outlives_the_rejection(place: Place) -> None:
+def test_what_a_reviewer_committed_to_the_remote_branch_outlives_the_rejection(place: Place, nugget: Nugget) -> None:
     branch = place.propose(RETRY)
     place.publish()
     theirs = place.server.commit(branch, {"domains/coding/note.md": "mine\n"})
     place.server.fail(403, path="/comments", message="no")
-    done = reject_here(place)
+    done = nugget("review", "reject")
     assert place.server.pulls[0].closed and place.server.head(branch) == theirs
-    assert "closed; without a comment" in done.stderr and place.states() == {branch: "settled"}
+    assert "closed; without a comment" in done.err and place.states() == {branch: "settled"}

@@ -64,10 +64,6 @@ def add(brain: Path) -> object:
     return add_unit(brain, "Always set a timeout.", type="pattern", domain="coding", now=NOW)
 
 
-def forget(brain: Path) -> object:
-    return forget_unit(brain, "concept/keys")
-
-
 def move(brain: Path) -> object:
     return move_unit(brain, "concept/keys", slug="idempotency-keys", domain="payments")
 
@@ -154,38 +150,36 @@ def test_locks_of_a_killed_update_of_branches_are_removed(own: Path, tmp_path: P
     assert add(own)
 
 
-@pytest.mark.proves("WRITE-WHOLE")
-def test_what_the_user_did_between_the_kill_and_the_next_command_stays(own: Path, tmp_path: Path, killer: Path) -> None:
-    """Killed when the branch has moved and no file has followed: one file is edited, the rest comes along."""
+@pytest.fixture
+def half_moved(own: Path, killer: Path) -> Path:
+    """The brain after a move of a unit that was killed when the branch had moved and no file had followed."""
     head = git.head(own)
-    for number in range(1, 100):
-        assert killed(own, move, killer, KILL_BEFORE=number)
-        if git.head(own) != head:
-            break
-        git.finish_pending(own)
-    retry = own / "domains/coding/patterns/retry.md"
+    dying = f'case "$*" in *update-ref*) {GIT} "$@"; kill -9 $PPID; exit 1;; esac\n{GIT} "$@"\n'
+    (killer / "git").write_text(f"#!/bin/sh\n{dying}")
+    assert killed(own, move, killer) and git.head(own) != head
+    return own
+
+
+@pytest.mark.proves("WRITE-WHOLE")
+def test_what_the_user_did_between_the_kill_and_the_next_command_stays(half_moved: Path) -> None:
+    retry = half_moved / "domains/coding/patterns/retry.md"
     retry.write_text(retry.read_text() + "\nMine.\n")
-    git.finish_pending(own)
+    git.finish_pending(half_moved)
     assert retry.read_text().endswith("\nMine.\n")
-    assert (own / "domains/payments/concepts/idempotency-keys.md").exists()
-    assert not (own / "domains/coding/concepts/keys.md").exists()
-    assert shell(own, "status", "--porcelain", "--", "domains") == " M domains/coding/patterns/retry.md\n"
+    assert (half_moved / "domains/payments/concepts/idempotency-keys.md").exists()
+    assert not (half_moved / "domains/coding/concepts/keys.md").exists()
+    assert shell(half_moved, "status", "--porcelain", "--", "domains") == " M domains/coding/patterns/retry.md\n"
 
 
 @pytest.mark.proves("WRITE-WHOLE")
-def test_a_commit_by_hand_cannot_undo_what_was_killed_half_way(own: Path, killer: Path) -> None:
-    head = git.head(own)
-    for number in range(1, 100):
-        killed(own, move, killer, KILL_BEFORE=number)
-        if git.head(own) != head:
-            break
-        git.finish_pending(own)
-    by_hand = subprocess.run(["git", "-C", str(own), "commit", "-qam", "By hand"], capture_output=True, check=False)
+def test_a_commit_by_hand_cannot_undo_what_was_killed_half_way(half_moved: Path) -> None:
+    command = ["git", "-C", str(half_moved), "commit", "-qam", "By hand"]
+    by_hand = subprocess.run(command, capture_output=True, check=False)
     assert by_hand.returncode != 0 and b"index.lock" in by_hand.stderr
-    git.finish_pending(own)
-    shell(own, "commit", "-qam", "By hand")
-    assert (own / "domains/payments/concepts/idempotency-keys.md").exists()
-    assert shell(own, "status", "--porcelain") == ""
+    git.finish_pending(half_moved)
+    shell(half_moved, "commit", "-qam", "By hand")
+    assert (half_moved / "domains/payments/concepts/idempotency-keys.md").exists()
+    assert shell(half_moved, "status", "--porcelain") == ""
 
 
 @pytest.mark.proves("WRITE-WHOLE")
@@ -205,7 +199,7 @@ def test_unrelated_work_stays_as_it_is_also_where_git_converts_line_ends(own: Pa
     retry = own / "domains/coding/patterns/retry.md"
     retry.write_bytes(retry.read_bytes().replace(b"\n", b"\r\n"))
     before = shell(own, "status", "--porcelain")
-    forget(own)
+    forget_unit(own, "concept/keys")
     assert shell(own, "status", "--porcelain") == before
     assert "concept/keys" not in retry.read_text()
 

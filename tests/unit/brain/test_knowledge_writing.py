@@ -61,7 +61,7 @@ def units(draw: st.DrawFn) -> Unit:
 
 
 @pytest.mark.proves("KNOW-ROUND-TRIP")
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(units())
 def test_parse_serialise_parse_is_identical(unit: Unit) -> None:
     text = serialise(unit)
@@ -190,7 +190,7 @@ FOREIGN = st.sampled_from(
 
 
 @pytest.mark.proves("KNOW-EDIT-ONLY")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     parts=st.lists(FOREIGN, max_size=6, unique=True),
     order=st.permutations(range(9)),

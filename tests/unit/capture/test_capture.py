@@ -13,8 +13,8 @@ from sessions import ScriptedExtraction, capture_into, fork, nothing_similar, un
 
 from nugget.brain import knowledge_file as knowledge
 from nugget.capture import CaptureResult, capture_transcript, ledger
+from nugget.capture.compare import known_brain
 from nugget.capture.proposals import parse_message
-from nugget.capture.proposing import waiting_units
 from nugget.config import CaptureSettings, Settings
 from nugget.errors import GitError, TranscriptError
 from nugget.infra import files, git
@@ -199,7 +199,9 @@ def test_what_already_waits_for_review_is_not_proposed_again(brain: Path, home: 
     assert second.dropped == (
         f"{RETRY.title}: already waits for review on {first.branch} as pattern/retry-only-idempotent-calls",
     )
-    assert [found.id for found, _ in waiting_units(brain)] == ["pattern/retry-only-idempotent-calls"]
+    assert [found.id for found, _ in known_brain(brain, home, nothing_similar).waiting] == [
+        "pattern/retry-only-idempotent-calls"
+    ]
 
 
 def test_supersession_marks_the_old_file_and_contradiction_is_pointed_out(

@@ -30,7 +30,7 @@ def compared(known: Unit, *units: Unit, likeness: float = 0.0) -> Comparison:
     files = {known.path or "": knowledge.serialise(known)}
     brain = KnownBrain(files=files, read=files.get, similar=lambda unit: [(known, likeness)] if likeness else [])
     proposals = [Proposal(unit=one, reason="You said so") for one in units]
-    return compare(proposals, brain, today=TODAY, session="s", max_units=5)
+    return compare(proposals, brain, today=TODAY, session="s", max_units=2)
 
 
 @pytest.mark.proves("CAP-SUPERSEDES")
@@ -83,3 +83,32 @@ def test_two_units_on_one_quote_are_both_proposed_and_keep_the_day_of_their_sess
     made = compared(unit_of("Never log a token", kind=KnowledgeType.BELIEF), first, second)
     assert len(made.changes) == 2
     assert {one.unit.created for one in made.changes} == {date(2026, 5, 2)}
+
+
+def test_an_update_that_extraction_names_is_an_edit_of_that_unit() -> None:
+    known, news = unit_of("Never log a token"), unit_of("Expire caches by event", kind=KnowledgeType.CONCEPT)
+    brain = KnownBrain(
+        files={known.path or "": ""}, read=lambda path: knowledge.serialise(known), similar=lambda one: []
+    )
+    for updates, path in ((known.id, known.path), ("pattern/not-there", news.path)):
+        proposal = Proposal(unit=news, reason="", updates=updates)
+        made = compare([proposal], brain, today=TODAY, session="s", max_units=5)
+        assert [change.path for change in made.changes] == [path]
+
+
+@pytest.mark.proves("CAP-SUPERSEDES")
+def test_relations_lead_somewhere_and_conflicts_are_pointed_out() -> None:
+    known = unit_of("Retry with a key", kind=KnowledgeType.PATTERN)
+    related = [
+        Relation(id=known.id, relation=RelationType.CONTRADICTS), Relation(id="concept/no", relation=RelationType.USES),
+    ]  # fmt: skip
+    (made,) = compared(known, replace(unit_of("Expire caches by event"), related=tuple(related))).changes
+    assert made.unit.related == (related[0],) and made.note == f"contradicts {known.id}"
+
+
+def test_more_units_than_wanted_are_left_out_least_trusted_first() -> None:
+    words = ("alpha", "bravo", "charlie", "delta")
+    many = [replace(unit_of(f"Rule {word}"), confidence=number / 10) for number, word in enumerate(words)]
+    made = compared(unit_of("Never log a token"), *many)
+    assert [change.unit.title for change in made.changes] == ["Rule delta", "Rule charlie"]
+    assert made.dropped == tuple(f"Rule {word}: more than 2 units (capture.max_units)" for word in ("bravo", "alpha"))

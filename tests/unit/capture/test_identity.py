@@ -15,7 +15,7 @@ from sessions import NOW, ScriptedExtraction, capture_into, unit, write_transcri
 
 from nugget import brain as brains
 from nugget.capture import capture_transcript, review
-from nugget.capture.identity import brain_key, declared_id, remember_brain
+from nugget.capture.ledger import brain_key, declared_id, remember_brain
 from nugget.infra import git
 from nugget.upkeep.repair import repair
 
@@ -26,11 +26,10 @@ def shell(repo: Path, *args: str) -> str:
     return subprocess.run(["git", "-C", str(repo), *args], check=True, capture_output=True, text=True).stdout
 
 
-@pytest.fixture(params=["with an id", "made by 0.1.0"])
-def own(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+def make_brain(tmp_path: Path, *, has_id: bool) -> Path:
     """A new brain, or one from before brains had an id."""
     folder = brains.init_brain(tmp_path / "own", owner="Ada", now=NOW).path
-    if request.param != "with an id":
+    if not has_id:
         text = (folder / "brain.yaml").read_text()
         write(folder, "brain.yaml", "".join(line for line in text.splitlines(True) if not line.startswith("id:")))
         commit(folder, ["brain.yaml"], "As it was")
@@ -73,10 +72,14 @@ def move(brain: Path) -> Path:
 
 
 @pytest.mark.proves("BRAIN-ID")
-@pytest.mark.parametrize("change", [shallow_clone, merge_older_root, rewrite_history, move])
+@pytest.mark.parametrize(
+    ("has_id", "change"),
+    [(True, shallow_clone), (True, rewrite_history), (False, shallow_clone), (False, merge_older_root), (False, move)],
+)
 def test_what_was_rejected_is_not_proposed_again(
-    own: Path, home: Path, tmp_path: Path, change: Callable[[Path], Path]
+    home: Path, tmp_path: Path, has_id: bool, change: Callable[[Path], Path]
 ) -> None:
+    own = make_brain(tmp_path, has_id=has_id)
     transcript = write_transcript_of(tmp_path, "one")
     assert capture_transcript(transcript, capture_into(own, home, ScriptedExtraction([RETRY]))).branch
     review.reject(own, home=home, now=NOW)
@@ -94,7 +97,9 @@ def write_transcript_of(folder: Path, name: str) -> Path:
 
 
 @pytest.mark.proves("BRAIN-ID")
-def test_a_copied_id_gives_nothing(own: Path, home: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_id", [True, False])
+def test_a_copied_id_gives_nothing(home: Path, tmp_path: Path, has_id: bool) -> None:
+    own = make_brain(tmp_path, has_id=has_id)
     key = remember_brain(own, home)
     copy = tmp_path / "copy"
     shutil.copytree(own, copy)
