@@ -130,11 +130,10 @@ def _read(path: Path, bound: Import) -> tuple[int, list[Note], list[LeftOut], Co
     notes: dict[str, Note] = {}
     left_out: list[LeftOut] = []
     counts: Counter[str] = Counter()
-    for found in _find_files(path, bound.settings.capture.exclude_paths):
-        if isinstance(found, LeftOut):
-            left_out.append(found)
+    for name, file, why in _find_files(path, bound.settings.capture.exclude_paths):
+        if why:
+            left_out.append(LeftOut(path=name, reason=why))
             continue
-        name, file = found
         is_export = name.endswith((*_DATABASE_ENDINGS, *_EXPORT_ENDINGS))
         try:
             text = read_database(file) if name.endswith(_DATABASE_ENDINGS) else _read_text(file)
@@ -153,33 +152,29 @@ def _read(path: Path, bound: Import) -> tuple[int, list[Note], list[LeftOut], Co
     return files, list(notes.values()), left_out, counts
 
 
-def _find_files(root: Path, exclude: Sequence[str]) -> Iterator[tuple[str, Path] | LeftOut]:
-    """Yield (path, file) of all that may hold notes; the path starts with the name of what is imported, and has `/`.
+def _find_files(root: Path, exclude: Sequence[str]) -> Iterator[tuple[str, Path, str]]:
+    """Yield (path, file, "") of all that may hold notes, or the reason why a file is left out.
 
-    What is left out is yielded with the reason. Links are not followed, hidden folders and those of tools and templates
-    not entered, and ignore files are honoured, as in canon. Raises UsageError if `root` is not a file or folder.
+    The path starts with the name of what is imported, and has `/`. Links are not followed, hidden folders and those of
+    tools and templates not entered, and ignore files are honoured, as in canon. Raises UsageError if `root` is not a
+    file or folder.
     """
     if root.is_file():
-        yield f"{root.resolve().parent.name}/{root.name}", root
+        yield f"{root.resolve().parent.name}/{root.name}", root, ""
         return
     if not root.is_dir():
         raise UsageError(f"{root} {'is not a file or folder' if os.path.lexists(root) else 'does not exist'}.")
     walk = Walk(root=root, suffixes=_ENDINGS, max_files=MAX_FILES, named=_NAMED)
     top = root.resolve().name
     for path, file in walk.files():
-        name = f"{top}/{path}"
-        if not _TEMPLATES.isdisjoint(path.lower().split("/")[:-1]):
-            continue
-        if Path(file).is_symlink():
-            yield LeftOut(path=name, reason="is a link, which is not followed")
-        elif is_excluded(file, exclude):
-            yield LeftOut(path=name, reason="is excluded (capture.exclude_paths)")
-        else:
-            yield name, Path(file)
+        if _TEMPLATES.isdisjoint(path.lower().split("/")[:-1]):
+            why = "is excluded (capture.exclude_paths)" if is_excluded(file, exclude) else ""
+            why = "is a link, which is not followed" if Path(file).is_symlink() else why
+            yield f"{top}/{path}", Path(file), why
     if walk.ignored:
-        yield LeftOut(path=top, reason=f"{counted(walk.ignored, 'path')} left out by {', '.join(IGNORE_FILES)}")
+        yield top, root, f"{counted(walk.ignored, 'path')} left out by {', '.join(IGNORE_FILES)}"
     for problem in (*walk.problems, *walk.left_out):
-        yield LeftOut(path=Path(top, os.path.relpath(problem.path, root)).as_posix(), reason=problem.reason)
+        yield Path(top, os.path.relpath(problem.path, root)).as_posix(), root, problem.reason
 
 
 def _read_text(file: Path) -> str:

@@ -220,20 +220,22 @@ def _sections(body: str) -> list[_Section]:
     return sections
 
 
-def _ideas(page: _Page, sections: Sequence[_Section], *, max_chars: int) -> Iterator[_Section | LeftOut]:
-    """Yield what belongs together: a section with those below it, unless that is too long."""
+def _by_section(page: _Page, sections: Sequence[_Section], whole: Note, *, max_chars: int) -> Iterator[Note | LeftOut]:
+    """Yield a note for each section with those below it, unless that is too long; `whole` has what they share."""
     position = 0
     while position < len(sections):
         level, heading, line, text = sections[position]
         position += 1
         end = next((n for n, one in enumerate(sections) if n >= position and one[0] <= level), len(sections))
-        whole = "\n".join([text, *(f"{'#' * one[0]} {one[1]}\n{one[3]}" for one in sections[position:end])])
-        if level >= 2 and len(whole) <= max_chars:
-            position, text = end, whole
-        if text.strip():
-            is_little = len(_words_only(text)) < _MIN_CHARS
-            little = LeftOut(path=page.path, line=page.line + line, reason=TOO_LITTLE)
-            yield little if is_little else (level, heading, line, text.strip())
+        joined = "\n".join([text, *(f"{'#' * one[0]} {one[1]}\n{one[3]}" for one in sections[position:end])])
+        if level >= 2 and len(joined) <= max_chars:
+            position, text = end, joined
+        if text.strip() and len(_words_only(text)) < _MIN_CHARS:
+            yield LeftOut(path=page.path, line=page.line + line, reason=TOO_LITTLE)
+        elif text.strip():
+            is_named = heading and heading != whole.title and heading.lower() not in _NO_SUBJECTS
+            title = f"{whole.title}: {_unnumbered(heading)}" if is_named else whole.title
+            yield replace(whole, line=page.line + line, title=title, body=_readable(text))
 
 
 def _adr(page: _Page, form: str, texts: Mapping[str, str]) -> Note | LeftOut:
@@ -268,22 +270,20 @@ def _rules(page: _Page, name: str) -> Iterator[Note | LeftOut]:
         outside = [part for part in page.path.split("/")[:-1] if part not in (".cursor", "rules")]
         of_project = f"Rules of {outside[-1] if outside else 'the project'}"
         subject = page.stem.replace("-", " ") if name.endswith(".mdc") else of_project
-    globs = page.first("globs")
+    globs, about = page.first("globs"), page.first("description")
     applies = f"\n\nApplies to files that match `{globs}`." if globs else ""
-    for idea in _ideas(page, _sections(body), max_chars=_MAX_RULES_CHARS):
-        if isinstance(idea, LeftOut):
-            yield idea
-            continue
-        _, heading, line, text = idea
-        if text.startswith(("This file ", "This document ")) and len(text) < 4 * _MIN_CHARS:
-            yield LeftOut(path=page.path, line=page.line + line, reason="only says what the file is for")
-            continue
-        is_named = heading and heading != subject and heading.lower() not in _NO_SUBJECTS
-        yield Note(
-            path=page.path, line=page.line + line, body=_readable(text) + applies, quote=text,
-            title=f"{subject}: {heading}" if is_named else page.first("description") or subject,
-            kind=KnowledgeType.PATTERN, reason=f"a section of the rules in {name}", confidence=0.7, tags=page.tags,
-        )  # fmt: skip
+    whole = Note(
+        path=page.path, line=page.line, title=subject, body="", kind=KnowledgeType.PATTERN,
+        reason=f"a section of the rules in {name}", confidence=0.7, tags=page.tags,
+    )  # fmt: skip
+    for note in _by_section(page, _sections(body), whole, max_chars=_MAX_RULES_CHARS):
+        if isinstance(note, LeftOut):
+            yield note
+        elif note.body.startswith(("This file ", "This document ")) and len(note.body) < 4 * _MIN_CHARS:
+            yield LeftOut(path=page.path, line=note.line, reason="only says what the file is for")
+        else:
+            title = about if about and note.title == subject else note.title
+            yield replace(note, title=title, body=note.body + applies, quote=note.body)
 
 
 def _prose(page: _Page, sections: Sequence[_Section]) -> Iterator[Note | LeftOut]:
@@ -298,17 +298,13 @@ def _prose(page: _Page, sections: Sequence[_Section]) -> Iterator[Note | LeftOut
     if len(page.body) <= _MAX_PAGE_CHARS or not headings:
         yield whole
         return
-    for idea in _ideas(page, sections, max_chars=_MAX_PAGE_CHARS):
-        if isinstance(idea, LeftOut):
-            yield idea
+    for note in _by_section(page, sections, whole, max_chars=_MAX_PAGE_CHARS):
+        if isinstance(note, LeftOut):
+            yield note
             continue
-        _, heading, line, text = idea
-        heading = _unnumbered(heading) if heading != title else ""
-        kind, reason = _kind_of(page, heading or title, [name for _, name, _ in headings_of(text)])
-        yield replace(
-            whole, line=page.line + line, title=f"{title}: {heading}" if heading else title, kind=kind,
-            body=_readable(text), reason=f"a section of a long note: {reason}", confidence=0.55,
-        )  # fmt: skip
+        below = [heading for _, heading, _ in headings_of(note.body)]
+        kind, reason = _kind_of(page, note.title.removeprefix(f"{title}: "), below)
+        yield replace(note, kind=kind, reason=f"a section of a long note: {reason}", confidence=0.55)
 
 
 def _no_knowledge(page: _Page) -> str | None:
