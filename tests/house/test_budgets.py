@@ -14,12 +14,12 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings_file", "text"}
 BUDGETS = {
     "modules": 176,
-    "lines": 40_825,
+    "lines": 40_728,
     "lines of a file": 400,
     "classes": 326,
     "re.compile": 320,
     "parameters of a function": 10,
-    "lines of tests": 27_473,  # with the fault laboratory
+    "lines of tests": 27_295,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02
