@@ -26,7 +26,7 @@ from nugget.models.nuggets import Nugget, NuggetBundle, NuggetQuery, NuggetType
 from nugget.provenance.checkout import Checkout, Location, find_workspace_of, follow_renames
 from nugget.provenance.ranking import TEXT_CANDIDATES, Reviewed, locate, why
 from nugget.provenance.symbols import Definition, can_read, find_definitions, is_symbol
-from nugget.retrieval.staleness import stale_reasons as stale_units
+from nugget.retrieval.scoring import stale_reasons as stale_units
 from nugget.sources.nugget_store import NuggetUnits
 
 NEAREST = 50

@@ -33,7 +33,7 @@ _BEFORE, _BEHIND = 600, 700
 _STEMS = tuple(
     stem.encode().decode("latin-1")
     for stem in "pass pw kennwort contrase senha clave wachtwoord parola hasło heslo lösenord пароль "
-    "psw mdp schlüssel chiave chave clé secret token key credential auth hmac psk community encrypted".split()
+    "psw mdp schlüssel chiave chave llave clé secret token key credential auth hmac psk community encrypted".split()
 )
 """What the name of a secret holds; each is looked for by plain search."""
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z\x80-\xff]+|\d+")
@@ -182,10 +182,10 @@ _SPEAKING = re.compile(
     (
         r"(?i)(?:pass(?:word|wd|phrase|wort|code|e)?|pwd|pw|kennwort|contrase.{0,2}a|clave|senha|wachtwoord|parola|hasło"
         r"|heslo|lösenord|пароль|mdp|psw"
-        r"|(?:clé|clave|chiave|chave)[ ](?:de[ ]|d'|di[ ])?(?:api|licence|accès|acceso)"
+        r"|(?:clé|clave|llave|chiave|chave)[ ](?:d[eai][ ]|d')?(?:api|licen|acc|secr|privé)\w{0,8}"
         r"|schlüssel|secret|token|credentials?"
         r"|(?:(?<=api )|(?<=access )|(?<=license )|(?<=secret )|(?<=account )|(?<=signing )|(?<=tion ))key"
-        r"|community string|encrypted with)s?\b"
+        r"|community string|encrypted with)s?(?!\w)"
     )
     .encode()
     .decode("latin-1")
@@ -196,7 +196,7 @@ _VERBS = frozenset(
 )
 _TOKEN = re.compile(
     r"(?P<sign>[ \t\n]{0,4}(?:=[ ])?)(?P<open>[\"'`*(\[]{0,3}(?:[\xc2\xab\xe2\x80\x9c\x9e]{2,3}[ ]?)?)"
-    r"(?P<word>[^\s\"\\<>`{}=]{1,256})[\"'`*]{0,3}"
+    r"(?P<word>[-=]>|[^\s\"\\<>`{}=]{1,256})[\"'`*]{0,3}"
 )
 _CLOSING = ".,;:!?)]*'\xc2\xbb"
 _PROSE = re.compile(r"(?:[\w\x80-\xff]+(?:['/-][\w\x80-\xff]+)*|[-:>]{1,3})?[.,;:?!)]*\Z")

@@ -13,7 +13,6 @@ from nugget.errors import EmbeddingUnavailable
 from nugget.index import Index, Terms
 from nugget.infra.embedding import QuestionEmbedder
 from nugget.models import Query
-from nugget.retrieval.fusion import fuse
 from nugget.retrieval.profiles import Profile
 
 if TYPE_CHECKING:
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
 BM25_DEPTH = 200
 """Rows read of each BM25 list, so that units which only vectors name have their BM25 score too."""
-
-
 _NO_COSINES = (None, None, None)
 
 
@@ -132,14 +129,7 @@ def gather(query: Query, profile: Profile, index: Index, embedder: QuestionEmbed
     chunks = _matching_chunks(texts[: profile.candidates], nearest, unit_of, k=profile.rrf_k)
     matches = matcher.matches(keys) if calibrated else [Match()] * len(keys)
     candidates = [
-        Candidate(
-            key,
-            vector_ranks.get(key),
-            text_ranks.get(key),
-            fused.get(key, 0.0),
-            match,
-            chunks.get(key, ()),
-        )
+        Candidate(key, vector_ranks.get(key), text_ranks.get(key), fused.get(key, 0.0), match, chunks.get(key, ()))
         for key, match in zip(keys, matches, strict=True)
     ]
     return Gathered(candidates=tuple(candidates), terms=terms, matcher=matcher, degraded=degraded)
@@ -157,7 +147,7 @@ def _matching_chunks(
 
 
 def embed_question(text: str, index: Index, embedder: QuestionEmbedder | None) -> tuple[Vector | None, tuple[str, ...]]:
-    """The question's vector where the index has vectors of this very model; else why not, as `degraded` names it."""
+    """Return the question's vector if the index has vectors of this model; else the entry of `degraded`."""
     if embedder is None or index.embedding_model != embedder.model or not text.strip():
         return None, ("no_vectors",)
     try:
@@ -165,3 +155,18 @@ def embed_question(text: str, index: Index, embedder: QuestionEmbedder | None) -
     except EmbeddingUnavailable:
         return None, ("no_vectors",)
     return (vector, ()) if index.is_comparable(embedder.model, vector) else (None, ("no_vectors",))
+
+
+def fuse(rankings: Sequence[Sequence[int]], *, k: int) -> dict[int, float]:
+    """Return the reciprocal rank fusion of several lists, best first: the sum of 1 / (k + rank) over the lists.
+
+    Equal sums are ordered by best rank, then by the members themselves. (Cormack, Clarke and Buettcher, SIGIR 2009.)
+    """
+    scores: dict[int, float] = {}
+    best: dict[int, int] = {}
+    for ranking in rankings:
+        for rank, member in enumerate(ranking, start=1):
+            scores[member] = scores.get(member, 0.0) + 1.0 / (k + rank)
+            best[member] = min(best.get(member, rank), rank)
+    order = sorted(scores, key=lambda member: (-round(scores[member], 12), best[member], member))
+    return {member: scores[member] for member in order}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
+from typing import NamedTuple
 
 from nugget.index import Index, StoredChunk
-from nugget.models import Contribution, Hit, HitChunk, Query, StaleReason, Unit
+from nugget.models import Contribution, Hit, HitChunk, Query, RelationType, StaleReason, Unit
 from nugget.retrieval.candidates import Gathered, Match, Matcher
-from nugget.retrieval.expansion import PLACED_BEHIND, SEEDS, choose, neighbours_of
 from nugget.retrieval.profiles import Profile
 from nugget.retrieval.scoring import (
     KNOWN,
@@ -20,12 +20,22 @@ from nugget.retrieval.scoring import (
     relevance,
     rrf_contributions,
     signals,
+    stale_reasons,
     weighed,
 )
-from nugget.retrieval.staleness import stale_reasons
 
 CHUNKS_A_UNIT = 3
 """Chunks that a hit carries, at most: its best ones."""
+_SEEDS = 3
+"""Only the best hits are expanded."""
+_PLACED_BEHIND = 7
+"""Neighbours come after this many hits: their score added dilutes, their place here pushes nothing relevant out."""
+_HUB_DEGREE = 20
+"""A unit with more relations than this says little about any one of them: its edges are not followed."""
+_RELATION_WEIGHTS = {
+    RelationType.SUPERSEDES: 1.0, RelationType.CONTRADICTS: 1.0, RelationType.USES: 0.9, RelationType.IMPLEMENTS: 0.9,
+    RelationType.REQUIRES_UNDERSTANDING_OF: 0.9, RelationType.OFTEN_COMBINED_WITH: 0.8, RelationType.INFORMED_BY: 0.8,
+}  # fmt: skip
 
 
 def to_hits(
@@ -173,15 +183,15 @@ def _with_neighbours(
     today: date,
 ) -> list[Hit]:
     """Return the hits with one related unit for each of the best placed behind the first few."""
-    head, seeds = order[:PLACED_BEHIND], order[:SEEDS]
-    steps = [step for step in neighbours_of(seeds, index, hops=profile.hops) if step.unit_key not in head]
+    head, seeds = order[:_PLACED_BEHIND], order[:_SEEDS]
+    steps = [step for step in _neighbours_of(seeds, index, hops=profile.hops) if step.unit_key not in head]
     if not steps:
         return [hits[key] for key in order]
     admitted = index.admitted([step.unit_key for step in steps], query.filter)
     matcher.look_up(admitted)
     matches = dict(zip(admitted, matcher.matches(admitted), strict=True))
     scores = {key: calibrated(match) for key, match in matches.items()}
-    chosen = choose(
+    chosen = _choose(
         [step for step in steps if step.unit_key in admitted], seeds, scores.__getitem__, per_seed=profile.neighbours
     )
     new = [step.unit_key for step in chosen if step.unit_key not in hits]
@@ -210,3 +220,56 @@ def _with_neighbours(
     moved = {hit.unit.id for hit in placed}
     rest = [hits[key] for key in order[len(head) :] if hits[key].unit.id not in moved]
     return [hits[key] for key in head] + placed + rest
+
+
+class Neighbour(NamedTuple):
+    """A related unit, how it was reached, and the weight of that path (0..1)."""
+
+    unit_key: int
+    seed_key: int
+    relation: RelationType
+    outward: bool
+    hops: int
+    weight: float
+
+
+def _neighbours_of(seeds: Sequence[int], index: Index, *, hops: int) -> list[Neighbour]:
+    """Return the units that relations lead to from the seeds (not the seeds themselves), by their strongest path."""
+    found: dict[int, Neighbour] = {}
+    frontier: dict[int, Neighbour | None] = dict.fromkeys(seeds)
+    for hop in range(1, hops + 1):
+        reached: dict[int, Neighbour] = {}
+        edges = index.edges(list(frontier))
+        degrees: dict[int, int] = {}
+        for edge in edges:
+            degrees[edge.unit_key] = degrees.get(edge.unit_key, 0) + 1
+        for edge in edges:
+            if degrees[edge.unit_key] > _HUB_DEGREE or edge.neighbour_key in frontier or edge.neighbour_key in found:
+                continue
+            before = frontier[edge.unit_key]
+            step = Neighbour(
+                unit_key=edge.neighbour_key,
+                seed_key=before.seed_key if before else edge.unit_key,
+                relation=edge.relation,
+                outward=edge.outward,
+                hops=hop,
+                weight=(before.weight if before else 1.0) * _RELATION_WEIGHTS[edge.relation],
+            )
+            known = reached.get(step.unit_key)
+            if known is None or step.weight > known.weight:
+                reached[step.unit_key] = step
+        found |= reached
+        frontier = dict(reached)
+    return list(found.values())
+
+
+def _choose(
+    steps: Sequence[Neighbour], seeds: Sequence[int], score: Callable[[int], float], *, per_seed: int
+) -> list[Neighbour]:
+    """Return the best neighbours of each seed, by their own score times the weight of the path, seed by seed."""
+    chosen: list[Neighbour] = []
+    for seed in seeds:
+        of_seed = [step for step in steps if step.seed_key == seed]
+        of_seed.sort(key=lambda step: (-score(step.unit_key) * step.weight, step.unit_key))
+        chosen += of_seed[:per_seed]
+    return chosen

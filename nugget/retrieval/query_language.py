@@ -14,6 +14,7 @@ operators, words side by side must all match. What cannot be read as the languag
 from __future__ import annotations
 
 import re
+import typing
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -161,14 +162,13 @@ def compile_match(expression: Expression) -> str:
 
 
 def merge_filters(one: Filter, other: Filter) -> Filter:
-    """Both filters at once: lists are joined, of two days the one that admits less counts."""
+    """Return both filters at once: lists are joined, of two days the one that admits less counts."""
+    lists = ("sources", "types", "domains", "tags", "paths", "sessions")
+    joined: dict[str, typing.Any] = {
+        name: tuple(dict.fromkeys((*getattr(one, name), *getattr(other, name)))) for name in lists
+    }
     return Filter(
-        sources=tuple(dict.fromkeys((*one.sources, *other.sources))),
-        types=tuple(dict.fromkeys((*one.types, *other.types))),
-        domains=tuple(dict.fromkeys((*one.domains, *other.domains))),
-        tags=tuple(dict.fromkeys((*one.tags, *other.tags))),
-        paths=tuple(dict.fromkeys((*one.paths, *other.paths))),
-        sessions=tuple(dict.fromkeys((*one.sessions, *other.sessions))),
+        **joined,
         since=max(filter(None, (one.since, other.since)), default=None),
         until=min(filter(None, (one.until, other.until)), default=None),
         min_confidence=max(one.min_confidence, other.min_confidence),

@@ -11,11 +11,12 @@ of questions, is in docs/retrieval.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from datetime import date
 from typing import NamedTuple
 
-from nugget.index import Terms
-from nugget.models import Contribution, Hit
+from nugget.index import Index, Terms
+from nugget.models import Contribution, Hit, StaleReason, Unit
 from nugget.retrieval.candidates import Candidate, Match
 
 COSINE_SHARE = 0.4
@@ -153,6 +154,15 @@ def held_share(held: Collection[str], terms: Terms) -> float:
     """
     squares = {word: terms.idfs.get(word, 0.0) ** 2 for word in terms.words}
     return sum(squares[word] for word in held) / (sum(squares.values()) or 1.0)
+
+
+def stale_reasons(units: Mapping[int, Unit], index: Index, *, today: date) -> dict[int, StaleReason]:
+    """Return key -> reason for each stale unit: another one supersedes it, or its `stale_after` has passed."""
+    reasons = dict.fromkeys(index.superseded_by(list(units)), StaleReason.SUPERSEDED)
+    for key, unit in units.items():
+        if unit.stale_after and unit.stale_after < today:
+            reasons.setdefault(key, StaleReason.EXPIRED)
+    return reasons
 
 
 def _rank(rank: int | None) -> str:

@@ -33,7 +33,7 @@ _MAX_TITLES = 20_000
 _MAX_AUTHORS_COMMITS = 2000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Suggestions:
     """Completions, each with its count, most frequent first."""
 
@@ -85,11 +85,7 @@ def suggest(prefix: str, indexes: Indexes, *, brain: Path, limit: int = 10) -> S
 
     Memory is never looked at, whoever asks.
     """
-    domains: Counter[str] = Counter()
-    tags: Counter[str] = Counter()
-    types: Counter[str] = Counter()
-    paths: Counter[str] = Counter()
-    terms: Counter[str] = Counter()
+    domains, tags, types, paths, terms = (Counter[str]() for _ in range(5))
     for index in filter(None, (indexes.brain, indexes.machine)):
         for domain, its_tags, type_, path, scope_path, source, title in index.connection.execute(
             "SELECT domain, tags, type, path, scope_path, source, title FROM units LIMIT ?", (_MAX_TITLES,)
@@ -100,12 +96,10 @@ def suggest(prefix: str, indexes: Indexes, *, brain: Path, limit: int = 10) -> S
             types[type_] += 1
             paths.update(_paths(scope_path or (path if source == SourceName.CANON else None)))
             terms.update({word.lower() for word in _WORD.findall(title)} - STOP_WORDS)
-    people = Counter(_authors(brain))
-    counted = (domains, tags, types, paths, people, terms)
-    chosen = [_beginning(names, prefix, limit) for names in counted]
-    return Suggestions(
-        domains=chosen[0], tags=chosen[1], types=chosen[2], paths=chosen[3], people=chosen[4], terms=chosen[5]
-    )
+    chosen = [
+        _beginning(names, prefix, limit) for names in (domains, tags, types, paths, Counter(_authors(brain)), terms)
+    ]
+    return Suggestions(*chosen)
 
 
 def refs_beginning(prefix: str, indexes: Indexes, *, limit: int = 100) -> list[tuple[str, str]]:
@@ -131,17 +125,12 @@ def _vector(thing: Unit | str, indexes: Indexes, embedder: Embedder | None) -> t
     if isinstance(thing, Unit):
         index = indexes.of(thing.source)
         keys = index.unit_keys([thing.id], thing.source) if index else {}
-        row = (
-            index.connection.execute(
-                "SELECT embedding FROM unit_vectors WHERE unit_key = ?", list(keys.values())
-            ).fetchone()
-            if index and keys
-            else None
-        )
-        if index and row:
+        if index and keys:
             import numpy as np
 
-            return index.embedding_model or "", np.frombuffer(row[0], dtype="<f4")
+            wanted = "SELECT embedding FROM unit_vectors WHERE unit_key = ?"
+            if row := index.connection.execute(wanted, list(keys.values())).fetchone():
+                return index.embedding_model or "", np.frombuffer(row[0], dtype="<f4")
     if embedder is None:
         return None
     text = thing if isinstance(thing, str) else f"{thing.title}\n{thing.body}"[:2000]

@@ -214,18 +214,22 @@ def test_every_rule_takes_its_examples_out_and_leaves_its_counter_examples(famil
 
 
 @pytest.mark.proves("RED-CORPUS")
-def test_recall_by_context_and_precision_over_the_generated_corpus() -> None:
+@pytest.mark.parametrize(
+    ("which", "recall", "precision"), [("", 0.95, 0.97), ("_wide", 0.95, 0.98), ("_blind", 0.94, 0.98)]
+)
+def test_recall_by_context_and_precision_over_the_generated_corpora(
+    which: str, recall: float, precision: float
+) -> None:
+    """The floors are what was reached, also on kinds that no rule was written along."""
     hits: dict[str, list[bool]] = {}
-    for example in secrets(seed=3):
+    for example in secrets(seed=3, which=which):
         left = redact(example.text).text
         hits.setdefault(example.context, []).append(not any(secret in left for secret in example.secrets))
-    spoilt = [text for _, text in lookalikes(seed=3) if redact(text).text != text]
+    spoilt = [text for _, text in lookalikes(seed=3, which=which) if redact(text).text != text]
     found, total = sum(map(sum, hits.values())), sum(map(len, hits.values()))
-    assert found / total >= 0.95
-    assert found / (found + len(spoilt)) >= 0.97, spoilt
-    assert {
-        context: sum(found) / len(found) for context, found in hits.items() if sum(found) < FLOOR * len(found)
-    } == {}
+    assert found / total >= recall
+    assert found / (found + len(spoilt)) >= precision, spoilt
+    assert {place: sum(all_) / len(all_) for place, all_ in hits.items() if sum(all_) < FLOOR * len(all_)} == {}
 
 
 @pytest.mark.proves("RED-CORPUS")
@@ -242,20 +246,6 @@ def test_the_same_secret_goes_from_the_rest_of_a_session_however_it_is_written()
     assert said == "SERVICE_TOKEN=[redacted:secret]"
     left = {place: text for place, text in zip(written, others, strict=True) if "[redacted:secret]" not in text}
     assert left == {}
-
-
-@pytest.mark.proves("RED-CORPUS")
-def test_recall_over_kinds_that_rules_were_not_written_along() -> None:
-    """The floor is what was reached on them; each context has its own."""
-    hits: dict[str, list[bool]] = {}
-    for example in secrets(seed=3, which="_wide"):
-        left = redact(example.text).text
-        hits.setdefault(example.context, []).append(not any(secret in left for secret in example.secrets))
-    spoilt = [text for _, text in lookalikes(seed=3, which="_wide") if redact(text).text != text]
-    found, total = sum(map(sum, hits.values())), sum(map(len, hits.values()))
-    assert found / total >= 0.92
-    assert found / (found + len(spoilt)) >= 0.98, spoilt
-    assert {place: sum(all_) / len(all_) for place, all_ in hits.items() if sum(all_) < FLOOR * len(all_)} == {}
 
 
 @pytest.mark.proves("RED-OFFLINE")
@@ -277,7 +267,7 @@ PEM = b64encode(b"-----BEGIN PRIVATE KEY-----\n" + b"MIIEvQIBADANBgkqhkiG9w0BAQE
 
 
 @pytest.mark.proves("RED-NEVER-FAILS")
-@pytest.mark.parametrize("length", range(14, 140))
+@pytest.mark.parametrize("length", (14, 20, 35, 36, 37, 38, 39, 48, 77, 139))
 def test_an_encoded_key_may_be_cut_anywhere(length: int) -> None:
     for before, after in itertools.product(("", "data: ", "\\n"), ("", "=", "\n", " end")):
         redacted = redact(before + PEM[:length] + after)
