@@ -63,7 +63,7 @@ def pending_changes(brain: Path, environment: Environment) -> int | None:
     """Return how many files differ from the index, None if it is not usable. Takes no lock, reads no file."""
     try:
         with closing(open_existing(index_folder(brain, environment) / "index.db")) as connection:
-            found = _changes(brain, connection)
+            found = brains.changed_files(brain, stored.file_marks(connection, _BRAIN))
             return len(found.modified) + len(found.removed)
     except (Unusable, sqlite3.DatabaseError):
         return None
@@ -173,14 +173,9 @@ def _install(fresh: sqlite3.Connection, file: Path) -> None:
         target.execute("PRAGMA journal_mode = WAL")
 
 
-def _changes(brain: Path, connection: sqlite3.Connection) -> brains.Changes:
-    """Return which files differ from what the index has seen."""
-    return brains.changed_files(brain, stored.file_marks(connection, _BRAIN))
-
-
 def _write(run: _Sync, connection: sqlite3.Connection, *, rebuilt: str | None = None) -> SyncResult:
     """Write what changed in one transaction, then embed what has no vectors."""
-    changes = _changes(run.brain, connection)
+    changes = brains.changed_files(run.brain, stored.file_marks(connection, _BRAIN))
     result = SyncResult(rebuilt=rebuilt, without_vectors=run.unavailable)
     if changes or rebuilt:
         with write_transaction(connection):

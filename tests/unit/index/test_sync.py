@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sqlite3
 import subprocess
 from collections.abc import Callable
@@ -45,12 +44,9 @@ def test_a_first_sync_indexes_every_unit_and_finds_coding_not_cooking(brain: Pat
 
 
 @pytest.mark.proves("SYNC-INCREMENTAL", "SYNC-NOTHING")
-@pytest.mark.parametrize("with_git", [True, False])
 def test_added_modified_moved_and_removed_files_are_followed_and_only_new_text_is_embedded(
-    brain: Path, model: Embedder, with_git: bool
+    brain: Path, model: Embedder
 ) -> None:
-    if not with_git:
-        shutil.rmtree(brain / ".git")
     run = lambda: sync(brain, read_environment(), embedder=model)  # noqa: E731
     run()
     with closing(Index(index_folder(brain, read_environment()) / "index.db")) as index:
@@ -95,27 +91,6 @@ def test_commits_checkouts_and_resets_are_followed(brain: Path, synced: Callable
     result = synced()
     assert (result.added, result.removed, result.embedded) == (1, 1, 0)
     assert not synced().changed
-
-
-@pytest.mark.proves("SYNC-INCREMENTAL")
-@pytest.mark.parametrize("how", ["an ignored folder", "a repository of its own"])
-def test_files_that_git_does_not_watch_are_followed_too(
-    brain: Path, synced: Callable[..., SyncResult], how: str
-) -> None:
-    file = brain / "domains/private/concepts/walrus.md"
-    file.parent.mkdir(parents=True)
-    if how == "a repository of its own":
-        subprocess.run(["git", "init", "-q", str(brain / "domains/private")], check=True)
-    else:
-        (brain / ".gitignore").write_text(".nugget/\ndomains/private/\n")
-        commit(brain)
-    file.write_text(unit("concept/walrus", domain="private", body="The walrus is new."))
-    assert synced().added == 1
-    assert synced().changed is False
-    file.write_text(unit("concept/walrus", domain="private", body="The walrus has changed."))
-    assert synced().modified == 1
-    shutil.rmtree(brain / "domains/private")
-    assert synced().removed == 1
 
 
 @pytest.mark.proves("SYNC-LOST-INDEX")
