@@ -25,7 +25,7 @@ from nugget.index.fulltext import COLUMN_WEIGHTS, STOP_WORDS
 from nugget.markdown import DEFAULT_LIMITS
 from nugget.mcp import DESCRIPTION, INSTRUCTIONS, make_server
 from nugget.redaction.engine import kinds
-from nugget.retrieval import expansion, scoring
+from nugget.retrieval import grouping, scoring
 from nugget.retrieval.candidates import BM25_DEPTH
 from nugget.retrieval.profiles import PROFILES
 
@@ -137,8 +137,8 @@ def constants_part() -> str:
         ("weak below", scoring.WEAK_BELOW, f"relevance of the best hit; {scoring.WEAK_BELOW_BY_TEXT} without vectors"),
         ("helpful", scoring.HELPFUL_ABOVE, f"and {scoring.HELPFUL_SHARE} of the best hit's relevance, at least"),
         ("stands out", scoring.STANDS_OUT, "relevance of what recall tells without being asked"),
-        ("expanded hits", expansion.SEEDS, f"{PROFILES['task'].neighbours} related unit each"),
-        ("placed behind", expansion.PLACED_BEHIND, "hits"),
+        ("expanded hits", grouping.SEEDS, f"{PROFILES['task'].neighbours} related unit each"),
+        ("placed behind", grouping.PLACED_BEHIND, "hits"),
     )]  # fmt: skip
     return "\n".join(rows) + "\n"
 

@@ -26,9 +26,9 @@ from nugget.retrieval.scoring import (
 
 CHUNKS_A_UNIT = 3
 """Chunks that a hit carries, at most: its best ones."""
-_SEEDS = 3
+SEEDS = 3
 """Only the best hits are expanded."""
-_PLACED_BEHIND = 7
+PLACED_BEHIND = 7
 """Neighbours come after this many hits: their score added dilutes, their place here pushes nothing relevant out."""
 _HUB_DEGREE = 20
 """A unit with more relations than this says little about any one of them: its edges are not followed."""
@@ -183,7 +183,7 @@ def _with_neighbours(
     today: date,
 ) -> list[Hit]:
     """Return the hits with one related unit for each of the best placed behind the first few."""
-    head, seeds = order[:_PLACED_BEHIND], order[:_SEEDS]
+    head, seeds = order[:PLACED_BEHIND], order[:SEEDS]
     steps = [step for step in _neighbours_of(seeds, index, hops=profile.hops) if step.unit_key not in head]
     if not steps:
         return [hits[key] for key in order]
