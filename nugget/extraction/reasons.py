@@ -56,6 +56,7 @@ _NO_AIM = phrases.any_of(
 """How a sentence begins that says what to look at or to do now, not what a change is for."""
 _OF_WORK = phrases.any_of(r"\b(?:i|we|our|let'?s)\b|^(?:fixed|added|removed|updated|changed|consider)\b")
 """A title that tells of the work warns of nothing."""
+_UNSURE = phrases.any_of(r"\b(?:likely|probably|maybe|perhaps|might|seems?)\b")
 _WISHING = phrases.any_of(
     r"^(?:(?:and|so|also|then|now|but|instead|ok(?:ay)?|i think|maybe|perhaps)[, ]+)*(?:let'?s |please "
     r"|(?:we|you|i)(?:'d| would)? (?:do |really )?(?:should|need to|want to|have to|like to"
@@ -199,7 +200,7 @@ def heuristic_nuggets(
 
 def aim_of(text: str) -> str:
     """Return what a request wants, in one line from its first sentence that says so; empty for chat and questions."""
-    prose = cleaned(text)
+    prose = re.sub(r",? please(?=[.!]?$)", "", cleaned(text))
     if text.startswith(PLAN_OPENING):
         return one_line(prose)
     for sentence in _SENTENCE_END.split(prose):
@@ -367,7 +368,8 @@ def _kind(draft: Draft) -> NuggetType | None:
         return NuggetType.REJECTION
     if draft.kind is KnowledgeType.BELIEF:
         return NuggetType.CONSTRAINT if is_user else None
-    if _NO_AIM.match(draft.title) or text.rstrip().endswith("?"):
+    is_guess = not is_user and _UNSURE.search(draft.title)
+    if is_guess or _NO_AIM.match(draft.title) or text.rstrip().endswith("?"):
         return None
     if phrases.WORKAROUND.search(draft.statement):
         return NuggetType.WORKAROUND if is_user or is_adopted(draft) else None
