@@ -21,7 +21,7 @@ from nugget.app import Brain
 from nugget.capture import Capture, CaptureResult, capture_transcript, queue
 from nugget.capture import publish as publishing
 from nugget.capture.publish import Published
-from nugget.capture.queue import Job, Outcome
+from nugget.capture.queue import Job
 from nugget.config import Environment, load_settings, read_environment
 from nugget.errors import NuggetError, TranscriptError
 from nugget.evaluation.feedback import note_uses
@@ -242,7 +242,7 @@ def write_log(home: Path, text: str) -> None:
             log.write(f"{_now().isoformat(timespec='seconds')} {redact(text).text.rstrip()}\n")
 
 
-def _capture_job(job: Job, brain: Brain) -> Outcome:
+def _capture_job(job: Job, brain: Brain) -> tuple[str | None, str | None]:
     """Capture a job's session, within the time that one job may take."""
     transcript = Path(job.transcript) if job.transcript else find_transcript(brain.environment, job.session)
     with files.time_limit(MAX_JOB_S):
@@ -251,7 +251,7 @@ def _capture_job(job: Job, brain: Brain) -> Outcome:
         keep_provenance(transcript, capture)
         with suppress(NuggetError, OSError, sqlite3.Error):  # the session is captured, whatever becomes of this
             note_uses(transcript, result.session, capture=capture, index=brain.index)
-    return Outcome(branch=result.branch, skipped=result.skipped)
+    return result.branch, result.skipped
 
 
 def _leave_the_session(home: Path) -> None:

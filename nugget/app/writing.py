@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from nugget.app import Brain
     from nugget.brain.filing import UnitMove
+    from nugget.capture import CaptureResult
     from nugget.capture.compare import Similar
-    from nugget.capture.promotion import Promoted
     from nugget.capture.publish import Publication, Published
     from nugget.capture.review import Accepted, ProposalBranch, ProposedFile
     from nugget.evaluation import Run, RunComparison
@@ -116,7 +116,7 @@ def import_notes(
 
 def promote(
     brain: Brain, nugget: Nugget, *, stale: StaleReason | None, type: str | None, domain: str, dry_run: bool
-) -> Promoted:
+) -> CaptureResult:
     """Propose a nugget as a unit of the brain, on a branch."""
     from nugget.capture.promotion import Promotion, promote
 

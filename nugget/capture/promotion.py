@@ -8,8 +8,9 @@ from datetime import datetime
 from pathlib import Path
 
 from nugget import brain as brains
+from nugget.capture import CaptureResult
 from nugget.capture import proposals as proposal_text
-from nugget.capture.compare import ProposedChange, Similar, compare, free_branch, known_brain, make_branch
+from nugget.capture.compare import Similar, compare, free_branch, known_brain, make_branch
 from nugget.config import Settings
 from nugget.errors import BrainError, ReviewError, UsageError
 from nugget.extraction.proposals import Proposal
@@ -47,16 +48,7 @@ class Promotion:
     dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Promoted:
-    """The proposal of a nugget: the files that it makes or changes, and the branch where it waits (None when dry)."""
-
-    nugget: str
-    changes: tuple[ProposedChange, ...]
-    branch: str | None = None
-
-
-def promote(nugget: Nugget, bound: Promotion, *, stale: StaleReason | None = None) -> Promoted:
+def promote(nugget: Nugget, bound: Promotion, *, stale: StaleReason | None = None) -> CaptureResult:
     """Propose a nugget as a knowledge unit, on a branch of its own; scope, evidence and alternatives are kept.
 
     `stale` is why it may not hold any more, for the reviewer to look at. Raises BrainError for a folder that is not a
@@ -75,14 +67,14 @@ def promote(nugget: Nugget, bound: Promotion, *, stale: StaleReason | None = Non
     if not found.changes:
         why = found.dropped[0] if found.dropped else "the brain has it already"
         raise ReviewError(f"{nugget.id} is not proposed: {why}.", hint="`nugget review` shows what waits.")
-    if bound.dry_run:
-        return Promoted(nugget=nugget.id, changes=found.changes)
-    branch = free_branch(bound.brain, proposal_text.branch_name("promotion", nugget.id, bound.now))
-    message = proposal_text.promotion_message(
-        nugget.id, nugget.summary, nugget.session, found.changes, branch=branch, dropped=found.dropped
-    )
-    make_branch(bound.brain, branch, found.changes, message, now=bound.now)
-    return Promoted(nugget=nugget.id, changes=found.changes, branch=branch)
+    branch = None
+    if not bound.dry_run:
+        branch = free_branch(bound.brain, proposal_text.branch_name("promotion", nugget.id, bound.now))
+        message = proposal_text.promotion_message(
+            nugget.id, nugget.summary, nugget.session, found.changes, branch=branch, dropped=found.dropped
+        )
+        make_branch(bound.brain, branch, found.changes, message, now=bound.now)
+    return CaptureResult(session=nugget.session, branch=branch, changes=found.changes)
 
 
 def _unit(nugget: Nugget, bound: Promotion) -> Unit:

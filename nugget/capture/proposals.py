@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -24,10 +23,10 @@ if TYPE_CHECKING:
 
 MAX_FLAGS = 12
 _MAX_DROPPED = 20
-_PROGRAMS = (
-    r"(?:sudo|curl|wget|bash|sh|zsh|eval|python3?|node|npx|pip3?|pipx|uvx?|npm|pnpm|yarn|bun|brew|apt(?:-get)?|dnf|yum|apk"
-    r"|pacman|snap|gem|cargo|go|composer|dotnet|docker|podman|kubectl|helm|terraform|git|ssh|scp|rsync|chmod|chown|rm|dd|nc"
-    r"|powershell|pwsh|iex|iwr|make|claude|codex|gemini)"
+_PROGRAMS = frozenset(
+    "sudo curl wget bash sh zsh eval python python3 node npx pip pip3 pipx uv uvx npm pnpm yarn bun brew apt apt-get"
+    " dnf yum apk pacman snap gem cargo go composer dotnet docker podman kubectl helm terraform git ssh scp rsync chmod"
+    " chown rm dd nc powershell pwsh iex iwr make claude codex gemini".split()
 )
 _URL = re.compile(r"(?:\b[a-z][a-z0-9+.-]{1,20}://|\bwww\.|\bgit@)[^\s<>\"'`)\]|]{1,500}", re.IGNORECASE)
 _PIPED = re.compile(
@@ -40,20 +39,11 @@ _INSTALL = re.compile(
 )
 _CODE = re.compile(r"`([^`\n]{2,400})`|^(?: {4}|\t|[$%] )\s*(.{2,400})$", re.MULTILINE)
 _FENCED = re.compile(r"^(?:```|~~~)[^\n]*\n(.*?)^(?:```|~~~)", re.MULTILINE | re.DOTALL)
-_COMMAND = re.compile(rf"^\s*(?:[$%#>] )?(?:\w+=\S+ )*{_PROGRAMS}(?=\s|$).*")
+_COMMAND = re.compile(r"\s*(?:[$%#>] )?(?:\w+=\S+ )*(\S+)")
 
 _TRAILERS = ("Nugget-Import", "Nugget-Session", "Nugget-Records", "Nugget-Method")
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>|~!$])")
 _LINKING = re.compile(r"([@#])(?=\w)|(?<=:)(?=//)|(?<=\bwww)(?=\.)|(?<=\bGH)(?=-\d)")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParsedMessage:
-    """A proposal's commit message, taken apart."""
-
-    title: str
-    body: str
-    trailers: Mapping[str, str]
 
 
 def branch_name(kind: str, name: str, moment: datetime) -> str:
@@ -113,8 +103,8 @@ def promotion_message(
     return _message(f"Promote {nugget}: {_subject(summary)}", parts, trailers)
 
 
-def parse_message(text: str) -> ParsedMessage:
-    """Parse a proposal's commit message; a person may have reworded all but the trailers."""
+def parse_message(text: str) -> tuple[str, str, dict[str, str]]:
+    """Return title, body and trailers of a proposal's message; a person may have reworded all but the trailers."""
     first, _, rest = text.strip().partition("\n")
     lines = rest.strip().split("\n")
     trailers: dict[str, str] = {}
@@ -122,7 +112,7 @@ def parse_message(text: str) -> ParsedMessage:
         if found[1] in _TRAILERS:
             trailers.setdefault(found[1], found[2])
         lines.pop()
-    return ParsedMessage(title=first.strip(), body="\n".join(lines).strip(), trailers=trailers)
+    return first.strip(), "\n".join(lines).strip(), trailers
 
 
 def inline(text: str | None, *, max_chars: int = 300) -> str:
@@ -145,7 +135,8 @@ def flags_of(unit: Unit, *, before: str | None = None, after: str | None = None)
     found = ["rests on what a tool printed or somebody else wrote"] if is_foreign else []
     found += [f"pipes into a shell: {one.strip()}" for one in _PIPED.findall(text)]
     found += [f"installs or runs a package: {one[0].strip()}" for one in _INSTALL.finditer(text)]
-    found += [f"has a command: {line.strip()}" for line in lines if _COMMAND.match(line)]
+    commands = [(_COMMAND.match(line), line.strip()) for line in lines]
+    found += [f"has a command: {line}" for command, line in commands if command and command[1] in _PROGRAMS]
     found += [f"names an address: {one[0]}" for one in _URL.finditer(text)]
     return tuple(dict.fromkeys(shorten(one, 120) for one in found))[:MAX_FLAGS]
 

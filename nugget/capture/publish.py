@@ -7,14 +7,13 @@ attempt goes on from there. Every step first looks at what is there already, so 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nugget.capture import ledger, review
 from nugget.capture.review import ProposalBranch
@@ -25,10 +24,6 @@ from nugget.infra.github import Repository
 
 PUBLISHED = "published.jsonl"
 """The ledger of what became of each published proposal: the last line about a branch counts."""
-MAX_PUBLISH_S = 300.0
-"""After so long an attempt leaves the rest to the next one."""
-MAX_NAMED = 20
-"""Ids that the comment on a pull request names, at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +56,7 @@ class Published:
         return tuple(publication for publication in self.publications if publication.state == "failed")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Target:
+class _Target(NamedTuple):
     remote: github.Remote
     open: Callable[[], Repository]  # PyGithub takes a while to import
 
@@ -92,8 +86,6 @@ def publish(
     with _locked(brain, environment.home):
         known = publications(brain, home=environment.home)
         waiting = [proposal for proposal in review.proposals(brain) if _is_unpublished(proposal, known)]
-        # Those that failed before come last, so that one that always fails holds up nobody.
-        waiting.sort(key=lambda proposal: proposal.branch in known)
         if not waiting:
             return Published()
         reached: tuple[tuple[str, str], Repository] | NuggetError
@@ -102,14 +94,11 @@ def publish(
         except NuggetError as error:
             reached = error
         done: list[Publication] = []
-        begun = time.monotonic()
         for proposal in waiting:
             before = known.get(proposal.branch)
             try:
                 if isinstance(reached, NuggetError):
                     raise reached
-                if time.monotonic() - begun > MAX_PUBLISH_S:
-                    raise GitHubError("There was no time left for it.", hint="The next attempt goes on from here.")
                 done.append(_open(brain, proposal, before, target.remote, *reached, settings.capture.labels))
             except NuggetError as error:
                 done.append(_failed(before or Publication(branch=proposal.branch, state="failed"), error))
@@ -151,17 +140,22 @@ def close_pull_requests(
     or run of the worker does it. `forced` overrides `capture.publish: never`.
     """
     home = environment.home
-    if not _to_close(brain, home):
-        return Published()
     target = _wanted_target(brain, environment, settings, forced=forced)
-    if isinstance(target, str):
-        return Published(local=target)
     done: list[Publication] = []
     with _locked(brain, home):
-        known, repository = publications(brain, home=home), target.open()
-        for publication, ids in _to_close(brain, home):
+        known = publications(brain, home=home)
+        rejected = ledger.rejected_units(home, brain=ledger.brain_key(brain, home))
+        closing = [
+            one for one in known.values()
+            if one.state in ("open", "failed") and one.number is not None and one.branch in rejected
+            and git.resolve(brain, f"refs/heads/{one.branch}") is None
+        ]  # fmt: skip
+        if not closing or isinstance(target, str):
+            return Published(local=str(target) if closing else None)
+        repository = target.open()
+        for publication in closing:
             try:
-                current = _close(brain, publication, target.remote, repository, ids)
+                current = _close(brain, publication, target.remote, repository, rejected[publication.branch])
                 _note(brain, home, current, known=known, now=now)
             except NuggetError as error:
                 current = _failed(publication, error)  # not noted: the ledger still says `open` for the next attempt
@@ -169,24 +163,11 @@ def close_pull_requests(
     return Published(publications=tuple(done))
 
 
-def _to_close(brain: Path, home: Path) -> list[tuple[Publication, Sequence[str]]]:
-    """Return the pull requests to close, each with the ids of its rejected units."""
-    known = publications(brain, home=home).values()
-    still_open = [one for one in known if one.state in ("open", "failed") and one.number is not None]
-    rejected = ledger.rejected_units(home, brain=ledger.brain_key(brain, home)) if still_open else {}
-    return [
-        (one, rejected[one.branch])
-        for one in still_open
-        if one.branch in rejected and git.resolve(brain, f"refs/heads/{one.branch}") is None
-    ]
-
-
 def _close(
     brain: Path, publication: Publication, remote: github.Remote, repository: Repository, ids: Sequence[str]
 ) -> Publication:
-    named = ", ".join(f"`{name}`" for name in ids[:MAX_NAMED]) or "Its edits"
-    more = f" and {len(ids) - MAX_NAMED} more" if len(ids) > MAX_NAMED else ""
-    comment = f"Turned down with `nugget review reject`: {named}{more}. It will not be proposed again."
+    named = ", ".join(f"`{name}`" for name in ids) or "Its edits"
+    comment = f"Turned down with `nugget review reject`: {named}. It will not be proposed again."
     number, remarks = publication.number or 0, list[str]()
     try:
         pull = repository.close_pull(number, comment=comment)
@@ -284,7 +265,7 @@ def _find_target(brain: Path, environment: Environment) -> _Target | str:
     if (token := github.find_token(environment)) is None:
         return "there is no GitHub token (GITHUB_TOKEN, or `gh auth login`)"
     connect = partial(Repository, name, token=token, api_url=api_url)
-    return _Target(remote=_with_token(remote, environment, token), open=connect)
+    return _Target(_with_token(remote, environment, token), connect)
 
 
 def _with_token(remote: github.Remote, environment: Environment, token: str | None = None) -> github.Remote:

@@ -64,14 +64,6 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """Result of capturing a job's session: a branch, or the reason why there is none."""
-
-    branch: str | None = None
-    skipped: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
     """The queue at a glance, for `nugget status`."""
 
@@ -99,10 +91,10 @@ def claim(home: Path, now: datetime) -> Job | None:
     return None
 
 
-def finish(home: Path, job: Job, outcome: Outcome) -> Job:
+def finish(home: Path, job: Job, *, branch: str | None, skipped: str | None) -> Job:
     """Move a running job that ended well to `done`, or to `skipped` with the reason."""
-    ended = _rewrite(home, replace(job, reason=outcome.skipped, branch=outcome.branch))
-    return _move(home, ended, "skipped" if outcome.skipped else "done") or ended
+    ended = _rewrite(home, replace(job, reason=skipped, branch=branch))
+    return _move(home, ended, "skipped" if skipped else "done") or ended
 
 
 def fail(home: Path, job: Job, reason: str, *, now: datetime) -> Job:
@@ -163,7 +155,7 @@ def catch_up(home: Path, sessions: Iterable[SessionFile], *, now: datetime, sinc
 
 def drain(
     home: Path,
-    capture: Callable[[Job], Outcome],
+    capture: Callable[[Job], tuple[str | None, str | None]],
     *,
     now: Callable[[], datetime],
     report: Callable[[Job], None] = lambda job: None,
@@ -173,6 +165,7 @@ def drain(
 ) -> int:
     """Work pending jobs until there are none (or `max_jobs` were worked); returns how many.
 
+    `capture` returns the branch of a job's proposal, else why there is none.
     What an unforeseen error says may be a session's words: it passes `redact` on its way to reason and log.
     A job's failure never stops the rest. To be called with the queue's lock held.
     """
@@ -180,8 +173,13 @@ def drain(
     while (max_jobs is None or worked < max_jobs) and (job := claim(home, now())) is not None:
         worked += 1
         try:
-            ended = finish(home, job, _attempt(job, capture))
+            is_job = job.transcript or job.session or not job.reason
+            branch, skipped = capture(job) if is_job else (None, job.reason)
+            ended = finish(home, job, branch=branch, skipped=skipped)
         except Exception as error:
+            if isinstance(error, TranscriptError) and not (job.transcript and Path(job.transcript).exists()):
+                report(finish(home, job, branch=None, skipped=f"there is no transcript ({error})"))
+                continue
             if isinstance(error, NuggetError | TimeoutError):
                 reason = str(error)
             elif isinstance(error, OSError):
@@ -232,17 +230,6 @@ def sign(lock: int) -> None:
     """Name this process in the lock file that it holds."""
     os.ftruncate(lock, 0)
     os.pwrite(lock, str(os.getpid()).encode(), 0)
-
-
-def _attempt(job: Job, capture: Callable[[Job], Outcome]) -> Outcome:
-    if job.reason and not job.transcript and not job.session:
-        return Outcome(skipped=job.reason)
-    try:
-        return capture(job)
-    except TranscriptError as error:
-        if job.transcript and Path(job.transcript).exists():
-            raise
-        return Outcome(skipped=f"there is no transcript ({error})")
 
 
 def _files(home: Path, state: str) -> list[Path]:

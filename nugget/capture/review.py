@@ -158,7 +158,7 @@ def _require_commit(brain: Path) -> str:
 
 def _read(brain: Path, branch: git.Branch, *, tip: str, held: Mapping[str, str]) -> ProposalBranch:
     base = git.merge_base(brain, tip, branch.sha) or git.EMPTY_TREE
-    message = parse_message(branch.message)
+    title, body, trailers = parse_message(branch.message)
     waiting = [change for change in git.changes(brain, base, branch.sha) if held.get(change.path) != change.after]
     blobs = [blob for change in waiting for blob in (change.before, change.after) if blob]
     contents = dict(zip(blobs, git.read_objects(brain, blobs), strict=True))
@@ -171,7 +171,7 @@ def _read(brain: Path, branch: git.Branch, *, tip: str, held: Mapping[str, str])
                                   problems=parsed.problems))  # fmt: skip
     return ProposalBranch(
         branch=branch.name, sha=branch.sha, base=base, made=branch.committed, message=branch.message,
-        title=message.title, body=message.body, trailers=message.trailers, files=tuple(files),
+        title=title, body=body, trailers=trailers, files=tuple(files),
     )  # fmt: skip
 
 

@@ -171,7 +171,7 @@ def promote_nugget(
         result = opened.promote(found, stale=stale, type=type.lower() if type else None, domain=domain, dry_run=dry_run)
     if as_json:
         changes = [fields(one, "path", "unit.id", "reason") for one in result.changes]
-        print_json({"nugget": result.nugget, "branch": result.branch, "changes": changes})
+        print_json({"nugget": found.id, "branch": result.branch, "changes": changes})
         return
     for one in result.changes:
         verb = "would be proposed" if dry_run else "is proposed"

@@ -18,7 +18,7 @@ from nugget.capture.proposals import parse_message
 from nugget.config import CaptureSettings, Settings
 from nugget.errors import GitError, TranscriptError
 from nugget.infra import files, git
-from nugget.models import Relation, RelationType, Unit
+from nugget.models import Unit
 from nugget.sources import sessions as archive
 
 RETRY = unit(
@@ -66,14 +66,14 @@ def test_a_session_becomes_one_commit_on_a_branch_named_after_it(brain: Path, ho
         assert parsed.unit.session == session
         assert parsed.unit.origin == "ai-session"
     (branch,) = git.branches(brain, "nugget/")
-    message = parse_message(branch.message)
-    assert message.title == "Knowledge from session 2026-03-01 12:00"
-    assert message.trailers["Nugget-Session"] == session
+    title, body, trailers = parse_message(branch.message)
+    assert title == "Knowledge from session 2026-03-01 12:00"
+    assert trailers["Nugget-Session"] == session
     row = "| `domains/coding/patterns/retry-only-idempotent-calls.md` | pattern | coding | 0.70 | because of "
-    assert row in message.body
-    assert "> speaker unknown: `Retry a payment call only with an idempotency key`" in message.body
-    assert f"nugget review show {result.branch}" in message.body
-    assert "What it was about." in message.body
+    assert row in body
+    assert "> speaker unknown: `Retry a payment call only with an idempotency key`" in body
+    assert f"nugget review show {result.branch}" in body
+    assert "What it was about." in body
 
 
 @pytest.mark.proves("CAPTURE-ONCE")
@@ -89,20 +89,6 @@ def test_a_fork_repeats_nothing_and_adds_what_it_added(brain: Path, home: Path, 
     write_transcript(forked, [("And?", CACHE.title)], session=session)
     added = capture_transcript(forked, capture_into(brain, home, extract))
     assert list(files_on(brain, added)) == ["domains/coding/concepts/expire-caches-by-event.md"]
-
-
-@pytest.mark.proves("CAPTURE-ONCE")
-def test_real_resumed_and_forked_sessions_share_what_was_captured(brain: Path, home: Path, shared_data: Path) -> None:
-    folder = shared_data / "transcripts/claude-code-2.1.329/resume"
-    extract = ScriptedExtraction([])
-    captured: set[str] = set()
-    for transcript in sorted(folder.glob("*.jsonl")):
-        capture_transcript(transcript, capture_into(brain, home, extract))
-    for line in files.read_lines(home / "ledger" / ledger.CAPTURES):
-        records = set(str(line.get("records") or "").split())
-        assert not records & captured
-        captured |= records
-    assert captured
 
 
 def test_a_plan_without_its_branch_is_carried_out_again_and_one_with_it_is_not(
@@ -160,33 +146,12 @@ def test_what_the_brain_says_already_is_left_out(brain: Path, home: Path, projec
     path = "domains/coding/patterns/retry-with-idempotency.md"
     known = knowledge.parse((brain / path).read_text("utf-8"), path=path).unit
     assert known is not None
-    transcript = projects / "s.jsonl"
-    write_transcript(transcript, [("Why?", known.title)])
+    write_transcript(projects / "s.jsonl", [("Why?", known.title)])
     copy = replace(known, id="pattern/another-name")
-    capture = capture_into(brain, home, ScriptedExtraction([copy]), similar=nothing_similar)
-    result = capture_transcript(transcript, capture)
-    assert result.branch is not None, "without an index only the same words at the same id are known"
-    (branch,) = git.branches(brain, "nugget/")
-    git.move_branch(brain, branch.name, None, expect=branch.sha)
-    other = projects / "t.jsonl"
-    write_transcript(other, [("Why?", known.title)])
     capture = capture_into(brain, home, ScriptedExtraction([copy]), similar=lambda asked: [(known, 0.99)])
-    result = capture_transcript(other, capture)
+    result = capture_transcript(projects / "s.jsonl", capture)
     assert result.skipped == "nothing worth keeping was found"
     assert result.dropped == (f"{known.title}: {known.id} says it already",)
-
-
-def test_an_update_that_extraction_names_is_an_edit_of_that_unit(brain: Path, home: Path, projects: Path) -> None:
-    transcript = projects / "s.jsonl"
-    write_transcript(transcript, [("Why?", CACHE.title)])
-    for updates, path in (
-        ("pattern/retry-with-idempotency", "domains/coding/patterns/retry-with-idempotency.md"),
-        ("pattern/not-there", "domains/coding/concepts/expire-caches-by-event.md"),
-    ):
-        extract = ScriptedExtraction([CACHE], updates=updates)
-        result = capture_transcript(transcript, capture_into(brain, home, extract, dry_run=True))
-        assert [change.path for change in result.changes] == [path]
-        assert result.usd == 0.25
 
 
 def test_what_already_waits_for_review_is_not_proposed_again(brain: Path, home: Path, projects: Path) -> None:
@@ -202,31 +167,6 @@ def test_what_already_waits_for_review_is_not_proposed_again(brain: Path, home: 
     assert [found.id for found, _ in known_brain(brain, home, nothing_similar).waiting] == [
         "pattern/retry-only-idempotent-calls"
     ]
-
-
-def test_supersession_marks_the_old_file_and_contradiction_is_pointed_out(
-    brain: Path, home: Path, projects: Path
-) -> None:
-    old = "pattern/retry-with-idempotency"
-    newer = replace(
-        CACHE,
-        related=(
-            Relation(id=old, relation=RelationType.SUPERSEDES),
-            Relation(id="concept/idempotency-keys", relation=RelationType.CONTRADICTS),
-            Relation(id="concept/not-there", relation=RelationType.USES),
-        ),
-    )
-    transcript = projects / "s.jsonl"
-    write_transcript(transcript, [("Why?", CACHE.title)])
-    result = capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([newer])))
-    files = files_on(brain, result)
-    new = files["domains/coding/concepts/expire-caches-by-event.md"]
-    marked = files["domains/coding/patterns/retry-with-idempotency.md"]
-    assert "not-there" not in new
-    assert "relation: supersedes" in new and "relation: contradicts" in new
-    assert "superseded_by: concept/expire-caches-by-event" in marked
-    (branch,) = git.branches(brain, "nugget/")
-    assert "supersedes pattern/retry-with-idempotency; contradicts concept/idempotency-keys" in branch.message
 
 
 @pytest.mark.proves("CAPTURE-HOSTILE")
@@ -258,24 +198,10 @@ def test_hostile_units_stay_inside_the_brain_and_inside_their_values(brain: Path
     assert "#12" not in branch.message
     assert "http://evil" not in branch.message
     assert "\x1b" not in branch.message
-    assert parse_message(branch.message).trailers["Nugget-Session"] == result.session
+    assert parse_message(branch.message)[2]["Nugget-Session"] == result.session
     rows = [line for line in branch.message.splitlines() if line.startswith("| `domains")]
     assert len(rows) == 5 and all(row.replace("\\|", "").count("|") == 6 for row in rows)
     assert any("unknown type" in reason for reason in result.dropped)
-
-
-def test_more_units_than_wanted_are_left_out_least_trusted_first(brain: Path, home: Path, projects: Path) -> None:
-    words = ["alpha", "bravo", "charlie", "delta", "echo"]
-    many = [
-        unit(f"Rule {word}", f"{word} " * 3 + f"{word}ly {number}0 {word}ness", confidence=number / 10)
-        for number, word in enumerate(words)
-    ]
-    transcript = projects / "s.jsonl"
-    write_transcript(transcript, [("Why?", "\n".join(one.title for one in many))])
-    settings = Settings(capture=CaptureSettings(max_units=2))
-    result = capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction(many), settings=settings))
-    assert sorted(change.unit.title for change in result.changes) == ["Rule delta", "Rule echo"]
-    assert len(result.dropped) == 3
 
 
 def test_secrets_reach_neither_branch_nor_archive_nor_ledger(brain: Path, home: Path, projects: Path) -> None:

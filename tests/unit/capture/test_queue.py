@@ -12,13 +12,14 @@ import pytest
 from sessions import write_transcript
 
 from nugget.capture import ledger, queue
-from nugget.capture.queue import Job, Outcome
+from nugget.capture.queue import Job
 from nugget.config import read_environment
 from nugget.errors import GitError, TranscriptError
 from nugget.infra import files
 from nugget.sources.sessions import find_sessions
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+Outcome = tuple[str | None, str | None]
 
 
 def put(home: Path, session: str = "s", **more: object) -> None:
@@ -50,7 +51,7 @@ def test_jobs_end_done_skipped_or_failed_with_the_reason(home: Path) -> None:
             raise GitError("the remote said no")
         if job.session == "odd":
             raise RuntimeError("nobody\nforesaw this hunter2")
-        return Outcome(branch="nugget/session-1") if job.session == "good" else Outcome(skipped="nothing new")
+        return ("nugget/session-1", None) if job.session == "good" else (None, "nothing new")
 
     def redact(text: str) -> str:
         return text.replace("hunter2", "[redacted]")
@@ -86,7 +87,7 @@ def test_failures_are_tried_again_each_time_later_until_left_to_a_person(home: P
     assert queue.jobs(home, "pending") == []
     queue.release(home, now=now, everything=True)
     assert queue.jobs(home, "pending")[0].attempts == 0
-    assert drain(home, lambda job: Outcome(branch="b"), now=now) == 1
+    assert drain(home, lambda job: ("b", None), now=now) == 1
     assert states(home) == {"done": 1}
 
 
@@ -140,7 +141,7 @@ def test_a_queue_file_that_is_no_job_is_set_aside_with_the_reason(home: Path) ->
 
     def capture(job: Job) -> Outcome:
         seen.append(job)
-        return Outcome(skipped="nothing to go by")
+        return (None, "nothing to go by")
 
     assert drain(home, capture) == 4
     assert [job.name for job in seen] == ["d.json"]
@@ -151,7 +152,7 @@ def test_a_queue_file_that_is_no_job_is_set_aside_with_the_reason(home: Path) ->
 def test_old_ends_are_forgotten_and_failures_never(home: Path) -> None:
     for name in ("one", "two"):
         put(home, name)
-    drain(home, lambda job: Outcome(branch="b") if job.session == "one" else fails(job))
+    drain(home, lambda job: ("b", None) if job.session == "one" else fails(job))
     for file in (home / "queue").rglob("*.json"):
         os.utime(file, (0, 0))
     partial = home / "queue/pending/.x.json.1"
@@ -188,7 +189,7 @@ def test_catch_up_finds_what_was_never_captured_and_nothing_else(home: Path, iso
     found = queue.catch_up(home, find_sessions(environment), now=now, since=now - timedelta(days=30))
     assert sorted(found) == sorted([str(grown), str(never)])
     assert queue.catch_up(home, find_sessions(environment), now=now, since=now - timedelta(days=30)) == []
-    drain(home, lambda job: Outcome(skipped="the session holds no conversation"), now=now)
+    drain(home, lambda job: (None, "the session holds no conversation"), now=now)
     assert queue.catch_up(home, find_sessions(environment), now=now, since=now - timedelta(days=30)) == []
     everything = queue.catch_up(home, find_sessions(environment), now=now)
     assert everything == [str(folder / "ancient.jsonl")]
@@ -200,10 +201,10 @@ def test_a_queue_file_that_cannot_be_read_now_waits_untouched_and_holds_up_nobod
     # Reading a folder fails with EISDIR, also for root, whom no permission stops.
     unread = home / "queue/pending/00000000000000000000-unread.json"
     unread.mkdir()
-    assert drain(home, lambda job: Outcome(branch="b")) == 1
+    assert drain(home, lambda job: ("b", None)) == 1
     assert [job.is_unread for job in queue.jobs(home, "pending")] == [True] and unread.is_dir()
     assert "cannot be read" in (queue.jobs(home, "pending")[0].reason or "")
     unread.rmdir()
     unread.write_text(json.dumps({"session": "back", "transcript": "/x/back.jsonl"}))
-    assert drain(home, lambda job: Outcome(branch="b")) == 1
+    assert drain(home, lambda job: ("b", None)) == 1
     assert {job.session for job in queue.jobs(home, "done")} == {"good", "back"}
