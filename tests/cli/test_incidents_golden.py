@@ -11,16 +11,17 @@ from paths import TESTS
 
 from nugget.config import Settings
 from nugget.evidence import BundleOptions, evidence_bundle, ingest
-from nugget.sources.sessions import SessionFile
+from nugget.sources import session_file
+from nugget.sources.sessions import log_of
 
 QUESTIONS: list[dict[str, str]] = yaml.safe_load((TESTS / "golden" / "incidents.yaml").read_text("utf-8"))
 
 
 def take_in(logs: Logs, transcripts: Path, name: str) -> str:
     file = transcripts / name
-    stat = file.stat()
-    session = SessionFile(path=file, agent="claude-code", id=file.stem, mtime=stat.st_mtime, size=stat.st_size)
-    ingest(logs.index, session, settings=Settings(), now=NOW)
+    found = session_file(file, agent="claude-code", name=file.stem)
+    assert found is not None
+    ingest(logs.index, log_of(found), settings=Settings(), now=NOW)
     return file.stem
 
 

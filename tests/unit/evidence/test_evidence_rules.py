@@ -15,7 +15,8 @@ from sessions import STARTED
 from nugget.config import CaptureSettings, Settings
 from nugget.evidence import ingest
 from nugget.evidence.derive import notes_of_command, notes_of_speech
-from nugget.sources.sessions import SessionFile
+from nugget.sources import Log
+from nugget.sources.sessions import SessionFile, log_of
 
 
 @pytest.fixture
@@ -141,7 +142,7 @@ def test_lines_of_a_plain_log_go_to_the_command_that_was_echoed_above_them(logs:
     )
 
 
-def transcript(file: Path, calls: list[tuple[str, dict[str, Any], str, bool]]) -> SessionFile:
+def transcript(file: Path, calls: list[tuple[str, dict[str, Any], str, bool]]) -> Log:
     """A transcript with a prompt and these tool calls: (tool, input, result, whether it failed)."""
     records: list[dict[str, Any]] = [{"type": "user", "message": {"role": "user", "content": "Fix the shop."}}]
     for number, (tool, given, result, failed) in enumerate(calls):
@@ -158,7 +159,7 @@ def transcript(file: Path, calls: list[tuple[str, dict[str, Any], str, bool]]) -
         lines.append(json.dumps({**record, **about, "sessionId": file.stem, "cwd": "/srv/shop", "version": "2.1.329"}))
     file.write_text("\n".join(lines) + "\n", "utf-8")
     state = file.stat()
-    return SessionFile(path=file, agent="claude-code", id=file.stem, mtime=state.st_mtime, size=state.st_size)
+    return log_of(SessionFile(path=file, agent="claude-code", id=file.stem, mtime=state.st_mtime, size=state.st_size))
 
 
 FAILED = ("Bash", {"command": "npm test"}, "Exit code 1\nFAIL cart.test.ts\nTypeError: price is undefined", True)
