@@ -18,7 +18,7 @@ from nugget.config import Environment, current_folder, documented_keys, read_env
 from nugget.errors import BrainError, UsageError
 from nugget.render.terminal import console, note, put
 from nugget.text import clean, counted, one_line
-from nugget.upkeep.install import Scope, SettingsFile
+from nugget.upkeep.install import SettingsScope, SettingsFile
 from nugget.upkeep.trust import set_values
 
 commands = typer.Typer(add_completion=False)
@@ -38,13 +38,13 @@ PlaceArgument = Annotated[
 ]  # fmt: skip
 
 
-ScopeOption = Annotated[Scope, Option("--scope", help="Your settings, or those of the project in this folder.")]
+ScopeOption = Annotated[SettingsScope, Option("--scope", help="Your settings, or those of the project in this folder.")]
 
 
 @commands.command()
 def install(
     place: PlaceArgument = Place.CLAUDE_CODE,
-    scope: ScopeOption = Scope.USER,
+    scope: ScopeOption = SettingsScope.USER,
     brief: Annotated[
         bool | None, Option("--brief/--no-brief", help="Start each session with what is known of where it works.")
     ] = None,
@@ -72,7 +72,7 @@ def install(
         prepare_redaction(note)
     if _carry_out(changes, environment, dry_run=dry_run):
         put("New sessions are captured when they end, and can ask the brain. `nugget uninstall` undoes this.")
-        if scope is Scope.PROJECT:
+        if scope is SettingsScope.PROJECT:
             put(f"These files start {command}, the place on this machine: think before you commit them. Claude Code "
                 "asks once whether the server of a project may start: say yes.")  # fmt: skip
     elif not changes:
@@ -81,7 +81,7 @@ def install(
 
 @commands.command()
 def uninstall(
-    place: PlaceArgument = Place.CLAUDE_CODE, scope: ScopeOption = Scope.USER, dry_run: DryRunOption = False
+    place: PlaceArgument = Place.CLAUDE_CODE, scope: ScopeOption = SettingsScope.USER, dry_run: DryRunOption = False
 ) -> None:
     """Take Nugget out of Claude Code's settings again.
 
@@ -138,7 +138,7 @@ def offer_install(environment: Environment) -> bool:
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
-    changes = plan_install(Scope.USER, environment, command=own_command(environment), cwd=current_folder())
+    changes = plan_install(SettingsScope.USER, environment, command=own_command(environment), cwd=current_folder())
     if changes and typer.confirm("Connect Claude Code now (two hooks, the MCP server, one permission)?"):
         return _carry_out(changes, environment, dry_run=False)
     return not changes

@@ -261,7 +261,11 @@ def resource(name: str) -> Path:
 
 def exposed(*roots: StrPath) -> list[str]:
     """Return the files and folders in and under `roots` that are ours and that others may read, write or enter."""
-    return [path for root in roots for path in _tree(os.fspath(root)) if _exposed_mode(path)]
+    found = []
+    for root in roots:
+        inside = (os.path.join(folder, name) for folder, folders, files in os.walk(root) for name in (*folders, *files))
+        found += [path for path in map(str, (root, *inside)) if _exposed_mode(path)]
+    return found
 
 
 def make_private(*roots: StrPath) -> list[str]:
@@ -281,13 +285,6 @@ def _open(path: StrPath, flags: int) -> int:
     if stat.S_ISREG(found.st_mode) and stat.S_IMODE(found.st_mode) != _FILE_MODE and found.st_uid == os.getuid():
         os.fchmod(descriptor, _FILE_MODE)
     return descriptor
-
-
-def _tree(root: str) -> Iterator[str]:
-    """Yield a folder and everything under it, without following links."""
-    yield root
-    for folder, folders, files in os.walk(root):
-        yield from (os.path.join(folder, name) for name in (*folders, *files))
 
 
 def _exposed_mode(path: str) -> int:

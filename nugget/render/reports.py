@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nugget.evaluation.feedback import Asking, Report
     from nugget.importing import ImportResult
     from nugget.index import SyncResult
-    from nugget.upkeep.doctor import Finding, Status
+    from nugget.upkeep.doctor import CheckResult, Status
 
 _SHOWN_PROBLEMS = 20
 _QUESTION_CHARS = 100
@@ -214,7 +214,7 @@ def _model_words(seen: Status) -> str:
     return ", ".join(filter(None, [seen.index.model or seen.configured_model, seen.index.vector_search]))
 
 
-def put_findings(brain: Path, found: list[Finding], wrong: int) -> None:
+def put_findings(brain: Path, found: list[CheckResult], wrong: int) -> None:
     """Print the findings of `nugget doctor`."""
     marks = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "red")}
     put(f"{brain}\n", style="bold")

@@ -40,7 +40,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """One thing that was checked. `next_step` is what to do if it is not in order."""
 
     state: State
@@ -49,7 +49,7 @@ class Finding:
     next_step: str | None = None
 
 
-_good, _odd, _wrong = (partial(Finding, state) for state in State)
+_good, _odd, _wrong = (partial(CheckResult, state) for state in State)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,16 +207,16 @@ def _publishing_status(brain: Path, home: Path, waiting: set[str]) -> Publishing
     )
 
 
-def doctor(brain: Path, settings: Settings, environment: Environment, *, now: datetime) -> list[Finding]:
+def doctor(brain: Path, settings: Settings, environment: Environment, *, now: datetime) -> list[CheckResult]:
     """Look at every part, deeper than `status`; an ERROR among the findings means that something does not work."""
 
-    def of_status() -> Iterator[Finding]:
+    def of_status() -> Iterator[CheckResult]:
         seen = status(brain, settings, environment)
         yield from _check_git(seen, now)
         yield from _check_index(seen, environment)
         yield from _check_capture(seen, settings, environment)
 
-    found: list[Finding] = []
+    found: list[CheckResult] = []
     for check in (
         of_status, partial(_check_files, brain, settings), partial(_check_canon, brain, settings, environment),
         partial(_check_model, brain, settings, environment), partial(_check_settings, brain, environment),
@@ -229,7 +229,7 @@ def doctor(brain: Path, settings: Settings, environment: Environment, *, now: da
     return found
 
 
-def _check_git(seen: Status, now: datetime) -> Iterator[Finding]:
+def _check_git(seen: Status, now: datetime) -> Iterator[CheckResult]:
     """Check the repository, and the locks in it: a young one belongs to a commit under way and is fine."""
     brain, state = seen.brain, seen.repository
     if state is None:
@@ -254,7 +254,7 @@ def _check_git(seen: Status, now: datetime) -> Iterator[Finding]:
                 yield _wrong("git lock", message, step)
 
 
-def _check_index(seen: Status, environment: Environment) -> Iterator[Finding]:
+def _check_index(seen: Status, environment: Environment) -> Iterator[CheckResult]:
     state, file = seen.index, _index_file(seen.brain, environment)
     if state.state == "absent":
         yield _odd("index", "there is none yet; the first question makes it", "nugget sync")
@@ -273,7 +273,7 @@ def _check_index(seen: Status, environment: Environment) -> Iterator[Finding]:
         yield _good("vectors", f"searched with {state.vector_search}")
 
 
-def _check_files(brain: Path, settings: Settings) -> Iterator[Finding]:
+def _check_files(brain: Path, settings: Settings) -> Iterator[CheckResult]:
     from nugget.brain.lint import lint
 
     problems = lint(brain, settings=settings)
@@ -287,7 +287,7 @@ def _check_files(brain: Path, settings: Settings) -> Iterator[Finding]:
         yield _good("knowledge files", "all can be read")
 
 
-def _check_canon(brain: Path, settings: Settings, environment: Environment) -> Iterator[Finding]:
+def _check_canon(brain: Path, settings: Settings, environment: Environment) -> Iterator[CheckResult]:
     from nugget.sources.notes import open_canon
 
     if not settings.canon.folders:
@@ -300,7 +300,7 @@ def _check_canon(brain: Path, settings: Settings, environment: Environment) -> I
         yield _good("canon", f"{counted(notes, 'note')} in {counted(len(source.folders), 'folder')}")
 
 
-def _check_model(brain: Path, settings: Settings, environment: Environment) -> Iterator[Finding]:
+def _check_model(brain: Path, settings: Settings, environment: Environment) -> Iterator[CheckResult]:
     from nugget.infra.embedding import open_embedder
 
     name, model = "embedding model", settings.embedding.model
@@ -324,7 +324,7 @@ def _check_model(brain: Path, settings: Settings, environment: Environment) -> I
     yield _good("LLM", has_key if settings.llm.enabled else "switched off by llm.enabled")
 
 
-def _check_settings(brain: Path, environment: Environment) -> Iterator[Finding]:
+def _check_settings(brain: Path, environment: Environment) -> Iterator[CheckResult]:
     user_file, mine, brain_file = environment.home / "config.yaml", read_user_file(environment), brain / "brain.yaml"
     _, problems, misplaced = read_brain_file(brain)
     unknown = [key for key in mine if not is_known(key) and key not in ("brain", "version")]
@@ -341,7 +341,7 @@ def _check_settings(brain: Path, environment: Environment) -> Iterator[Finding]:
         yield _good("settings", ", ".join(map(str, filter(Path.is_file, (brain_file, user_file)))))
 
 
-def _check_folders(brain: Path, environment: Environment) -> Iterator[Finding]:
+def _check_folders(brain: Path, environment: Environment) -> Iterator[CheckResult]:
     home = environment.home
     nearest = next(folder for folder in [home, *home.parents] if folder.exists())
     if not os.access(nearest, os.W_OK):
@@ -359,7 +359,7 @@ def _check_folders(brain: Path, environment: Environment) -> Iterator[Finding]:
         yield _good("privacy", "what Nugget keeps is readable by you alone")
 
 
-def _check_capture(seen: Status, settings: Settings, environment: Environment) -> Iterator[Finding]:
+def _check_capture(seen: Status, settings: Settings, environment: Environment) -> Iterator[CheckResult]:
     state = seen.capture
     if state.failures:
         failed = counted(len(state.failures), "session")
@@ -377,12 +377,12 @@ def _check_capture(seen: Status, settings: Settings, environment: Environment) -
         yield _wrong("publishing", f"not published: {failures[0]}", "nugget capture --publish")
 
 
-def _check_claude_code(environment: Environment) -> Iterator[Finding]:
-    from nugget.upkeep.install import Scope, inspect
+def _check_claude_code(environment: Environment) -> Iterator[CheckResult]:
+    from nugget.upkeep.install import SettingsScope, inspect
 
     name, found = "Claude Code", inspect(environment)
     for seen in found:
-        is_mine = seen.scope is Scope.USER
+        is_mine = seen.scope is SettingsScope.USER
         step = "nugget install" if is_mine else f"cd {seen.folder} && nugget install --scope project"
         where = "" if is_mine else f"{seen.folder}: "
         lacking = [f"no {part}" for part in seen.missing] + [f"an outdated {part}" for part in seen.outdated]

@@ -36,7 +36,7 @@ _TIMEOUT_S = 10
 """For a hook that takes 0.1 s: without a timeout of its own it would share 1.5 s with every other SessionEnd hook."""
 
 
-class Scope(StrEnum):
+class SettingsScope(StrEnum):
     """Scope of settings: those of the person, or those of one project."""
 
     USER = "user"
@@ -98,7 +98,7 @@ class SettingsFile:
 class Installation:
     """State of one scope. `missing` and `outdated` name parts, `broken` says what keeps it from working."""
 
-    scope: Scope
+    scope: SettingsScope
     folder: Path
     present: tuple[str, ...]
     missing: tuple[str, ...]
@@ -116,7 +116,7 @@ def own_command(environment: Environment) -> Path:
 
 
 def plan_install(
-    scope: Scope,
+    scope: SettingsScope,
     environment: Environment,
     *,
     command: Path,
@@ -155,7 +155,7 @@ def plan_install(
     return [file for file in (settings, servers) if file.before != file.after]
 
 
-def plan_uninstall(scope: Scope, environment: Environment, *, cwd: Path) -> list[SettingsFile]:
+def plan_uninstall(scope: SettingsScope, environment: Environment, *, cwd: Path) -> list[SettingsFile]:
     """Return what `apply` would write to remove Nugget from the settings; [] if it is not in them.
 
     A file without other entries goes. Raises InstallError for settings that cannot be read or are not JSON.
@@ -205,14 +205,14 @@ def diff(changes: Sequence[SettingsFile]) -> str:
 
 def inspect(environment: Environment) -> list[Installation]:
     """Return the state of the person's settings, and of each project Nugget was installed into. Reads only."""
-    places = [(Scope.USER, environment.claude_config)]
+    places = [(SettingsScope.USER, environment.claude_config)]
     for named in map(Path, sorted(_edited_files(environment))):
         if named.name == "settings.json" and named.parent != environment.claude_config and named.parent.is_dir():
-            places.append((Scope.PROJECT, named.parent.parent))
+            places.append((SettingsScope.PROJECT, named.parent.parent))
     return [_inspect(scope, folder, environment) for scope, folder in places]
 
 
-def _inspect(scope: Scope, folder: Path, environment: Environment) -> Installation:
+def _inspect(scope: SettingsScope, folder: Path, environment: Environment) -> Installation:
     present, missing, outdated = [], [], []
     broken = None
     try:
@@ -249,10 +249,10 @@ def _inspect(scope: Scope, folder: Path, environment: Environment) -> Installati
 
 
 def _open_settings(
-    scope: Scope, environment: Environment, cwd: Path, *, is_root: bool = False
+    scope: SettingsScope, environment: Environment, cwd: Path, *, is_root: bool = False
 ) -> tuple[SettingsFile, SettingsFile]:
     """Return the settings, and the file that holds the MCP servers; of a project those at its repository's root."""
-    if scope is Scope.PROJECT:
+    if scope is SettingsScope.PROJECT:
         root = cwd
         if not is_root:
             with suppress(GitError):
@@ -262,7 +262,7 @@ def _open_settings(
         folder = environment.claude_config.absolute()
         moved = environment.variables.get("CLAUDE_CONFIG_DIR")
         paths = (folder / "settings.json", (folder if moved else folder.parent) / ".claude.json")
-    mode = 0o600 if scope is Scope.USER else 0o644
+    mode = 0o600 if scope is SettingsScope.USER else 0o644
     texts = [read_text(path) for path in paths]
     settings, servers = (
         SettingsFile(path=path, before=text, value=_parse(path, text or ""), mode=mode)

@@ -22,9 +22,10 @@ from nugget.config import load_settings, read_environment
 from nugget.errors import ConflictError, InstallError
 from nugget.infra.files import resource
 from nugget.upkeep import install
-from nugget.upkeep.doctor import Finding, State, doctor
-from nugget.upkeep.install import RULE, Scope
+from nugget.upkeep.doctor import CheckResult, State, doctor
+from nugget.upkeep.install import RULE, SettingsScope
 
+USER = SettingsScope.USER
 THEIRS = """{
     "model": "opus",
     "hooks": {
@@ -85,14 +86,16 @@ def servers(isolated_home: Path) -> Path:
     return file
 
 
-def put_in(command: Path, scope: Scope = Scope.USER, cwd: Path = Path("/"), **told: bool) -> list[install.FileChange]:
+def put_in(
+    command: Path, scope: SettingsScope = USER, cwd: Path = Path("/"), **told: bool
+) -> list[install.SettingsFile]:
     environment = read_environment()
     changes = install.plan_install(scope, environment, command=command, cwd=cwd, **told)
     install.apply(changes, environment)
     return changes
 
 
-def take_out(scope: Scope = Scope.USER, cwd: Path = Path("/")) -> list[install.FileChange]:
+def take_out(scope: SettingsScope = USER, cwd: Path = Path("/")) -> list[install.SettingsFile]:
     environment = read_environment()
     changes = install.plan_uninstall(scope, environment, cwd=cwd)
     install.apply(changes, environment)
@@ -150,11 +153,11 @@ def test_a_project_gets_its_own_files_at_the_root_of_its_repository(
     project = tmp_path / "project"
     (project / "src").mkdir(parents=True)
     subprocess.run(["git", "init", "-q", str(project)], check=True)
-    put_in(command, Scope.PROJECT, project / "src")
+    put_in(command, SettingsScope.PROJECT, project / "src")
     assert value_of(project / ".mcp.json") == {"mcpServers": {"nugget": server(command)}}
     assert value_of(project / ".claude" / "settings.json")["permissions"]["allow"] == [RULE]
     assert not (isolated_home / ".claude").exists()
-    take_out(Scope.PROJECT, project)
+    take_out(SettingsScope.PROJECT, project)
     assert not (project / ".mcp.json").exists()
 
 
@@ -216,7 +219,7 @@ def test_a_file_that_changes_meanwhile_is_not_written_and_the_others_are_put_bac
     command: Path, settings: Path, servers: Path
 ) -> None:
     environment = read_environment()
-    changes = install.plan_install(Scope.USER, environment, command=command, cwd=Path("/"))
+    changes = install.plan_install(SettingsScope.USER, environment, command=command, cwd=Path("/"))
     servers.write_text('{"numStartups":13}')
     with pytest.raises(ConflictError, match="changed since"):
         install.apply(changes, environment)
@@ -335,7 +338,7 @@ def test_init_offers_it_at_a_terminal(command: Path, tmp_path: Path, isolated_ho
 # --- doctor ---
 
 
-def finding(brain: Path) -> Finding:
+def finding(brain: Path) -> CheckResult:
     environment = read_environment()
     found = doctor(brain, load_settings(environment, brain), environment, now=datetime.now(UTC))
     return next(entry for entry in found if entry.name == "Claude Code")

@@ -31,7 +31,7 @@ _RAW = ("--raw", "-z", "--no-renames", "--no-abbrev", "--root")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class CheckoutState:
     """The commit of a checkout (None before the first) and the paths under `domains/` that differ from it."""
 
     head: str | None
@@ -141,7 +141,7 @@ def checkouts(repo: Path) -> list[Path]:
     return [Path(os.fsdecode(line[9:])) for line in output.split(b"\0") if line.startswith(b"worktree ")]
 
 
-def state(repo: Path) -> State:
+def state(repo: Path) -> CheckoutState:
     """Return the commit and the uncommitted paths under `domains/`, from one `git status` that takes no lock."""
     options = ("--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames")
     output = run(repo, "status", *options, "--", "domains")
@@ -155,7 +155,7 @@ def state(repo: Path) -> State:
         elif fields_before_path := {b"1": 8, b"u": 10, b"?": 1}.get(kind):
             path = os.fsdecode(record.split(b" ", fields_before_path)[fields_before_path])
             dirty += [] if path.endswith("/") else [path]  # a repository of its own
-    return State(head=commit, dirty=tuple(dirty))
+    return CheckoutState(head=commit, dirty=tuple(dirty))
 
 
 def changes(repo: Path, old: str, new: str) -> list[Change]:

@@ -22,11 +22,11 @@ from nugget.errors import LLMUnavailable
 from nugget.infra import files
 from nugget.infra.llm.gate import (
     BadReply,
-    Call,
     CostCapReached,
     DailyBudget,
     DailyCapReached,
     Gate,
+    ModelCall,
     Reply,
     Request,
     price_of,
@@ -168,7 +168,7 @@ class LLM(Gate):
             purpose=purpose, model=sent["model"], max_tokens=sent["max_tokens"], timeout_s=timeout_s, max_usd=max_usd,
             session=session,
         )  # fmt: skip
-        call = Call(request=request, body=sent)
+        call = ModelCall(request=request, body=sent)
         named = {name: sent[name] for name in _NAMED if name in sent}
         more = {name: value for name, value in sent.items() if name not in _NAMED}
         with self._recorded(call), self._client(call, retries=0) as client:
@@ -183,7 +183,7 @@ class LLM(Gate):
                 yield Head(status=error.status_code, headers=_kept(error.response.headers))
                 yield self._scrub(error.response.text).encode()
 
-    def _call(self, request: Request, output: dict[str, Any]) -> Call:
+    def _call(self, request: Request, output: dict[str, Any]) -> ModelCall:
         if request.effort and (price := price_of(request.model)) and price.effort:
             output = {**output, "effort": request.effort}
         body: dict[str, Any] = {
@@ -192,9 +192,9 @@ class LLM(Gate):
             "system": [{"type": "text", "text": self._clean(request.system), "cache_control": {"type": "ephemeral"}}],
             "messages": [{"role": "user", "content": self._clean(request.prompt)}],
         }
-        return Call(request=request, body={**body, "output_config": output} if output else body)
+        return ModelCall(request=request, body={**body, "output_config": output} if output else body)
 
-    def _client(self, call: Call, *, retries: int = _MAX_RETRIES) -> anthropic.Anthropic:
+    def _client(self, call: ModelCall, *, retries: int = _MAX_RETRIES) -> anthropic.Anthropic:
         """Open a client whose attempts and waits together stay within the call's deadline.
 
         The SDK's own timeout starts again with each attempt, and it obeys a retry-after of any length.
@@ -224,7 +224,7 @@ class LLM(Gate):
             middleware=[attempt],
         )
 
-    def _translated(self, error: Exception, call: Call) -> LLMUnavailable:
+    def _translated(self, error: Exception, call: ModelCall) -> LLMUnavailable:
         import anthropic
         import httpx2
 
@@ -275,7 +275,7 @@ class ClaudeCli(Gate):
         The command itself asks again, up to five times, when a reply does not follow the schema.
         """
         system, prompt = self._clean(request.system), self._clean(request.prompt)
-        call = Call(request=request, body={"system": system, "messages": [prompt]})
+        call = ModelCall(request=request, body={"system": system, "messages": [prompt]})
         with self._recorded(call):
             arguments = [
                 *_SWITCHES, "--model", request.model, "--effort", request.effort or "medium",
@@ -285,7 +285,7 @@ class ClaudeCli(Gate):
             result = self._result(self._run(arguments, prompt, call), call)
             return self._reply(json.dumps(result.get("structured_output")), schema, call)
 
-    def _run(self, arguments: Sequence[str], prompt: str, call: Call) -> bytes:
+    def _run(self, arguments: Sequence[str], prompt: str, call: ModelCall) -> bytes:
         command = shutil.which("claude", path=self._variables.get("PATH"))
         if command is None:
             call.free = True
@@ -314,7 +314,7 @@ class ClaudeCli(Gate):
             raise LLMUnavailable(f"`claude` gave no reply ({said}).", hint="Try `claude -p hello` in a terminal.")
         return output
 
-    def _result(self, output: bytes, call: Call) -> dict[str, Any]:
+    def _result(self, output: bytes, call: ModelCall) -> dict[str, Any]:
         """Parse the output of `claude --print --output-format json`, and note its cost."""
         result = json.loads(output)
         if not isinstance(result, dict):
@@ -330,7 +330,7 @@ class ClaudeCli(Gate):
             raise LLMUnavailable(f"`claude` failed: {shorten(self._scrub(text), 300).rstrip('.')}.")
         return result
 
-    def _translated(self, error: Exception, call: Call) -> LLMUnavailable:
+    def _translated(self, error: Exception, call: ModelCall) -> LLMUnavailable:
         if isinstance(error, (subprocess.TimeoutExpired, TimeoutError)):
             return LLMUnavailable(
                 f"`claude` did not answer within {call.request.timeout_s:g} s ({call.request.purpose})."
@@ -340,7 +340,7 @@ class ClaudeCli(Gate):
         return LLMUnavailable(f"The reply of `claude` could not be read ({type(error).__name__}).")
 
 
-def _note(data: Mapping[str, Any], call: Call) -> None:
+def _note(data: Mapping[str, Any], call: ModelCall) -> None:
     """Record the token counts and the stop reason of a message, or of an event of a streamed one."""
     message, delta = data.get("message"), data.get("delta")
     for part in (data, message):
@@ -350,17 +350,17 @@ def _note(data: Mapping[str, Any], call: Call) -> None:
     call.stop_reason = str(ended.get("stop_reason") or call.stop_reason)
 
 
-def _refuse_refusal(call: Call) -> None:
+def _refuse_refusal(call: ModelCall) -> None:
     if call.stop_reason == "refusal":
         raise LLMUnavailable(f"{call.request.model} declined to answer ({call.request.purpose}).")
 
 
-def _require_end(call: Call) -> None:
+def _require_end(call: ModelCall) -> None:
     if not call.stop_reason and call.error is None:
         raise LLMUnavailable(f"The connection to {call.request.model} was cut before its answer was complete.")
 
 
-def _whole(chunks: Iterator[bytes], call: Call) -> Iterator[bytes]:
+def _whole(chunks: Iterator[bytes], call: ModelCall) -> Iterator[bytes]:
     """Yield a plain reply in one piece, and note its usage."""
     body = b"".join(chunks)
     message = json.loads(body)
@@ -369,7 +369,7 @@ def _whole(chunks: Iterator[bytes], call: Call) -> Iterator[bytes]:
     yield body
 
 
-def _streamed(chunks: Iterator[bytes], call: Call) -> Iterator[bytes]:
+def _streamed(chunks: Iterator[bytes], call: ModelCall) -> Iterator[bytes]:
     """Yield the events byte for byte as they come, and note the usage in them."""
     rest = b""
     for chunk in chunks:

@@ -119,7 +119,7 @@ class Reply:
 
 
 @dataclass(slots=True, kw_only=True)
-class Call:
+class ModelCall:
     """A request under way, with the `body` that is sent and the tokens that came back.
 
     `free` says that nothing was sent, or that it was refused; `reported_usd` is the cost that the other end states.
@@ -251,7 +251,7 @@ class Gate:
         return redact(known, allow=self._allow).text
 
     @contextmanager
-    def _recorded(self, call: Call) -> Iterator[None]:
+    def _recorded(self, call: ModelCall) -> Iterator[None]:
         """Refuse a call above its cap, translate its errors, and write it to the ledger in every case."""
         request, most, held = call.request, call.usd_at_most(), False
         try:
@@ -281,7 +281,7 @@ class Gate:
             if self._record(call) and held and self._budget:
                 self._budget.release(most)
 
-    def _record(self, call: Call) -> bool:
+    def _record(self, call: ModelCall) -> bool:
         """Write the call to the ledger. If that fails, return False, and its cost stays reserved in the budget."""
         usd, usd_counted = call.cost()
         line = {
@@ -299,11 +299,11 @@ class Gate:
             return False
         return True
 
-    def _translated(self, error: Exception, call: Call) -> LLMUnavailable:
+    def _translated(self, error: Exception, call: ModelCall) -> LLMUnavailable:
         """Return the sentence for an exception of the SDK or command."""
         raise NotImplementedError
 
-    def _reply(self, text: str, schema: Mapping[str, Any], call: Call) -> Reply:
+    def _reply(self, text: str, schema: Mapping[str, Any], call: ModelCall) -> Reply:
         """Parse and redact the text of a reply. Raises BadReply if it does not follow the schema."""
         fenced = _CODE_FENCE.match(text)
         value: object = None

@@ -14,10 +14,10 @@ from nugget.app import Brain
 from nugget.cli import run
 from nugget.config import load_settings, read_environment
 from nugget.infra import files
-from nugget.upkeep.doctor import Finding, State, Status, doctor, status
+from nugget.upkeep.doctor import CheckResult, State, Status, doctor, status
 
 
-def findings(brain: Path) -> dict[str, Finding]:
+def findings(brain: Path) -> dict[str, CheckResult]:
     """What doctor finds, by name; of several with one name, the worst."""
     environment = read_environment()
     order = list(State)
