@@ -302,7 +302,7 @@ def _convert(source: Path, target: Path) -> None:
             command = [sys.executable, "-P", "-c", code, str(source), str(partial)]
             subprocess.run(command, check=True, capture_output=True, timeout=_CONVERSION_TIMEOUT_S)
             partial.replace(target)
-            _remember(target)
+            files.replace(target.with_suffix(".json"), json.dumps({"sha256": _sha256(target)}).encode())
         finally:
             partial.unlink(missing_ok=True)
 
@@ -325,25 +325,13 @@ def quantize(source: str, target: str) -> None:
         folded.unlink(missing_ok=True)
 
 
-def _remember(file: Path) -> None:
-    stat = file.stat()
-    record = {"sha256": _sha256(file), "size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
-    files.replace(file.with_suffix(".json"), json.dumps(record).encode())
-
-
 def _is_intact(file: Path) -> bool:
-    """Return whether the converted file is the one we wrote; hashed again only when its size or time changed."""
+    """Return whether the converted file is the one we wrote."""
     try:
         record = json.loads(file.with_suffix(".json").read_text("utf-8"))
-        stat = file.stat()
-        if (stat.st_size, stat.st_mtime_ns) == (record["size"], record["mtime_ns"]):
-            return True
-        if _sha256(file) != record["sha256"]:
-            return False
-        _remember(file)
+        return bool(record["sha256"] == _sha256(file))
     except (OSError, ValueError, KeyError, TypeError):
         return False
-    return True
 
 
 def _sha256(file: Path) -> str:
