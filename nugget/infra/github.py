@@ -389,8 +389,8 @@ def _pull(pull: GitHubPullRequest) -> PullRequest:
     """Return the values of a pull request. Raises one of _NO_ANSWER, also while it fetches what is not there yet."""
     merged = pull.merged_at is not None
     state = "open" if pull.state == "open" else "merged" if merged else "closed"
-    number, url, commit = int(pull.number), str(pull.html_url), pull.merge_commit_sha
+    number, url, commit = int(pull.number), pull.html_url, pull.merge_commit_sha
     is_commit = not commit or re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", commit)
-    if not (number > 0 and url.isprintable() and is_commit):
+    if not (number > 0 and url and url.isprintable() and is_commit and pull.state in ("open", "closed")):
         raise ValueError("no pull request")
     return PullRequest(number=number, url=url, state=state, merged_as=commit or None if merged else None)

@@ -59,7 +59,6 @@ _CACHE_WRITE = 1.25
 _LONG_PROMPT_TOKENS = 100_000
 _CHARS_PER_TOKEN = 3
 _FENCE_TAG = re.compile(r"<(?=\s*/?\s*(?:question|passage|unit|session|candidate|reply)\b)", re.IGNORECASE)
-_CODE_FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 _COSTS = "costs.jsonl"
 _USAGE = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _MOST_TOKENS = 1_000_000_000
@@ -305,10 +304,9 @@ class Gate:
 
     def _reply(self, text: str, schema: Mapping[str, Any], call: ModelCall) -> Reply:
         """Parse and redact the text of a reply. Raises BadReply if it does not follow the schema."""
-        fenced = _CODE_FENCE.match(text)
         value: object = None
         try:
-            value = map_texts(json.loads(fenced[1] if fenced else text, parse_constant=_refuse_constant), self._scrub)
+            value = map_texts(json.loads(text, parse_constant=_refuse_constant), self._scrub)
             problems = problems_in(value, schema)
         except (ValueError, RecursionError):
             cut = " and was cut at its limit of tokens" if call.stop_reason == "max_tokens" else ""
