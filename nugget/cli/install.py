@@ -18,7 +18,7 @@ from nugget.config import Environment, current_folder, documented_keys, read_env
 from nugget.errors import BrainError, UsageError
 from nugget.render.terminal import console, note, put
 from nugget.text import clean, counted, one_line
-from nugget.upkeep.install import SettingsScope, SettingsFile
+from nugget.upkeep.install import SettingsFile, SettingsScope
 from nugget.upkeep.trust import set_values
 
 commands = typer.Typer(add_completion=False)
