@@ -14,12 +14,12 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings_file", "text"}
 BUDGETS = {
     "modules": 171,
-    "lines": 40_396,
+    "lines": 40_393,
     "lines of a file": 400,
     "classes": 321,
     "re.compile": 316,
     "parameters of a function": 10,
-    "lines of tests": 27_261,  # with the fault laboratory
+    "lines of tests": 27_236,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02
