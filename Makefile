@@ -19,6 +19,7 @@ check: $(INSTALLED)  ## Lint, types and layers
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/lint-imports --no-logo --no-cache --config .importlinter-cycles
 
 test: check  ## The checks, and the tests of units, of the command line and of faults (a few)
 	$(BIN)/pytest -n 2 --dist worksteal tests/house tests/unit tests/cli tests/faults

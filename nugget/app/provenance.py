@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -129,8 +130,9 @@ class Provenance:
 
     def gaps(self) -> known.Gaps:
         """Return files that are asked about or changed more than explained."""
-        asked = query_log.read(self.environment.home)
+        entries = query_log.read(self.environment.home)
         with self._workspace() as (connection, workspace):
+            asked = Counter(one.path for one in entries if one.path and one.workspace == workspace.identity)
             return known.find_gaps(connection, Checkout(workspace), asked, now=datetime.now(UTC))
 
     def sessions(self, since: datetime | None) -> tuple[Workspace, list[known.KnownSession]]:

@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 
 from nugget import __version__
 from nugget.cli.terminal import GlobalBrainOption, accept_any_text, complain, report
-from nugget.errors import NuggetError
+from nugget.errors import NuggetError, UsageError
 from nugget.render.terminal import console
 from nugget.text import printable
 
@@ -116,6 +116,8 @@ def run(arguments: Sequence[str]) -> int:
         raise
     except OSError as error:
         return _refused(error)
+    except UnicodeEncodeError as error:
+        return report(UsageError(f"{printable(error.object)} is not UTF-8 text, so nothing can have that name."))
     return code if isinstance(code, int) else 0
 
 

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nugget.config import Environment, Settings
 from nugget.errors import GitError, NuggetError, UsageError, reason_of
@@ -26,9 +25,6 @@ from nugget.provenance.symbols import can_read, find_definitions
 from nugget.redaction import redact_session
 from nugget.sources.nugget_store import known_workspaces
 from nugget.sources.sessions import find_sessions, read_any
-
-if TYPE_CHECKING:
-    from nugget.evaluation.query_log import Asked
 
 CHURN_DAYS = 180
 """How far back changes are counted."""
@@ -172,15 +168,13 @@ def coverage(connection: sqlite3.Connection, checkout: Checkout) -> list[Covered
     return [Covered(path=path, nuggets=count) for path, count in ordered]
 
 
-def find_gaps(connection: sqlite3.Connection, checkout: Checkout, entries: Sequence[Asked], *, now: datetime) -> Gaps:
-    """Return the gaps of a workspace. `entries` are those of the query log.
+def find_gaps(connection: sqlite3.Connection, checkout: Checkout, asked: Counter[str], *, now: datetime) -> Gaps:
+    """Return the gaps of a workspace; `asked` says how often each path was asked about.
 
     A file is a gap if it was asked about more often than it has nuggets, the most questions for each nugget first; and
     if it has none and was changed in CHURN_DAYS days, the most changes first.
     """
-    identity = checkout.workspace.identity
     covered = {one.path: one.nuggets for one in coverage(connection, checkout)}
-    asked = Counter(entry.path for entry in entries if entry.workspace == identity and entry.path)
     changes, degraded = _changes(checkout, now)
 
     def known(path: str) -> int:
