@@ -12,24 +12,25 @@ from string import hexdigits
 RULES = Path(__file__).with_name("rules")
 _LOOKED_AT = 160
 """Characters of a value by which it is judged."""
+_BITS = [0.0, *(count * math.log2(count) for count in range(1, _LOOKED_AT + 1))]
 
 _LISTS = [re.sub("(?m)^#.*$", "", part) for part in (RULES / "words.txt").read_text("utf-8").split("\n\n")]
 WORDS, GRAMMAR, OTHER_NAMES = (frozenset(part.split()) for part in _LISTS)
 
 _PLACEHOLDER = re.compile(
-    r"""(?ix) ^\W*$ | ^[$@&%*]\w+[%*]?$ | ^[$%@]?[({<\[] | ^\\ | %s(?![A-Za-z]) | \.\.\.|… | \*{3,} | x{4,} | \byour
-    | ^my[_-]
-    | example | placeholder | redacted
-    | change[_-]?me | dummy | (?:^|[^a-z])fake | sample | insert[_-] | replace[_-] | process\.env | environ
-    | getenv | env\(
-    | ^(?:none|null|nil|true|false|undefined|string|str|int|bool|boolean|number|any|bytes|object|optional|required|unset
+    r"""(?x) \W*$ | [$@&%*]\w+[%*]?$ | [$%@]?[({<\[] | \\ | my[_-] | (?:https?|file|op|vault|ssm|arn|urn|projects):[/:]
+    | secretsmanager:[/:] | (?:arn|op|vault|ref|secrets?): | env[:.] | @microsoft\. | enc\[ | / | \./ | ~/ | \.\./
+    | (?:none|null|nil|true|false|undefined|string|str|int|bool|boolean|number|any|bytes|object|optional|required|unset
         |empty|test|testing|secret|password|passwd|pass|token|user|username|admin|root|key|value|default|hidden)\d{0,3}$
-    | ^(?:https?|file|op|vault|ssm|arn|urn|projects|secretsmanager):[/:] | ^(?:arn|op|vault|ref|secrets?): | ^env[:.]
-    | ^@Microsoft\. | ^ENC\[
-    | ^(?:/|\./|~/|\.\./) | ^(?:0+|1+|123|123456?7?8?9?0?|abc|abcdef|xyz|foo|bar|baz|foobar|qwerty)$
-    | \$\{|\{\{|<[a-z_ -]+>
+    | (?:0+|1+|123|123456?7?8?9?0?|abc|abcdef|xyz|foo|bar|baz|foobar|qwerty)$
     """
 )
+"""How a placeholder in lower case begins, or reads as a whole."""
+_PLACEHOLDER_PARTS = (
+    "example placeholder redacted changeme change-me change_me dummy sample insert_ insert- replace_ replace- environ"
+    " process.env getenv env( ... … *** xxxx ${ {{"
+).split()
+_PLACEHOLDER_WITHIN = re.compile(r"%s(?![a-z])|y(?<!\wy)our|f(?<![a-z]f)ake|<[a-z_ -]+>")
 _REFERENCE = re.compile(
     r"^[A-Za-z_$][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)+[;,]?$|[({\[\]})]|=>|\|\||&&|^[A-Z][A-Z0-9]*_[A-Z0-9_]*$"
     r"|^\w+:\w+\||^#[a-z]|^\.[a-z]|^--?[a-z]|\w\|\w|^[!?~^].{0,2}$|^https?:|^\\?n?$|::|^!\w+$|^\d{1,5}(?:[:/-]\d{1,5})*"
@@ -66,8 +67,8 @@ _SETTING = re.compile(
 def entropy(text: str) -> float:
     """Return the Shannon entropy of the characters, in bits per character."""
     text = text[:_LOOKED_AT]
-    counts = [text.count(char) for char in set(text)]
-    return -sum(count / len(text) * math.log2(count / len(text)) for count in counts)
+    repeated = sum([_BITS[count] for count in map(text.count, set(text))])
+    return math.log2(len(text)) - repeated / len(text) if text else 0.0
 
 
 def is_not_placeholder(value: str, letters: int = 4) -> bool:
@@ -75,7 +76,10 @@ def is_not_placeholder(value: str, letters: int = 4) -> bool:
 
     It has at least so many different `letters`.
     """
-    return not _PLACEHOLDER.search(value[:_LOOKED_AT]) and len(set(value)) >= letters
+    seen = value[:_LOOKED_AT].lower()
+    if len(set(value)) < letters or _PLACEHOLDER.match(seen) or _PLACEHOLDER_WITHIN.search(seen):
+        return False
+    return not any(part in seen for part in _PLACEHOLDER_PARTS)
 
 
 def is_issued(value: str) -> bool:
@@ -235,6 +239,8 @@ def is_said(value: str) -> bool:
 
 def is_odd(value: str) -> bool:
     """Return True for what no sentence about passwords holds by chance: signs within, or cases and digits mixed."""
-    signs = re.search(r"\w[!#$%&*+?@^~]+\w|\w[!#$%&?^]\Z", value) and re.search(r"\d", value)
+    if len(value) < 8 or not re.search(r"\d", value):
+        return False
+    signs = re.search(r"\w[!#$%&*+?@^~]+\w|\w[!#$%&?^]\Z", value)
     mixed = re.search(r"\d[A-Za-z]", value) and is_random(value)
-    return len(value) >= 8 and bool(signs or mixed) and is_said(value) and "@" not in value.split(".")[0][1:-1]
+    return bool(signs or mixed) and is_said(value) and "@" not in value.split(".")[0][1:-1]
