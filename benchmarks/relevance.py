@@ -28,8 +28,7 @@ from nugget.app import Brain
 from nugget.config import EmbeddingSettings, Settings
 from nugget.models import Bundle, Query
 from nugget.render.markdown import bundle_markdown
-from nugget.retrieval.candidates import gather
-from nugget.retrieval.profiles import TASK
+from nugget.retrieval.candidates import TASK, gather
 from nugget.retrieval.scoring import STANDS_OUT, calibrated, rank, signals
 from nugget.text import estimate_tokens
 

@@ -26,8 +26,7 @@ from nugget.markdown import DEFAULT_LIMITS
 from nugget.mcp import DESCRIPTION, INSTRUCTIONS, make_server
 from nugget.redaction.engine import kinds
 from nugget.retrieval import grouping, scoring
-from nugget.retrieval.candidates import BM25_DEPTH
-from nugget.retrieval.profiles import PROFILES
+from nugget.retrieval.candidates import BM25_DEPTH, PROFILES
 
 DOCS = Path(__file__).parent.parent / "docs"
 KINDS = {int: "N", float: "NUMBER", str: "TEXT"}

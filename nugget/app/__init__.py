@@ -26,7 +26,8 @@ from nugget.infra.embedding import ConfiguredModel, Embedder, QuestionEmbedder
 from nugget.infra.llm import open_llm
 from nugget.models import Bundle, Depth, Query, SourceName, Unit
 from nugget.models.nuggets import NuggetBundle, NuggetQuery
-from nugget.retrieval import answering, profiles, retrieve
+from nugget.retrieval import answering, retrieve
+from nugget.retrieval.candidates import configured
 from nugget.retrieval.reranking import Reranker, choose_reranker
 from nugget.retrieval.search import DEFAULT_LIMIT
 from nugget.upkeep.trust import find_brain
@@ -173,7 +174,7 @@ class Brain:
         usual = Query("", limit=defaults.limit, budget_tokens=defaults.budget_tokens, profile="task")
         query = checked(question, usual)
         state = self.refresh() if fresh else IndexState()
-        profile = profiles.configured(query.profile or "task", defaults)
+        profile = configured(query.profile or "task", defaults)
 
         bundle = self._guarded(
             lambda: retrieve(

@@ -211,12 +211,12 @@ def evaluate(
     from nugget import evaluation
     from nugget.brain.filing import forgotten
     from nugget.brain.golden import read_golden
-    from nugget.retrieval import profiles
+    from nugget.retrieval.candidates import configured
 
     golden, kept = read_golden(brain.path, files), brain.index_folder / "evals" / "last.json"
     is_local = brain.settings.retrieval.reranker.startswith("cross-encoder:")
     pipeline = evaluation.Pipeline(
-        index=brain.index, profile=profiles.configured("task", brain.settings.retrieval), embedder=brain.embedder,
+        index=brain.index, profile=configured("task", brain.settings.retrieval), embedder=brain.embedder,
         reranker=brain.reranker(None) if is_local else None, now=datetime.now(UTC),
     )  # fmt: skip
     gone = forgotten(brain.path).ids

@@ -26,7 +26,7 @@ from nugget.infra import files
 from nugget.infra.embedding import Embedder
 from nugget.models import Bundle, Depth, Filter, Hit, Problem, Query, Severity
 from nugget.retrieval import retrieve
-from nugget.retrieval.profiles import Profile
+from nugget.retrieval.candidates import Profile
 from nugget.retrieval.reranking import Reranker
 
 METRICS = ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")

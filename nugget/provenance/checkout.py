@@ -33,7 +33,6 @@ from nugget.infra import git
 from nugget.infra.workspace import Workspace, find_workspace, relative_path, vanished_workspace
 from nugget.models import StaleReason
 from nugget.models.nuggets import ScopeMatch
-from nugget.retrieval.relevance import scope_match
 
 MAX_HASHED_BYTES = 64 * 1024 * 1024
 """Larger files (generated, vendored) are not read for an answer: whether they changed stays unknown."""
@@ -123,6 +122,25 @@ class Location:
         if nugget.path and stored.has_newer(self.connection, self.workspace, nugget, self.names(present)):
             return StaleReason.SUPERSEDED
         return StaleReason.EXPIRED if nugget.stale_after is not None and nugget.stale_after < today else None
+
+
+def scope_match(asked: str | None, scoped: str | None, *, is_folder: bool = False) -> ScopeMatch:
+    """Return how a scope relates to the path in question; both relative to the workspace, with `/`.
+
+    Above and below count alike: a file is explained by what was said of its folders, a folder by what was said of the
+    files in it. `asked` is empty for the root and None for no place; `scoped` is None for the whole workspace.
+    """
+    if asked is None:
+        return ScopeMatch.ELSEWHERE
+    if not scoped:
+        return ScopeMatch.EXACT if asked == "" else ScopeMatch.WORKSPACE
+    if asked == scoped:
+        return ScopeMatch.EXACT
+    if asked == "" or asked.startswith(f"{scoped}/") or scoped.startswith(f"{asked}/"):
+        return ScopeMatch.DIRECTORY
+    if not is_folder and asked.rpartition("/")[0] == scoped.rpartition("/")[0]:
+        return ScopeMatch.SAME_DIRECTORY
+    return ScopeMatch.ELSEWHERE
 
 
 def find_workspace_of(

@@ -10,7 +10,7 @@ first. Whether a nugget is stale costs a look at a file, so only those that are 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 from heapq import heapify, heappop, heappush
@@ -18,11 +18,10 @@ from heapq import heapify, heappop, heappush
 from nugget.index import provenance as stored
 from nugget.index.provenance import BriefNugget
 from nugget.markdown import body_below_title
-from nugget.models import Scope, StaleReason, Unit
+from nugget.models import Contribution, Scope, StaleReason, Unit
 from nugget.models.nuggets import Nugget, NuggetBundle, NuggetHit, NuggetQuery, NuggetType, ScopeMatch
 from nugget.provenance.checkout import Checkout, Location, follow_renames
 from nugget.retrieval.packing import NUGGET_FRAME_TOKENS, pack_nuggets
-from nugget.retrieval.relevance import Signals, contributions_of, relevance
 
 TEXT_CANDIDATES = 200
 """Nuggets taken from the words of a question, at most."""
@@ -34,6 +33,38 @@ COUNTS_AS: Mapping[str, NuggetType] = {
     "concept": NuggetType.INTENT,
 }
 """Types of nuggets as which the brain's units are weighed, by type of unit."""
+
+# Relevance = clamp(scope + type + recency + confidence + text + boosts - penalty), each addend a share times 0..1.
+SCOPE_SHARE, TYPE_SHARE, RECENCY_SHARE, CONFIDENCE_SHARE, TEXT_SHARE = 0.30, 0.20, 0.15, 0.10, 0.10
+HALF_LIFE_DAYS = 30.0
+TEXT_BOOST, SYMBOL_BOOST, STALE_PENALTY = 0.15, 0.10, 0.30
+SCOPE_VALUES = {
+    ScopeMatch.EXACT: 1.0, ScopeMatch.DIRECTORY: 0.6, ScopeMatch.SAME_DIRECTORY: 0.5, ScopeMatch.WORKSPACE: 0.2,
+    ScopeMatch.ELSEWHERE: 0.0,
+}  # fmt: skip
+TYPE_VALUES = {
+    NuggetType.CONSTRAINT: 1.0, NuggetType.CAVEAT: 0.9, NuggetType.TUNING: 0.8, NuggetType.DECISION: 0.7,
+    NuggetType.REJECTION: 0.6, NuggetType.WORKAROUND: 0.5, NuggetType.INTENT: 0.4, NuggetType.DEPENDENCY: 0.3,
+}  # fmt: skip
+TYPE_BOOSTS = {NuggetType.CONSTRAINT: 0.20, NuggetType.CAVEAT: 0.20, NuggetType.TUNING: 0.15}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signals:
+    """Signals of one nugget for one question.
+
+    `age_days` is that of its session, None if it is not known. `text` is its BM25 as a share of the best match's,
+    None if it holds no word of the question; `meaning` is the cosine of one that was found by that alone.
+    """
+
+    type: NuggetType
+    match: ScopeMatch
+    confidence: float
+    age_days: float | None = None
+    text: float | None = None
+    meaning: float | None = None
+    names_symbol: bool = False
+    is_stale: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,3 +253,50 @@ def _best(candidates: Sequence[_Candidate], limit: int, place: Location, today: 
 
 def _age_days(moment: datetime | None, now: datetime) -> float | None:
     return None if moment is None else (now - moment).total_seconds() / 86400
+
+
+def recency(age_days: float | None) -> float:
+    """Return 1 for today, halved with every half-life; 0 if the age is not known."""
+    return 0.0 if age_days is None else float(0.5 ** (max(age_days, 0.0) / HALF_LIFE_DAYS))
+
+
+def relevance(signals: Signals) -> float:
+    """Return the score of a nugget, 0 to 1."""
+    return min(max(sum(value for _, value, _ in _addends(signals)), 0.0), 1.0)
+
+
+def contributions_of(signals: Signals) -> tuple[Contribution, ...]:
+    """Return the addends of a nugget's score; what the clamp takes away or gives is one of them."""
+    parts = [Contribution(name=name, value=value, detail=_words(name, of)) for name, value, of in _addends(signals)]
+    total = sum(part.value for part in parts)
+    clamped = min(max(total, 0.0), 1.0)
+    if clamped != total:
+        parts.append(Contribution(name="clamp", value=clamped - total, detail="scores lie between 0 and 1"))
+    return tuple(parts)
+
+
+def _addends(signals: Signals) -> Iterator[tuple[str, float, object]]:
+    """Yield (name, value, source) of each addend, not worded yet: a question needs thousands."""
+    yield "scope", SCOPE_SHARE * SCOPE_VALUES[signals.match], signals.match
+    yield "type", TYPE_SHARE * TYPE_VALUES[signals.type], signals.type
+    yield "recency", RECENCY_SHARE * recency(signals.age_days), signals.age_days
+    yield "confidence", CONFIDENCE_SHARE * signals.confidence, signals.confidence
+    if signals.text is not None:
+        yield "text", TEXT_SHARE * signals.text, signals.text
+        yield "text match", TEXT_BOOST, ""
+    elif signals.meaning is not None:
+        yield "meaning", TEXT_SHARE * max(signals.meaning, 0.0), signals.meaning
+    if boost := TYPE_BOOSTS.get(signals.type):
+        yield "boost", boost, signals.type
+    if signals.names_symbol:
+        yield "symbol", SYMBOL_BOOST, ""
+    if signals.is_stale:
+        yield "stale", -STALE_PENALTY, ""
+
+
+def _words(name: str, of: object) -> str:
+    if name == "recency":
+        return f"{max(of, 0):.0f} days old" if isinstance(of, float | int) else "date unknown"
+    if name == "text":
+        return f"{of:.0%} of the best match"
+    return f"cosine {of:.3f}" if name == "meaning" else str(of)

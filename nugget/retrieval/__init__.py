@@ -17,10 +17,9 @@ from nugget.errors import EmbeddingUnavailable, LLMUnavailable
 from nugget.index import Index
 from nugget.infra.embedding import QuestionEmbedder
 from nugget.models import Bundle, Contribution, Depth, Hit, Query
-from nugget.retrieval.candidates import gather
+from nugget.retrieval.candidates import Profile, gather
 from nugget.retrieval.grouping import to_hits
 from nugget.retrieval.packing import pack
-from nugget.retrieval.profiles import Profile
 from nugget.retrieval.reranking import Passage, Reranker
 from nugget.retrieval.scoring import helpful, is_weak, rank
 

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from nugget.errors import EmbeddingUnavailable
+from nugget.config import RetrievalSettings
+from nugget.errors import EmbeddingUnavailable, UsageError
 from nugget.index import Index, Terms
 from nugget.infra.embedding import QuestionEmbedder
 from nugget.models import Query
-from nugget.retrieval.profiles import Profile
 
 if TYPE_CHECKING:
     from nugget.index.vectors import UnitCosines
@@ -22,6 +22,48 @@ if TYPE_CHECKING:
 BM25_DEPTH = 200
 """Rows read of each BM25 list, so that units which only vectors name have their BM25 score too."""
 _NO_COSINES = (None, None, None)
+RANKINGS = ("calibrated", "rrf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """Settings for one kind of question.
+
+    `candidates` chunks come from each list; `rrf_k` is the constant of reciprocal rank fusion; `ranking` orders the
+    candidates by calibrated scores or by the bare fused ranks; `hops` is how far relations are followed from the
+    best units and `neighbours` how many related units may be added for each.
+    """
+
+    name: str
+    candidates: int = 50
+    rrf_k: int = 60
+    ranking: str = "calibrated"
+    hops: int = 1
+    neighbours: int = 1
+
+
+TASK = Profile(name="task")
+SEARCH = Profile(name="search", candidates=200, hops=0)
+
+PROFILES = {profile.name: profile for profile in (TASK, SEARCH)}
+
+
+def configured(name: str, settings: RetrievalSettings) -> Profile:
+    """Return a profile with the user's settings applied. Raises UsageError for an unknown name or setting."""
+    if name not in PROFILES:
+        raise UsageError(f"There is no profile {name!r}.", hint=f"Choose one of: {', '.join(PROFILES)}.")
+    if settings.ranking not in RANKINGS:
+        raise UsageError(f"retrieval.ranking must be one of {', '.join(RANKINGS)}, not {settings.ranking!r}.")
+    if settings.hops not in (0, 1, 2):
+        raise UsageError(f"retrieval.hops must be 0, 1 or 2, not {settings.hops}.")
+    profile = PROFILES[name]
+    return replace(
+        profile,
+        candidates=min(max(settings.candidates, profile.candidates, 1), 1000),
+        rrf_k=max(settings.rrf_k, 1),
+        ranking=settings.ranking,
+        hops=settings.hops if profile.hops else 0,
+    )
 
 
 class Match(NamedTuple):

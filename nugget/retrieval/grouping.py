@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from nugget.index import Index, StoredChunk
 from nugget.models import Contribution, Hit, HitChunk, Query, RelationType, StaleReason, Unit
-from nugget.retrieval.candidates import Gathered, Match, Matcher
-from nugget.retrieval.profiles import Profile
+from nugget.retrieval.candidates import Gathered, Match, Matcher, Profile
 from nugget.retrieval.scoring import (
     KNOWN,
     KNOWN_BY_TEXT,

@@ -19,7 +19,8 @@ from nugget.index import Index
 from nugget.index.fulltext import STOP_WORDS, question_words
 from nugget.infra.embedding import QuestionEmbedder, Vector
 from nugget.models import Budget, Bundle, Contribution, Depth, Filter, Hit, HitChunk, Query, SourceName, Unit
-from nugget.retrieval import profiles, retrieve
+from nugget.retrieval import retrieve
+from nugget.retrieval.candidates import configured
 from nugget.retrieval.history import HISTORY_SOURCES, newest_history, search_history
 from nugget.retrieval.packing import pack
 from nugget.retrieval.query_language import SearchQuery
@@ -172,7 +173,7 @@ def search_everything(
     once = None if embedder is None else CachedEmbedder(embedder)
     # History goes without vectors: the model may still be loading in another process meanwhile.
     passages = _passages(query, indexes, sources, limit=limit)
-    chosen = profiles.configured(asked.profile or PROFILE, settings)
+    chosen = configured(asked.profile or PROFILE, settings)
     groups: list[Group] = []
     degraded: list[str] = []
     hint: str | None = None

@@ -180,7 +180,7 @@ def _strongest(
     from nugget.index import Unusable
     from nugget.models import Filter, Query
     from nugget.retrieval import retrieve
-    from nugget.retrieval.profiles import PROFILES
+    from nugget.retrieval.candidates import PROFILES
     from nugget.retrieval.scoring import STANDS_OUT
 
     query = Query(text=text, filter=Filter(sources=(source,)), limit=most, budget_tokens=most * MAX_RECALL_TOKENS)

@@ -19,7 +19,7 @@ import nugget
 from nugget import config, errors
 from nugget.cli import app
 from nugget.models import KnowledgeType, RelationType
-from nugget.retrieval.profiles import PROFILES
+from nugget.retrieval.candidates import PROFILES
 
 PAGES = [REPOSITORY / "README.md", REPOSITORY / "CHANGELOG.md", *sorted(REPOSITORY.glob("docs/**/*.md"))]
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)

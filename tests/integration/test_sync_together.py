@@ -25,7 +25,8 @@ from nugget.index import Index, SyncResult
 from nugget.index.sync import pending_changes, sync
 from nugget.infra.embedding import Embedder, open_embedder
 from nugget.models import Query
-from nugget.retrieval import profiles, retrieve
+from nugget.retrieval import retrieve
+from nugget.retrieval.candidates import configured
 
 
 def _sync_process(brain: str, home: str, start: Barrier) -> None:
@@ -90,7 +91,7 @@ def test_a_question_sees_one_state_of_the_index_while_another_thread_writes_it(
         assert synced(rebuild=rebuild).changed
 
     query = Query(text="cache invalidation")
-    profile = profiles.configured("task", RetrievalSettings())
+    profile = configured("task", RetrievalSettings())
     now = datetime(2026, 6, 1, tzinfo=UTC)
     with closing(Index(brain / ".nugget/index.db")) as index:
         before = retrieve(query, profile, index, embedder=Interrupted(model, write), now=now)

@@ -32,7 +32,7 @@ from nugget.evaluation import (
     run_json,
 )
 from nugget.models import Filter, Query
-from nugget.retrieval import profiles
+from nugget.retrieval.candidates import TASK
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
@@ -42,7 +42,7 @@ def pipeline(brain: Path) -> Iterator[Pipeline]:
     """The pipeline over tests/brain without vectors."""
     with Brain(brain, settings=Settings(embedding=EmbeddingSettings(model="none"))) as opened:
         opened.sync()
-        yield Pipeline(index=opened.index, profile=profiles.TASK, embedder=None, now=NOW)
+        yield Pipeline(index=opened.index, profile=TASK, embedder=None, now=NOW)
 
 
 def write_golden(brain: Path, text: str, name: str = "golden.yaml") -> Path:
@@ -153,7 +153,7 @@ def test_an_outcome_says_where_the_unit_stands_which_list_missed_it_and_what_cam
     with Brain(brain) as opened:
         opened.sync()
         assert opened.embedder is not None
-        pipeline = Pipeline(index=opened.index, profile=profiles.TASK, embedder=opened.embedder, now=NOW)
+        pipeline = Pipeline(index=opened.index, profile=TASK, embedder=opened.embedder, now=NOW)
         ids = opened.index.unit_ids()
         asked = [{"question": entry["question"], "expect": [entry["expect"][0], ids[0]]} for entry in golden[:12]]
         done = evaluate(parse(yaml.safe_dump({"questions": asked}).encode(), path="g").questions, pipeline)

@@ -8,15 +8,19 @@ import pytest
 
 from nugget.models import Depth, KnowledgeType, Scope, SourceName, Unit
 from nugget.models.nuggets import Nugget, NuggetHit, NuggetQuery, NuggetType, ScopeMatch, scope_text
+from nugget.provenance import ranking
+from nugget.provenance.checkout import scope_match
+from nugget.provenance.ranking import Signals, contributions_of, recency, relevance
 from nugget.retrieval.packing import NUGGET_FRAME_TOKENS, pack_nuggets
-from nugget.retrieval.relevance import FILE, Signals, contributions_of, recency, relevance, scope_match
 
 EXACT, DIRECTORY, SAME, WORKSPACE, ELSEWHERE = ScopeMatch
 
 
 @pytest.mark.proves("WHY-SHARES")
 def test_the_shares_are_those_of_the_design() -> None:
-    shares = FILE.scope_share, FILE.type_share, FILE.recency_share, FILE.confidence_share, FILE.text_share
+    shares = (
+        ranking.SCOPE_SHARE, ranking.TYPE_SHARE, ranking.RECENCY_SHARE, ranking.CONFIDENCE_SHARE, ranking.TEXT_SHARE
+    )  # fmt: skip
     assert shares == (0.30, 0.20, 0.15, 0.10, 0.10)
 
 
@@ -59,7 +63,7 @@ def test_scopes_above_and_below_count_alike(
 
 @pytest.mark.proves("WHY-TYPE-PRIORITY")
 def test_types_have_the_priorities_of_the_design_in_their_order() -> None:
-    values = [FILE.type_values[type_] for type_ in NuggetType]
+    values = [ranking.TYPE_VALUES[type_] for type_ in NuggetType]
     assert values == [1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3]
     names = "constraint caveat tuning decision rejection workaround intent dependency"
     assert " ".join(NuggetType) == names
@@ -73,13 +77,12 @@ def test_types_have_the_priorities_of_the_design_in_their_order() -> None:
     ("age_days", "expected"), [(0, 1.0), (30, 0.5), (60, 0.25), (15, 0.70711), (300, 0.00098), (-5, 1.0), (None, 0.0)]
 )
 def test_recency_halves_every_thirty_days(age_days: float | None, expected: float) -> None:
-    assert FILE.half_life_days == 30
-    assert recency(age_days, half_life_days=FILE.half_life_days) == pytest.approx(expected, abs=1e-5)
+    assert recency(age_days) == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.proves("WHY-BOOSTS")
 def test_boosts_are_added_after_the_weighing() -> None:
-    assert dict(FILE.type_boosts) == {
+    assert ranking.TYPE_BOOSTS == {
         NuggetType.CONSTRAINT: 0.20, NuggetType.CAVEAT: 0.20, NuggetType.TUNING: 0.15,
     }  # fmt: skip
     found = Signals(type=NuggetType.INTENT, match=ELSEWHERE, confidence=0.0, text=1.0)
