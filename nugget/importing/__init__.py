@@ -24,18 +24,17 @@ from nugget.config import Environment, Settings
 from nugget.errors import KnowledgeError, UsageError, reason_of
 from nugget.extraction.proposals import Proposal
 from nugget.importing.exports import may_be_export, notes_of_export, read_database
-from nugget.importing.notes import LeftOut, Note, named_kind, notes_of_page
+from nugget.importing.notes import LeftOut, notes_of_page
 from nugget.infra import git
 from nugget.infra.files import locked
-from nugget.models import Evidence, Origin, SourceName, Unit
+from nugget.models import Origin, Unit
 from nugget.redaction import allow_list, redact
 from nugget.redaction.paths import is_excluded
 from nugget.sources.ignore_files import IGNORE_FILES, Walk
-from nugget.text import counted, shorten, slugify
+from nugget.text import counted
 
 DEFAULT_LIMIT = 100
 """Most units of a branch: more than a person reviews. The next import goes on from there."""
-QUOTE_CHARS = 200
 MAX_FILES, MAX_NOTE_BYTES, MAX_EXPORT_BYTES = 50_000, 1_000_000, 50_000_000
 _EXPORT_ENDINGS, _DATABASE_ENDINGS = (".json", ".jsonl"), (".db", ".sqlite", ".sqlite3")
 _ENDINGS = (".md", ".markdown", ".mdc", *_EXPORT_ENDINGS)
@@ -43,10 +42,6 @@ _NAMED = frozenset((".cursor", ".cursorrules", "claude-mem.db", "history.db"))
 _TEMPLATES = frozenset(("templates", "template", "_templates"))
 _BEYOND = "more than the limit"
 _KEY = re.compile(rb"note:[0-9a-f]{16}")
-_NO_DOMAINS = frozenset(
-    "notes docs doc documentation adr adrs decisions rules cursor memories memory src vault inbox archive".split()
-)
-"""Names of folders that do not name a subject."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +96,11 @@ def import_notes(path: Path, bound: Import) -> ImportResult:
     with locked(lock_file(bound.home, key)):
         brain = known_brain(bound.brain, bound.home, bound.similar)
         seen = _imported(bound.brain, list(brain.files.values()), [unit for unit, _ in brain.waiting])
-        fresh = [note for note in notes if note.key not in seen]
+        fresh = [proposal for key, proposal in notes.items() if key not in seen]
+        if bound.domain:
+            fresh = [replace(one, unit=replace(one.unit, domain=bound.domain)) for one in fresh]
         comparison = compare(
-            [_proposal(note, bound) for note in fresh], brain, today=bound.now.date(), session=None,
+            fresh, brain, today=bound.now.date(), session=None,
             max_units=bound.limit, origin=Origin.IMPORTED, edits=False, beyond=_BEYOND,
         )  # fmt: skip
         beyond = [reason for reason in comparison.dropped if reason.endswith(_BEYOND)]
@@ -124,10 +121,10 @@ def import_notes(path: Path, bound: Import) -> ImportResult:
         return replace(result, branch=branch)
 
 
-def _read(path: Path, bound: Import) -> tuple[int, list[Note], list[LeftOut], Counter[str]]:
-    """Read every note below a path, redacted: how many files, the notes, what was left out, what was redacted."""
+def _read(path: Path, bound: Import) -> tuple[int, dict[str, Proposal], list[LeftOut], Counter[str]]:
+    """Read every note below a path, redacted: the number of files, notes by key, what was left out and redacted."""
     allow, files = allow_list(bound.settings), 0
-    notes: dict[str, Note] = {}
+    notes: dict[str, Proposal] = {}
     left_out: list[LeftOut] = []
     counts: Counter[str] = Counter()
     for name, file, why in _find_files(path, bound.settings.capture.exclude_paths):
@@ -146,10 +143,10 @@ def _read(path: Path, bound: Import) -> tuple[int, list[Note], list[LeftOut], Co
                 if isinstance(note, LeftOut):
                     left_out.append(note)
                 else:
-                    notes.setdefault(note.key, note)
+                    notes.setdefault(note.unit.evidence[0].records[0], note)
         except Exception as error:
             left_out.append(LeftOut(path=name, reason=reason_of(error)))
-    return files, list(notes.values()), left_out, counts
+    return files, notes, left_out, counts
 
 
 def _find_files(root: Path, exclude: Sequence[str]) -> Iterator[tuple[str, Path, str]]:
@@ -199,24 +196,3 @@ def _imported(brain: Path, blobs: Sequence[str], waiting: Sequence[Unit]) -> set
     contents = git.read_objects(brain, blobs)
     held = {key.decode() for content in contents if content and b"note:" in content for key in _KEY.findall(content)}
     return held | {record for unit in waiting for evidence in unit.evidence for record in evidence.records}
-
-
-def _proposal(note: Note, bound: Import) -> Proposal:
-    # The evidence is the first words of the note, or of its most telling part, that are not a heading.
-    lines = [line.strip() for line in (note.quote.strip() or note.body).split("\n")]
-    quote = " ".join(line for line in lines if line and not line.startswith(("#", "```"))) or note.title
-    evidence = Evidence(session=f"{note.path}:{note.line}", quote=shorten(quote, QUOTE_CHARS), records=(note.key,))
-    unit = Unit(
-        id=f"{note.kind}/{slugify(note.title)}", source=SourceName.BRAIN, type=note.kind, title=note.title,
-        body=note.body, domain=bound.domain or (slugify(note.subject) if note.subject else _domain(note.path)),
-        tags=note.tags, confidence=note.confidence, alternatives=note.alternatives, evidence=(evidence,),
-        created=note.created,
-    )  # fmt: skip
-    return Proposal(unit=unit, reason=note.reason, note=note.warning)
-
-
-def _domain(path: str) -> str:
-    """Return the subject by the folders of a note: at most two, without those that name a type."""
-    folders = [slugify(name) for name in path.split("/")[1:-1] if not name.startswith(".")]
-    named = [name for name in folders if name not in _NO_DOMAINS and named_kind(name) is None]
-    return "/".join(named[:2]) or "general"

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from nugget.errors import TranscriptError
-from nugget.importing.notes import TOO_LITTLE, LeftOut, Note, day_of, kind_of_sentence, named_kind
+from nugget.extraction.proposals import Proposal
+from nugget.importing.notes import TOO_LITTLE, LeftOut, day_of, kind_of_sentence, named_kind, propose
 from nugget.models import KnowledgeType
 from nugget.sources import mapping_of, objects_in, open_database, text_of
-from nugget.text import shorten
+from nugget.text import shorten, slugify
 
 _MIN_CHARS, _TITLE_CHARS, _MAX_ROWS = 30, 120, 50_000
 _TABLES = {
@@ -54,7 +55,7 @@ def may_be_export(text: str) -> bool:
     return any(f'"{key}"' in text for key in ("observations", "narrative", "memory", "new_memory"))
 
 
-def notes_of_export(text: str, *, path: str) -> Iterator[Note | LeftOut]:
+def notes_of_export(text: str, *, path: str) -> Iterator[Proposal | LeftOut]:
     """Return the notes of a JSON or JSON lines file; only a reason if its format is not known."""
     try:
         lines = [line for line in text.split("\n") if line.strip()] if path.endswith(".jsonl") else []
@@ -86,7 +87,7 @@ def _final_memories(events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
     return list(now.values())
 
 
-def _observation(entry: Mapping[str, Any], path: str, line: int) -> Note | LeftOut:
+def _observation(entry: Mapping[str, Any], path: str, line: int) -> Proposal | LeftOut:
     words = {key: text_of(value).strip() for key, value in entry.items()}
     title, called = words.get("title") or words.get("subtitle"), words.get("type", "").lower()
     facts, concepts = _list(entry.get("facts")), _list(entry.get("concepts"))
@@ -100,10 +101,10 @@ def _observation(entry: Mapping[str, Any], path: str, line: int) -> Note | LeftO
         left_out = "is marked as sensitive"
     if left_out or not kind or not title:
         return LeftOut(path=path, line=line, reason=left_out)
-    return Note(
-        path=path, line=line, title=shorten(title, _TITLE_CHARS), body=body, kind=kind,
-        reason=f"an observation of claude-mem: {reason}", confidence=0.5, tags=tuple(concepts[:6]),
-        created=day_of(words.get("created_at", "")), subject=words.get("project", ""),
+    subject = {"domain": slugify(words["project"])} if words.get("project") else {}
+    return propose(
+        path, line, title=shorten(title, _TITLE_CHARS), body=body, type=kind, confidence=0.5, tags=tuple(concepts[:6]),
+        reason=f"an observation of claude-mem: {reason}", created=day_of(words.get("created_at", "")), **subject,
     )  # fmt: skip
 
 
@@ -119,16 +120,16 @@ def _kind(called: str, concepts: Sequence[str]) -> tuple[KnowledgeType | None, s
     return None if is_done else other, f"its type is {called or 'not given'}"
 
 
-def _memory(entry: Mapping[str, Any], path: str, line: int) -> Note | LeftOut:
+def _memory(entry: Mapping[str, Any], path: str, line: int) -> Proposal | LeftOut:
     memory = text_of(entry.get("memory")).strip()
     if len(memory) < _MIN_CHARS:
         return LeftOut(path=path, line=line, reason=TOO_LITTLE)
     categories = _list(entry.get("categories")) + _list(mapping_of(entry.get("metadata")).get("category"))
     named = next((kind for category in categories if (kind := named_kind(category))), None)
     kind, reason = (named, f"filed under {', '.join(categories)}") if named else kind_of_sentence(memory)
-    return Note(
-        path=path, line=line, title=shorten(memory, _TITLE_CHARS).removesuffix(" […]").rstrip("."), body=memory,
-        kind=kind, reason=f"a memory of mem0: {reason}", confidence=0.4, tags=tuple(categories[:6]),
+    return propose(
+        path, line, title=shorten(memory, _TITLE_CHARS).removesuffix(" […]").rstrip("."), body=memory,
+        type=kind, reason=f"a memory of mem0: {reason}", confidence=0.4, tags=tuple(categories[:6]),
         created=day_of(text_of(entry.get("created_at"))),
     )  # fmt: skip
 

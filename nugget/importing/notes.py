@@ -12,23 +12,31 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
 from nugget.brain.frontmatter import FrontmatterError, nodes, plain_line_ends, split
+from nugget.extraction.proposals import Proposal
 from nugget.markdown import body_below_title, headings_of, title_of
-from nugget.models import KnowledgeType
+from nugget.models import Evidence, KnowledgeType, SourceName, Unit
 from nugget.settings_file import Node
+from nugget.text import shorten, slugify
 
 TOO_LITTLE = "says too little to stand alone"
 
 _RULE_FILES = ("CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", "AGENT.md", "GEMINI.md", ".cursorrules")
+_QUOTE_CHARS = 200
 _MIN_CHARS = 60
 """Less than this says too little to stand alone."""
 _MAX_PAGE_CHARS, _MAX_RULES_CHARS = 6_000, 2_500
 """A longer page, or section of rules, is cut at the sections below it."""
 _STANDINGS = {"superseded": 0.3, "deprecated": 0.3, "rejected": 0.4, "proposed": 0.4, "draft": 0.4}
 """What may stand against a decision, with the confidence that is left."""
+_NO_DOMAINS = frozenset(
+    "notes docs doc documentation adr adrs decisions rules cursor memories memory src vault inbox archive".split()
+)
+"""Names of folders that do not name a subject."""
 _NO_SUBJECTS = frozenset((*(file.lower() for file in _RULE_FILES), "claude", "agents", "cursor rules"))
 
 _KINDS: Mapping[KnowledgeType, tuple[str, str]] = {
@@ -94,35 +102,6 @@ _MARKUP = re.compile(r"!?\[\[[^\[\]]{0,200}\]\]|<!--.{0,500}?-->|https?://\S+|[#
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
-    """One idea of somebody's notes. `path` is relative to what is imported, `line` counts from 1.
-
-    `kind` is the type of the unit that it will be, `reason` says where it comes from and why it is of that type;
-    `quote` is the most telling part, if known; `subject` is used if no folder names one.
-    """
-
-    path: str
-    line: int
-    title: str
-    body: str
-    kind: str
-    reason: str
-    confidence: float
-    quote: str = ""
-    tags: tuple[str, ...] = ()
-    alternatives: tuple[str, ...] = ()
-    created: date | None = None
-    warning: str | None = None
-    subject: str = ""
-
-    @property
-    def key(self) -> str:
-        """Return the digest of a note's words, which identifies it wherever its file lies and whatever it is called."""
-        words = " ".join(self.body.split())
-        return f"note:{hashlib.sha256(words.encode('utf-8', 'replace')).hexdigest()[:16]}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
     """A note that is not proposed, and why."""
 
@@ -165,7 +144,7 @@ _Section = tuple[int, str, int, str]
 """The level, heading, line (from 0 in the body) and text of a section; level 0 for what stands above the first."""
 
 
-def notes_of_page(text: str, *, path: str) -> Iterator[Note | LeftOut]:
+def notes_of_page(text: str, *, path: str) -> Iterator[Proposal | LeftOut]:
     """Return the notes in a markdown file."""
     page = _page(plain_line_ends(text.replace("\0", "")), path)
     name, sections = path.rpartition("/")[2], _sections(page.body)
@@ -220,8 +199,10 @@ def _sections(body: str) -> list[_Section]:
     return sections
 
 
-def _by_section(page: _Page, sections: Sequence[_Section], whole: Note, *, max_chars: int) -> Iterator[Note | LeftOut]:
-    """Yield a note for each section with those below it, unless that is too long; `whole` has what they share."""
+def _by_section(
+    page: _Page, sections: Sequence[_Section], shared: str, *, max_chars: int
+) -> Iterator[tuple[int, str, str] | LeftOut]:
+    """Yield the line, title and text of each section with those below it, unless that is too long."""
     position = 0
     while position < len(sections):
         level, heading, line, text = sections[position]
@@ -233,12 +214,39 @@ def _by_section(page: _Page, sections: Sequence[_Section], whole: Note, *, max_c
         if text.strip() and len(_words_only(text)) < _MIN_CHARS:
             yield LeftOut(path=page.path, line=page.line + line, reason=TOO_LITTLE)
         elif text.strip():
-            is_named = heading and heading != whole.title and heading.lower() not in _NO_SUBJECTS
-            title = f"{whole.title}: {_unnumbered(heading)}" if is_named else whole.title
-            yield replace(whole, line=page.line + line, title=title, body=_readable(text))
+            is_named = heading and heading != shared and heading.lower() not in _NO_SUBJECTS
+            yield page.line + line, f"{shared}: {_unnumbered(heading)}" if is_named else shared, _readable(text)
 
 
-def _adr(page: _Page, form: str, texts: Mapping[str, str]) -> Note | LeftOut:
+def propose(
+    path: str, line: int, *, title: str, body: str, reason: str, quote: str = "", warning: str | None = None,
+    **values: Any,
+) -> Proposal:  # fmt: skip
+    """Return one idea of somebody's notes as a proposal; `line` counts from 1, `values` are those of its unit.
+
+    The evidence is the first words of `quote`, the most telling part, or of the body, that are not a heading; its
+    record is a digest of the body, which identifies the note wherever its file lies and whatever it is called.
+    """
+    lines = [one.strip() for one in (quote.strip() or body).split("\n")]
+    said = " ".join(one for one in lines if one and not one.startswith(("#", "```"))) or title
+    digest = hashlib.sha256(" ".join(body.split()).encode("utf-8", "replace")).hexdigest()[:16]
+    evidence = Evidence(session=f"{path}:{line}", quote=shorten(said, _QUOTE_CHARS), records=(f"note:{digest}",))
+    values = {"domain": _domain(path)} | values
+    unit = Unit(
+        id=f"{values['type']}/{slugify(title)}", source=SourceName.BRAIN, title=title, body=body, evidence=(evidence,),
+        **values,
+    )  # fmt: skip
+    return Proposal(unit=unit, reason=reason, note=warning)
+
+
+def _domain(path: str) -> str:
+    """Return the subject by the folders of a note: at most two, without those that name a type."""
+    folders = [slugify(name) for name in path.split("/")[1:-1] if not name.startswith(".")]
+    named = [name for name in folders if name not in _NO_DOMAINS and named_kind(name) is None]
+    return "/".join(named[:2]) or "general"
+
+
+def _adr(page: _Page, form: str, texts: Mapping[str, str]) -> Proposal | LeftOut:
     if len(_words_only(" ".join(texts.values()))) < _MIN_CHARS:
         return LeftOut(path=page.path, reason="is a template: nothing is filled in")
     lines = {name.lower(): value for name, value in reversed(_ADR_LINE.findall(page.body))}
@@ -251,8 +259,8 @@ def _adr(page: _Page, form: str, texts: Mapping[str, str]) -> Note | LeftOut:
     taken = _plain(chosen[1]).lower() if chosen else ""
     entries = [entry for entry in map(_plain, _ENTRY.findall(considered)) if entry]
     others = [one[:200] for one in entries if not (taken and (one.lower() in taken or taken in one.lower()))]
-    return Note(
-        path=page.path, line=page.line, title=title, kind=KnowledgeType.DECISION,
+    return propose(
+        page.path, page.line, title=title, type=KnowledgeType.DECISION,
         body=f"# {title}\n\n{_readable(body_below_title(page.body))}",
         reason=f"an architecture decision record ({form}){f', {standing}' if standing else ''}",
         confidence=_STANDINGS.get(standing, 0.8), quote=texts.get("decision outcome") or texts.get("decision", ""),
@@ -262,7 +270,7 @@ def _adr(page: _Page, form: str, texts: Mapping[str, str]) -> Note | LeftOut:
     )  # fmt: skip
 
 
-def _rules(page: _Page, name: str) -> Iterator[Note | LeftOut]:
+def _rules(page: _Page, name: str) -> Iterator[Proposal | LeftOut]:
     """Yield rules by their sections: each is what somebody laid down about one matter."""
     body = _IMPORT_LINE.sub("", page.body)
     subject = title_of(body) or ""
@@ -272,39 +280,38 @@ def _rules(page: _Page, name: str) -> Iterator[Note | LeftOut]:
         subject = page.stem.replace("-", " ") if name.endswith(".mdc") else of_project
     globs, about = page.first("globs"), page.first("description")
     applies = f"\n\nApplies to files that match `{globs}`." if globs else ""
-    whole = Note(
-        path=page.path, line=page.line, title=subject, body="", kind=KnowledgeType.PATTERN,
-        reason=f"a section of the rules in {name}", confidence=0.7, tags=page.tags,
-    )  # fmt: skip
-    for note in _by_section(page, _sections(body), whole, max_chars=_MAX_RULES_CHARS):
-        if isinstance(note, LeftOut):
-            yield note
-        elif note.body.startswith(("This file ", "This document ")) and len(note.body) < 4 * _MIN_CHARS:
-            yield LeftOut(path=page.path, line=note.line, reason="only says what the file is for")
-        else:
-            title = about if about and note.title == subject else note.title
-            yield replace(note, title=title, body=note.body + applies, quote=note.body)
+    for found in _by_section(page, _sections(body), subject, max_chars=_MAX_RULES_CHARS):
+        if isinstance(found, LeftOut):
+            yield found
+            continue
+        line, title, text = found
+        if text.startswith(("This file ", "This document ")) and len(text) < 4 * _MIN_CHARS:
+            yield LeftOut(path=page.path, line=line, reason="only says what the file is for")
+            continue
+        yield propose(
+            page.path, line, title=about if about and title == subject else title, body=text + applies, quote=text,
+            reason=f"a section of the rules in {name}", type=KnowledgeType.PATTERN, confidence=0.7, tags=page.tags,
+        )  # fmt: skip
 
 
-def _prose(page: _Page, sections: Sequence[_Section]) -> Iterator[Note | LeftOut]:
+def _prose(page: _Page, sections: Sequence[_Section]) -> Iterator[Proposal | LeftOut]:
     title = _unnumbered(page.first("title") or title_of(page.body) or page.stem.replace("_", " "))
     headings = [heading for _, heading, _, _ in sections if heading]
-    kind, reason = _kind_of(page, title, headings)
-    tags = dict.fromkeys((*page.tags, *filter(None, _INLINE_TAG.findall(page.body))))
-    whole = Note(
-        path=page.path, line=page.line, title=title, body=_readable(page.body), kind=kind, reason=f"a note: {reason}",
-        confidence=0.6, tags=tuple(tags)[:8], created=day_of(page.first("created", "date")),
-    )  # fmt: skip
-    if len(page.body) <= _MAX_PAGE_CHARS or not headings:
-        yield whole
-        return
-    for note in _by_section(page, sections, whole, max_chars=_MAX_PAGE_CHARS):
-        if isinstance(note, LeftOut):
-            yield note
+    tags = tuple(dict.fromkeys((*page.tags, *filter(None, _INLINE_TAG.findall(page.body)))))[:8]
+    is_whole = len(page.body) <= _MAX_PAGE_CHARS or not headings
+    parts = [(page.line, title, _readable(page.body))]
+    for found in parts if is_whole else _by_section(page, sections, title, max_chars=_MAX_PAGE_CHARS):
+        if isinstance(found, LeftOut):
+            yield found
             continue
-        below = [heading for _, heading, _ in headings_of(note.body)]
-        kind, reason = _kind_of(page, note.title.removeprefix(f"{title}: "), below)
-        yield replace(note, kind=kind, reason=f"a section of a long note: {reason}", confidence=0.55)
+        line, named, text = found
+        below = headings if is_whole else [heading for _, heading, _ in headings_of(text)]
+        kind, reason = _kind_of(page, named if is_whole else named.removeprefix(f"{title}: "), below)
+        yield propose(
+            page.path, line, title=named, body=text, type=kind, confidence=0.6 if is_whole else 0.55, tags=tags,
+            reason=f"{'a note' if is_whole else 'a section of a long note'}: {reason}",
+            created=day_of(page.first("created", "date")),
+        )  # fmt: skip
 
 
 def _no_knowledge(page: _Page) -> str | None:

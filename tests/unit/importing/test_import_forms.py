@@ -7,7 +7,8 @@ from datetime import date
 import pytest
 from import_stage import NYGARD, RULES, VAULT
 
-from nugget.importing.notes import LeftOut, Note, notes_of_page
+from nugget.extraction.proposals import Proposal
+from nugget.importing.notes import LeftOut, notes_of_page
 
 MADR = """\
 ---
@@ -65,8 +66,12 @@ tags: [auth, security]
 """
 
 
-def notes(text: str, path: str = "notes/page.md") -> list[Note]:
-    return [found for found in notes_of_page(text, path=path) if isinstance(found, Note)]
+def notes(text: str, path: str = "notes/page.md") -> list[Proposal]:
+    return [found for found in notes_of_page(text, path=path) if isinstance(found, Proposal)]
+
+
+def line_of(note: Proposal) -> int:
+    return int(note.unit.evidence[0].session.rpartition(":")[2])
 
 
 def reasons(text: str, path: str = "notes/page.md") -> list[str]:
@@ -76,62 +81,66 @@ def reasons(text: str, path: str = "notes/page.md") -> list[str]:
 @pytest.mark.proves("IMPORT-FORMATS", "IMPORT-ONE-IDEA")
 def test_a_record_by_nygard_is_one_decision() -> None:
     (note,) = notes(NYGARD, "shop/doc/adr/0002-implement-as-shell-scripts.md")
-    assert (note.kind, note.title, note.line) == ("decision", "Implement as shell scripts", 1)
-    assert note.body.startswith("# Implement as shell scripts\n") and "won't support Windows" in note.body
-    assert note.quote.strip() == "The tool is implemented as shell scripts that use standard Unix tools."
-    assert note.reason == "an architecture decision record (Nygard)" and note.confidence == 0.8
-    assert note.created == date(2016, 2, 12) and note.warning is None
+    assert (note.unit.type, note.unit.title, line_of(note)) == ("decision", "Implement as shell scripts", 1)
+    assert note.unit.body.startswith("# Implement as shell scripts\n") and "won't support Windows" in note.unit.body
+    assert note.unit.evidence[0].quote == "The tool is implemented as shell scripts that use standard Unix tools."
+    assert note.reason == "an architecture decision record (Nygard)" and note.unit.confidence == 0.8
+    assert note.unit.created == date(2016, 2, 12) and note.note is None
 
 
 @pytest.mark.proves("IMPORT-FORMATS")
 def test_a_record_by_madr_keeps_its_alternatives_and_its_status() -> None:
     (numbered,) = notes(NYGARD.replace("## ", "## 1. "), "shop/doc/adr/0002.md")
-    assert numbered.quote.strip().startswith("The tool is implemented") and numbered.kind == "decision"
+    assert numbered.unit.evidence[0].quote.startswith("The tool is implemented") and numbered.unit.type == "decision"
     (note,) = notes(MADR, "shop/docs/decisions/0005-use-dashes.md")
-    assert (note.kind, note.title) == ("decision", "Use dashes in filenames")
-    assert note.alternatives == ("YYYY-MM-DD Title",)
+    assert (note.unit.type, note.unit.title) == ("decision", "Use dashes in filenames")
+    assert note.unit.alternatives == ("YYYY-MM-DD Title",)
     assert note.reason == "an architecture decision record (MADR), superseded"
-    assert note.confidence == 0.3 and "superseded" in note.tags and "worth keeping" in str(note.warning)
-    assert note.created == date(2024, 5, 1) and note.line == 6
+    assert note.unit.confidence == 0.3 and "superseded" in note.unit.tags and "worth keeping" in str(note.note)
+    assert note.unit.created == date(2024, 5, 1) and line_of(note) == 6
 
 
 @pytest.mark.proves("IMPORT-FORMATS", "IMPORT-ONE-IDEA")
 def test_rules_become_units_by_their_sections() -> None:
     found = notes(RULES, "shop/CLAUDE.md")
-    assert [(note.title, note.line) for note in found] == [
+    assert [(note.unit.title, line_of(note)) for note in found] == [
         ("Rules of shop: Testing", 5),
         ("Rules of shop: Database", 9),
     ]
-    assert "### Migrations" in found[1].body and "@docs" not in found[1].body
-    assert {note.kind for note in found} == {"pattern"}
+    assert "### Migrations" in found[1].unit.body and "@docs" not in found[1].unit.body
+    assert {note.unit.type for note in found} == {"pattern"}
     assert reasons(RULES, "shop/CLAUDE.md") == ["only says what the file is for"]
 
 
 @pytest.mark.proves("IMPORT-FORMATS")
 def test_cursor_rules_are_read_although_their_frontmatter_is_no_yaml() -> None:
     (note,) = notes(CURSOR, "shop/.cursor/rules/fastapi.mdc")
-    assert note.title == "FastAPI Best Practices: Models" and note.line == 9
-    assert note.body.endswith("Applies to files that match `**/*.py, app/**/*.py`.")
+    assert note.unit.title == "FastAPI Best Practices: Models" and line_of(note) == 9
+    assert note.unit.body.endswith("Applies to files that match `**/*.py, app/**/*.py`.")
     assert reasons(CURSOR, "shop/.cursor/rules/fastapi.mdc") == ["says too little to stand alone"]
     flat = "You are an expert in Go. Handle every error where it happens, and wrap it with what was tried.\n"
     (rules,) = notes(flat, "shop/.cursorrules")
-    assert (rules.title, rules.body) == ("Rules of shop", flat.strip())
+    assert (rules.unit.title, rules.unit.body) == ("Rules of shop", flat.strip())
 
 
 @pytest.mark.proves("IMPORT-FORMATS")
 def test_a_note_of_obsidian_keeps_tags_and_words_and_loses_dead_links() -> None:
     (note,) = notes(VAULT, "vault/Coding/Go/Context leaks.md")
-    assert (note.kind, note.title, note.reason) == ("bug", "Context leaks", "a note: tagged #bug")
-    assert note.tags == ("go", "bug", "concurrency") and note.created == date(2025, 4, 3)
-    assert "looking at the context never" in note.body and "[[" not in note.body and "(diagram.png)" in note.body
+    assert (note.unit.type, note.unit.title, note.reason) == ("bug", "Context leaks", "a note: tagged #bug")
+    assert note.unit.tags == ("go", "bug", "concurrency") and note.unit.created == date(2025, 4, 3)
+    assert (
+        "looking at the context never" in note.unit.body
+        and "[[" not in note.unit.body
+        and "(diagram.png)" in note.unit.body
+    )
 
 
 @pytest.mark.proves("IMPORT-FORMATS")
 def test_a_note_of_basic_memory_is_of_the_type_that_most_observations_are() -> None:
     (note,) = notes(OBSERVATIONS)
-    assert (note.kind, note.title) == ("decision", "Authentication Design")
+    assert (note.unit.type, note.unit.title) == ("decision", "Authentication Design")
     assert note.reason == "a note: its observations are of [decision]"
-    assert note.tags[:2] == ("auth", "security")
+    assert note.unit.tags[:2] == ("auth", "security")
 
 
 @pytest.mark.proves("IMPORT-FORMATS")
@@ -150,7 +159,7 @@ def test_a_note_of_basic_memory_is_of_the_type_that_most_observations_are() -> N
 )
 def test_the_type_is_inferred_and_the_reason_told(path: str, text: str, kind: str, reason: str) -> None:
     (note,) = notes(text + "Some sentences that say enough to be worth a unit of their own in a brain.\n", path)
-    assert note.kind == kind and reason in note.reason
+    assert note.unit.type == kind and reason in note.reason
 
 
 @pytest.mark.proves("IMPORT-ONE-IDEA")
@@ -159,9 +168,9 @@ def test_a_long_note_is_cut_at_its_sections_with_the_right_lines() -> None:
     text = f"# Databases\n\n{part}\n\n## 1. Indexes\n\n{part}\n\n```\n# no heading\n```\n\n## Locks\n\n{part}\n"
     found = notes(text)
     lines = text.split("\n")
-    assert [note.title for note in found] == ["Databases", "Databases: Indexes", "Databases: Locks"]
-    assert [lines[note.line - 1] for note in found] == ["# Databases", "## 1. Indexes", "## Locks"]
-    assert "# no heading" in found[1].body
+    assert [note.unit.title for note in found] == ["Databases", "Databases: Indexes", "Databases: Locks"]
+    assert [lines[line_of(note) - 1] for note in found] == ["# Databases", "## 1. Indexes", "## Locks"]
+    assert "# no heading" in found[1].unit.body
 
 
 @pytest.mark.proves("IMPORT-LEFT-OUT")
