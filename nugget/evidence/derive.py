@@ -107,7 +107,7 @@ def ingest_all(
         except sqlite3.Error:
             raise
         except Exception as error:
-            problems.append(Problem(path=log.path, reason=reason_of(error)))
+            problems.append(Problem(path=log.path, reason=reason_of(error).removeprefix(f"{log.path}: ")))
     return [one for one in done if one.bytes_read], problems
 
 

@@ -20,7 +20,7 @@ from nugget.extraction.replies import WINDOW_SCHEMA, Shown, read_units
 from nugget.infra.llm.gate import estimate_cost_usd
 from nugget.models import Session, Unit
 from nugget.redaction import allow_list
-from nugget.sources.condense import condense, windows
+from nugget.sources.condense import clip, windows
 from nugget.text import shorten
 
 if TYPE_CHECKING:
@@ -131,7 +131,8 @@ def plan_windows(work: Work) -> list[str]:
         if len(texts) <= most:
             return texts
     work.dropped.append(f"the middle of the session, which is longer than the {most} parts that may be read")
-    return _split(condense(work.session, most * chars * 9 // 10), chars)
+    said = "\n\n".join(windows(work.session, max_chars=chars, output_chars=0))
+    return _split(clip(said, most * chars * 9 // 10), chars)
 
 
 def _affordable_chars(work: Work) -> int:

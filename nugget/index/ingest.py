@@ -227,7 +227,8 @@ def _read_log(run: IngestRun, log: Log) -> None:
         except sqlite3.Error:
             raise
         except Exception as error:
-            _put_state(run, replace(state, size=file.size, problem=reason_of(error)))
+            reason = reason_of(error).removeprefix(f"{file.path} ")  # whoever shows it names the file
+            _put_state(run, replace(state, size=file.size, problem=reason))
 
 
 def _begin_again(run: IngestRun, states: Iterable[ReadState]) -> None:

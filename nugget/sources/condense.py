@@ -1,4 +1,4 @@
-"""A session condensed to what was said and done: exchanges, and a text that fits a limit.
+"""A session condensed to what was said and done: exchanges, and texts that fit a limit.
 
 Injected text is gone since reading. What Nugget itself recalled during the session is left out here, so that
 memory never feeds on itself.
@@ -12,9 +12,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from nugget.models import Event, EventKind, Session, Speaker
-
-_OUTPUT_CHARS = (1600, 600, 200, 0)
-"""Most characters of one command output, edit or result; the next smaller limit is tried while the text is too long."""
 
 _CALLS_SHOWN = ("Task", "Agent", "TodoWrite", "ExitPlanMode", "AskUserQuestion", "WebFetch", "WebSearch", "SendMessage")
 _RECALL_TOOL = re.compile(r"^mcp__(?:plugin_)?nugget(?:_nugget)?__")
@@ -31,15 +28,21 @@ _CUT = "[…]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """One prompt with everything up to the next.
+    """One prompt with everything up to the next; `number` is the one in refs, 0 before the first prompt."""
 
-    `prompt` is empty for what came before the first prompt and if all of it was pasted; `started` is the first known
-    time.
-    """
-
-    prompt: str
     events: tuple[Event, ...]
-    started: datetime | None = None
+    number: int = 0
+
+    @property
+    def prompt(self) -> str:
+        """Text of the prompt; empty before the first one and if all of it was pasted."""
+        first = self.events[0]
+        return first.text if first.kind is EventKind.PROMPT and first.speaker is not Speaker.QUOTED else ""
+
+    @property
+    def started(self) -> datetime | None:
+        """First known time."""
+        return next((event.timestamp for event in self.events if event.timestamp), None)
 
 
 def exchanges(session: Session) -> list[Exchange]:
@@ -49,14 +52,7 @@ def exchanges(session: Session) -> list[Exchange]:
         if event.kind is EventKind.PROMPT or not groups:
             groups.append([])
         groups[-1].append(event)
-    return [
-        Exchange(
-            prompt=own[0].text if own[0].kind is EventKind.PROMPT and own[0].speaker is not Speaker.QUOTED else "",
-            events=tuple(own),
-            started=next((event.timestamp for event in own if event.timestamp), None),
-        )
-        for own in groups
-    ]
+    return [Exchange(events=tuple(own)) for own in groups]
 
 
 def without_recalled(events: Iterable[Event]) -> list[Event]:
@@ -78,26 +74,14 @@ def is_recall(event: Event) -> bool:
     return event.tool is not None and event.tool.startswith("mcp__") and _RECALL_TOOL.match(event.tool) is not None
 
 
-def condense(session: Session, max_chars: int) -> str:
-    """Return the session as text of at most `max_chars` characters.
+def windows(session: Session, *, max_chars: int, output_chars: int = 1600) -> list[str]:
+    """Return the whole session as texts of at most `max_chars` each, cut between exchanges if possible.
 
-    Command output and edits are shortened first; if what was said is still too long, the middle is left out, since the
-    task stands at the start and the outcome at the end.
+    A command's output, an edit or a result has at most `output_chars` characters.
     """
-    parts = exchanges(session)
-    texts: list[str] = []
-    for output_chars in _OUTPUT_CHARS:
-        texts = [text for part in parts if (text := _exchange_text(part, output_chars))]
-        if sum(map(len, texts)) + 2 * len(texts) <= max_chars:
-            return "\n\n".join(texts)
-    return clip("\n\n".join(texts), max_chars)
-
-
-def windows(session: Session, *, max_chars: int, output_chars: int = _OUTPUT_CHARS[0]) -> list[str]:
-    """Return the whole session as texts of at most `max_chars` each, cut between exchanges if possible."""
     cut: list[str] = []
     for exchange in exchanges(session):
-        text = _exchange_text(exchange, output_chars)
+        text = "\n".join(line for event in exchange.events if (line := _event_text(event, output_chars)))
         while text:
             if cut and len(cut[-1]) + 2 + len(text) <= max_chars:
                 cut[-1] = f"{cut[-1]}\n\n{text}"
@@ -105,11 +89,6 @@ def windows(session: Session, *, max_chars: int, output_chars: int = _OUTPUT_CHA
             cut.append(_head(text, max_chars))
             text = text[len(cut[-1]) :].lstrip()
     return cut
-
-
-def _exchange_text(exchange: Exchange, output_chars: int) -> str:
-    """Return one exchange as text; outputs, edits and results of at most `output_chars` characters each."""
-    return "\n".join(line for event in exchange.events if (line := _event_text(event, output_chars)))
 
 
 def _event_text(event: Event, max_chars: int) -> str:

@@ -47,6 +47,7 @@ from nugget.sources import (
     shell_logs,
     split_locator,
 )
+from nugget.sources.condense import Exchange
 
 CLAUDE_CODE = claude_code.AGENT
 ALL_AGENTS = "all"
@@ -77,19 +78,11 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NumberedExchange:
-    """One prompt with all that followed; `number` is the one in refs (`session:<id>#<number>`), 0 before the first."""
-
-    number: int
-    events: tuple[Event, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WholeSession:
     """A session, redacted, with its exchanges in order. `is_archived`: the client's own transcript is gone."""
 
     session: Session
-    exchanges: tuple[NumberedExchange, ...]
+    exchanges: tuple[Exchange, ...]
     is_archived: bool = False
 
 
@@ -228,7 +221,7 @@ def read_whole_session(environment: Environment, settings: Settings, name: str) 
     return WholeSession(session=session, exchanges=exchanges, is_archived=found is None)
 
 
-def _exchanges(events: Iterable[Event], numbers: Mapping[str, int]) -> tuple[NumberedExchange, ...]:
+def _exchanges(events: Iterable[Event], numbers: Mapping[str, int]) -> tuple[Exchange, ...]:
     """Return the events by exchange; a prompt that is not in `numbers` is counted on from the last."""
     groups: list[tuple[int, list[Event]]] = []
     for event in events:
@@ -239,7 +232,7 @@ def _exchanges(events: Iterable[Event], numbers: Mapping[str, int]) -> tuple[Num
         elif not groups:
             groups.append((0, []))
         groups[-1][1].append(event)
-    return tuple(NumberedExchange(number=number, events=tuple(own)) for number, own in groups)
+    return tuple(Exchange(number=number, events=tuple(own)) for number, own in groups)
 
 
 def find_logs(environment: Environment, settings: Settings, brain: Path | None = None) -> list[Log]:

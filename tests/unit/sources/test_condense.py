@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nugget.models import Event, EventKind, Session
 from nugget.sources.claude_code import read_session
-from nugget.sources.condense import condense, exchanges, plain, windows
+from nugget.sources.condense import clip, exchanges, plain, windows
 from nugget.sources.speakers import SAID_BY
 
 
@@ -60,7 +60,7 @@ def test_what_nugget_recalled_is_left_out(tool: str, command: str | None) -> Non
         said(EventKind.COMMAND, "grep nugget setup.py", tool="Bash", call_id="d"),
         said(EventKind.OUTPUT, "name = nugget", tool="Bash", call_id="d", ok=True),
     )
-    text = condense(session, 10_000)
+    (text,) = windows(session, max_chars=10_000)
     assert "RECALLED" not in text
     assert "name = nugget" in text
 
@@ -69,8 +69,9 @@ def test_what_nugget_recalled_is_left_out(tool: str, command: str | None) -> Non
 @given(st.lists(st.tuples(st.sampled_from(EventKind), st.text(max_size=300)), max_size=20), st.integers(1, 2_000))
 def test_the_limit_holds_for_any_session(events: list[tuple[EventKind, str]], max_chars: int) -> None:
     session = session_of(*(Event(kind=kind, text=text, tool="Bash", path="p") for kind, text in events))
-    assert len(condense(session, max_chars)) <= max_chars
-    assert all(len(window) <= max_chars for window in windows(session, max_chars=max_chars))
+    texts = windows(session, max_chars=max_chars)
+    assert all(len(text) <= max_chars for text in texts)
+    assert len(clip("".join(texts), max_chars)) <= max_chars
 
 
 @pytest.mark.proves("CON-LIMIT")
@@ -79,7 +80,7 @@ def test_task_and_outcome_stay_when_the_middle_goes(shared_data: Path) -> None:
     session = read_session(file)
     prompts = [event.text for event in session.events if event.kind is EventKind.PROMPT]
     replies = [event.text for event in session.events if event.kind is EventKind.REPLY]
-    text = condense(session, 12_000)
+    text = clip("\n\n".join(windows(session, max_chars=80_000, output_chars=0)), 12_000)
     assert 6_000 < len(text) <= 12_000
     assert prompts[0][:200] in text
     assert replies[-1][-100:].strip() in text
@@ -92,7 +93,7 @@ def test_a_failed_command_shows_its_exit_code_and_the_end_of_its_output() -> Non
         said(EventKind.COMMAND, "make", tool="Bash", call_id="c"),
         said(EventKind.OUTPUT, output, tool="Bash", call_id="c", ok=False, exit_code=2),
     )
-    text = condense(session, 3_000)
+    (text,) = windows(session, max_chars=3_000)
     assert "$ make" in text
     assert "[exit code 2]" in text
     assert "FATAL: out of memory" in text
