@@ -277,9 +277,10 @@ def _unwanted(unit: Unit, brain: KnownBrain, accepted: Sequence[Unit]) -> str | 
 
 
 def _place(draft: _Draft, unit: Unit, proposal: Proposal, *, edits: bool) -> None:
-    unit = replace(unit, related=(*unit.related, *_superseded(draft, unit)))
+    near = [(one, score) for one, score in draft.brain.similar(unit) if one.path in draft.brain.files]
+    unit = replace(unit, related=(*unit.related, *_superseded(draft, unit, [one for one, _ in near])))
     named = proposal.updates if proposal.updates in draft.paths else None
-    twin, score = (draft.read(draft.paths[named])[0], None) if named else _twin(draft, unit)
+    twin, score = (draft.read(draft.paths[named])[0], None) if named else _twin(draft, unit, near)
     notes = [proposal.note] if proposal.note else []
     if twin is not None and edits:
         try:
@@ -309,13 +310,13 @@ def _place(draft: _Draft, unit: Unit, proposal: Proposal, *, edits: bool) -> Non
             _mark_superseded(draft, relation.id, unit)
 
 
-def _superseded(draft: _Draft, unit: Unit) -> Iterator[Relation]:
+def _superseded(draft: _Draft, unit: Unit, similar: Sequence[Unit]) -> Iterator[Relation]:
     """Yield `supersedes` relations to the decisions whose choice this one rejects, on the same subject."""
     if unit.type not in _CHOICES or not unit.alternatives:
         return
     gone = list(map(_content_words, unit.alternatives))
     slugs = {slugify(word) for words in gone for word in words}
-    near = {one.id: one for one, _ in draft.brain.similar(unit) if one.path in draft.brain.files}
+    near = {one.id: one for one in similar}
     for unit_id, path in draft.paths.items():  # those whose file is named after what this one rejects
         is_named = unit_id not in near and slugs & set(unit_id.partition("/")[2].split("-"))
         if is_named and (found := draft.read(path)[0]) is not None:
@@ -328,17 +329,17 @@ def _superseded(draft: _Draft, unit: Unit) -> Iterator[Relation]:
             yield Relation(id=known.id, relation=RelationType.SUPERSEDES)
 
 
-def _twin(draft: _Draft, unit: Unit) -> tuple[Unit | None, float | None]:
+def _twin(draft: _Draft, unit: Unit, near: Sequence[tuple[Unit, float]]) -> tuple[Unit | None, float | None]:
     """Return the committed unit that says the same, with how similar it is.
 
     Two choices or rules about different things are no twins, however alike their words are.
     """
     replaced = {relation.id for relation in unit.related if relation.relation is not RelationType.USES}
     found: tuple[Unit | None, float | None] = (None, None)
-    for near, score in draft.brain.similar(unit):
-        alike = score >= NEAR_DUPLICATE or (score >= LIKELY_DUPLICATE and _held_words(unit, near) >= HELD_WORDS)
-        if (alike or _same_knowledge(unit, near)) and near.id not in replaced and near.path in draft.brain.files:
-            found = near, score
+    for one, score in near:
+        alike = score >= NEAR_DUPLICATE or (score >= LIKELY_DUPLICATE and _held_words(unit, one) >= HELD_WORDS)
+        if (alike or _same_knowledge(unit, one)) and one.id not in replaced:
+            found = one, score
             break
     else:
         known = draft.read(draft.paths.get(unit.id, ""))[0]

@@ -307,8 +307,7 @@ def _on_remote_base(brain: Path, proposal: ProposalBranch, tip: tuple[str, str],
         )
     if shared == proposal.sha or git.resolve(brain, f"{proposal.sha}^") == shared:
         return proposal.sha
-    contents = {file.path: None if file.after is None else git.read_blob(brain, proposal.sha, file.path)
-                for file in proposal.files}  # fmt: skip
+    contents = {file.path: file.theirs for file in proposal.files}
     sha = git.commit_files(brain, files=contents, message=proposal.message, parents=[shared], now=proposal.made)
     git.move_branch(brain, proposal.branch, sha, expect=proposal.sha)
     return sha
@@ -324,7 +323,7 @@ def _follow(brain: Path, publication: Publication, *, home: Path, now: datetime)
     if git.resolve(brain, f"refs/heads/{branch}"):
         left = review.show(brain, branch).files
         # New files that did not come with the merge were taken out by the reviewer.
-        gone = [file.path for file in left if file.before is None and git.read_blob(brain, "HEAD", file.path) is None]
+        gone = [file.path for file in left if file.base is None and file.ours is None]
         if state == "closed" or gone:
             review.reject(brain, branch, home=home, now=now, units=None if state == "closed" else gone)
         if rest := git.resolve(brain, f"refs/heads/{branch}"):

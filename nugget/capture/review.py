@@ -26,19 +26,31 @@ from nugget.models import Problem, Severity, Unit
 class ProposedFile:
     """One file of a proposal that the checked-out branch does not hold yet.
 
-    `before` and `after` are texts, None where the file is new or deleted; `unit` is what `after` (else `before`) says.
+    `ours` is its content on the checked-out branch, `base` where the proposal started, `theirs` in the proposal, each
+    None if it has no such file; `unit` is what `theirs` (else `base`) says.
     """
 
     path: str
-    before: str | None
-    after: str | None
+    ours: bytes | None
+    base: bytes | None
+    theirs: bytes | None
     unit: Unit | None
     problems: tuple[Problem, ...] = ()
 
     @property
+    def before(self) -> str | None:
+        """The text that the proposal started from, None for a new file."""
+        return None if self.base is None else self.base.decode("utf-8", "replace")
+
+    @property
+    def after(self) -> str | None:
+        """The proposed text, None for a deleted file."""
+        return None if self.theirs is None else self.theirs.decode("utf-8", "replace")
+
+    @property
     def status(self) -> str:
         """`new`, `edited` or `deleted`."""
-        return "new" if self.before is None else "deleted" if self.after is None else "edited"
+        return "new" if self.base is None else "deleted" if self.theirs is None else "edited"
 
     @property
     def id(self) -> str:
@@ -117,7 +129,7 @@ def accept(brain: Path, name: str | None = None, *, now: datetime, units: Sequen
         git.refuse_checked_out(brain, proposal.branch)
         chosen = _choose(proposal, units)
         _refuse_unreadable(chosen, proposal.branch)
-        contents = {file.path: _merged(brain, file, proposal, tip=tip, into=into) for file in chosen}
+        contents = {file.path: _merged(file, proposal, into=into) for file in chosen}
         rest = tuple(file for file in proposal.files if file not in chosen)
         commit = _merge_commit(brain, proposal, contents, tip=tip, whole=not rest, now=now)
         left = _left(brain, proposal, rest, tip=commit, now=now)
@@ -160,14 +172,14 @@ def _read(brain: Path, branch: git.Branch, *, tip: str, held: Mapping[str, str])
     base = git.merge_base(brain, tip, branch.sha) or git.EMPTY_TREE
     title, body, trailers = parse_message(branch.message)
     waiting = [change for change in git.changes(brain, base, branch.sha) if held.get(change.path) != change.after]
-    blobs = [blob for change in waiting for blob in (change.before, change.after) if blob]
+    sides = [(held.get(change.path), change.before, change.after) for change in waiting]
+    blobs = [blob for blobs in sides for blob in blobs if blob]
     contents = dict(zip(blobs, git.read_objects(brain, blobs), strict=True))
     files: list[ProposedFile] = []
-    for change in waiting:
-        before, after = (contents.get(blob or "") for blob in (change.before, change.after))
+    for change, side in zip(waiting, sides, strict=True):
+        ours, before, after = (contents.get(blob or "") for blob in side)
         parsed = knowledge.parse_bytes(after if after is not None else before or b"", path=change.path)
-        texts = [None if content is None else content.decode("utf-8", "replace") for content in (before, after)]
-        files.append(ProposedFile(path=change.path, before=texts[0], after=texts[1], unit=parsed.unit,
+        files.append(ProposedFile(path=change.path, ours=ours, base=before, theirs=after, unit=parsed.unit,
                                   problems=parsed.problems))  # fmt: skip
     return ProposalBranch(
         branch=branch.name, sha=branch.sha, base=base, made=branch.committed, message=branch.message,
@@ -188,15 +200,15 @@ def _choose(proposal: ProposalBranch, units: Sequence[str] | None) -> tuple[Prop
 def _refuse_unreadable(files: Sequence[ProposedFile], branch: str) -> None:
     """Raise ReviewError for a knowledge file that nobody would find once accepted: a reviewer may have broken it."""
     for file in files:
-        if file.after is not None and file.unit is None and is_knowledge_path(file.path):
+        if file.theirs is not None and file.unit is None and is_knowledge_path(file.path):
             problem = next(one for one in file.problems if one.severity is Severity.ERROR)
             hint = f"Correct it there (`git switch {branch}` in the brain), or accept other files with `--unit ID`."
             raise ReviewError(f"{problem}; nothing was accepted.", hint=hint)
 
 
-def _merged(brain: Path, file: ProposedFile, proposal: ProposalBranch, *, tip: str, into: str) -> bytes | None:
+def _merged(file: ProposedFile, proposal: ProposalBranch, *, into: str) -> bytes | None:
     """Return the content of a file after the merge, None if deleted. Raises ConflictError if both sides differ."""
-    ours, before, theirs = (git.read_blob(brain, sha, file.path) for sha in (tip, proposal.base, proposal.sha))
+    ours, before, theirs = file.ours, file.base, file.theirs
     if ours in (before, theirs):
         return theirs
     if ours is not None and before is not None and theirs is not None:
@@ -244,9 +256,8 @@ def _left(
     ref = f"refs/heads/{proposal.branch}"
     if not rest:
         return git.RefChange(ref=ref, new=None, expect=proposal.sha)
-    contents = {file.path: git.read_blob(brain, proposal.sha, file.path) for file in rest}
-    sides = ((git.read_blob(brain, side, file.path) for side in (tip, proposal.base)) for file in rest)
-    base = (git.resolve(brain, tip) if all(ours == before for ours, before in sides) else None) or proposal.base
+    contents = {file.path: file.theirs for file in rest}
+    base = (git.resolve(brain, tip) if all(file.ours == file.base for file in rest) else None) or proposal.base
     sha = git.commit_files(brain, files=contents, message=proposal.message, parents=[base], now=now)
     return git.RefChange(ref=ref, new=sha, expect=proposal.sha)
 
@@ -256,7 +267,7 @@ def _remembered(file: ProposedFile, brain: str, branch: str) -> dict[str, Any]:
     line: dict[str, Any] = {"brain": brain, "branch": branch, "id": file.path, "quotes": []}
     if file.unit is None:
         return line | {"body": ledger.text_key(file.after or "")}
-    before = knowledge.parse(file.before, path=file.path).unit if file.before is not None else None
+    before = knowledge.parse_bytes(file.base, path=file.path).unit if file.base is not None else None
     fresh = [evidence.quote for evidence in file.unit.evidence if before is None or evidence not in before.evidence]
     return line | {
         "id": "" if before else file.unit.id, "body": ledger.text_key(file.unit.body),

@@ -89,20 +89,14 @@ def test_the_optional_keys_are_read() -> None:
 @pytest.mark.parametrize(
     ("key", "written", "field", "value"),
     [
-        ("tags", "", "tags", ()),
         ("tags", "one, two", "tags", ("one", "two")),
-        ("tags", "one", "tags", ("one",)),
         ("tags", "[a, a, 2024, yes, null, ' b ']", "tags", ("a", "2024", "yes", "b")),
         ("tags", "\n- a\n- b", "tags", ("a", "b")),
         ("confidence", "'0.5'", "confidence", 0.5),
-        ("confidence", "1", "confidence", 1.0),
         ("confidence", "", "confidence", 0.5),
         ("source", "AI-Session", "origin", Origin.AI_SESSION),
-        ("source", "~", "origin", None),
         ("type", "Pattern", "type", "pattern"),
-        ("related", "[]", "related", ()),
         ("related", "", "related", ()),
-        ("title", "'Named: here'", "title", "Named: here"),
         ("scope", "src/a.py", "scope", Scope(path="src/a.py")),
         ("evidence", "It failed.", "evidence", (Evidence(session="", quote="It failed."),)),
         ("alternatives", "a, or b", "alternatives", ("a, or b",)),
@@ -148,28 +142,19 @@ def test_the_folder_decides_the_domain() -> None:
     ("keys", "line", "says"),
     [
         ({"id": "_"}, 1, "has no `id`; add a line `id: pattern/retry`"),
-        ({"id": "retry"}, 2, "`id` must be <type>/<slug>"),
-        ({"id": "recipe/soup"}, 2, "`id` must be <type>/<slug>"),
         ({"id": "pattern/../../etc"}, 2, "`id` must be <type>/<slug>"),
         ({"id": "[a]"}, 2, "`id` must be a single value, not a list"),
         ({"type": "_"}, 1, "has no `type`; add a line `type:` with one of pattern, concept"),
         ({"type": "recipe"}, 3, "`type` must be one of pattern, concept, decision, bug, belief, not 'recipe'"),
-        ({"type": "{a: b}"}, 3, "`type` must be a single value, not keys of its own"),
         ({"domain": "../up"}, 4, "`domain` must be folder names"),
-        ({"domain": "/etc/passwd x"}, 4, "`domain` must be folder names"),
         ({"tags": "{a: b}"}, 5, "`tags` must be a list"),
-        ({"tags": "[[a]]"}, 5, "each of `tags` must be a single value, not a list"),
-        ({"confidence": "high"}, 5, "`confidence` must be a number from 0 to 1, not 'high'"),
         ({"confidence": ".nan"}, 5, "`confidence` must be a number from 0 to 1"),
-        ({"confidence": "[0.5]"}, 5, "`confidence` must be a single value"),
         ({"source": "rumour"}, 5, "`source` must be one of ai-session, manual, imported"),
-        ({"created": "yesterday"}, 5, "`created` must be a date such as 2026-02-24, not 'yesterday'"),
         ({"created": "2026-13-45"}, 5, "`created` must be a date"),
         ({"related": "concept/x"}, 5, "`related` must be a list of entries"),
         ({"related": "\n  - id: concept/x"}, 6, "each of `related` needs an `id` and a `relation`"),
         ({"related": "\n  - id: nowhere\n    relation: uses"}, 6, "a relation's `id` must be <type>/<slug>"),
         ({"related": "\n  - id: bug/x\n    relation: eats"}, 7, "`relation` must be one of uses, implements"),
-        ({"related": "\n  - id: bug/x\n    relation: [uses]"}, 7, "`relation` must be a single value"),
     ],
 )  # fmt: skip
 def test_what_a_key_cannot_be_is_told_with_its_line(keys: dict[str, str], line: int, says: str) -> None:
@@ -186,10 +171,7 @@ def test_what_a_key_cannot_be_is_told_with_its_line(keys: dict[str, str], line: 
     [
         ({"stale_after": "soon"}, 5, "`stale_after` must be a date"),
         ({"scope": "[a]"}, 5, "`scope` needs one of repo, path and symbol"),
-        ({"scope": "{path: [a]}"}, 5, "`scope.path` must be a single value"),
         ({"evidence": "\n  - session: x"}, 6, "each of `evidence` needs a `quote`"),
-        ({"alternatives": "{a: b}"}, 5, "`alternatives` must be a list"),
-        ({"session": "[a]"}, 5, "`session` must be a single value"),
         ({"created": "2026-02-24", "last_modified": "2026-02-23"}, 6, "`last_modified` is before `created`"),
         ({"id": "concept/x"}, 3, "`type` is pattern, but the id says concept"),
     ],
@@ -207,18 +189,11 @@ def test_what_is_odd_but_harmless_is_a_warning_and_the_unit_stays(keys: dict[str
     ("text", "line", "says"),
     [
         ("", 1, "has no frontmatter"),
-        ("# Just markdown\n", 1, "has no frontmatter"),
         ("---\nid: pattern/x\n", 1, "has frontmatter without an end"),
-        ("---\nid: pattern/x\ntype: [pattern\ndomain: coding\n---\nx", 3, "is not valid YAML"),
         ("---\nid: pattern/x\ntitle: Retry: always\n---\nx", 3, "needs quotes"),
-        ("---\nid: pattern/x\n\ttype: pattern\n---\nx", 3, "is not valid YAML"),
-        ("---\nid: pattern/x\ntitle: 'open\n---\nx", 3, "is not valid YAML"),
         ("---\nid: pattern/x\ntype: [\n---\nx", 3, "is not valid YAML"),
-        ("---\nid: pattern/x\n- a\n---\nx", 3, "is not valid YAML"),
         ("---\nid: pattern/x\ntags: *nobody\n---\nx", 3, "is not valid YAML"),
-        ("---\nid: pattern/x\ntitle: a\x07b\n---\nx", 3, "is not valid YAML"),
         ("---\njust words\n---\nx", 2, "has frontmatter that has no `key: value` lines"),
-        ("---\n- a\n- b\n---\nx", 2, "has frontmatter that has no `key: value` lines"),
         ("---\nid: pattern/x\ntype: pattern\nid: pattern/y\n---\nx", 4, "has the key `id` twice (first in line 2)"),
         ("---\n? [a, b]\n: c\n---\nx", 2, "has a key that is no plain word"),
         ("---\nid: pattern/x\n<<<<<<< HEAD\ntype: bug\n=======\ntype: pattern\n>>>>>>> other\n---\nx", 3, "conflict"),
@@ -237,7 +212,6 @@ def test_frontmatter_that_cannot_be_read_is_told_with_its_line(text: str, line: 
 @pytest.mark.parametrize(
     ("content", "says", "line"),
     [
-        (b"---\nid: x\n---\n\0\1\2", "binary file", 4),
         (b"\x89PNG\r\n\x1a\n\0\0", "binary file", 3),
         ("---\nid: x".encode("utf-16"), "UTF-16", 1),
         (b"---\nid: pattern/x\ntitle: caf\xe9\n---\n", "not UTF-8 text (byte 0xe9)", 3),
@@ -273,13 +247,11 @@ def test_a_yaml_bomb_costs_nothing() -> None:
     "value",
     [
         "!!python/object/apply:os.system ['touch {}']",
-        "!!python/name:os.system",
         "!!python/object/new:subprocess.Popen [['touch', '{}']]",
-        "!!binary aGk=",
         "!custom x",
     ],
 )
-@pytest.mark.parametrize("key", ["id", "title", "tags", "related", "scope", "unknown"])
+@pytest.mark.parametrize("key", ["id", "tags", "scope", "unknown"])
 def test_tags_are_never_constructed(tmp_path: Path, key: str, value: str) -> None:
     trace = tmp_path / "trace"
     parsed = parse(file(**{key: value.format(trace)}), path="domains/coding/patterns/retry.md")
@@ -321,6 +293,3 @@ def test_any_text_gives_a_unit_or_a_problem(text: str) -> None:
         assert parsed.unit is not None or parsed.problems
         last = whole.replace("\r\n", "\n").replace("\r", "\n").count("\n") + 1
         assert all(problem.line and 1 <= problem.line <= last for problem in parsed.problems)
-
-
-# --- names and digests
