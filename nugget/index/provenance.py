@@ -24,23 +24,6 @@ _NUGGET_COLUMNS = (
     "id, workspace, type, path, symbol, confidence, session, agent, session_started, extracted_at, stale_after, "
     "file_hash, summary, detail, source_prompt, method, details"
 )
-_BRIEF_COLUMNS = (
-    "n.id, n.type, n.path, n.symbol, n.confidence, n.session_started, n.extracted_at, n.stale_after, n.file_hash"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class BriefNugget:
-    """The part of a nugget that ranking needs, cheap to read. `path` is empty for the whole workspace."""
-
-    id: str
-    type: NuggetType
-    path: str
-    symbol: str | None
-    confidence: float
-    learned: datetime | None
-    stale_after: date | None
-    file_hash: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,51 +83,40 @@ def ids_beginning_with(connection: sqlite3.Connection, prefix: str, *, workspace
     return [row[0] for row in rows]
 
 
-def brief_at(
+def nuggets_at(
     connection: sqlite3.Connection, workspace: str, *, paths: Sequence[str], folders: Sequence[str] = (),
     below: Sequence[str] = (), types: Sequence[str] = (), since: datetime | None = None,
-) -> list[BriefNugget]:  # fmt: skip
+) -> list[Nugget]:  # fmt: skip
     """Return the nuggets scoped to one of `paths`, to a file right in one of `folders`, or to anything `below` one.
 
     The path `''` stands for those of the whole workspace; below `''` lies everything.
     """
-    start, fixed = _brief_query(workspace, types, since)
+    where, fixed = _selection(workspace, types, since)
+    start = f"SELECT {_NUGGET_COLUMNS} FROM nuggets n WHERE {where}"
     rows = [*select_in(connection, f"{start} AND path IN", list(paths), fixed)]
     # A nugget of the whole workspace has no folder, but the column must hold something.
     rows += select_in(connection, f"{start} AND path != '' AND folder IN", list(folders), fixed)
     for folder in below:
         rows += connection.execute(f"{start} AND path >= ? AND path < ?", (*fixed, *_bounds_below(folder)))
-    return list({row[0]: _brief(row) for row in rows}.values())
+    return list({row[0]: _nugget(row) for row in rows}.values())
 
 
-def search_brief(
+def search_nuggets(
     connection: sqlite3.Connection, workspace: str, text: str, *, limit: int,
     types: Sequence[str] = (), since: datetime | None = None,
-) -> dict[str, tuple[BriefNugget, float]]:  # fmt: skip
-    """Return the nuggets of a workspace in which words of a text stand, by id, with their BM25 scores."""
+) -> dict[str, float]:  # fmt: skip
+    """Return the ids of a workspace's nuggets in which words of a text stand, with their BM25 scores, best first."""
     terms = terms_of(connection, text)
     if not terms.match:
         return {}
-    start, fixed = _brief_query(workspace, types, since)
-    start = start.replace(
-        "FROM nuggets n",
-        ", -bm25(units_fts, 2.0, 1.0, 0.5) AS score FROM units_fts JOIN units u ON u.key = units_fts.rowid "
-        "JOIN nuggets n ON n.id = u.id",
-    )
+    where, fixed = _selection(workspace, types, since)
     rows = connection.execute(
-        f"{start} AND units_fts MATCH ? AND u.source = 'provenance' ORDER BY score DESC LIMIT ?",
+        f"""SELECT n.id, -bm25(units_fts, 2.0, 1.0, 0.5) AS score FROM units_fts
+            JOIN units u ON u.key = units_fts.rowid JOIN nuggets n ON n.id = u.id
+            WHERE {where} AND units_fts MATCH ? AND u.source = 'provenance' ORDER BY score DESC LIMIT ?""",
         (*fixed, terms.match, limit),
     )
-    return {row[0]: (_brief(row), row[-1]) for row in rows}
-
-
-def brief_of_ids(
-    connection: sqlite3.Connection, ids: Sequence[str], workspace: str, *, types: Sequence[str] = (),
-    since: datetime | None = None,
-) -> dict[str, BriefNugget]:  # fmt: skip
-    """Return those of the nuggets that belong to a workspace."""
-    start, fixed = _brief_query(workspace, types, since)
-    return {row[0]: _brief(row) for row in select_in(connection, f"{start} AND n.id IN", ids, fixed)}
+    return dict(rows.fetchall())
 
 
 def paths_with_hash(connection: sqlite3.Connection, workspace: str, file_hash: str) -> set[str]:
@@ -161,7 +133,7 @@ def naming(connection: sqlite3.Connection, workspace: str, ids: Sequence[str], w
     return {row[0] for row in select_in(connection, sql, ids, (workspace, word))}
 
 
-def has_newer(connection: sqlite3.Connection, workspace: str, nugget: BriefNugget, paths: Sequence[str]) -> bool:
+def has_newer(connection: sqlite3.Connection, workspace: str, nugget: Nugget, paths: Sequence[str]) -> bool:
     """Return whether a later session has a nugget of the same type and symbol at one of these paths."""
     sql = (
         "SELECT 1 FROM nuggets later JOIN nuggets n ON n.id = ? WHERE later.workspace = ? AND later.type = n.type "
@@ -300,9 +272,9 @@ def stated_rules(connection: sqlite3.Connection, workspace: str, *, limit: int, 
     return rows.fetchall()
 
 
-def _brief_query(workspace: str, types: Sequence[str], since: datetime | None) -> tuple[str, list[object]]:
-    """Return the SELECT of the nuggets of a workspace that are of these types and not older, with its parameters."""
-    sql = f"SELECT {_BRIEF_COLUMNS} FROM nuggets n WHERE n.workspace = ?"
+def _selection(workspace: str, types: Sequence[str], since: datetime | None) -> tuple[str, list[object]]:
+    """Return the condition for nuggets `n` of a workspace that are of these types and not older, with parameters."""
+    sql = "n.workspace = ?"
     parameters: list[object] = [workspace, *types]
     if types:
         sql += f" AND n.type IN ({','.join('?' * len(types))})"
@@ -328,14 +300,6 @@ def _nugget_row(file: str, record: SessionRecord, nugget: Nugget) -> tuple[objec
         nugget.confidence, nugget.session, nugget.agent, _stamp(nugget.session_started or record.started),
         _stamp(nugget.extracted_at), nugget.stale_after.isoformat() if nugget.stale_after else None, nugget.file_hash,
         nugget.summary, nugget.detail, nugget.source_prompt, nugget.method, json.dumps(details, ensure_ascii=False),
-    )  # fmt: skip
-
-
-def _brief(row: Any) -> BriefNugget:
-    id_, type_, path, symbol, confidence, started, extracted, stale_after, file_hash = row[:9]
-    return BriefNugget(
-        id_, NuggetType(type_), path, symbol, confidence, _moment(started or extracted),
-        date.fromisoformat(stale_after) if stale_after else None, file_hash,
     )  # fmt: skip
 
 

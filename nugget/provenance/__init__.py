@@ -136,8 +136,8 @@ def stale_reasons(
     """Return id -> reason for each of these nuggets that is stale. Hashes every file they are about, once."""
     aliases = follow_renames(connection, checkout, {nugget.scope.path for nugget in nuggets if nugget.scope.path})
     place = Location(connection=connection, checkout=checkout, aliases=aliases)
-    briefs = stored.brief_of_ids(connection, [one.id for one in nuggets], checkout.workspace.identity)
-    return {id_: reason for id_, brief in briefs.items() if (reason := place.stale_reason(brief, today))}
+    own = [one for one in nuggets if one.scope.repo == place.workspace]
+    return {one.id: reason for one in own if (reason := place.stale_reason(one, today))}
 
 
 def find_nugget(connection: sqlite3.Connection, prefix: str, *, workspace: str) -> Nugget:

@@ -28,11 +28,10 @@ from nugget.config import expanded
 from nugget.errors import GitError, UsageError
 from nugget.index import provenance as stored
 from nugget.index.connection import write_transaction
-from nugget.index.provenance import BriefNugget
 from nugget.infra import git
 from nugget.infra.workspace import Workspace, find_workspace, relative_path, vanished_workspace
 from nugget.models import StaleReason
-from nugget.models.nuggets import ScopeMatch
+from nugget.models.nuggets import Nugget, ScopeMatch
 
 MAX_HASHED_BYTES = 64 * 1024 * 1024
 """Larger files (generated, vendored) are not read for an answer: whether they changed stays unknown."""
@@ -111,15 +110,14 @@ class Location:
         """Return how a scope relates to the place."""
         return scope_match(self.path, self.aliases.get(path, path) or None, is_folder=self.is_folder)
 
-    def stale_reason(self, nugget: BriefNugget, today: date) -> StaleReason | None:
+    def stale_reason(self, nugget: Nugget, today: date) -> StaleReason | None:
         """Return the reason why a nugget is stale, None if it is not."""
-        present = self.aliases.get(nugget.path, nugget.path)
-        is_judged = bool(nugget.file_hash and nugget.path)
-        if is_judged and not (
-            self.checkout.exists(present) and self.checkout.hash_of(present) in (None, nugget.file_hash)
-        ):
+        path = nugget.scope.path or ""
+        present = self.aliases.get(path, path)
+        is_same = self.checkout.exists(present) and self.checkout.hash_of(present) in (None, nugget.file_hash)
+        if nugget.file_hash and path and not is_same:
             return StaleReason.FILE_CHANGED
-        if nugget.path and stored.has_newer(self.connection, self.workspace, nugget, self.names(present)):
+        if path and stored.has_newer(self.connection, self.workspace, nugget, self.names(present)):
             return StaleReason.SUPERSEDED
         return StaleReason.EXPIRED if nugget.stale_after is not None and nugget.stale_after < today else None
 

@@ -16,7 +16,6 @@ from datetime import UTC, date, datetime, time
 from heapq import heapify, heappop, heappush
 
 from nugget.index import provenance as stored
-from nugget.index.provenance import BriefNugget
 from nugget.markdown import body_below_title
 from nugget.models import Contribution, Scope, StaleReason, Unit
 from nugget.models.nuggets import Nugget, NuggetBundle, NuggetHit, NuggetQuery, NuggetType, ScopeMatch
@@ -82,8 +81,7 @@ class Reviewed:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
     signals: Signals
-    learned: datetime | None
-    brief: BriefNugget | None = None
+    nugget: Nugget
     unit: Unit | None = None
     stale: StaleReason | None = None
 
@@ -96,8 +94,8 @@ class _Candidate:
         """Sort key: what matches place and words first, then what is about the very file, by score, then the newest."""
         matches_both = self.matches_text and self.signals.match is not ScopeMatch.ELSEWHERE
         score = relevance(replace(self.signals, is_stale=self.stale is not None))
-        is_exact = self.signals.match is ScopeMatch.EXACT
-        return not matches_both, not is_exact, -score, -(self.learned.timestamp() if self.learned else 0.0)
+        is_exact, learned = self.signals.match is ScopeMatch.EXACT, _learned(self.nugget)
+        return not matches_both, not is_exact, -score, -(learned.timestamp() if learned else 0.0)
 
 
 def why(
@@ -119,16 +117,11 @@ def why(
     candidates = _candidates(query, place, now, meant or {}, symbol_words)
     candidates += [one for unit in reviewed if (one := _of_brain(unit, query, place, now))]
     chosen = _best(candidates, query.budget_tokens // NUGGET_FRAME_TOKENS + 1, place, now.date())
-    nuggets = stored.nuggets_by_id(connection, [one.brief.id for one in chosen if one.brief])
-    hits = []
-    for one in chosen:
-        nugget = as_nugget(one.unit) if one.unit else nuggets.get(one.brief.id) if one.brief else None
-        if nugget is not None:
-            signals = replace(one.signals, is_stale=one.stale is not None)
-            hits.append(
-                NuggetHit(nugget=nugget, score=relevance(signals), match=signals.match, matched_text=one.matches_text,
-                          stale_reason=one.stale, contributions=contributions_of(signals), unit=one.unit)
-            )  # fmt: skip
+    hits = [
+        NuggetHit(nugget=one.nugget, score=relevance(one.signals), match=one.signals.match, unit=one.unit,
+                  matched_text=one.matches_text, stale_reason=one.stale, contributions=contributions_of(one.signals))
+        for one in (replace(one, signals=replace(one.signals, is_stale=one.stale is not None)) for one in chosen)
+    ]  # fmt: skip
     packed, budget, hint = pack_nuggets(
         hits, budget_tokens=query.budget_tokens, depth=query.depth, candidates=len(candidates)
     )
@@ -173,35 +166,39 @@ def _candidates(
     query: NuggetQuery, place: Location, now: datetime, meant: Mapping[str, float], symbol_words: Sequence[str]
 ) -> list[_Candidate]:
     connection, workspace = place.connection, place.workspace
-    briefs = {one.id: one for one in _at(query, place)}
+    nuggets = {one.id: one for one in _at(query, place)}
     texts: dict[str, float] = {}
     if query.text:
-        found = stored.search_brief(
-            connection, workspace, query.text, limit=TEXT_CANDIDATES, types=query.types, since=query.since,
-        )  # fmt: skip
-        best = max((score for _, score in found.values()), default=0.0) or 1.0
-        texts = {id_: score / best for id_, (_, score) in found.items()}
-        briefs |= {id_: brief for id_, (brief, _) in found.items()}
-        briefs |= stored.brief_of_ids(connection, list(meant), workspace, types=query.types, since=query.since)
+        scores = stored.search_nuggets(
+            connection, workspace, query.text, limit=TEXT_CANDIDATES, types=query.types, since=query.since
+        )
+        best = max(scores.values(), default=0.0) or 1.0
+        texts = {id_: score / best for id_, score in scores.items()}
+        found = stored.nuggets_by_id(connection, [*texts, *meant])
+        nuggets |= {
+            id_: found[id_] for id_ in (*texts, *meant)
+            if id_ in found and found[id_].scope.repo == workspace and _is_wanted(found[id_], query)
+        }  # fmt: skip
     named: set[str] = set()
     if query.symbol:
         words = {query.symbol, query.symbol.rpartition(".")[2], *symbol_words}
-        named = {id_ for id_, brief in briefs.items() if brief.symbol in words}
+        named = {id_ for id_, one in nuggets.items() if one.scope.symbol in words}
         for word in words:
-            named |= stored.naming(connection, workspace, list(briefs), word)
+            named |= stored.naming(connection, workspace, list(nuggets), word)
     return [
         _Candidate(
-            brief=brief, learned=brief.learned,
+            nugget=one,
             signals=Signals(
-                type=brief.type, match=place.match(brief.path), confidence=brief.confidence, names_symbol=id_ in named,
-                age_days=_age_days(brief.learned, now), text=texts.get(id_), meaning=meant.get(id_),
+                type=one.type, match=place.match(one.scope.path or ""), confidence=one.confidence,
+                names_symbol=id_ in named, age_days=_age_days(_learned(one), now), text=texts.get(id_),
+                meaning=meant.get(id_),
             ),
         )
-        for id_, brief in briefs.items()
+        for id_, one in nuggets.items()
     ]  # fmt: skip
 
 
-def _at(query: NuggetQuery, place: Location) -> list[BriefNugget]:
+def _at(query: NuggetQuery, place: Location) -> list[Nugget]:
     """Return the nuggets at, above, below and beside a place, under the names that files have and had."""
     path = place.path
     if path is None:
@@ -209,27 +206,26 @@ def _at(query: NuggetQuery, place: Location) -> list[BriefNugget]:
     parts = path.split("/")
     above = ["/".join(parts[:count]) for count in range(len(parts) - 1, 0, -1)]
     moved_here = [old for old, now in place.aliases.items() if place.match(now) is not ScopeMatch.ELSEWHERE]
-    found = stored.brief_at(
+    found = stored.nuggets_at(
         place.connection, place.workspace, paths=list(dict.fromkeys([path, *above, "", *moved_here])),
         folders=[] if place.is_folder else [path.rpartition("/")[0]], below=[path] if place.is_folder else [],
         types=query.types, since=query.since,
     )  # fmt: skip
-    return [one for one in found if place.match(one.path) is not ScopeMatch.ELSEWHERE]
+    return [one for one in found if place.match(one.scope.path or "") is not ScopeMatch.ELSEWHERE]
 
 
 def _of_brain(one: Reviewed, query: NuggetQuery, place: Location, now: datetime) -> _Candidate | None:
     """Return a unit of the brain as a candidate; None if it is neither about the place nor matches the words."""
     nugget = as_nugget(one.unit)
-    match, learned = place.match(nugget.scope.path or ""), nugget.session_started
-    if match in (ScopeMatch.ELSEWHERE, ScopeMatch.WORKSPACE) and one.text is None:
-        return None
-    if (query.types and nugget.type not in query.types) or (query.since and (not learned or learned < query.since)):
+    match = place.match(nugget.scope.path or "")
+    is_elsewhere = match in (ScopeMatch.ELSEWHERE, ScopeMatch.WORKSPACE) and one.text is None
+    if is_elsewhere or not _is_wanted(nugget, query):
         return None
     signals = Signals(
-        type=nugget.type, match=match, confidence=nugget.confidence, age_days=_age_days(learned, now), text=one.text,
-        names_symbol=bool(query.symbol) and query.symbol in (nugget.scope.symbol, nugget.summary),
+        type=nugget.type, match=match, confidence=nugget.confidence, age_days=_age_days(_learned(nugget), now),
+        text=one.text, names_symbol=bool(query.symbol) and query.symbol in (nugget.scope.symbol, nugget.summary),
     )  # fmt: skip
-    return _Candidate(signals=signals, learned=learned, unit=one.unit, stale=one.stale_reason)
+    return _Candidate(signals=signals, nugget=nugget, unit=one.unit, stale=one.stale_reason)
 
 
 def _best(candidates: Sequence[_Candidate], limit: int, place: Location, today: date) -> list[_Candidate]:
@@ -238,17 +234,27 @@ def _best(candidates: Sequence[_Candidate], limit: int, place: Location, today: 
     A penalty only lowers a score: whatever leads is looked at once, put back if it is stale, and is in its place when
     it leads again.
     """
-    waiting = [(one.rank, number, one, one.brief is None) for number, one in enumerate(candidates)]
+    waiting = [(one.rank, number, one, one.unit is not None) for number, one in enumerate(candidates)]
     heapify(waiting)
     chosen: list[_Candidate] = []
     while waiting and len(chosen) < limit:
         _, number, one, is_looked_at = heappop(waiting)
-        if not is_looked_at and one.brief and (reason := place.stale_reason(one.brief, today)):
+        if not is_looked_at and (reason := place.stale_reason(one.nugget, today)):
             one = replace(one, stale=reason)
             heappush(waiting, (one.rank, number, one, True))
         else:
             chosen.append(one)
     return chosen
+
+
+def _is_wanted(nugget: Nugget, query: NuggetQuery) -> bool:
+    learned = _learned(nugget)
+    is_recent = query.since is None or (learned is not None and learned >= query.since)
+    return is_recent and (not query.types or nugget.type in query.types)
+
+
+def _learned(nugget: Nugget) -> datetime | None:
+    return nugget.session_started or nugget.extracted_at
 
 
 def _age_days(moment: datetime | None, now: datetime) -> float | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 from nugget.errors import GitError
 from nugget.infra import git
@@ -49,11 +49,8 @@ class Definition:
         return f"{self.path}:{lines} ({self.kind} {self.name})"
 
 
-class _Found(NamedTuple):
-    names: tuple[str, ...]
-    kind: str
-    first_line: int
-    last_line: int
+_Found = tuple[tuple[str, ...], str, int, int]
+"""The names of a definition with those around it, its kind, its first and last line."""
 
 
 def is_symbol(name: str) -> bool:
@@ -79,14 +76,13 @@ def definitions_in(path: str, content: bytes, name: str) -> list[Definition]:
     everything = list(read(content)) if read else []
     return [
         Definition(
-            path=path, name=".".join(one.names), kind=one.kind, first_line=one.first_line, last_line=one.last_line,
+            path=path, name=".".join(names), kind=kind, first_line=first, last_line=last,
             inner=tuple(dict.fromkeys(
-                other.names[-1] for other in everything
-                if len(other.names) > len(one.names) and other.names[: len(one.names)] == one.names
+                other[-1] for other, *_ in everything if len(other) > len(names) and other[: len(names)] == names
             )),
         )
-        for one in everything
-        if one.names[-len(wanted) :] == wanted
+        for names, kind, first, last in everything
+        if names[-len(wanted) :] == wanted
     ]  # fmt: skip
 
 
@@ -143,12 +139,12 @@ def _in_body(body: Sequence[ast.stmt], outer: tuple[str, ...]) -> Iterator[_Foun
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             kind = "class" if isinstance(node, ast.ClassDef) else "method" if outer else "function"
             first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            yield _Found((*outer, node.name), kind, first, last)
+            yield (*outer, node.name), kind, first, last
             yield from _in_body(node.body, (*outer, node.name))
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 if isinstance(target, ast.Name):
-                    yield _Found((*outer, target.id), "variable", node.lineno, last)
+                    yield (*outer, target.id), "variable", node.lineno, last
         elif isinstance(node, ast.If | ast.Try | ast.With):
             for inner in ("body", "orelse", "finalbody"):
                 yield from _in_body(getattr(node, inner, []), outer)
@@ -162,7 +158,7 @@ def _in_tree(root: Any) -> Iterator[_Found]:
         if _DEFINES.fullmatch(node.type) and (name := _name_of(node)):
             names = (*names, name)
             kind = node.type.partition("_")[0] if node.type != "variable_declarator" else "variable"
-            yield _Found(names, kind, node.start_point[0] + 1, node.end_point[0] + 1)
+            yield names, kind, node.start_point[0] + 1, node.end_point[0] + 1
         waiting += [(child, names) for child in reversed(node.named_children)]
 
 
