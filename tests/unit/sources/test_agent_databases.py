@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_events import CODEX_ID, META, SAMPLES, counted, lines, only, prompts, said
+from agent_events import CODEX_ID, META, SAMPLES, counted, lines, said, shown
 
 from nugget.config import read_environment
 from nugget.errors import TranscriptError
-from nugget.models import EventKind
 from nugget.sources.sessions import find_sessions, read_any
 
 
@@ -88,17 +87,14 @@ def test_sessions_in_cursors_database_are_found_and_read(tmp_path: Path) -> None
     assert found["c1"].mtime == 1772359260.0
     session = read_any(found["c1"])
     assert (session.agent, session.title, session.cwd) == ("cursor", "Retry payments", "/srv/my shop")
-    assert prompts(session) == ["retry the payment"]
-    assert [(event.exit_code, event.ok, event.text) for event in only(session, EventKind.OUTPUT)] == [
-        (1, False, "1 failed")
-    ]
-    edits = [(edit.path, edit.before, edit.after, edit.ok) for edit in only(session, EventKind.FILE_EDIT)]
-    assert edits == [
-        ("/srv/shop/pay.py", "a", "b", True),
-        ("/srv/shop/pay.py", "x\ny", "x\nz = 1", True),
-        ("c.py", "one\n", "one\ntwo\n", True),
-        ("old.py", None, "", False),
-    ]
+    assert shown(session) == [
+        "prompt user: retry the payment", "reply agent: On it.",
+        "command Bash agent: pytest -q", "output of Bash 1 False: 1 failed",
+        "Edit /srv/shop/pay.py: 'a' -> 'b' True",
+        r"Edit /srv/shop/pay.py: 'x\ny' -> 'x\nz = 1' True",
+        r"Edit c.py: 'one\n' -> 'one\ntwo\n' True",
+        "Delete old.py: None -> '' False", "tool_result Delete tool: {}",
+    ]  # fmt: skip
     assert [event.text for event in read_any(found["c2"]).events] == ["why", "because"]
     assert read_any(Path(found["c1"].locator)) == session
     with pytest.raises(TranscriptError, match="holds 2 sessions"):
@@ -178,12 +174,11 @@ def test_opencodes_tools_carry_their_outcome_and_its_synthetic_text_is_left_out(
     (found,) = find_sessions(read_environment({"HOME": str(tmp_path)}))
     session = read_any(found)
     assert (session.id, session.title, session.cwd, session.skipped_records) == ("ses_1", "Retry", "/srv/shop", 1)
-    assert prompts(session) == ["retry the payment"]
-    (output,) = only(session, EventKind.OUTPUT)
-    assert (output.exit_code, output.ok, output.text) == (1, False, "1 failed")
-    (edit,) = only(session, EventKind.FILE_EDIT)
-    assert (edit.path, edit.before, edit.after, edit.ok) == ("a.py", "x", "y", False)
-    assert only(session, EventKind.TOOL_CALL)[0].tool == "TodoWrite"
+    assert shown(session) == [
+        "prompt user: retry the payment", "command Bash agent: pytest", "output of Bash 1 False: 1 failed",
+        "Edit a.py: 'x' -> 'y' False", "tool_result Edit tool: no match",
+        "tool_call TodoWrite agent: [pending] retry", "tool_result TodoWrite tool: ok",
+    ]  # fmt: skip
     assert read_any(storage / "session/p1/ses_1.json").events == session.events
     hostile = lines(tmp_path / "m/ses/x.json", {"id": "m", "sessionID": "../../../etc", "role": "user"})
     with pytest.raises(TranscriptError, match="no file can be called"):

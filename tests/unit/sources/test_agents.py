@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import subprocess
 import sys
@@ -11,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_events import CODEX_ID, META, SAMPLES, counted, lines, only, prompts, said
+from agent_events import CODEX_ID, META, SAMPLES, counted, lines, said
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nugget.capture import queue
 from nugget.config import load_settings, read_environment
 from nugget.errors import NuggetError
-from nugget.models import EventKind
 from nugget.sources import codex
 from nugget.sources.sessions import find_session_by_id, find_sessions, read_any
 
@@ -114,36 +112,6 @@ def test_records_of_any_shape_are_read_without_a_traceback(
     firsts = (META, {"sessionId": "s", "projectHash": "x"}, {"role": "user", "message": {}}, opening)
     for number, first in enumerate(firsts):
         read_any(lines(folder / f"{number}.jsonl", first, *records))
-
-
-@pytest.mark.proves("AGT-INJECTED")
-def test_what_gemini_weaves_in_is_no_prompt_and_its_folder_is_found_by_its_hash(tmp_path: Path) -> None:
-    woven_in = "--- Content from referenced files ---\nx = 1\n--- End of content ---"
-    failed = "Command: make\nDirectory: (root)\nOutput: (empty)\nError: no rule\nExit Code: 2\nSignal: 0"
-    edit = {"file_path": "/srv/my shop/a.py", "old_string": "x", "new_string": "y"}
-    printed = [{"functionResponse": {"response": {"output": failed}}}]
-    todos = {"todos": [{"description": "retry", "status": "pending"}]}
-    calls = [
-        {"id": "1", "name": "run_shell_command", "args": {"command": "make"}, "status": "success", "result": printed},
-        {"id": "2", "name": "write_todos", "args": todos},
-        {"id": "3", "name": "replace", "status": "error", "args": edit, "result": []},
-    ]
-    messages = [
-        {"type": "user", "content": "System: Please continue."},
-        {"type": "user", "content": [{"text": f"explain @a.py\n{woven_in}"}]},
-        {"type": "gemini", "content": "", "toolCalls": calls},
-    ]
-    project = hashlib.sha256(b"/srv/my shop").hexdigest()
-    file = tmp_path / "session.json"
-    file.write_text(json.dumps({"sessionId": "g1", "projectHash": project, "messages": messages}, indent=1))
-    session = read_any(file)
-    assert prompts(session) == ["explain @a.py"]
-    (output,) = only(session, EventKind.OUTPUT)
-    assert (output.exit_code, output.ok, output.text) == (2, False, "no rule")
-    (todos,) = only(session, EventKind.TOOL_CALL)
-    assert (todos.tool, todos.text) == ("TodoWrite", "[pending] retry")
-    assert [edit.ok for edit in only(session, EventKind.FILE_EDIT)] == [False]
-    assert session.cwd == "/srv/my shop"
 
 
 @pytest.mark.proves("AGT-FOLDERS", "AGT-ENTRANCE")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
-from transcript_records import call, read, record, refusal
 
-from nugget.models import EventKind, Speaker, SpeechOrigin
+from nugget.models import Speaker
 from nugget.models.nuggets import Nugget
 from nugget.sources.nugget_store import Unreadable, line_of, read_line
 from nugget.sources.speakers import split_pasted
@@ -35,27 +33,6 @@ def test_what_was_typed_is_told_from_what_was_pasted(text: str, typed: str) -> N
     found, pasted = split_pasted(text)
     assert found == typed
     assert bool(pasted) == (typed != text)
-
-
-@pytest.mark.proves("SPEAKER-PASTED")
-def test_the_parts_of_a_prompt_are_events_with_their_speakers(tmp_path: Path) -> None:
-    session = read(
-        tmp_path, record("user", "why?\n```\nboom\n```", uuid="u1"), record("user", "> only this", uuid="u2")
-    )
-    assert [(event.kind, event.text, event.speaker, event.origin, event.uuid) for event in session.events] == [
-        (EventKind.PROMPT, "why?", Speaker.USER, SpeechOrigin.TYPED, "u1"),
-        (EventKind.PASTE, "```\nboom\n```", Speaker.QUOTED, SpeechOrigin.PASTED, "u1"),
-        (EventKind.PROMPT, "> only this", Speaker.QUOTED, SpeechOrigin.PASTED, "u2"),
-    ]
-
-
-@pytest.mark.proves("SPEAKER-REFUSAL")
-def test_a_hooks_refusal_is_a_hooks(tmp_path: Path) -> None:
-    refused = refusal("c1", "use the v2 API") | {"permissionDecision": {"decision": "reject", "source": "hook"}}
-    session = read(tmp_path, call("c1", "Bash", command="make"), refused)
-    assert [(event.kind, event.speaker, event.origin) for event in session.events[1:]] == [
-        (EventKind.TOOL_RESULT, Speaker.TOOL, SpeechOrigin.HOOK)
-    ]
 
 
 @pytest.mark.proves("SPEAKER-OLD")
