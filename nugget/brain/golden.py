@@ -12,11 +12,10 @@ line: source, type, domain, tag, since; each a word or a list. What is wrong com
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 from nugget.brain import read_file
 from nugget.brain.knowledge_file import MAX_FILE_BYTES
@@ -42,12 +41,11 @@ class GoldenQuestion:
     line: int
     lines: tuple[int, ...] = ()
     filter: Filter = field(default_factory=Filter)
-    filters: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
         """Return the identity of a question across runs: its text, what it expects, its filters."""
-        return json.dumps([self.text, sorted(self.expect), self.filters], ensure_ascii=False, sort_keys=True)
+        return json.dumps([self.text, sorted(self.expect), self.filter.named()], ensure_ascii=False, sort_keys=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,41 +108,32 @@ def parse(content: bytes, *, path: str) -> Golden:
 
 def _question(node: Node, path: str) -> GoldenQuestion:
     values = _checked(node, _KEYS, "nothing is called `{}` here; a question has")
-    for key in ("question", "expect"):
-        if key not in values:
-            raise _wrong(node, f"a question needs `{key}:`")
+    if missing := next((key for key in ("question", "expect") if key not in values), None):
+        raise _wrong(node, f"a question needs `{missing}:`")
     text = " ".join(_text(values["question"]).split())
     if not text:
         raise _wrong(values["question"], "the question is empty")
     expected = {_text(entry).removeprefix("brain:"): entry.start_mark.line + 1 for entry in _entries(values["expect"])}
-    filters = _filters(values["filters"]) if "filters" in values else {}
     return GoldenQuestion(
         text=text, expect=tuple(expected), lines=tuple(expected.values()), path=path, line=node.start_mark.line + 1,
-        filters=filters,
-        filter=Filter(
-            sources=tuple(SourceName(name) for name in filters.get("source", ())),
-            types=tuple(filters.get("type", ())),
-            domains=tuple(domain.strip("/") for domain in filters.get("domain", ())),
-            tags=tuple(filters.get("tag", ())),
-            since=date.fromisoformat(filters["since"]) if "since" in filters else None,
-        ),
+        filter=_filter(values["filters"]) if "filters" in values else Filter(),
     )  # fmt: skip
 
 
-def _filters(node: Node) -> dict[str, Any]:
-    filters: dict[str, Any] = {}
-    for key, value in _checked(node, _FILTERS, "there is no filter `{}`; filters are").items():
-        words = [_text(entry) for entry in _entries(value)]
-        known = {"type": [*map(str, KnowledgeType)], "source": [*map(str, SourceName)]}.get(key, words)
-        if unknown := next((word for word in words if word not in known), None):
-            raise _wrong(value, f"there is no {key} {unknown!r}; it is one of {', '.join(known)}")
-        filters[key] = words
-    if since := filters.get("since"):
-        try:
-            filters["since"] = date.fromisoformat(since[0]).isoformat()
-        except ValueError:
-            raise _wrong(node, f"{since[0]!r} is not a date; write it as YYYY-MM-DD") from None
-    return {key: value for key, value in filters.items() if value}
+def _filter(node: Node) -> Filter:
+    values = _checked(node, _FILTERS, "there is no filter `{}`; filters are")
+    source, type_, domain, tag, since = (
+        tuple(map(_text, _entries(values[key]))) if key in values else () for key in _FILTERS
+    )
+    for key, words, known in (("source", source, SourceName), ("type", type_, KnowledgeType)):
+        if unknown := next((word for word in words if word not in list(known)), None):
+            raise _wrong(values[key], f"there is no {key} {unknown!r}; it is one of {', '.join(known)}")
+    try:
+        day = date.fromisoformat(since[0]) if since else None
+    except ValueError:
+        raise _wrong(node, f"{since[0]!r} is not a date; write it as YYYY-MM-DD") from None
+    domains = tuple(name.strip("/") for name in domain)
+    return Filter(sources=tuple(map(SourceName, source)), types=type_, domains=domains, tags=tag, since=day)
 
 
 def _checked(node: Node, known: Sequence[str], reason: str) -> dict[str, Node]:

@@ -286,7 +286,7 @@ def _found_by(hit: Hit, bundle: Bundle) -> str:
 
 
 def _why_absent(unit_id: str, question: GoldenQuestion, pipeline: Pipeline) -> str:
-    unfiltered = pipeline.ask(question.text, Filter()) if question.filters else None
+    unfiltered = pipeline.ask(question.text, Filter()) if question.filter.named() else None
     if unfiltered and any(hit.unit.id == unit_id for hit in unfiltered.hits):
         return "the filters keep it out"
     return "neither list holds it" if pipeline.embedder else "bm25 misses it"
@@ -295,7 +295,7 @@ def _why_absent(unit_id: str, question: GoldenQuestion, pipeline: Pipeline) -> s
 def _outcome_json(outcome: QuestionResult) -> dict[str, Any]:
     question = outcome.question
     return {
-        "key": question.key, "question": question.text, "filters": dict(question.filters), "path": question.path,
+        "key": question.key, "question": question.text, "filters": question.filter.named(), "path": question.path,
         "line": question.line, "rank": outcome.rank, "weak": outcome.weak,
         "metrics": {name: round(value, 6) for name, value in outcome.values.items()},
         "expected": [placed._asdict() for placed in outcome.expected],

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nugget.config import Environment, Settings
 from nugget.errors import UsageError
 from nugget.infra import files
-from nugget.models import Bundle, Filter, SourceName
+from nugget.models import Bundle, SourceName
 
 if TYPE_CHECKING:
     from nugget.provenance import CodeAnswer
@@ -130,7 +130,7 @@ def asked(bundle: Bundle, *, brain: Path, face: Face, session: str | None, durat
     names = [hit.unit.id if hit.unit.source is SourceName.BRAIN else hit.ref for hit in told[:MAX_UNITS]]
     return Asked(
         id=os.urandom(6).hex(), time=now, brain=str(brain), face=face, text=bundle.query.text[:MAX_TEXT_CHARS],
-        profile=bundle.profile, session=session, filters=filters_json(bundle.query.filter),
+        profile=bundle.profile, session=session, filters=bundle.query.filter.named(),
         units=tuple((name, round(hit.score, 4)) for name, hit in zip(names, told, strict=False)),
         weak=bundle.weak or not told, degraded=bundle.degraded, duration_ms=round(duration_ms, 1),
         sources=dict(Counter(str(hit.unit.source) for hit in told)),
@@ -210,12 +210,3 @@ def read_uses(home: Path) -> Iterator[Use]:
     """Yield every use that was recorded, oldest first."""
     for line in files.read_lines(home / "ledger" / USES):
         yield Use(asked=str(line.get("asked")), unit=str(line.get("unit")), how=str(line.get("how")))
-
-
-def filters_json(filter_: Filter) -> dict[str, Any]:
-    """Return the filters that were set, by their names on the command line."""
-    named = {
-        "source": list(map(str, filter_.sources)), "type": list(filter_.types), "domain": list(filter_.domains),
-        "tag": list(filter_.tags), "since": filter_.since.isoformat() if filter_.since else None,
-    }  # fmt: skip
-    return {name: value for name, value in named.items() if value}

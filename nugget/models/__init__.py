@@ -216,6 +216,14 @@ class Filter:
     min_confidence: float = 0.0
     match: str = ""
 
+    def named(self) -> dict[str, object]:
+        """Return the filters that are set, by their names on the command line, as JSON has them."""
+        named = {
+            "source": list(map(str, self.sources)), "type": list(map(str, self.types)), "domain": list(self.domains),
+            "tag": list(self.tags), "since": self.since.isoformat() if self.since else None,
+        }  # fmt: skip
+        return {name: value for name, value in named.items() if value}
+
     @property
     def is_empty(self) -> bool:
         """True when every unit passes."""
