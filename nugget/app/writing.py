@@ -118,13 +118,14 @@ def promote(
     brain: Brain, nugget: Nugget, *, stale: StaleReason | None, type: str | None, domain: str, dry_run: bool
 ) -> CaptureResult:
     """Propose a nugget as a unit of the brain, on a branch."""
-    from nugget.capture.promotion import Promotion, promote
+    from nugget.capture.compare import ProposalTarget
+    from nugget.capture.promotion import promote
 
-    bound = Promotion(
+    target = ProposalTarget(
         brain=brain.path, home=brain.environment.home, settings=brain.settings, similar=similar_units(brain),
-        now=datetime.now(UTC), type=type, domain=domain, dry_run=dry_run,
+        now=datetime.now(UTC), dry_run=dry_run,
     )  # fmt: skip
-    return promote(nugget, bound, stale=stale)
+    return promote(nugget, target, type=type, domain=domain, stale=stale)
 
 
 def proposals(brain: Brain) -> list[ProposalBranch]:

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from nugget.capture import ledger
 from nugget.capture import proposals as proposal_text
-from nugget.capture.compare import ProposedChange, Similar, compare, free_branch, known_brain, make_branch
-from nugget.config import Settings
+from nugget.capture.compare import ProposalTarget, ProposedChange, compare, known_brain
 from nugget.errors import BrainError, TranscriptError
 from nugget.extraction.proposals import Extraction
 from nugget.infra import files, git
@@ -47,16 +45,10 @@ class CaptureResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Capture:
+class Capture(ProposalTarget):
     """Everything that one capture needs, bound once by the face."""
 
-    brain: Path
-    home: Path
-    settings: Settings
     extract: Extract
-    similar: Similar
-    now: datetime
-    dry_run: bool = False
 
 
 def capture_transcript(transcript: Path, capture: Capture) -> CaptureResult:
@@ -128,7 +120,7 @@ def _nothing_to_do(session: Session, fresh: Session, capture: Capture) -> str | 
 def _propose(session: Session, capture: Capture, line: dict[str, Any]) -> CaptureResult:
     extraction = capture.extract(session)
     comparison = compare(
-        extraction.proposals, known_brain(capture.brain, capture.home, capture.similar), today=capture.now.date(),
+        extraction.proposals, known_brain(capture), today=capture.now.date(),
         session=session.id, max_units=capture.settings.capture.max_units,
     )  # fmt: skip
     keys = list(dict.fromkeys(ledger.record_keys(session)))
@@ -142,14 +134,16 @@ def _propose(session: Session, capture: Capture, line: dict[str, Any]) -> Captur
     if not comparison.changes:
         _note(capture, line | records | {"reason": "nothing worth keeping was found"})
         return replace(result, skipped="nothing worth keeping was found")
-    if capture.dry_run:
-        return result
     moment = (session.ended or capture.now).astimezone(capture.now.tzinfo)
-    branch = free_branch(capture.brain, proposal_text.session_branch_name(session, moment))
-    line |= {"branch": branch}
-    message = proposal_text.session_message(session, result, branch=branch, moment=moment, keys=keys)
-    _note(capture, line | records, event="planned")
-    make_branch(capture.brain, branch, result.changes, message, now=capture.now)
+
+    def planned(branch: str) -> str:
+        """Note the plan before the branch is made, and return its message."""
+        line["branch"] = branch
+        message = proposal_text.session_message(session, result, branch=branch, moment=moment, keys=keys)
+        _note(capture, line | records, event="planned")
+        return message
+
+    branch = proposal_text.propose(capture, proposal_text.session_branch_name(session, moment), result.changes, planned)
     # The plan holds the records already; this line only closes it.
     _note(capture, line | {"units": [change.unit.id for change in result.changes]})
     return replace(result, branch=branch)

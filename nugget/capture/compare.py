@@ -20,6 +20,7 @@ from nugget.brain import knowledge_file as knowledge
 from nugget.brain.filing import Forgotten, forgotten
 from nugget.capture import ledger
 from nugget.capture.ledger import Rejections, text_key
+from nugget.config import Settings
 from nugget.errors import KnowledgeError, NuggetError
 from nugget.extraction.proposals import Proposal
 from nugget.infra import git
@@ -55,6 +56,18 @@ BRANCH_PREFIX = "nugget/"
 
 Similar = Callable[[Unit], Sequence[tuple[Unit, float]]]
 """The brain's units nearest to a unit, with their cosine similarity (0..1), best first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposalTarget:
+    """The brain that proposals are made for, and everything that making one needs."""
+
+    brain: Path
+    home: Path
+    settings: Settings
+    similar: Similar
+    now: datetime
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +110,9 @@ class KnownBrain:
     forgotten: Forgotten = field(default_factory=Forgotten)
 
 
-def known_brain(brain: Path, home: Path, similar: Similar) -> KnownBrain:
+def known_brain(target: ProposalTarget) -> KnownBrain:
     """Return what new units are compared with: the base commit, what waits, what was rejected or forgotten."""
-    base = _base_commit(brain)
+    brain, base = target.brain, base_commit(target.brain)
 
     def read(path: str) -> str | None:
         content = git.read_blob(brain, base, path) if base else None
@@ -108,31 +121,20 @@ def known_brain(brain: Path, home: Path, similar: Similar) -> KnownBrain:
     unmerged = [found for found in git.unmerged_files(brain, BRANCH_PREFIX) if found[1].endswith(".md")]
     waiting = [(knowledge.parse_bytes(content, path=path).unit, branch) for branch, path, content in unmerged]
     return KnownBrain(
-        files=git.files_at(brain, base, under=["domains"]) if base else {}, read=read, similar=similar,
+        files=git.files_at(brain, base, under=["domains"]) if base else {}, read=read, similar=target.similar,
         waiting=[(unit, branch) for unit, branch in waiting if unit is not None],
-        rejected=ledger.rejections(home, brain=ledger.brain_key(brain, home)), forgotten=forgotten(brain),
+        rejected=ledger.rejections(target.home, brain=ledger.brain_key(brain, target.home)), forgotten=forgotten(brain),
     )  # fmt: skip
 
 
-def free_branch(brain: Path, name: str) -> str:
-    """Return the name of a branch, with a number if the name is taken."""
-    return _numbered(name, {branch.name for branch in git.branches(brain, BRANCH_PREFIX)})
-
-
-def make_branch(brain: Path, branch: str, changes: Sequence[ProposedChange], message: str, *, now: datetime) -> None:
-    """Make the branch of a proposal, on top of the base commit."""
-    files = {change.path: change.text.encode() for change in changes}
-    git.create_branch(brain, branch, files=files, message=message, now=now, base=_base_commit(brain))
-
-
-def _base_commit(brain: Path) -> str | None:
+def base_commit(brain: Path) -> str | None:
     """Return the commit that proposals start from: the checked-out one, but never that of another proposal."""
     if not (git.current_branch(brain) or "").startswith(BRANCH_PREFIX):
         return git.head(brain)
     return git.resolve(brain, "refs/heads/main") or git.resolve(brain, "refs/heads/master") or git.head(brain)
 
 
-def _numbered(name: str, taken: Collection[str]) -> str:
+def numbered(name: str, taken: Collection[str]) -> str:
     """Return a name that is not taken, with a number behind it if need be."""
     return next(one for one in chain([name], (f"{name}-{number}" for number in count(2))) if one not in taken)
 
@@ -294,7 +296,7 @@ def _place(draft: _Draft, unit: Unit, proposal: Proposal, *, edits: bool) -> Non
             return
         notes.append(f"much like {twin.id}" + (f" (similarity {score:.2f})" if score else ""))
     # The slug is one that neither the brain, nor this proposal, nor one that waits uses already.
-    new_id = _numbered(unit.id, draft.paths.keys() | {waiting.id for waiting, _ in draft.brain.waiting})
+    new_id = numbered(unit.id, draft.paths.keys() | {waiting.id for waiting, _ in draft.brain.waiting})
     path = brains.unit_path(unit.type, unit.domain or "general", new_id.partition("/")[2])
     # Relations that lead somewhere, each once.
     leading = {(one.id, one.relation): one for one in unit.related if one.id != new_id and one.id in draft.paths}

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime
-from pathlib import Path
+from dataclasses import replace
 
 from nugget import brain as brains
 from nugget.capture import CaptureResult
 from nugget.capture import proposals as proposal_text
-from nugget.capture.compare import Similar, compare, free_branch, known_brain, make_branch
+from nugget.capture.compare import ProposalTarget, compare, known_brain
 from nugget.config import Settings
 from nugget.errors import BrainError, ReviewError, UsageError
 from nugget.extraction.proposals import Proposal
@@ -34,51 +32,38 @@ BECOMES: Mapping[NuggetType, KnowledgeType] = {
 _QUOTE_CHARS = 280
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Promotion:
-    """Everything that a promotion needs, bound once by the face."""
-
-    brain: Path
-    home: Path
-    settings: Settings
-    similar: Similar
-    now: datetime
-    type: str | None = None
-    domain: str = "coding"
-    dry_run: bool = False
-
-
-def promote(nugget: Nugget, bound: Promotion, *, stale: StaleReason | None = None) -> CaptureResult:
+def promote(
+    nugget: Nugget, target: ProposalTarget, *, type: str | None, domain: str, stale: StaleReason | None
+) -> CaptureResult:
     """Propose a nugget as a knowledge unit, on a branch of its own; scope, evidence and alternatives are kept.
 
     `stale` is why it may not hold any more, for the reviewer to look at. Raises BrainError for a folder that is not a
     git repository, UsageError for an unknown type or domain, ReviewError if the brain knows it already, or it was
     rejected or forgotten.
     """
-    if not git.is_repository(bound.brain):
-        raise BrainError(f"{bound.brain} is not a git repository.", hint=f"Run `nugget init {bound.brain}`.")
-    if bound.type is not None and bound.type not in list(KnowledgeType):
-        raise UsageError(f"There is no type {bound.type!r}.", hint=f"Types are: {', '.join(KnowledgeType)}.")
+    if not git.is_repository(target.brain):
+        raise BrainError(f"{target.brain} is not a git repository.", hint=f"Run `nugget init {target.brain}`.")
+    if type is not None and type not in list(KnowledgeType):
+        raise UsageError(f"There is no type {type!r}.", hint=f"Types are: {', '.join(KnowledgeType)}.")
     note = f"The nugget is stale: {str(stale).replace('_', ' ')}." if stale else None
     reason = f"promoted by hand; a {nugget.type} of {nugget.scope.path or 'the workspace'}"
-    proposal = Proposal(unit=_unit(nugget, bound), reason=reason, note=note)
-    known = known_brain(bound.brain, bound.home, bound.similar)
-    found = compare([proposal], known, today=bound.now.date(), session=nugget.session, max_units=1)
+    unit = _unit(nugget, type or BECOMES[nugget.type], domain, target.settings)
+    proposal = Proposal(unit=unit, reason=reason, note=note)
+    found = compare([proposal], known_brain(target), today=target.now.date(), session=nugget.session, max_units=1)
     if not found.changes:
         why = found.dropped[0] if found.dropped else "the brain has it already"
         raise ReviewError(f"{nugget.id} is not proposed: {why}.", hint="`nugget review` shows what waits.")
-    branch = None
-    if not bound.dry_run:
-        branch = free_branch(bound.brain, proposal_text.branch_name("promotion", nugget.id, bound.now))
-        message = proposal_text.promotion_message(
+    branch = proposal_text.propose(
+        target, proposal_text.branch_name("promotion", nugget.id, target.now), found.changes,
+        lambda branch: proposal_text.promotion_message(
             nugget.id, nugget.summary, nugget.session, found.changes, branch=branch, dropped=found.dropped
-        )
-        make_branch(bound.brain, branch, found.changes, message, now=bound.now)
+        ),
+    )  # fmt: skip
     return CaptureResult(session=nugget.session, branch=branch, changes=found.changes)
 
 
-def _unit(nugget: Nugget, bound: Promotion) -> Unit:
-    allow = allow_list(bound.settings)
+def _unit(nugget: Nugget, type_: str, domain: str, settings: Settings) -> Unit:
+    allow = allow_list(settings)
 
     def clean(text: str) -> str:
         return redact(text, allow=allow).text
@@ -91,10 +76,9 @@ def _unit(nugget: Nugget, bound: Promotion) -> Unit:
     evidence = nugget.evidence or (
         Evidence(session=nugget.session, quote=quote, speaker=nugget.speaker, origin=nugget.origin),
     )
-    type_ = bound.type or BECOMES[nugget.type]
     return Unit(
         id=f"{type_}/{slugify(title)}", source=SourceName.BRAIN, type=type_, title=title, body="\n\n".join(parts),
-        domain=brains.validate_domain(bound.domain), confidence=nugget.confidence, origin=Origin.AI_SESSION,
+        domain=brains.validate_domain(domain), confidence=nugget.confidence, origin=Origin.AI_SESSION,
         scope=nugget.scope if nugget.scope.path or nugget.scope.symbol else None, session=nugget.session,
         evidence=tuple(replace(one, quote=clean(one.quote)) for one in evidence), alternatives=alternatives,
         stale_after=nugget.stale_after,

@@ -1,4 +1,4 @@
-"""Texts of a proposal: the branch name, the title, the body of the pull request, the trailers of the commit.
+"""Proposals as branches: the name, the title, the body of the pull request, the trailers of the commit.
 
 The commit's message is the title, the body and the trailers, so that a proposal can be listed, shown and opened
 as a pull request later from the repository alone. What comes from a session is hostile: it stands in code
@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from nugget.capture.compare import BRANCH_PREFIX, ProposedChange
+from nugget.capture.compare import BRANCH_PREFIX, ProposalTarget, ProposedChange, base_commit, numbered
+from nugget.infra import git
 from nugget.models import Origin, Session, Speaker, Unit
 from nugget.models.speech import said_how
 from nugget.text import clean, counted, shorten, slugify
@@ -44,6 +45,21 @@ _COMMAND = re.compile(r"\s*(?:[$%#>] )?(?:\w+=\S+ )*(\S+)")
 _TRAILERS = ("Nugget-Import", "Nugget-Session", "Nugget-Records", "Nugget-Method")
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>|~!$])")
 _LINKING = re.compile(r"([@#])(?=\w)|(?<=:)(?=//)|(?<=\bwww)(?=\.)|(?<=\bGH)(?=-\d)")
+
+
+def propose(
+    target: ProposalTarget, name: str, changes: Sequence[ProposedChange], message: Callable[[str], str]
+) -> str | None:
+    """Make the branch of a proposal, on top of the base commit; return its name, None for a dry run.
+
+    The name gets a number if it is taken; `message` gives the commit's message for the branch.
+    """
+    if target.dry_run:
+        return None
+    branch = numbered(name, {branch.name for branch in git.branches(target.brain, BRANCH_PREFIX)})
+    contents, base = {change.path: change.text.encode() for change in changes}, base_commit(target.brain)
+    git.create_branch(target.brain, branch, files=contents, message=message(branch), now=target.now, base=base)
+    return branch
 
 
 def branch_name(kind: str, name: str, moment: datetime) -> str:

@@ -12,15 +12,14 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
 
 from nugget.brain import is_brain
 from nugget.capture import proposals as proposal_text
-from nugget.capture.compare import ProposedChange, Similar, compare, free_branch, known_brain, make_branch
+from nugget.capture.compare import ProposalTarget, ProposedChange, compare, known_brain
 from nugget.capture.ledger import brain_key, lock_file
 from nugget.capture.publish import Published, publish
-from nugget.config import Environment, Settings
+from nugget.config import Environment
 from nugget.errors import KnowledgeError, UsageError, reason_of
 from nugget.extraction.proposals import Proposal
 from nugget.importing.exports import may_be_export, notes_of_export, read_database
@@ -45,17 +44,11 @@ _KEY = re.compile(rb"note:[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Import:
+class Import(ProposalTarget):
     """Options of one import. Without a `domain` folders give it."""
 
-    brain: Path
-    home: Path
-    settings: Settings
-    similar: Similar
-    now: datetime
     domain: str | None = None
     limit: int = DEFAULT_LIMIT
-    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +87,7 @@ def import_notes(path: Path, bound: Import) -> ImportResult:
     read_files, notes, left_out, redacted = _read(path, bound)
     key = brain_key(bound.brain, bound.home)
     with locked(lock_file(bound.home, key)):
-        brain = known_brain(bound.brain, bound.home, bound.similar)
+        brain = known_brain(bound)
         seen = _imported(bound.brain, list(brain.files.values()), [unit for unit, _ in brain.waiting])
         fresh = [proposal for key, proposal in notes.items() if key not in seen]
         if bound.domain:
@@ -109,15 +102,16 @@ def import_notes(path: Path, bound: Import) -> ImportResult:
             dropped=tuple(reason for reason in comparison.dropped if reason not in beyond),
             known=len(notes) - len(fresh), waiting=len(beyond),
         )  # fmt: skip
-        if not comparison.changes or bound.dry_run:
+        if not comparison.changes:
             return result
         name = path.resolve().name
-        branch = free_branch(bound.brain, proposal_text.branch_name("import", name, bound.now))
-        message = proposal_text.import_message(
-            name, result.changes, branch=branch, redacted=result.redacted,
-            dropped=[*result.dropped, *map(str, result.left_out)],
+        branch = proposal_text.propose(
+            bound, proposal_text.branch_name("import", name, bound.now), result.changes,
+            lambda branch: proposal_text.import_message(
+                name, result.changes, branch=branch, redacted=result.redacted,
+                dropped=[*result.dropped, *map(str, result.left_out)],
+            ),
         )  # fmt: skip
-        make_branch(bound.brain, branch, result.changes, message, now=bound.now)
         return replace(result, branch=branch)
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sessions import ScriptedExtraction, capture_into, fork, nothing_similar, unit, write_transcript
+from sessions import ScriptedExtraction, capture_into, fork, unit, write_transcript
 
 from nugget.brain import knowledge_file as knowledge
 from nugget.capture import CaptureResult, capture_transcript, ledger
@@ -164,7 +164,7 @@ def test_what_already_waits_for_review_is_not_proposed_again(brain: Path, home: 
     assert second.dropped == (
         f"{RETRY.title}: already waits for review on {first.branch} as pattern/retry-only-idempotent-calls",
     )
-    assert [found.id for found, _ in known_brain(brain, home, nothing_similar).waiting] == [
+    assert [found.id for found, _ in known_brain(capture_into(brain, home, extract)).waiting] == [
         "pattern/retry-only-idempotent-calls"
     ]
 
