@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from nugget import __version__
 from nugget.brain.golden import GoldenQuestion
@@ -55,20 +55,15 @@ class Pipeline:
         )  # fmt: skip
 
 
-class Placed(NamedTuple):
-    """Rank of an expected unit (None: not among the first `LISTED`), and what explains it."""
-
-    id: str
-    rank: int | None
-    why: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionResult:
-    """Result of one question. `first` are the best units with their scores; `values` has every metric."""
+    """Result of one question. `first` are the best units with their scores; `values` has every metric.
+
+    `expected` has the `id` of each expected unit, its `rank` (None: not among the first `LISTED`), and `why`.
+    """
 
     question: GoldenQuestion
-    expected: tuple[Placed, ...]
+    expected: tuple[Mapping[str, Any], ...]
     first: tuple[tuple[str, float], ...]
     weak: bool
     values: Mapping[str, float]
@@ -76,7 +71,7 @@ class QuestionResult:
     @property
     def rank(self) -> int | None:
         """The best rank of an expected unit."""
-        return min((placed.rank for placed in self.expected if placed.rank), default=None)
+        return min((placed["rank"] for placed in self.expected if placed["rank"]), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,25 +96,15 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Baseline:
-    """An earlier run: the metrics of each question by `GoldenQuestion.key`."""
-
-    where: str
-    time: str
-    model: str | None
-    ranking: str
-    rows: Mapping[str, Mapping[str, float]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunComparison:
     """A run against a baseline, over the questions that both have.
 
-    `regressed` names the metrics that fell by more than the threshold; `worse` and `better` are the questions whose
-    nDCG changed, with the one before.
+    The baseline says `where` it is from, its `time`, `model` and `ranking`; its `rows` are the metrics of each question
+    by `GoldenQuestion.key`. `regressed` names the metrics that fell by more than the threshold; `worse` and `better`
+    are the questions whose nDCG changed, with the one before.
     """
 
-    baseline: Baseline
+    baseline: Mapping[str, Any]
     shared: int
     before: Mapping[str, float]
     now: Mapping[str, float]
@@ -176,12 +161,12 @@ def means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: sum(row[name] for row in rows) / len(rows) for name in METRICS} if rows else {}
 
 
-def compare(run: Run, baseline: Baseline, *, threshold: float) -> RunComparison | None:
+def compare(run: Run, baseline: Mapping[str, Any], *, threshold: float) -> RunComparison | None:
     """Return the run against an earlier one, over the questions that both have; None if they have none in common."""
-    shared = [outcome for outcome in run.answerable if outcome.question.key in baseline.rows]
+    shared = [outcome for outcome in run.answerable if outcome.question.key in baseline["rows"]]
     if not shared:
         return None
-    rows = [baseline.rows[outcome.question.key] for outcome in shared]
+    rows = [baseline["rows"][outcome.question.key] for outcome in shared]
     before, now = means(rows), means([outcome.values for outcome in shared])
     was = [row["ndcg@10"] for row in rows]
     changes = [(one, old, one.values["ndcg@10"] - old) for one, old in zip(shared, was, strict=True)]
@@ -210,7 +195,7 @@ def run_json(run: Run) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def read_baseline(file: Path) -> Baseline | None:
+def read_baseline(file: Path) -> dict[str, Any] | None:
     """Read the run in a file; None if there is no such file. Raises NuggetError for a file that is not a run."""
     try:
         loaded = json.loads(file.read_text("utf-8"))
@@ -219,9 +204,8 @@ def read_baseline(file: Path) -> Baseline | None:
             for row in loaded["results"]
             if row["metrics"]
         }
-        return Baseline(
-            where=str(file), time=str(loaded["time"]), model=loaded["model"], ranking=str(loaded["ranking"]), rows=rows
-        )
+        made = {"time": str(loaded["time"]), "model": loaded["model"], "ranking": str(loaded["ranking"])}
+        return {"where": str(file), "rows": rows, **made}
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -255,9 +239,9 @@ def comparison_json(found: RunComparison) -> dict[str, Any]:
         ]
         for pairs in (found.worse, found.better)
     )
-    baseline = found.baseline
+    earlier = found.baseline
     return {
-        "with": baseline.where, "time": baseline.time, "model": baseline.model, "ranking": baseline.ranking,
+        "with": earlier["where"], "time": earlier["time"], "model": earlier["model"], "ranking": earlier["ranking"],
         "questions": found.shared, "before": {name: round(value, 4) for name, value in found.before.items()},
         "now": {name: round(value, 4) for name, value in found.now.items()}, "regressed": list(found.regressed),
         "worse": worse, "better": better,
@@ -268,8 +252,9 @@ def _outcome(question: GoldenQuestion, pipeline: Pipeline) -> QuestionResult:
     bundle = pipeline.ask(question.text, question.filter)
     ranks = {hit.unit.id: (rank, _found_by(hit, bundle)) for rank, hit in enumerate(bundle.hits, start=1)}
     expected = [
-        Placed(unit_id, *(ranks.get(unit_id) or (None, _why_absent(unit_id, question, pipeline))))
+        {"id": unit_id, "rank": rank, "why": why}
         for unit_id in question.expect
+        for rank, why in [ranks.get(unit_id) or (None, _why_absent(unit_id, question, pipeline))]
     ]
     return QuestionResult(
         question=question, expected=tuple(expected), weak=bundle.weak,
@@ -298,6 +283,6 @@ def _outcome_json(outcome: QuestionResult) -> dict[str, Any]:
         "key": question.key, "question": question.text, "filters": question.filter.named(), "path": question.path,
         "line": question.line, "rank": outcome.rank, "weak": outcome.weak,
         "metrics": {name: round(value, 6) for name, value in outcome.values.items()},
-        "expected": [placed._asdict() for placed in outcome.expected],
+        "expected": list(outcome.expected),
         "first": [{"id": unit_id, "score": score} for unit_id, score in outcome.first],
     }  # fmt: skip

@@ -31,8 +31,6 @@ from nugget.sources.sessions import find_session_by_id, find_sessions, log_of
 from nugget.sources.shell_logs import find_shell_session, find_shell_sessions, require_session_id
 from nugget.text import shorten
 
-_WINDOW_EVENTS = 1200
-"""So many events before the first new one are looked at again: what is new may have fixed what failed there."""
 _MAX_LINES_OF_COMMAND = 80
 _SPEECH_CHARS = 4000
 _UNITS_A_SESSION = 100
@@ -128,22 +126,16 @@ def derive_sessions(connection: sqlite3.Connection, keys: Iterable[int]) -> tupl
 
 
 def _derive(connection: sqlite3.Connection, session: LogSession) -> None:
-    """Bring incidents and notes of a session in line with its rows, looking only at what new rows can have changed."""
+    """Derive the incidents and notes of a session from all its rows: a new row may have fixed an old failure."""
     ids = Ids(session.key, session.last_number)
     first, end = store.id_range(ids.key)
-    first_new = Ids(ids.key, session.derived).next("events")
-    window = "SELECT min(id) FROM (SELECT id FROM events WHERE id >= ? AND id < ? ORDER BY id DESC LIMIT ?)"
-    begin = connection.execute(window, (first, first_new, _WINDOW_EVENTS)).fetchone()[0] or first
-    stale = "SELECT id, first_event FROM incidents WHERE id >= ? AND id < ? AND last_event >= ?"
-    for incident, first_event in connection.execute(stale, (first, end, begin)).fetchall():
-        begin = min(begin, first_event)
-        store.remove_rows(connection, "incidents", incident, incident + 1)
-    events = store.rows_in(connection, "events", begin, end, where="kind IN ('command.end', 'tool.end')")
-    edits = store.rows_in(connection, "file_edits", begin, end)
+    store.remove_rows(connection, "incidents", first, end)
+    events = store.rows_in(connection, "events", first, end, where="kind IN ('command.end', 'tool.end')")
+    edits = store.rows_in(connection, "file_edits", first, end)
     if session.source != SourceName.SHELL:  # a subagent's events are read behind those of the session itself
         events, edits = (sorted(rows, key=lambda row: (row[1], row[0])) for rows in (events, edits))
     found = build_incidents(events, edits, _lines_of(connection, first, end))
-    _allot_loose_lines(connection, found, begin, end)
+    _allot_loose_lines(connection, found, first, end)
     store.put_rows(connection, "incidents", [_incident_row(one, ids) for one in found])
     _derive_notes(connection, ids)
     store.put_session(connection, ids, derived=ids.number)

@@ -282,8 +282,8 @@ def put_run(run: Run, found: RunComparison | None, *, threshold: float, accepted
         question = outcome.question
         put(f"{question.path}:{question.line}: {shorten(clean(question.text), _QUESTION_CHARS)}", style="yellow")
         for placed in outcome.expected:
-            place = f"rank {placed.rank}" if placed.rank else "not found"
-            put(f"   expected {placed.id}: {place} ({one_line(placed.why)})")
+            place = f"rank {placed['rank']}" if placed["rank"] else "not found"
+            put(f"   expected {placed['id']}: {place} ({one_line(placed['why'])})")
         came = ", ".join(f"{unit_id} {score:.3f}" for unit_id, score in outcome.first) or "nothing"
         put(f"   first came {came}\n", style="dim")
     if alarms := sum(outcome.weak for outcome in run.answerable):
@@ -297,9 +297,9 @@ def put_run(run: Run, found: RunComparison | None, *, threshold: float, accepted
 
 def _put_comparison(run: Run, found: RunComparison, *, threshold: float, accepted: bool) -> None:
     earlier = found.baseline
-    same = (earlier.model, earlier.ranking) == (run.model, run.ranking)
-    made = "" if same else f", made with {one_line(earlier.model or 'words alone')}, {one_line(earlier.ranking)}"
-    where = f"{earlier.where} of {one_line(earlier.time)}{made}"
+    same = (earlier["model"], earlier["ranking"]) == (run.model, run.ranking)
+    made = "" if same else f", made with {one_line(earlier['model'] or 'words alone')}, {one_line(earlier['ranking'])}"
+    where = f"{earlier['where']} of {one_line(earlier['time'])}{made}"
     put(f"Compared with {where}, over {counted(found.shared, 'question')} that both have:")
     changed = [name for name in found.now if abs(found.now[name] - found.before[name]) > 1e-6]
     for name in changed:

@@ -23,7 +23,6 @@ from nugget.brain.golden import parse, read_golden
 from nugget.config import EmbeddingSettings, Settings
 from nugget.evaluation import (
     METRICS,
-    Baseline,
     Pipeline,
     RunComparison,
     compare,
@@ -162,14 +161,14 @@ def test_an_outcome_says_where_the_unit_stands_which_list_missed_it_and_what_cam
             order = [hit.unit.id for hit in bundle.hits]
             assert [unit_id for unit_id, _ in outcome.first] == order[:3], "evaluation asks as `ask` does"
             for placed in outcome.expected:
-                if placed.rank is None:
-                    assert placed.id not in order and placed.why == "neither list holds it"
+                if placed["rank"] is None:
+                    assert placed["id"] not in order and placed["why"] == "neither list holds it"
                     continue
-                assert order[placed.rank - 1] == placed.id
-                reasons = bundle.hits[placed.rank - 1].reasons
+                assert order[placed["rank"] - 1] == placed["id"]
+                reasons = bundle.hits[placed["rank"] - 1].reasons
                 for name in ("vector", "bm25"):
                     held = any(reason.startswith(f"{name} #") for reason in reasons)
-                    assert (f"{name} misses it" in placed.why) is not held
+                    assert (f"{name} misses it" in placed["why"]) is not held
     means = run_json(done)["metrics"]
     rows = [outcome.values for outcome in done.answerable]
     assert means["recall@1"] == pytest.approx(sum(row["recall@1"] for row in rows) / len(rows), abs=1e-4)
@@ -180,9 +179,9 @@ def a_run(pipeline: Pipeline, *expected: str, texts: tuple[str, ...] = ("alpha",
     return evaluate(parse(json.dumps({"questions": entries}).encode(), path="g").questions, pipeline)
 
 
-def baseline_of(done: Any, **values: float) -> Baseline:
+def baseline_of(done: Any, **values: float) -> dict[str, Any]:
     rows = {outcome.question.key: dict.fromkeys(METRICS, 0.0) | values for outcome in done.answerable}
-    return Baseline(where="then", time="2026", model=None, ranking="calibrated", rows=rows)
+    return {"where": "then", "time": "2026", "model": None, "ranking": "calibrated", "rows": rows}
 
 
 @pytest.mark.proves("EVAL-COMPARES")
@@ -202,7 +201,7 @@ def test_only_a_fall_beyond_the_threshold_is_a_regression(pipeline: Pipeline) ->
     assert compare(a_run(pipeline, *ids[:4]), baseline_of(done), threshold=0) is None, "no question in common"
 
 
-def compare_(done: Any, earlier: Baseline, threshold: float) -> RunComparison:
+def compare_(done: Any, earlier: dict[str, Any], threshold: float) -> RunComparison:
     found = compare(done, earlier, threshold=threshold)
     assert found is not None and found.shared == 4
     return found
