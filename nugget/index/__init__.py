@@ -28,7 +28,7 @@ from nugget.index.connection import (
 )
 from nugget.index.fulltext import COLUMN_WEIGHTS, Terms, chunk_count, match_any, terms_of
 from nugget.index.units import CHANGED, CHUNK_COLUMNS, Edge, StoredChunk, conditions_of, select_in
-from nugget.models import FileState, Filter, Problem, SourceName, Unit
+from nugget.models import Filter, Problem, SourceName, Unit
 from nugget.text import folded
 
 if TYPE_CHECKING:
@@ -243,10 +243,6 @@ class Index:
             keys,
         )
         return dict(rows)
-
-    def file_states(self, source: SourceName, paths: Sequence[str] | None = None) -> dict[str, FileState]:
-        """Return what sync has seen of the files of a source."""
-        return stored.file_states(self.connection, source, paths)
 
     def close(self) -> None:
         """Close every thread's connection; the index may not be used afterwards."""

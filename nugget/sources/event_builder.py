@@ -85,7 +85,7 @@ def read_call(tool: str, given: Mapping[str, Any]) -> Call:
         patch = first_text(given, ("input", "patch", "patchText", "patch_text"))
         if changes := tuple(patch_changes(patch)):
             return Call(tool=EDIT, changes=changes)
-    elif kind == EDIT and (changes := tuple(_edits(path, given))):
+    elif kind == EDIT and path and (changes := tuple(_edits(path, given))):
         return Call(tool=changes[0].tool, changes=changes)
     elif kind == TODOS and (todos := _todos(given.get("todos", given.get("plan")))):
         return Call(tool=TODOS, text=todos)
@@ -270,22 +270,18 @@ def first_text(given: Mapping[str, Any], keys: tuple[str, ...]) -> str:
 
 
 def _edits(path: str, given: Mapping[str, Any]) -> Iterator[FileChange]:
-    def text(part: Mapping[str, Any], keys: tuple[str, ...]) -> str | None:
-        return next((value for key in keys if isinstance(value := part.get(key), str)), None)
-
     listed = given.get("edits")
-    old, new = text(given, _OLD), text(given, _NEW)
-    whole, sketch = text(given, _WHOLE), text(given, _SKETCHES)
-    if path and isinstance(listed, list):
-        for part in objects_in(listed):
-            if (new := text(part, _NEW)) is not None:
-                yield FileChange(path=path, before=text(part, _OLD) or "", after=new)
-    elif path and old is not None and new is not None:
-        yield FileChange(path=path, before=old, after=new)
-    elif path and whole is not None:
-        yield FileChange(path=path, after=whole, tool=WRITE)
-    elif path and sketch is not None:
-        yield FileChange(path=path, before="", after=_LEFT_OUT.sub("", sketch))
+    for part in objects_in(listed) if isinstance(listed, list) else [given]:
+        old, new, whole, sketch = (
+            next((value for key in keys if isinstance(value := part.get(key), str)), None)
+            for keys in (_OLD, _NEW, _WHOLE, _SKETCHES)
+        )
+        if new is not None and (old is not None or part is not given):
+            yield FileChange(path=path, before=old or "", after=new)
+        elif part is given and whole is not None:
+            yield FileChange(path=path, after=whole, tool=WRITE)
+        elif part is given and sketch is not None:
+            yield FileChange(path=path, before="", after=_LEFT_OUT.sub("", sketch))
 
 
 def _todos(listed: object) -> str:

@@ -22,6 +22,7 @@ from nugget.errors import IndexUnavailable, NuggetError, reason_of
 from nugget.index import Index
 from nugget.index.connection import find_damage, index_folder
 from nugget.index.sync import pending_changes
+from nugget.index.units import file_states
 from nugget.infra import files, git, github
 from nugget.models import Problem, Severity, SourceName
 from nugget.sources.sessions import outdated_archives
@@ -155,7 +156,7 @@ def _index_status(brain: Path, environment: Environment) -> IndexStatus:
         return IndexStatus(state="absent", reason="there is no index yet", files=sum(1 for _ in knowledge_paths(brain)))
     try:
         with closing(Index(file)) as index:
-            counts, states = index.counts(), index.file_states(SourceName.BRAIN)
+            counts, states = index.counts(), file_states(index.connection, SourceName.BRAIN)
             behind = pending_changes(brain, environment) or 0
             return IndexStatus(
                 state="behind" if behind else "ready", behind=behind, units=counts["units"], chunks=counts["chunks"],
