@@ -15,7 +15,7 @@ from nugget.errors import NuggetError
 from nugget.evidence.candidates import (
     PROFILES,
     Finding,
-    Profile,
+    IntentProfile,
     evidence_by_id,
     known_intent,
     session_evidence,
@@ -228,7 +228,7 @@ def fitted(lines: Sequence[str], options: BundleOptions, *, last: Sequence[str] 
 
 
 def _scored(
-    candidates: Sequence[Finding], matches: Mapping[str, set[int]], near: Mapping[int, float], profile: Profile
+    candidates: Sequence[Finding], matches: Mapping[str, set[int]], near: Mapping[int, float], profile: IntentProfile
 ) -> list[Finding]:
     """Give all candidates scores and reasons; return them the best first, of equal ones the later."""
     standing = {

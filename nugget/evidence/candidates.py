@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from nugget.models.speech import Speaker, SpeechOrigin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class IntentProfile:
     """How one kind of question is answered.
 
     `weights` (0..1) say how much each category counts, `caps` how many of each are selected at most; `boosts` are
@@ -71,8 +71,8 @@ class Finding:
 CATEGORIES = ("incident", "failure", "output", "edit", "command", "note")
 
 
-def _profile(weights: str, caps: str, *, plain_share: float = 1.0, **boosts: float) -> Profile:
-    return Profile(
+def _profile(weights: str, caps: str, *, plain_share: float = 1.0, **boosts: float) -> IntentProfile:
+    return IntentProfile(
         weights=dict(zip(CATEGORIES, map(float, weights.split()), strict=True)),
         caps=dict(zip(CATEGORIES, map(int, caps.split()), strict=True)),
         boosts=boosts,
@@ -80,7 +80,7 @@ def _profile(weights: str, caps: str, *, plain_share: float = 1.0, **boosts: flo
     )
 
 
-PROFILES: Mapping[str, Profile] = {
+PROFILES: Mapping[str, IntentProfile] = {
     #                   incident failure output edit command note
     "debug": _profile("1.00 0.95 0.90 0.45 0.30 0.45", "6 10 16 4 4 4", plain_share=0.4, failing=0.2, stderr=0.1,
                       open=0.1),
@@ -194,74 +194,65 @@ def strongest(candidates: Iterable[Finding]) -> dict[int, Finding]:
 def _made(
     connection: sqlite3.Connection, table: str, rows: Sequence[tuple[Any, ...]], names: Mapping[int, str]
 ) -> dict[int, Finding]:
-    make = {
-        "incidents": _incident, "events": _event, "command_inputs": _input, "pane_output": _output,
-        "file_edits": _edit, "working_notes": _note,
-    }[table]  # fmt: skip
     speech = store.speech_of(connection, [row[0] for row in rows])
     made = {}
-    for one in filter(None, map(make, rows)):
+    for one in filter(None, (_finding(table, *row) for row in rows)):
         one.speaker, one.origin = speech[one.id]
         one.session = names.get(store.session_key_of(one.id), "")
         made[one.id] = one
     return made
 
 
-def _incident(row: tuple[Any, ...]) -> Finding:
-    row_id, ts_ms, first_ms, _, _, title, text, command, failures, fixed_by, _, details = row
-    about = json.loads(details)
-    is_open = fixed_by is None
+def _finding(table: str, row_id: int, ts_ms: int, *row: Any) -> Finding | None:
+    """Return a row of a table as a finding; None for an event that answers nothing."""
+
+    def made(kind: str, text: str, salience: float, **values: Any) -> Finding:
+        return Finding(id=row_id, ts_ms=ts_ms, kind=kind, text=text, salience=salience, **values)
+
+    if table == "events":
+        return _event(made, *row)
+    if table == "command_inputs":
+        return made("command", row[0], 0.35, reasons=("typed",))
+    if table == "file_edits":
+        path, action, ok = row
+        is_done = ok != 0
+        return made("edit", f"{path} ({action}{'' if is_done else ' failed'})", 0.6 if is_done else 0.3)
+    if table == "pane_output":
+        stream, text, is_failure, command = row
+        marks = {"failing": is_failure, "stderr": stream == "stderr"}
+        return made(
+            "output", text, 0.6 if is_failure else 0.15, command=command,
+            marks=tuple(mark for mark, is_met in marks.items() if is_met),
+            reasons=(stream, *(["looks like a failure"] if is_failure else [])),
+        )  # fmt: skip
+    if table == "working_notes":
+        kind, text, is_open, _ = row
+        return made(
+            f"note.{kind}", text, 0.6 if is_open else 0.25, reasons=() if is_open else ("done",),
+            marks=("open",) if is_open and kind in ("todo", "blocker") else (),
+            facts={"kind": kind, "text": text, "open": bool(is_open)},
+        )  # fmt: skip
+    first_ms, _, _, title, text, command, failures, fixed_by, _, details = row
+    about, is_open = json.loads(details), fixed_by is None
     facts = {
         "title": title, "summary": tuple(about["summary"]), "command": command or None, "failures": failures,
         "fixed_by": fixed_by, "first_ts_ms": first_ms,
     }  # fmt: skip
-    return Finding(
-        id=row_id, kind="incident", text=text, ts_ms=ts_ms, salience=about["severity"] * (1.0 if is_open else 0.85),
-        marks=("open",) if is_open else (), reasons=tuple(about["reasons"]), facts=facts,
+    return made(
+        "incident", text, about["severity"] * (1.0 if is_open else 0.85), marks=("open",) if is_open else (),
+        reasons=tuple(about["reasons"]), facts=facts,
     )  # fmt: skip
 
 
-def _event(row: tuple[Any, ...]) -> Finding | None:
-    row_id, ts_ms, kind, tool, text, ok, code, _ = row
+def _event(
+    made: Callable[..., Finding], kind: str, tool: str | None, text: str, ok: int | None, code: int | None, _: Any
+) -> Finding | None:
     if ok == 0 and kind == "command.end":
         outcome = f"exit {code}" if code is not None else "failed"
-        return Finding(
-            id=row_id, kind="failure.command", text=f"{text} ({outcome})", ts_ms=ts_ms, salience=0.7, reasons=(outcome,)
-        )
+        return made("failure.command", f"{text} ({outcome})", 0.7, reasons=(outcome,))
     if ok == 0:
-        name = tool or "tool"
-        shown = text if tool and text.startswith(tool) else f"{name}: {text}"
-        return Finding(
-            id=row_id, kind="failure.tool", text=shown[:1000], ts_ms=ts_ms, salience=0.5, reasons=(f"{name} failed",)
-        )
+        shown = text if tool and text.startswith(tool) else f"{tool or 'tool'}: {text}"
+        return made("failure.tool", shown[:1000], 0.5, reasons=(f"{tool or 'tool'} failed",))
     if kind == "command.start":
-        return Finding(id=row_id, kind="command", text=text, ts_ms=ts_ms, salience=0.4)
-    return Finding(id=row_id, kind="prompt", text=text[:1000], ts_ms=ts_ms, salience=0.5) if kind == "prompt" else None
-
-
-def _input(row: tuple[Any, ...]) -> Finding:
-    return Finding(id=row[0], kind="command", text=row[2], ts_ms=row[1], salience=0.35, reasons=("typed",))
-
-
-def _output(row: tuple[Any, ...]) -> Finding:
-    row_id, ts_ms, stream, text, is_failure, command = row
-    return Finding(
-        id=row_id, kind="output", text=text, ts_ms=ts_ms, salience=0.6 if is_failure else 0.15, command=command,
-        marks=(*(["failing"] if is_failure else []), *(["stderr"] if stream == "stderr" else [])),
-        reasons=(stream, *(["looks like a failure"] if is_failure else [])),
-    )  # fmt: skip
-
-
-def _edit(row: tuple[Any, ...]) -> Finding:
-    row_id, ts_ms, path, action, ok = row
-    text, salience = (f"{path} ({action})", 0.6) if ok != 0 else (f"{path} ({action} failed)", 0.3)
-    return Finding(id=row_id, kind="edit", text=text, ts_ms=ts_ms, salience=salience)
-
-
-def _note(row: tuple[Any, ...]) -> Finding:
-    row_id, ts_ms, kind, text, is_open, _ = row
-    return Finding(
-        id=row_id, kind=f"note.{kind}", text=text, ts_ms=ts_ms, salience=0.6 if is_open else 0.25,
-        marks=("open",) if is_open and kind in ("todo", "blocker") else (), reasons=() if is_open else ("done",),
-        facts={"kind": kind, "text": text, "open": bool(is_open)},
-    )  # fmt: skip
+        return made("command", text, 0.4)
+    return made("prompt", text[:1000], 0.5) if kind == "prompt" else None
