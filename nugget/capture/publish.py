@@ -80,12 +80,17 @@ def publish(
 
     Failures are values: each failed proposal says why, and stays where it is.
     """
-    target = _wanted_target(brain, environment, settings, forced=forced)
+    target = _find_target(brain, environment, None if forced else settings)
     if isinstance(target, str):
         return Published(local=target)
     with _locked(brain, environment.home):
         known = publications(brain, home=environment.home)
-        waiting = [proposal for proposal in review.proposals(brain) if _is_unpublished(proposal, known)]
+        # Left alone: what is decided on GitHub, and open pull requests of the very commit.
+        waiting = [
+            proposal for proposal in review.proposals(brain)
+            if (one := known.get(proposal.branch)) is None or one.state == "failed"
+            or (one.state == "open" and one.sha != proposal.sha)
+        ]  # fmt: skip
         if not waiting:
             return Published()
         reached: tuple[tuple[str, str], Repository] | NuggetError
@@ -140,7 +145,7 @@ def close_pull_requests(
     or run of the worker does it. `forced` overrides `capture.publish: never`.
     """
     home = environment.home
-    target = _wanted_target(brain, environment, settings, forced=forced)
+    target = _find_target(brain, environment, None if forced else settings)
     done: list[Publication] = []
     with _locked(brain, home):
         known = publications(brain, home=home)
@@ -249,14 +254,10 @@ def pull(brain: Path, *, environment: Environment) -> str | None:
     return tip
 
 
-def _wanted_target(brain: Path, environment: Environment, settings: Settings, *, forced: bool) -> _Target | str:
-    if settings.capture.publish == "never" and not forced:
+def _find_target(brain: Path, environment: Environment, settings: Settings | None = None) -> _Target | str:
+    """Return where proposals go, or why they stay local, also by settings if given. Makes no network call."""
+    if settings is not None and settings.capture.publish == "never":
         return "capture.publish is `never`"
-    return _find_target(brain, environment)
-
-
-def _find_target(brain: Path, environment: Environment) -> _Target | str:
-    """Return where proposals go, or a sentence why they stay local. Makes no network call."""
     remote, api_url = github.find_remote(brain) if git.is_repository(brain) else None, environment.github_api_url
     if remote is None:
         return "the brain has no remote"
@@ -318,8 +319,10 @@ def _follow(brain: Path, publication: Publication, *, home: Path, now: datetime)
     branch, state = publication.branch, publication.state
     if state not in ("merged", "closed") or branch == git.current_branch(brain):
         return publication  # a person who looks at the branch right now is not disturbed
-    if state == "merged" and not _is_here(brain, publication.merged_as):
-        return publication
+    if state == "merged":
+        merged = git.resolve(brain, publication.merged_as) if publication.merged_as else None
+        if merged is None or git.merge_base(brain, "HEAD", merged) != merged:
+            return publication
     if git.resolve(brain, f"refs/heads/{branch}"):
         left = review.show(brain, branch).files
         # New files that did not come with the merge were taken out by the reviewer.
@@ -331,12 +334,6 @@ def _follow(brain: Path, publication: Publication, *, home: Path, now: datetime)
     return replace(publication, state="settled", reason=state)
 
 
-def _is_here(brain: Path, commit: str | None) -> bool:
-    """Return whether the checked-out branch holds a commit of the remote."""
-    known = git.resolve(brain, commit) if commit else None
-    return known is not None and git.merge_base(brain, "HEAD", known) == known
-
-
 def _fetched_tip(brain: Path, remote: github.Remote) -> tuple[str, str]:
     there = github.default_branch(brain, remote)
     if there is None:
@@ -346,10 +343,3 @@ def _fetched_tip(brain: Path, remote: github.Remote) -> tuple[str, str]:
             hint=f"Run `git push -u {remote.name} {branch}` in the brain, then `nugget capture --publish`.",
         )
     return there, github.fetch(brain, remote, there)
-
-
-def _is_unpublished(proposal: ProposalBranch, known: Mapping[str, Publication]) -> bool:
-    publication = known.get(proposal.branch)
-    if publication is None or publication.state == "failed":
-        return True
-    return publication.state == "open" and publication.sha != proposal.sha
