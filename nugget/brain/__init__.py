@@ -47,7 +47,7 @@ class InitResult:
 
 
 def is_brain(folder: Path) -> bool:
-    """Return whether the folder is a brain: it has a brain.yaml beside a `domains` folder or a `.git`."""
+    """Return True if the folder is a brain: it has a brain.yaml beside a `domains` folder or a `.git`."""
     return (folder / "brain.yaml").is_file() and ((folder / "domains").is_dir() or (folder / ".git").exists())
 
 
@@ -81,7 +81,7 @@ def init_brain(path: Path, *, owner: str, now: datetime, examples: bool = False)
 
 
 def is_knowledge_path(path: str) -> bool:
-    """Return whether a path in the brain is one that a knowledge file has: under `domains/`, not hidden, no README."""
+    """Return True if a path in the brain is one that a knowledge file has: under `domains/`, not hidden, no README."""
     folders, _, name = path.rpartition("/")
     is_hidden = path.startswith(".") or "/." in path
     return f"{folders}/".startswith("domains/") and name.endswith(".md") and name != "README.md" and not is_hidden

@@ -189,12 +189,12 @@ def domain_of(path: str) -> str | None:
 
 
 def is_id(text: str) -> bool:
-    """Return whether the text can be the id of a knowledge unit: `<type>/<slug>`."""
+    """Return True if the text can be the id of a knowledge unit: `<type>/<slug>`."""
     return _ID.fullmatch(text) is not None
 
 
 def is_domain(text: str) -> bool:
-    """Return whether the text can be a domain: folder names joined by `/`, none hidden, none pointing up."""
+    """Return True if the text can be a domain: folder names joined by `/`, none hidden, none pointing up."""
     return _DOMAIN.fullmatch(text) is not None
 
 

@@ -91,7 +91,7 @@ def read_redacted(transcript: Path, capture: Capture) -> tuple[Session, Mapping[
 
 
 def _is_excluded(session: Session, capture: Capture) -> bool:
-    """Return whether the session is never read: by `capture.exclude_projects`, or because Nugget itself ran it."""
+    """Return True if the session is never read: by `capture.exclude_projects`, or because Nugget itself ran it."""
     ours = session.cwd is not None and Path(session.cwd).is_relative_to(capture.home)
     return ours or is_excluded_project(session, settings=capture.settings)
 

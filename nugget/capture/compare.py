@@ -83,7 +83,7 @@ class ProposedChange:
 
     @property
     def is_new(self) -> bool:
-        """Return whether the brain has no such file yet."""
+        """Return True if the brain has no such file yet."""
         return self.before is None
 
 
@@ -256,7 +256,7 @@ def _quotes(unit: Unit) -> set[str]:
 
 
 def _same_knowledge(one: Unit, other: Unit) -> bool:
-    """Return whether two units say the same in mostly the same words, or much the same of the same quotes."""
+    """Return True if two units say the same in mostly the same words, or much the same of the same quotes."""
     likeness = _shared_words(one.title, other.title)
     if one.evidence and _quotes(one) == _quotes(other) and likeness >= HELD_WORDS:
         return True

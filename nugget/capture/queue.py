@@ -207,7 +207,7 @@ def overview(home: Path) -> Overview:
 
 
 def is_working(home: Path) -> bool:
-    """Return whether a worker holds the queue. Tries the lock only if it names a process that lives.
+    """Return True if a worker holds the queue. Tries the lock only if it names a process that lives.
 
     Whoever tests a lock holds it for a moment, and a hook at that moment would not start a worker.
     """
