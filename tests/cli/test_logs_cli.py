@@ -85,6 +85,17 @@ def test_what_cannot_be_done_is_told_in_one_sentence(logs: Logs, run: Run) -> No
         assert done.stdout == ""
 
 
+@pytest.mark.proves("EVI-CLI")
+def test_a_log_that_cannot_be_read_is_named_once(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
+    file = tmp_path / "projects/x/11111111-2222-3333-4444-555555555555.jsonl"
+    file.parent.mkdir(parents=True)
+    file.write_text('{"type": "session_meta"}\n')
+    for session in (file.stem, "--all"):
+        told = run("logs", "ingest", session).stderr
+        assert f"{file}: is not a transcript" in told and told.count(str(file)) == 1
+
+
 def work(logs: Logs, session: str, folder: Path, command: str, *, code: int = 0, stderr: str = "") -> None:
     logs.happen(session, 1000, "command.start", cmd=command, cwd=str(folder))
     logs.happen(session, 2000, "command.end", exit=code)
