@@ -101,13 +101,10 @@ def _lines(stream: BinaryIO, name: str, problems: list[Problem]) -> Iterator[tup
     is_inside = False
     while piece := stream.readline(store.MAX_LINE_BYTES):
         read, number = read + len(piece), number + (not is_inside)
-        limits = {
-            f"an import is at most {MAX_BYTES:,} bytes": read > MAX_BYTES,
-            f"an import has at most {MAX_LINES:,} lines": number > MAX_LINES,
-            "too many lines are no export's": len(problems) >= MAX_PROBLEMS,
-        }
-        if met := [limit for limit, is_met in limits.items() if is_met]:
-            problems.append(Problem(path=name, line=number, reason=f"what follows is not read: {met[0]}"))
+        if read > MAX_BYTES or number > MAX_LINES or len(problems) >= MAX_PROBLEMS:
+            most = f"{MAX_BYTES:,} bytes, {MAX_LINES:,} lines and {MAX_PROBLEMS:,} problems"
+            reason = f"what follows is not read: an import has at most {most}"
+            problems.append(Problem(path=name, line=number, reason=reason))
             return
         if not is_inside:
             yield number, piece

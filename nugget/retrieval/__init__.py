@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 from nugget.errors import EmbeddingUnavailable, LLMUnavailable
@@ -39,22 +40,22 @@ def retrieve(
     now: datetime,
 ) -> Bundle:
     """Answer a query from the index. Any text is a valid query; what could not be used is named in `degraded`."""
-    clock = _Stages()
+    clock = [("", time.perf_counter())]
     with index.reading():
         gathered = gather(query, profile, index, embedder)
-        clock.lap("gather")
+        clock.append(("gather", time.perf_counter()))
         scored = rank(
             gathered.candidates, ranking=profile.ranking, rrf_k=profile.rrf_k, has_vectors=gathered.has_vectors
         )
-        clock.lap("rank")
+        clock.append(("rank", time.perf_counter()))
         at_least = RERANKED if reranker else 0
         hits = to_hits(scored, query, profile, index, gathered, at_least=at_least, today=now.date())
-        clock.lap("relate")
+        clock.append(("relate", time.perf_counter()))
     degraded = gathered.degraded
     if reranker and hits:
         hits, problem = _rerank(query.text, hits, reranker)
         degraded = (*degraded, problem) if problem else degraded
-        clock.lap("re-rank")
+        clock.append(("re-rank", time.perf_counter()))
     weak = is_weak(hits, has_vectors=gathered.has_vectors)
     hits = hits[: query.limit]
     if query.only_helpful:
@@ -62,11 +63,12 @@ def retrieve(
     packed, budget, hint = pack(
         hits, budget_tokens=query.budget_tokens or BUDGET_TOKENS, depth=query.depth or Depth.STANDARD
     )
-    clock.lap("pack")
+    clock.append(("pack", time.perf_counter()))
     explain = None
     if query.explain:
         counts = {"candidates": len(scored), "hits": len(hits), "packed": len(packed)}
-        explain = _explain(profile, counts, clock.laps, packed, index)
+        laps = {name: round((at - since) * 1000, 3) for (_, since), (name, at) in pairwise(clock)}
+        explain = _explain(profile, counts, laps, packed, index)
     return Bundle(
         query=query,
         profile=profile.name,
@@ -103,41 +105,20 @@ def _rerank(question: str, hits: Sequence[Hit], reranker: Reranker) -> tuple[lis
     return [*judged, *tail], None
 
 
-class _Stages:
-    """Milliseconds spent in each stage, for `explain`."""
-
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._since = time.perf_counter()
-
-    def lap(self, stage: str) -> None:
-        now = time.perf_counter()
-        self.laps[stage] = round((now - self._since) * 1000, 3)
-        self._since = now
-
-
 def _explain(
-    profile: Profile, counts: Mapping[str, int], laps: Mapping[str, float], hits: Sequence[Hit], index: Index
+    profile: Profile, counts: Mapping[str, int], laps: dict[str, float], hits: Sequence[Hit], index: Index
 ) -> dict[str, Any]:
     return {
-        "profile": {
-            "name": profile.name,
-            "ranking": profile.ranking,
-            "candidates": profile.candidates,
-            "rrf_k": profile.rrf_k,
-            "hops": profile.hops,
-        },
+        "profile": {name: getattr(profile, name) for name in ("name", "ranking", "candidates", "rrf_k", "hops")},
         "counts": dict(counts),
-        "timings_ms": dict(laps),
+        "timings_ms": laps,
         "vector_search": index.vector_search,
         "hits": [
             {
                 "id": hit.unit.id,
                 "score": hit.score,
                 "relevance": hit.relevance,
-                "contributions": [
-                    {"name": part.name, "value": part.value, "detail": part.detail} for part in hit.contributions
-                ],
+                "contributions": list(map(asdict, hit.contributions)),
             }
             for hit in hits
         ],

@@ -138,11 +138,7 @@ class Endless(io.RawIOBase):
 
 
 @pytest.mark.proves("PROVENANCE-TRAVEL-ENDS")
-@pytest.mark.parametrize(
-    ("piece", "limit"), [(b"\0", "is at most 500,000,000 bytes"), (b"\n", "has at most 2,000,000 lines")]
-)
-def test_an_import_of_one_endless_line_or_of_nothing_but_ends_of_lines_ends(
-    tmp_path: Path, piece: bytes, limit: str
-) -> None:
+@pytest.mark.parametrize("piece", [b"\0", b"\n", b"{\n"])
+def test_an_import_of_one_endless_line_or_of_endless_lines_ends(tmp_path: Path, piece: bytes) -> None:
     done = import_lines(tmp_path, io.BufferedReader(Endless(piece)), name="in", settings=Settings())
-    assert str(done.problems[-1]).endswith(f"what follows is not read: an import {limit}")
+    assert "what follows is not read: an import has at most" in str(done.problems[-1])
