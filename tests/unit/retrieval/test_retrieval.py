@@ -188,7 +188,7 @@ OPERATORS = [
 
 
 @pytest.mark.proves("ASK-ANY-TEXT")
-@settings(max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=2_000, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.one_of(st.text(max_size=60), st.lists(st.sampled_from(OPERATORS), max_size=6).map(" ".join)))
 def test_any_text_is_a_valid_query(asked: Brain, text: str) -> None:
     asked.index.search_text(asked.index.terms(text.encode("utf-8", "replace").decode()), 5, Filter())
