@@ -47,6 +47,10 @@ _STOP = frozenset(
 )
 
 
+_TRIED = 9
+"""Events behind a claim in which the agent says that what it tried did not help."""
+_LATER_EDITS = 50
+"""Edits of a file among which the one is looked for that reverts an earlier one."""
 _TELLING = ("must", "instead", "because", "cause", "fix", "intent", "decided", "default", "risk", "contrast")
 _IDLE = ("next_step", "praise", "report", "maybe", "offer")
 
@@ -62,6 +66,7 @@ class Claim:
     words: frozenset[str] = frozenset()
     size: float = 1.0
     vector: NDArray[np.float32] | None = None
+    is_refuted: bool = False
 
     @property
     def speaker(self) -> Speaker:
@@ -130,6 +135,7 @@ def _add_features(session: SessionClaims) -> None:
         if claim.sentence.channel is Channel.REPLY:
             last_reply[id(claim.episode)] = claim.sentence.place
     chosen = _chosen_options(session)
+    reverted = _reverted(session.events)
     for claim in session.claims:
         made = _of_words(claim.sentence)
         made["option chosen"] = float(claim.number in chosen)
@@ -137,6 +143,7 @@ def _add_features(session: SessionClaims) -> None:
         made |= _of_echoes(claim, session, by_word)
         made |= _of_edits(claim, after, before)
         claim.features = made
+        claim.is_refuted = _is_refuted(claim, session.events, reverted)
 
 
 def _of_words(sentence: Sentence) -> dict[str, float]:
@@ -180,7 +187,6 @@ def _of_place(claim: Claim, session: SessionClaims, last_reply: Mapping[int, int
         "found then fixed": float(is_reply and edits_after and not edits_before),
         "conceded": float(episode.conceded),
         "user and objection": float(is_user and episode.turn in (Turn.OBJECTION, Turn.REFUSAL)),
-        "objected later": float(_objected(claim, session)),
         "own words": float(sentence.channel is Channel.USER and len(sentence.event.text) < 600),
         "offer accepted": float(is_advice or (is_offer and episode.reaction in (Turn.AGREEMENT, Turn.CHOICE))),
     }  # fmt: skip
@@ -214,16 +220,6 @@ def _reply_places(session: SessionClaims, episode: Episode) -> list[int]:
     return [place for place in range(episode.first, episode.last + 1) if session.events[place].kind is EventKind.REPLY]
 
 
-def _objected(claim: Claim, session: SessionClaims) -> bool:
-    """Return whether the person objected to the turn of this claim, and the agent gave way."""
-    if claim.sentence.channel is not Channel.REPLY:
-        return False
-    for number, one in enumerate(session.episodes):
-        if one is claim.episode and number + 1 < len(session.episodes):
-            return one.reaction in (Turn.OBJECTION, Turn.REFUSAL) and session.episodes[number + 1].conceded
-    return False
-
-
 def _of_echoes(claim: Claim, session: SessionClaims, by_word: Mapping[str, list[int]]) -> dict[str, float]:
     """Return how often the session says about the same elsewhere, and where."""
     near: Counter[int] = Counter()
@@ -254,6 +250,45 @@ def _of_echoes(claim: Claim, session: SessionClaims, by_word: Mapping[str, list[
         "echoed by user": min(user, 2) / 2,
         "echo": best,
     }
+
+
+def _is_refuted(claim: Claim, events: Sequence[Event], reverted: Sequence[tuple[int, int, frozenset[str]]]) -> bool:
+    """Return whether the session took back later what the agent said or planned."""
+    channel, place, episode = claim.sentence.channel, claim.sentence.place, claim.episode
+    if channel in (Channel.USER, Channel.QUOTED, Channel.SUMMARY):
+        return False
+    if channel is Channel.PLAN and (episode.undone or episode.reaction is Turn.REFUSAL):
+        return True
+    if channel is Channel.REPLY and episode.undone:
+        return True
+    for edit, later, words in reverted:
+        if episode.first <= edit <= episode.last and edit - 1 <= place < later and claim.words & words:
+            return True
+    tried = False
+    for event in events[place + 1 : min(place + _TRIED, episode.last + 1)]:
+        tried = tried or event.kind in (EventKind.FILE_EDIT, EventKind.COMMAND)
+        if tried and event.kind is EventKind.REPLY and phrases.STILL_WRONG.match(event.text):
+            return True
+    return False
+
+
+def _reverted(events: Sequence[Event]) -> list[tuple[int, int, frozenset[str]]]:
+    """Return the places of each edit and of the later one that put back what it replaced, and the words of both."""
+    edits: dict[str, list[tuple[int, set[str], set[str]]]] = {}
+    for place, event in enumerate(events):
+        if event.kind is EventKind.FILE_EDIT and event.ok is not False and event.path:
+            before, after = (
+                {*map(str.strip, (text or "")[:20000].splitlines())} - {""} for text in (event.before, event.after)
+            )
+            edits.setdefault(event.path, []).append((place, after - before, before - after))
+    found = []
+    for made in edits.values():
+        for number, (place, came, went) in enumerate(made):
+            for later, back, gone in made[number + 1 : number + _LATER_EDITS]:
+                if came and went and 2 * len(came & gone) >= len(came) and 2 * len(went & back) >= len(went):
+                    found.append((place, later, words_of("\n".join(came | went))))
+                    break
+    return found
 
 
 def _edited(events: Sequence[Event]) -> tuple[Counter[str], Counter[str]]:

@@ -171,7 +171,7 @@ def _is_told(claim: Claim) -> bool:
     found = claim.features
     if found["offer accepted"] or found["option chosen"]:
         return True
-    if claim.sentence.channel is not Channel.USER:
+    if claim.sentence.channel is not Channel.USER or phrases.REPORTS_BUG.search(claim.sentence.text):
         return False
     if found["very short"]:
         return bool(phrases.RULES.search(claim.sentence.text))
@@ -182,9 +182,7 @@ def _is_told(claim: Claim) -> bool:
 
 def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     sentence = claim.sentence
-    if sentence.channel is Channel.QUOTED and not is_confirmed(claim):
-        return None
-    if claim.episode.undone and sentence.channel in (Channel.REPLY, Channel.PLAN):
+    if claim.is_refuted or (sentence.channel is Channel.QUOTED and not is_confirmed(claim)):
         return None
     wished = (
         sentence.channel is Channel.USER
@@ -353,7 +351,7 @@ def _goes_on(one: Claim, other: Claim) -> bool:
 def _is_usable(claim: Claim) -> bool:
     text = claim.sentence.text
     features = claim.features
-    if any(features[name] for name in ("question", "colon", "very short", "next_step", "offer")):
+    if claim.is_refuted or any(features[name] for name in ("question", "colon", "very short", "next_step", "offer")):
         return False
     said = titles.point_of(text)
     return not _FIRST_PERSON.search(said) and not _PRONOUN.match(said) and len(said) <= 320

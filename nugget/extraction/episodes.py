@@ -49,7 +49,7 @@ class Episode:
 
     `first` and `last` are the numbers of its events; `reaction` is the kind of the turn that follows, None at the end;
     `conceded` tells that the agent's first reply gives way to the person, `accepted` that
-    the person then agreed, `undone` that they had it undone.
+    the person then agreed, `undone` that they had it undone, or objected and the agent gave way.
     """
 
     turn: Turn
@@ -93,7 +93,8 @@ def episodes_of(events: Sequence[Event]) -> list[Episode]:
         one.accepted = (
             len(opening) < 60 and bool(phrases.AGREES.search(opening)) and following.turn is not Turn.OBJECTION
         )
-        one.undone = asked or (bool(following.reverts) and following.turn in (Turn.OBJECTION, Turn.REFUSAL))
+        is_objection = following.turn in (Turn.OBJECTION, Turn.REFUSAL)
+        one.undone = asked or (is_objection and (following.conceded or bool(following.reverts)))
     return [one for one in made if one.last >= one.first]
 
 

@@ -266,8 +266,6 @@ def is_adopted(draft: Draft) -> bool:
     anchor = draft.anchor
     if anchor.features["offer accepted"] or anchor.features["option chosen"]:
         return True
-    if anchor.features["objected later"] or anchor.episode.undone:
-        return False
     is_committed = anchor.sentence.channel in (Channel.COMMIT, Channel.PUBLISHED)
     return is_committed or bool(anchor.episode.edits)
 

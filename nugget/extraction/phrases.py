@@ -190,6 +190,21 @@ CONCEDES = any_of(
     r"その通り|確かに|おっしゃる|你说得对|没错|好主意|确实",
 )
 
+STILL_WRONG = any_of(
+    r"\W*(?:still\b|same (?:error|issue|problem|result)|(?:that )?(?:did|does)n't (?:help|work|fix)"
+    r"|not (?:yet|fixed|working)|whoops|oops|hmm|immer noch|toujours|sigue)",
+    r"\W*(?:まだ|还是|仍然)",
+)
+"""How the agent opens when what it tried did not help."""
+
+REPORTS_BUG = any_of(
+    r"\b(?:have|is|see|seems?|found|noticed|hit|there's|get) (?:\w+ )?(?:a|an|another|some|the following) (?:\w+ )?"
+    r"(?:bug|issue|problem|error|failure)s?\b",
+    r"\b(?:es gibt|haben|sehe) (?:einen|ein) (?:fehler|problem|bug)\b|\bil y a un (?:bug|problème)\b"
+    r"|\bhay un (?:error|fallo)\b",
+)
+"""What a person reports as broken: a task, not knowledge."""
+
 RULES = any_of(
     r"(?:^|[,;:—–-] |\b(?:and|please|should|to|we|you|i|but|that|every|remember:?) )(?:always|never)\b",
     r"\b(?:must(?:n't)?|from now on|under no circumstances|make sure|don't ever)\b|^(?:please )?(?:don't|do not"

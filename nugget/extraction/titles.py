@@ -8,7 +8,7 @@ from nugget.extraction.phrases import any_of
 
 TITLE_CHARS = 80
 
-_MARKS = re.compile(r"\*\*|__|^[\s✅❌⚠️•🎯🚀🎉>-]+")
+_MARKS = re.compile(r"(`[^`\n]*`)|\*\*|__|^[\s✅❌⚠️•🎯🚀🎉>-]+")
 _LINK = re.compile(r"\[([^\[\]]{1,300})\]\([^)]{0,500}\)")
 _LABEL = re.compile(
     r"^(?:\*\*)?(?P<label>[\w`](?:[^*\n:—–]|:(?=\d)){1,60}?)(?:\*\*)?\s*(?::|\s[-–—])(?:\*\*)?\s+(?=\S)"
@@ -164,7 +164,7 @@ IMPERATIVES = frozenset(
 def clean(text: str) -> str:
     """Return a sentence as prose on one line, without markup."""
     unescaped = text.replace("\\`", "`").replace('\\"', '"')
-    return " ".join(_MARKS.sub("", _LINK.sub(r"\1", unescaped)).split())
+    return " ".join(_MARKS.sub(r"\1", _LINK.sub(r"\1", unescaped)).split())
 
 
 def point_of(text: str) -> str:

@@ -28,7 +28,7 @@ PROMISES: dict[str, str] = {
     "EXT-CAUSE": "a root cause that was found becomes a bug with its reason",
     "EXT-CONSTRAINT": "a rule of the person becomes a belief with its reason, in six languages",
     "EXT-DECISION": "choices, corrections and answers of the person become decisions with what was not chosen",
-    "EXT-REFUTED": "what was reverted or refused in a session becomes no unit",
+    "EXT-REFUTED": "what a session reverted, refused or took back becomes no unit",
     "EXT-VERBATIM": "every unit carries quotes that stand verbatim in the records it names",
     "EXT-EXPLAIN": "`nugget capture-session --explain` shows each claim with what judged it and what kept it out",
     "CAP-SUPERSEDES": "a later choice that rejects an earlier one on the same subject is proposed as its successor",

@@ -20,7 +20,7 @@ from nugget.extraction.offline import MAX_UNITS, extract_offline
 from nugget.extraction.phrases import end_of
 from nugget.extraction.proposals import Proposal
 from nugget.extraction.speech import sentences_of, split
-from nugget.extraction.titles import TITLE_CHARS, title_of
+from nugget.extraction.titles import TITLE_CHARS, clean, title_of
 from nugget.models import Event, EventKind, KnowledgeType, Session, Speaker
 from nugget.redaction import redact_session
 from nugget.sources.claude_code import read_session
@@ -242,6 +242,40 @@ def test_an_answer_in_a_dialog_is_a_decision_with_its_alternatives() -> None:
 )  # fmt: skip
 def test_what_was_reverted_or_pasted_and_refused_gives_no_unit(talk: list[Event]) -> None:
     assert extract(talk) == []
+
+
+_INSTALLS = (
+    *prompt("the image does not build"),
+    said("The root cause is that `npm ci` crashes in this image, so `npm install` must be used instead."),
+    edited("Containerfile", "RUN npm ci", "RUN npm install"),
+    *ran("make test", "ok", ok=True),
+)
+
+
+@pytest.mark.proves("EXT-REFUTED")
+@pytest.mark.parametrize(
+    "later",
+    [
+        [*prompt("no, the cache is broken"), said("You're right, the cache was stale.")],
+        [*prompt("it fails as before"), said("Then npm is fine."),
+         edited("Containerfile", "RUN npm install", "RUN npm ci")],
+        [said("Still the same crash.")],
+    ],
+    ids=["objection", "edit put back", "did not help"],
+)  # fmt: skip
+def test_what_the_session_takes_back_later_gives_no_unit(later: list[Event]) -> None:
+    assert "npm" in extract(_INSTALLS)[0].unit.title
+    assert not [one for one in extract(_INSTALLS, later) if "npm install" in one.unit.body]
+
+
+@pytest.mark.proves("EXT-JUNK")
+def test_a_report_of_a_bug_is_no_rule() -> None:
+    report = "I think we have a bug somewhere, because the agents in the metadata must not be empty."
+    assert extract(prompt(report)) == []
+
+
+def test_asterisks_in_code_stay() -> None:
+    assert clean("**Use** `!**/node_modules/**/*` here") == "Use `!**/node_modules/**/*` here"
 
 
 @pytest.mark.parametrize(
