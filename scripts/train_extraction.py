@@ -149,7 +149,7 @@ def leave_one_out(trainer: Trainer, sessions: Sequence[str]) -> dict[str, Judge]
     """Return for each session a judge that has not seen it."""
     rows = trainer.rows(sessions)
     unseen: dict[str, Judge] = {}
-    for held in {bench.short_id(name) for name in sessions}:
+    for held in sorted({bench.short_id(name) for name in sessions}):
         judge = trainer.judge([row for row in rows if bench.short_id(row[0]) != held])
         unseen |= {name: judge for name in sessions if bench.short_id(name) == held}
     return unseen
@@ -191,7 +191,7 @@ def main() -> None:
     seen = [name for name in trainer.sessions if not bench.is_apart(name)]
     unseen = leave_one_out(trainer, seen)
     slope, offset = calibrated(trainer, unseen)
-    threshold = float(next((arg.split("=")[1] for arg in sys.argv if arg.startswith("--threshold=")), 0.5))
+    threshold = float(next((arg.split("=")[1] for arg in sys.argv if arg.startswith("--threshold=")), 0.55))
     scale = {"slope": slope, "offset": offset, "threshold": threshold}
     by_one_out = measured(trainer, unseen, f"leave-one-session-out at {threshold}", **scale)
     if "--check" in sys.argv and "--apart" not in sys.argv:
