@@ -37,7 +37,7 @@ exit $code
 """
 """The same without strace: Nugget is killed before one of its runs of git, or after it."""
 STRACE = bool(shutil.which("strace")) and os.environ.get("NUGGET_FAULTS_STRACE") != "no"
-"""Where strace cannot be had, Python's own audit events count the calls of Nugget, and git is killed as a whole."""
+"""Where strace cannot be had, Python counts calls and statements of SQL that write, and git is killed as a whole."""
 WITHOUT_STRACE = "" if FAULTS != 1 else "mv"
 """The command that a short run kills in the second way, so that it is tried everywhere."""
 
@@ -63,7 +63,9 @@ def attempts(stage: Stage, writing: Writing, log: Path, *, strace: bool) -> Iter
     def run(variables: dict[str, str], options: Sequence[str] = ()) -> int:
         stage.reset()
         count.unlink(missing_ok=True)
-        return stage.perform(writing, strace=options, more=variables).code
+        ended = stage.perform(writing, strace=options, more=variables)
+        assert ended.code in (0, -9) or variables.get("FAULT_CHANGE") != "0", ended
+        return ended.code
 
     if not strace:
         changes = {"FAULT_COUNT": str(count)}
@@ -71,7 +73,8 @@ def attempts(stage: Stage, writing: Writing, log: Path, *, strace: bool) -> Iter
         for number in some([*range(1, int(count.read_text()) + 1)]):
             yield f"nugget change {number}", partial(run, {**changes, "FAULT_CHANGE": str(number)})
         assert run(shim) == 0
-        calls = [(at, when) for at in range(1, int(count.read_text()) + 1) for when in ("before", "after")]
+        runs = int(count.read_text()) if count.exists() else 0
+        calls = [(at, when) for at in range(1, runs + 1) for when in ("before", "after")]
         for at, when in some(calls):
             yield f"{when} git {at}", partial(run, {**shim, "FAULT_AT": str(at), "FAULT_WHEN": when})
         return
