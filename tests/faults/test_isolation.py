@@ -57,7 +57,7 @@ def test_history_evidence_extraction_and_catching_up_go_on_after_a_session_of_an
         ended = nugget(*loop)
         assert ended.code in (0, 1) and "Traceback" not in ended.err
         for hostile in ("deep", "digits", "no-utf-8", "shapes", "bomb"):
-            assert f"{hostile}.jsonl is not a transcript" in ended.out + ended.err, (loop, hostile)
+            assert f"{hostile}.jsonl: " in ended.out + ended.err or f"failed: {hostile}: " in ended.err, (loop, hostile)
     assert "uvloop" in nugget("search", "uvloop").out and nugget("sessions").code == 0
     caught = nugget("capture", "--catch-up")
     queue = isolated_home / ".nugget" / "queue"
