@@ -40,7 +40,7 @@ LOCAL_LOCK = "machine-sync.lock"
 INLINE_FILES = 50
 """Up to this many changed files are indexed before a search; more are left to a sync of their own."""
 INLINE_BYTES = 4_000_000
-"""Up to this much of transcripts is read before a search: a tenth of a second."""
+"""Up to this much of changed transcripts is read before a search: a tenth of a second."""
 
 _WITH_VECTORS = 3
 _HISTORY = frozenset({SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE})
@@ -182,9 +182,9 @@ def _refresh_history(brain: Brain, connection: sqlite3.Connection) -> PendingCha
     from nugget.index.ingest import changed_logs, ingest_all, is_outdated
 
     place = (connection, brain.environment, brain.settings)
-    changed, gained, gone = changed_logs(*place, brain.path)
+    changed, size, gone = changed_logs(*place, brain.path)
     waiting = len(changed)
-    is_small = gained <= INLINE_BYTES and len(changed) <= INLINE_FILES
+    is_small = size <= INLINE_BYTES and len(changed) <= INLINE_FILES
     if (changed or gone) and is_small and not is_outdated(connection, brain.settings):
         waiting = waiting if ingest_all(*place, brain=brain.path, wait=False).is_busy else 0
     return PendingChanges(files={SourceName.SESSIONS: waiting} if waiting else {})

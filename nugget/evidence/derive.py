@@ -81,7 +81,7 @@ def ingest(connection: sqlite3.Connection, log: Log, *, settings: Settings, now:
     return IngestedSession(
         session=log.id, source=log.source, malformed=read.malformed, bytes_read=read.bytes_read,
         reread=tuple(read.reread), redacted=dict(read.redacted), incidents=incidents, working_notes=notes,
-        **{table: max(0, read.rows[table]) for table in store.TABLES[:4]},
+        **{table: max(0, read.rows[table]) for table in store.READ_TABLES},
     )  # fmt: skip
 
 

@@ -271,15 +271,14 @@ def _keep_gone_sessions(connection: sqlite3.Connection, old: Path) -> None:
 
     Incidents and notes are derived again. An index that cannot be read has nothing to give.
     """
-    from nugget.index.events import index_rows
+    from nugget.index.events import READ_TABLES, index_rows
 
-    tables = ("events", "command_inputs", "pane_output", "file_edits")
     with suppress(sqlite3.Error):
         connection.execute("ATTACH ? AS old", (str(old),))
         with write_transaction(connection):
             rows = connection.execute("SELECT key, path FROM old.log_sessions WHERE source != 'bridge'").fetchall()
             keys = ", ".join(str(int(key)) for key, path in rows if not Path(path).exists())
-            for table in ("log_sessions", *tables):
+            for table in ("log_sessions", *READ_TABLES):
                 own, theirs = (
                     [row[1] for row in connection.execute(f"PRAGMA {schema}.table_info({table})")]
                     for schema in ("main", "old")
@@ -289,7 +288,7 @@ def _keep_gone_sessions(connection: sqlite3.Connection, old: Path) -> None:
                 connection.execute(
                     f"INSERT INTO main.{table} ({names}) SELECT {names} FROM old.{table} WHERE {which} IN ({keys})"
                 )
-            for table in tables:
+            for table in READ_TABLES:
                 index_rows(connection, table, 0, 1 << 62)
             connection.execute("UPDATE log_sessions SET gone = 1, derived = 0, generation = 1, unit_generation = 0")
             if keys:  # by which rules they were redacted is not known

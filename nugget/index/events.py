@@ -21,6 +21,8 @@ from nugget.sources import FilePlace
 _SESSION_BITS, _TABLE_BITS = 34, 3
 TABLES = ("events", "command_inputs", "pane_output", "file_edits", "working_notes", "incidents")
 """Position in this tuple = the lowest bits of an id."""
+READ_TABLES = TABLES[:4]
+"""Tables of what was read; the others are derived from these."""
 _POSITIONS = {table: position for position, table in enumerate(TABLES)}
 
 _COLUMNS = {
@@ -33,7 +35,7 @@ _COLUMNS = {
     "details",
 }
 _WRITTEN = _COLUMNS | {
-    "events": f"{_COLUMNS['events']}, speaker, origin, number, file, record, parent",
+    "events": f"{_COLUMNS['events']}, speaker, origin, number, file, record",
     "command_inputs": f"{_COLUMNS['command_inputs']}, number",
     "pane_output": f"{_COLUMNS['pane_output']}, number",
 }
@@ -97,7 +99,6 @@ class ReadState:
     head: str = ""
     before: str = ""
     exchanges: int = 0
-    waiting: str = "[]"
     problem: str = ""
 
     @property
@@ -256,8 +257,7 @@ def reset_session(connection: sqlite3.Connection, key: int) -> None:
     remove_session_rows(connection, key)
     connection.execute("UPDATE log_sessions SET derived = 0, generation = generation + 1 WHERE key = ?", (key,))
     connection.execute(
-        "UPDATE read_files SET size = -1, taken = 0, head = '', before = '', exchanges = 0, waiting = '[]' "
-        "WHERE session = ?",
+        "UPDATE read_files SET size = -1, taken = 0, head = '', before = '', exchanges = 0 WHERE session = ?",
         (key,),
     )
 

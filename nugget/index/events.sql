@@ -24,7 +24,7 @@ CREATE TABLE log_sessions (
 CREATE INDEX log_sessions_id ON log_sessions (id);
 CREATE INDEX log_sessions_workspace ON log_sessions (workspace, ended_ms);
 
--- The one registry of what was read: a file that grew is read on from `taken`.
+-- The one registry of what was read: a file of a shell that grew is read on from `taken`, any other one whole.
 CREATE TABLE read_files (
     key INTEGER PRIMARY KEY AUTOINCREMENT, -- rows name the file that they were read from, also when it is gone
     path TEXT NOT NULL UNIQUE,          -- a session in a shared database: PATH#ID
@@ -36,7 +36,6 @@ CREATE TABLE read_files (
     head TEXT NOT NULL DEFAULT '',      -- prints of the first bytes and of those before `taken`: other ones mean that
     before TEXT NOT NULL DEFAULT '',    -- the file is another
     exchanges INTEGER NOT NULL DEFAULT 0,
-    waiting TEXT NOT NULL DEFAULT '[]', -- JSON: calls whose result has not been read yet
     problem TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX read_files_session ON read_files (session);
@@ -54,8 +53,7 @@ CREATE TABLE events (
     origin TEXT,                        -- how the words came into the session (models.SpeechOrigin)
     number INTEGER,                     -- of the exchange, command or message; NULL for what search does not find
     file INTEGER,                       -- the row of read_files that it was read from
-    record INTEGER,                     -- a hash of the record's uuid, which forks share; of a message, of its text
-    parent INTEGER                      -- of a prompt: a hash of the record that it follows
+    record INTEGER                      -- a hash of the record's uuid, which forks share; of a message, of its text
 );
 CREATE INDEX events_failed ON events (id) WHERE ok = 0;
 CREATE INDEX events_commands ON events (id) WHERE kind = 'command.start';

@@ -1,7 +1,7 @@
 """Bring the machine's index in line with the logs of sessions, shells and channels.
 
-What changed is known by size and time. A transcript that grew is read on from where reading stopped; what other agents
-keep, and the archive, is read whole. Texts are redacted once, on their way in. Incidents and notes are not derived
+What changed is known by size and time. The log of a shell is read on from where reading stopped, any other one whole.
+Texts are redacted once, on their way in. Incidents and notes are not derived
 here: `IngestRun.sessions` says which sessions gained something.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -24,22 +24,19 @@ from nugget.index.session_rows import (
     IngestRun,
     RowMaker,
     cleaned_events,
-    hash_of,
     ms_of,
     put_messages,
-    read_calls,
     repeated_records,
-    stored_calls,
     workspace_of,
 )
 from nugget.index.shell_ingest import read_shell
-from nugget.index.units import meta, put_meta, select_in
+from nugget.index.units import meta, put_meta
 from nugget.infra import files
 from nugget.models import EventKind, Problem, Session, SourceName
 from nugget.redaction import allow_list, is_excluded_project, rules_stamp
-from nugget.sources import Log, LogFile, Reader, place_of, resumed
+from nugget.sources import Log, LogFile, Reader
 from nugget.sources.channels import channel_of_session, read_channel
-from nugget.sources.claude_code import TranscriptPart, read_part
+from nugget.sources.claude_code import LoggedFile, read_logged
 from nugget.sources.sessions import SessionFile, find_logs, read_any, read_archive
 
 READING_VERSION = 1
@@ -123,13 +120,12 @@ def is_outdated(connection: sqlite3.Connection, settings: Settings) -> bool:
 def changed_logs(
     connection: sqlite3.Connection, environment: Environment, settings: Settings, brain: Path | None
 ) -> tuple[list[Log], int, int]:
-    """Return the logs that ingest would read, how many bytes they gained, and how many known files are gone."""
+    """Return the logs that ingest would read, their bytes, and how many known files are gone."""
     logs = find_logs(environment, settings, brain)
     known = store.known_files(connection)
     changed = [log for log in logs if _is_changed(log, known)]
-    sizes = [(file.size, known.get(file.path, (0, 0))[0]) for log in changed for file in log.files]
-    gained = sum(size - max(0, before) if size >= before else size for size, before in sizes)
-    return changed, gained, len(known.keys() - {file.path for log in logs for file in log.files})
+    size = sum(file.size for log in changed for file in log.files)
+    return changed, size, len(known.keys() - {file.path for log in logs for file in log.files})
 
 
 @contextmanager
@@ -202,197 +198,93 @@ def _rules(settings: Settings) -> str:
 
 
 def _read_log(run: IngestRun, log: Log) -> None:
-    """Read what is new in a log; what cannot be read is noted as a problem of its file."""
-    paths = [file.path for file in log.files]
-    states = store.read_states(run.connection, paths)
+    """Read a log that changed: what a shell's gained, any other one whole, in place of what was read of it before."""
+    states = store.read_states(run.connection, [file.path for file in log.files])
     if log.reader is Reader.SHELL:
         read_shell(run, log, states)
         return
-    if not all(map(_has_grown, states.values())):
-        _begin_again(run, states.values())
-        states = store.read_states(run.connection, paths)
-    read = {Reader.LINES: _read_transcript, Reader.CHANNEL: _read_channel}.get(log.reader, _read_whole)
-    for file in log.files:
-        state = states.get(file.path, ReadState(path=file.path, part=file.part))
-        if (state.size, state.mtime_ns) == (file.size, file.mtime_ns):
-            continue
-        state = replace(state, mtime_ns=file.mtime_ns)
-        if state.problem == _EXCLUDED:
-            _put_state(run, replace(state, size=file.size))
-            continue
+    read: list[tuple[LogFile, LoggedFile]] = []
+    seen = {file.path: states.get(file.path) or ReadState(path=file.path, part=file.part) for file in log.files}
+    seen = {file.path: replace(seen[file.path], size=file.size, mtime_ns=file.mtime_ns) for file in log.files}
+    is_excluded = any(state.problem == _EXCLUDED for state in seen.values())
+    for file in () if is_excluded else log.files:
+        state = seen[file.path] = replace(seen[file.path], problem="")
         try:
-            if not read(run, log, file, replace(state, problem="")):
-                _read_log(run, log)
-                return
-        except sqlite3.Error:
-            raise
+            read.append((file, _read_file(log, file)))
         except Exception as error:
             reason = reason_of(error).removeprefix(f"{file.path} ")  # whoever shows it names the file
-            _put_state(run, replace(state, size=file.size, problem=reason))
-
-
-def _begin_again(run: IngestRun, states: Iterable[ReadState]) -> None:
-    """Forget what was read of files that are others now."""
+            seen[file.path] = replace(state, problem=reason)
+    source = SourceName.BRIDGE if log.reader is Reader.CHANNEL else SourceName.SESSIONS
     with write_transaction(run.connection):
-        for state in states:
-            session = store.log_session(run.connection, state.session) if state.session else None
-            if session is not None and session.source != SourceName.BRIDGE:
-                store.reset_session(run.connection, session.key)
-            else:
-                store.remove_messages(run.connection, state.key)
-                store.put_state(run.connection, ReadState(key=state.key, path=state.path, session=state.session))
+        session = store.claim_session(run.connection, source=source, session_id=log.id, path=log.path)
+        for path, state in seen.items():
+            state = replace(state, session=session.key)
+            seen[path] = replace(state, key=store.put_state(run.connection, state))
+        if read and not _is_excluded(run, session, [logged.session for _, logged in read], seen.values()):
+            run.bytes_read += sum(file.size for file, _ in read)
+            _put_session(run, session, [(seen[file.path], logged) for file, logged in read])
 
 
-def _has_grown(state: ReadState) -> bool:
-    """Return whether what was read of a file still stands at its beginning."""
-    if state.taken:
-        with suppress(OSError), Path(state.path).open("rb") as file:
-            return not resumed(file, state.place, file.seek(0, 2))[1]
-    return True
-
-
-def _read_transcript(run: IngestRun, log: Log, file: LogFile, state: ReadState) -> bool:
-    """Read a transcript of Claude Code on, a part at a time.
-
-    Return False if its session has to be read again: the person went back behind what was read before.
-    """
-    path = Path(file.path)
-    session, is_last = None, False
-    while not is_last:
-        waiting = [call.event for call in read_calls(state.waiting).values()]
-        part = read_part(path, taken=state.taken, exchanges=state.exchanges, waiting=waiting)
-        is_last = part.is_last
-        if session is None:
-            session, state = _claimed(run, log, state)
-            if state.taken and _went_back(run, session, state, part):
-                with write_transaction(run.connection):
-                    store.reset_session(run.connection, session.key)
-                return False
-        if _is_excluded(run, session, part.folders, replace(state, size=file.size)):
-            return True
-        run.bytes_read += part.taken - state.taken
-        run.malformed += part.skipped
-        with path.open("rb") as opened:
-            place = place_of(opened, part.taken)
-        with write_transaction(run.connection):
-            session = store.log_session(run.connection, session.key) or session
-            state = _put_part(run, session, state, part)
-            # A file that is not finished has no size yet, so that an interrupted ingest is known to go on with it.
-            state = state.moved_to(place, size=file.size if is_last else -1, exchanges=part.exchanges)
-            store.put_state(run.connection, state)
-    return True
-
-
-def _went_back(run: IngestRun, session: LogSession, state: ReadState, part: TranscriptPart) -> bool:
-    """Return whether a prompt follows the same record as an earlier prompt, which the person went back on."""
-    typed = {hash_of(parent): hash_of(uuid) for uuid, parent in part.parents.items()}
-    sql = "SELECT parent, record FROM events WHERE kind = 'prompt' AND file = ? AND id >= ? AND id < ? AND parent IN"
-    rows = select_in(run.connection, sql, list(typed), (state.key, *store.id_range(session.key)))
-    return any(typed[parent] != record for parent, record in rows)
-
-
-def _put_part(run: IngestRun, session: LogSession, state: ReadState, part: TranscriptPart) -> ReadState:
-    """Write the rows of a part of a transcript; return the state with the calls that wait for a result."""
-    calls = read_calls(state.waiting)
-    moments = [ms for event in part.events if (ms := ms_of(event.timestamp))]
-    ids = Ids(session.key, session.last_number)
-    cwd = session.folder or run.clean(next(iter(part.folders), ""))
-    maker = RowMaker(
-        ids=ids, file=state.key, ts_ms=(moments[0] if moments else session.ended_ms or 0), cwd=cwd or None,
-        parents=part.parents, dead=part.dead, repeated=repeated_records(run, state, part.events), calls=calls,
-    )  # fmt: skip
-    for call in part.settled:
-        maker.settle(call)
-    events = cleaned_events(run, part.events, calls=[call.event for call in calls.values()])
-    for event, number in zip(events, part.numbers, strict=True):
-        maker.add(event, number)
-    maker.write(run)
-    store.put_session(
-        run.connection, ids, agent="claude-code", folder=cwd or None, workspace=workspace_of(cwd),
-        title=run.clean(part.title) or None,
-        started_ms=min([*moments, *([session.started_ms] if session.started_ms else [])], default=None),
-        ended_ms=max([*moments, session.ended_ms or 0]) or None,
-    )  # fmt: skip
-    put_messages(run, channel_of_session(session.id), part.messages, state)
-    return replace(state, waiting=stored_calls(maker.calls))
-
-
-def _read_channel(run: IngestRun, log: Log, file: LogFile, state: ReadState) -> bool:
-    path = Path(file.path)
-    messages, taken = read_channel(path, taken=state.taken)
-    run.bytes_read += taken - state.taken
-    with path.open("rb") as opened:
-        place = place_of(opened, taken)
-    with write_transaction(run.connection):
-        session = store.claim_session(run.connection, source=SourceName.BRIDGE, session_id=log.id, path=file.path)
-        state = state.moved_to(place, session=session.key, size=file.size)
-        put_messages(run, log.id, messages, replace(state, key=store.put_state(run.connection, state)))
-    return True
-
-
-def _read_whole(run: IngestRun, log: Log, file: LogFile, state: ReadState) -> bool:
-    """Read a session of another agent, or from the archive: it has no lines to go on from."""
+def _read_file(log: Log, file: LogFile) -> LoggedFile:
+    if log.reader is Reader.LINES:
+        return read_logged(Path(file.path))
     if log.reader is Reader.ARCHIVE:
-        read = read_archive(Path(log.path))
-    else:
-        read = read_any(SessionFile(
-            path=Path(log.path), agent=log.agent, id=log.id, mtime=file.mtime_ns / 1e9, size=file.size,
-            is_shared=file.path != log.path,
-        ))  # fmt: skip
-    run.bytes_read += file.size
-    run.malformed += read.skipped_records
-    session, state = _claimed(run, log, state)
-    folders = read.folders or ((read.cwd,) if read.cwd else ())
-    if _is_excluded(run, session, folders, replace(state, size=file.size)):
-        return True
-    events = cleaned_events(run, read.events)
-    cwd = run.clean(read.cwd or "")
-    with write_transaction(run.connection):
-        before = store.row_counts(run.connection, session.key)
-        store.remove_session_rows(run.connection, session.key)
-        ids = Ids(session.key, 0)  # counted again, so that what stays where it was keeps its id
-        written_ms = file.mtime_ns // 1_000_000
+        return LoggedFile(session=read_archive(Path(log.path)))
+    if log.reader is Reader.CHANNEL:
+        empty = Session(id=log.id, agent="", path=file.path, events=())
+        return LoggedFile(session=empty, messages=tuple(read_channel(Path(file.path))))
+    found = SessionFile(
+        path=Path(log.path), agent=log.agent, id=log.id, mtime=file.mtime_ns / 1e9, size=file.size,
+        is_shared=file.path != log.path,
+    )  # fmt: skip
+    return LoggedFile(session=read_any(found))
+
+
+def _put_session(run: IngestRun, session: LogSession, read: Sequence[tuple[ReadState, LoggedFile]]) -> None:
+    """Write the rows of a session, or of a channel, in place of those that it had."""
+    connection, main = run.connection, read[0][1].session
+    if session.source == SourceName.BRIDGE:
+        store.remove_messages(connection, read[0][0].key)
+        put_messages(run, session.id, read[0][1].messages, read[0][0])
+        return
+    before = store.row_counts(connection, session.key)
+    for table in store.READ_TABLES:
+        store.remove_rows(connection, table, *store.id_range(session.key))
+    ids = Ids(session.key, 0)  # counted again, so that what stays where it was keeps its id
+    cwd, written_ms = run.clean(main.cwd or ""), read[0][0].mtime_ns // 1_000_000
+    for state, logged in read:
+        own = logged.session
+        run.malformed += own.skipped_records
         maker = RowMaker(
-            ids=ids, file=state.key, ts_ms=ms_of(read.started) or written_ms, cwd=cwd or None,
-            repeated=repeated_records(run, state, read.events),
+            ids=ids, file=state.key, ts_ms=ms_of(own.started) or ms_of(main.started) or written_ms, cwd=cwd or None,
+            dead=logged.dead, repeated=repeated_records(run, session.key, own.events),
         )  # fmt: skip
         number = 0
-        for event in events:
+        for event in cleaned_events(run, own.events):
             number += event.kind is EventKind.PROMPT
             maker.add(event, max(1, number))
-        maker.write(run)
-        run.rows.subtract({table: count for table, count in before.items() if table in run.rows})
-        store.put_session(
-            run.connection, ids, derived=0, agent=read.agent, folder=cwd or None, workspace=workspace_of(cwd),
-            title=run.clean(read.title or "") or None,
-            started_ms=ms_of(read.started) or None, ended_ms=ms_of(read.ended) or written_ms,
-        )  # fmt: skip
-        store.put_state(run.connection, replace(state, size=file.size, exchanges=number))
-    return True
+        run.put_rows(maker.rows)
+    ids.number = max(ids.number, session.last_number)  # what was derived before counts on from there
+    run.sessions[session.key] = None
+    run.rows.subtract({table: count for table, count in before.items() if table in run.rows})
+    store.put_session(
+        connection, ids, derived=0, agent=main.agent, folder=cwd or None, workspace=workspace_of(cwd),
+        title=run.clean(main.title or "") or None, started_ms=ms_of(main.started) or None,
+        ended_ms=max(ms_of(logged.session.ended) for _, logged in read) or written_ms,
+    )  # fmt: skip
+    for state, logged in read:
+        put_messages(run, channel_of_session(session.id), logged.messages, state)
 
 
-def _claimed(run: IngestRun, log: Log, state: ReadState) -> tuple[LogSession, ReadState]:
-    """Return the session of a file, and the state of the file with its keys."""
-    with write_transaction(run.connection):
-        session = store.claim_session(run.connection, source=SourceName.SESSIONS, session_id=log.id, path=log.path)
-        state = replace(state, session=session.key)
-        return session, replace(state, key=store.put_state(run.connection, state))
-
-
-def _put_state(run: IngestRun, state: ReadState) -> None:
-    with write_transaction(run.connection):
-        store.put_state(run.connection, state)
-
-
-def _is_excluded(run: IngestRun, session: LogSession, folders: tuple[str, ...], state: ReadState) -> bool:
+def _is_excluded(run: IngestRun, session: LogSession, read: Sequence[Session], states: Iterable[ReadState]) -> bool:
     """Return whether a session's project is excluded; of such a session nothing is kept but that it is one."""
-    about = Session(
-        id=session.id, agent=session.agent or "", path=session.path, events=(), cwd=session.folder, folders=folders
-    )
-    if not is_excluded_project(about, settings=run.settings):
+    folders = tuple(folder for one in read for folder in (*one.folders, *([one.cwd] if one.cwd else [])))
+    if not is_excluded_project(
+        replace(read[0], cwd=session.folder or read[0].cwd, folders=folders), settings=run.settings
+    ):
         return False
-    with write_transaction(run.connection):
-        store.remove_session_rows(run.connection, session.key)
-        run.connection.execute("UPDATE log_sessions SET title = NULL WHERE key = ?", (session.key,))
+    store.remove_session_rows(run.connection, session.key)
+    run.connection.execute("UPDATE log_sessions SET title = NULL WHERE key = ?", (session.key,))
+    for state in states:
         store.put_state(run.connection, replace(state, problem=_EXCLUDED))
     return True

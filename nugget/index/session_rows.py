@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import sqlite3
 from collections import Counter
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from nugget.config import Settings
 from nugget.errors import NuggetError
@@ -45,27 +44,6 @@ _RESULTS = (EventKind.OUTPUT, EventKind.TOOL_RESULT)
 _WHOLE_LINES, _HEAD_LINES, _FAILING_LINES, _TAIL_LINES = 60, 10, 40, 25
 _RECALLED = -1
 """Stands for the row of a call whose result becomes no row: it recalls what Nugget knows."""
-_MOST_CALLS = 200
-
-
-class Call(NamedTuple):
-    """A call whose result has not been read: what its event says, its row, and the name of its failures.
-
-    Calls are stored as JSON in this order.
-    """
-
-    call_id: str
-    kind: str
-    tool: str | None
-    path: str | None
-    row: int
-    label: str
-
-    @property
-    def event(self) -> Event:
-        """The event of the call, without its text."""
-        kind = EventKind(self.kind)
-        return Event(kind=kind, text=self.label, tool=self.tool, path=self.path, call_id=self.call_id)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -118,31 +96,29 @@ class IngestRun:
 
 @dataclass(slots=True, kw_only=True)
 class RowMaker:
-    """Turn the events of one file of a session into rows. `calls` are those without a result, by call id.
+    """Turn the events of one file of a session into rows by table.
 
     `dead` are the records that the person went back on, `repeated` those that another session has too: search finds
-    them there. `ts_ms` is the time of events that have none. `rows` are by table; `settled` are (ok, id) of edits that
-    stand in the table already.
+    them there. `ts_ms` is the time of events that have none. `calls` have the row and the name of each call without a
+    result, by call id.
     """
 
     ids: Ids
     file: int
     ts_ms: int
     cwd: str | None = None
-    parents: Mapping[str, str] = field(default_factory=dict)
     dead: Collection[str] = ()
     repeated: Collection[int] = ()
-    calls: dict[str, Call] = field(default_factory=dict)
+    calls: dict[str, tuple[int, str]] = field(default_factory=dict)
     rows: dict[str, list[list[Any]]] = field(
         default_factory=lambda: {"events": [], "pane_output": [], "file_edits": []}
     )
-    settled: list[tuple[int, int]] = field(default_factory=list)
 
     def add(self, event: Event, number: int) -> None:
         """Take the next event, redacted; `number` is that of its exchange."""
         self.ts_ms = ms_of(event.timestamp) or self.ts_ms
-        call = self.calls.get(event.call_id or "")
-        if event.kind in _RESULTS and (is_recall(event) or (call is not None and call.row == _RECALLED)):
+        row, _ = self.calls.get(event.call_id or "", (0, ""))
+        if event.kind in _RESULTS and (is_recall(event) or row == _RECALLED):
             self._close(event)
         elif is_recall(event):
             self._open(event, _RECALLED, "")
@@ -155,23 +131,8 @@ class RowMaker:
         else:
             self._add_event(event)
 
-    def settle(self, call: Event) -> None:
-        """Note the outcome of an edit that was read before its result."""
-        known = self.calls.get(call.call_id or "")
-        if known is not None and known.row > 0 and table_of(known.row) == "file_edits" and call.ok is not None:
-            self.settled.append((int(call.ok), known.row))
-            if call.ok:
-                self._close(call)
-
-    def write(self, run: IngestRun) -> None:
-        """Write the rows, and the outcome of edits that were written before."""
-        run.put_rows(self.rows)
-        run.connection.executemany("UPDATE file_edits SET ok = ? WHERE id = ?", self.settled)
-        run.sessions[self.ids.key] = None
-
     def _add_said(self, event: Event, number: int) -> None:
         record = hash_of(event.uuid) if event.uuid else None
-        parent = self.parents.get(event.uuid) if event.kind is EventKind.PROMPT else None
         found = None if record in self.repeated or not event.text.strip() else number
         for place, (start, stop) in enumerate(cut_text(event.text, _ROW_CHARS)):
             text = event.text[start:stop]
@@ -179,7 +140,6 @@ class RowMaker:
             self.rows["events"].append([
                 self.ids.next("events"), self.ts_ms, kind, event.tool, text, None, None, None,
                 event.speaker.value, event.origin.value, found, self.file, record,
-                hash_of(parent) if parent and not place else None,
             ])  # fmt: skip
 
     def _add_edit(self, event: Event) -> None:
@@ -202,16 +162,16 @@ class RowMaker:
             text = f"{event.tool} {text}".strip()
         elif event.kind is EventKind.TOOL_RESULT:
             kind = "tool.end"
-            call = self.calls.get(event.call_id or "")
-            begun = call.row if call and call.row > 0 and table_of(call.row) == "events" else None
+            call, label = self.calls.get(event.call_id or "", (0, ""))
+            begun = call if call > 0 and table_of(call) == "events" else None
             ok = None if event.ok is None or is_refusal(text) else int(event.ok)
-            text = f"{call.label}: {text}" if ok == 0 and call and call.label else text
+            text = f"{label}: {text}" if ok == 0 and label else text
             self._close(event)
         self._put(event, row, kind, text, ok=ok, begun=begun)
 
     def _add_output(self, event: Event) -> None:
-        call = self.calls.get(event.call_id or "")
-        begun, label = (call.row if call.row > 0 else None, call.label) if call else (None, "")
+        call, label = self.calls.get(event.call_id or "", (0, ""))
+        begun = call if call > 0 else None
         for line in event.text.split("\n"):
             if shown := line.rstrip()[:MAX_LINE_CHARS]:
                 row = self.ids.next("pane_output")
@@ -226,24 +186,20 @@ class RowMaker:
     def _put(self, event: Event, row: int, kind: str, text: str, *, ok: int | None, begun: int | None) -> None:
         self.rows["events"].append([
             row, self.ts_ms, kind, event.tool, text, ok, event.exit_code, begun, event.speaker.value,
-            event.origin.value, None, self.file, None, None,
+            event.origin.value, None, self.file, None,
         ])  # fmt: skip
 
     def _open(self, event: Event, row: int, label: str) -> None:
         if event.call_id:
-            self.calls[event.call_id] = Call(event.call_id, event.kind, event.tool, event.path, row, label)
+            self.calls[event.call_id] = (row, label)
 
     def _close(self, event: Event) -> None:
         self.calls.pop(event.call_id or "", None)
 
 
-def cleaned_events(run: IngestRun, events: Sequence[Event], *, calls: Sequence[Event] = ()) -> list[Event]:
-    """Return the events cut to what is kept, without secrets and without what `capture.exclude_paths` names.
-
-    `calls` are those before them whose results may be among them.
-    """
-    excluded = run.settings.capture.exclude_paths
-    trimmed = without_excluded([*calls, *map(_trimmed, events)], excluded)[len(calls) :]
+def cleaned_events(run: IngestRun, events: Sequence[Event]) -> list[Event]:
+    """Return the events cut to what is kept, without secrets and without what `capture.exclude_paths` names."""
+    trimmed = without_excluded([_trimmed(event) for event in events], run.settings.capture.exclude_paths)
     texts = run.clean_all([event.text for event in trimmed])
     names = run.clean_all([name for event in trimmed for name in (event.path or "", event.tool or "")])
     return [
@@ -255,14 +211,14 @@ def cleaned_events(run: IngestRun, events: Sequence[Event], *, calls: Sequence[E
     ]  # fmt: skip
 
 
-def repeated_records(run: IngestRun, state: ReadState, events: Sequence[Event]) -> set[int]:
-    """Return the records of these events that search finds in another file: what a fork repeats."""
+def repeated_records(run: IngestRun, session: int, events: Sequence[Event]) -> set[int]:
+    """Return the records of these events that search finds in another session: what a fork repeats."""
     records = {hash_of(event.uuid) for event in events if event.uuid and event.kind in SAID}
     sql = (
         "SELECT e.record FROM events e JOIN log_sessions s ON s.key = e.id >> 34 AND s.gone = 0 "
-        "WHERE e.number IS NOT NULL AND e.file IS NOT ? AND e.record IN"
+        "WHERE e.number IS NOT NULL AND s.key != ? AND e.record IN"
     )
-    return {row[0] for row in select_in(run.connection, sql, list(records), (state.key,))}
+    return {row[0] for row in select_in(run.connection, sql, list(records), (session,))}
 
 
 def put_messages(run: IngestRun, channel: str, messages: Sequence[Message], state: ReadState) -> None:
@@ -283,7 +239,7 @@ def put_messages(run: IngestRun, channel: str, messages: Sequence[Message], stat
             known[record] = number
             rows.append([
                 ids.next("events"), ms_of(message.at), "message", None, text, None, None, None,
-                run.clean(message.sender), None, number, state.key, record, None,
+                run.clean(message.sender), None, number, state.key, record,
             ])  # fmt: skip
     store.put_rows(run.connection, "events", rows)
     ended = max([session.ended_ms or 0, *(row[1] for row in rows)])
@@ -299,16 +255,6 @@ def workspace_of(folder: str | None) -> str | None:
         place = Path(folder)
         return (find_workspace(place) or vanished_workspace(place)).identity
     return None
-
-
-def stored_calls(calls: Mapping[str, Call]) -> str:
-    """Return the calls without a result as JSON, the newest if they are many."""
-    return json.dumps(list(calls.values())[-_MOST_CALLS:])
-
-
-def read_calls(stored: str) -> dict[str, Call]:
-    """Return the calls that `stored_calls` wrote, by call id."""
-    return {values[0]: Call(*values) for values in json.loads(stored)}
 
 
 def hash_of(text: str) -> int:

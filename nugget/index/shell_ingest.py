@@ -154,7 +154,7 @@ def _read_events(shell: ShellSession, path: Path, file: LogFile, *, is_searched:
         for row in events:
             is_said = is_searched and row[2] == "command.start" and bool(row[4])
             number += is_said
-            row += [None, None, number if is_said else None, None, None, None]
+            row += [None, None, number if is_said else None, None, None]
         shell.write(file, batch.place, number, {"events": events, "file_edits": edits})
         run.bytes_read += batch.bytes_read
         run.malformed += batch.malformed

@@ -16,11 +16,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from nugget.sources import blocks_of, mapping_of, parse_moment, parse_record, read_lines, storable, text_of
+from nugget.sources import blocks_of, mapping_of, parse_moment, parse_record, records_of, storable, text_of
 from nugget.sources.event_builder import first_text
-
-SIGNS = (b"SendMessage", b"-message", b"coordinator")
-"""A line of a transcript that holds none of these holds no message."""
 
 _LEAD = "team-lead"
 """What the client calls the session that a team belongs to."""
@@ -64,11 +61,8 @@ def channel_files(*folders: Path) -> Iterator[tuple[str, Path]]:
         yield from ((file.stem, file) for file in files if _CHANNEL_NAME.fullmatch(file.stem) and file.is_file())
 
 
-def messages_in_record(line: bytes) -> list[Message]:
-    """Return the messages in a line of a transcript: sent or received."""
-    if not any(sign in line for sign in SIGNS):
-        return []
-    record = parse_record(line) or {}
+def messages_in_record(record: Mapping[str, Any]) -> list[Message]:
+    """Return the messages in a record of a transcript: sent or received."""
     readers = {"assistant": _sent, "user": _received, "attachment": _from_coordinator}
     read = readers.get(text_of(record.get("type")))
     # The client itself speaks in JSON: a teammate is idle, has ended, or wants something approved.
@@ -79,22 +73,17 @@ def messages_in_record(line: bytes) -> list[Message]:
     ]
 
 
-def read_channel(path: Path, *, taken: int) -> tuple[list[Message], int]:
-    """Read the file of a channel on from byte `taken`; return its messages and where to read on. Raises OSError."""
+def read_channel(path: Path) -> list[Message]:
+    """Return the messages in the file of a channel. Raises TranscriptError."""
     messages: list[Message] = []
-    with path.open("rb") as file:
-        file.seek(taken)
-        for length, line in read_lines(file):
-            entry = {key: one for key, one in (parse_record(line or b"") or {}).items() if one}
-            text = first_text(entry, ("text", "message", "content", "body"))
-            if text.strip():
-                sender = first_text(entry, ("from", "sender", "agent")) or "unknown"
-                stamp = next((entry[key] for key in ("timestamp", "at", "ts", "created_at") if key in entry), None)
-                messages.append(_message(sender, text, entry.get("to"), entry.get("summary"), stamp))
-            elif line and not line.endswith(b"\n"):
-                break  # torn: left for the next reading
-            taken += length
-    return messages, taken
+    for record in records_of(path):
+        entry = {key: one for key, one in (record or {}).items() if one}
+        text = first_text(entry, ("text", "message", "content", "body"))
+        if text.strip():
+            sender = first_text(entry, ("from", "sender", "agent")) or "unknown"
+            stamp = next((entry[key] for key in ("timestamp", "at", "ts", "created_at") if key in entry), None)
+            messages.append(_message(sender, text, entry.get("to"), entry.get("summary"), stamp))
+    return messages
 
 
 def _message(sender: str, text: str, to: object, summary: object, at: object) -> Message:

@@ -1,4 +1,4 @@
-"""Claude Code transcripts: JSONL files, read whole as a Session or on from where the last reading ended.
+"""Claude Code transcripts: JSONL files, read whole.
 
 Format (clients 1.0 to 2.1): every line is an object with a `type`. Only `user`, `assistant` and `attachment` records
 carry conversation; the rest is the client's own state. One assistant record holds one content block; a tool's result
@@ -28,10 +28,8 @@ from nugget.sources import (
     joined_text,
     list_folder,
     mapping_of,
-    parse_record,
     parse_timestamp,
     read_document,
-    read_lines,
     records_of,
     speakers,
     storable,
@@ -41,8 +39,6 @@ from nugget.sources.event_builder import MAX_TEXT_CHARS, USER_SHELL, Call, Event
 from nugget.text import MAX_HASHED_CHARS, apply_edit, content_hash
 
 AGENT = "claude-code"
-PART_BYTES = 16 * 1024 * 1024
-"""Read between two commits: what an interruption loses, and what bounds the memory."""
 SAID = (EventKind.PROMPT, EventKind.PASTE, EventKind.REPLY)
 ANSWERED_TOOL = "AskUserQuestion"
 SHELL_TOOLS = ("Bash", "PowerShell")
@@ -55,7 +51,6 @@ _STATE_TYPES = frozenset(
     " content-replacement continued-in cost-state custom-title file-history-delta file-history-snapshot last-prompt"
     " mode permission-mode pr-link progress queue-operation relocated summary system tag tools-used".split()
 )
-_BULKY = (b'"type":"progress"', b'"type":"file-history-snapshot"', b'"type":"file-history-delta"')
 
 
 @dataclass(slots=True)
@@ -70,6 +65,7 @@ class TranscriptReader(EventBuilder):
     queued: set[str] = field(default_factory=set)
     titles: dict[str, str] = field(default_factory=dict)
     summaries: list[tuple[str, str]] = field(default_factory=list)
+    messages: list[channels.Message] = field(default_factory=list)
 
     @property
     def best_title(self) -> str | None:
@@ -125,6 +121,7 @@ def _read_record(record: Mapping[str, Any], reader: TranscriptReader) -> None:
         reader.summaries.append((text_of(record.get("leafUuid")), storable(text_of(record.get("summary")))))
     elif read := _READERS.get(kind):
         read(record, reader)
+        reader.messages += channels.messages_in_record(record)
 
 
 def _read_attachment(record: Mapping[str, Any], reader: TranscriptReader) -> None:
@@ -254,27 +251,16 @@ def _edited_hashes(
     return content_hash(original) if original else None, content_hash(content or "") if known else None
 
 
-@dataclass(slots=True, kw_only=True)
-class TranscriptPart:
-    """What was read of a transcript in one go.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedFile:
+    """A file of a session as it is searched.
 
-    `events` have the number of their exchange beside them in `numbers`. `parents` are the records that typed prompts
-    follow, by the uuid of the prompt. `dead` are the records that the person went back on within this part. `settled`
-    are the edits whose result was awaited. `taken` is where to read on; `is_last` says that the file ended there.
+    `session` also has what was said on branches that the person went back on; `dead` are the records of those.
     """
 
-    events: list[Event] = field(default_factory=list)
-    numbers: list[int] = field(default_factory=list)
-    parents: dict[str, str] = field(default_factory=dict)
-    dead: set[str] = field(default_factory=set)
-    messages: list[channels.Message] = field(default_factory=list)
-    settled: list[Event] = field(default_factory=list)
-    folders: tuple[str, ...] = ()
-    title: str = ""
-    taken: int = 0
-    exchanges: int = 0
-    skipped: int = 0
-    is_last: bool = True
+    session: Session
+    dead: frozenset[str] = frozenset()
+    messages: tuple[channels.Message, ...] = ()
 
 
 def find_files(projects: Path) -> Iterator[tuple[str, LogFile]]:
@@ -317,47 +303,14 @@ def read_session(path: Path) -> Session:
     return reader.build(path)
 
 
-def read_part(path: Path, *, taken: int = 0, exchanges: int = 0, waiting: Sequence[Event] = ()) -> TranscriptPart:
-    """Read a transcript on from byte `taken`, as far as PART_BYTES or its end; a torn last line is left for later.
-
-    `exchanges` are those before `taken`, `waiting` the calls without a result. Raises OSError, or TranscriptError for a
-    file without any record of a transcript.
-    """
-    reader = TranscriptReader(events=list(waiting))
-    for position, call in enumerate(waiting):
-        reader.calls.setdefault(call.call_id or "", (call.tool or "", []))[1].append(position)
-    part = TranscriptPart(taken=taken, exchanges=exchanges)
-    numbers = [0] * len(waiting)
-    with path.open("rb") as file:
-        file.seek(taken)
-        for length, line in read_lines(file):
-            if line and line.strip() and not any(sign in line for sign in _BULKY):
-                first, skipped = len(reader.events), reader.skipped
-                _read_record(parse_record(line) or {}, reader)
-                if reader.skipped > skipped and not line.endswith(b"\n"):
-                    reader.skipped = skipped
-                    break
-                reader.records += 1
-                for event in reader.events[first:]:
-                    part.exchanges += event.kind is EventKind.PROMPT
-                    numbers.append(max(1, part.exchanges))
-                part.messages += channels.messages_in_record(line)
-            part.taken += length
-            if part.taken - taken >= PART_BYTES:
-                part.is_last = False
-                break
-    if not taken:
-        _require_records(path, reader)
-    part.dead, first = reader.dead_records(), len(waiting)
-    for event, number in zip(reader.events[first:], numbers[first:], strict=True):
-        if event.kind in SAID or event.uuid not in part.dead:  # of dead branches only what was said is kept
-            part.events.append(event)
-            part.numbers.append(number)
-    part.parents = {uuid: parent for uuid in reader.prompts if (parent := reader.parents.get(uuid))}
-    part.folders, part.title, part.skipped = tuple(reader.folders), reader.best_title or "", reader.skipped
-    settled = {event.call_id for event in reader.events if event.kind is EventKind.FILE_EDIT and event.ok is not None}
-    part.settled = [call for call in reader.events[:first] if call.call_id in settled]
-    return part
+def read_logged(path: Path) -> LoggedFile:
+    """Read one transcript, without those of its subagents, for search. Raises TranscriptError."""
+    reader = _read_file(path)
+    _require_records(path, reader)
+    dead, reader.title = frozenset(reader.dead_records()), reader.best_title
+    reader.events = [event for event in reader.events if event.kind in SAID or event.uuid not in dead]
+    reader.stamps = [event.timestamp for event in reader.events if event.timestamp]
+    return LoggedFile(session=reader.build(path), dead=dead, messages=tuple(reader.messages))
 
 
 def exchange_numbers(path: Path) -> dict[str, int]:

@@ -7,7 +7,7 @@ PROMISES: dict[str, str] = {
     "HIS-NEIGHBOURS": "a ref shows its exchange or message whole, with its neighbours; what is no ref is refused",
     "HIS-LONG": "a long reply is found by any of its parts and shown whole",
     "HIS-REDACTED": "no secret of a transcript stands in the index, is found, or is shown",
-    "HIS-INCREMENTAL": "of a session that grew only the new part is read; a rewritten one is read again",
+    "HIS-INCREMENTAL": "a session that grew or was rewritten is read again, and rows that stay keep their ids",
     "HIS-WHILE-WRITTEN": "a transcript that is being written can be read at any moment, and nothing is lost",
     "HIS-FORKS": "forked and resumed sessions are not repeated, and take over when the original is deleted",
     "HIS-DELETED": "hits of deleted sources disappear",
