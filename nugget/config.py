@@ -15,9 +15,23 @@ import typing
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 from nugget.errors import UsageError
+from nugget.settings import AgentSettings as AgentSettings
+from nugget.settings import CanonSettings as CanonSettings
+from nugget.settings import CaptureSettings as CaptureSettings
+from nugget.settings import CommitSettings as CommitSettings
+from nugget.settings import EmbeddingSettings as EmbeddingSettings
+from nugget.settings import ExtractionSettings as ExtractionSettings
+from nugget.settings import HistorySettings as HistorySettings
+from nugget.settings import HttpSettings as HttpSettings
+from nugget.settings import LLMSettings as LLMSettings
+from nugget.settings import MemorySettings as MemorySettings
+from nugget.settings import RedactionSettings as RedactionSettings
+from nugget.settings import RetrievalSettings as RetrievalSettings
+from nugget.settings import Settings as Settings
+from nugget.settings import SyncSettings as SyncSettings
 from nugget.settings_file import Entry, YAMLRefused, read_entries
 from nugget.text import printable
 
@@ -35,157 +49,11 @@ KNOWLEDGE_KEYS = frozenset(
 """The settings that belong to the knowledge and are taken from brain.yaml."""
 _DESCRIPTIVE = frozenset({"id", "version", "domains", "languages", "chunking"})
 """Keys of brain.yaml that describe the brain and set nothing."""
-_MOST = 10**9
-"""Above anything useful; much larger values overflow timers, floats or SQLite."""
-
-
-def _set(default: Any, doc: str, **limits: Any) -> Any:
-    """Return a dataclass field with its default, its line in docs/configuration.md and its limits as pydantic's."""
-    if "ge" in limits:
-        limits.setdefault("le", _MOST)
-    return field(default=default, metadata={"doc": doc, "limits": limits})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddingSettings:
-    """How texts become vectors."""
-
-    model: str = _set("all-MiniLM-L6-v2", "the bundled model, or one of [these](#models-for-embeddings)", min_length=1)
-    base_url: str | None = _set(None, "endpoint for `openai:` and `voyage:` models")
-    api_key_env: str | None = _set(None, "environment variable with the key; OPENAI_API_KEY or VOYAGE_API_KEY if empty")
-    timeout_s: float = _set(30.0, "seconds before a request for vectors is given up", ge=0.1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetrievalSettings:
-    """How a question is answered."""
-
-    limit: int = _set(10, "units in an answer, at most", ge=1)
-    budget_tokens: int = _set(2000, "tokens in an answer, at most", ge=1)
-    candidates: int = _set(50, "chunks taken from each of vectors and BM25", ge=1)
-    rrf_k: int = _set(60, "k of reciprocal rank fusion", ge=0)
-    hops: int = _set(1, "steps along relations when looking for related units, 0 to 2", ge=0, le=2)
-    ranking: Literal["calibrated", "rrf"] = _set("calibrated", "`calibrated` scores, or the bare `rrf` order")
-    reranker: str = _set("auto", "`auto` (Claude with a key), `local`, `claude`, or `cross-encoder:<name or folder>`")
-    rerank_timeout_s: float = _set(8.0, "seconds before the LLM re-ranker is given up", ge=0.1)
-    rerank_max_usd: float = _set(0.02, "most that one re-ranking may cost, in USD", ge=0)
-    log_queries: bool = _set(True, "keep questions and the units in their answers on this machine (`nugget queries`)")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LLMSettings:
-    """Which models are asked for what. Without a key nothing here is used."""
-
-    enabled: bool = _set(True, "false: never call an LLM, even with a key")
-    answer_model: str = _set("claude-sonnet-5-5", "writes the answer of `nugget ask`")
-    rerank_model: str = _set("claude-haiku-5-5", "orders the candidates")
-    extract_model: str = _set("claude-sonnet-5-5", "finds knowledge in a session")
-    select_model: str = _set("claude-haiku-5-5", "chooses evidence from the history of a session (`llm-select`)")
-    select_max_usd: float = _set(0.25, "most that one choice of evidence may cost, in USD, over all its calls", ge=0)
-    extract_with: Literal["api", "claude-code"] = _set("api", "`api` (with a key), or the `claude-code` command")
-    timeout_s: float = _set(120.0, "seconds before an answer or extraction is given up", ge=0.1)
-    max_usd_per_session: float = _set(0.5, "most that one capture may cost, in USD", ge=0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaptureSettings:
-    """How sessions become proposals."""
-
-    method: Literal["auto", "generative", "heuristic"] = _set("auto", "`auto`: `generative` with a key")
-    max_units: int = _set(12, "units proposed from one session, at most", ge=1)
-    exclude_projects: tuple[str, ...] = _set((), "folders (globs) whose sessions are never read")
-    exclude_paths: tuple[str, ...] = _set((), "files (globs) whose content is never read from a transcript")
-    publish: Literal["auto", "never"] = _set("auto", "`auto`: proposals become pull requests on GitHub, with a token")
-    labels: tuple[str, ...] = _set((), "labels that pull requests are given")
-    agents: tuple[str, ...] = _set(("claude-code",), "[agents](agents.md) that catch-up captures, or `all`")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentSettings:
-    """Where other agents keep their sessions, when it is not where they do by default."""
-
-    codex: str = _set("", "Codex' folder; empty: `$CODEX_HOME`, else ~/.codex")
-    gemini: str = _set("", "Gemini CLI's folder; empty: `$GEMINI_CLI_HOME/.gemini`, else ~/.gemini")
-    cursor: str = _set("", "Cursor's `User` folder; empty: where Cursor keeps it on this system")
-    opencode: str = _set("", "OpenCode's folder; empty: `$XDG_DATA_HOME/opencode`, else ~/.local/share/opencode")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitSettings:
-    """How `nugget commit` and its git hook write messages."""
-
-    recent_days: int = _set(14, "sessions that ended within so many days are looked at", ge=0, le=36_500)
-    co_author: bool = _set(True, "false: no `Co-authored-by` for agents that wrote lines of the commit")
-    model: str = _set("claude-haiku-5-5", "writes the message, where there is a key")
-    timeout_s: float = _set(20.0, "seconds before the model is given up", ge=0.1)
-    max_usd: float = _set(0.1, "most that one message may cost, in USD", ge=0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncSettings:
-    """How the brain follows its remote."""
-
-    pull: bool = _set(False, "true: fast-forward a clean default branch from the remote before sync and capture")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CanonSettings:
-    """Folders of markdown that are searched beside the brain, and never written."""
-
-    folders: tuple[str, ...] = _set((), "folders to search: paths or `name=path`; from brain.yaml only those inside it")
-    max_files: int = _set(20_000, "notes read from one of these folders, at most", ge=1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistorySettings:
-    """Whether history (sessions, bridge messages, shell logs) can be searched."""
-
-    enabled: bool = _set(True, "false: history is not read for search, and forgotten")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemorySettings:
-    """Whose private notes are found where."""
-
-    workspaces: tuple[str, ...] = _set((), "more workspaces whose CLAUDE.md and AGENTS.md count as memory")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpSettings:
-    """What `nugget serve --http` does."""
-
-    allowed_hosts: tuple[str, ...] = _set((), "names of the server, beside its own address")
-    backfill: bool = _set(True, "true: all logs are read at the start, in the background")
-    max_usd: float = _set(2.0, "most that one call of /v1/completions may cost, in USD", ge=0)
-    max_usd_per_day: float = _set(2.0, "most that all calls over HTTP may cost in a day (UTC), in USD", ge=0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RedactionSettings:
-    """What counts as a secret."""
-
-    allow: tuple[str, ...] = _set((), "regular expressions of texts that are not secrets")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """Everything that can be set, with where this run happens."""
-
-    owner: str = _set("", "whose brain this is; used in commits and messages")
-    name: str = _set("", "what the brain is called")
-    provenance: bool = _set(True, "false: a captured session leaves no nuggets; `nugget extract` still does")
-    embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
-    retrieval: RetrievalSettings = field(default_factory=RetrievalSettings)
-    llm: LLMSettings = field(default_factory=LLMSettings)
-    capture: CaptureSettings = field(default_factory=CaptureSettings)
-    agents: AgentSettings = field(default_factory=AgentSettings)
-    commit: CommitSettings = field(default_factory=CommitSettings)
-    sync: SyncSettings = field(default_factory=SyncSettings)
-    canon: CanonSettings = field(default_factory=CanonSettings)
-    history: HistorySettings = field(default_factory=HistorySettings)
-    memory: MemorySettings = field(default_factory=MemorySettings)
-    http: HttpSettings = field(default_factory=HttpSettings)
-    redaction: RedactionSettings = field(default_factory=RedactionSettings)
+RENAMED = {
+    "llm.extract_with": {"claude-code": "claude-code"},
+    "capture.method": {"generative": "api", "heuristic": "offline"},
+}
+"""Keys that `extraction.with` replaces, with what their values mean for it. They work until the next release."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +137,8 @@ def load_settings(environment: Environment, brain: Path | None = None) -> Settin
     shared = read_brain_file(brain)[0] if brain else {}
     values = dict(shared)
     file = environment.home / "config.yaml"
-    given = [(key, entry.value, f"{file}:{entry.line}") for key, entry in read_user_file(environment).items()]
+    given = [("extraction.with", _renamed_way(environment), "")]
+    given += [(key, entry.value, f"{file}:{entry.line}") for key, entry in read_user_file(environment).items()]
     for key in documented_keys():
         given.append((key, environment.variables.get(variable_of(key)) or None, variable_of(key)))
     for key, value, where in given:
@@ -281,6 +150,23 @@ def load_settings(environment: Environment, brain: Path | None = None) -> Settin
     if folders := shared.get("canon.folders"):
         values["canon.folders"] = tuple(dict.fromkeys((*values["canon.folders"], *folders)))
     return _assembled(Settings, values)
+
+
+def renamed_keys(environment: Environment) -> dict[str, str]:
+    """Return the old keys that the user still sets, with their values."""
+    values = {key: str(entry.value) for key, entry in read_user_file(environment).items() if key in RENAMED}
+    return values | {key: found for key in RENAMED if (found := environment.variables.get(variable_of(key)))}
+
+
+def _renamed_way(environment: Environment) -> str | None:
+    meant = [RENAMED[key].get(value) for key, value in renamed_keys(environment).items()]
+    return next((way for way in ("offline", "claude-code", "api") if way in meant), None)
+
+
+def value_of(settings: Settings, key: str) -> Any:
+    """Return the value of a setting by its dotted key."""
+    section = key.rpartition(".")[0]
+    return getattr(getattr(settings, section) if section else settings, _keys()[key][1].name)
 
 
 def read_user_file(environment: Environment) -> dict[str, Entry]:
@@ -374,7 +260,7 @@ def _keys(kind: type[Any] = Settings, prefix: str = "") -> dict[str, tuple[type[
         if isinstance(section, type):
             keys |= _keys(section, f"{prefix}{entry.name}.")
         else:
-            keys[f"{prefix}{entry.name}"] = (kind, entry)
+            keys[f"{prefix}{entry.name.rstrip('_')}"] = (kind, entry)
     return keys
 
 
@@ -392,7 +278,7 @@ def _assembled(kind: type[_S], values: Mapping[str, Any], prefix: str = "") -> _
     """Return the dataclass with these values, by dotted key, in place of its defaults."""
     given: dict[str, Any] = {}
     for entry in fields(kind):  # type: ignore[arg-type]
-        key, section = f"{prefix}{entry.name}", cast(Any, entry.default_factory)
+        key, section = f"{prefix}{entry.name.rstrip('_')}", cast(Any, entry.default_factory)
         if isinstance(section, type):
             given[entry.name] = _assembled(section, values, f"{key}.")
         elif key in values:

@@ -80,7 +80,7 @@ def _play(stage: Stage) -> None:
         "secrets are redacted first, then lessons are found, here without an LLM"
     )  # fmt: skip
     run(stage, "capture-session", "--transcript", f"~/.claude/projects/{folder}/{transcript.name}",
-         "--method", "heuristic")  # fmt: skip
+         "--with", "offline")  # fmt: skip
     title(stage, 3, "Review", "what was found waits on a git branch until you have looked at it")
     run(stage, "review", "list", at_most_lines=6)
     run(stage, "review", "show", at_most_lines=_SHOWN_LINES)

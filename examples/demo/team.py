@@ -32,7 +32,7 @@ def play_team(stage: Stage, transcript: Path, *, number: int, question: str) -> 
         run(team, "init", "~/team-brain", at_most_lines=1)
         _share(team, github)
         run(team, "capture-session", "--transcript", f"~/{transcript.relative_to(stage.home)}",
-            "--method", "heuristic", "--brain", "~/team-brain", at_most_lines=1)  # fmt: skip
+            "--with", "offline", "--brain", "~/team-brain", at_most_lines=1)  # fmt: skip
         pull = next(iter(github.pulls), None)
         if pull is None:
             raise NuggetError("Capture opened no pull request.", hint="This is a bug of Nugget's.")

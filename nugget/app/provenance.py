@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from nugget.config import Environment, Settings, load_settings
-from nugget.errors import GitError, LLMUnavailable, TranscriptError
+from nugget.errors import GitError, TranscriptError
 from nugget.evaluation import query_log
 from nugget.index import Index, Unusable
 from nugget.index import provenance as stored
 from nugget.index.vectors import Progress
 from nugget.infra import git
 from nugget.infra.embedding import ConfiguredModel, Embedder
-from nugget.infra.llm import LLM, ClaudeCli, open_extractor, open_llm
+from nugget.infra.llm import open_extractor, open_llm
 from nugget.infra.workspace import Workspace, find_workspace, vanished_workspace
 from nugget.models import SessionFile, StaleReason
 from nugget.models.nuggets import Nugget, NuggetQuery
@@ -150,16 +150,18 @@ class Provenance:
         return read_whole_session(self.environment, self.settings, name)
 
     def extract(
-        self, session: str | None, *, method: str, everything: bool, force: bool, dry_run: bool, progress: Progress
+        self, session: str | None, *, way: str | None, everything: bool, force: bool, dry_run: bool, progress: Progress
     ) -> ExtractionReport:
         """Extract nuggets and file touches from new sessions of the workspace, from all, or from one.
 
-        Raises LLMUnavailable for the generative method without a model, TranscriptError for an unknown session.
+        `way` is one of `extraction.with`. Raises LLMUnavailable without the model that it names, TranscriptError for
+        an unknown session.
         """
         here = self.workspace()
         extractor = Extractor(
-            home=self.environment.home, settings=self.settings, now=datetime.now(UTC), llm=self._llm(method),
-            is_optional=method == "auto", force=force, dry_run=dry_run,
+            home=self.environment.home, settings=self.settings, now=datetime.now(UTC),
+            llm=open_extractor(self.settings, self.environment, way),
+            is_optional=(way or self.settings.extraction.with_) == "auto", force=force, dry_run=dry_run,
         )  # fmt: skip
         wanted = None if everything or session else here.identity
         found = self._session_files(session)
@@ -206,15 +208,6 @@ class Provenance:
         if problem:
             self.note(f"{problem} Searching by words alone.")
         return embedder
-
-    def _llm(self, method: str) -> LLM | ClaudeCli | None:
-        llm = None if method == "heuristic" else open_extractor(self.settings, self.environment)
-        if llm is None and method == "generative":
-            raise LLMUnavailable(
-                "Generative extraction needs an LLM and a key.",
-                hint="Set ANTHROPIC_API_KEY, or `llm: {extract_with: claude-code}`; or use --method heuristic.",
-            )
-        return llm
 
     def _session_files(self, session: str | None) -> list[SessionFile]:
         if session is None:

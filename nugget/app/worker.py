@@ -157,16 +157,14 @@ def _keep_up(brain: Brain, *, publish: bool) -> Published:
     return done
 
 
-def open_capture(brain: Brain, *, now: datetime, method: str | None = None, dry_run: bool = False) -> Capture:
+def open_capture(brain: Brain, *, now: datetime, way: str | None = None, dry_run: bool = False) -> Capture:
     """Bind a capture to a brain: its settings, its index, the models that there are."""
     from nugget.extraction import extract
     from nugget.infra.llm import open_extractor
 
     settings, environment = brain.settings, brain.environment
-    chosen = method or settings.capture.method
     bound = partial(
-        extract, method=chosen, settings=settings, now=now, embed=_embed(brain),
-        llm=open_extractor(settings, environment) if chosen != "heuristic" else None,
+        extract, settings=settings, now=now, embed=_embed(brain), llm=open_extractor(settings, environment, way),
         nearest=lambda text: [hit.unit for hit in brain.neighbours(text)],
     )  # fmt: skip
     return Capture(
@@ -176,11 +174,11 @@ def open_capture(brain: Brain, *, now: datetime, method: str | None = None, dry_
 
 
 def capture_file(
-    transcript: Path, brain: Brain, *, method: str | None = None, dry_run: bool = False
+    transcript: Path, brain: Brain, *, way: str | None = None, dry_run: bool = False
 ) -> tuple[CaptureResult, Published]:
     """Capture one transcript now; return what was proposed, and what became of its pull request."""
     now = _now()
-    capture = open_capture(brain, now=now.astimezone(), method=method, dry_run=dry_run)
+    capture = open_capture(brain, now=now.astimezone(), way=way, dry_run=dry_run)
     result = capture_transcript(transcript, capture)
     keep_provenance(transcript, capture)
     if not result.branch:

@@ -206,6 +206,12 @@ def overview(home: Path) -> Overview:
     )  # fmt: skip
 
 
+def failure_of(job: Job) -> str:
+    """Return why a job failed, and when it is tried again by itself."""
+    again = f" (tried again {datetime.fromtimestamp(job.next_try):%Y-%m-%d %H:%M})" if job.next_try else ""
+    return f"{job.session or job.transcript or job.name}: {job.reason or 'unknown'}{again}"
+
+
 def is_working(home: Path) -> bool:
     """Return True if a worker holds the queue. Tries the lock only if it names a process that lives.
 

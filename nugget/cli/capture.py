@@ -13,7 +13,7 @@ import typer
 from typer import Argument, Option
 
 from nugget.cli.terminal import BrainOption, DryRunOption, JsonOption, listed, open_brain, print_json, show
-from nugget.config import expanded, read_environment
+from nugget.config import expanded, read_environment, renamed_keys
 from nugget.errors import UsageError
 from nugget.render import reports
 from nugget.render.json import capture_json, fields, proposal_json
@@ -33,12 +33,31 @@ BranchArgument = Annotated[
 UnitOption = Annotated[list[str] | None, Option("--unit", metavar="ID,..", help="Only these units of it.")]
 
 
-class Method(StrEnum):
-    """How to find knowledge in a session."""
+class Way(StrEnum):
+    """Ways to find knowledge in a session, as `extraction.with` names them."""
 
     AUTO = "auto"
-    GENERATIVE = "generative"
-    HEURISTIC = "heuristic"
+    CLAUDE_CODE = "claude-code"
+    API = "api"
+    OPENAI = "openai"
+    OFFLINE = "offline"
+
+
+WayOption = Annotated[Way | None, Option("--with", help="How to find knowledge, instead of `extraction.with`.")]
+OldMethodOption = Annotated[str | None, Option("--method", hidden=True)]
+
+
+def chosen_way(way: Way | None, method: str | None) -> str | None:
+    """Return the way to find knowledge that the options ask for; say which old names were used."""
+    for key, value in renamed_keys(read_environment()).items():
+        note(f"`{key}: {value}` is called `extraction.with` now, and will not be read in the next release.")
+    if method is None:
+        return way and str(way)
+    note("--method is called --with now, and will be gone in the next release.")
+    ways = {"auto": "auto", "generative": "generative", "heuristic": "offline"}
+    if method not in ways:
+        raise UsageError(f"There is no method {method!r}.", hint=f"Use --with {', '.join(Way)}.")
+    return ways[method]
 
 
 @commands.command("capture-session")
@@ -49,7 +68,8 @@ def capture_session(
                                                     "OpenCode."),
     ] = None,
     session: Annotated[str | None, Option("--session", metavar="ID", help="A session, by its id.")] = None,
-    method: Annotated[Method | None, Option("--method", help="How to find knowledge in it.")] = None,
+    way: WayOption = None,
+    method: OldMethodOption = None,
     foreground: Annotated[
         bool, Option("--foreground", help="With a hook payload on stdin: capture now instead of queueing.")
     ] = False,
@@ -67,6 +87,7 @@ def capture_session(
     """
     from nugget.app.worker import capture_file, explain_claims
 
+    chosen = chosen_way(way, method)
     file = _transcript(transcript, session, foreground=foreground)
     with open_brain(brain) as opened:
         if explain:
@@ -74,7 +95,7 @@ def capture_session(
             text = "\n".join(claims) or "No claim of this session stands alone."
             show({"session": name, "claims": claims} if as_json else None, lambda: put(text))
             return
-        result, published = capture_file(file, opened, method=method and str(method), dry_run=dry_run)
+        result, published = capture_file(file, opened, way=chosen, dry_run=dry_run)
     if as_json:
         print_json(capture_json(result) | {"published": [asdict(entry) for entry in published.publications]})
     else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
-from operator import attrgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -187,7 +186,7 @@ def show_settings(ctx: typer.Context, as_json: JsonOption = False, brain: BrainO
             ("brain.yaml", key in shared),
         ]
         origin = next((name for name, is_set in origins if is_set), "default")
-        rows.append((key, attrgetter(key)(settings), origin))
+        rows.append((key, settings_of.value_of(settings, key), origin))
     if as_json:
         print_json({key: {"value": value, "from": origin} for key, value, origin in rows})
         return

@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from nugget.cli import terminal
-from nugget.cli.capture import Method
+from nugget.cli.capture import OldMethodOption, WayOption, chosen_way
 from nugget.cli.terminal import (
     BrainOption,
     DryRunOption,
@@ -48,9 +48,8 @@ def extract(
     ] = None,
     force: Annotated[bool, Option("--force", help="Extract again what was extracted already.")] = False,
     dry_run: DryRunOption = False,
-    method: Annotated[Method, Option("--method", help="How to find nuggets; auto is generative with a key.")] = (
-        Method.AUTO
-    ),
+    way: WayOption = None,
+    method: OldMethodOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Extract nuggets, and which files were touched, from the sessions of this workspace.
@@ -58,9 +57,10 @@ def extract(
     The workspace is the repository that the current folder is in; any worktree or clone of it counts. A session that
     was extracted is skipped until it has grown.
     """
+    chosen = chosen_way(way, method)
     with terminal.progress() as tell:
         done = provenance().extract(
-            session, method=method, everything=everything, force=force, dry_run=dry_run, progress=tell
+            session, way=chosen, everything=everything, force=force, dry_run=dry_run, progress=tell
         )
     found = (done.outcomes, done.workspace, done.tunings)
     is_all = everything or session is not None

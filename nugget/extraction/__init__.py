@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from nugget.config import Settings
-from nugget.errors import LLMUnavailable, UsageError
 from nugget.extraction.offline import extract_offline
 from nugget.extraction.proposals import Extraction, Proposal
 from nugget.models import Session
@@ -16,38 +15,24 @@ from nugget.text import shorten
 if TYPE_CHECKING:
     from nugget.extraction.generative import Nearest
     from nugget.extraction.offline import Embed
-    from nugget.infra.llm import LLM, ClaudeCli
+    from nugget.infra.llm import Model
 
-__all__ = ["METHODS", "Extraction", "Proposal", "extract"]
-
-METHODS = ("auto", "heuristic", "generative")
+__all__ = ["Extraction", "Proposal", "extract"]
 
 
 def extract(
     session: Session,
     *,
-    method: str,
     settings: Settings,
     now: datetime,
     embed: Embed | None = None,
-    llm: LLM | ClaudeCli | None = None,
+    llm: Model | None = None,
     nearest: Nearest | None = None,
 ) -> Extraction:
-    """Find knowledge in a session that is redacted already.
-
-    `auto` is generative where there is an LLM. Raises UsageError for an unknown method, LLMUnavailable when
-    `generative` is asked for without an LLM, or fails.
-    """
-    if method not in METHODS:
-        raise UsageError(f"There is no extraction method {method!r}.", hint=f"Use one of {', '.join(METHODS)}.")
-    if method == "generative" or (method == "auto" and llm is not None):
+    """Find knowledge in a session that is redacted already, by `llm` if there is one. Raises LLMUnavailable."""
+    if llm is not None:
         from nugget.extraction.generative import extract_generative
 
-        if llm is None:
-            raise LLMUnavailable(
-                "Generative extraction needs an LLM and a key.",
-                hint="Set ANTHROPIC_API_KEY, or `llm: {extract_with: claude-code}`.",
-            )
         return extract_generative(session, llm=llm, settings=settings, nearest=nearest, now=now)
     proposals = extract_offline(session, embed=embed, now=now)
     return Extraction(proposals=tuple(proposals), method="heuristic", summary=summary_of(session))

@@ -24,13 +24,11 @@ from nugget.sources.condense import clip, windows
 from nugget.text import shorten
 
 if TYPE_CHECKING:
-    from nugget.infra.llm import LLM, ClaudeCli
+    from nugget.infra.llm import Model
 
 _T = TypeVar("_T")
 
 METHOD = "generative"
-WINDOW_CHARS = 80_000
-"""Characters of a session in one request: some 25,000 tokens, in which a model still reads every part."""
 MAX_WINDOWS = 8
 
 Nearest = Callable[[str], Sequence[Unit]]
@@ -66,7 +64,7 @@ class Work:
     """One extraction under way."""
 
     session: Session
-    llm: LLM | ClaudeCli
+    llm: Model
     settings: Settings
     nearest: Nearest | None
     now: datetime
@@ -85,9 +83,18 @@ class Work:
         """The model that is asked."""
         return self.settings.llm.extract_model
 
+    @property
+    def max_tokens(self) -> int:
+        """The longest reply that is asked for, which a small context has no room for."""
+        return min(MAX_OUTPUT_TOKENS, self.settings.extraction.window_chars // 4)
+
+    def cost_usd(self, chars: int, max_output_tokens: int) -> float:
+        """Return the most that a request of so many characters can cost."""
+        return estimate_cost_usd(self.llm.price(self.model), "x" * chars, max_output_tokens=max_output_tokens)
+
 
 def extract_generative(
-    session: Session, *, llm: LLM | ClaudeCli, settings: Settings, nearest: Nearest | None = None, now: datetime
+    session: Session, *, llm: Model, settings: Settings, nearest: Nearest | None = None, now: datetime
 ) -> Extraction:
     """Propose units from a redacted session. `nearest` knows the brain, so that units can relate to it.
 
@@ -121,11 +128,10 @@ def plan_windows(work: Work) -> list[str]:
         raise CostCapReached(
             f"A session may cost ${work.settings.llm.max_usd_per_session:.2f}, of which ${max(work.left_usd, 0):.2f} "
             "are left: too little to read this one.",
-            hint="Raise `llm.max_usd_per_session`, or capture with `--method heuristic`.",
+            hint="Raise `llm.max_usd_per_session`, or capture with `--with offline`.",
         )
-    sample = "x" * (chars + _OVERHEAD_CHARS)
-    each_usd = estimate_cost_usd(work.model, sample, max_output_tokens=_EXPECTED_OUTPUT_TOKENS)
-    most = max(1, min(MAX_WINDOWS, int(work.left_usd / each_usd)))
+    each_usd = work.cost_usd(chars + _OVERHEAD_CHARS, min(_EXPECTED_OUTPUT_TOKENS, work.max_tokens))
+    most = max(1, min(MAX_WINDOWS, int(work.left_usd / each_usd))) if each_usd else MAX_WINDOWS
     for output_chars in _OUTPUT_CHARS:
         texts = windows(work.session, max_chars=chars, output_chars=output_chars)
         if len(texts) <= most:
@@ -136,10 +142,11 @@ def plan_windows(work: Work) -> list[str]:
 
 
 def _affordable_chars(work: Work) -> int:
-    """The longest window of which one request stays within what is left, up to WINDOW_CHARS."""
-    bare = estimate_cost_usd(work.model, "x" * _OVERHEAD_CHARS, max_output_tokens=MAX_OUTPUT_TOKENS)
-    full = estimate_cost_usd(work.model, "x" * (_OVERHEAD_CHARS + WINDOW_CHARS), max_output_tokens=MAX_OUTPUT_TOKENS)
-    return int(min(1.0, (work.left_usd - bare) / (full - bare)) * WINDOW_CHARS)
+    """Return the length of the longest window of which one request stays within what is left."""
+    most = work.settings.extraction.window_chars
+    bare = work.cost_usd(_OVERHEAD_CHARS, work.max_tokens)
+    full = work.cost_usd(_OVERHEAD_CHARS + most, work.max_tokens)
+    return int(min(1.0, (work.left_usd - bare) / (full - bare)) * most) if full else most
 
 
 def _split(text: str, max_chars: int) -> list[str]:
@@ -159,7 +166,7 @@ def _read_window(work: Work, text: str, *, part: int, parts: int) -> list[Propos
         ending = f"This is part {part} of {parts} of the session. Find the units of knowledge in it."
     prompt = "\n\n".join([*fenced, work.llm.fence(text, "session"), ending])
     system = prompt_text("window", max_units=work.settings.capture.max_units)
-    value = ask_model(work, system=system, prompt=prompt, schema=WINDOW_SCHEMA, max_tokens=MAX_OUTPUT_TOKENS)
+    value = ask_model(work, system=system, prompt=prompt, schema=WINDOW_SCHEMA, max_tokens=work.max_tokens)
     if isinstance(value, dict) and isinstance(value.get("summary"), str):
         work.summaries.append(shorten(value["summary"], 400))
     shown = Shown(text=text, existing=existing)
@@ -257,7 +264,13 @@ def _merge(work: Work, found: Sequence[tuple[int, Proposal]]) -> list[Proposal]:
     prompt = "\n\n".join([summaries, *candidates, f"Group the {len(found)} candidates."])
     proposals = [proposal for _, proposal in found]
     try:
-        value = ask_model(work, system=system, prompt=prompt, schema=_MERGE_SCHEMA, max_tokens=_MERGE_OUTPUT_TOKENS)
+        value = ask_model(
+            work,
+            system=system,
+            prompt=prompt,
+            schema=_MERGE_SCHEMA,
+            max_tokens=min(_MERGE_OUTPUT_TOKENS, work.max_tokens),
+        )
     except LLMUnavailable as error:
         work.dropped.append(f"the parts of the session were not merged: {error}")
         return proposals
@@ -318,7 +331,7 @@ def _existing(work: Work, text: str) -> list[Unit]:
     return [units[unit_id] for unit_id, _ in scores.most_common(_EXISTING_SHOWN)]
 
 
-def _fenced_unit(llm: LLM | ClaudeCli, number: int, unit: Unit) -> str:
+def _fenced_unit(llm: Model, number: int, unit: Unit) -> str:
     body = unit.body[:_EXISTING_CHARS]
     return llm.fence(body, "unit", number=number, type=unit.type, domain=unit.domain or "", title=unit.title)
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from nugget.config import Settings
 from nugget.extraction.generative import (
     CAP_WINDOW,
-    MAX_OUTPUT_TOKENS,
     METHOD,
     Work,
     ask_model,
@@ -35,7 +34,7 @@ from nugget.redaction import allow_list, redact
 from nugget.text import shorten
 
 if TYPE_CHECKING:
-    from nugget.infra.llm import LLM, ClaudeCli
+    from nugget.infra.llm import Model
 
 MAX_NUGGETS = 16
 """Nuggets asked for in one window, at most."""
@@ -71,7 +70,7 @@ class GenerativeNuggets:
 
 
 def extract_nuggets(
-    session: Session, *, llm: LLM | ClaudeCli, settings: Settings, places: Places, touches: Sequence[FileTouch],
+    session: Session, *, llm: Model, settings: Settings, places: Places, touches: Sequence[FileTouch],
     now: datetime,
 ) -> GenerativeNuggets:  # fmt: skip
     """Find nuggets in a session that is redacted already.
@@ -95,7 +94,7 @@ def extract_nuggets(
             ending = f"This is part {part} of {len(texts)} of the session. Find the nuggets in it."
         prompt = "\n\n".join([files, llm.fence(text, "session"), ending])
         return ask_model(
-            work, system=system, prompt=prompt, schema=_WINDOW_SCHEMA, max_tokens=MAX_OUTPUT_TOKENS,
+            work, system=system, prompt=prompt, schema=_WINDOW_SCHEMA, max_tokens=work.max_tokens,
             purpose="provenance",
         )  # fmt: skip
 

@@ -34,7 +34,7 @@ from nugget.sources.sessions import read_any
 
 if TYPE_CHECKING:
     from nugget.extraction.generative_nuggets import GenerativeNuggets
-    from nugget.infra.llm import LLM, ClaudeCli
+    from nugget.infra.llm import Model
 
 _NOTHING = "nothing"
 """How a session counts that left nothing to keep."""
@@ -55,7 +55,7 @@ class Extractor:
     home: Path
     settings: Settings
     now: datetime
-    llm: LLM | ClaudeCli | None = None
+    llm: Model | None = None
     is_optional: bool = True
     force: bool = False
     dry_run: bool = False

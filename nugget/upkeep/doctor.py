@@ -17,7 +17,7 @@ from pathlib import Path
 from nugget import __version__
 from nugget.brain import knowledge_paths
 from nugget.capture import queue
-from nugget.config import Environment, Settings, is_known, read_brain_file, read_user_file
+from nugget.config import RENAMED, Environment, Settings, is_known, read_brain_file, read_user_file, renamed_keys
 from nugget.errors import IndexUnavailable, NuggetError, reason_of
 from nugget.index import Index
 from nugget.index.connection import find_damage, index_folder
@@ -142,9 +142,7 @@ def status(brain: Path, settings: Settings, environment: Environment) -> Status:
         index=_index_status(brain, environment), repository=_git_status(brain), proposals=len(waiting),
         capture=CaptureStatus(
             queue=dict(captured.counts), working=captured.working, last_captured=captured.last_captured,
-            failures=tuple(f"{job.session or job.transcript or job.name}: {job.reason or 'unknown'}"
-                           for job in captured.failed),
-            calls=spent.calls, usd=spent.usd,
+            failures=tuple(map(queue.failure_of, captured.failed)), calls=spent.calls, usd=spent.usd,
         ),
         publishing=_publishing_status(brain, environment.home, waiting), misplaced=tuple(read_brain_file(brain)[2]),
     )  # fmt: skip
@@ -320,15 +318,16 @@ def _check_model(brain: Path, settings: Settings, environment: Environment) -> I
         step = error.hint or "correct `embedding.model` with `nugget config set`; until then words alone are searched"
         yield _wrong(name, f"{model} cannot be used: {error}", step)
     key = "ANTHROPIC_API_KEY is set (not tried: that costs money)"
-    no_key = "no ANTHROPIC_API_KEY: passages instead of answers, capture by rules"
-    has_key = key if environment.anthropic_api_key else no_key
+    has_key = key if environment.anthropic_api_key else "no ANTHROPIC_API_KEY: passages instead of answers"
     yield _good("LLM", has_key if settings.llm.enabled else "switched off by llm.enabled")
 
 
 def _check_settings(brain: Path, environment: Environment) -> Iterator[CheckResult]:
     user_file, mine, brain_file = environment.home / "config.yaml", read_user_file(environment), brain / "brain.yaml"
     _, problems, misplaced = read_brain_file(brain)
-    unknown = [key for key in mine if not is_known(key) and key not in ("brain", "version")]
+    unknown = [key for key in mine if not is_known(key) and key not in ("brain", "version", *RENAMED)]
+    if old := renamed_keys(environment):
+        yield _odd("settings", f"{', '.join(old)}: called `extraction.with` now", "nugget config set extraction.with …")
     if unknown:
         yield _odd("settings", f"{user_file}: nothing is called {', '.join(unknown)}", f"correct it in {user_file}")
     for problem in problems:
@@ -338,7 +337,7 @@ def _check_settings(brain: Path, environment: Environment) -> Iterator[CheckResu
         move = "" if misplaced.keys() <= mine.keys() else "nugget config move, then "
         message = f"brain.yaml: ignored, because only your own configuration may set {named}"
         yield _odd("settings", message, f"{move}delete {counted(len(misplaced), 'key')} from {brain_file}")
-    if not (unknown or problems or misplaced):
+    if not (unknown or problems or misplaced or old):
         yield _good("settings", ", ".join(map(str, filter(Path.is_file, (brain_file, user_file)))))
 
 

@@ -162,7 +162,7 @@ def test_explain_shows_each_claim_with_its_fate_and_writes_nothing(nugget: Nugge
 @pytest.mark.proves("CLI-CAPTURE")
 def test_a_session_becomes_knowledge_that_is_found(nugget: Nugget, words: Path) -> None:
     session = REPOSITORY / "examples/demo/session.jsonl"
-    capture = ("capture-session", "--transcript", session, "--method", "heuristic")
+    capture = ("capture-session", "--transcript", session, "--with", "offline")
     tried = nugget(*capture, "--dry-run")
     assert tried.code == 0 and "would be proposed (heuristic)" in tried.out
     assert nugget("review", "list", "--json").json == []

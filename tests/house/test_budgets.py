@@ -11,7 +11,7 @@ import pytest
 from paths import REPOSITORY
 
 PACKAGE = REPOSITORY / "nugget"
-TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings_file", "text"}
+TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 169,
     "lines": 40_157,

@@ -13,10 +13,11 @@ from typing import Any, TextIO
 import pytest
 from waiting import wait_for, within
 
-from nugget.config import Environment, LLMSettings, Settings, read_environment
+from nugget.config import Environment, ExtractionSettings, LLMSettings, Settings, read_environment
 from nugget.errors import LLMUnavailable
 from nugget.infra import llm as gateway
-from nugget.infra.llm import LLM, ClaudeCli, Reply, open_extractor, spending
+from nugget.infra.llm import LLM, Reply, open_extractor, spending
+from nugget.infra.llm.others import ClaudeCli
 
 SCHEMA = {
     "type": "object",
@@ -25,7 +26,7 @@ SCHEMA = {
     "properties": {"count": {"type": "integer", "minimum": 1}},
 }
 TOKEN = "ghp_" + "vK8wQ2nR5tY7mB3xL9cD4fG6hJ1pS0zA8eUi"
-BY_COMMAND = Settings(llm=LLMSettings(extract_with="claude-code"))
+BY_COMMAND = Settings(extraction=ExtractionSettings(with_="claude-code"))
 
 STAND_IN = """#!{python}
 import json, os, pathlib, sys, time
@@ -85,10 +86,28 @@ def ask(llm: ClaudeCli, **changed: Any) -> Reply:
 
 
 @pytest.mark.proves("LLM-COMMAND")
-def test_the_command_is_used_only_when_asked_for(environment: Environment) -> None:
-    assert open_extractor(Settings(), environment) is None, "no key, and the command was not asked for"
-    assert type(open_extractor(Settings(), replace(environment, anthropic_api_key="sk-x"))) is LLM
-    assert open_extractor(Settings(llm=LLMSettings(extract_with="claude-code", enabled=False)), environment) is None
+def test_the_command_is_used_only_when_asked_for_or_agreed_to(environment: Environment, folder: Path) -> None:
+    agreed = Settings(extraction=ExtractionSettings(use_claude=True))
+    with_key = replace(environment, anthropic_api_key="sk-x")
+    assert open_extractor(Settings(), environment) is None, "no key, and the command was not agreed to"
+    assert type(open_extractor(Settings(), with_key)) is LLM
+    assert type(open_extractor(agreed, with_key)) is ClaudeCli
+    assert open_extractor(agreed, with_key, "offline") is None
+    assert open_extractor(replace(BY_COMMAND, llm=LLMSettings(enabled=False)), environment) is None
+    inside = replace(environment, variables={**environment.variables, "NUGGET_INSIDE": "1"})
+    assert open_extractor(agreed, inside) is None, "inside a session of Nugget's own"
+    (folder / "claude").unlink()
+    assert open_extractor(agreed, environment) is None
+    assert type(open_extractor(agreed, with_key)) is LLM
+
+
+@pytest.mark.proves("LLM-WAYS")
+@pytest.mark.parametrize(("way", "problem"), [("api", "no key"), ("generative", "no key"), ("openai", "no address")])
+def test_a_model_that_was_asked_for_and_cannot_be_had_is_told(way: str, problem: str, tmp_path: Path) -> None:
+    with pytest.raises(LLMUnavailable, match=problem):
+        open_extractor(Settings(), read_environment({"HOME": str(tmp_path)}), way)
+    with pytest.raises(LLMUnavailable, match="switched off"):
+        open_extractor(Settings(llm=LLMSettings(enabled=False)), read_environment({"HOME": str(tmp_path)}), way)
 
 
 @pytest.mark.proves("LLM-COMMAND")

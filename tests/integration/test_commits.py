@@ -217,4 +217,4 @@ def test_the_message_for_a_real_session_replayed_and_then_changed_by_hand(
     for _ in ("from the transcript", "from the store"):
         shown = run(command, replayed.repo, "commit", "--dry-run", "--offline")
         assert shown.stdout == (REPOSITORY / "tests/golden/cli/commit.txt").read_text()
-        assert run(command, replayed.repo, "extract", "--method", "heuristic").returncode == 0
+        assert run(command, replayed.repo, "extract", "--with", "offline").returncode == 0

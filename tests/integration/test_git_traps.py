@@ -28,7 +28,7 @@ READING = (
     ("ask", "--no-llm", "how are payments retried"),
     ("search", "payment client"),
     ("suggest",),
-    ("extract", "--method", "heuristic"),
+    ("extract", "--with", "offline"),
     ("context", "src/client.py"),
     ("context", "src/client.py", "--symbol", "call"),
     ("coverage", "--gaps"),

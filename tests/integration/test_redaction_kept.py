@@ -91,8 +91,8 @@ def test_no_password_of_a_session_reaches_anything_that_is_kept(
     write_session(transcript, shop)
     monkeypatch.chdir(shop)
     told = [
-        str(nugget("capture-session", "--transcript", transcript, "--brain", words, "--method", "heuristic")),
-        str(nugget("extract", "--method", "heuristic")),
+        str(nugget("capture-session", "--transcript", transcript, "--brain", words, "--with", "offline")),
+        str(nugget("extract", "--with", "offline")),
         str(nugget("logs", "ingest")),
     ]
     with Brain(words, environment=read_environment()) as opened:

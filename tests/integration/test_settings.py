@@ -65,7 +65,8 @@ def hostile(words: Path, isolated_home: Path, recorder: Recorder, monkeypatch: p
     (words / "brain.yaml").write_text(
         f"owner: Mallory\nembedding: {endpoint}\ncanon: {{folders: [~/notes, ../n, '{isolated_home}/notes']}}\n"
         "http: {allowed_hosts: [evil.example]}\nretrieval: {reranker: claude, limit: 3}\nsync: {pull: true}\n"
-        "llm: {extract_with: claude-code}\ncapture: {publish: auto, agents: [all]}\nredaction: {allow: ['.*']}\n"
+        f"llm: {{api: openai, base_url: '{recorder.url}'}}\nextraction: {{with: claude-code, use_claude: yes}}\n"
+        "capture: {publish: auto, agents: [all]}\nredaction: {allow: ['.*']}\n"
     )
     return words
 
@@ -75,7 +76,7 @@ def test_a_brain_sets_what_belongs_to_its_knowledge_and_nothing_else(hostile: Pa
     settings = load_settings(read_environment(), hostile)
     assert (settings.owner, settings.retrieval.limit) == ("Mallory", 3)
     defaults = load_settings(read_environment())
-    for section in ("embedding", "llm", "capture", "sync", "http", "redaction", "canon"):
+    for section in ("embedding", "llm", "extraction", "capture", "sync", "http", "redaction", "canon"):
         assert getattr(settings, section) == getattr(defaults, section), section
     assert settings.retrieval.reranker == "auto"
 
@@ -116,16 +117,16 @@ def test_doctor_names_what_is_ignored_and_the_command_that_moves_it(nugget: Nugg
         return "\n".join(f"{one['said']} -> {one['next_step']}" for one in found if one["name"] == "settings")
 
     assert "embedding.base_url (line 2)" in told() and "canon.folders (line 3)" in told()
-    assert "-> nugget config move, then delete 11 keys from" in told()
+    assert "-> nugget config move, then delete 14 keys from" in told()
     line = next(line for line in nugget("status").out.splitlines() if line.startswith("Settings"))
     assert "embedding.model" in line and line.endswith("Next: nugget doctor")
     refused = nugget("config", "move")
     assert "where your texts and keys are sent" in refused.out
-    assert refused.code == 2 and "redaction.allow: ['.*']   (brain.yaml:9)" in refused.out
+    assert refused.code == 2 and "redaction.allow: ['.*']   (brain.yaml:10)" in refused.out
     assert not (home / "config.yaml").exists()
     assert nugget("config", "move", "--yes").code == 0
     assert load_settings(read_environment(), hostile).embedding.api_key_env == "GITHUB_TOKEN"
-    assert "-> delete 11 keys from" in told()
+    assert "-> delete 14 keys from" in told()
     (hostile / "brain.yaml").write_text("owner: Me\nretrieval: {hops: 7}\n")
     assert "brain.yaml:2: `retrieval.hops` must be less than or equal to 2, not '7'; it is ignored" in told()
     assert load_settings(read_environment(), hostile).retrieval.hops == 1
@@ -179,3 +180,33 @@ def test_settings_are_written_with_every_other_line_kept(nugget: Nugget, words: 
     assert listed["retrieval.limit"] == {"value": 5, "from": "config.yaml"}
     assert listed["owner"]["from"] == "brain.yaml" and listed["embedding.model"]["from"] == "NUGGET_EMBEDDING_MODEL"
     assert listed.keys() == documented_keys().keys()
+
+
+@pytest.mark.proves("LLM-WAYS")
+@pytest.mark.parametrize(
+    ("text", "way"),
+    [
+        ("capture: {method: heuristic}\nllm: {extract_with: claude-code}", "offline"),
+        ("llm: {extract_with: claude-code}", "claude-code"),
+        ("capture: {method: generative}", "api"),
+        ("capture: {method: auto}\nllm: {extract_with: api}", "auto"),
+        ("capture: {method: heuristic}\nextraction: {with: openai}", "openai"),
+    ],
+)
+def test_the_old_names_of_extraction_with_still_work(text: str, way: str, home: Path) -> None:
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "config.yaml").write_text(text)
+    assert load_settings(read_environment()).extraction.with_ == way
+
+
+@pytest.mark.proves("LLM-WAYS")
+def test_the_old_names_are_told(nugget: Nugget, words: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUGGET_CAPTURE_METHOD", "heuristic")
+    session = REPOSITORY / "examples/demo/session.jsonl"
+    shown = nugget("capture-session", "--transcript", session, "--method", "heuristic", "--dry-run", "--json")
+    assert shown.code == 0 and "`capture.method: heuristic` is called `extraction.with` now" in shown.err
+    assert "--method is called --with now" in shown.err
+    assert nugget("capture-session", "--transcript", session, "--method", "magic").code == 2
+    found = json.loads(nugget("doctor", "--json").out)["findings"]
+    assert any("called `extraction.with` now" in one["said"] for one in found if one["name"] == "settings")
+    assert "offline" in next(line for line in nugget("config").out.splitlines() if line.startswith("extraction.with"))

@@ -1,4 +1,4 @@
-"""A scripted Anthropic Messages API on loopback, for the real SDK to talk to.
+"""A scripted Anthropic Messages API on loopback, for the real SDK to talk to; at another path OpenAI's API.
 
     with AnthropicServer() as server:
         server.script(status(529), text("hello"))
@@ -29,6 +29,8 @@ class Request:
     @property
     def system(self) -> str:
         """The text of the system blocks."""
+        if "system" not in self.body:
+            return str(self.body["messages"][0]["content"])
         return "".join(block["text"] for block in self.body["system"])
 
     @property
@@ -159,7 +161,9 @@ def _handler(server: AnthropicServer) -> type[BaseHTTPRequestHandler]:
                 self.close_connection = True
 
         def _send(self, request: Request, answer: Answer) -> None:
-            if isinstance(answer, Message):
+            if isinstance(answer, Message) and request.path.endswith("/chat/completions"):
+                answer = _completion(request, answer)
+            elif isinstance(answer, Message):
                 answer = _streamed(request, answer) if request.streams else _plain(request, answer)
             assert isinstance(answer, Raw)
             self.send_response(answer.status)
@@ -197,6 +201,17 @@ def _plain(request: Request, message: Message) -> Raw:
     if message.cut_after is not None:
         return Raw(chunks=(encoded[: message.cut_after],), length=len(encoded))
     return Raw(chunks=(encoded,))
+
+
+def _completion(request: Request, message: Message) -> Raw:
+    """The reply of OpenAI's chat completions."""
+    usage = message.usage or {}
+    told = {"prompt_tokens": usage.get("input_tokens"), "completion_tokens": usage.get("output_tokens")}
+    ended = {"max_tokens": "length", "refusal": "content_filter"}.get(message.stop_reason or "", "stop")
+    content = "".join(block.get("text", "") for block in message.content)
+    choice = {"index": 0, "finish_reason": ended, "message": {"role": "assistant", "content": content}}
+    body = {"object": "chat.completion", "model": request.body["model"], "choices": [choice], "usage": told}
+    return Raw(chunks=(json.dumps(body).encode(),))
 
 
 def _streamed(request: Request, message: Message) -> Raw:

@@ -48,7 +48,7 @@ def test_a_pipe_in_the_place_of_a_subagent_hides_no_session(nugget: Nugget, word
     (tmp_path / "s" / "subagents").mkdir(parents=True)
     os.mkfifo(tmp_path / "s" / "subagents" / "agent-1.jsonl")
     os.mkfifo(tmp_path / "agent-2.jsonl")
-    shown = nugget("capture-session", "--transcript", file, "--method", "heuristic", "--dry-run", "--json")
+    shown = nugget("capture-session", "--transcript", file, "--with", "offline", "--dry-run", "--json")
     assert shown.code == 0 and name in shown.out
 
 

@@ -1,4 +1,4 @@
-"""The one gateway to an LLM: Claude, through the anthropic SDK, or the `claude` command for those without a key.
+"""The one gateway to models: Claude by the anthropic SDK here, the `claude` command and OpenAI's API in `others`.
 
 Every call is redacted before it leaves, limited in time and cost, and written to the cost ledger. Every failure is
 LLMUnavailable with one clear sentence.
@@ -7,39 +7,37 @@ LLMUnavailable with one clear sentence.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import signal
-import subprocess
+import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nugget.config import Environment, Settings
 from nugget.errors import LLMUnavailable
-from nugget.infra import files
 from nugget.infra.llm.gate import (
     BadReply,
     CostCapReached,
-    DailyBudget,
-    DailyCapReached,
-    Gate,
+    Model,
     ModelCall,
     Reply,
     Request,
     price_of,
+    refuse_refusal,
     spending,
 )
+from nugget.infra.llm.others import INSIDE, ClaudeCli, OpenAI
 from nugget.redaction import allow_list
-from nugget.text import map_texts, shorten
+from nugget.text import map_texts
 
 if TYPE_CHECKING:
     import anthropic
 
 __all__ = [
-    "LLM", "BadReply", "ClaudeCli", "CostCapReached", "DailyBudget", "DailyCapReached", "Head", "Reply", "Request",
+    "LLM", "BadReply", "CostCapReached", "DailyBudget", "DailyCapReached", "Head", "Model", "Reply", "Request",
     "open_extractor", "open_llm", "spending",
 ]  # fmt: skip
 
@@ -54,22 +52,6 @@ _EXACT = frozenset(
 _NAMED = ("model", "max_tokens", "messages", "stream")
 """Arguments that the SDK wants by name."""
 _HEADERS = ("content-type", "retry-after", "request-id")
-_STATUSES: dict[int, tuple[str, str | None]] = {
-    **dict.fromkeys((401, 403), ("refused the key", "Check ANTHROPIC_API_KEY.")),
-    404: ("does not know `{model}`", "Correct `llm` in your configuration."),
-    429: ("has reached its rate limit", "Try again later."),
-    529: ("is overloaded", "Try again later."),
-}
-INSIDE = "NUGGET_INSIDE"
-"""Set for every `claude` that Nugget starts."""
-_SWITCHES = (
-    "--print", "--output-format", "json", "--tools", "", "--safe-mode", "--strict-mcp-config", "--setting-sources", "",
-    "--disable-slash-commands", "--no-session-persistence", "--permission-prompts", "none",
-)  # fmt: skip
-_OF_THE_SESSION_AROUND = re.compile(
-    r"CLAUDECODE|CLAUDE_PID|CLAUDE_PROJECT_DIR|CLAUDE_ENV_FILE|CLAUDE_PLUGIN_\w+|AI_AGENT"
-    r"|CLAUDE_CODE_(?:SESSION_\w+|CHILD_SESSION|ENTRYPOINT|MESSAGING_SOCKET)"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +60,47 @@ class Head:
 
     status: int
     headers: Mapping[str, str]
+
+
+class DailyCapReached(CostCapReached):
+    """A call that was not made because its face could exceed its daily limit."""
+
+    retry_after_s: int = 0
+
+
+class DailyBudget:
+    """A limit in USD on the calls of one face from midnight to midnight UTC. Thread-safe.
+
+    The amount spent is read from the cost ledger, so a restart changes nothing. A call under way counts at the most
+    it can cost; the calls of other processes count once they are done.
+    """
+
+    def __init__(self, home: Path, *, max_usd: float, face: str) -> None:
+        self.face = face
+        self._home = home
+        self._max_usd = max_usd
+        self._lock = threading.Lock()
+        self._under_way_usd = 0.0
+
+    def hold(self, usd: float) -> None:
+        """Reserve `usd` for a call. Raises DailyCapReached."""
+        now = datetime.now(UTC)
+        midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+        with self._lock:
+            spent = spending(self._home, since=midnight, face=self.face).usd + self._under_way_usd
+            if spent + usd > self._max_usd:
+                error = DailyCapReached(
+                    f"This call could cost ${usd:.4f}, and ${spent:.4f} of the ${self._max_usd:.2f} a day is spent.",
+                    hint="Try again after midnight UTC, or raise `http.max_usd_per_day`.",
+                )
+                error.retry_after_s = int((midnight + timedelta(days=1) - now).total_seconds()) + 1
+                raise error
+            self._under_way_usd += usd
+
+    def release(self, usd: float) -> None:
+        """Release what was reserved for a call that is in the ledger now."""
+        with self._lock:
+            self._under_way_usd -= usd
 
 
 def open_llm(settings: Settings, environment: Environment, *, budget: DailyBudget | None = None) -> LLM | None:
@@ -93,17 +116,37 @@ def open_llm(settings: Settings, environment: Environment, *, budget: DailyBudge
     )
 
 
-def open_extractor(settings: Settings, environment: Environment) -> LLM | ClaudeCli | None:
-    """Return the model that reads sessions: the API's, or the `claude` command if `llm.extract_with` says so."""
-    if settings.llm.extract_with == "api":
-        return open_llm(settings, environment)
-    if not settings.llm.enabled:
-        return None
-    return ClaudeCli(home=environment.home, variables=environment.variables, allow=allow_list(settings))
+def open_extractor(settings: Settings, environment: Environment, way: str | None = None) -> Model | None:
+    """Return the model that finds knowledge in sessions; None if that is to be done offline.
+
+    `way` is one of `extraction.with`, the settings' by default; `generative` is `auto` that finds a model. Raises
+    LLMUnavailable if the model that was asked for cannot be had.
+    """
+    llm, variables, found = settings.llm, environment.variables, None
+    way = way or (settings.extraction.with_ if llm.enabled else "offline")
+    if way != "offline" and not llm.enabled:
+        raise LLMUnavailable("LLM calls are switched off.", hint="Set `llm.enabled: true`.")
+    is_agreed = settings.extraction.use_claude and not variables.get(INSIDE)
+    is_there = is_agreed and shutil.which("claude", path=variables.get("PATH")) is not None
+    if way == "claude-code" or (way in ("auto", "generative") and is_there):
+        return ClaudeCli(home=environment.home, variables=variables, allow=allow_list(settings))
+    if way == "openai" or (way != "offline" and llm.api == "openai"):
+        return OpenAI(llm, home=environment.home, variables=variables, allow=allow_list(settings))
+    if way != "offline":
+        found = open_llm(settings, environment)
+    if found is None and way in ("api", "generative"):
+        raise LLMUnavailable(
+            "There is no key for a model that could find knowledge.",
+            hint="Set ANTHROPIC_API_KEY, or `nugget config set extraction.with claude-code` (or openai, or offline).",
+        )
+    return found
 
 
-class LLM(Gate):
+class LLM(Model):
     """Claude over the API, for structured values or streamed text. Thread-safe; imports the SDK on first use."""
+
+    name = "The Anthropic API"
+    key_hint = "Check ANTHROPIC_API_KEY."
 
     def __init__(
         self,
@@ -117,30 +160,12 @@ class LLM(Gate):
         super().__init__(home=home, allow=allow, secret=api_key.strip(), budget=budget)
         self._base_url = base_url or "https://api.anthropic.com"
 
-    def structured(self, request: Request, schema: Mapping[str, Any]) -> Reply:
-        """Ask for a JSON object that follows `schema`.
-
-        Raises BadReply if the reply does not follow the schema (also if it was cut at `max_tokens`), and
-        LLMUnavailable for everything else, before the call if its cost could exceed the cap.
-        """
-        import anthropic
-
-        output: dict[str, Any] = {"format": {"type": "json_schema", "schema": anthropic.transform_schema(dict(schema))}}
-        call = self._call(request, output)
-        with self._recorded(call):
-            with self._client(call) as client:
-                message = client.messages.create(**call.body)
-            _note(message.to_dict(warnings=False), call)
-            _refuse_refusal(call)
-            blocks = (block for block in message.content if getattr(block, "type", None) == "text")
-            return self._reply("".join(getattr(block, "text", "") for block in blocks), schema, call)
-
     def stream(self, request: Request) -> Generator[str]:
         """Ask for text and yield it as it comes, without control characters, which a terminal would obey.
 
         Raises LLMUnavailable, also in the middle of the text.
         """
-        call = self._call(request, {})
+        call = ModelCall(request=request, body=self._body(request), price=self.price(request.model))
         with self._recorded(call):
             with self._client(call) as client, client.messages.create(**call.body, stream=True) as events:
                 for event in events:
@@ -148,7 +173,7 @@ class LLM(Gate):
                     _note(event.to_dict(warnings=False), call)
                     if event.type == "content_block_delta" and event.delta.type == "text_delta":
                         yield _CONTROL.sub("", event.delta.text)
-            _refuse_refusal(call)
+            refuse_refusal(call)
             if call.stop_reason == "max_tokens":
                 yield " […]"
             _require_end(call)
@@ -168,7 +193,7 @@ class LLM(Gate):
             purpose=purpose, model=sent["model"], max_tokens=sent["max_tokens"], timeout_s=timeout_s, max_usd=max_usd,
             session=session,
         )  # fmt: skip
-        call = ModelCall(request=request, body=sent)
+        call = ModelCall(request=request, body=sent, price=self.price(request.model))
         named = {name: sent[name] for name in _NAMED if name in sent}
         more = {name: value for name, value in sent.items() if name not in _NAMED}
         with self._recorded(call), self._client(call, retries=0) as client:
@@ -183,16 +208,28 @@ class LLM(Gate):
                 yield Head(status=error.status_code, headers=_kept(error.response.headers))
                 yield self._scrub(error.response.text).encode()
 
-    def _call(self, request: Request, output: dict[str, Any]) -> ModelCall:
+    def _body(self, request: Request, schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        output: dict[str, Any] = {}
+        if schema is not None:
+            import anthropic
+
+            output["format"] = {"type": "json_schema", "schema": anthropic.transform_schema(dict(schema))}
         if request.effort and (price := price_of(request.model)) and price.effort:
-            output = {**output, "effort": request.effort}
+            output["effort"] = request.effort
         body: dict[str, Any] = {
             "model": request.model,
             "max_tokens": request.max_tokens,
             "system": [{"type": "text", "text": self._clean(request.system), "cache_control": {"type": "ephemeral"}}],
             "messages": [{"role": "user", "content": self._clean(request.prompt)}],
         }
-        return ModelCall(request=request, body={**body, "output_config": output} if output else body)
+        return {**body, "output_config": output} if output else body
+
+    def _complete(self, call: ModelCall, schema: Mapping[str, Any]) -> str:
+        with self._client(call) as client:
+            message = client.messages.create(**call.body)
+        _note(message.to_dict(warnings=False), call)
+        blocks = (block for block in message.content if getattr(block, "type", None) == "text")
+        return "".join(getattr(block, "text", "") for block in blocks)
 
     def _client(self, call: ModelCall, *, retries: int = _MAX_RETRIES) -> anthropic.Anthropic:
         """Open a client whose attempts and waits together stay within the call's deadline.
@@ -228,116 +265,19 @@ class LLM(Gate):
         import anthropic
         import httpx2
 
-        model = call.request.model
-        if isinstance(error, (anthropic.APITimeoutError, httpx2.TimeoutException, TimeoutError)):
-            timeout = f"{call.request.timeout_s:g} s ({call.request.purpose})"
-            return LLMUnavailable(f"{model} did not answer within {timeout}.")
+        if isinstance(error, (anthropic.APITimeoutError, httpx2.TimeoutException)):
+            return super()._translated(TimeoutError(), call)
         if isinstance(error, anthropic.APIStatusError):
             if error.status_code == 200:
                 return LLMUnavailable("The Anthropic API broke off the answer.", hint="Try again later.")
-            call.free, status = True, error.status_code
-            problem, hint = _STATUSES.get(status, ("refused the request", None))
-            text = error.api_message if isinstance(error.api_message, str) and status not in (401, 403, 404) else ""
-            if 300 <= status < 400:
-                problem, text = "redirects", "the key goes nowhere else"
-                hint = "Give the address that it redirects to as ANTHROPIC_BASE_URL."
-            elif status >= 500 and status not in _STATUSES:
-                problem, hint = "failed", "Try again later."
-            tail = f": {shorten(self._scrub(text), 200).rstrip('.')}" if text else ""
-            sentence = f"The Anthropic API {problem.format(model=model)} (HTTP {status}){tail}."
-            return LLMUnavailable(sentence, hint=hint)
+            return self._refused(
+                error.status_code, error.api_message if isinstance(error.api_message, str) else "", call
+            )
         if isinstance(error, (anthropic.APIConnectionError, httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL)):
             cause = error.__cause__ or error
             call.free = isinstance(cause, httpx2.ConnectError)
-            reason = shorten(self._scrub(str(cause)), 160) or type(cause).__name__
-            return LLMUnavailable(
-                f"The connection to the Anthropic API failed ({reason}).",
-                hint="Check the network and ANTHROPIC_BASE_URL.",
-            )
-        return LLMUnavailable(f"The reply of {model} could not be read ({type(error).__name__}).")
-
-
-class ClaudeCli(Gate):
-    """The `claude` command as an LLM that gives structured values. What it costs is counted at list price.
-
-    The command runs without tools, MCP servers, hooks, plugins, CLAUDE.md or memory, saves no session, and works in a
-    folder of Nugget's own, whose sessions are never captured. Its environment says that Nugget started it, and a
-    Nugget that finds itself inside such a session starts no other.
-    """
-
-    def __init__(self, *, home: Path, variables: Mapping[str, str], allow: Sequence[re.Pattern[str]] = ()) -> None:
-        super().__init__(home=home, allow=allow, secret=variables.get("ANTHROPIC_API_KEY", ""))
-        self._variables = variables
-
-    def structured(self, request: Request, schema: Mapping[str, Any]) -> Reply:
-        """Ask as `LLM.structured` does; `max_tokens` only serves the estimate of the cost.
-
-        The command itself asks again, up to five times, when a reply does not follow the schema.
-        """
-        system, prompt = self._clean(request.system), self._clean(request.prompt)
-        call = ModelCall(request=request, body={"system": system, "messages": [prompt]})
-        with self._recorded(call):
-            arguments = [
-                *_SWITCHES, "--model", request.model, "--effort", request.effort or "medium",
-                "--max-budget-usd", f"{request.max_usd:.4f}", "--system-prompt", system,
-                "--json-schema", json.dumps(schema),
-            ]  # fmt: skip
-            result = self._result(self._run(arguments, prompt, call), call)
-            return self._reply(json.dumps(result.get("structured_output")), schema, call)
-
-    def _run(self, arguments: Sequence[str], prompt: str, call: ModelCall) -> bytes:
-        command = shutil.which("claude", path=self._variables.get("PATH"))
-        if command is None:
-            call.free = True
-            raise LLMUnavailable(
-                "There is no `claude` command on the PATH.",
-                hint="Install Claude Code, or set `llm: {extract_with: api}` and ANTHROPIC_API_KEY.",
-            )
-        if self._variables.get(INSIDE):
-            call.free = True
-            raise LLMUnavailable("Nugget was started by a `claude` that Nugget started, and starts no other.")
-        folder = self._home / "claude-code"
-        files.private_folder(folder)
-        kept = {name: value for name, value in self._variables.items() if not _OF_THE_SESSION_AROUND.fullmatch(name)}
-        process = subprocess.Popen(
-            [command, *arguments], cwd=folder, env={**kept, INSIDE: "1", files.GUARD: "1"}, stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-        )  # fmt: skip
-        with process:
-            try:
-                output, errors = process.communicate(prompt.encode(), timeout=call.left_s())
-            except BaseException:
-                os.killpg(process.pid, signal.SIGKILL)  # with its children
-                raise
-        if not output.strip():
-            said = shorten(self._scrub(errors.decode("utf-8", "replace")), 200) or f"exit code {process.returncode}"
-            raise LLMUnavailable(f"`claude` gave no reply ({said}).", hint="Try `claude -p hello` in a terminal.")
-        return output
-
-    def _result(self, output: bytes, call: ModelCall) -> dict[str, Any]:
-        """Parse the output of `claude --print --output-format json`, and note its cost."""
-        result = json.loads(output)
-        if not isinstance(result, dict):
-            raise ValueError("no result")
-        call.note_usage(result.get("usage"))
-        call.stop_reason = str(result.get("stop_reason") or "")
-        cost = result.get("total_cost_usd")
-        if isinstance(cost, (int, float)) and 0 <= cost < 1_000:
-            call.reported_usd = float(cost)
-        if result.get("is_error") or "structured_output" not in result:
-            reason = result.get("errors") or result.get("result") or result.get("subtype") or "no reply"
-            text = "; ".join(map(str, reason)) if isinstance(reason, list) else str(reason)
-            raise LLMUnavailable(f"`claude` failed: {shorten(self._scrub(text), 300).rstrip('.')}.")
-        return result
-
-    def _translated(self, error: Exception, call: ModelCall) -> LLMUnavailable:
-        if isinstance(error, (subprocess.TimeoutExpired, TimeoutError)):
-            return LLMUnavailable(
-                f"`claude` did not answer within {call.request.timeout_s:g} s ({call.request.purpose})."
-            )
-        if isinstance(error, OSError):
-            return LLMUnavailable(f"`claude` could not be started ({error.strerror}).")
-        return LLMUnavailable(f"The reply of `claude` could not be read ({type(error).__name__}).")
+            return self._disconnected(cause)
+        return super()._translated(error, call)
 
 
 def _note(data: Mapping[str, Any], call: ModelCall) -> None:
@@ -348,11 +288,6 @@ def _note(data: Mapping[str, Any], call: ModelCall) -> None:
             call.note_usage(part.get("usage"))
     ended = delta if isinstance(delta, Mapping) else data
     call.stop_reason = str(ended.get("stop_reason") or call.stop_reason)
-
-
-def _refuse_refusal(call: ModelCall) -> None:
-    if call.stop_reason == "refusal":
-        raise LLMUnavailable(f"{call.request.model} declined to answer ({call.request.purpose}).")
 
 
 def _require_end(call: ModelCall) -> None:

@@ -1,4 +1,4 @@
-"""The gate of every call to a model: redaction before it, caps and the cost ledger around it, checks after it.
+"""What all ways to a model share: redaction before a call, caps and the cost ledger around it, checks after it.
 
 The ledger is `$NUGGET_HOME/ledger/costs.jsonl`, with one line for every call, also for those that failed. Prices are
 list prices as of 2026-11-20, from platform.claude.com/docs/en/about-claude/pricing.
@@ -11,7 +11,6 @@ import json
 import logging
 import math
 import re
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -19,12 +18,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nugget.errors import LLMUnavailable
 from nugget.infra import files
 from nugget.redaction import redact
 from nugget.text import map_texts, shorten
+
+if TYPE_CHECKING:
+    from nugget.infra.llm import DailyBudget
 
 
 class Price(NamedTuple):
@@ -64,6 +66,12 @@ _USAGE = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache
 _MOST_TOKENS = 1_000_000_000
 """No call reads or writes more; a larger count is an error of the endpoint."""
 _MOST_PROBLEMS = 20
+_STATUSES: dict[int, tuple[str, str | None]] = {
+    **dict.fromkeys((401, 403), ("refused the key", None)),
+    404: ("does not know `{model}`", "Correct `llm` in your configuration."),
+    429: ("has reached its rate limit", "Try again later."),
+    529: ("is overloaded", "Try again later."),
+}
 _log = logging.getLogger("nugget")
 
 
@@ -83,12 +91,6 @@ class BadReply(LLMUnavailable):
 
 class CostCapReached(LLMUnavailable):
     """A call that was not made because it could exceed its cost cap."""
-
-
-class DailyCapReached(CostCapReached):
-    """A call that was not made because its face could exceed its daily limit."""
-
-    retry_after_s: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +128,7 @@ class ModelCall:
 
     request: Request
     body: Mapping[str, Any]
+    price: Price | None
     started: float = field(default_factory=time.monotonic)
     tokens: dict[str, int] = field(default_factory=dict)
     stop_reason: str = ""
@@ -148,16 +151,16 @@ class ModelCall:
 
     def usd_at_most(self) -> float:
         """Return the most that the call can cost, estimated from its text before it is sent."""
-        sent = [self.body.get(name) for name in ("system", "messages", "output_config")]
+        sent = [self.body.get(name) for name in ("system", "messages", "output_config", "response_format")]
         text = json.dumps(sent, ensure_ascii=False)
-        return estimate_cost_usd(self.request.model, text, max_output_tokens=self.request.max_tokens)
+        return estimate_cost_usd(self.price, text, max_output_tokens=self.request.max_tokens)
 
     def cost(self) -> tuple[float | None, float]:
         """Return the cost, None if it is unknown, and the cost that counts for caps, an upper estimate then."""
         usd = 0.0 if self.free else self.reported_usd
         if usd is None and self.stop_reason and self.tokens.keys() >= {"input_tokens", "output_tokens"}:
-            usd = _cost_usd(self.request.model, self.tokens)
-            if price_of(self.request.model) is None:
+            usd = _cost_usd(self.price, self.tokens)
+            if self.price is None:
                 return None, round(usd, 8)
         counted = round(self.usd_at_most() if usd is None else usd, 8)
         return None if usd is None else counted, counted
@@ -168,41 +171,6 @@ class Spending(NamedTuple):
 
     calls: int
     usd: float
-
-
-class DailyBudget:
-    """A limit in USD on the calls of one face from midnight to midnight UTC. Thread-safe.
-
-    The amount spent is read from the cost ledger, so a restart changes nothing. A call under way counts at the most
-    it can cost; the calls of other processes count once they are done.
-    """
-
-    def __init__(self, home: Path, *, max_usd: float, face: str) -> None:
-        self.face = face
-        self._home = home
-        self._max_usd = max_usd
-        self._lock = threading.Lock()
-        self._under_way_usd = 0.0
-
-    def hold(self, usd: float) -> None:
-        """Reserve `usd` for a call. Raises DailyCapReached."""
-        now = datetime.now(UTC)
-        midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-        with self._lock:
-            spent = spending(self._home, since=midnight, face=self.face).usd + self._under_way_usd
-            if spent + usd > self._max_usd:
-                error = DailyCapReached(
-                    f"This call could cost ${usd:.4f}, and ${spent:.4f} of the ${self._max_usd:.2f} a day is spent.",
-                    hint="Try again after midnight UTC, or raise `http.max_usd_per_day`.",
-                )
-                error.retry_after_s = int((midnight + timedelta(days=1) - now).total_seconds()) + 1
-                raise error
-            self._under_way_usd += usd
-
-    def release(self, usd: float) -> None:
-        """Release what was reserved for a call that is in the ledger now."""
-        with self._lock:
-            self._under_way_usd -= usd
 
 
 def spending(
@@ -218,13 +186,43 @@ def spending(
     return Spending(len(found), sum(found))
 
 
-class Gate:
-    """Base of the ways to a model. `secret` never appears in a message; `budget` limits the calls of a face."""
+class Model:
+    """A way to a model, as which each subclass makes the body of a call and sends it. Thread-safe.
+
+    `secret` never appears in a message; `budget` limits the calls of a face; `name` is who answers, for messages.
+    """
+
+    name = "The model"
+    key_hint: str | None = None
 
     def __init__(
         self, *, home: Path, allow: Sequence[re.Pattern[str]], secret: str, budget: DailyBudget | None = None
     ) -> None:
         self._budget, self._home, self._allow, self._secret = budget, home, allow, secret
+
+    def structured(self, request: Request, schema: Mapping[str, Any]) -> Reply:
+        """Ask for a JSON object that follows `schema`.
+
+        Raises BadReply if the reply does not follow the schema (also if it was cut at `max_tokens`), and
+        LLMUnavailable for everything else, before the call if its cost could exceed the cap.
+        """
+        call = ModelCall(request=request, body=self._body(request, schema), price=self.price(request.model))
+        with self._recorded(call):
+            text = self._complete(call, schema)
+            refuse_refusal(call)
+            return self._reply(text, schema, call)
+
+    def price(self, model: str) -> Price | None:
+        """Return the price of a model, None if it is unknown."""
+        return price_of(model)
+
+    def _body(self, request: Request, schema: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is sent, redacted."""
+        raise NotImplementedError
+
+    def _complete(self, call: ModelCall, schema: Mapping[str, Any]) -> str:
+        """Send a call; return the text of the reply, and note its tokens, its cost and why it ended in the call."""
+        raise NotImplementedError
 
     def spent_usd(self, session: str, *, within: timedelta) -> float:
         """Return the recent cost of the calls for a session, as it counts for caps."""
@@ -299,8 +297,31 @@ class Gate:
         return True
 
     def _translated(self, error: Exception, call: ModelCall) -> LLMUnavailable:
-        """Return the sentence for an exception of the SDK or command."""
-        raise NotImplementedError
+        """Return the sentence for an exception of the SDK, of httpx or of the command."""
+        model, request = call.request.model, call.request
+        if isinstance(error, TimeoutError):
+            return LLMUnavailable(f"{model} did not answer within {request.timeout_s:g} s ({request.purpose}).")
+        return LLMUnavailable(f"The reply of {model} could not be read ({type(error).__name__}).")
+
+    def _refused(self, status: int, text: str, call: ModelCall) -> LLMUnavailable:
+        """Return the sentence for a status other than 200; `text` is what the other end said about it."""
+        call.free = True
+        problem, hint = _STATUSES.get(status, ("refused the request", None))
+        if 300 <= status < 400:
+            problem, text = "redirects", "the key goes nowhere else"
+            hint = "Configure the address that it redirects to."
+        elif status in (401, 403):
+            hint = self.key_hint
+        elif status >= 500 and status not in _STATUSES:
+            problem, hint = "failed", "Try again later."
+        said = "" if status in (401, 403, 404) else shorten(self._scrub(text), 200).rstrip(".")
+        sentence = f"{self.name} {problem.format(model=call.request.model)} (HTTP {status})"
+        return LLMUnavailable(f"{sentence}: {said}." if said else f"{sentence}.", hint=hint)
+
+    def _disconnected(self, cause: BaseException) -> LLMUnavailable:
+        reason = shorten(self._scrub(str(cause)), 160) or type(cause).__name__
+        name = self.name[0].lower() + self.name[1:]
+        return LLMUnavailable(f"The connection to {name} failed ({reason}).", hint="Check the network and the address.")
 
     def _reply(self, text: str, schema: Mapping[str, Any], call: ModelCall) -> Reply:
         """Parse and redact the text of a reply. Raises BadReply if it does not follow the schema."""
@@ -324,16 +345,16 @@ def price_of(model: str) -> Price | None:
     return PRICES.get(re.sub(r"-20\d{6}$", "", model))
 
 
-def _cost_usd(model: str, tokens: Mapping[str, int]) -> float:
-    """Return the cost of a call from the token counts of its reply; an unknown model counts as the dearest one."""
-    price = price_of(model) or _DEAREST
+def _cost_usd(price: Price | None, tokens: Mapping[str, int]) -> float:
+    """Return the cost of a call from the token counts of its reply; an unknown price counts as the dearest one."""
+    price = price or _DEAREST
     plain, output, written, cached = (tokens.get(name, 0) for name in _USAGE)
     read = plain + _CACHE_WRITE * written + price.cache_read * cached
     factor = price.long_prompt if plain + written + cached > _LONG_PROMPT_TOKENS else 1.0
     return factor * (price.input * read + price.output * output) / 1e6
 
 
-def estimate_cost_usd(model: str, text: str, *, max_output_tokens: int) -> float:
+def estimate_cost_usd(price: Price | None, text: str, *, max_output_tokens: int) -> float:
     """Return the most that a call with this text can cost, before it is made.
 
     Three characters a token, and one for each that is not ASCII: newer models make some 30 % more tokens of a text
@@ -341,7 +362,7 @@ def estimate_cost_usd(model: str, text: str, *, max_output_tokens: int) -> float
     """
     ascii_chars = len(text.encode("ascii", "ignore"))
     prompt_tokens = -(-ascii_chars // _CHARS_PER_TOKEN) + len(text) - ascii_chars
-    return _cost_usd(model, {"output_tokens": max_output_tokens, "cache_creation_input_tokens": prompt_tokens})
+    return _cost_usd(price, {"output_tokens": max_output_tokens, "cache_creation_input_tokens": prompt_tokens})
 
 
 def problems_in(value: object, schema: Mapping[str, Any], *, where: str = "reply") -> list[str]:
@@ -350,6 +371,11 @@ def problems_in(value: object, schema: Mapping[str, Any], *, where: str = "reply
 
     errors = islice(Draft202012Validator(schema).iter_errors(value), _MOST_PROBLEMS)
     return [f"{error.json_path.replace('$', where, 1)}: {shorten(error.message, 120)}" for error in errors]
+
+
+def refuse_refusal(call: ModelCall) -> None:
+    if call.stop_reason == "refusal":
+        raise LLMUnavailable(f"{call.request.model} declined to answer ({call.request.purpose}).")
 
 
 def _refuse_constant(name: str) -> None:

@@ -87,10 +87,7 @@ def test_evaluation_capture_and_looking_up_are_not_recorded(words: Path, nugget:
     write_transcript(
         words.parent / "t.jsonl", [("Why twice?", "The root cause is a retry without a key. Always use one.")]
     )
-    assert (
-        nugget("capture-session", "--transcript", words.parent / "t.jsonl", "--method", "heuristic", "--dry-run")[0]
-        == 0
-    )
+    assert nugget("capture-session", "--transcript", words.parent / "t.jsonl", "--with", "offline", "--dry-run")[0] == 0
     with Brain(words) as opened:
         opened.ask("cache")
     assert logged(home) == []

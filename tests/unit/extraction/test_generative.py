@@ -20,7 +20,7 @@ from nugget.brain import unit_path
 from nugget.capture.compare import KnownBrain, compare
 from nugget.config import CaptureSettings, Environment, LLMSettings, Settings
 from nugget.errors import LLMUnavailable
-from nugget.extraction.generative import MAX_WINDOWS, WINDOW_CHARS, extract_generative
+from nugget.extraction.generative import MAX_WINDOWS, extract_generative
 from nugget.extraction.proposals import Extraction
 from nugget.extraction.replies import UNSUPPORTED, Shown, find_quote
 from nugget.infra.llm import LLM, CostCapReached, spending
@@ -29,6 +29,7 @@ from nugget.sources.claude_code import read_session
 from nugget.sources.condense import windows
 from nugget.sources.speakers import SAID_BY
 
+WINDOW_CHARS = Settings().extraction.window_chars
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 PROMPT = "The webhook signature check fails in staging, but never locally."
 CAUSE = "The proxy re-serialises the JSON body, so the bytes that were signed are gone.\nVerify the raw body instead."

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from paths import REPOSITORY
 
 from nugget.config import Settings, load_settings, read_environment
-from nugget.errors import EmbeddingUnavailable, LLMUnavailable, TranscriptError, UsageError
+from nugget.errors import EmbeddingUnavailable, TranscriptError
 from nugget.extraction import extract as run_extraction
 from nugget.extraction.offline import MAX_UNITS, extract_offline
 from nugget.extraction.phrases import end_of
@@ -329,13 +329,9 @@ def test_the_demo_session_gives_what_was_learned_in_it(embed: Callable[[Sequence
 
 def test_extract_chooses_the_method_and_sums_up_the_session() -> None:
     session = session_of(prompt("why is main red?"), said("The cause is that `a` breaks `b`."), prompt("and?"))
-    made = run_extraction(session, method="auto", settings=Settings(), now=NOW)
+    made = run_extraction(session, settings=Settings(), now=NOW)
     assert made.method == "heuristic"
     assert made.summary == "why is main red? (and 1 more prompts)"
-    with pytest.raises(UsageError, match="no extraction method"):
-        run_extraction(session, method="magic", settings=Settings(), now=NOW)
-    with pytest.raises(LLMUnavailable, match="needs an LLM"):
-        run_extraction(session, method="generative", settings=Settings(), now=NOW)
 
 
 EVENTS = st.builds(

@@ -88,7 +88,7 @@ def test_a_tour_of_the_commands_leaves_nothing_that_others_can_read(
         monkeypatch.setenv("NUGGET_BRAIN", str(brain))
         for line in (
             ["add", "Use uv, not pip", "--type", "decision"],
-            ["capture-session", "--transcript", str(transcript), "--foreground", "--method", "heuristic"],
+            ["capture-session", "--transcript", str(transcript), "--foreground", "--with", "offline"],
             ["capture"],
             ["import", str(tmp_path / "notes")],
             ["sync"],

@@ -235,7 +235,7 @@ def test_a_reply_that_does_not_tell_its_tokens_counts_as_dear_as_it_can_be(
     usage: Any, llm: LLM, server: AnthropicServer, environment: Environment
 ) -> None:
     server.script(value({"count": 3}, usage=usage))
-    most = estimate_cost_usd("claude-haiku-5-5", "", max_output_tokens=300)
+    most = estimate_cost_usd(price_of("claude-haiku-5-5"), "", max_output_tokens=300)
     assert most < ask(llm).usd < 1
     assert spending(environment.home).usd > most
 

@@ -298,7 +298,7 @@ def test_the_command_takes_the_sessions_of_the_workspace_from_any_worktree_and_s
     broken.write_text("this is no transcript\n")
     git(agent.repo, "worktree", "add", "-q", str(tmp_path / "tree"))
     monkeypatch.chdir(tmp_path / "tree")
-    assert run(["extract", "--method", "heuristic", "--json"]) == 1
+    assert run(["extract", "--with", "offline", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert (told["extracted"], told["skipped"], told["failed"]) == (1, 0, 1)
     assert told["workspace"].startswith("github.com-acme-shop-")
@@ -313,8 +313,8 @@ def test_the_command_takes_the_sessions_of_the_workspace_from_any_worktree_and_s
     assert run(["extract", "--session", foreign.session[:6], "--force"]) == 0
     assert "Extracted: 1" in capsys.readouterr().out
     assert run(["extract", "--session", "ffff"]) == 1
-    assert run(["extract", "--method", "generative"]) == 1
-    assert "needs an LLM" in capsys.readouterr().err
+    assert run(["extract", "--with", "api"]) == 1
+    assert "There is no key" in capsys.readouterr().err
 
 
 @pytest.mark.proves("PROVENANCE-AUTOMATIC")

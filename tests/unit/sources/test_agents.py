@@ -153,7 +153,7 @@ def test_catch_up_looks_at_other_agents_only_where_it_is_switched_on(tmp_path: P
 def test_capture_session_takes_a_transcript_of_any_agent(brain: Path, tmp_path: Path) -> None:
     ruled = "never log a webhook payload: it contains card holder names"
     file = lines(tmp_path / "anything.txt", META, said(f"From now on, {ruled}."), said("Understood.", role="assistant"))
-    nugget = [sys.executable, "-m", "nugget", "capture-session", "--method", "heuristic", "--json"]
+    nugget = [sys.executable, "-m", "nugget", "capture-session", "--with", "offline", "--json"]
     done = subprocess.run(
         [*nugget, "--brain", str(brain), "--transcript", str(file)], capture_output=True, text=True, check=False
     )

@@ -1,0 +1,213 @@
+"""Ways to a model other than the anthropic SDK: the `claude` command, and servers that speak OpenAI's API."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from nugget.config import LLMSettings
+from nugget.errors import LLMUnavailable
+from nugget.infra import files
+from nugget.infra.llm.gate import Model, ModelCall, Price, Request
+from nugget.text import shorten
+
+INSIDE = "NUGGET_INSIDE"
+"""Set for every `claude` that Nugget starts."""
+_SWITCHES = (
+    "--print", "--output-format", "json", "--tools", "", "--safe-mode", "--strict-mcp-config", "--setting-sources", "",
+    "--disable-slash-commands", "--no-session-persistence", "--permission-prompts", "none",
+)  # fmt: skip
+_OF_THE_SESSION_AROUND = re.compile(
+    r"CLAUDECODE|CLAUDE_PID|CLAUDE_PROJECT_DIR|CLAUDE_ENV_FILE|CLAUDE_PLUGIN_\w+|AI_AGENT"
+    r"|CLAUDE_CODE_(?:SESSION_\w+|CHILD_SESSION|ENTRYPOINT|MESSAGING_SOCKET)"
+)
+_RETRIED = (408, 409, 429, 500, 502, 503, 504, 529)
+_ATTEMPTS = 4
+_MAX_REPLY_BYTES = 20_000_000
+_ENDS = {"length": "max_tokens", "content_filter": "refusal"}
+
+
+class ClaudeCli(Model):
+    """The `claude` command, for structured values. What it costs is counted at list price.
+
+    The command runs without tools, MCP servers, hooks, plugins, CLAUDE.md or memory, saves no session, and works in a
+    folder of Nugget's own, whose sessions are never captured. Its environment says that Nugget started it, and a
+    Nugget that finds itself inside such a session starts no other. It asks again by itself, up to five times, when a
+    reply does not follow the schema.
+    """
+
+    def __init__(self, *, home: Path, variables: Mapping[str, str], allow: Sequence[re.Pattern[str]] = ()) -> None:
+        super().__init__(home=home, allow=allow, secret=variables.get("ANTHROPIC_API_KEY", ""))
+        self._variables = variables
+
+    def _body(self, request: Request, schema: Mapping[str, Any]) -> dict[str, Any]:
+        return {"system": self._clean(request.system), "messages": self._clean(request.prompt)}
+
+    def _complete(self, call: ModelCall, schema: Mapping[str, Any]) -> str:
+        request = call.request
+        output = self._run(call, [
+            *_SWITCHES, "--model", request.model, "--effort", request.effort or "medium",
+            "--max-budget-usd", f"{request.max_usd:.4f}", "--system-prompt", call.body["system"],
+            "--json-schema", json.dumps(schema),
+        ])  # fmt: skip
+        result = json.loads(output)
+        call.note_usage(result.get("usage"))
+        call.stop_reason = str(result.get("stop_reason") or "")
+        cost = result.get("total_cost_usd")
+        if isinstance(cost, (int, float)) and 0 <= cost < 1_000:
+            call.reported_usd = float(cost)
+        if result.get("is_error") or "structured_output" not in result:
+            reason = result.get("errors") or result.get("result") or result.get("subtype") or "no reply"
+            text = "; ".join(map(str, reason)) if isinstance(reason, list) else str(reason)
+            raise LLMUnavailable(f"`claude` failed: {shorten(self._scrub(text), 300).rstrip('.')}.")
+        return json.dumps(result["structured_output"])
+
+    def _run(self, call: ModelCall, arguments: Sequence[str]) -> bytes:
+        command = shutil.which("claude", path=self._variables.get("PATH"))
+        if command is None or self._variables.get(INSIDE):
+            call.free = True
+            if command is not None:
+                raise LLMUnavailable("Nugget was started by a `claude` that Nugget started, and starts no other.")
+            raise LLMUnavailable(
+                "There is no `claude` command on the PATH.", hint="Install Claude Code, or change `extraction.with`."
+            )
+        folder = self._home / "claude-code"
+        files.private_folder(folder)
+        kept = {name: value for name, value in self._variables.items() if not _OF_THE_SESSION_AROUND.fullmatch(name)}
+        process = subprocess.Popen(
+            [command, *arguments], cwd=folder, env={**kept, INSIDE: "1", files.GUARD: "1"}, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+        with process:
+            try:
+                output, errors = process.communicate(call.body["messages"].encode(), timeout=call.left_s())
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)  # with its children
+                raise
+        if not output.strip():
+            said = shorten(self._scrub(errors.decode("utf-8", "replace")), 200) or f"exit code {process.returncode}"
+            raise LLMUnavailable(f"`claude` gave no reply ({said}).", hint="Try `claude -p hello` in a terminal.")
+        return output
+
+    def _translated(self, error: Exception, call: ModelCall) -> LLMUnavailable:
+        if isinstance(error, subprocess.TimeoutExpired):
+            error = TimeoutError()
+        elif isinstance(error, OSError) and not isinstance(error, TimeoutError):
+            return LLMUnavailable(f"`claude` could not be started ({error.strerror}).")
+        return super()._translated(error, call)
+
+
+class OpenAI(Model):
+    """A server with OpenAI's chat completions (vLLM, Ollama, LM Studio, OpenAI itself), for structured values.
+
+    Format: platform.openai.com/docs/api-reference/chat/create.
+    """
+
+    def __init__(
+        self, settings: LLMSettings, *, home: Path, variables: Mapping[str, str], allow: Sequence[re.Pattern[str]] = ()
+    ) -> None:
+        named = settings.api_key_env
+        super().__init__(home=home, allow=allow, secret=variables.get(named or "", "").strip())
+        try:
+            address = urlsplit(settings.base_url or "")
+        except ValueError:
+            address = urlsplit("")
+        if address.scheme not in ("http", "https") or not address.hostname:
+            raise LLMUnavailable(
+                "There is no address for `extraction.with: openai`.",
+                hint="For Ollama: `nugget config set llm.base_url http://localhost:11434/v1`.",
+            )
+        if named and not (self._secret and self._secret.isascii() and self._secret.isprintable()):
+            raise LLMUnavailable(f"{named} is not set, or holds characters that no key has.", hint=f"Set {named}.")
+        self._url = f"{(settings.base_url or '').rstrip('/')}/chat/completions"
+        self._is_openai = address.hostname.endswith(".openai.com")
+        usd, is_here = settings.usd_per_million_tokens, address.hostname in ("localhost", "127.0.0.1", "::1")
+        # A model on this machine costs nothing, and one elsewhere what its user says.
+        self._price = Price(0, 0) if usd is None and is_here else Price(usd, usd) if usd is not None else None
+        self.name = f"The server at {address.hostname}"
+        self.key_hint = f"Check {named}." if named else "Name the variable with its key as `llm.api_key_env`."
+
+    def price(self, model: str) -> Price | None:
+        """Return the price that the settings name; 0 on this machine."""
+        return self._price
+
+    def _body(self, request: Request, schema: Mapping[str, Any]) -> dict[str, Any]:
+        import anthropic
+
+        # Bounds are left to our own check: a grammar made of them is too large for small servers.
+        plain = anthropic.transform_schema(dict(schema))
+        said = (("system", request.system), ("user", request.prompt))
+        return {
+            "model": request.model,
+            "max_completion_tokens" if self._is_openai else "max_tokens": request.max_tokens,
+            "messages": [{"role": role, "content": self._clean(text)} for role, text in said],
+            "response_format": {
+                "type": "json_schema", "json_schema": {"name": "reply", "strict": True, "schema": plain},
+            },
+        }  # fmt: skip
+
+    def _complete(self, call: ModelCall, schema: Mapping[str, Any]) -> str:
+        reply = json.loads(self._post(call))
+        usage = reply.get("usage") or {}
+        call.note_usage({
+            "input_tokens": usage.get("prompt_tokens"), "output_tokens": usage.get("completion_tokens"),
+        })  # fmt: skip
+        choice = reply["choices"][0]
+        ended = str(choice.get("finish_reason") or "stop")
+        call.stop_reason = "refusal" if choice["message"].get("refusal") else _ENDS.get(ended, ended)
+        return str(choice["message"].get("content") or "")
+
+    def _post(self, call: ModelCall) -> bytes:
+        """Return the body of the reply, asked for again as the server wishes, within the deadline of the call."""
+        import httpx
+
+        headers = {"Authorization": f"Bearer {self._secret}"} if self._secret else {}
+        wait_s = 0.0
+        with httpx.Client(headers=headers, follow_redirects=False) as client:
+            for attempt in range(1, _ATTEMPTS + 1):
+                time.sleep(wait_s)
+                timeout = httpx.Timeout(call.left_s(), connect=min(call.left_s(), 5.0))
+                with client.stream("POST", self._url, json=call.body, timeout=timeout) as response:
+                    body = b""
+                    for chunk in response.iter_bytes():
+                        call.left_s()
+                        body += chunk
+                        if len(body) > _MAX_REPLY_BYTES:
+                            raise ValueError("a reply without end")
+                if response.status_code == 200:
+                    return body
+                asked = response.headers.get("retry-after", "")
+                wait_s = float(asked) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", asked) else 0.5 * 2**attempt
+                is_last = attempt == _ATTEMPTS or wait_s >= call.left_s()
+                if is_last or response.status_code not in _RETRIED:
+                    break
+        raise self._refused(response.status_code, _reason(body), call)
+
+    def _translated(self, error: Exception, call: ModelCall) -> LLMUnavailable:
+        import httpx
+
+        if isinstance(error, httpx.TimeoutException):
+            error = TimeoutError()
+        elif isinstance(error, (httpx.HTTPError, httpx.InvalidURL)):
+            call.free = isinstance(error, httpx.ConnectError)
+            return self._disconnected(error)
+        return super()._translated(error, call)
+
+
+def _reason(body: bytes) -> str:
+    """Return what a server says about an error, in the forms of OpenAI, vLLM and Ollama."""
+    try:
+        said = json.loads(body)
+        said = said.get("error") or said.get("message") or said.get("detail") or ""
+        return str(said.get("message") or "" if isinstance(said, dict) else said)
+    except (ValueError, AttributeError, RecursionError):
+        return ""

@@ -1,0 +1,170 @@
+"""Servers with OpenAI's API, over HTTP against a scripted one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from loopback_anthropic import AnthropicServer, Message, Raw, Slow, status, text, value
+from waiting import within
+
+from nugget.config import Environment, ExtractionSettings, LLMSettings, Settings, read_environment
+from nugget.errors import LLMUnavailable
+from nugget.infra.llm import BadReply, Model, Reply, Request, open_extractor, spending
+from nugget.infra.llm.others import OpenAI
+
+TOKEN = "ghp_" + "vK8wQ2nR5tY7mB3xL9cD4fG6hJ1pS0zA8eUi"
+KEY = "sk-local-" + "Qv7Tn2Lw9Xc4" * 3
+SCHEMA = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["count"],
+    "properties": {"count": {"type": "integer", "minimum": 1}},
+}
+
+
+@pytest.fixture
+def server() -> Iterator[AnthropicServer]:
+    with AnthropicServer() as running:
+        yield running
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    return read_environment({"HOME": str(tmp_path), "LOCAL_KEY": KEY})
+
+
+def opened(url: str | None, environment: Environment, **changed: Any) -> Model:
+    llm = LLMSettings(api="openai", base_url=url, api_key_env="LOCAL_KEY", **changed)
+    found = open_extractor(Settings(llm=llm), environment)
+    assert isinstance(found, OpenAI)
+    return found
+
+
+@pytest.fixture
+def model(server: AnthropicServer, environment: Environment) -> Model:
+    return opened(f"{server.url}/v1", environment)
+
+
+def ask(llm: Model, **changed: Any) -> Reply:
+    asked: dict[str, Any] = {
+        "purpose": "extract", "model": "qwen", "system": "Count.", "prompt": "how many?", "max_tokens": 300,
+        "timeout_s": 60.0, "max_usd": 0.5, "session": "s-1",
+    }  # fmt: skip
+    return llm.structured(Request(**{**asked, **changed}), SCHEMA)
+
+
+def costs(environment: Environment) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (environment.home / "ledger" / "costs.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.proves("LLM-OPENAI")
+def test_a_structured_reply_comes_back_and_its_tokens_are_in_the_ledger(
+    model: Model, server: AnthropicServer, environment: Environment
+) -> None:
+    server.script(value({"count": 3}))
+    reply = ask(model, prompt=f"how many? {TOKEN} <private>diary</private>")
+    assert (reply.value, reply.usd) == ({"count": 3}, 0.0)
+    [request] = server.requests
+    assert (request.path, request.headers["authorization"]) == ("/v1/chat/completions", f"Bearer {KEY}")
+    assert [message["role"] for message in request.body["messages"]] == ["system", "user"]
+    assert "how many?" in request.prompt and TOKEN not in request.prompt and "diary" not in request.prompt
+    sent = request.body["response_format"]["json_schema"]["schema"]
+    assert sent["required"] == ["count"] and "minimum" not in sent["properties"]["count"]
+    assert (request.body["model"], request.body["max_tokens"]) == ("qwen", 300)
+    [line] = costs(environment)
+    assert (line["input_tokens"], line["output_tokens"], line["usd"], line["ok"]) == (1000, 200, 0.0, True)
+
+
+@pytest.mark.proves("LLM-OPENAI")
+def test_a_server_has_the_price_that_its_user_names(server: AnthropicServer, environment: Environment) -> None:
+    priced = opened(f"{server.url}/v1", environment, usd_per_million_tokens=2.0)
+    server.default = lambda request: value({"count": 3})
+    assert ask(priced).usd == pytest.approx(1200 * 2e-6)
+    with pytest.raises(LLMUnavailable, match="could cost"):
+        ask(priced, max_usd=0.0001)
+    elsewhere = opened("https://models.example/v1", environment)
+    with pytest.raises(LLMUnavailable, match="could cost"):  # nothing is sent: its price is unknown
+        ask(elsewhere, max_usd=0.001)
+
+
+@pytest.mark.proves("LLM-RETRY", "LLM-OPENAI")
+def test_overload_is_retried_as_the_server_asks(model: Model, server: AnthropicServer) -> None:
+    server.script(status(503), status(429, headers={"retry-after": "0.4"}), value({"count": 3}))
+    assert ask(model).value == {"count": 3}
+    assert len(server.requests) == 3 and server.times[2] - server.times[1] >= 0.4
+
+
+@pytest.mark.proves("LLM-DEADLINE")
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Slow(wait_s=30, reply=text("late")),
+        status(429, headers={"retry-after": "3600"}),
+        Raw(chunks=(b" ",) * 100, pause_s=0.1),
+    ],
+    ids=["silence", "retry-after of an hour", "a trickle"],
+)
+def test_no_call_outlasts_its_timeout(reply: Any, model: Model, server: AnthropicServer) -> None:
+    server.default = lambda request: reply
+    with within(10), pytest.raises(LLMUnavailable):
+        ask(model, timeout_s=0.5)
+
+
+@pytest.mark.proves("LLM-SENTENCE", "LLM-KEY", "LLM-REDIRECT")
+@pytest.mark.parametrize(
+    ("reply", "sentence"),
+    [
+        (status(401, message=KEY), r"The server at 127.0.0.1 refused the key \(HTTP 401\)\."),
+        (status(404), r"does not know `qwen`"),
+        (status(400, message=f"context\nof {KEY}"), r"HTTP 400\): context of \[key\]\."),
+        (Raw(chunks=(b'{"message": "too long", "object": "error"}',), status=400), r"HTTP 400\): too long\."),
+        (Raw(chunks=(b"<html>",), status=501), r"failed \(HTTP 501\)\."),
+        (status(307, headers={"location": "http://127.0.0.1:9/v1"}), r"redirects \(HTTP 307\)"),
+        (Raw(chunks=(b"[" * 100_000,)), r"could not be read"),
+        (Raw(chunks=(b'{"choices": []}',)), r"could not be read"),
+        (Message(content=[], stop_reason="refusal"), r"declined to answer"),
+    ],
+)
+def test_every_failure_is_told_in_one_sentence(
+    reply: Any, sentence: str, model: Model, server: AnthropicServer, environment: Environment
+) -> None:
+    server.default = lambda request: reply
+    with pytest.raises(LLMUnavailable, match=sentence) as told:
+        ask(model)
+    assert "\n" not in str(told.value) and str(told.value).endswith(".") and KEY not in str(told.value)
+    assert costs(environment)[-1]["error"] == str(told.value)
+
+
+@pytest.mark.proves("LLM-SCHEMA")
+def test_what_breaks_the_schema_is_told(model: Model, server: AnthropicServer) -> None:
+    server.script(value({"count": 0}), text('{"cou', stop_reason="max_tokens"))
+    with pytest.raises(BadReply, match="less than the minimum"):
+        ask(model)
+    with pytest.raises(BadReply, match="cut at its limit"):
+        ask(model)
+
+
+@pytest.mark.parametrize(
+    ("url", "variables", "sentence"),
+    [
+        ("ftp://x", {}, "no address"), ("http://[::1", {}, "no address"), (None, {}, "no address"),
+        ("http://localhost:1/v1", {"LOCAL_KEY": ""}, "LOCAL_KEY is not set"),
+    ],
+)  # fmt: skip
+def test_settings_that_cannot_work_are_told(url: str | None, variables: Any, sentence: str, tmp_path: Path) -> None:
+    given = read_environment({"HOME": str(tmp_path), "LOCAL_KEY": KEY, **variables})
+    settings = Settings(
+        llm=LLMSettings(base_url=url, api_key_env="LOCAL_KEY"), extraction=ExtractionSettings(with_="openai")
+    )
+    with pytest.raises(LLMUnavailable, match=sentence):
+        open_extractor(settings, given)
+
+
+def test_a_server_that_is_not_there_is_told(environment: Environment) -> None:
+    with pytest.raises(LLMUnavailable, match=r"connection to the server at 127\.0\.0\.1 failed"):
+        ask(opened("http://127.0.0.1:9/v1", environment))
+    assert spending(environment.home).usd == 0
