@@ -13,13 +13,13 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
-    "modules": 169,
-    "lines": 40_157,
+    "modules": 171,
+    "lines": 40_184,
     "lines of a file": 400,
-    "classes": 310,
+    "classes": 311,
     "re.compile": 316,
     "parameters of a function": 10,
-    "lines of tests": 26_982,  # with the fault laboratory
+    "lines of tests": 27_213,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02
