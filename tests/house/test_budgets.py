@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 171,
-    "lines": 40_184,
+    "lines": 40_185,
     "lines of a file": 400,
     "classes": 311,
     "re.compile": 316,

@@ -374,6 +374,7 @@ def problems_in(value: object, schema: Mapping[str, Any], *, where: str = "reply
 
 
 def refuse_refusal(call: ModelCall) -> None:
+    """Raise LLMUnavailable if the model declined to answer."""
     if call.stop_reason == "refusal":
         raise LLMUnavailable(f"{call.request.model} declined to answer ({call.request.purpose}).")
 

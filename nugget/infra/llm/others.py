@@ -168,14 +168,14 @@ class OpenAI(Model):
 
     def _post(self, call: ModelCall) -> bytes:
         """Return the body of the reply, asked for again as the server wishes, within the deadline of the call."""
-        import httpx
+        import httpx2
 
         headers = {"Authorization": f"Bearer {self._secret}"} if self._secret else {}
         wait_s = 0.0
-        with httpx.Client(headers=headers, follow_redirects=False) as client:
+        with httpx2.Client(headers=headers, follow_redirects=False) as client:
             for attempt in range(1, _ATTEMPTS + 1):
                 time.sleep(wait_s)
-                timeout = httpx.Timeout(call.left_s(), connect=min(call.left_s(), 5.0))
+                timeout = httpx2.Timeout(call.left_s(), connect=min(call.left_s(), 5.0))
                 with client.stream("POST", self._url, json=call.body, timeout=timeout) as response:
                     body = b""
                     for chunk in response.iter_bytes():
@@ -193,12 +193,12 @@ class OpenAI(Model):
         raise self._refused(response.status_code, _reason(body), call)
 
     def _translated(self, error: Exception, call: ModelCall) -> LLMUnavailable:
-        import httpx
+        import httpx2
 
-        if isinstance(error, httpx.TimeoutException):
+        if isinstance(error, httpx2.TimeoutException):
             error = TimeoutError()
-        elif isinstance(error, (httpx.HTTPError, httpx.InvalidURL)):
-            call.free = isinstance(error, httpx.ConnectError)
+        elif isinstance(error, (httpx2.HTTPError, httpx2.InvalidURL)):
+            call.free = isinstance(error, httpx2.ConnectError)
             return self._disconnected(error)
         return super()._translated(error, call)
 
