@@ -54,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from nugget.hooks import commit as commit_hook
 
             return commit_hook.main(given)
+        if given[:1] == ["serve"] and (code := _serve_by_resident(given[1:])) is not None:
+            return code
         from nugget.cli import run
 
         return run(given)
@@ -67,6 +69,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise
     except Exception as error:
         return _unexpected(error)
+
+
+def _serve_by_resident(arguments: Sequence[str]) -> int | None:
+    """Run `nugget serve` by the resident server; None if this process has to serve itself."""
+    from nugget.hooks.session import home_folder
+    from nugget.infra import resident
+
+    return resident.forward(home_folder(), arguments)
 
 
 def _stand_in_for_closed_streams() -> None:

@@ -8,23 +8,19 @@ import stat
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nugget.app.params import check_identity
-from nugget.brain import is_brain
 from nugget.config import Environment, Settings, load_settings
 from nugget.errors import BrainError, IndexUnavailable, LLMUnavailable, NuggetError, UsageError
 from nugget.evaluation.query_log import Face
 from nugget.infra import files
 from nugget.infra.llm import LLM, DailyBudget, open_llm
 from nugget.infra.llm import DailyCapReached as DailyCapReached
-from nugget.infra.server_socket import ServerSocket
 from nugget.models import Bundle, Depth, Query, SourceName
 from nugget.redaction import redact
 from nugget.upkeep.trust import find_brain
@@ -40,7 +36,6 @@ _BEHIND = frozenset({"index_behind", "vectors_behind"})
 """Parts of an answer that are missing until a sync."""
 MIN_TOKEN_CHARS = 16
 _BEARER = "Authorization: Bearer "
-_MOST_PROMPT_CHARS = 8_000
 
 
 class AgentSession:
@@ -96,6 +91,14 @@ class AgentSession:
                 hint="Go on with the task, and ask again in a minute.",
             )
         return brain
+
+    @property
+    def embedder(self) -> Embedder | None:
+        """The embedding model of the brain; None if there is no brain or no model."""
+        try:
+            return self.open().embedder
+        except NuggetError:
+            return None
 
     @property
     def folder(self) -> Path | None:
@@ -185,49 +188,11 @@ class AgentSession:
                 self._catching_up.start()
         return bundle
 
-    @contextmanager
-    def listening(self) -> Iterator[Callable[[], object]]:
-        """Yield what starts to answer the commands of this machine; end that and let go of the brain afterwards.
-
-        A warm-up or sync under way dies with the process, which is safe.
-        """
-        listener = ServerSocket(self.environment.home, self._answer_command)
-        try:
-            yield listener.start
-        finally:
-            listener.stop()
-            self.close()
-
     def close(self) -> None:
         """Let go of the brain."""
         with self._lock:
             if self._brain is not None:
                 self._brain.close()
-
-    def _answer_command(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Return `{"vector": ...}` for a question of `infra.embedding.RemoteEmbedder`, or `{"lines": [...]}` for
-        `{"recall": prompt, "brain": folder or null, "folder": ...}`; `{}` if that fails, and the command does it alone.
-        """
-        from nugget.infra.embedding import vector_for
-
-        try:
-            embedder = self.open().embedder
-        except NuggetError:
-            embedder = None
-        try:
-            return vector_for(question, embedder) if "embed" in question else self._recall(question, embedder)
-        except Exception:
-            return {}
-
-    def _recall(self, question: dict[str, Any], embedder: Embedder | None) -> dict[str, Any]:
-        from nugget.upkeep.briefing import recalled
-
-        prompt, brain, folder = question["recall"], question.get("brain"), question["folder"]
-        if len(prompt) > _MOST_PROMPT_CHARS or "\0" in f"{brain}{folder}":
-            return {}
-        place = Path(brain) if brain and is_brain(Path(brain)) else None
-        home, now = self.environment.home, datetime.now(UTC)
-        return {"lines": recalled(home, prompt, place, Path(folder), embedder=embedder, now=now)}
 
     def _warm_up(self, brain: Brain) -> None:
         """Make the index if it is missing, then ask once, which loads the model, the index and numpy."""

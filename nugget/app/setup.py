@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nugget.brain import is_brain
-from nugget.config import Environment, current_folder, expanded
+from nugget.config import Environment, current_folder, expanded, load_settings
 from nugget.errors import BrainError, GitError, UsageError
 from nugget.infra import files, git, github
 from nugget.text import printable
@@ -54,13 +54,16 @@ def make_brain(
     return result
 
 
-def prepare_redaction(note: Callable[[str], None]) -> None:
-    """Compile the rules of redaction now, so that neither the first command nor the first hook waits for them."""
+def prepare_machine(environment: Environment, note: Callable[[str], None]) -> None:
+    """Compile the rules of redaction and convert the embedding model, so that no session waits for them."""
+    from nugget.infra.embedding import ConfiguredModel
     from nugget.redaction.engine import is_prepared, prepare
 
     if not is_prepared():
         note("Preparing redaction: its rules are compiled once, which takes up to half a minute ...")
     prepare()
+    if problem := ConfiguredModel(load_settings(environment), environment).problem:
+        note(f"There is no search by meaning yet: {problem}")
 
 
 def _usual_folder(environment: Environment) -> Path:

@@ -41,7 +41,7 @@ def init(
     result = setup.make_brain(environment, path or brain, remote=remote, examples=examples, note=note)
     put(f"{'Made the brain' if result.created else 'The brain is there already:'} {result.path}")
     put("It is the default brain now; `--brain` and NUGGET_BRAIN choose another.", style="dim")
-    setup.prepare_redaction(note)
+    setup.prepare_machine(environment, note)
     steps = [
         ('nugget add "What you learned, in a sentence or more"', "keep something by hand"),
         ("nugget capture-session --transcript FILE", "learn from a Claude Code session"),

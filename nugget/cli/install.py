@@ -58,7 +58,7 @@ def install(
     in the settings stays as it is; safe to run again. Nothing is put into a session unasked: --brief and --recall do.
     With git-hook: have git propose the messages of commits.
     """
-    from nugget.app.setup import prepare_redaction
+    from nugget.app.setup import prepare_machine
     from nugget.upkeep.install import own_command, plan_install
 
     environment = read_environment()
@@ -68,7 +68,7 @@ def install(
         return
     changes = plan_install(scope, environment, command=command, cwd=current_folder(), brief=brief, recall=recall)
     if not dry_run:
-        prepare_redaction(note)
+        prepare_machine(environment, note)
     if _carry_out(changes, environment, dry_run=dry_run):
         put("New sessions are captured when they end, and can ask the brain. `nugget uninstall` undoes this.")
         if scope is SettingsScope.PROJECT:

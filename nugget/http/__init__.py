@@ -70,12 +70,11 @@ def serve(
             print(f"Nugget answers on {heard.url} (Ctrl-C ends it).", file=sys.stderr)
             print(_access_line(heard, session, token), file=sys.stderr, flush=True)
             Thread(target=session.warm, name="nugget-open", daemon=True).start()
-            with session.listening() as start:
-                start()
-                if settings.http.backfill:
-                    logs.start_backfill()
-                yield
-                logs.stopping.set()
+            if settings.http.backfill:
+                logs.start_backfill()
+            yield
+            logs.stopping.set()
+            session.close()
 
     app = make_app(session, logs, lifespan=lifespan)
     # POST alone: without sessions a GET would hold a stream open for nothing.

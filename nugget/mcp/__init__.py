@@ -13,10 +13,11 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from nugget import __version__
 from nugget.app.agent_session import AgentSession, print_traceback
+from nugget.app.resident import Lines
 from nugget.config import read_environment
 from nugget.errors import NuggetError
 from nugget.mcp import answers
@@ -62,24 +63,30 @@ def serve(brain: Path | None = None, *, openqed: bool = False, identity: str | N
     agents may search.
     """
     session = AgentSession(flag=brain, environment=read_environment(), cwd=Path.cwd(), identity=identity)
-    with session.listening() as start:
-        make_server(session, openqed=openqed, beside=start).run()
+    try:
+        make_server(session, openqed=openqed).run()
+    finally:
+        session.close()
 
 
-def make_server(
-    session: AgentSession, *, openqed: bool = False, beside: Callable[[], object] | None = None
-) -> "MCPServer[Any]":
-    """Return the server with its tools, which the SDK runs in threads.
+async def serve_lines(session: AgentSession, lines: Lines, *, openqed: bool) -> None:
+    """Serve one client over its lines until it leaves."""
+    from mcp.server.stdio import stdio_server
 
-    `beside` is started after the warm-up, which begins once the first request has been answered.
-    """
+    server, stream = make_server(session, openqed=openqed)._lowlevel_server, cast("Any", lines)
+    async with stdio_server(stream, stream) as (received, sent):
+        await server.run(received, sent, server.create_initialization_options())
+
+
+def make_server(session: AgentSession, *, openqed: bool = False) -> "MCPServer[Any]":
+    """Return the server with its tools, which the SDK runs in threads; it warms up after its first reply."""
     server = _server_class()(
         "nugget",
         title="Nugget",
         version=__version__,
         instructions=INSTRUCTIONS,
         log_level="WARNING",
-        middleware=[_warm_after_first_reply(session, beside)],
+        middleware=[_warm_after_first_reply(session)],
     )
     _add_tool(server, session)
     if openqed:
@@ -234,14 +241,9 @@ def _wrong_argument(place: tuple[int | str, ...], kind: str, said: str) -> str:
     return f"{name} must be {wanted}." if wanted else f"{name}: {said[:1].lower()}{said[1:]}."
 
 
-def _warm_after_first_reply(session: AgentSession, beside: Callable[[], object] | None) -> Any:
+def _warm_after_first_reply(session: AgentSession) -> Any:
     """Middleware that starts the warm-up once, just after the first request has been answered."""
     is_due = True
-
-    def warm() -> None:
-        session.warm()
-        if beside is not None:
-            beside()
 
     async def warm_after_first_reply(ctx: Any, call_next: Any) -> Any:
         nonlocal is_due
@@ -249,7 +251,7 @@ def _warm_after_first_reply(session: AgentSession, beside: Callable[[], object] 
         if is_due:
             is_due = False
             asyncio.get_running_loop().call_later(
-                WARM_UP_DELAY_S, lambda: threading.Thread(target=warm, daemon=True).start()
+                WARM_UP_DELAY_S, lambda: threading.Thread(target=session.warm, daemon=True).start()
             )
         return reply
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from nugget.brain import is_brain
 from nugget.config import Environment
 from nugget.errors import NuggetError
-from nugget.infra import files, server_socket
+from nugget.infra import files, resident
 from nugget.models.speech import is_typed, standing
 from nugget.sources.speakers import MEMORY_TAG, strip_injected, typed_text
 from nugget.text import CHARS_PER_TOKEN, clean, one_line, shorten
@@ -96,7 +96,7 @@ def recalled(
 def _from_server(home: Path, text: str, brain: Path | None, folder: Path) -> list[str] | None:
     """Return what a running server recalls; None if none answers."""
     question = {"recall": text, "brain": str(brain) if brain else None, "folder": str(folder)}
-    answer = server_socket.ask(home, question) or {}
+    answer = resident.ask(home, question) or {}
     lines = answer.get("lines")
     return lines if isinstance(lines, list) and all(isinstance(line, str) for line in lines) else None
 

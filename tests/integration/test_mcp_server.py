@@ -335,7 +335,9 @@ def test_a_lost_or_damaged_index_is_made_anew_while_serving(brain: Path) -> None
 def test_initialize_is_answered_before_anything_heavy_is_imported(brain: Path) -> None:
     # What is imported is told where the replies are, so a reply must not be on its way when the warm-up begins.
     later = "from nugget import __main__; import nugget.mcp; nugget.mcp.WARM_UP_DELAY_S = 2; __main__.console()"
-    with raw_server(brain, code=later, stderr=subprocess.STDOUT, PYTHONPROFILEIMPORTTIME="1") as process:
+    with raw_server(
+        brain, code=later, stderr=subprocess.STDOUT, PYTHONPROFILEIMPORTTIME="1", NUGGET_RESIDENT_S="0"
+    ) as process:
         send(process, INITIALIZE)
         assert process.stdout
         imported: set[str] = set()

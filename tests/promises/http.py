@@ -25,7 +25,6 @@ PROMISES: dict[str, str] = {
     "BRIEF-NO-ECHO": "What was told is known again in transcripts, so that memory does not feed on itself.",
     "BRIEF-INSTALL": "`nugget install --brief --recall` switches them on, again and back, and leaves nothing behind.",
     "RECALL": "A prompt can bring back the few units that are likely to help, and brings back nothing otherwise.",
-    "RECALL-RESIDENT": "Where a server of Nugget runs, recall asks it, and so also searches by meaning.",
     "HTTP-TOKEN": "Every request needs a token, made at the first start for its owner; --no-token is for loopback.",
     "HTTP-LOOPBACK": "Beyond loopback it listens only with a token, which it then asks everybody for.",
     "HTTP-DAILY-CAP": "All calls over HTTP cost at most `http.max_usd_per_day`, however many ask, restart or not.",

@@ -9,6 +9,10 @@ PROMISES: dict[str, str] = {
     "MCP-THREADS": "Questions asked at once each get their own answer.",
     "MCP-START": "initialize and server/discover are answered before any model is loaded; then the brain is warmed up.",
     "MCP-STDERR": "What goes wrong beside the answers is told on stderr without secrets.",
+    "MCP-RESIDENT": "All windows of a home share one server, which ends some minutes after the last.",
+    "MCP-ALONE": "A window that cannot have the shared server, or must not trust its socket, serves itself.",
+    "RECALL-RESIDENT": "While a window is open, recall asks its server in time, and so also searches by meaning.",
+    "ASK-BORROWED": "A command that asks once has its question embedded by a running server if there is one.",
     "MCP-END": "The server ends with its client, and prints nothing but the protocol on stdout.",
 }
 GAPS: dict[str, str] = {}

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from nugget.config import Environment, Settings, expanded
 from nugget.errors import EmbeddingUnavailable
-from nugget.infra import files, server_socket
+from nugget.infra import files, resident
 
 if TYPE_CHECKING:
     import numpy as np
@@ -113,7 +113,7 @@ class RemoteEmbedder:
     def embed_query(self, text: str) -> Vector:
         """Return the vector of a question. Raises EmbeddingUnavailable."""
         question = {"embed": text, "model": self.model}
-        answer = server_socket.ask(self._environment.home, question, timeout_s=_SERVER_PATIENCE_S)
+        answer = resident.ask(self._environment.home, question, timeout_s=_SERVER_PATIENCE_S)
         return _vector_in(answer) or self._own.embed_query(text)
 
 
@@ -242,8 +242,9 @@ class OnnxEmbedder:
             ) from error
 
 
+@lru_cache(2)
 def _bundled(models: Path) -> OnnxEmbedder:
-    """Return the model that comes with Nugget, converted once to int8 arithmetic under `models`.
+    """Return the model that comes with Nugget, converted once to int8 arithmetic under `models`; one a process.
 
     If it cannot be converted, the shipped file serves at less than half the speed. Raises EmbeddingUnavailable if the
     package is absent or its file is not the one that we know.

@@ -19,7 +19,6 @@ from sessions import write_transcript
 from nugget.cli import run
 from nugget.index.connection import connect, open_home
 from nugget.infra import files
-from nugget.infra.server_socket import ServerSocket, socket_file
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o777], ids=lambda mask: f"umask-{mask:03o}")
@@ -60,12 +59,6 @@ def test_every_way_of_making_a_file_is_private_under_any_umask(tmp_path: Path, u
         database.execute("PRAGMA journal_mode = PERSIST")
         database.execute("CREATE TABLE kept (x)")
         assert (home / "other.db-journal").is_file()
-    listener = ServerSocket(home, dict)
-    assert listener.start()
-    try:
-        assert modes(tmp_path / "a") == {} and stat.S_ISSOCK(socket_file(home).lstat().st_mode)
-    finally:
-        listener.stop()
 
 
 @pytest.mark.proves("FILES-PRIVATE")

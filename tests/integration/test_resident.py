@@ -1,0 +1,273 @@
+"""The resident server: one for all windows of a home, and what hooks and commands ask it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import PATIENT
+from mcp_wire import HELLO, RUN
+from paths import REPOSITORY
+from waiting import PATIENCE_S, wait_for, within
+
+from nugget.app import Brain
+from nugget.config import EmbeddingSettings, Settings, read_environment
+from nugget.infra import files, resident
+from nugget.infra.embedding import BUNDLED_MODEL, RemoteEmbedder, open_embedder
+from nugget.sources.speakers import MEMORY_TAG
+
+PROMPT = "where should user sessions be kept"
+MEANT = "brain:decision/sessions-in-postgres"
+"""What the prompt is about; its words alone do not make it stand out."""
+QUESTION = "people get logged out on every page load in the browser"
+MODEL = {"numpy", "onnxruntime", "tokenizers"}
+COMMAND = """\
+import atexit, sys
+def report():
+    loaded = sorted({name.split('.')[0] for name in sys.modules})
+    print(*loaded, file=sys.stderr)
+import os
+leave = os._exit
+os._exit = lambda code: (report(), sys.stderr.flush(), leave(code))
+from nugget.__main__ import console
+console()
+"""
+
+
+@pytest.fixture
+def synced(brain: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", EmbeddingSettings().model)
+    with Brain(brain) as opened:
+        opened.sync()
+    return brain
+
+
+@pytest.fixture
+def by_words(words: Path) -> Path:
+    """A brain without vectors, which is quicker to index."""
+    with Brain(words) as opened:
+        opened.sync()
+    return words
+
+
+@contextmanager
+def window(brain: Path, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Open a window on a brain, as a client does, and see that it answers."""
+    process = subprocess.Popen(
+        [*RUN, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env={**os.environ, "NUGGET_BRAIN": str(brain), **variables},
+    )  # fmt: skip
+    try:
+        assert process.stdin and process.stdout
+        request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
+        process.stdin.write(json.dumps(request).encode() + b"\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["result"]["serverInfo"]["name"] == "nugget"
+        yield process
+    finally:
+        process.stdin.close()
+        assert process.wait(PATIENCE_S) in (0, 1)
+        process.stdout.close()
+
+
+def servers(home: Path) -> list[Path]:
+    """The sockets of resident servers that run."""
+    return sorted((home / "run").glob("*.sock"))
+
+
+def hook(prompt: str = PROMPT, **variables: str) -> str:
+    """What the hook says."""
+    payload = {"hook_event_name": "UserPromptSubmit", "cwd": "/", "session_id": "s", "prompt": prompt}
+    done = subprocess.run(
+        [*PATIENT, "capture-session", "--recall"], input=json.dumps(payload).encode(), capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **variables}, timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    return json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"] if done.stdout else ""
+
+
+@contextmanager
+def other_end(home: Path, answer: bytes | None, *, mode: int = 0o700) -> Iterator[list[bytes]]:
+    """A program at the server's place that says this, or nothing at all; gives what it was asked."""
+    file = Path(resident.socket_file(home))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.parent.chmod(mode)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listening.bind(str(file))
+    listening.listen()
+    asked: list[bytes] = []
+    held = []
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            held.append(connection)
+            asked.append(connection.recv(1 << 16))
+            if answer is not None:
+                with suppress(OSError):  # who asked has gone: it took too long, or was too much
+                    connection.sendall(answer)
+                connection.close()
+
+    serving = threading.Thread(target=serve, daemon=True)
+    serving.start()
+    try:
+        yield asked
+    finally:
+        listening.shutdown(socket.SHUT_RDWR)
+        serving.join(5)
+        listening.close()
+        for connection in held:
+            connection.close()
+        file.unlink()
+
+
+@pytest.mark.proves("MCP-RESIDENT")
+def test_windows_that_open_at_once_share_one_server_that_ends_after_the_last(by_words: Path, home: Path) -> None:
+    with ExitStack() as windows:
+        processes = [windows.enter_context(window(by_words, NUGGET_RESIDENT_S="1")) for _ in range(4)]
+        assert len(servers(home)) == 1
+        for process in processes:
+            loaded = Path(f"/proc/{process.pid}/maps").read_text() if sys.platform == "linux" else ""
+            assert "onnxruntime" not in loaded and "sqlite3" not in loaded
+        (file,) = servers(home)
+        assert file.stat().st_mode & 0o077 == 0 and file.parent.stat().st_mode & 0o077 == 0
+        with window(by_words, ANTHROPIC_API_KEY="another", NUGGET_RESIDENT_S="1"):
+            assert len(servers(home)) == 2, "its server would have another key"
+    wait_for(lambda: not servers(home))
+
+
+@pytest.mark.proves("MCP-RESIDENT")
+def test_a_window_ends_with_its_server_and_the_next_one_has_another(by_words: Path, home: Path) -> None:
+    with window(by_words) as first:
+        (file,) = servers(home)
+        os.kill(_server_of(file), signal.SIGKILL)
+        assert first.wait(PATIENCE_S) == 1
+        with window(by_words):
+            assert servers(home) == [file]
+
+
+def _server_of(file: Path) -> int:
+    """The process that listens on a socket."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (process / "cmdline").read_bytes().split(b"\0")[-2:-1] == [str(file).encode()]:
+                return int(process.name)
+    pytest.fail("no server has this socket")
+
+
+@pytest.mark.proves("MCP-ALONE")
+@pytest.mark.parametrize("place", ["off", "open folder", "file", "silent", "deep"])
+def test_a_window_without_a_server_that_it_may_trust_serves_itself(
+    by_words: Path, home: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ExitStack() as standing:
+        if place == "off":
+            monkeypatch.setenv("NUGGET_RESIDENT_S", "0")
+        elif place == "open folder":
+            standing.enter_context(other_end(home, b"\n", mode=0o755))
+        elif place == "file":
+            files.replace(home / "run", b"")
+        elif place == "silent":
+            standing.enter_context(other_end(home, b""))
+        else:
+            monkeypatch.setenv("NUGGET_HOME", str(home / ("deep/" * 30)))
+        before = set(servers(home))
+        with window(by_words):
+            assert set(servers(home)) == before
+
+
+@pytest.mark.proves("RECALL-RESIDENT")
+def test_while_a_window_is_open_recall_finds_by_meaning(synced: Path, home: Path) -> None:
+    alone = hook(NUGGET_BRAIN=str(synced))
+    assert MEANT not in alone
+    with window(synced):
+        told: list[str] = []
+
+        def is_meant() -> bool:  # the first times the model may still be on its way
+            told.append(hook(NUGGET_BRAIN=str(synced)))
+            return MEANT in told[-1]
+
+        wait_for(is_meant)
+        assert told[-1].startswith(f"<{MEMORY_TAG}>\nWhat earlier sessions left")
+        for odd in ({"recall": 5, "folder": "/"}, {"recall": PROMPT, "brain": "/nowhere\0", "folder": "/"}, {}):
+            assert resident.ask(home, odd, timeout_s=PATIENCE_S) in (None, {"lines": []})
+        assert hook("thanks", NUGGET_BRAIN=str(synced)) == ""
+    wait_for(lambda: not servers(home))
+    assert hook(NUGGET_BRAIN=str(synced)) == alone
+
+
+@pytest.mark.proves("RECALL-RESIDENT")
+def test_whatever_stands_at_its_place_words_alone_are_fallen_back_on_in_time(by_words: Path, home: Path) -> None:
+    alone = hook()
+    for answer in (None, b"", b"[]", b'{"lines": [5]}', b"[" * 60_000, b'{"lines": ["' + b"x" * 200_000):
+        with other_end(home, answer) as asked:
+            assert hook() == alone
+            wait_for(lambda: asked)
+            with within(PATIENCE_S / 4):
+                resident.ask(home, {"recall": PROMPT})
+
+
+@pytest.mark.proves("RECALL-RESIDENT")
+def test_nobody_is_asked_where_others_could_stand(by_words: Path, home: Path, tmp_path: Path) -> None:
+    with other_end(home, b'{"lines": ["from somebody else"]}', mode=0o755) as asked:
+        assert "somebody else" not in hook()
+    file = Path(resident.socket_file(home))
+    file.parent.chmod(0o700)
+    with other_end(tmp_path, b'{"lines": ["from somebody else"]}') as also_asked:
+        file.symlink_to(resident.socket_file(tmp_path))
+        assert "somebody else" not in hook()
+    assert asked == also_asked == []
+
+
+@pytest.mark.proves("ASK-BORROWED")
+def test_a_command_finds_by_meaning_and_loads_no_model_itself(synced: Path) -> None:
+    own_way, loaded = searched(synced)
+    assert MEANT.removeprefix("brain:") in own_way and loaded >= MODEL
+    with window(synced):
+        answers: list[tuple[list[str], set[str]]] = []
+
+        def is_borrowed() -> bool:  # at first the server may be loading it still
+            answers.append(searched(synced))
+            return not answers[-1][1] & MODEL
+
+        wait_for(is_borrowed)
+        assert answers[-1][0] == own_way
+
+
+def searched(brain: Path) -> tuple[list[str], set[str]]:
+    """The ids that `nugget search` finds, and the top-level modules that it loaded for that."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", COMMAND, "--brain", str(brain), "search", "--source", "brain", "--json", QUESTION],
+        capture_output=True, text=True, timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return [hit["id"] for hit in json.loads(done.stdout)["hits"]], set(done.stderr.splitlines()[-1].split())
+
+
+@pytest.mark.proves("ASK-BORROWED")
+def test_whatever_the_others_answer_the_model_itself_is_fallen_back_on() -> None:
+    environment = read_environment()
+    own = open_embedder(Settings(embedding=EmbeddingSettings(model=BUNDLED_MODEL)), environment)
+    assert own is not None
+    expected = own.embed_query(QUESTION).tobytes()
+    short = b64encode(np.float32([3, 4]).tobytes()).decode()
+    for answer in (b"", b"{", b"[]", b"{}", b'{"vector": 5}', b'{"vector": "%%"}', b'{"vector": "abcd"}',
+                   json.dumps({"vector": short}).encode()):  # fmt: skip
+        with other_end(environment.home, answer) as heard:
+            assert RemoteEmbedder(own, environment).embed_query(QUESTION).tobytes() == expected
+            wait_for(lambda: heard)
+            assert json.loads(heard[0]) == {"embed": QUESTION, "model": own.model}
