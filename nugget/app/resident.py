@@ -12,27 +12,23 @@ import os
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from nugget.app.agent_session import AgentSession, print_traceback
 from nugget.config import expanded, read_environment
 from nugget.errors import NuggetError
 from nugget.infra import files, resident
 
+ServeLines = Callable[[AgentSession, "Lines", bool], Awaitable[None]]
+"""Serves one client of a session over its lines until it leaves, with openqed's tools or without."""
 _MAX_LINE_BYTES = 1 << 26
 _REQUEST_PATIENCE_S = 5.0
 _CHECK_S = 2.0
 _MOST_PROMPT_CHARS = 8_000
-
-
-class ServeLines(Protocol):
-    """Serves one client of a session over its lines until it leaves."""
-
-    async def __call__(self, session: AgentSession, lines: Lines, *, openqed: bool) -> None: ...
 
 
 class Resident:
@@ -79,7 +75,8 @@ class Resident:
     async def _serve_window(
         self, window: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        environment = read_environment(os.environ | dict.fromkeys(resident.WINDOW_VARIABLES, "") | window["variables"])
+        own = dict.fromkeys(resident.WINDOW_VARIABLES, "") | window["variables"]
+        environment = read_environment({**read_environment().variables, **own})
         folder, cwd = window.get("brain"), Path(window["cwd"])
         if window.get("compat") not in (None, "openqed"):
             return
@@ -90,7 +87,7 @@ class Resident:
         self._sessions.append(session)
         try:
             writer.write(resident.READY)
-            await self._serve(session, Lines(reader, writer), openqed="compat" in window)
+            await self._serve(session, Lines(reader, writer), "compat" in window)
         finally:
             self._sessions.remove(session)
             self._last_window = time.monotonic()

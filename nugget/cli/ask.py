@@ -288,7 +288,7 @@ def recall(
     """Show what a prompt brings back.
 
     With `nugget install --recall` each prompt is given it: the few strongest units, found by words (by meaning too
-    while a server of Nugget runs), and nothing if nothing is likely to help.
+    while an agent is connected), and nothing if nothing is likely to help.
     """
     from nugget.upkeep import briefing
 

@@ -69,7 +69,7 @@ def serve(brain: Path | None = None, *, openqed: bool = False, identity: str | N
         session.close()
 
 
-async def serve_lines(session: AgentSession, lines: Lines, *, openqed: bool) -> None:
+async def serve_lines(session: AgentSession, lines: Lines, openqed: bool) -> None:
     """Serve one client over its lines until it leaves."""
     from mcp.server.stdio import stdio_server
 

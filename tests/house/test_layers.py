@@ -133,7 +133,7 @@ def test_only_the_configuration_reads_the_environment() -> None:
             for node in attributes
             if ast.unparse(node) in ("os.environ", "os.environb", "os.getenv") and node not in written
         }
-    assert readers - {"hooks.session", "infra.files", "__main__"} == {"config"}
+    assert readers - {"hooks.session", "infra.files", "infra.resident", "__main__"} == {"config"}
 
 
 @pytest.mark.proves("HOUSE-DOCSTRINGS")
