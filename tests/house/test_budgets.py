@@ -13,13 +13,13 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
-    "modules": 171,
-    "lines": 40_185,
+    "modules": 173,
+    "lines": 40_392,
     "lines of a file": 400,
-    "classes": 311,
+    "classes": 312,
     "re.compile": 316,
     "parameters of a function": 10,
-    "lines of tests": 27_213,  # with the fault laboratory
+    "lines of tests": 27_212,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02
