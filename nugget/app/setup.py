@@ -49,8 +49,6 @@ def make_brain(
         trust(environment, result.path, keep_index=result.created or before == result.path)
     except UsageError as error:
         note(f"{error} It is used as the default brain all the same.")
-    if result.problem:
-        note(f"Without git: {result.problem}")
     return result
 
 

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from nugget import config
 from nugget.brain import knowledge_file as knowledge
-from nugget.errors import BrainError, GitError, KnowledgeError, NuggetError, UsageError, reason_of
-from nugget.infra import files, git
+from nugget.errors import BrainError, KnowledgeError, NuggetError, UsageError, reason_of
+from nugget.infra import git
 from nugget.infra.files import resource
 from nugget.models import FileState, KnowledgeType, Problem, Unit
 from nugget.text import printable
@@ -34,16 +34,11 @@ _EXAMPLES = "examples"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitResult:
-    """Result of `init_brain`: `commit` is the first commit if it made one.
-
-    `problem` says why there is no git repository, for example because git is not installed; the brain works
-    without, but has no history and takes no proposals.
-    """
+    """Result of `init_brain`: `commit` is the first commit if it made one."""
 
     path: Path
     created: bool
     commit: str | None = None
-    problem: str | None = None
 
 
 def is_brain(folder: Path) -> bool:
@@ -56,7 +51,8 @@ def init_brain(path: Path, *, owner: str, now: datetime, examples: bool = False)
 
     With `examples`, a folder of that name shows a unit of each type; it is not part of the knowledge.
 
-    An existing brain keeps every file. Raises BrainError if the folder holds something else, or cannot be written.
+    An existing brain keeps every file. Raises BrainError if the folder holds something else, or cannot be written;
+    GitError if git is not installed, or refuses.
     """
     path = Path(os.path.realpath(config.expanded(path)))  # of links in a circle too
     with git.clear_errors(path):
@@ -67,16 +63,7 @@ def init_brain(path: Path, *, owner: str, now: datetime, examples: bool = False)
         if created:
             _refuse_foreign(path, template, now=now)
             path.mkdir(parents=True, exist_ok=True)
-        try:
-            commit = _first_commit(path, template, created=created)
-        except GitError as error:
-            if created:
-                (path / "domains").mkdir(exist_ok=True)
-            for name, text in template.items() if created else ():
-                (path / name).parent.mkdir(parents=True, exist_ok=True)
-                # brain.yaml comes last in the template's order: a brain with one is complete.
-                files.replace(path / name, text.encode(), mode=0o644)
-            return InitResult(path=path, created=created, problem=str(error))
+        commit = _first_commit(path, template, created=created)
         return InitResult(path=path, created=created, commit=commit)
 
 

@@ -1,4 +1,4 @@
-"""Requests, replies and refusals of the HTTP face: FastAPI checks the requests and documents them in `/openapi.json`.
+"""Requests and refusals of the HTTP face: FastAPI checks the requests and documents them in `/openapi.json`.
 
 A request is read from the query string or from a JSON body. An unknown parameter is an error, so that a misspelt name
 does not go unnoticed.
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from starlette.responses import JSONResponse
 
 from nugget.app import logs
@@ -136,7 +136,9 @@ class LogsContextRequest(Parameters):
 
 
 class CompletionRequest(Parameters):
-    """The body of a Messages API call, with what to add to it of a session's logs."""
+    """The body of a Messages API call, whose other fields are passed on, and the evidence to add to it."""
+
+    model_config = ConfigDict(extra="allow")
 
     messages: list[dict[str, Any]] = Field(default=[], max_length=10_000, description="As the Messages API takes them")
     prompt: str = Field(default="", description="Instead of messages: one message of the user")
@@ -144,15 +146,6 @@ class CompletionRequest(Parameters):
     model: str | None = Field(default=None, max_length=200, description="The model; `llm.answer_model` by default")
     max_tokens: int = Field(default=4096, ge=1, le=200_000)
     stream: bool = Field(default=False, description="true: server-sent events, passed on as they come")
-    metadata: dict[str, Any] | None = None
-    output_config: dict[str, Any] | None = None
-    stop_sequences: list[str] | None = None
-    temperature: float | None = None
-    thinking: dict[str, Any] | None = None
-    tool_choice: dict[str, Any] | None = None
-    tools: list[dict[str, Any]] | None = None
-    top_k: int | None = None
-    top_p: float | None = None
     session_id: str | None = Field(
         default=None, max_length=128, pattern=SESSION_ID, description="The session whose logs are looked at"
     )
@@ -189,54 +182,10 @@ class CompletionRequest(Parameters):
         return {name: value for name, value in own.items() if not name.startswith("context_")}
 
 
-# Replies, as the OpenAPI document describes them. `nugget.render.json` makes them.
-_Text = str | None
-NewSession = dict[Literal["id", "title", "created_ms", "log_dir"], str | int]
-Error = create_model(
-    "Error", __doc__="The body of every reply from status 400 on.",
-    error=dict[Literal["code", "message", "hint"], _Text],
-)  # fmt: skip
-_Backfill = dict[Literal["state", "done", "total", "problems"], str | int | list[str]]
-Health = create_model(
-    "Health", __doc__="The state of the server; only `status` without a token.", status=str, version=(str, ""),
-    pid=(int, 0), brain=(_Text, None), under_way=(int, 0), backfill=(_Backfill, {}),
-)  # fmt: skip
-_Unit = create_model(
-    "UnitFields", __doc__="Fields that identify, place and date a unit.", id=str, ref=str, source=str, type=str,
-    title=str, domain=str, tags=list[str], confidence=float, origin=_Text, scope=dict[str, Any] | None, path=_Text,
-    created=_Text, last_modified=_Text, related=list[dict[Literal["id", "relation"], str]],
-)  # fmt: skip
-_FoundUnit = create_model(
-    "FoundUnit", __doc__="A unit with its score for the question and the chunks that match.", __base__=_Unit,
-    stale=bool, stale_reason=_Text, score=float, reasons=list[str],
-    chunks=list[dict[Literal["breadcrumb", "text", "score"], str | float]],
-)  # fmt: skip
-FoundBundle = create_model(
-    "FoundBundle", __doc__="The JSON of `nugget ask --json` and `nugget search --json`.",
-    query=dict[Literal["text", "profile", "path", "symbol", "depth"], _Text],
-    budget=dict[Literal["requested", "used", "available", "truncated"], int | bool], degraded=list[str],
-    answer=_Text, hits=list[_FoundUnit], more_context_hint=_Text, weak=(bool, False), explain=(dict[str, Any], {}),  # type: ignore[valid-type]
-)  # fmt: skip
-WholeUnit = create_model(
-    "WholeUnit", __doc__="A unit with its body and the quotes that it rests on.", __base__=_Unit, body=str,
-    evidence=list[dict[Literal["session", "quote", "speaker", "origin"], _Text]],
-)  # fmt: skip
-Excerpt = create_model(
-    "Excerpt", __doc__="The messages of a conversation around the one that a ref names.", ref=str, source=str,
-    session=str, title=str, agent=str, folder=str, path=str,
-    passages=list[dict[Literal["ref", "role", "speaker", "timestamp", "text", "asked_for"], str | bool | None]],
-)  # fmt: skip
-IngestedLogs = create_model(
-    "IngestedLogs", __doc__="Counts of what was new in the logs of a session.", session_id=str,
-    source=Literal["shell", "sessions"], events=int, command_inputs=int, pane_output=int, file_edits=int,
-    working_notes=int, incidents=int, malformed=int, bytes_read=int, reread=list[str], redacted=dict[str, int],
-)  # fmt: skip
-LogsBundle = create_model(
-    "LogsBundle", __doc__="Evidence for a question; `docs/evidence.md` describes its parts.", session_id=_Text,
-    query=str, intent=str, incidents=list[dict[str, Any]], artifacts=list[dict[str, Any]],
-    selected_evidence=list[dict[str, Any]], context_text=str, truncated=bool, degraded=list[str],
-    explain=(dict[str, Any], {}),
-)  # fmt: skip
+class Error(BaseModel):
+    """The body of every reply from status 400 on."""
+
+    error: dict[Literal["code", "message", "hint"], str | None]
 
 
 class JSONReply(JSONResponse):

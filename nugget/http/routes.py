@@ -1,10 +1,16 @@
-"""The endpoints of the HTTP face. FastAPI reads the requests and writes the OpenAPI document."""
+"""The endpoints of the HTTP face. FastAPI reads the requests and writes the OpenAPI document.
+
+`/v1/completions` is a call of the Anthropic Messages API, with evidence from a session's logs in its system text. The
+reply is the API's own, plain or streamed. The header `x-nugget-context` says what was added, and with
+`context_explain` a plain reply has it under `context`.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -12,22 +18,22 @@ from typing import Annotated, Any
 from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import Response
-from fastapi.routing import APIRoute
+from fastapi.responses import Response, StreamingResponse
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
-from starlette.routing import Match
 
 from nugget import __version__, errors
 from nugget.app.agent_session import AgentSession, DailyCapReached, print_traceback
 from nugget.app.logs import Logs, UnknownSession, evidence_json
 from nugget.http import models
-from nugget.http.completions import complete
-from nugget.http.models import JSONReply, Refusal
+from nugget.http.models import MAX_QUESTION_CHARS, CompletionRequest, JSONReply, Refusal
 from nugget.render.json import bundle_json, ingested_json, shown_json, without_secrets
 
 LLM_THREADS = 16
 """Requests that wait for an LLM at the same time; the others use AnyIO's own threads."""
+
+TIMEOUT_S = 600.0
+"""For a whole call of /v1/completions: a long answer that streams takes minutes."""
 
 _STATUS_OF: tuple[tuple[type[errors.NuggetError], int, str], ...] = (
     (DailyCapReached, 429, "daily_cap_reached"),
@@ -80,7 +86,7 @@ Running = Annotated[Server, Depends(_server)]
 SessionId = Annotated[str, Path(description="The session's id", max_length=128, pattern=models.SESSION_ID)]
 
 
-@router.get("/healthz", response_model=models.Health)
+@router.get("/healthz")
 async def health(request: Request, server: Running) -> Response:
     """Return the state of the server."""
     if not request.state.knows_token:
@@ -90,31 +96,31 @@ async def health(request: Request, server: Running) -> Response:
     return JSONReply({**state, "backfill": server.logs.backfill})
 
 
-@router.get("/v1/search", response_model=models.FoundBundle)
+@router.get("/v1/search")
 def search_get(request: Annotated[models.SearchRequest, Query()], server: Running) -> Response:
     """Find everything that matches, as short excerpts: the JSON of `nugget search --json`."""
     return _search(request, server)
 
 
-@router.post("/v1/search", response_model=models.FoundBundle)
+@router.post("/v1/search")
 def search_post(request: models.SearchRequest, server: Running) -> Response:
     """Find everything that matches, as short excerpts: the JSON of `nugget search --json`."""
     return _search(request, server)
 
 
-@router.get("/v1/ask", response_model=models.FoundBundle)
+@router.get("/v1/ask")
 async def ask_get(request: Annotated[models.AskRequest, Query()], server: Running) -> Response:
     """Find the best units for a question: the JSON of `nugget ask --json`."""
     return await _ask(request, server)
 
 
-@router.post("/v1/ask", response_model=models.FoundBundle)
+@router.post("/v1/ask")
 async def ask_post(request: models.AskRequest, server: Running) -> Response:
     """Find the best units for a question: the JSON of `nugget ask --json`."""
     return await _ask(request, server)
 
 
-@router.get("/v1/units/{ref:path}", response_model=models.WholeUnit | models.Excerpt)
+@router.get("/v1/units/{ref:path}")
 def unit(
     ref: Annotated[str, Path(pattern=_REF, max_length=500, description="A ref, its slashes as they are, `#` as %23")],
     server: Running,
@@ -131,20 +137,20 @@ def unit(
     return JSONReply(without_secrets(shown_json(shown)))
 
 
-@router.post("/v1/sessions", response_model=models.NewSession, status_code=201)
+@router.post("/v1/sessions", status_code=201)
 def make_session(server: Running, request: models.SessionRequest = models.SessionRequest()) -> Response:  # noqa: B008
     """Make a session with a folder for its logs."""
     return JSONReply(server.logs.make_session(request.title), status_code=201)
 
 
-@router.get("/v1/logs/ingest/{session}", response_model=models.IngestedLogs)
-@router.post("/v1/logs/ingest/{session}", response_model=models.IngestedLogs)
+@router.get("/v1/logs/ingest/{session}")
+@router.post("/v1/logs/ingest/{session}")
 def ingest(session: SessionId, server: Running) -> Response:
     """Read what is new in the logs of a session."""
     return JSONReply(ingested_json(server.logs.ingest(session)))
 
 
-@router.get("/v1/logs/context/{session}", response_model=models.LogsBundle)
+@router.get("/v1/logs/context/{session}")
 def logs_context(
     session: SessionId, request: Annotated[models.LogsContextRequest, Query()], server: Running
 ) -> Response:
@@ -154,12 +160,12 @@ def logs_context(
 
 
 @router.post(
-    "/v1/completions", response_model=dict[str, Any],
+    "/v1/completions",
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
 )  # fmt: skip
 async def completions(request: models.CompletionRequest, server: Running) -> Response:
     """Call the Anthropic Messages API with evidence from a session's logs."""
-    return await complete(request, server.session, server.logs, limiter=server.llm_threads)
+    return await _complete(request, server.session, server.logs, limiter=server.llm_threads)
 
 
 def _search(request: models.SearchRequest, server: Server) -> Response:
@@ -174,6 +180,81 @@ async def _ask(request: models.AskRequest, server: Server) -> Response:
 
     waits_for_llm = not request.no_llm and server.session.llm()
     return await to_thread.run_sync(work, limiter=server.llm_threads if waits_for_llm else None)
+
+
+async def _complete(
+    request: CompletionRequest, session: AgentSession, logs: Logs, *, limiter: CapacityLimiter
+) -> Response:
+    """Return the API's reply as it comes. Raises Refusal and LLMUnavailable before it begins."""
+    llm, settings, mode = session.required_llm(), session.settings, request.context_mode
+
+    def begin() -> tuple[Any, Any, str, dict[str, Any]]:
+        text, facts, shown = "", "off" if mode == "off" else "no session", dict[str, Any]()
+        if mode != "off" and request.session_id:
+            question = _question(request)[:MAX_QUESTION_CHARS]
+            text, facts, shown = logs.for_call(
+                request.session_id, question, request.options(), request.selector(), mode=mode, llm=llm
+            )
+        body = llm.forward(
+            _call(request, model=settings.llm.answer_model, added=text), purpose="completion", timeout_s=TIMEOUT_S,
+            max_usd=settings.http.max_usd, session=request.session_id,
+        )  # fmt: skip
+        context = {"mode": mode, "injected": bool(text), **(shown if text else {"reason": facts})}
+        return next(body), body, f"{'injected' if text else 'none'}; mode={mode}; {facts}", context
+
+    head, body, added, context = await to_thread.run_sync(begin, limiter=limiter)
+    headers = {**head.headers, "x-nugget-context": added}
+    parts = _parts(body, limiter)
+    if request.stream and head.status < 400:
+        return StreamingResponse(parts, status_code=head.status, headers=headers)
+    whole = b"".join([part async for part in parts])
+    if request.context_explain and head.status < 400:
+        whole = json.dumps({**json.loads(whole), "context": context}, ensure_ascii=False).encode()
+    return Response(whole, status_code=head.status, headers=headers)
+
+
+async def _parts(body: Any, limiter: CapacityLimiter) -> AsyncIterator[bytes]:
+    """Read the parts in threads; the call ends with its last part, or when the client has gone."""
+    try:
+        while (part := await to_thread.run_sync(next, body, None, limiter=limiter)) is not None:
+            yield part
+    finally:
+        body.close()
+
+
+def _call(request: CompletionRequest, *, model: str, added: str) -> dict[str, Any]:
+    """Return the body of the API's call. System messages go where the API takes them."""
+    system = (
+        [{"type": "text", "text": request.system}] if isinstance(request.system, str) else [*(request.system or ())]
+    )
+    given = [message for message in request.messages if message.get("role") == "system"]
+    texts = [*(_text_of(message.get("content")) for message in given), *([added] if added else [])]
+    messages = [message for message in request.messages if message.get("role") != "system"]
+    if request.prompt:
+        messages.append({"role": "user", "content": request.prompt})
+    if not messages:
+        raise Refusal(422, "missing_parameter", "There is no message.", hint="Send `messages`, or a `prompt`.")
+    system += [{"type": "text", "text": text} for text in texts]
+    call = {**request.call(), "model": request.model or model, "messages": messages}
+    call.pop("system", None)
+    return {**call, "system": system} if system else call
+
+
+def _question(request: CompletionRequest) -> str:
+    """Return the text of the user's last message."""
+    if request.prompt:
+        return request.prompt
+    from_user = [message for message in request.messages if message.get("role") == "user"]
+    return _text_of(from_user[-1].get("content")) if from_user else ""
+
+
+def _text_of(content: object) -> str:
+    """Return the text of a message's content: a text, or the text blocks of a list."""
+    if isinstance(content, str):
+        return content
+    blocks = content if isinstance(content, list) else []
+    texts = [block.get("text") for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
+    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 async def _refused(_: Request, refusal: Refusal) -> Response:
@@ -215,9 +296,7 @@ async def _wrong(request: Request, error: HTTPException) -> Response:
         hint = "/openapi.json lists what there is."
         return Refusal(404, "not_found", "There is nothing at this path.", hint=hint).reply()
     if error.status_code == 405:
-        matching = [route for route in router.routes if route.matches(request.scope)[0] is not Match.NONE]
-        named = {method for route in matching if isinstance(route, APIRoute) for method in route.methods or ()}
-        allow = ", ".join(sorted(named)) or "POST"
+        allow = (error.headers or {}).get("Allow", "POST")
         text = f"{request.method[:20]} is not allowed here."
         return Refusal(405, "method_not_allowed", text, hint=f"Use {allow}.", headers={"allow": allow}).reply()
     if error.status_code == 413:

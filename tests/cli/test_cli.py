@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from cli_stage import write_unit
 from commands import Nugget
-from paths import REPOSITORY
 
 # --- the frame ---
 
@@ -88,21 +83,6 @@ def test_the_brain_is_that_of_the_flag_the_variable_the_folder_or_the_default(
     assert nugget("--brain", elsewhere, "status").code == 1
 
 
-@pytest.mark.proves("CLI-PLAIN", "CLI-JSON")
-def test_a_terminal_that_knows_only_ascii_gets_ascii(words: Path) -> None:
-    write_unit(words, "pattern/gnu", "# Gnü 角\n\nwildebeest")
-    variables = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONIOENCODING": "ascii"}
-
-    def shown(*arguments: str) -> str:
-        command = [sys.executable, "-m", "nugget", *arguments]
-        done = subprocess.run(command, env=variables, capture_output=True, timeout=60)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.decode("ascii")
-
-    assert shown("search", "wildebeest").startswith("## RESULTS\n\nBRAIN (1)\n  Gn? ?: wildebeest\n")
-    assert json.loads(shown("search", "wildebeest", "--json"))["hits"][0]["title"] == "Gnü 角"
-
-
 @pytest.mark.proves("CLI-HOSTILE", "CLI-PLAIN")
 def test_what_a_brain_holds_cannot_steer_the_terminal(
     nugget: Nugget, words: Path, monkeypatch: pytest.MonkeyPatch
@@ -115,14 +95,6 @@ def test_what_a_brain_holds_cannot_steer_the_terminal(
         assert shown.code == 0
         assert "Zebra [red]title[/red]" in shown.out and "[bold]markup[/bold] :warning:" in shown.out
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", shown.out + shown.err)
-
-
-@pytest.mark.proves("CLI-HAND")
-def test_a_text_that_begins_with_frontmatter_is_no_option(nugget: Nugget, words: Path) -> None:
-    text = "---\nid: belief/small-steps\ntype: belief\ndomain: coding\n---\n# Small steps\n\nThey are quicker.\n"
-    shown = nugget("add", text, "--json")
-    assert shown.json == {"id": "belief/small-steps", "path": "domains/coding/beliefs/small-steps.md"}
-    assert (words / shown.json["path"]).read_text() == text
 
 
 @pytest.mark.proves("CLI-ERRORS")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_stage import golden, write_unit
+from cli_stage import write_unit
 from commands import Nugget
 from loopback_anthropic import AnthropicServer, Message, status, text, value
 from paths import REPOSITORY
@@ -34,15 +34,6 @@ def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # --- asking ---
-
-
-def test_ask_gives_the_passages_that_answer(nugget: Nugget, indexed: Path) -> None:
-    shown = nugget("--brain", indexed, "ask", "cache", "invalidation")
-    assert shown.code == 0
-    assert shown.out.startswith("1. Cache Invalidation\n   concept/cache-invalidation  concept · coding · confidence")
-    assert "cooking" not in shown.out
-    assert "Note: no LLM took part; these are the passages themselves.\n" in shown.out
-    assert "no LLM" not in nugget("--brain", indexed, "ask", "--no-llm", "cache invalidation").out
 
 
 @pytest.mark.proves("CLI-ASK-JSON", "CLI-JSON", "CLI-EXPLAIN")
@@ -86,17 +77,6 @@ def test_a_model_that_cannot_be_had_is_told_and_words_still_find(
     assert shown.code == 0 and "1. Cache Invalidation" in shown.out
     assert "Note: found by words alone, without vectors.\n" in shown.out
     assert "Searching by words alone." in shown.err
-
-
-def test_get_shows_one_unit_whole(nugget: Nugget, words: Path) -> None:
-    shown = nugget("get", "brain:decision/redis-for-sessions")
-    golden("get", shown.out)
-    body = nugget("get", "decision/redis-for-sessions", "--json").json["body"]
-    assert all(line in shown.out for line in body.splitlines()[1:])
-    missing = nugget("get", "decision/redis-session")
-    assert missing.code == 1
-    assert missing.err.startswith("Error: There is no unit decision/redis-session in the brain.\nNear: ")
-    assert "decision/redis-for-sessions" in missing.err
 
 
 @pytest.mark.proves("CLI-BEHIND", "CLI-DEGRADED")

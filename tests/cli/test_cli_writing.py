@@ -108,15 +108,6 @@ def test_init_makes_a_brain_that_is_asked_from_anywhere(
     assert git.head(folder) == head and "nugget install" not in again.out
 
 
-def test_sync_tells_what_it_did(nugget: Nugget, words: Path) -> None:
-    golden("sync-first", nugget("sync").out)
-    write_unit(words, "pattern/gnu", "# Gnu\n\nwildebeest")
-    write_unit(words, "pattern/broken", "# Broken", tags="[unclosed")
-    golden("sync-changed", nugget("sync").out)
-    said = nugget("rebuild", "--json").json
-    assert said["rebuilt"] == "asked for" and said["added"] == 46 and len(said["problems"]) == 1
-
-
 # --- from sessions to knowledge ---
 
 

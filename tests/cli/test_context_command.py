@@ -13,7 +13,6 @@ import pytest
 from provenance_store import Shop, make_shop
 
 from nugget.cli import run
-from nugget.evaluation import query_log
 
 NODE = {
     "src/auth.ts": "export class Session {\n  refresh(): void {}\n}\nexport function login(name: string) {}\n",
@@ -78,15 +77,6 @@ def test_the_json_has_openqeds_shape(known: Shop, capsys: pytest.CaptureFixture[
     assert "detail" not in brief["nuggets"][0] and brief["query"] == {"text": "authentication", "depth": "summary"}
 
 
-@pytest.mark.proves("CONTEXT-JSON", "WHY-STALE-RETURNED")
-def test_stale_nuggets_are_marked_in_every_form(known: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    known.write("src/auth.ts", "export const login = 1\n")
-    stale = [one for one in asked(capsys, "src/auth.ts")["nuggets"] if one.get("stale")]
-    assert {one["staleReason"] for one in stale} == {"file_changed"} and len(stale) == 2
-    run(["context", "src/auth.ts"])
-    assert capsys.readouterr().out.count("(stale: file changed)") == 2
-
-
 @pytest.mark.proves("CONTEXT-TEXT")
 def test_people_read_what_the_design_shows(known: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["context", "src/auth.ts"]) == 0
@@ -105,29 +95,6 @@ def test_people_read_what_the_design_shows(known: Shop, capsys: pytest.CaptureFi
         "  [constraint] must support Node 18 and above\n"
         f"    workspace | said by the agent, not reviewed | claude-code | {day} | 00000001-2\n"
     )
-
-
-@pytest.mark.proves("CONTEXT-EXPLAIN", "WHY-EXPLAIN")
-def test_explain_shows_how_each_score_came_about(known: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    explain = asked(capsys, "src/auth.ts", "--explain")["explain"]
-    assert len(explain["nuggets"]) == 3
-    for one in explain["nuggets"]:
-        assert sum(part["value"] for part in one["contributions"]) == pytest.approx(one["score"], abs=1e-5)
-    run(["context", "src/auth.ts", "--explain"])
-    assert "0.300 scope (exact) + 0.160 type (tuning)" in capsys.readouterr().out
-
-
-@pytest.mark.proves("CONTEXT-BUDGET", "WHY-TRUNCATED")
-def test_a_small_budget_says_what_it_left_out(known: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    answer = asked(capsys, "src/auth.ts", "--budget", "90")
-    assert answer["budget"]["truncated"] and answer["budget"]["used"] <= 90
-    assert "1 nugget (1 constraint)" in answer["moreContextHint"]
-
-
-@pytest.mark.proves("CONTEXT-SINCE")
-def test_since_leaves_older_sessions_out(known: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    known.learn("newer", path="src/auth.ts", session=2, days_ago=1)
-    assert [one["summary"] for one in asked(capsys, "src/auth.ts", "--since", "3d")["nuggets"]] == ["newer"]
 
 
 @pytest.mark.proves("CONTEXT-PATHS")
@@ -209,14 +176,3 @@ def test_a_unit_of_the_brain_on_the_same_file_stands_in_the_answer(
     lines = capsys.readouterr().out.splitlines()
     assert lines[2] == "  [bug] Tokens expire at once"
     assert lines[4] == "    src/auth.ts | reviewed | 2026-10-01 | brain:bug/token-clock"
-
-
-@pytest.mark.proves("CONTEXT-LOG")
-def test_each_question_is_logged_with_its_path_and_workspace(known: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    run(["context", "src/auth.ts"])
-    run(["context", "src/cache.py", "--query", "ghp_16C7e42F292c6912E7710c838347Ae178B4a in the cache"])
-    first, second = query_log.read(known.home)
-    assert (first.path, first.workspace, first.profile) == ("src/auth.ts", known.workspace_id, "file")
-    assert first.unit_ids == ["00000001-3", "00000001-1", "00000001-2"]
-    assert second.path == "src/cache.py" and "ghp_16C7" not in second.text
-    assert query_log.read(known.home, brain=Path("/some/brain")) == [], "a brain's own statistics stay its own"

@@ -133,17 +133,3 @@ def test_a_home_that_cannot_be_written_is_one_sentence_with_its_path(brain: Path
         code, _, err = without_privileges(home, *line)
         assert (code, len(err.splitlines())) == (1, 2), (line, err)
         assert err.startswith("Error: ") and str(home) in err and "permission denied" in err
-
-
-@pytest.mark.proves("CLI-ERRORS", "CLI-EXIT")
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
-@pytest.mark.parametrize("line", [["--version"], ["--help"], ["status"], ["status", "--json"]])
-def test_an_output_that_is_full_is_one_sentence(brain: Path, line: list[str]) -> None:
-    with Path("/dev/full").open("w") as full:
-        command = [sys.executable, "-c", "from nugget.__main__ import console; console()", "--brain", str(brain), *line]
-        variables = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-        done = subprocess.run(command, env=variables, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (done.returncode, done.stderr) == (
-        1,
-        "Error: What there is to say, or a file, cannot be written (no space left on device).\n",
-    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from logs import Logs, logs_in
 
 from nugget import cli
 from nugget.evidence import bundle_json
-from nugget.infra.files import resource
 
 Run = Callable[..., "Done"]
 
@@ -85,17 +83,6 @@ def test_what_cannot_be_done_is_told_in_one_sentence(logs: Logs, run: Run) -> No
         assert done.stdout == ""
 
 
-@pytest.mark.proves("EVI-CLI")
-def test_a_log_that_cannot_be_read_is_named_once(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
-    file = tmp_path / "projects/x/11111111-2222-3333-4444-555555555555.jsonl"
-    file.parent.mkdir(parents=True)
-    file.write_text('{"type": "session_meta"}\n')
-    for session in (file.stem, "--all"):
-        told = run("logs", "ingest", session).stderr
-        assert f"{file}: is not a transcript" in told and told.count(str(file)) == 1
-
-
 def work(logs: Logs, session: str, folder: Path, command: str, *, code: int = 0, stderr: str = "") -> None:
     logs.happen(session, 1000, "command.start", cmd=command, cwd=str(folder))
     logs.happen(session, 2000, "command.end", exit=code)
@@ -122,14 +109,3 @@ def test_all_sessions_of_a_code_repository_are_asked_at_once_and_no_others(
     assert shown["incidents"][0]["session_id"] == "monday"
     assert {one["session_id"] for one in shown["selected_evidence"]} == {"monday", "tuesday"}
     assert "hugo" not in shown["context_text"]
-
-
-@pytest.mark.proves("EVI-HOOK")
-def test_shell_init_prints_and_does_nothing_else(logs: Logs, run: Run) -> None:
-    for shell in ("bash", "zsh", "fish"):
-        done = run("shell-init", shell)
-        assert done.returncode == 0 and done.stdout == resource(f"shell_hooks/nugget.{shell}").read_text("utf-8")
-        if program := shutil.which(shell):
-            subprocess.run([program, "-n"], input=done.stdout, text=True, check=True, timeout=120)
-    assert not logs.folder.exists()
-    assert run("shell-init", "tcsh").returncode == 2

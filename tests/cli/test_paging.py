@@ -79,13 +79,3 @@ def test_a_terminal_gets_its_pager(brain: Path, notes: Path, pager: str, variabl
     assert "PAGED" in shown and "Line 59" not in shown
     assert "Line 0 of the long note." in seen["text"] and "Line 59" in seen["text"]
     assert seen["less"] == less and ("\x1b[3" not in seen["text"] or not variables)
-
-
-@pytest.mark.proves("CLI-PAGER")
-@pytest.mark.parametrize(("option", "pager_used"), [("--no-pager", "pager"), ("--json", "pager"), ("--pager", "cat")])
-def test_there_is_no_pager_where_none_is_wanted(
-    brain: Path, notes: Path, pager: str, option: str, pager_used: str
-) -> None:
-    variables = {"PAGER": pager if pager_used == "pager" else pager_used}
-    shown = at_terminal(["get", "pattern/long", option], brain, notes, variables)
-    assert "PAGED" not in shown and not (notes / "seen.json").exists() and "Line 59" in shown

@@ -172,15 +172,6 @@ def test_a_ref_is_shown_whole_with_what_stands_around_it(nugget: Nugget, world: 
     assert nugget("get", ref, "--json").json["ref"]
 
 
-@pytest.mark.proves("SEARCH-NAMES")
-def test_file_names_come_before_what_only_says_the_word(world: World, nugget: Nugget) -> None:
-    hits = nugget("search", "constitution", "--source", "canon", "--json").json["hits"]
-    assert [hit["path"].rpartition("/")[2] for hit in hits] == [
-        "cupid.md", "roast.md", "space_experimental_architecture.md",
-    ]  # fmt: skip
-    assert "file name" in hits[0]["reasons"] and "file name" not in hits[2]["reasons"]
-
-
 @pytest.mark.proves("SEARCH-GROUPS")
 def test_json_quiet_and_explain_tell_of_every_source(world: World, nugget: Nugget) -> None:
     found = nugget("search", "architecture", "--json", "--explain").json
@@ -226,18 +217,6 @@ def test_a_shell_completes_refs_domains_tags_and_types(world: World) -> None:
     assert complete_type("bug,de") == ["bug,decision"]
     assert complete_any_type("de") == ["decision", "dependency"]
     assert complete_ref("memory:") == []
-
-
-@pytest.mark.proves("SEARCH-QUERIES", "MEMORY-ISOLATION")
-def test_what_is_near_memory_is_not_in_the_query_log(world: World, nugget: Nugget) -> None:
-    home = world.home / ".nugget"
-    before = len(query_log.read(home))
-    for near in (["memory:zealot/plan.md"], ["a plan", "--source", "memory"]):
-        assert nugget("search", "--as", "zealot", "--related", *near).code == 0
-    assert len(query_log.read(home)) == before
-    near_a_thought = nugget("search", "--as", "zealot", "--related", f"a {SECRET} plan", "-q")
-    assert "memory:zealot/plan.md" in near_a_thought.out
-    assert all("memory" not in unit for unit, _ in query_log.read(home)[-1].units)
 
 
 @pytest.mark.proves("MEMORY-ISOLATION")
@@ -351,45 +330,6 @@ def test_what_changed_is_found_and_what_is_gone_is_not(nugget: Nugget, world: Wo
     assert "fresh.md" in nugget("search", "narwhal").out
     note.unlink()
     assert "Nothing matches." in nugget("search", "narwhal", "--source", "canon").out
-
-
-@pytest.mark.proves("SEARCH-REAL")
-def test_real_sessions_are_searched_with_everything_else(
-    nugget: Nugget, shared_data: Path, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    transcripts = sorted((shared_data / "transcripts" / "claude-code").glob("*.jsonl"))
-    home = tmp_path / "home"
-    project = home / ".claude" / "projects" / "-work"
-    project.mkdir(parents=True)
-    for file in transcripts:
-        shutil.copy(file, project)
-    monkeypatch.setenv("HOME", str(home))
-    assert nugget("sync", "--source", "sessions").code == 0
-    found = nugget("search", "notarization timeout OR retry", "--json").json["hits"]
-    spoken = [hit for hit in found if hit["source"] == "sessions"]
-    assert {hit["type"] for hit in spoken} == {"you", "agent"}
-    assert any("notariz" in hit["chunks"][0]["text"].lower() for hit in spoken)
-    assert nugget("get", spoken[0]["ref"]).code == 0
-    assert len(transcripts) >= 30
-
-
-@pytest.mark.proves("SEARCH-DAMAGE")
-def test_a_damaged_index_of_the_machine_is_made_anew(
-    nugget: Nugget, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home = tmp_path / "damaged"
-    monkeypatch.setenv("NUGGET_HOME", str(home))
-    assert nugget("sync", "--source", "canon").code == 0
-    file = home / "index.db"
-    with closing(sqlite3.connect(file)) as machine:
-        machine.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    content = bytearray(file.read_bytes())
-    content[8192:-4096] = b"\x55" * (len(content) - 12288)
-    file.write_bytes(content)
-    result = nugget("search", "constitution", "--source", "canon")
-    assert (result.code, "Traceback" in result.err) == (0, False), result.err
-    assert nugget("sync", "--source", "canon").code == 0
-    assert "cupid.md" in nugget("search", "constitution", "--source", "canon").out
 
 
 @pytest.mark.proves("SEARCH-LIST")

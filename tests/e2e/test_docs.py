@@ -183,21 +183,3 @@ def test_links_between_pages_lead_somewhere() -> None:
         if not (page.parent / target).exists()
     ]
     assert dead == []
-
-
-@pytest.mark.proves("HOUSE-DOCS-COMPLETE")
-def test_each_decision_is_listed_and_says_what_was_turned_down() -> None:
-    listed = text_of("docs/decisions/README.md")
-    for page in REPOSITORY.glob("docs/decisions/[0-9]*.md"):
-        assert f"({page.name})" in listed
-        title = page.read_text("utf-8").split("\n")[0].removeprefix("# ")
-        assert title.startswith(page.name[:4].replace("-", " ")) and f"[{title}]" in listed
-        for part in ("**Decided.**", "**Why.**", "**Turned down.**"):
-            assert part in page.read_text("utf-8"), f"{page.name} has no {part}"
-
-
-@pytest.mark.proves("HOUSE-DOCS-COMPLETE")
-def test_ci_runs_the_test_command_of_the_readme() -> None:
-    assert "make test-all" in text_of("README.md")
-    assert "exec make test-all" in text_of(".ci/run")
-    assert os.access(REPOSITORY / ".ci" / "run", os.X_OK)

@@ -229,17 +229,3 @@ def test_memory_does_not_feed_on_what_it_told(known: Path, tmp_path: Path) -> No
     said = "\n".join(event.text for event in read_session(file).events)
     assert "Fix the cart." in said and "Now the checkout." in said
     assert "webhook" not in said and MEMORY_TAG not in said
-
-
-def test_the_command_line_shows_the_same(
-    known: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from nugget.cli import run
-
-    monkeypatch.chdir(known)
-    assert run(["brief", "--json"]) == 0
-    told = json.loads(capfd.readouterr().out)
-    assert told["text"] == added(hook(start(known, session_id=""), "--brief"), "SessionStart")
-    assert told["tokens"] == estimate_tokens(told["text"])
-    assert run(["recall", "nothing", "like", "this", "anywhere"]) == 0
-    assert capfd.readouterr().out == "Nothing is likely to help with this.\n"

@@ -104,34 +104,6 @@ def test_a_message_of_the_persons_is_never_touched(repo: Path, agent: Agent, tmp
     assert last_message(repo) == "side"
 
 
-@pytest.mark.proves("HOOK-ANY-COMMIT")
-def test_initial_commits_renames_binaries_detached_heads_and_partial_commits(
-    command: Path, tmp_path: Path, isolated_home: Path
-) -> None:
-    folder = tmp_path / "new"
-    folder.mkdir()
-    git(folder, "init", "-q")
-    assert run(command, folder, "install", "git-hook").returncode == 0
-    agent = recent_agent(folder, isolated_home)
-    work(agent)
-    (folder / "logo.png").write_bytes(bytes(range(256)))
-    git(folder, "add", "-A")
-    assert commit(folder).returncode == 0, "initial commit, with a binary file"
-    assert trailer(folder, "Nugget-Session") == [agent.session]
-    git(folder, "checkout", "-q", "--detach")
-    git(folder, "mv", "src/client.py", "src/pay ment ü.py")
-    agent.write("src/pay ment ü.py", CLIENT + "\n\nLIMIT = 3\n")
-    git(folder, "add", "-A")
-    assert commit(folder).returncode == 0, "renamed, on a detached head"
-    assert trailer(folder, "Nugget-Attribution") == ["100% agent (claude-code), 0% human (Test Person)"]
-    agent.write("a.py", "one = 1\n")
-    agent.write("b.py", "two = 2\n")
-    git(folder, "add", "-A")
-    assert commit(folder, "b.py").returncode == 0, "one of two staged files"
-    assert git(folder, "show", "--name-only", "--format=").split() == ["b.py"]
-    assert "1 file" not in last_message(folder) and trailer(folder, "Nugget-Session") == [agent.session]
-
-
 @pytest.mark.proves("HOOK-NEVER-BLOCKS")
 @pytest.mark.parametrize("trouble", ["settings", "gone", "home", "transcript"])
 def test_whatever_fails_in_the_hook_the_commit_goes_on(
@@ -187,26 +159,6 @@ def test_a_foreign_hook_runs_first_with_its_arguments_and_comes_back_byte_for_by
     assert hook.read_text() == foreign and stat.S_IMODE(hook.stat().st_mode) == 0o750
     assert not (hook.parent / KEPT).exists()
     assert "nothing to change" in run(command, folder, "uninstall", "git-hook").stdout
-
-
-@pytest.mark.proves("HOOK-CHAIN")
-def test_a_foreign_hook_that_fails_stops_the_commit_as_before_and_one_that_writes_has_the_word(
-    command: Path, tmp_path: Path, isolated_home: Path
-) -> None:
-    folder = make_shop(tmp_path / "chained")
-    hook = folder / ".git/hooks/prepare-commit-msg"
-    write_hook(hook, "#!/bin/sh\nexit 7\n")
-    assert run(command, folder, "install", "git-hook").returncode == 0
-    work(recent_agent(folder, isolated_home))
-    git(folder, "add", "src")
-    assert commit(folder).returncode != 0
-    write_hook(hook.parent / KEPT, '#!/bin/sh\necho "TICKET-1: theirs" > "$1"\n')
-    assert commit(folder).returncode == 0 and last_message(folder) == "TICKET-1: theirs"
-    (hook.parent / KEPT).chmod(0o644)
-    recent_agent(folder, isolated_home).write("src/more.py", CLIENT)
-    git(folder, "add", "src")
-    assert commit(folder).returncode == 0, "git runs no hook that is not executable, and neither do we"
-    assert last_message(folder).startswith("feat(more): add more.py")
 
 
 @pytest.mark.proves("HOOK-PLACE")

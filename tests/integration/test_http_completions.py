@@ -105,23 +105,6 @@ def test_the_mode_decides_whether_something_is_put_in(
     assert ("system" in api.requests[0].body) is is_injected
 
 
-@pytest.mark.proves("HTTP-COMPLETE")
-def test_what_the_messages_api_takes_is_passed_on(server: Served, api: AnthropicServer) -> None:
-    tools = [{"name": "look", "description": "Look", "input_schema": {"type": "object"}}]
-    body = {"model": "claude-haiku-5-5", "max_tokens": 77, "temperature": 0.5, "tools": tools,
-            "stop_sequences": ["X"],
-            "messages": [{"role": "system", "content": "From me."}, *user(f"key: {SECRET}")]}  # fmt: skip
-    assert server.ask("/v1/completions", body=body).status == 200
-    sent = api.requests[0].body
-    assert {name: sent[name] for name in ("model", "max_tokens", "temperature", "tools", "stop_sequences")} == {
-        name: body[name] for name in ("model", "max_tokens", "temperature", "tools", "stop_sequences")
-    }
-    assert [block["text"] for block in sent["system"]] == ["From me."]
-    assert SECRET not in json.dumps(sent) and "[redacted:" in sent["messages"][0]["content"]
-    assert server.ask("/v1/completions", body={"prompt": "hello"}).status == 200
-    assert api.requests[1].body["messages"] == user("hello")
-
-
 @pytest.mark.proves("HTTP-STREAM")
 def test_a_stream_is_passed_on_byte_for_byte_as_it_comes(server: Served, api: AnthropicServer) -> None:
     events = (

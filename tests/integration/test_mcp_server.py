@@ -43,18 +43,6 @@ INITIALIZE = {
         "clientInfo": {"name": "claude-code", "version": "2.1.329"},
     },
 }
-PROBE = {
-    "jsonrpc": "2.0",
-    "id": "server-discover-probe-1",
-    "method": "server/discover",
-    "params": {
-        "_meta": {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientInfo": {"name": "claude-code", "version": "2.1.329"},
-            "io.modelcontextprotocol/clientCapabilities": {},
-        }
-    },
-}
 
 
 def environment(**variables: str) -> dict[str, str]:
@@ -319,18 +307,6 @@ def test_questions_asked_at_once_each_get_their_own_answer(brain: Path) -> None:
     with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
 
 
-@pytest.mark.proves("MCP-ERRORS")
-def test_a_lost_or_damaged_index_is_made_anew_while_serving(brain: Path) -> None:
-    async def talk(client: Client) -> None:
-        before = text_of(await ask(client, "cache invalidation"))
-        for damage in (lambda file: file.unlink(), lambda file: file.write_bytes(b"not a database" * 1000)):
-            for file in (brain / ".nugget").glob("index.db*"):
-                damage(file)
-            assert text_of(await ask(client, "cache invalidation")) == before
-
-    with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
-
-
 @pytest.mark.proves("MCP-START")
 def test_initialize_is_answered_before_anything_heavy_is_imported(brain: Path) -> None:
     # What is imported is told where the replies are, so a reply must not be on its way when the warm-up begins.
@@ -354,35 +330,6 @@ def test_initialize_is_answered_before_anything_heavy_is_imported(brain: Path) -
                 break
         else:
             pytest.fail("nothing was warmed up after the reply")
-
-
-@pytest.mark.proves("MCP-START")
-def test_claude_codes_probe_and_its_fallback_are_both_answered(brain: Path) -> None:
-    with raw_server(brain, NUGGET_EMBEDDING_MODEL="none") as process:
-        send(process, PROBE)
-        discovered = receive(process, PROBE["id"])
-        assert discovered["result"]["instructions"] == INSTRUCTIONS
-    with raw_server(brain, NUGGET_EMBEDDING_MODEL="none") as process:
-        send(process, b"this is no JSON\n")
-        send(process, {"jsonrpc": "2.0", "id": 7, "method": "no/such/method", "params": {}})
-        send(process, INITIALIZE)
-        replies: dict[int, dict[str, Any]] = {}
-        while not {1, 7} <= replies.keys():
-            assert process.stdout
-            reply = json.loads(process.stdout.readline())
-            replies[reply.get("id")] = reply
-        assert "error" in replies[7]
-        assert replies[1]["result"]["protocolVersion"] == "2025-11-25"
-        send(process, {"jsonrpc": "2.0", "method": "notifications/initialized"})
-        call = {
-            "name": TOOL,
-            "arguments": {"task_description": "cache invalidation"},
-            "_meta": {"claudecode/toolUseId": "toolu_01", "progressToken": 2},
-        }
-        send(process, {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call})
-        result = receive(process, 2)["result"]
-        assert "structuredContent" not in result
-        assert "concept/cache-invalidation" in result["content"][0]["text"]
 
 
 @pytest.mark.proves("MCP-END")

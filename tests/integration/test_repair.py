@@ -6,7 +6,6 @@ import json
 import os
 import random
 import shutil
-import sqlite3
 import subprocess
 import sys
 import time
@@ -57,24 +56,6 @@ def test_leftovers_and_stale_locks_go_and_each_is_told(words: Path, home: Path, 
 
 
 @pytest.mark.proves("REPAIR")
-@pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="only Linux tells which processes are in a folder")
-def test_the_lock_of_a_git_at_work_stays(words: Path, home: Path) -> None:
-    repair(words, home)  # this brain had no id
-    lock = words / ".git/index.lock"
-    lock.write_text("")
-    age(lock, seconds=7200)
-    command = ["git", "cat-file", "--batch-check"]
-    with subprocess.Popen(command, cwd=words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as working:
-        assert working.stdin and working.stdout
-        working.stdin.write(b"HEAD\n")
-        working.stdin.flush()
-        assert working.stdout.readline(), "it is at work"
-        assert repair(words, home) == [f"Left {lock}: git (process {working.pid}) is at work in {words}."]
-        working.stdin.close()
-    assert repair(words, home) and not lock.exists()
-
-
-@pytest.mark.proves("REPAIR")
 def test_a_missing_object_is_named(words: Path, home: Path) -> None:
     repair(words, home)  # this brain had no id
     blob = subprocess.run(["git", "-C", str(words), "rev-parse", "HEAD:brain.yaml"], capture_output=True, text=True)
@@ -120,17 +101,3 @@ def test_a_damaged_index_is_healed_by_a_question_or_named_and_repaired(words: Pa
         for extra in ("", "-wal", "-shm"):
             file.with_name(file.name + extra).unlink(missing_ok=True)
     assert healed > 1 and named > 0
-
-
-@pytest.mark.proves("INDEX-DAMAGE")
-def test_text_that_is_not_utf8_is_damage(words: Path) -> None:
-    with Brain(words) as opened:
-        opened.sync()
-        right = opened.ask(QUESTION)
-    with sqlite3.connect(words / ".nugget/index.db") as connection:
-        connection.execute("UPDATE units SET title = CAST(x'ff41' AS TEXT)")
-    connection.close()
-    assert "UTF-8" in str(find_damage(words / ".nugget/index.db"))
-    with Brain(words) as opened:
-        assert [hit.unit.title for hit in opened.ask(QUESTION).hits] == [hit.unit.title for hit in right.hits]
-    assert find_damage(words / ".nugget/index.db") is None

@@ -7,26 +7,20 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import closing
-from datetime import UTC, datetime
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 from sync_stage import unit
 from waiting import PATIENCE_S
 
 from nugget.app import Brain
-from nugget.config import RetrievalSettings, Settings, read_environment
+from nugget.config import Settings, read_environment
 from nugget.index import Index, SyncResult
 from nugget.index.sync import pending_changes, sync
-from nugget.infra.embedding import Embedder, open_embedder
-from nugget.models import Query
-from nugget.retrieval import retrieve
-from nugget.retrieval.candidates import configured
+from nugget.infra.embedding import open_embedder
 
 
 def _sync_process(brain: str, home: str, start: Barrier) -> None:
@@ -59,45 +53,6 @@ def test_four_processes_that_sync_at_once_lose_no_update_and_readers_never_fail(
         assert index.unit("bug/parallel-29") is not None
         assert index.counts()["units"] == len(list(brain.glob("domains/**/*.md")))
     assert not synced().changed
-
-
-class Interrupted:
-    """The real model; something else happens between the two searches of a question, where it is asked."""
-
-    def __init__(self, real: Embedder, meanwhile: Callable[[], object]) -> None:
-        self.model = real.model
-        self._real = real
-        self._meanwhile = meanwhile
-
-    def embed(self, texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
-        return self._real.embed(texts)
-
-    def embed_query(self, text: str) -> NDArray[np.float32]:
-        self._meanwhile()
-        return self._real.embed_query(text)
-
-    def count_tokens(self, text: str) -> int:
-        return self._real.count_tokens(text)
-
-
-@pytest.mark.proves("SYNC-CONCURRENT")
-@pytest.mark.parametrize("rebuild", [False, True])
-def test_a_question_sees_one_state_of_the_index_while_another_thread_writes_it(
-    rebuild: bool, brain: Path, model: Embedder, synced: Callable[..., SyncResult]
-) -> None:
-    def write() -> None:
-        for file in brain.glob("domains/coding/**/*.md"):
-            file.unlink()
-        assert synced(rebuild=rebuild).changed
-
-    query = Query(text="cache invalidation")
-    profile = configured("task", RetrievalSettings())
-    now = datetime(2026, 6, 1, tzinfo=UTC)
-    with closing(Index(brain / ".nugget/index.db")) as index:
-        before = retrieve(query, profile, index, embedder=Interrupted(model, write), now=now)
-        assert before.hits[0].unit.id == "concept/cache-invalidation"
-        after = retrieve(query, profile, index, embedder=model, now=now)
-        assert not any(hit.unit.domain and hit.unit.domain.startswith("coding") for hit in after.hits)
 
 
 @pytest.mark.proves("SYNC-KILLED")

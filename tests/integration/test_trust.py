@@ -121,14 +121,6 @@ def test_a_brain_that_others_can_write_to_is_not_trusted(nugget: Nugget, planted
         assert nugget("status").code == 0
 
 
-@pytest.mark.proves("TRUST-OWNED")
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
-def test_a_brain_of_another_user_is_not_trusted(nugget: Nugget, planted: Path) -> None:
-    os.chown(planted, 65534, 65534)
-    assert nugget("trust", planted).err.endswith(f"cannot be trusted: {planted} belongs to another user.\n")
-    assert nugget("ask", "x").err.startswith(f"Error: The brain in {planted} is not trusted, and")
-
-
 @pytest.mark.proves("TRUST-RECORD")
 def test_init_records_trust_but_not_of_a_brain_one_happens_to_be_in(
     nugget: Nugget, planted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -10,17 +10,14 @@ import time
 from pathlib import Path
 
 import pytest
-from sessions import NOW, unit, write_transcript
+from sessions import NOW, write_transcript
 from waiting import PATIENCE_S, wait_for
 from worker_stage import lay_out, variables
 
 import nugget
 from nugget.app.worker import work
 from nugget.capture import queue, review
-from nugget.capture.compare import LIKELY_DUPLICATE
-from nugget.capture.queue import Job
 from nugget.config import read_environment
-from nugget.errors import NuggetError
 from nugget.infra import files, git
 
 
@@ -100,16 +97,6 @@ def test_twenty_sessions_that_end_in_the_same_second_are_each_captured_once(tmp_
     assert len(paths) == len(set(paths))
 
 
-def test_a_second_worker_says_that_one_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NUGGET_HOME", str(tmp_path))
-    lock = files.try_lock(tmp_path / "queue/worker.lock")
-    assert lock is not None
-    with pytest.raises(NuggetError, match="at work already"):
-        work(read_environment())
-    os.close(lock)
-    assert work(read_environment()).jobs == ()
-
-
 def test_a_job_goes_to_the_brain_that_its_session_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("one", "two"):
         lay_out(tmp_path / name)
@@ -152,50 +139,3 @@ def test_catch_up_takes_old_sessions_only_when_a_person_asks(tmp_path: Path, mon
     done = work(read_environment(), catch_up=True)
     assert (done.found, done.jobs[0].state) == (1, "done")
     assert work(read_environment(), catch_up=True).found == 0
-
-
-def test_what_the_brain_knows_is_found_by_meaning(brain: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("NUGGET_HOME", str(tmp_path))
-    with nugget.open(brain) as opened:
-        similar = opened.similar_units()
-        same = unit(
-            "Retry payments with idempotency keys",
-            "Use an idempotency key for each payment so that a retry after a timeout cannot charge the customer twice.",
-        )
-        other = unit("Sharpen kitchen knives weekly", "A dull knife slips, so draw it over a whetstone each week.")
-        near, score = similar(same)[0]
-        assert near.id == "pattern/retry-with-idempotency"
-        assert near.body.startswith("# Retry with Idempotency Keys"), "the whole unit, not a part of it"
-        assert score > LIKELY_DUPLICATE
-        assert all(score < LIKELY_DUPLICATE for _, score in similar(other))
-
-
-@pytest.mark.proves("WORKER-REAL-SESSIONS")
-def test_every_real_transcript_goes_through_the_whole_pipeline(
-    tmp_path: Path, shared_data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lay_out(tmp_path)
-    home = tmp_path / ".nugget"
-    monkeypatch.setenv("NUGGET_HOME", str(home))
-    monkeypatch.setenv("NUGGET_BRAIN", str(tmp_path / "brain"))
-    found = sorted((shared_data / "transcripts").rglob("*.jsonl"))
-    transcripts = [one for one in found if one.stat().st_size < 600_000][::2]  # the tests of extraction read all
-    for transcript in transcripts:
-        files.queue_job(home, {"queued": time.time(), "session": transcript.stem, "transcript": str(transcript)})
-    done = work(read_environment())
-    assert len(done.jobs) == len(transcripts) + 1
-    odd = [(job.transcript, job.reason) for job in done.jobs if job.state == "failed" and not expected(job)]
-    assert odd == []
-    assert sum(job.branch is not None for job in done.jobs) > 8
-    assert not (home / "log/worker.log").exists()
-    for proposal in review.proposals(tmp_path / "brain"):
-        assert all(not file.problems for file in proposal.files), proposal.branch
-    again = [transcript for transcript in transcripts if "claude-code/" in str(transcript)]
-    for transcript in again:
-        files.queue_job(home, {"queued": time.time(), "session": transcript.stem, "transcript": str(transcript)})
-    assert [job.branch for job in work(read_environment()).jobs if job.branch] == []
-
-
-def expected(job: Job) -> bool:
-    """Other agents' transcripts are refused with a sentence; they fail like any file that is no transcript."""
-    return "is not a transcript" in (job.reason or "")

@@ -28,6 +28,5 @@ PROMISES: dict[str, str] = {
     "WORKER-END-TO-END": "From a payload on stdin to the answer of `ask`, with real processes and no patching.",
     "WORKER-MANY-AT-ONCE": "Twenty sessions that end in the same second are each captured once, under several workers.",
     "WORKER-FULL-DISK": "A disk that fills up at any point loses no session.",
-    "WORKER-REAL-SESSIONS": "Every real transcript goes through the whole pipeline without a traceback.",
 }
 GAPS: dict[str, str] = {}

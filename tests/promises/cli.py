@@ -31,7 +31,6 @@ PROMISES: dict[str, str] = {
     "HEALTH-NEXT": "what is wrong comes with the next command",
     "REPAIR": "`doctor --repair` removes stale locks, leftovers and damage, and says what it did.",
     "INDEX-DAMAGE": "Damage in an index, also text that is not UTF-8, is healed by a question, or named and repaired.",
-    "HEALTH-GIT-LOCK": "a lock that a killed git left is told with its age and what to do",
     "HEALTH-KEY": "a key is told to be there, never shown",
     "API-LINES": "The ten lines of docs/api.md run, and every public name of `nugget` exists.",
 }

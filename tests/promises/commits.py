@@ -17,7 +17,6 @@ PROMISES: dict[str, str] = {
     "HOOK-ONLY-EMPTY": "the hook writes only where nobody did: not for merge, squash, amend, -m, template",
     "HOOK-COMMENTS": "what git wrote below the message stays",
     "HOOK-NEVER-BLOCKS": "whatever fails in the hook, the commit goes on with the message as it was",
-    "HOOK-ANY-COMMIT": "initial commits, renames, binary files, submodules, detached heads, partial commits work",
     "HOOK-CHAIN": "a foreign hook is kept and runs first, with its arguments, its name and its exit code",
     "HOOK-RESTORE": "installing twice changes nothing, and uninstalling brings back every byte and mode",
     "HOOK-PLACE": "core.hooksPath and worktrees are honoured",

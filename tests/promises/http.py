@@ -1,16 +1,13 @@
 """The HTTP face, and what is injected into sessions."""
 
 PROMISES: dict[str, str] = {
-    "HTTP-ODD": "Whatever a parameter or an argument holds, the answer is a result or a sentence, never a traceback.",
     "HTTP-ASK": "/v1/ask and /v1/search answer with the very JSON of the command line, by GET and POST, redacted.",
     "HTTP-UNIT": "/v1/units/{ref} gives one unit whole; no id leads out of the brain.",
-    "HTTP-REF": "Every ref that /v1/search gives is shown whole by /v1/units/{ref}, as by `nugget get`, redacted.",
     "HTTP-MEMORY": "Memory is shown only where the server was started with its identity, whatever a request says.",
     "HTTP-MCP": "/mcp speaks the Model Context Protocol over streamable HTTP with the tool of the stdio server.",
     "HTTP-HEALTH": "/healthz says what runs, and to strangers only that it runs.",
-    "HTTP-OPENAPI": "/openapi.json is a valid OpenAPI 3.1 document that lists every path, and answers are as it says.",
+    "HTTP-OPENAPI": "/openapi.json is a valid OpenAPI 3.1 document that lists every path.",
     "HTTP-BAD-INPUT": "Bad requests get the right status and one clear sentence in one shape, never a traceback.",
-    "HTTP-METHODS": "HEAD works, other methods are told what is allowed, and there is no CORS.",
     "HTTP-START": "The server starts without a brain; an address that cannot be had is told in one sentence.",
     "HTTP-END": "SIGTERM and Ctrl-C end it in order: what was begun is answered, nothing new is taken.",
     "HTTP-EXAMPLES": "Every curl example of the documentation works as written, and its answers say what is promised.",

@@ -15,7 +15,6 @@ PROMISES: dict[str, str] = {
     "IMPORT-HOSTILE": "Links, binary, huge, undecodable and broken files are left out with a reason and stop no other.",
     "IMPORT-REAL": "What claude-mem, mem0 and basic-memory themselves wrote is read, databases too, and left alone.",
     "IMPORT-IGNORED": "What ignore files leave out is not imported, and the number of it is said.",
-    "IMPORT-PYTHON": "`Brain.import_notes` gives in Python what the command gives.",
     "IMPORT-LEFT-OUT": "Journals, task lists, lists of links, templates and stubs are left out, and it is said.",
 }
 GAPS: dict[str, str] = {}

@@ -15,6 +15,5 @@ PROMISES: dict[str, str] = {
     "INSTALL-OFFER": "init offers to install at a terminal, and never asks anywhere else",
     "INSTALL-DOCTOR": "doctor finds a missing, outdated or broken installation and names the command",
     "INSTALL-PLUGIN": "the plugin holds hooks, server and skill, and Claude Code's own validator accepts it",
-    "INSTALL-CLIENT": "the real client, where there is one, sees the server and queues its session by our hook",
 }
 GAPS: dict[str, str] = {}

@@ -10,7 +10,6 @@ PROMISES: dict[str, str] = {
     "KNOW-CHUNK-BLOCKS": "A long table is cut between rows and a long list between entries.",
     "KNOW-CHUNK-CJK": "Text without spaces is cut at its sentences, then anywhere.",
     "KNOW-CHUNK-LOSSLESS": "Chunking loses no text.",
-    "KNOW-CHUNK-DETERMINISTIC": "The same body gives the same chunks.",
     "KNOW-FORMAT": "A knowledge file has the keys, types and relations of the contract.",
     "KNOW-TOLERANT": "The parser takes what people write: dates as text, missing optional keys, CRLF, a BOM.",
     "KNOW-PROBLEM-LINE": "What a file has wrong is told with path, line and reason, and raises nothing.",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from prose import sentences, squeezed
 
-from nugget.markdown import ChunkLimits, chunk_markdown, title_of
+from nugget.markdown import ChunkLimits, chunk_markdown
 from nugget.text import estimate_tokens
 
 LINE = st.text(st.characters(codec="utf-8", exclude_characters="\n\r\0"), max_size=60)
@@ -62,22 +62,6 @@ def test_no_character_of_a_document_is_lost(body: str, limits: ChunkLimits, coun
             assert squeezed(inline.content) in squeezed(shown)
 
 
-@pytest.mark.proves("KNOW-CHUNK-LOSSLESS")
-@settings(max_examples=60, deadline=None)
-@given(body=DOCUMENT, max_tokens=st.integers(20, 300), min_tokens=st.integers(0, 60))
-def test_without_overlap_the_chunks_are_the_document_in_order(body: str, max_tokens: int, min_tokens: int) -> None:
-    limits = ChunkLimits(max_tokens=max_tokens, min_tokens=min_tokens, overlap=0)
-    source = body.replace("\r\n", "\n").replace("\r", "\n")
-    position = 0
-    for chunk in chunk_markdown(body, title="T", limits=limits):
-        for line in chunk.text.split("\n"):
-            # What frames a cut fence or table comes more than once.
-            if "|" not in line and not line.strip(" >\t").startswith(("```", "~~~")):
-                found = source.find(line, position)
-                assert found >= 0
-                position = found + len(line)
-
-
 @pytest.mark.proves("KNOW-CHUNK-LONG")
 @settings(max_examples=60, deadline=None)
 @given(body=DOCUMENT, limits=LIMITS)
@@ -86,38 +70,3 @@ def test_no_chunk_without_code_or_table_is_larger_than_the_limit(body: str, limi
         assert chunk.text.strip()
         if not re.search(r"```|~~~|\|", chunk.text):
             assert estimate_tokens(chunk.text) <= limits.max_tokens + 1
-
-
-@pytest.mark.proves("KNOW-CHUNK-DETERMINISTIC")
-@settings(max_examples=40, deadline=None)
-@given(body=DOCUMENT)
-def test_chunking_is_deterministic_and_indifferent_to_line_ends(body: str) -> None:
-    plain = body.replace("\r\n", "\n").replace("\r", "\n")
-    chunks = chunk_markdown(plain, title="T")
-    assert chunks == chunk_markdown(plain, title="T")
-    assert chunks == chunk_markdown(plain.replace("\n", "\r\n"), title="T")
-
-
-@settings(max_examples=60, deadline=None)
-@given(body=DOCUMENT)
-def test_the_quick_way_to_the_title_agrees_with_the_parser(body: str) -> None:
-    expected = next((" ".join(line.split()) for line in [title_of("\n<!-- -->\n\n" + body)] if line), None)
-    assert title_of(body) == expected
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "> " * 5000 + "deep",
-        "- " * 5000 + "deep",
-        "[" * 50_000,
-        "|" * 20_000 + "\n" + "|-" * 20_000,
-        "a\n" * 50_000,
-        "```\n" * 20_000,
-        "x" * 500_000,
-    ],
-)
-def test_hostile_markdown_ends_in_chunks(body: str) -> None:
-    chunks = chunk_markdown(body, title="T")
-    assert chunks
-    assert all(chunk.text.strip() for chunk in chunks)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from prose import sentences, squeezed, words
 
-from nugget.markdown import MAX_CRUMB_CHARS, ChunkLimits, chunk_markdown, title_of
+from nugget.markdown import ChunkLimits, chunk_markdown, title_of
 from nugget.models import Chunk
 from nugget.text import estimate_tokens
 
@@ -80,32 +80,6 @@ def test_a_hash_that_is_no_heading_begins_no_section(block: str) -> None:
     assert block.strip("\n") in chunks[0].text
 
 
-def test_a_heading_above_a_deeper_one_lives_in_the_breadcrumb_only() -> None:
-    chunks = chunk_markdown(f"# T\n\n## Empty parent\n\n### Child\n\n{words(60)}\n", title="T", limits=WIDE)
-    assert crumbs(chunks) == ["T > Empty parent > Child"]
-    assert chunks[0].text == words(60)
-
-
-def test_a_heading_too_long_for_a_breadcrumb_stays_in_the_text() -> None:
-    heading = words(60, "long")
-    chunks = chunk_markdown(f"# T\n\n## {heading}\n\n{words(60)}\n", title="T", limits=WIDE)
-    assert len(chunks[-1].breadcrumb) <= len("T > ") + MAX_CRUMB_CHARS
-    assert chunks[-1].text.startswith(f"## {heading}")
-
-
-def test_a_body_of_headings_alone_still_gives_a_chunk_with_text() -> None:
-    (chunk,) = chunk_markdown("# Only a title\n", title="Only a title", limits=NARROW)
-    assert chunk.text == "# Only a title"
-    assert chunk.breadcrumb == "Only a title"
-
-
-def test_a_heading_with_nothing_below_it_is_kept_however_long_it_is() -> None:
-    heading = "한" * 100  # of which the embedding model makes more word pieces than a chunk has room for
-    chunks = chunk_markdown(f"# T\n\n{words(60)}\n\n## {heading}\n\n## Next\n\n{words(60)}\n", title="T",
-                            count_tokens=lambda text: 3 * len(text), limits=NARROW)  # fmt: skip
-    assert [chunk.text for chunk in chunks if heading in chunk.breadcrumb] == [f"## {heading}"]
-
-
 @pytest.mark.parametrize("body", ["", " \n\t\n", "\r\n\r\n"])
 def test_a_blank_body_has_no_chunks(body: str) -> None:
     assert chunk_markdown(body, title="T", limits=NARROW) == []
@@ -118,12 +92,6 @@ def test_a_small_section_joins_the_next_one_under_the_same_parent() -> None:
     assert chunks[1].breadcrumb == "T"
     assert chunks[1].text == f"## A\n\nshort\n\n## B\n\n{words(30)}"
     assert chunks[2].breadcrumb == "T > C"
-
-
-def test_a_small_section_does_not_join_a_deeper_one_whose_parent_is_in_the_breadcrumb_only() -> None:
-    body = f"# T\n\n## Parent\n\n### Child\n\n{words(55)}\n\n## Last\n\nsmall\n"
-    chunks = chunk_markdown(body, title="T", limits=NARROW)
-    assert crumbs(chunks) == ["T > Parent > Child", "T > Last"]
 
 
 @pytest.mark.proves("KNOW-CHUNK-LONG")
@@ -192,17 +160,3 @@ def test_text_without_spaces_is_cut_between_sentences_then_characters() -> None:
     assert all(len(chunk.text) <= 150 for chunk in chunks)
     assert sum(chunk.text.endswith("。") for chunk in chunks) >= 5
     assert squeezed("# 重試" + "".join(chunk.text for chunk in chunks)) == squeezed(body)
-
-
-@pytest.mark.proves("KNOW-CHUNK-LONG")
-def test_a_ten_page_document_gives_even_chunks_in_order() -> None:
-    parts = [f"## Part {n}\n\n{sentences(12, f'A{n}')}\n\n{sentences(25, f'B{n}')}\n" for n in range(20)]
-    body = "# Manual\n\n" + "\n".join(parts)
-    chunks = chunk_markdown(body, title="Manual", limits=NARROW)
-    assert len(body) > 20_000
-    sizes = [estimate_tokens(chunk.text) for chunk in chunks]
-    assert max(sizes) <= 150
-    assert min(sizes) >= 50
-    assert [chunk.position for chunk in chunks] == list(range(len(chunks)))
-    shown = "\n".join(chunk.text for chunk in chunks)
-    assert all(sentence in shown for sentence in re.findall(r"[AB]\d+ number \d+ says a thing\.", body))

@@ -221,21 +221,6 @@ def test_a_new_name_is_followed_by_every_relation(own: Path) -> None:
     assert lint(own) == []
 
 
-def test_a_move_onto_something_else_is_refused(own: Path) -> None:
-    with pytest.raises(KnowledgeError, match="There is a unit pattern/queue already"):
-        move_unit(own, "pattern/retry", slug="queue")
-    (own / "domains/management/patterns").mkdir(parents=True)
-    (own / "domains/management/patterns/retry.md").write_text("something else")
-    with pytest.raises(ConflictError, match="exists already"):
-        move_unit(own, "pattern/retry", domain="management")
-    with pytest.raises(UsageError):
-        move_unit(own, "pattern/retry", domain="../..")
-    with pytest.raises(UsageError):
-        move_unit(own, "pattern/retry", slug="a/b")
-    assert (own / "domains/management/patterns/retry.md").read_text() == "something else"
-    assert unit_at(own, "domains/coding/patterns/retry.md").id == "pattern/retry"
-
-
 # --- states of the repository
 
 

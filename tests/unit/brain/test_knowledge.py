@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import json
 import string
-import subprocess
-import sys
 from datetime import date
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from knowledge_texts import CONTRACT, PATH, file, unit_of
 
 from nugget.brain.knowledge_file import (
@@ -32,16 +27,6 @@ from nugget.models import (
     SourceName,
     Unit,
 )
-
-
-def only_problem(text: str, path: str = "domains/coding/patterns/retry.md") -> Problem:
-    (problem,) = parse(text, path=path).problems
-    return problem
-
-
-def line_of(text: str, start: str) -> int:
-    return next(number for number, line in enumerate(text.split("\n"), 1) if line.strip().startswith(start))
-
 
 # --- what is taken
 
@@ -106,32 +91,6 @@ def test_keys_are_taken_in_the_forms_that_people_write(key: str, written: str, f
     parsed = parse(file(**{key: written}), path="domains/coding/patterns/retry.md")
     assert parsed.problems == ()
     assert getattr(parsed.unit, field) == value
-
-
-@pytest.mark.proves("KNOW-TOLERANT")
-@pytest.mark.parametrize(
-    ("newline", "mark", "before"), [("\r\n", "\ufeff", ""), ("\r", "", "\n\n"), ("\n", "\ufeff", "\n")]
-)
-def test_any_line_end_a_byte_order_mark_and_blank_lines_before_are_taken(newline: str, mark: str, before: str) -> None:
-    text = mark + (before + CONTRACT).replace("\n", newline)
-    parsed = parse_bytes(text.encode("utf-8"), path=PATH)
-    assert parsed.unit == unit_of(CONTRACT, PATH)
-    assert parsed.lines["created"] == 11 + len(before)
-
-
-def test_a_title_comes_from_the_key_else_the_heading_else_the_id() -> None:
-    assert unit_of(file(title="Given")).title == "Given"
-    assert unit_of(file()).title == "Title"
-    assert unit_of(file("No heading.\n", id="pattern/retry-after_a-while")).title == "Retry after a while"
-
-
-def test_the_folder_decides_the_domain() -> None:
-    unit = unit_of(file(domain="_"), "domains/coding/go/patterns/retry.md")
-    assert unit.domain == "coding/go"
-    problem = only_problem(file(domain="cooking"), "domains/coding/go/patterns/retry.md")
-    assert problem.severity is Severity.WARNING
-    assert (problem.line, "coding/go, which counts" in problem.reason) == (4, True)
-    assert unit_of(file(domain="cooking"), "elsewhere.md").domain == "cooking"
 
 
 # --- what is refused
@@ -257,39 +216,3 @@ def test_tags_are_never_constructed(tmp_path: Path, key: str, value: str) -> Non
     parsed = parse(file(**{key: value.format(trace)}), path="domains/coding/patterns/retry.md")
     assert not trace.exists()
     assert bool(parsed.problems) == (key != "unknown")
-
-
-NESTED = [
-    "[" * 100_000, "x: " + "[" * 100_000 + "]" * 100_000, "x: " + "{a: " * 60_000, "- " * 90_000 + "x",
-    "? " * 90_000 + "x", "\n".join(" " * n + "a:" for n in range(500)), "x: " + "[" * 1500,
-]  # fmt: skip
-
-
-@pytest.mark.proves("KNOW-HOSTILE")
-def test_deep_nesting_is_refused_without_ending_the_process() -> None:
-    # libyaml's composer would overflow the C stack, so this runs in a process of its own.
-    code = (
-        "import json, sys; from nugget.brain.knowledge_file import parse\n"
-        "for text in json.load(sys.stdin):\n"
-        "    parsed = parse(text, path='x.md'); print(parsed.unit, parsed.problems[0].reason)"
-    )
-    texts = json.dumps([f"---\nid: pattern/x\n{nested}\n---\n# T\n" for nested in NESTED])
-    run = subprocess.run([sys.executable, "-c", code], input=texts, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-    assert [line.split()[0] for line in run.stdout.splitlines()] == ["None"] * len(NESTED)
-    assert run.stdout.count("frontmatter") == len(NESTED)
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    st.text()
-    | st.text(alphabet="---\n:[]{}&*!|>'\"#%@`,?ab \t\r\ufeff\x85\u2028")
-    | st.binary().map(lambda content: content.decode("utf-8", "surrogateescape"))
-)
-@pytest.mark.proves("KNOW-PROBLEM-LINE")
-def test_any_text_gives_a_unit_or_a_problem(text: str) -> None:
-    for whole in (text, f"---\n{text}\n---\n# T\n", f"---\nid: pattern/x\ntype: pattern\ntags: {text}\n---\n# T\n"):
-        parsed = parse(whole, path="x.md")
-        assert parsed.unit is not None or parsed.problems
-        last = whole.replace("\r\n", "\n").replace("\r", "\n").count("\n") + 1
-        assert all(problem.line and 1 <= problem.line <= last for problem in parsed.problems)

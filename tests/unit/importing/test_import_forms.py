@@ -47,23 +47,6 @@ alwaysApply: false
 ## Stub
 - short
 """
-OBSERVATIONS = """\
----
-title: Authentication Design
-type: note
-permalink: authentication-design
-tags: [auth, security]
----
-# Authentication Design
-
-## Observations
-- [decision] Use JWT for stateless authentication #security
-- [decision] Refresh tokens stand in HTTP-only cookies
-- [constraint] Tokens expire after 15 minutes
-
-## Relations
-- implements [[API Security Requirements]]
-"""
 
 
 def notes(text: str, path: str = "notes/page.md") -> list[Proposal]:
@@ -133,14 +116,6 @@ def test_a_note_of_obsidian_keeps_tags_and_words_and_loses_dead_links() -> None:
         and "[[" not in note.unit.body
         and "(diagram.png)" in note.unit.body
     )
-
-
-@pytest.mark.proves("IMPORT-FORMATS")
-def test_a_note_of_basic_memory_is_of_the_type_that_most_observations_are() -> None:
-    (note,) = notes(OBSERVATIONS)
-    assert (note.unit.type, note.unit.title) == ("decision", "Authentication Design")
-    assert note.reason == "a note: its observations are of [decision]"
-    assert note.unit.tags[:2] == ("auth", "security")
 
 
 @pytest.mark.proves("IMPORT-FORMATS")

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from datetime import date
 from pathlib import Path
 
 import pytest
 from import_stage import NOW, NYGARD, RULES, VAULT, bring_in
 
-import nugget
 from nugget.brain import knowledge_file as knowledge
 from nugget.capture import review
 from nugget.cli import run
 from nugget.config import CaptureSettings, Settings
-from nugget.errors import BrainError, UsageError
 from nugget.infra import git
 from nugget.models import Origin
 
@@ -161,53 +158,6 @@ def test_what_ignore_files_leave_out_is_not_imported_and_said(brain: Path, home:
     assert [str(left) for left in result.left_out] == ["notes: 4 paths left out by .gitignore, .ignore, .nuggetignore"]
     named = bring_in(folder / "log.md", brain, home)
     assert [change.unit.title for change in named.changes] == ["log"], "a file that is named is meant"
-
-
-@pytest.mark.proves("IMPORT-PYTHON")
-def test_python_imports_as_the_command_does(
-    brain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
-    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
-    folder = write(tmp_path / "shop", {"doc/adr/0002-x.md": NYGARD, "CLAUDE.md": RULES, "todo.md": "- [ ] a\n"})
-    assert run(["import", str(folder), "--dry-run", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    with nugget.open() as opened:
-        tried = opened.import_notes(folder, dry_run=True)
-        assert [(change.unit.id, change.path) for change in tried.changes] == [
-            (unit["id"], unit["path"]) for unit in told["units"]
-        ]
-        assert tried.branch is None and [left.path for left in tried.left_out] == [
-            left["path"] for left in told["left_out"]
-        ]
-        made = opened.import_notes(str(folder), domain="shop/web", limit=2)
-        assert made.branch == git.branches(brain, "nugget/")[0].name and made.waiting == 1
-        assert {change.unit.domain for change in made.changes} == {"shop/web"} and made.published.local
-        with pytest.raises(UsageError):
-            opened.import_notes(folder, domain="../x")
-        with pytest.raises(UsageError):
-            opened.import_notes(folder, limit=0)
-
-
-def test_what_cannot_be_imported_is_one_sentence(brain: Path, home: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="does not exist"):
-        bring_in(tmp_path / "nowhere", brain, home)
-    with pytest.raises(UsageError, match="is a brain already"):
-        bring_in(brain / "domains", brain, home)
-    with pytest.raises(BrainError, match="no git repository"):
-        bring_in(tmp_path, tmp_path / "none", home)
-    (tmp_path / "circle").symlink_to("circle")
-    with pytest.raises(UsageError, match="is not a file or folder"):
-        bring_in(tmp_path / "circle", brain, home)
-
-
-@pytest.mark.proves("IMPORT-ONCE")
-def test_a_brain_among_the_notes_is_not_imported(brain: Path, home: Path, tmp_path: Path) -> None:
-    folder = write(tmp_path / "work", {"walnut.md": "# Walnuts\n\n" + "The walnut is what this page is about. " * 3})
-    shutil.copytree(brain, folder / "brain")
-    result = bring_in(folder, brain, home)
-    assert [change.unit.title for change in result.changes] == ["Walnuts"]
-    assert [(one.path, one.reason) for one in result.left_out] == [("work/brain", "is a brain already")]
 
 
 @pytest.mark.proves("IMPORT-REVIEW")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -112,17 +110,6 @@ def test_each_fault_is_told_with_its_next_step(words: Path, isolated_home: Path)
     assert run(["--brain", str(words), "doctor"]) == 1
 
 
-@pytest.mark.proves("HEALTH-NEXT")
-def test_a_brain_without_git_or_in_the_middle_of_a_merge_is_seen(words: Path) -> None:
-    (words / ".git/MERGE_HEAD").write_text("0" * 40 + "\n")
-    assert "in the middle of a merge" in findings(words)["git"].message
-    repository = status_of(words).repository
-    assert repository is not None and repository.unsettled == "in the middle of a merge"
-    shutil.rmtree(words / ".git")
-    assert findings(words)["git"].next_step == f"nugget init {words}"
-    assert status_of(words).repository is None
-
-
 @pytest.mark.proves("HEALTH-KEY")
 def test_a_key_is_told_to_be_there_and_never_shown(
     words: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -133,17 +120,3 @@ def test_a_key_is_told_to_be_there_and_never_shown(
     shown = capsys.readouterr()
     assert "very-secret-key" not in shown.out + shown.err
     assert "ANTHROPIC_API_KEY is set" in shown.out and '"has_key": true' in shown.out
-
-
-@pytest.mark.proves("HEALTH-GIT-LOCK")
-@pytest.mark.parametrize("lock", ["index.lock", "refs/heads/main.lock"])
-def test_a_lock_that_a_killed_git_left_is_told_with_its_age_and_what_to_do(words: Path, lock: str) -> None:
-    assert "git lock" not in findings(words)
-    left = words / ".git" / lock
-    left.touch()
-    assert "git lock" not in findings(words), "so young, it is of a commit under way"
-    since = (datetime.now(UTC) - timedelta(hours=3, minutes=5)).timestamp()
-    os.utime(left, (since, since))
-    found = findings(words)["git lock"]
-    assert (found.state, found.message.split(":")[0]) == (State.ERROR, f"{left} was made 3 hours ago")
-    assert found.next_step == "end the git that is at work there; if there is none, nugget doctor --repair"
