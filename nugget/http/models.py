@@ -182,10 +182,8 @@ class CompletionRequest(Parameters):
         return {name: value for name, value in own.items() if not name.startswith("context_")}
 
 
-class Error(BaseModel):
-    """The body of every reply from status 400 on."""
-
-    error: dict[Literal["code", "message", "hint"], str | None]
+Error = dict[Literal["error"], dict[Literal["code", "message", "hint"], str | None]]
+"""The body of every reply from status 400 on."""
 
 
 class JSONReply(JSONResponse):
