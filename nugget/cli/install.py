@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
@@ -76,6 +77,8 @@ def install(
                 "asks once whether the server of a project may start: say yes.")  # fmt: skip
     elif not changes:
         put("Claude Code is connected already; nothing to change.")
+    if not dry_run:
+        _ask_for_claude(environment)
 
 
 @commands.command()
@@ -131,6 +134,19 @@ def _uninstall_git_hook(*, dry_run: bool) -> None:
         put(f"{'Would remove' if dry_run else 'Removed'} {state.path}{back}.")
 
 
+def _ask_for_claude(environment: Environment) -> None:
+    """Ask the person at the terminal, once, whether the `claude` command may find knowledge; keep the answer."""
+    is_asked = "extraction.use_claude" in read_user_file(environment)
+    is_there = shutil.which("claude", path=environment.variables.get("PATH")) is not None
+    if is_asked or not is_there or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return
+    put("Knowledge in your sessions is found by rules, offline. The `claude` command can do it instead: the redacted "
+        "session goes where the session already went, and counts to your account there.")  # fmt: skip
+    answer = typer.confirm("May Nugget use it (recommended)?", default=True)
+    set_values(environment, {"extraction.use_claude": "true" if answer else "false"})
+    put(f"`nugget config set extraction.use_claude {'false' if answer else 'true'}` changes that.")
+
+
 def offer_install(environment: Environment) -> bool:
     """Ask the person at the terminal whether to install now; return whether Nugget is installed."""
     from nugget.upkeep.install import own_command, plan_install
@@ -139,7 +155,9 @@ def offer_install(environment: Environment) -> bool:
         return False
     changes = plan_install(SettingsScope.USER, environment, command=own_command(environment), cwd=current_folder())
     if changes and typer.confirm("Connect Claude Code now (two hooks, the MCP server, one permission)?"):
-        return _carry_out(changes, environment, dry_run=False)
+        _carry_out(changes, environment, dry_run=False)
+        _ask_for_claude(environment)
+        return True
     return not changes
 
 

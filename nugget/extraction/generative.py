@@ -182,9 +182,9 @@ def _read_window(work: Work, text: str, *, part: int, parts: int) -> list[Propos
 def ask_model(
     work: Work, *, system: str, prompt: str, schema: Mapping[str, Any], max_tokens: int, purpose: str = "extract"
 ) -> object:
-    """The value of a reply; where it breaks the schema, of a second one; else what can be read of either.
+    """Return the value of a reply; if it breaks the schema, of a second one; else what can be read of either.
 
-    Raises BadReply when neither holds anything that can be read.
+    Raises BadReply if neither holds the list that was asked for: then nothing was read, and it is to be tried again.
     """
     from nugget.infra.llm import BadReply, CostCapReached, Request
 
@@ -210,10 +210,12 @@ def ask_model(
     try:
         return ask(f"{purpose}-repair", f"{prompt}\n\n{work.llm.fence(first.text[:_REPLY_CHARS], 'reply')}\n\n{repair}")
     except (BadReply, CostCapReached) as error:
-        value = error.value if isinstance(error, BadReply) and isinstance(error.value, dict) else first.value
-        if not isinstance(value, dict):
-            raise first from None
-        return value
+        values = [error.value if isinstance(error, BadReply) else None, first.value]
+    wanted = schema["required"][-1]
+    for value in values:
+        if isinstance(value, dict) and isinstance(value.get(wanted), list):
+            return value
+    raise first
 
 
 def read_each(work: Work, texts: Sequence[str], read: Callable[[str, int], _T]) -> Iterator[tuple[int, _T]]:
@@ -302,7 +304,7 @@ def _groups(value: object, count: int) -> list[list[int]]:
 
 
 def _joined(group: Sequence[Proposal]) -> Proposal:
-    """The first of a group, with the evidence and relations of all."""
+    """Return the first of a group with the evidence and relations of all; its claim and confidence are its own."""
     first = group[0]
     units = [proposal.unit for proposal in group]
     unit = replace(
@@ -310,7 +312,6 @@ def _joined(group: Sequence[Proposal]) -> Proposal:
         evidence=tuple(dict.fromkeys(one for unit in units for one in unit.evidence)),
         related=tuple(dict.fromkeys(one for unit in units for one in unit.related)),
         tags=tuple(dict.fromkeys(tag for unit in units for tag in unit.tags))[:8],
-        confidence=max(unit.confidence for unit in units),
     )
     return replace(first, unit=unit)
 

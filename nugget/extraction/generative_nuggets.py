@@ -24,7 +24,7 @@ from nugget.extraction.generative import (
 )
 from nugget.extraction.places import Places
 from nugget.extraction.reasons import is_repeated
-from nugget.extraction.replies import Shown, find_quote, is_foreign, without_invisible
+from nugget.extraction.replies import Shown, bounded, find_quote, is_foreign, support_of, without_invisible
 from nugget.extraction.requests import one_line
 from nugget.infra.llm.gate import problems_in
 from nugget.models import EventKind, Scope, Session, Speaker
@@ -129,13 +129,16 @@ def _nugget(
         return " ".join(redact(without_invisible(said), allow=allow).text.split())
 
     summary, detail = one_line(clean(entry["summary"])), shorten(clean(entry["detail"]), 1000)
-    quotes = [find_quote(quote, Shown(text=text), session) for quote in entry["quotes"][:5]]
+    shown = Shown(text=text)
+    quotes = [find_quote(quote, shown, session) for quote in entry["quotes"][:5]]
     evidence = tuple(dict.fromkeys(one for one in quotes if one is not None))
+    support = support_of(summary, detail, evidence, shown) if evidence else None
     problems = {
         "it has no summary": not summary,
         "its quote is not in the session": not evidence,
         "not in the language of the session": is_foreign(f"{summary}\n{detail}", session),
         "rests only on what was printed, pasted or quoted": entry["type"] in _RULES and not is_own_words(evidence),
+        "its quotes do not say it": bool(evidence) and support is None,
     }
     if problem := next((problem for problem, is_met in problems.items() if is_met), ""):
         return f"{shorten(summary, 80)}: {problem}"
@@ -149,7 +152,7 @@ def _nugget(
     records = {name for one in evidence for name in one.records}
     return Nugget(
         id="", type=NuggetType(entry["type"]), summary=summary, detail="" if detail == summary else detail,
-        confidence=float(min(max(entry["confidence"], 0), 1)), session=session.id, agent=session.agent,
+        confidence=bounded(entry["confidence"], support or 0), session=session.id, agent=session.agent,
         scope=Scope(repo=places.repo, path=path, symbol=symbol), session_started=session.started,
         extracted_at=work.now, alternatives=tuple(
             shorten(clean(one), 200) for one in entry["alternatives"][:6] if one.strip()

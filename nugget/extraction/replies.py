@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from nugget.extraction.claims import words_of
+from nugget.extraction.phrases import rejected_in
 from nugget.extraction.proposals import Proposal
 from nugget.infra.llm.gate import problems_in
 from nugget.models import (
@@ -50,10 +51,13 @@ _FOREIGN_SCRIPT_SHARE = 0.5
 _KNOWN_SCRIPT_SHARE = 0.01
 _LETTERS_SAMPLED = 50_000
 _LINE_MARK = re.compile(r"\A(?:USER|PASTED BY USER|AGENT(?: \([^)]*\))?|SUMMARY): |\A[$+-] ")
-_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-# Invisible and direction-changing characters, by which a text can read differently to a reviewer and to a model.
-_INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]")
+# Comments, controls, and invisible or direction-changing characters, by which a text can read differently to a reviewer
+# and to a model.
+_INVISIBLE = re.compile(
+    "<!--.*?(?:-->|\\Z)|[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff"
+    "\U000e0000-\U000e007f]",
+    re.DOTALL,
+)
 
 _TEXT = {"type": "string"}
 UNIT_SCHEMA: Mapping[str, Any] = {
@@ -95,8 +99,16 @@ WINDOW_SCHEMA: Mapping[str, Any] = {
 
 UNSUPPORTED = 0.79
 """Most confidence in a unit whose title is mostly in other words than its quotes."""
-_SUPPORTED = 0.5
+_SUPPORTED, _SAME_CLAIM = 0.5, 0.6
+"""Share of a claim's words from which a quote supports it, and from which both are about the same."""
 _STEM_CHARS = 4
+_NOT = re.compile(
+    r"\b(?:not|no|never|without|avoid|cannot|stop|instead|rather|nicht|kein\w*|nie|niemals|ohne|statt|ne|pas|jamais|sans"
+    r"|nunca|sin)\b"
+    r"|n['’]t\b|ない|ません|不|没|別に|禁止",
+    re.IGNORECASE,
+)
+_NAME = re.compile(r"`([^`\n]+)`|(?<=\s)([A-Z][\w.+#-]{2,})|\b(\w*\d[\w.]*\w|\w+_\w+|[a-z]+[A-Z]\w+)\b")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=。)|\n\s*\n")
 
 
@@ -149,7 +161,7 @@ def find_quote(quote: str, shown: Shown, session: Session) -> Evidence | None:
 
 def without_invisible(text: str) -> str:
     """A text without comments, control characters, and characters that cannot be seen."""
-    return _INVISIBLE.sub("", _CONTROL.sub("", _COMMENT.sub("", text))).encode("utf-8", "replace").decode()
+    return _INVISIBLE.sub("", text).encode("utf-8", "replace").decode()
 
 
 def script_of(text: str) -> Counter[str]:
@@ -176,8 +188,7 @@ def _proposal(
         return f"{name}: not in the language of the session"
     if entry["type"] in _RULES and not is_own_words(evidence):
         return f"{name}: rests only on what was printed, pasted or quoted"
-    support = _support(title, body, " ".join(one.quote for one in evidence))
-    if support is None:
+    if (support := support_of(title, body, evidence, shown)) is None:
         return f"{name}: its quotes do not say it"
     relations, updated = _relations(entry["relations"], shown.existing)
     kind = updated.type if updated else entry["type"]
@@ -189,7 +200,7 @@ def _proposal(
         body=body,
         domain=(updated.domain if updated else None) or _domain(entry["domain"]),
         tags=tuple(dict.fromkeys(slugify(tag, max_chars=40) for tag in entry["tags"][:8] if tag.strip())),
-        confidence=float(min(max(entry["confidence"], 0), 1 if support >= _SUPPORTED else UNSUPPORTED)),
+        confidence=bounded(entry["confidence"], support),
         origin=Origin.AI_SESSION,
         related=relations,
         session=session.id,
@@ -202,14 +213,50 @@ def _proposal(
     return Proposal(unit=unit, reason=reason, updates=updated.id if updated else None)
 
 
-def _support(title: str, body: str, quotes: str) -> float | None:
-    """Return the share of a title's words that the quotes hold; None if they share nothing with what is claimed."""
-    said = _stems(quotes)
-    claimed = _stems(title)
-    opening = _SENTENCE_END.split(body, maxsplit=1)[0]
-    if not said & (claimed | _stems(opening)):
+def support_of(title: str, body: str, evidence: Sequence[Evidence], shown: Shown) -> float | None:
+    """Return the share of a claim's words that its quotes hold, less if in doubt; None if they do not say the claim.
+
+    They do not if they share nothing with it, if it names what the session never does, or if it turns round what
+    they say: by a `not`, or by what was chosen instead of what.
+    """
+    sentences = [sentence for one in evidence for sentence in _SENTENCE_END.split(one.quote)]
+    quotes, known = " ".join(sentences), shown.text.lower()
+    said, claimed = _stems(quotes), _stems(title)
+    names = _names(title)
+    is_invented = not said & claimed and 2 * sum(stem not in known for stem in claimed) > len(claimed)
+    if is_invented or not all(_has(known, name) for name in names):
         return None
-    return len(said & claimed) / max(1, len(claimed))
+    if not said & (claimed | _stems(_SENTENCE_END.split(body, maxsplit=1)[0])):
+        return None
+    nearest = max(sentences, key=lambda one: len(_stems(one) & claimed))
+    is_turned = (len(_NOT.findall(title)) + len(_NOT.findall(nearest))) % 2 == 1
+    if is_turned and len(_stems(nearest) & claimed) >= _SAME_CLAIM * len(claimed):
+        return None
+    left, right = _stems(" ".join(rejected_in(title))), _stems(" ".join(rejected_in(nearest)))
+    if left and right and not left & right and left <= said:
+        return None
+    is_quoted = all(_has(quotes.lower(), name) for name in names)
+    share = len(said & claimed) / max(1, len(claimed))
+    return share if is_quoted and not is_turned else min(share, _SUPPORTED / 2)
+
+
+def bounded(confidence: float, support: float) -> float:
+    """Return the confidence that a model gives, as far as the quotes bear it."""
+    return float(min(max(confidence, 0), 1 if support >= _SUPPORTED else UNSUPPORTED))
+
+
+def _names(claim: str) -> set[str]:
+    """Return the names and numbers in a claim, in lower case; capitals tell none if most words have them."""
+    words = [word for word in claim.split()[1:] if len(word) > 3]
+    is_plain = 2 * sum(word[0].isupper() for word in words) <= len(words)
+    found = ((code or other or (name if is_plain else "")) for code, name, other in _NAME.findall(claim))
+    return {name.lower().strip("`().") for name in found if name}
+
+
+def _has(text: str, name: str) -> bool:
+    """Return whether a text has a number as it is, or a word that begins as a name does: `postgres`, `PostgreSQL`."""
+    is_number = name[-1].isdigit()
+    return re.search(rf"(?<!\w){re.escape(name if is_number else name[:6])}" + r"(?!\w)" * is_number, text) is not None
 
 
 def _stems(text: str) -> frozenset[str]:

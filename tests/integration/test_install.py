@@ -313,15 +313,15 @@ def test_the_commands_say_what_they_did(settings: Path, servers: Path, capsys: p
     assert said.err.startswith(f"Error: {settings} is not valid JSON: line 1") and not said.out
 
 
-@pytest.mark.proves("INSTALL-OFFER")
-def test_init_offers_it_at_a_terminal(command: Path, tmp_path: Path, isolated_home: Path) -> None:
+def at_a_terminal(command: Path, *arguments: str, typed: bytes) -> bytes:
+    """What `nugget` shows at a terminal where this is typed."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [str(command), "init", str(tmp_path / "b")], stdin=theirs, stdout=theirs, stderr=theirs,
+        [str(command), *arguments], stdin=theirs, stdout=theirs, stderr=theirs,
         env={**os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}"},
     )  # fmt: skip
     os.close(theirs)
-    os.write(ours, b"y\n")
+    os.write(ours, typed)
     shown = b""
     try:
         while part := os.read(ours, 65536):
@@ -330,8 +330,34 @@ def test_init_offers_it_at_a_terminal(command: Path, tmp_path: Path, isolated_ho
         pass  # Linux: the other end is closed
     finally:
         os.close(ours)
-    assert process.wait(60) == 0 and b"Connect Claude Code now" in shown
+    assert process.wait(60) == 0, shown
+    return shown
+
+
+@pytest.fixture
+def stand_in(command: Path) -> Path:
+    """A `claude` beside our command, which is never run."""
+    file = command.with_name("claude")
+    file.write_text("#!/bin/sh\nexit 3\n")
+    file.chmod(0o755)
+    return file
+
+
+@pytest.mark.proves("INSTALL-OFFER", "INSTALL-CLAUDE")
+def test_init_offers_it_at_a_terminal(command: Path, stand_in: Path, tmp_path: Path, isolated_home: Path) -> None:
+    shown = at_a_terminal(command, "init", str(tmp_path / "b"), typed=b"y\nn\n")
+    assert b"Connect Claude Code now" in shown and b"May Nugget use it (recommended)?" in shown
     assert (isolated_home / ".claude" / "settings.json").exists() and b"let Claude Code ask" not in shown
+    assert load_settings(read_environment()).extraction.use_claude is False
+
+
+@pytest.mark.proves("INSTALL-CLAUDE")
+def test_install_asks_once_whether_the_command_may_be_used(command: Path, stand_in: Path, isolated_home: Path) -> None:
+    subprocess.run([str(command), "install"], check=True, stdin=subprocess.DEVNULL, capture_output=True)
+    assert load_settings(read_environment()).extraction.use_claude is None, "nobody was there to be asked"
+    assert b"to where the session already went" in at_a_terminal(command, "install", typed=b"\n")
+    assert load_settings(read_environment()).extraction.use_claude is True
+    assert b"May Nugget" not in at_a_terminal(command, "install", typed=b"\n")
 
 
 # --- doctor ---

@@ -13,6 +13,7 @@ PROMISES: dict[str, str] = {
     "INSTALL-UNDO": "uninstall removes our entries and nothing else, and a file that we made when it is empty",
     "INSTALL-NO-COPY": "what is kept for undoing holds nothing of the person's settings",
     "INSTALL-OFFER": "init offers to install at a terminal, and never asks anywhere else",
+    "INSTALL-CLAUDE": "install asks once, at a terminal only, whether the `claude` command may find knowledge",
     "INSTALL-DOCTOR": "doctor finds a missing, outdated or broken installation and names the command",
     "INSTALL-PLUGIN": "the plugin holds hooks, server and skill, and Claude Code's own validator accepts it",
 }

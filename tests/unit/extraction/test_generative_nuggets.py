@@ -82,7 +82,9 @@ def kept(environment: Environment, method: str = "generative") -> list[Nugget]:
 def test_a_sound_nugget_is_kept_with_scope_evidence_and_cost(
     agent: Agent, llm: LLM, server: AnthropicServer, environment: Environment
 ) -> None:
-    server.script(reply(entry(), entry(type="constraint", summary="Never log the token", path="no/such.py")))
+    server.script(
+        reply(entry(), entry(type="constraint", summary="The service has to stay stateless", path="no/such.py"))
+    )
     outcome = extracted(environment, llm)
     assert (outcome.state, outcome.method, outcome.dropped) == ("extracted", "generative", ())
     assert outcome.usd == pytest.approx(1000 * 2e-6 + 200 * 10e-6)
@@ -106,12 +108,12 @@ def test_what_cannot_be_taken_is_dropped_with_a_reason(
     bad = [
         entry(summary="Invented from nothing", quotes=["this was never said by anybody"]),
         entry(summary="Решение на другом языке, которого никто не просил", detail="Совсем другой язык ответа."),
-        entry(summary="Other path", path="../../etc/passwd", symbol="rm -rf /"),
+        entry(summary="Other path of the stateless service", path="../../etc/passwd", symbol="rm -rf /"),
         entry(summary="chose JWT over session cookies, since the service must stay stateless"),
     ]
     server.script(reply(entry(), *bad))
     outcome = extracted(environment, llm)
-    assert [one.summary for one in kept(environment)] == [entry()["summary"], "Other path"]
+    assert [one.summary for one in kept(environment)] == [entry()["summary"], "Other path of the stateless service"]
     assert kept(environment)[1].scope.path is None
     assert len(outcome.dropped) == 2
     assert "its quote is not in the session" in outcome.dropped[0]
