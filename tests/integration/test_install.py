@@ -355,7 +355,7 @@ def test_init_offers_it_at_a_terminal(command: Path, stand_in: Path, tmp_path: P
 def test_install_asks_once_whether_the_command_may_be_used(command: Path, stand_in: Path, isolated_home: Path) -> None:
     subprocess.run([str(command), "install"], check=True, stdin=subprocess.DEVNULL, capture_output=True)
     assert load_settings(read_environment()).extraction.use_claude is None, "nobody was there to be asked"
-    assert b"to where the session already went" in at_a_terminal(command, "install", typed=b"\n")
+    assert b"where the session already went" in at_a_terminal(command, "install", typed=b"\n")
     assert load_settings(read_environment()).extraction.use_claude is True
     assert b"May Nugget" not in at_a_terminal(command, "install", typed=b"\n")
 
