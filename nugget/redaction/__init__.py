@@ -18,7 +18,7 @@ from pathlib import Path
 from nugget.config import Settings, expanded
 from nugget.errors import UsageError
 from nugget.models import Session
-from nugget.redaction.documents import document_secrets, private_keys
+from nugget.redaction.documents import private_keys
 from nugget.redaction.echoes import echoes, in_whole, without_repetition
 from nugget.redaction.engine import issued_secrets
 from nugget.redaction.judging import RULES
@@ -214,6 +214,6 @@ FAILED = "failed-rule"
 _BETWEEN = "\n---\x00\n"
 """Stands between the texts of a session that are searched as one: neither a line nor a document goes on after it."""
 _PRIVATE = re.compile(rf"<private>.*?(?:</private>|\Z|(?={_BETWEEN}))", re.DOTALL | re.IGNORECASE)
-_FINDERS = (_private_blocks, issued_secrets, structured_secrets, document_secrets, private_keys)
+_FINDERS = (_private_blocks, issued_secrets, structured_secrets, private_keys)
 _TEXTS = ("text", "before", "after", "path")
 """The fields of an event that hold text."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import quote
 
@@ -13,40 +12,35 @@ from nugget.redaction.structured import Span, places
 _SHORTEST = 8
 """Characters of the shortest secret that is looked for elsewhere: a shorter one may be part of anything."""
 _FEW = 100
-"""More secrets than this are looked for in one pass and only as they are: each form costs a pass over the text."""
+"""More secrets than this are looked for in one pass and only as whole words: each form costs a pass over the text."""
+_WORD = re.compile(r"[^\s\"'`,;:=<>()\[\]{}]{8,}")
 
 _BREAK = r"(?:\\[nrt]|[\s\"'\\+>|]){0,60}?"
 """What stands between two lines of a secret that is split: white space, quotes, signs of code and of quotation."""
 
 
-def echoes(text: str, known: Mapping[str, str]) -> Iterator[tuple[int, int, str]]:
+def echoes(text: str, known: Mapping[str, str]) -> Iterator[Span]:
     """Yield the start, end and kind of each place at which a known secret (to its kind) stands once more."""
-    forms: dict[str, str] = {}
-    for secret, kind in known.items():
-        mixed = any(map(str.isalpha, secret)) and not (secret.isalpha() and len(secret) < 20)
-        if kind != "private" and mixed and _SHORTEST <= len(secret) <= 4096:
-            encoded = () if len(known) > _FEW else (quote(secret.encode("latin-1"), safe=""), *_encoded(secret))
-            forms |= dict.fromkeys((secret, *encoded), kind)
+    kinds = {secret: kind for secret, kind in known.items() if kind != "private" and _is_telling(secret)}
     if len(known) > _FEW:
-        yield from _in_one_pass(text, forms)
+        for word in _WORD.finditer(text):
+            if kind := kinds.get(word.group()):
+                yield *word.span(), kind
         return
-    for form, kind in forms.items():
-        yield from ((at, at + len(form), kind) for at in places(text, form))
-        if len(form) >= 16 and form in known:
-            split = re.compile(_BREAK.join(map(re.escape, form[:256])))
-            for at in places(text, form[:6]):
-                if not text.startswith(form, at) and (found := split.match(text, at)):
+    for secret, kind in kinds.items():
+        for form in (secret, quote(secret.encode("latin-1"), safe=""), *_encoded(secret)):
+            yield from ((at, at + len(form), kind) for at in places(text, form))
+        if len(secret) >= 16:
+            split = re.compile(_BREAK.join(map(re.escape, secret[:256])))
+            for at in places(text, secret[:6]):
+                if not text.startswith(secret, at) and (found := split.match(text, at)):
                     yield *found.span(), kind
 
 
-def _in_one_pass(text: str, forms: Mapping[str, str]) -> Iterator[tuple[int, int, str]]:
-    sizes: dict[str, set[int]] = defaultdict(set)
-    for form in forms:
-        sizes[form[:_SHORTEST]].add(len(form))
-    for at in [at for at in range(len(text)) if text[at : at + _SHORTEST] in sizes]:
-        for size in sizes[text[at : at + _SHORTEST]]:
-            if kind := forms.get(text[at : at + size]):
-                yield at, at + size, kind
+def _is_telling(secret: str) -> bool:
+    """Return True for a secret that is no word, so that it is the same secret wherever it stands."""
+    mixed = any(map(str.isalpha, secret)) and not (secret.isalpha() and len(secret) < 20)
+    return mixed and _SHORTEST <= len(secret) <= 4096
 
 
 def _encoded(secret: str) -> Iterator[str]:

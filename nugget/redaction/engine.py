@@ -3,39 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from string import ascii_letters, digits
 from typing import Any
 
 from nugget.config import rule_cache
-from nugget.redaction.judging import (
-    RULES,
-    holds_settings,
-    is_generated,
-    is_given_password,
-    is_issued,
-    is_jumbled,
-    is_jwt,
-    is_not_placeholder,
-    is_odd,
-    is_phrase,
-    is_public,
-    is_random,
-    is_random_pair,
-    is_scrambled,
-    is_strong,
-    is_unknown_token,
-    is_url_password,
-)
+from nugget.redaction import judging as judge
+from nugget.redaction.documents import cells, manifests, rows
+from nugget.redaction.structured import Span, named_secrets
 
 _NO_SECRET = re.compile(
     r"client-id|account-id|tenant-id|application-id|app-id|auth-id|access-id$|api-id|-(?:host|domain|username|cloud-name)$"
     r"|pub(?:lic)?-(?:key|api-key|api-token)|address|(?:project|instance|rest|jfrog)-url|account-name|token-name"
-    r"|-repository$|planetscale-id|kubernetes-secret-yaml|generic-credential-uri|posthog-project|devcycle-client"
+    r"|-repository$|planetscale-id|posthog-project|devcycle-client"
 )
-"""Built-in rules that find names of accounts and hosts, or what our own rules find more closely."""
-_LAST = frozenset(["unknown-token", "environment-token", "named-token", "encoded-secret"])
+"""Built-in rules that find names of accounts and hosts; others look for these names near their secrets."""
+_LAST = ("unknown-token", "random-pair", "named-token", "encoded-secret")
 """Kinds that name a secret only if no other kind does."""
+_LAST_RANK = 2
+_OF_PAIRS = "_.-"
+_PARTS = {"unknown-token": "_.-/+=%", "encoded-secret": "_.-/+=%", "random-pair": _OF_PAIRS}
+"""Kinds of which a rule finds a part, and the signs that the word around it may hold."""
 _RUN = re.compile(r"[A-Za-z0-9+/=_.%~-]*")
 """How a secret goes on that is longer than a rule reads."""
 _COLOUR = re.compile(r"\[(?:\d{1,3};)*\d{1,3}m")
@@ -47,47 +37,48 @@ _CODES = re.compile(
 )
 """Codes in a row, each of which holds a digit."""
 
+
+def _issued(value: str) -> bool:
+    return judge.is_not_placeholder(value) and judge.is_issued(value)
+
+
 _JUDGES: dict[str, Callable[[str], bool]] = {
-    "issued": lambda value: is_not_placeholder(value) and is_jumbled(value),
-    "settings": lambda value: is_not_placeholder(value) and is_issued(value),
-    "commands": is_given_password,
-    "prose": is_strong,
+    "issued": lambda value: judge.is_not_placeholder(value) and judge.is_jumbled(value),
+    "settings": _issued,
+    "commands": judge.is_given_password,
+    "prose": judge.is_strong,
+    "marks": bool,
 }
 """How values are judged, by the file of rules that found them; the next table has the kinds that differ."""
 _JUDGES_OF_KINDS: dict[str, Callable[[str], bool]] = {
-    "api-key": lambda value: is_not_placeholder(value) and is_issued(value),
-    "unknown-token": is_unknown_token,
-    "google-key": is_not_placeholder,
-    "session-cookie": is_issued,
-    "bearer-token": is_not_placeholder,
-    "npm-token": is_not_placeholder,
-    "snmp-community": is_given_password,
-    "totp-secret": is_jumbled,
-    "wallet-key": is_random,
-    "webhook-url": is_jumbled,
-    "jwt": is_jwt,
-    "private-key": bool,
-    "url-password": is_url_password,
-    "pin": bool,
-    "passphrase": is_phrase,
-    "recovery-code": bool,
-    "encoded-secret": holds_settings,
-    "given-login": is_strong,
-    "issued-pair": is_jumbled,
-    "random-pair": is_random_pair,
-    "told-password": is_odd,
-    "flag-token": lambda value: is_random(value) or is_odd(value) or is_scrambled(value),
-    "given-basic": is_strong,
-    "named-token": lambda value: is_random(value) and not is_public(value) and is_not_placeholder(value),
-    "masked-value": is_given_password,
-    "upload-token": is_not_placeholder,
-    "environment-token": lambda value: is_issued(value.rpartition("_")[2]) and not is_public(value),
-    "recovery-list": bool,
-    "xml-setting": is_given_password,
-    "json-parameter": is_given_password,
-    "vpn-key": is_strong,
-    "told-token": lambda value: is_generated(value, quoted=True),
+    **dict.fromkeys(("private-key", "pin", "recovery-code", "recovery-list"), bool),
+    **dict.fromkeys(("google-key", "bearer-token", "npm-token", "upload-token"), judge.is_not_placeholder),
+    **dict.fromkeys(("snmp-community", "masked-value", "xml-setting", "json-parameter"), judge.is_given_password),
+    **dict.fromkeys(("given-login", "given-basic", "vpn-key"), judge.is_strong),
+    **dict.fromkeys(("totp-secret", "webhook-url", "issued-pair"), judge.is_jumbled),
+    "api-key": _issued,
+    "session-cookie": judge.is_issued,
+    "unknown-token": judge.is_unknown_token,
+    "random-pair": judge.is_random_pair,
+    "wallet-key": judge.is_random,
+    "jwt": judge.is_jwt,
+    "url-password": judge.is_url_password,
+    "passphrase": judge.is_phrase,
+    "encoded-secret": judge.holds_settings,
+    "told-password": judge.is_odd,
+    "flag-token": lambda value: judge.is_random(value) or judge.is_odd(value) or judge.is_scrambled(value),
+    "named-token": lambda value: (
+        judge.is_random(value) and not judge.is_public(value) and judge.is_not_placeholder(value)
+    ),
+    "told-token": lambda value: judge.is_generated(value, quoted=True),
 }
+_READERS: dict[str, Callable[[str, Sequence[int]], Iterator[Span]]] = {
+    "name": named_secrets,
+    "manifest": manifests,
+    "insert": rows,
+    "table": cells,
+}
+"""What looks closer at the places that rules of `marks.yaml` find."""
 
 
 @cache
@@ -95,7 +86,7 @@ def _scanner() -> Any:
     """Return the engine, or the error that its rules raise: compiling takes seconds even if it fails."""
     from kingfisher_sdk import Rules, Scanner  # 60 MB and .2 s that only commands that redact need
 
-    paths = [str(path) for path in sorted(RULES.glob("*.yaml"))]
+    paths = [str(path) for path in sorted(judge.RULES.glob("*.yaml"))]
     try:
         return Scanner(Rules(paths, confidence="low", cache_dir=rule_cache()), base64=False)
     except RuntimeError as error:
@@ -115,7 +106,7 @@ def prepare() -> None:
 
 def kinds() -> list[str]:
     """Return the kinds that our own rules name."""
-    files = (file.read_text("utf-8") for file in RULES.glob("*.yaml"))
+    files = (file.read_text("utf-8") for file in judge.RULES.glob("*.yaml") if file.stem != "marks")
     return sorted({name for text in files for name in re.findall(r"(?m)^  - name: (.+)$", text)})
 
 
@@ -125,33 +116,36 @@ def issued_secrets(view: str) -> Iterator[tuple[int, int, str]]:
     scanner = _scanner()
     if isinstance(scanner, RuntimeError):
         raise scanner
-    # Built-in rules for key blocks and curl take time by the square of their number; both are found without them.
-    for finding in scanner.scan(view.replace("BEGIN ", "B3G1N ").replace("curl", "kurl").encode("latin-1")):
-        family, kind = _named(finding.rule_id)
-        if not kind or not finding.visible:
-            continue
+    rules = ((_rule(finding.rule_id), finding) for finding in scanner.scan(view.encode("latin-1")) if finding.visible)
+    known: set[int] = set()
+    marks: dict[str, list[int]] = defaultdict(list)
+    for (rank, kind, family, accepts), finding in sorted(rules, key=lambda pair: pair[0][0]):
         place = finding.location
         start, end = place["start_offset"], place["end_offset"]
-        if kind in ("unknown-token", "encoded-secret"):
-            start, end = _whole(view, start, end)
-        value = view[start:end].encode("latin-1").decode("utf-8", "replace")
+        if family == "marks":
+            marks[kind].append(start)
+        if not kind or family == "marks" or (rank == _LAST_RANK and end in known):
+            continue
+        if signs := _PARTS.get(kind):
+            start, end = _whole(view, start, end, signs)
+        value = view[start:end]
         if family == "prose":
-            kept = _CODES.search(value) if kind == "recovery-code" else _SAID.match(value)
-            start += len(value[: kept.start()].encode()) if kept else 0
-            value = kept.group() if kept else ""
-            end = start + len(value.encode())
-        if _accepts(family, kind)(value):
+            kept = (_CODES.search if kind == "recovery-code" else _SAID.match)(value)
+            start, value = start + (kept.start() if kept else 0), kept.group() if kept else ""
+            end = start + len(value)
+        if accepts(value if value.isascii() else value.encode("latin-1").decode("utf-8", "replace")):
             run = _RUN.match(view, end) if len(value) >= 95 and kind != "webhook-url" else None
-            rank = 2 if kind in _LAST else int(family == "built-in")
             found.append((rank, start, run.end() if run else end, kind))
+            known.add(end)
     yield from ((start, end, kind) for _, start, end, kind in sorted(found))
+    for kind, starts in marks.items():
+        yield from _READERS[kind](view, sorted(starts))
 
 
-def _whole(view: str, start: int, end: int) -> tuple[int, int]:
+def _whole(view: str, start: int, end: int, signs: str) -> tuple[int, int]:
     """Return where the word around a part begins and ends that a rule found."""
-    first = start
-    while first > 0 and start - first < 1024 and (view[first - 1].isalnum() or view[first - 1] in "_.-/+=%"):
-        first -= 1
+    before = view[max(0, start - 1024) : start - (signs == _OF_PAIRS)]  # a pair's sign stands before what was found
+    first = max(0, start - 1024) + len(before.rstrip(ascii_letters + digits + signs))
     if colour := _COLOUR.match(view, first - 1):
         first = min(colour.end(), start)
     run = _RUN.match(view, end, end + 65_536)
@@ -159,17 +153,15 @@ def _whole(view: str, start: int, end: int) -> tuple[int, int]:
 
 
 @cache
-def _named(rule: str) -> tuple[str, str]:
-    """Return the family (the file of our rules, or `built-in`) and kind of a rule; no kind if it finds no secrets."""
+def _rule(rule: str) -> tuple[int, str, str, Callable[[str], bool]]:
+    """Return the rank, kind and family (the file of our rules) of a rule, and what judges the values that it finds.
+
+    A rule that finds no secrets has no kind.
+    """
     family, _, rest = rule.partition(".")
     if family in _JUDGES:
-        return family, re.sub(r"\.\d+$", "", rest)
+        kind = re.sub(r"\.\d+$", "", rest)
+        given = judge.is_given_password if kind.endswith("-password") else _JUDGES[family]
+        return _LAST_RANK * (kind in _LAST), kind, family, _JUDGES_OF_KINDS.get(kind, given)
     kind = re.split(r"[./]", rule, maxsplit=1)[-1].removeprefix("secrets/")
-    return "built-in", "" if _NO_SECRET.search(kind) else kind
-
-
-@cache
-def _accepts(family: str, kind: str) -> Callable[[str], bool]:
-    """Return what judges the values that a rule finds."""
-    given = is_given_password if family in _JUDGES and kind.endswith("-password") else None
-    return _JUDGES_OF_KINDS.get(kind) or given or _JUDGES.get(family, is_not_placeholder)
+    return 1, "" if _NO_SECRET.search(kind) else kind, "", judge.is_not_placeholder
