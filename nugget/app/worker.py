@@ -104,12 +104,8 @@ def work(
         queue.release(home, now=_now(), everything=retry)
         queue.prune(home, now=_now())
         if catch_up:
-            since = None
-            with suppress(FileNotFoundError):  # what ended before Nugget was there is captured if a person asks
-                since = datetime.fromtimestamp((folder / "installed").stat().st_mtime, UTC) if background else None
             settings = load_settings(environment, flag or environment.brain or default_brain(environment))
-            sessions = find_sessions(environment, settings.capture.agents)
-            found = len(queue.catch_up(home, sessions, now=_now(), since=since))
+            found = queue_ended(environment, settings.capture.agents, background=background)
         with ExitStack() as stack:
             opened: dict[Path, Brain] = {}
 
@@ -135,6 +131,15 @@ def work(
     if any(not job.is_unread for job in queue.jobs(home, "pending")):
         files.start_worker(home)
     return WorkerRun(found=found, jobs=tuple(ended), published=published)
+
+
+def queue_ended(environment: Environment, agents: Sequence[str], *, background: bool) -> int:
+    """Queue the sessions of some agents that were never captured; return how many."""
+    since = None
+    with suppress(FileNotFoundError):  # what ended before Nugget was there is captured if a person asks
+        installed = Path(files.queue_folder(environment.home)) / "installed"
+        since = datetime.fromtimestamp(installed.stat().st_mtime, UTC) if background else None
+    return len(queue.catch_up(environment.home, find_sessions(environment, agents), now=_now(), since=since))
 
 
 def _keep_up(brain: Brain, *, publish: bool) -> Published:

@@ -38,8 +38,8 @@ _COMMANDS = {
     "Write": {"add": "knowledge", "forget": "knowledge", "mv": "knowledge", "lint": "knowledge"},
     "Set up and look after": {
         "init": "admin", "clone": "admin", "trust": "admin", "install": "install", "uninstall": "install",
-        "sync": "upkeep", "rebuild": "upkeep", "eval": "upkeep", "queries": "upkeep", "config": "install",
-        "status": "upkeep", "doctor": "upkeep", "redact": "upkeep", "scrub": "upkeep",
+        "watch": "install", "sync": "upkeep", "rebuild": "upkeep", "eval": "upkeep", "queries": "upkeep",
+        "config": "install", "status": "upkeep", "doctor": "upkeep", "redact": "upkeep", "scrub": "upkeep",
     },
 }  # fmt: skip
 """The commands by section of `nugget --help`, each with the module below nugget.cli that defines it."""

@@ -18,7 +18,7 @@ from nugget.config import Environment, current_folder, documented_keys, read_env
 from nugget.errors import BrainError, UsageError
 from nugget.render.terminal import console, note, put
 from nugget.text import clean, counted, one_line
-from nugget.upkeep.install import SettingsFile, SettingsScope
+from nugget.upkeep.install import PlannedFile, SettingsFile, SettingsScope
 from nugget.upkeep.trust import set_values
 
 commands = typer.Typer(add_completion=False)
@@ -28,16 +28,21 @@ class Place(StrEnum):
     """Places Nugget can be installed into."""
 
     CLAUDE_CODE = "claude-code"
+    CODEX = "codex"
+    CURSOR = "cursor"
+    GEMINI = "gemini"
+    OPENCODE = "opencode"
+    VSCODE = "vscode"
     GIT_HOOK = "git-hook"
 
 
 PlaceArgument = Annotated[
     Place,
-    Argument(metavar="claude-code|git-hook", help="Claude Code's settings, or the prepare-commit-msg hook of the "
-                                                    "repository in the current folder."),
-]  # fmt: skip
-
-
+    Argument(
+        metavar="|".join(Place),
+        help="A coding agent's settings, or the prepare-commit-msg hook of the repository in the current folder.",
+    ),
+]
 ScopeOption = Annotated[SettingsScope, Option("--scope", help="Your settings, or those of the project in this folder.")]
 
 
@@ -51,12 +56,14 @@ def install(
     recall: Annotated[
         bool | None, Option("--recall/--no-recall", help="Give each prompt the few units that are likely to help.")
     ] = None,
+    every: Annotated[bool, Option("--all", help="Connect each agent that is found on this machine.")] = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Have Claude Code capture its sessions and ask the brain by itself.
+    """Have a coding agent ask the brain by itself, and its sessions captured.
 
-    Adds a hook at the start and the end of a session, the MCP server and the permission to ask it. Whatever else is
-    in the settings stays as it is; safe to run again. Nothing is put into a session unasked: --brief and --recall do.
+    Claude Code gets a hook at the start and the end of a session, the MCP server and the permission to ask it; other
+    agents the server and a paragraph in their rules, and `nugget watch` captures their sessions. Whatever else is in
+    the settings stays as it is; safe to run again. Nothing is put into a session unasked: --brief and --recall do.
     With git-hook: have git propose the messages of commits.
     """
     from nugget.app.setup import prepare_machine
@@ -67,6 +74,10 @@ def install(
     if place is Place.GIT_HOOK:
         _install_git_hook(command, dry_run=dry_run)
         return
+    if every or place is not Place.CLAUDE_CODE:
+        _install_clients(None if every else place, environment, command, dry_run=dry_run)
+        if not (every and environment.claude_config.is_dir()):
+            return
     changes = plan_install(scope, environment, command=command, cwd=current_folder(), brief=brief, recall=recall)
     if not dry_run:
         prepare_machine(environment, note)
@@ -85,7 +96,7 @@ def install(
 def uninstall(
     place: PlaceArgument = Place.CLAUDE_CODE, scope: ScopeOption = SettingsScope.USER, dry_run: DryRunOption = False
 ) -> None:
-    """Take Nugget out of Claude Code's settings again.
+    """Take Nugget out of a coding agent's settings again.
 
     Only Nugget's entries go; the rest keeps its order and indent.
     The brain stays. With git-hook: take the hook out of the repository in the current folder.
@@ -96,9 +107,34 @@ def uninstall(
         _uninstall_git_hook(dry_run=dry_run)
         return
     environment = read_environment()
+    if place is not Place.CLAUDE_CODE:
+        from nugget.upkeep.clients import clients, plan_client
+
+        client = clients(environment, Path("nugget"))[place]
+        planned = plan_client(client, remove=True)
+        if not _carry_out(planned, environment, dry_run=dry_run) and not planned:
+            put(f"Nugget is not in the settings of {client.title}; nothing to change.")
+        return
     changes = plan_uninstall(scope, environment, cwd=current_folder())
     if not _carry_out(changes, environment, dry_run=dry_run) and not changes:
         put("Nugget is not in these settings; nothing to change.")
+
+
+def _install_clients(place: Place | None, environment: Environment, command: Path, *, dry_run: bool) -> None:
+    """Connect one agent, or each whose folder is on this machine."""
+    from nugget.app.setup import prepare_machine
+    from nugget.upkeep.clients import clients, plan_client
+
+    known = clients(environment, command)
+    chosen = [known[place]] if place else [client for client in known.values() if client.folder.is_dir()]
+    if not dry_run:
+        prepare_machine(environment, note)
+    for client in chosen:
+        changes = plan_client(client)
+        if _carry_out(changes, environment, dry_run=dry_run) or not changes:
+            put(f"{client.title} is connected{'' if changes else ' already'}.")
+    if chosen and not dry_run:
+        put("`nugget watch --install` captures their sessions when they have ended.")
 
 
 def _install_git_hook(command: Path, *, dry_run: bool) -> None:
@@ -161,7 +197,7 @@ def offer_install(environment: Environment) -> bool:
     return not changes
 
 
-def _carry_out(changes: Sequence[SettingsFile], environment: Environment, *, dry_run: bool) -> bool:
+def _carry_out(changes: Sequence[SettingsFile | PlannedFile], environment: Environment, *, dry_run: bool) -> bool:
     """Write the changes, or show them; return whether anything was written."""
     from nugget.upkeep.install import apply, diff
 
@@ -173,6 +209,27 @@ def _carry_out(changes: Sequence[SettingsFile], environment: Environment, *, dry
         verb = "Removed" if change.after is None else "Made" if change.before is None else "Changed"
         put(f"{verb} {change.path}")
     return bool(changes)
+
+
+@commands.command()
+def watch(
+    install: Annotated[bool, Option("--install", help="Start it with every login: systemd or launchd.")] = False,
+    uninstall: Annotated[bool, Option("--uninstall", help="Start it no longer.")] = False,
+) -> None:
+    """Capture the sessions of all agents when they have ended, until Ctrl-C.
+
+    Looks every two minutes for sessions that have been quiet for ten; needed for agents that call no hook.
+    """
+    from nugget.app import watching
+    from nugget.upkeep.install import own_command
+
+    environment = read_environment()
+    if install or uninstall:
+        for line in watching.set_up(environment, own_command(environment), remove=uninstall):
+            put(line)
+        return
+    put("Looking for sessions that have ended; Ctrl-C ends this.")
+    watching.watch(environment, report=lambda job: put(f"{job.session}: {job.state}"))
 
 
 config = typer.Typer(help="Show your settings, or change them.", invoke_without_command=True)

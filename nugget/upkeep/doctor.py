@@ -219,7 +219,7 @@ def doctor(brain: Path, settings: Settings, environment: Environment, *, now: da
     for check in (
         of_status, partial(_check_files, brain, settings), partial(_check_canon, brain, settings, environment),
         partial(_check_model, brain, settings, environment), partial(_check_settings, brain, environment),
-        partial(_check_folders, brain, environment), partial(_check_claude_code, environment),
+        partial(_check_folders, brain, environment), partial(_check_clients, environment),
     ):  # fmt: skip
         try:
             found += check()
@@ -377,7 +377,8 @@ def _check_capture(seen: Status, settings: Settings, environment: Environment) -
         yield _wrong("publishing", f"not published: {failures[0]}", "nugget capture --publish")
 
 
-def _check_claude_code(environment: Environment) -> Iterator[CheckResult]:
+def _check_clients(environment: Environment) -> Iterator[CheckResult]:
+    from nugget.upkeep import clients
     from nugget.upkeep.install import SettingsScope, inspect
 
     name, found = "Claude Code", inspect(environment)
@@ -392,8 +393,8 @@ def _check_claude_code(environment: Environment) -> Iterator[CheckResult]:
             yield _odd(name, f"{where}not all is in place: {', '.join(lacking)}", step)
         elif seen.present:
             yield _good(name, f"{where}connected: captures sessions, asks the brain")
-    if not any(seen.present or seen.broken for seen in found):
-        if environment.claude_config.is_dir():
-            yield _odd(name, "not connected: sessions are not captured, nobody asks", "nugget install")
-        else:
-            yield _good(name, "not on this machine")
+    if not environment.claude_config.is_dir():
+        yield _good(name, "not on this machine")
+    elif not any(seen.present or seen.broken for seen in found):
+        yield _odd(name, "not connected: sessions are not captured, nobody asks", "nugget install")
+    yield from (_good(title, said) for title, said in clients.connections(environment))

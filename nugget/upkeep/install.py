@@ -57,7 +57,7 @@ class SettingsFile:
     def after(self) -> str | None:
         """The value as JSON with the indent and the line ends of the file; None if nothing is left in it."""
         before = self.before or ""
-        if self.value == _parse(self.path, before):
+        if self.value == parse_settings(self.path, before):
             return self.before
         if not self.value:
             return None
@@ -92,6 +92,17 @@ class SettingsFile:
         while place and not self.part(*place):
             self.part(*place[:-1]).pop(place[-1], None)
             place = place[:-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedFile:
+    """A file that is about to be written: its text before and after; None stands for no file."""
+
+    path: Path
+    before: str | None
+    after: str | None
+    mode: int = 0o600
+    is_ours: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,11 +185,11 @@ def plan_uninstall(scope: SettingsScope, environment: Environment, *, cwd: Path)
     return [file for file in (settings, servers) if file.before != file.after]
 
 
-def apply(changes: Sequence[SettingsFile], environment: Environment) -> None:
+def apply(changes: Sequence[SettingsFile | PlannedFile], environment: Environment) -> None:
     """Write planned changes, all or none. Raises ConflictError if a file changed meanwhile, else InstallError."""
     known = _edited_files(environment)
     _note_files(environment, known | {str(change.path) for change in changes if change.is_ours})
-    written: list[SettingsFile] = []
+    written: list[SettingsFile | PlannedFile] = []
     try:
         for change in changes:
             write_text(change.path, change.after, expected=change.before, mode=change.mode)
@@ -193,7 +204,7 @@ def apply(changes: Sequence[SettingsFile], environment: Environment) -> None:
         _note_files(environment, known - gone)
 
 
-def diff(changes: Sequence[SettingsFile]) -> str:
+def diff(changes: Sequence[SettingsFile | PlannedFile]) -> str:
     """Planned changes as a unified diff."""
     lines: list[str] = []
     for change in changes:
@@ -205,10 +216,12 @@ def diff(changes: Sequence[SettingsFile]) -> str:
 
 def inspect(environment: Environment) -> list[Installation]:
     """Return the state of the person's settings, and of each project Nugget was installed into. Reads only."""
-    places = [(SettingsScope.USER, environment.claude_config)]
+    user_folder = environment.claude_config
+    places = [(SettingsScope.USER, user_folder)]
     for named in map(Path, sorted(_edited_files(environment))):
-        if named.name == "settings.json" and named.parent != environment.claude_config and named.parent.is_dir():
-            places.append((SettingsScope.PROJECT, named.parent.parent))
+        folder = named.parent
+        if (folder.name, named.name) == (".claude", "settings.json") and folder.is_dir() and folder != user_folder:
+            places.append((SettingsScope.PROJECT, folder.parent))
     return [_inspect(scope, folder, environment) for scope, folder in places]
 
 
@@ -265,13 +278,13 @@ def _open_settings(
     mode = 0o600 if scope is SettingsScope.USER else 0o644
     texts = [read_text(path) for path in paths]
     settings, servers = (
-        SettingsFile(path=path, before=text, value=_parse(path, text or ""), mode=mode)
+        SettingsFile(path=path, before=text, value=parse_settings(path, text or ""), mode=mode)
         for path, text in zip(paths, texts, strict=True)
     )
     return settings, servers
 
 
-def _parse(path: Path, text: str) -> dict[str, Any]:
+def parse_settings(path: Path, text: str) -> dict[str, Any]:
     """Parse a settings file. Raises InstallError if it is not a JSON object."""
     try:
         value = json.loads(text) if text.strip() else {}

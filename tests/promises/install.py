@@ -16,5 +16,8 @@ PROMISES: dict[str, str] = {
     "INSTALL-CLAUDE": "install asks once, at a terminal only, whether the `claude` command may find knowledge",
     "INSTALL-DOCTOR": "doctor finds a missing, outdated or broken installation and names the command",
     "INSTALL-PLUGIN": "the plugin holds hooks, server and skill, and Claude Code's own validator accepts it",
+    "CLIENTS-CONNECT": "Codex, Cursor, Gemini CLI, OpenCode and VS Code get server and rules, and lose nothing.",
+    "CLIENTS-REFUSE": "settings of another agent that cannot be understood are left alone, in one sentence",
+    "WATCH": "`nugget watch` captures sessions of agents that call no hook, and can be started at login.",
 }
 GAPS: dict[str, str] = {}

@@ -1,0 +1,165 @@
+"""Other coding agents: our server in their settings, our paragraph in their rules, and their sessions by `watch`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from commands import Nugget
+from mcp_wire import RUN
+from waiting import PATIENCE_S, wait_for
+
+from nugget.config import read_environment
+from nugget.upkeep.clients import BEGIN, clients, connections, plan_client
+
+COMMAND = Path("/opt/nugget/bin/nugget")
+FOLDERS = {
+    "codex": ".codex", "cursor": ".cursor", "gemini": ".gemini", "opencode": ".config/opencode",
+    "vscode": "Library/Application Support/Code/User" if sys.platform == "darwin" else ".config/Code/User",
+}  # fmt: skip
+CODEX = """\
+# mine
+model = "o9"
+
+[mcp_servers.other]
+command = "x" # keep
+
+[tui]
+colour = 1
+"""
+
+
+def files_in(folder: Path) -> dict[str, str]:
+    return {str(file.relative_to(folder)): file.read_text() for file in folder.rglob("*") if file.is_file()}
+
+
+@pytest.mark.proves("CLIENTS-CONNECT")
+@pytest.mark.parametrize("name", FOLDERS)
+def test_an_agent_gets_the_server_and_a_paragraph_and_loses_nothing_else(
+    name: str, isolated_home: Path, nugget: Nugget
+) -> None:
+    folder = isolated_home / FOLDERS[name]
+    folder.mkdir(parents=True)
+    client = clients(read_environment(), COMMAND)[name]
+    settings = client.settings
+    theirs = json.dumps({"theme": "dark", client.place[0]: {"x": {}}}, indent=2) + "\n"
+    settings.write_text(CODEX if name == "codex" else theirs)
+    if client.rules:
+        client.rules.write_text("My rules.\n")
+    before = files_in(folder)
+    assert dict(connections(read_environment())) == {client.title: f"not connected (nugget install {name})"}
+    assert nugget("install", name, "--dry-run").code == 0 and files_in(folder) == before
+
+    assert nugget("install", name).code == 0
+    text = settings.read_text()
+    servers = (tomllib.loads if name == "codex" else json.loads)(text)[client.place[0]]
+    words = [servers["nugget"]["command"], *servers["nugget"].get("args", [])]
+    words = words[0] if isinstance(words[0], list) else words
+    assert Path(words[0]).name == "nugget" and words[1:] == ["serve"] and len(servers) == 2
+    assert client.rules is None or client.rules.read_text().startswith(f"My rules.\n\n{BEGIN}\n")
+    assert dict(connections(read_environment())) == {client.title: "connected: asks the brain"}
+    connected = files_in(folder)
+    assert "already" in nugget("install", name).out and files_in(folder) == connected
+
+    settings.write_text(text.replace(words[0], "/old/nugget"))
+    assert nugget("install", name).code == 0 and files_in(folder) == connected
+    assert nugget("uninstall", name).code == 0
+    after = files_in(folder)
+    assert after.pop(settings.name) == before.pop(settings.name) or name != "codex"
+    assert after == before and "nugget" not in settings.read_text() and '"x"' in settings.read_text()
+    assert "nothing to change" in nugget("uninstall", name).out
+
+
+@pytest.mark.proves("CLIENTS-CONNECT")
+def test_all_that_are_found_are_connected_and_files_of_ours_alone_go_again(isolated_home: Path, nugget: Nugget) -> None:
+    for name in ("codex", "cursor"):
+        (isolated_home / FOLDERS[name]).mkdir()
+    done = nugget("install", "--all")
+    assert done.code == 0 and "Codex is connected." in done.out and "Gemini" not in done.out
+    for name in ("codex", "cursor"):
+        assert nugget("uninstall", name).code == 0
+        assert files_in(isolated_home / FOLDERS[name]) == {}
+
+
+@pytest.mark.proves("CLIENTS-REFUSE")
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("codex", "[mcp_servers\n"), ("codex", "mcp_servers = 5\n"), ("cursor", "{"), ("cursor", '{"mcpServers": []}'),
+        ("gemini", "// a comment\n{}"), ("vscode", '{"servers": {"nugget": {"command": "other"}}}'),
+    ],
+)  # fmt: skip
+def test_settings_that_cannot_be_understood_are_left_alone(
+    name: str, text: str, isolated_home: Path, nugget: Nugget
+) -> None:
+    client = clients(read_environment(), COMMAND)[name]
+    client.settings.parent.mkdir(parents=True)
+    client.settings.write_text(text)
+    done = nugget("install", name)
+    assert done.code == 1 and str(client.settings) in done.err and "nothing was changed" in done.err
+    assert files_in(client.settings.parent) == {client.settings.name: text}
+
+
+@pytest.mark.proves("CLIENTS-CONNECT")
+@pytest.mark.parametrize("name", ["codex", "gemini", "opencode"])
+def test_the_real_client_lists_the_server(name: str, isolated_home: Path) -> None:
+    program = shutil.which(name)
+    if program is None:
+        pytest.skip(f"{name} is not installed (npm i -g @openai/codex @google/gemini-cli opencode-ai)")
+    (isolated_home / FOLDERS[name]).mkdir(parents=True)
+    for file in plan_client(clients(read_environment(), COMMAND)[name]):
+        file.path.write_text(file.after or "")
+    done = subprocess.run([program, "mcp", "list"], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert "nugget" in done.stdout + done.stderr
+
+
+@pytest.mark.proves("WATCH")
+def test_watch_captures_a_session_that_called_no_hook(brain: Path, home: Path, shared_data: Path) -> None:
+    place = Path.home() / ".gemini" / "tmp" / "shop" / "chats"
+    place.mkdir(parents=True)
+    source = next((shared_data / "transcripts" / "other-agents" / "gemini-cli-entire").rglob("*.json"))
+    chat = Path(shutil.copy(source, place / "session-2026-02-06T03-31-abcdef12.json"))
+    home.joinpath("queue").mkdir(parents=True)
+    home.joinpath("queue", "installed").touch()
+    os.utime(home / "queue" / "installed", (1, 1))
+    long_ago = chat.stat().st_mtime - 3600
+    os.utime(chat, (long_ago, long_ago))
+    variables = {**os.environ, "NUGGET_BRAIN": str(brain), "NUGGET_EMBEDDING_MODEL": "none"}
+    with subprocess.Popen([*RUN, "watch"], stdout=subprocess.PIPE, env=variables) as watching:
+        try:
+            wait_for(lambda: [*(home / "queue").glob("done/*"), *(home / "queue").glob("skipped/*")])
+        finally:
+            watching.send_signal(signal.SIGINT)
+        assert watching.wait(PATIENCE_S) == 130
+
+
+@pytest.mark.proves("WATCH")
+def test_the_service_is_written_started_and_removed(
+    isolated_home: Path, tmp_path: Path, nugget: Nugget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    called = tmp_path / "called"
+    for name in ("systemctl", "launchctl"):
+        script = bin_folder / name
+        script.write_text(f'#!/bin/sh\necho "$@" >> {called}\n')
+        script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{bin_folder}:{os.environ['PATH']}")
+    monkeypatch.setenv("CODEX_HOME", '/a %b "c"')
+    assert nugget("watch", "--install").code == 0
+    (file,) = isolated_home.rglob("nugget-watch.*")
+    if file.suffix == ".service":
+        assert 'Environment="CODEX_HOME=/a %%b \\"c\\""' in file.read_text() and '" watch\n' in file.read_text()
+    assert nugget("watch", "--uninstall").code == 0 and not file.exists()
+    assert len(called.read_text().splitlines()) == (3 if file.suffix == ".service" else 2)
+    assert "nothing to change" in nugget("watch", "--uninstall").out
+    (bin_folder / "systemctl").write_text("#!/bin/sh\nexit 1\n")
+    (bin_folder / "launchctl").write_text("#!/bin/sh\nexit 1\n")
+    assert "Run this yourself:" in nugget("watch", "--install").out
