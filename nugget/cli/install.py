@@ -18,7 +18,7 @@ from nugget.config import Environment, current_folder, documented_keys, read_env
 from nugget.errors import BrainError, UsageError
 from nugget.render.terminal import console, note, put
 from nugget.text import clean, counted, one_line
-from nugget.upkeep.install import PlannedFile, SettingsFile, SettingsScope
+from nugget.upkeep.install import SettingsFile, SettingsScope
 from nugget.upkeep.trust import set_values
 
 commands = typer.Typer(add_completion=False)
@@ -197,7 +197,7 @@ def offer_install(environment: Environment) -> bool:
     return not changes
 
 
-def _carry_out(changes: Sequence[SettingsFile | PlannedFile], environment: Environment, *, dry_run: bool) -> bool:
+def _carry_out(changes: Sequence[SettingsFile], environment: Environment, *, dry_run: bool) -> bool:
     """Write the changes, or show them; return whether anything was written."""
     from nugget.upkeep.install import apply, diff
 

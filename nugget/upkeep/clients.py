@@ -14,7 +14,7 @@ from typing import Any
 
 from nugget.config import Environment, absolute_folder
 from nugget.errors import InstallError
-from nugget.upkeep.install import PlannedFile, SettingsFile, parse_settings, read_text
+from nugget.upkeep.install import SettingsFile, parse_settings, read_text
 
 BEGIN, END = "<!-- nugget: begin -->", "<!-- nugget: end -->"
 RULES = f"""\
@@ -35,6 +35,18 @@ class Client:
     place: tuple[str, ...]
     entry: Mapping[str, Any]
     rules: Path | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class PlainFile(SettingsFile):
+    """A file that is edited as text; empty: no file."""
+
+    text: str
+
+    @property
+    def after(self) -> str | None:
+        """The text that will be written."""
+        return self.text or None
 
 
 def clients(environment: Environment, command: Path) -> dict[str, Client]:
@@ -76,7 +88,7 @@ def clients(environment: Environment, command: Path) -> dict[str, Client]:
     }  # fmt: skip
 
 
-def plan_client(client: Client, *, remove: bool = False) -> list[SettingsFile | PlannedFile]:
+def plan_client(client: Client, *, remove: bool = False) -> list[SettingsFile]:
     """Return the files that change when Nugget is connected with an agent, or removed from it.
 
     What a person added to our entry stays. Raises InstallError for settings that cannot be understood, or that have
@@ -84,11 +96,11 @@ def plan_client(client: Client, *, remove: bool = False) -> list[SettingsFile | 
     """
     before = read_text(client.settings)
     edit = _edit_toml if client.settings.suffix == ".toml" else _edit_json
-    planned = [edit(client, before, remove=remove)]
+    planned: list[SettingsFile] = [edit(client, before, remove=remove)]
     if client.rules is not None:
         text = read_text(client.rules)
         after = _with_rules(text or "", remove=remove)
-        planned.append(PlannedFile(path=client.rules, before=text, after=after or None, mode=0o644, is_ours=not remove))
+        planned.append(PlainFile(path=client.rules, before=text, text=after, value={}, mode=0o644, is_ours=not remove))
     return [file for file in planned if file.before != file.after]
 
 
@@ -115,7 +127,7 @@ def _edit_json(client: Client, before: str | None, *, remove: bool) -> SettingsF
     return file
 
 
-def _edit_toml(client: Client, before: str | None, *, remove: bool) -> PlannedFile:
+def _edit_toml(client: Client, before: str | None, *, remove: bool) -> PlainFile:
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
@@ -130,8 +142,8 @@ def _edit_toml(client: Client, before: str | None, *, remove: bool) -> PlannedFi
         document[name] = tomlkit.table(is_super_table=True)
     if _edit(client, document[name], remove=remove):
         del document[name]
-    after = tomlkit.dumps(document)
-    return PlannedFile(path=client.settings, before=before, after=after or None, is_ours=not remove)
+    text = tomlkit.dumps(document)
+    return PlainFile(path=client.settings, before=before, text=text, value={}, mode=0o600, is_ours=not remove)
 
 
 def _edit(client: Client, servers: Any, *, remove: bool) -> bool:

@@ -95,17 +95,6 @@ class SettingsFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedFile:
-    """A file that is about to be written: its text before and after; None stands for no file."""
-
-    path: Path
-    before: str | None
-    after: str | None
-    mode: int = 0o600
-    is_ours: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
     """State of one scope. `missing` and `outdated` name parts, `broken` says what keeps it from working."""
 
@@ -185,11 +174,11 @@ def plan_uninstall(scope: SettingsScope, environment: Environment, *, cwd: Path)
     return [file for file in (settings, servers) if file.before != file.after]
 
 
-def apply(changes: Sequence[SettingsFile | PlannedFile], environment: Environment) -> None:
+def apply(changes: Sequence[SettingsFile], environment: Environment) -> None:
     """Write planned changes, all or none. Raises ConflictError if a file changed meanwhile, else InstallError."""
     known = _edited_files(environment)
     _note_files(environment, known | {str(change.path) for change in changes if change.is_ours})
-    written: list[SettingsFile | PlannedFile] = []
+    written: list[SettingsFile] = []
     try:
         for change in changes:
             write_text(change.path, change.after, expected=change.before, mode=change.mode)
@@ -204,7 +193,7 @@ def apply(changes: Sequence[SettingsFile | PlannedFile], environment: Environmen
         _note_files(environment, known - gone)
 
 
-def diff(changes: Sequence[SettingsFile | PlannedFile]) -> str:
+def diff(changes: Sequence[SettingsFile]) -> str:
     """Planned changes as a unified diff."""
     lines: list[str] = []
     for change in changes:

@@ -14,12 +14,12 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 173,
-    "lines": 40_392,
+    "lines": 40_636,
     "lines of a file": 400,
-    "classes": 312,
-    "re.compile": 316,
+    "classes": 314,
+    "re.compile": 314,
     "parameters of a function": 10,
-    "lines of tests": 27_212,  # with the fault laboratory
+    "lines of tests": 26_182,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02
