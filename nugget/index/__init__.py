@@ -98,13 +98,6 @@ class Index:
         """The model whose vectors stand in this index; None when it has none."""
         return self.meta("embedding_model") or None
 
-    def is_comparable(self, model: str, vector: Vector) -> bool:
-        """Return whether a vector of a model can be compared with those of this index.
-
-        An endpoint may answer with vectors of another size than it did when the index was made.
-        """
-        return self.embedding_model == model and vectors.vector_size(self.connection) in (None, len(vector.tobytes()))
-
     def model_problem(self, model: str | None = None) -> str | None:
         """Return why the last sync could not have the configured model (or this one); None if it could."""
         noted = self.meta("model_problem")

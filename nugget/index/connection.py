@@ -53,9 +53,7 @@ def create(file: Path | str, *, schemas: Sequence[str] = (), version: str = SCHE
     connection = connect(file)
     tables = "".join((_SCHEMA.read_text("utf-8"), *schemas))
     connection.executescript(f"BEGIN;\n{tables}")  # one transaction, for the disk is waited for once in each
-    shape = "\n".join(_shape(connection))
-    facts = ("schema_version", version), ("shape", shape)
-    connection.executemany("INSERT INTO meta VALUES (?, ?)", facts)
+    connection.execute("INSERT INTO meta VALUES ('schema_version', ?)", (version,))
     connection.execute("COMMIT")
     return connection
 
@@ -94,12 +92,9 @@ def open_existing(file: Path, *, version: str = SCHEMA_VERSION) -> sqlite3.Conne
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH 'x'").fetchone()
-        facts = dict(connection.execute("SELECT key, value FROM meta WHERE key IN ('schema_version', 'shape')"))
-        missing = set(str(facts.get("shape", "")).split("\n")) - _shape(connection)
-        if "shape" not in facts or facts.get("schema_version") != version:
+        row = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
+        if row is None or row[0] != version:
             raise Unusable("the index was made by another version of Nugget")
-        if missing:
-            raise Unusable(f"the index lacks the {max(missing)}")  # a table rather than its index
     except sqlite3.Error as error:
         connection.close()
         if "locked" in str(error) or "readonly" in str(error):
@@ -110,12 +105,6 @@ def open_existing(file: Path, *, version: str = SCHEMA_VERSION) -> sqlite3.Conne
         connection.close()
         raise
     return connection
-
-
-def _shape(connection: sqlite3.Connection) -> set[str]:
-    """Return what a file consists of: its tables, also those that SQLite keeps for full text, indexes and the rest."""
-    named = connection.execute("SELECT type || ' ' || name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'")
-    return {name for (name,) in named}
 
 
 @contextmanager

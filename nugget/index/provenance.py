@@ -119,14 +119,6 @@ def search_nuggets(
     return dict(rows.fetchall())
 
 
-def paths_with_hash(connection: sqlite3.Connection, workspace: str, file_hash: str) -> set[str]:
-    """Return the paths whose content once had this SHA-256."""
-    rows = connection.execute(
-        "SELECT DISTINCT path FROM nuggets WHERE workspace = ? AND file_hash = ?", (workspace, file_hash)
-    )
-    return {row[0] for row in rows}
-
-
 def naming(connection: sqlite3.Connection, workspace: str, ids: Sequence[str], word: str) -> set[str]:
     """Return those of the nuggets whose summary, detail or evidence holds a word (as a part of a text, case counts)."""
     sql = "SELECT id FROM nuggets WHERE workspace = ? AND instr(summary || detail || details, ?) AND id IN"

@@ -28,7 +28,6 @@ from nugget.sources.shell_logs import (
     LogLine,
     read_events,
     read_text,
-    rotated_rest,
 )
 
 PASSAGE_CHARS = 1200
@@ -108,9 +107,7 @@ def read_shell(run: IngestRun, log: Log, states: dict[str, ReadState]) -> None:
     for name in (EVENTS, INPUT, *STREAMS):
         file = files.get(name) or LogFile(path=str(Path(log.path, name)), size=-1, mtime_ns=0)
         read = _read_events if name == EVENTS else _read_text
-        for path in (rotated_rest(Path(file.path), shell.state(file).place), Path(file.path)):
-            if path is not None:
-                read(shell, path, file, is_searched=name in searched)
+        read(shell, file, is_searched=name in searched)
     with write_transaction(run.connection):
         if run.bytes_read > before:
             run.sessions[session.key] = None
@@ -138,10 +135,10 @@ def _resumed(run: IngestRun, session: store.LogSession, states: dict[str, ReadSt
     )  # fmt: skip
 
 
-def _read_events(shell: ShellSession, path: Path, file: LogFile, *, is_searched: bool) -> None:
-    """Read the events that a file has gained; `file` is the log's, also if `path` was moved away."""
+def _read_events(shell: ShellSession, file: LogFile, *, is_searched: bool) -> None:
+    """Read the events that a file has gained."""
     run = shell.run
-    for batch in read_events(path, shell.state(file).place):
+    for batch in read_events(Path(file.path), shell.state(file).place):
         shell.refresh_ids()
         events, edits = _event_rows(batch.events, shell)
         _clean(events, 2, _MAX_NAME_CHARS, run)  # also what should be a plain name
@@ -161,10 +158,10 @@ def _read_events(shell: ShellSession, path: Path, file: LogFile, *, is_searched:
         run.reread += [Path(file.path).name] if batch.restarted else []
 
 
-def _read_text(shell: ShellSession, path: Path, file: LogFile, *, is_searched: bool) -> None:
+def _read_text(shell: ShellSession, file: LogFile, *, is_searched: bool) -> None:
     run, name = shell.run, Path(file.path).name
     now_ms = int((run.now or datetime.now(UTC)).timestamp() * 1000)
-    part = read_text(path, shell.state(file).place, now_ms=now_ms, most_chars=MAX_LINE_CHARS + MARGIN_CHARS)
+    part = read_text(Path(file.path), shell.state(file).place, now_ms=now_ms, most_chars=MAX_LINE_CHARS + MARGIN_CHARS)
     if part is None:
         return
     given = [line.text for line in part.lines]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any, NamedTuple
@@ -61,15 +60,14 @@ class Edge(NamedTuple):
 
 
 def units_by_key(connection: sqlite3.Connection, keys: Iterable[int]) -> dict[int, Unit]:
-    """Return the units of these keys. Raises DatabaseError for values that no sync wrote."""
+    """Return the units of these keys."""
     rows = select_in(connection, f"SELECT key, {_UNIT_COLUMNS} FROM units WHERE key IN", list(keys))
     found = {row[0]: row[1:] for row in rows}
     edges: dict[int, list[Relation]] = {}
     sql = "SELECT source_key, target_id, relation_type FROM relationships WHERE source_key IN"
-    with _as_written():
-        for key, target, relation in select_in(connection, sql, list(found)):
-            edges.setdefault(key, []).append(Relation(id=target, relation=RelationType(relation)))
-        return {key: _unit(row, edges.get(key, [])) for key, row in found.items()}
+    for key, target, relation in select_in(connection, sql, list(found)):
+        edges.setdefault(key, []).append(Relation(id=target, relation=RelationType(relation)))
+    return {key: _unit(row, edges.get(key, [])) for key, row in found.items()}
 
 
 def unit_keys(connection: sqlite3.Connection, ids: Iterable[str], source: SourceName) -> dict[str, int]:
@@ -129,20 +127,16 @@ def conditions_of(filter_: Filter) -> tuple[str, list[object]]:
 
 
 def edges_of(connection: sqlite3.Connection, keys: Sequence[int]) -> list[Edge]:
-    """Return the edges of these units in both directions, to units that are in the index.
-
-    Raises DatabaseError for values that no sync wrote.
-    """
+    """Return the edges of these units in both directions, to units that are in the index."""
     ends = (
         "FROM relationships r JOIN units s ON s.key = r.source_key "
         "JOIN units t ON t.id = r.target_id AND t.source = s.source"
     )
     found = []
-    with _as_written():
-        for is_outward, unit, neighbour in ((True, "s", "t"), (False, "t", "s")):
-            sql = f"SELECT {unit}.key, {neighbour}.key, relation_type {ends} WHERE s.key != t.key AND {unit}.key IN"
-            rows = select_in(connection, sql, list(keys))
-            found += [Edge(key, other, RelationType(relation), is_outward) for key, other, relation in rows]
+    for is_outward, unit, neighbour in ((True, "s", "t"), (False, "t", "s")):
+        sql = f"SELECT {unit}.key, {neighbour}.key, relation_type {ends} WHERE s.key != t.key AND {unit}.key IN"
+        rows = select_in(connection, sql, list(keys))
+        found += [Edge(key, other, RelationType(relation), is_outward) for key, other, relation in rows]
     return found
 
 
@@ -210,15 +204,6 @@ def select_in(
     for start in range(0, len(values), _IN_ONE_QUERY):
         part = values[start : start + _IN_ONE_QUERY]
         yield from connection.execute(f"{sql} ({','.join('?' * len(part))})", (*parameters, *part))
-
-
-@contextmanager
-def _as_written() -> Iterator[None]:
-    """Report values outside the vocabulary as damage, for which the index is rebuilt."""
-    try:
-        yield
-    except ValueError as error:
-        raise sqlite3.DatabaseError(f"it holds values that no sync wrote ({error})") from error
 
 
 def indexed_title(title: str, body: str) -> str:

@@ -89,12 +89,6 @@ def unit_cosines(connection: sqlite3.Connection, vector: Vector, units: Sequence
     return {unit: (cosine, *found.get(unit, (0.0, None))) for unit, (_, cosine) in nearest.items()}
 
 
-def vector_size(connection: sqlite3.Connection) -> int | None:
-    """Return the size in bytes of a vector of the index; None if it holds none."""
-    row = connection.execute("SELECT length(embedding) FROM vectors LIMIT 1").fetchone()
-    return int(row[0]) if row else None
-
-
 def any_missing(connection: sqlite3.Connection) -> bool:
     """Return whether any unit has no vectors."""
     return bool(_missing(connection, after=0, limit=1))
@@ -173,13 +167,6 @@ def _embed_all(
         cache.executemany("INSERT OR REPLACE INTO vectors VALUES (?,?)", list(fresh.items()))
         cache.execute("COMMIT")
         embedded, cached, ready = embedded + len(fresh), cached + len(ready), ready | fresh
-        sizes = {len(vector) for vector in ready.values()}
-        if sizes and len(sizes | {vector_size(connection) or min(sizes)}) > 1:
-            # An endpoint answers with vectors of another size now: nothing compares with what was made before.
-            cache.execute("DELETE FROM vectors")
-            _drop_vectors(connection, model="")
-            problem = f"{embedder.model} makes vectors of another size now; sync again to make all of them."
-            break
         with write_transaction(connection):
             _put(connection, texts, ready)
         reached, last = reached + len(keys), keys[-1]

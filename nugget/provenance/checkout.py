@@ -194,21 +194,10 @@ def follow_renames(
     gone = [path for path in dict.fromkeys([*scoped, *([asked] if asked else [])]) if not checkout.exists(path)]
     if not gone:
         return {}
-    identity = checkout.workspace.identity
-    pairs = stored.touched_renames(connection, identity)
+    pairs = stored.touched_renames(connection, checkout.workspace.identity)
     found = _resolve(gone, pairs, checkout)
-    has_git = checkout.workspace.common_dir is not None
-    if has_git and len(found) < len(gone):
-        pairs = [*pairs, *_committed_renames(connection, checkout)]
-        found = _resolve(gone, pairs, checkout)
-    if has_git and len(found) < len(gone):
-        with suppress(GitError):
-            pairs = [*pairs, *_renames(checkout, "diff", "--cached", *_RENAMES_ONLY, "HEAD")]
-        found = _resolve(gone, pairs, checkout)
-    # A file whose very content is at the asked path now was moved, and nobody has told git yet.
-    if asked and len(found) < len(gone) and (present := checkout.hash_of(asked)):
-        same = stored.paths_with_hash(connection, identity, present)
-        found |= {path: asked for path in gone if path not in found and path in same}
+    if checkout.workspace.common_dir is not None and len(found) < len(gone):
+        found = _resolve(gone, [*pairs, *_committed_renames(connection, checkout)], checkout)
     return found
 
 

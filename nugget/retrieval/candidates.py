@@ -196,7 +196,7 @@ def embed_question(text: str, index: Index, embedder: QuestionEmbedder | None) -
         vector = embedder.embed_query(text)
     except EmbeddingUnavailable:
         return None, ("no_vectors",)
-    return (vector, ()) if index.is_comparable(embedder.model, vector) else (None, ("no_vectors",))
+    return (vector, ()) if index.embedding_model == embedder.model else (None, ("no_vectors",))
 
 
 def fuse(rankings: Sequence[Sequence[int]], *, k: int) -> dict[int, float]:

@@ -74,7 +74,7 @@ def related(
     groups = []
     for source in sources:
         index = indexes.of(source)
-        if index is not None and index.is_comparable(model, numbers):
+        if index is not None and index.embedding_model == model:
             hits = _nearest(index, numbers, source, limit + 1)
             groups.append(_without(Group(source=source, hits=tuple(hits)), thing))
     return Results(query=query, groups=_bounded(_with_links(groups, thing, indexes, sources), limit))

@@ -5,10 +5,9 @@ Every line is an object with a `kind`:
 - `{"format": 1, "kind": "session", ...}`: the session; the last such line counts.
 - `{"kind": "nugget", "id": ...}`: a nugget; of several with one id the last counts.
 - `{"kind": "touch", "path": ...}`: a file that the session touched, once a path; of several the last counts.
-- `{"kind": "retracted", "nugget": ID}` or `{"kind": "retracted", "touch": PATH}`: takes back what stood before it.
+- `{"kind": "retracted", "nugget": ID}` or `{"kind": "retracted", "touch": PATH}`: takes back what stood before it;
+  earlier versions added such lines, this one writes the present state.
 
-Lines are only ever added: a session that is extracted again adds what is new or different and retracts what it no
-longer says, so that reading from the top to the end gives the present state and the file keeps how it came to be.
 Missing keys have the defaults of nugget/models/nuggets.py; unknown keys and kinds are skipped. `line_hashes` are one
 text, 16 hex digits each. A file is replaced whole (written aside, fsync, rename), under a lock.
 
@@ -212,12 +211,11 @@ def write_session(home: Path, record: SessionRecord, *, allow: Sequence[re.Patte
     record = _redacted(record, lambda text: redact(text, allow=allow).text)
     with files.locked(home / "locks" / f"provenance-{file.parent.name}.lock"):
         old = file.read_bytes() if file.is_file() else b""
-        known = read_session_file(file)[0] if old else None
-        record = _numbered(home, record, known, file)
-        added = _difference(known, record)
-        if added:
-            prefix = b"\n" if old and not old.endswith(b"\n") else b""
-            files.replace(file, old + prefix + b"".join(added))
+        record = _numbered(home, record, read_session_file(file)[0] if old else None, file)
+        lines = [line_of(record), *map(line_of, record.nuggets), *map(line_of, record.touches)]
+        new = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines).encode("utf-8", "replace")
+        if new != old:
+            files.replace(file, new)
             files.sync_folder(file.parent)
     return file
 
@@ -262,30 +260,6 @@ def natural_key(nugget: Nugget) -> tuple[str, str, str, str, str]:
     """Return the identity of a nugget on any machine: session, type, summary, path and symbol."""
     path, symbol = nugget.scope.path or "", nugget.scope.symbol or ""
     return nugget.session, nugget.type, " ".join(nugget.summary.split()).casefold(), path, symbol
-
-
-def _difference(known: SessionRecord | None, record: SessionRecord) -> list[bytes]:
-    """Return the lines that turn a file with `known` (None if there is none) into one with `record`."""
-    added: list[dict[str, Any]] = []
-    if known is None or replace(known, nuggets=(), touches=()) != replace(record, nuggets=(), touches=()):
-        added.append(line_of(record))
-    old, new = _by_key(known), _by_key(record)
-    added += [{"kind": "retracted", kind: name} for kind, name in old if (kind, name) not in new]
-    added += [line_of(one) for key, one in new.items() if key not in old or not _is_same(old[key], one)]
-    return [json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n" for line in added]
-
-
-def _by_key(record: SessionRecord | None) -> dict[tuple[str, str], Nugget | FileTouch]:
-    """Return the nuggets and touches of a session by what retracts them."""
-    nuggets, touches = (record.nuggets, record.touches) if record else ((), ())
-    return {("nugget", one.id): one for one in nuggets} | {("touch", one.path): one for one in touches}
-
-
-def _is_same(known: Nugget | FileTouch, one: Nugget | FileTouch) -> bool:
-    """Return whether nothing but the moment of extraction differs."""
-    if isinstance(known, Nugget) and isinstance(one, Nugget):
-        known = replace(known, extracted_at=one.extracted_at)
-    return known == one
 
 
 def _numbered(home: Path, record: SessionRecord, known: SessionRecord | None, file: Path) -> SessionRecord:

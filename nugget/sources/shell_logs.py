@@ -203,19 +203,6 @@ def read_text(file: Path, place: FilePlace, *, now_ms: int, most_chars: int = MA
         return TextPart(lines=lines, place=place, restarted=restarted, bytes_read=end - start, mtime_ms=mtime_ms)
 
 
-def rotated_rest(file: Path, place: FilePlace) -> Path | None:
-    """Return the file that a log was rotated to (`output.log.1`), if that goes on from a place."""
-    moved = file.with_name(f"{file.name}.1")
-    is_moved = place.offset and not _goes_on(file, place, place.offset) and _goes_on(moved, place, place.offset + 1)
-    return moved if is_moved else None
-
-
-def _goes_on(file: Path, place: FilePlace, size: int) -> bool:
-    """Return whether a file of at least this size begins as it did when it was read to a place."""
-    with _opened(file) as opened:
-        return opened is not None and os.fstat(opened.fileno()).st_size >= size and not resumed(opened, place, size)[1]
-
-
 @contextmanager
 def _opened(file: Path) -> Iterator[BinaryIO | None]:
     """Open a file for reading; give None if it is absent, unreadable, or not a plain file."""

@@ -59,6 +59,7 @@ def test_nuggets_are_chosen_by_file_type_and_staleness(shop: Shop, nugget: Nugge
     assert found("--type", "intent,caveat") == ["of everything", "about src"]
     assert found("--stale") == ["about cache"]
     git(shop.repo, "mv", "src/auth.py", "src/login.py")
+    shop.commit()
     assert found("--file", "src/login.py") == ["about auth"]
     everything = nugget("nuggets", "--json", "--limit", "2").json
     assert len(everything["nuggets"]) == 2 and everything["total"] == 4

@@ -25,7 +25,7 @@ PROMISES: dict[str, str] = {
     "WHY-STALE-EXPIRED": "A nugget whose stale_after has passed is stale: expired.",
     "WHY-STALE-RETURNED": "Stale nuggets are returned, flagged with the reason and penalised.",
     "WHY-HASH-FEW": "Only files that are asked about or shown are hashed.",
-    "WHY-RENAMED": "Renamed files are followed: through sessions, git's history, the staging area, and equal content.",
+    "WHY-RENAMED": "Renamed files are followed through sessions and git's history.",
     "WHY-BAD-INPUT": "Deleted files, huge files, links out of the repository, bare repositories, detached HEADs and "
     "corrupt lines cost no answer.",
     "WHY-REVIEWED": "Units of the brain that are scoped to the place are included and marked as reviewed.",
