@@ -27,7 +27,7 @@ from retrieval import CONVERSATIONS, read_gains, scopes, write_brain
 from nugget.app import Brain
 from nugget.config import EmbeddingSettings, Settings
 from nugget.models import Bundle, Query
-from nugget.render.markdown import bundle_markdown
+from nugget.render import bundle_markdown
 from nugget.retrieval.candidates import TASK, gather
 from nugget.retrieval.scoring import STANDS_OUT, calibrated, rank, signals
 from nugget.text import estimate_tokens

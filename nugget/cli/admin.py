@@ -35,7 +35,7 @@ def init(
 
     A brain is a git repository of markdown files. Safe to run again: what is there stays.
     """
-    from nugget.app import setup
+    from nugget.upkeep import trust as setup
 
     environment = read_environment()
     result = setup.make_brain(environment, path or brain, remote=remote, examples=examples, note=note)
@@ -65,7 +65,7 @@ def clone(
 
     It becomes the default brain if there is none. Nothing of it is run: no hooks, no submodules.
     """
-    from nugget.app import setup
+    from nugget.upkeep import trust as setup
 
     real, first = setup.clone_brain(read_environment(), url, path)
     with open_brain(real) as opened, progress() as tell:

@@ -99,8 +99,8 @@ def capture_session(
     if as_json:
         print_json(capture_json(result) | {"published": [asdict(entry) for entry in published.publications]})
     else:
-        reports.put_capture(result, dry_run=dry_run)
-        reports.put_published(published, is_requested=False)
+        reports.put_report("capture", result=result, dry_run=dry_run)
+        reports.put_report("published", published=published, is_requested=False)
 
 
 @commands.command()
@@ -143,7 +143,7 @@ def capture(
         worked = counted(len(done.jobs), "session")
         put(f"{found}{worked} worked: {counted(proposed, 'proposal')}, {failed} failed.")
         for one in done.published.values():
-            reports.put_published(one, is_requested=publish)
+            reports.put_report("published", published=one, is_requested=publish)
         if proposed:
             put("Next: nugget review")
     raise typer.Exit(1 if failed or unpublished else 0)
@@ -273,4 +273,4 @@ def review_reject(
     closed = [entry.url for entry in closings.publications if entry.state == "settled"]
     show({"rejected": ids, "closed": closed} if as_json else None,
          lambda: put(f"Rejected, and not to be proposed again: {', '.join(ids)}."))  # fmt: skip
-    reports.note_closed(closings)
+    reports.put_report("closed", closings=closings)

@@ -66,8 +66,8 @@ def install(
     the settings stays as it is; safe to run again. Nothing is put into a session unasked: --brief and --recall do.
     With git-hook: have git propose the messages of commits.
     """
-    from nugget.app.setup import prepare_machine
     from nugget.upkeep.install import own_command, plan_install
+    from nugget.upkeep.trust import prepare_machine
 
     environment = read_environment()
     command = own_command(environment)
@@ -122,8 +122,8 @@ def uninstall(
 
 def _install_clients(place: Place | None, environment: Environment, command: Path, *, dry_run: bool) -> None:
     """Connect one agent, or each whose folder is on this machine."""
-    from nugget.app.setup import prepare_machine
     from nugget.upkeep.clients import clients, plan_client
+    from nugget.upkeep.trust import prepare_machine
 
     known = clients(environment, command)
     chosen = [known[place]] if place else [client for client in known.values() if client.folder.is_dir()]

@@ -50,7 +50,7 @@ def add(
     with open_brain(brain) as opened:
         unit, path = opened.add(
             given, type=kind, domain=domain, tags=listed(tags), title=title, confidence=confidence,
-            report=lambda counts: reports.note_redacted(counts, hint),
+            report=lambda counts: reports.put_report("rest", left_out=(), redacted=counts, hint=hint, branch=None),
         )  # fmt: skip
     show({"id": unit, "path": path} if as_json else None, lambda: put(f"Kept as {unit} in {path}."))
 
@@ -166,5 +166,5 @@ def import_notes(
     if as_json:
         print_json(import_json(result) | {"published": [asdict(entry) for entry in result.published.publications]})
     else:
-        reports.put_import(result, dry_run=dry_run)
-        reports.put_published(result.published, is_requested=False)
+        reports.put_report("import", result=result, dry_run=dry_run)
+        reports.put_report("published", published=result.published, is_requested=False)

@@ -25,8 +25,8 @@ from nugget.cli.terminal import (
 from nugget.config import current_folder, expanded, read_environment
 from nugget.models import Depth, KnowledgeType
 from nugget.models.nuggets import NuggetType
-from nugget.render import history
 from nugget.render.json import context_json, extraction_json, fields, gaps_json, listed_json, whole_json
+from nugget.render.reports import put_report
 from nugget.render.terminal import note, put
 from nugget.text import DATE_FORMS, counted, one_line
 
@@ -65,7 +65,8 @@ def extract(
     found = (done.outcomes, done.workspace, done.tunings)
     is_all = everything or session is not None
     show(extraction_json(*found, dry_run=dry_run, everything=everything) if as_json else None,
-         lambda: history.put_extraction(*found, dry_run=dry_run, everything=is_all))  # fmt: skip
+         lambda: put_report("extraction", outcomes=done.outcomes, here=done.workspace, tunings=done.tunings,
+                            dry_run=dry_run, everything=is_all))  # fmt: skip
     raise typer.Exit(1 if any(outcome.state == "failed" for outcome in done.outcomes) else 0)
 
 
@@ -98,7 +99,7 @@ def code_context(
             note(text)
         print_json(context_json(bundle, explain=explain))
     else:
-        history.put_code_answer(bundle, explain=explain)
+        put_report("code_answer", bundle=bundle, explain=explain)
 
 
 @commands.command("coverage")
@@ -110,13 +111,13 @@ def show_coverage(
     """Show how many nuggets each file has, or with --gaps where they are missing."""
     if gaps:
         found = provenance().gaps()
-        show(gaps_json(found, limit) if as_json else None, lambda: history.put_gaps(found, limit))
+        show(gaps_json(found, limit) if as_json else None, lambda: put_report("gaps", gaps=found, limit=limit))
         return
     covered = provenance().coverage()
     if as_json:
         print_json({"files": [fields(one, "path", "nuggets") for one in covered[:limit]], "total": len(covered)})
     else:
-        history.put_coverage(covered, limit)
+        put_report("coverage", covered=covered, limit=limit)
 
 
 @commands.command()
@@ -208,21 +209,21 @@ def list_nuggets(
             found = [fields(one, "ref", "summary", "kind", "name") for one in missing]
             print_json({"checked": looked_at, "missing": found})
         else:
-            history.put_missing(missing, looked_at)
+            put_report("missing", missing=missing, looked_at=looked_at)
         raise typer.Exit(1 if missing else 0)
     names = [name.lower() for name in listed(types)]
     chosen, reasons, total = known.nuggets(file, names, stale=stale, limit=limit)
     if as_json:
         print_json({"nuggets": [listed_json(one, reasons.get(one.id)) for one in chosen], "total": total})
     else:
-        history.put_nuggets(chosen, reasons, total)
+        put_report("nuggets", nuggets=chosen, reasons=reasons, total=total)
 
 
 @nuggets.command("inspect")
 def inspect_nugget(nugget: NuggetArgument, as_json: JsonOption = False) -> None:
     """Show one nugget with everything that is known about it."""
     found, reason = provenance().nugget(nugget)
-    show(whole_json(found, reason) if as_json else None, lambda: history.put_nugget(found, reason))
+    show(whole_json(found, reason) if as_json else None, lambda: put_report("nugget", nugget=found, reason=reason))
 
 
 @nuggets.command("export")
@@ -256,5 +257,5 @@ def import_nuggets(
     if as_json:
         print_json(asdict(done) | {"dry_run": dry_run, "problems": [str(problem) for problem in done.problems]})
     else:
-        history.put_imported(done, dry_run=dry_run)
+        put_report("imported", done=done, dry_run=dry_run)
     raise typer.Exit(1 if done.problems and not done.sessions else 0)

@@ -14,7 +14,7 @@ from nugget.cli import terminal
 from nugget.cli.terminal import ExplainOption, JsonOption, PagerOption, print_json, progress, provenance, show
 from nugget.config import current_folder, load_settings, read_environment
 from nugget.errors import UsageError
-from nugget.render import history
+from nugget.render import reports
 from nugget.render.json import ingested_json, log_session_json, session_detail_json, session_json, whole_session_json
 from nugget.render.terminal import note, put_evidence
 from nugget.text import DATE_FORMS, counted
@@ -43,7 +43,7 @@ def list_sessions(ctx: typer.Context, since: SinceOption = None, as_json: JsonOp
     if as_json:
         print_json({"workspace": workspace.identity, "sessions": [session_json(one) for one in found]})
     else:
-        history.put_sessions(found, workspace)
+        reports.put_report("sessions", found=found, workspace=workspace)
 
 
 @sessions.command()
@@ -53,7 +53,7 @@ def inspect(
 ) -> None:
     """Show one session: its prompts, the files that it touched, what was learned, a summary of its events."""
     detail = provenance().session(session)
-    show(session_detail_json(detail) if as_json else None, lambda: history.put_session_detail(detail))
+    show(session_detail_json(detail) if as_json else None, lambda: reports.put_report("session_detail", detail=detail))
 
 
 @sessions.command("show")
@@ -72,7 +72,7 @@ def show_session(
         print_json(whole_session_json(whole))
         return
     with terminal.paged(is_wanted=pager):
-        history.put_session(whole, full=full)
+        reports.put_session(whole, full=full)
 
 
 @logs.command("ingest")
@@ -92,7 +92,7 @@ def ingest(
         found = [ingested_json(result) for result in done]
         print_json({"sessions": found, "problems": [str(p) for p in problems]} if session is None else found[0])
     else:
-        history.put_ingested(done)
+        reports.put_report("ingested", done=done)
 
 
 @logs.command("context")
@@ -144,7 +144,7 @@ def list_logged(
         shown = [log_session_json(one, counts[one.key]) for one in known]
         print_json({"sessions": shown, "known": total, "not_ingested": waiting})
         return
-    history.put_log_sessions(known, counts)
+    reports.put_report("log_sessions", known=known, counts=counts)
     if waiting:
         note(f"{counted(waiting, 'session')} not read yet: `nugget logs ingest --all`.")
 

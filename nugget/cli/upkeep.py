@@ -118,7 +118,7 @@ def status(as_json: JsonOption = False, brain: BrainOption = None) -> None:
 
     with open_brain(brain) as opened:
         seen = status_of(opened.path, opened.settings, opened.environment)
-    show(status_json(seen) if as_json else None, lambda: reports.put_status(seen))
+    show(status_json(seen) if as_json else None, lambda: reports.put_report("status", seen=seen))
 
 
 @commands.command()
@@ -148,7 +148,7 @@ def doctor(
     else:
         for line in repaired:
             put(one_line(line))
-        reports.put_findings(opened.path, found, wrong)
+        reports.put_report("findings", brain=opened.path, found=found, wrong=wrong)
     raise typer.Exit(1 if wrong else 0)
 
 
@@ -318,4 +318,4 @@ def queries(
         if not (zero or weak) or (zero and not one.units) or (weak and one.weak and one.units)
     ][:limit]
     show(queries_json(found, chosen) if as_json else None,
-         lambda: reports.put_query_report(found, chosen, is_kept=is_kept))  # fmt: skip
+         lambda: reports.put_report("queries", found=found, askings=chosen, is_kept=is_kept))  # fmt: skip

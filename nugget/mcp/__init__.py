@@ -205,8 +205,6 @@ def _server_class() -> "type[MCPServer[Any]]":
     """The SDK's server, with arguments of a wrong type reported in a sentence instead of pydantic's report."""
     from mcp.server.mcpserver import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
-    from mcp.shared.exceptions import MCPError
-    from mcp.types import INVALID_PARAMS
     from pydantic import ValidationError
 
     class Server(MCPServer[Any]):
@@ -217,28 +215,9 @@ def _server_class() -> "type[MCPServer[Any]]":
                 if not isinstance(error.__cause__, ValidationError):
                     raise
                 wrong = error.__cause__.errors(include_url=False, include_input=False, include_context=False)
-                raise ToolError(
-                    " ".join(_wrong_argument(one["loc"], one["type"], one["msg"]) for one in wrong)
-                ) from None
-
-        async def get_prompt(self, name: str, *called: Any, **named: Any) -> Any:
-            # The SDK's own answer to a prompt that is not there puts a traceback on stderr.
-            raise MCPError(INVALID_PARAMS, f"There is no prompt {name[:60]!r}.")
+                raise ToolError(" ".join(f"{str(one['loc'][0])[:60]}: {one['msg']}." for one in wrong)) from None
 
     return Server
-
-
-def _wrong_argument(place: tuple[int | str, ...], kind: str, said: str) -> str:
-    """Return pydantic's complaint about one argument as a sentence for an agent."""
-    name = str(place[0])[:60] if place else "the arguments"
-    if kind == "missing":
-        return f"The argument {name} is missing."
-    wanted = {"int": "a whole number", "float": "a number", "string": "text", "list": "a list of words"}.get(
-        kind.split("_")[0]
-    )
-    if wanted == "text" and len(place) > 1:
-        wanted = "a list of words"
-    return f"{name} must be {wanted}." if wanted else f"{name}: {said[:1].lower()}{said[1:]}."
 
 
 def _warm_after_first_reply(session: AgentSession) -> Any:

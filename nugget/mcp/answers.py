@@ -12,9 +12,8 @@ from nugget.app.params import depth_named, source_names
 from nugget.errors import BrainError, NuggetError, UsageError
 from nugget.models import Filter, KnowledgeType, Query, SourceName
 from nugget.models.nuggets import TYPES, NuggetType
-from nugget.render import ORDERS, degraded_sentences, fence
+from nugget.render import MAX_CHARS, ORDERS, bundle_markdown, degraded_sentences, fence, provenance_markdown
 from nugget.render.json import context_json, decisions_json, file_history_json
-from nugget.render.markdown import MAX_CHARS, bundle_markdown, provenance_markdown
 from nugget.text import CHARS_PER_TOKEN, clean, estimate_tokens, one_line, printable
 
 if TYPE_CHECKING:

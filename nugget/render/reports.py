@@ -1,103 +1,176 @@
-"""Reports for people at a terminal: captures, proposals, syncs, status, findings, evaluation."""
+"""Reports for people at a terminal, from the templates in this folder, and sessions as conversations.
+
+A template is Jinja's: a line that begins with `%` is a statement, `[bold]…[/]` is a style of rich's, and a line that
+begins with `{{ note }}` goes to stderr. Every value is made safe to show when it is put in.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from difflib import unified_diff
-from pathlib import Path
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from nugget.models import Problem, Severity, SourceName
+from markupsafe import Markup
+from rich.markup import escape
+from rich.text import Text
+
+from nugget.infra.files import resource
+from nugget.models import Event, EventKind, Problem, Severity, SourceName, Speaker
+from nugget.models.nuggets import scope_text
 from nugget.models.speech import said_how
-from nugget.render.terminal import note, put, put_markdown, without_heading
+from nugget.render import iso_date, origin_text, stale_suffix
+from nugget.render.terminal import MAX_WIDTH, console, explained_score, note, put, put_markdown, without_heading
 from nugget.text import clean, counted, one_line, shorten
 
 if TYPE_CHECKING:
-    from nugget.capture import CaptureResult
-    from nugget.capture.publish import Published
+    from jinja2 import Environment
+
     from nugget.capture.review import ProposedFile
     from nugget.evaluation import Run, RunComparison
-    from nugget.evaluation.feedback import Asking, Report
-    from nugget.importing import ImportResult
     from nugget.index import SyncResult
-    from nugget.upkeep.doctor import CheckResult, Status
+    from nugget.models import StaleReason
+    from nugget.sources.sessions import WholeSession
 
 _SHOWN_PROBLEMS = 20
-_QUESTION_CHARS = 100
+_FOLDED_CHARS = 100
+_FAILED_LINES = 3
+_NOTE = "\x0e"
+"""Marks a line for stderr; no value can hold it, since `clean` takes it out."""
 
 
-def note_redacted(counts: Mapping[str, int], hint: str = "") -> None:
-    """Say on stderr what redaction took out, by kind, if it took out anything."""
-    if counts:
-        kinds = ", ".join(f"{count} × {kind}" for kind, count in sorted(counts.items()))
-        note(f"redacted before anything was kept: {kinds}{hint}")
-
-
-def put_capture(result: CaptureResult, *, dry_run: bool) -> None:
-    """Print what a capture proposed."""
-    if result.skipped:
-        put(f"Nothing to propose: {one_line(result.skipped)}.")
-    else:
-        where = "would be proposed" if dry_run else f"on {result.branch or ''}"
-        put(f"{counted(len(result.changes), 'unit')} {where} ({result.method}):\n")
-    for change in result.changes:
-        put(f"   {'new' if change.is_new else 'edit':<5} {change.unit.id}  {one_line(change.unit.title)}")
-        put(f"         {one_line(change.reason)}", style="dim")
-    _put_rest(result.dropped, result.redacted, result.branch)
-
-
-def put_import(result: ImportResult, *, dry_run: bool) -> None:
-    """Print what an import proposed."""
-    if result.changes:
-        where = "would be proposed" if dry_run else f"on {result.branch or ''}"
-        put(f"{counted(len(result.changes), 'unit')} of {counted(result.files, 'file')} {where}:\n")
-    else:
-        put(f"Nothing new to propose in {counted(result.files, 'file')}.")
-    for change in result.changes:
-        put(f"   {change.unit.id}  {one_line(change.unit.title)}")
-        put(f"      {change.unit.evidence[0].session}: {one_line(change.reason)}", style="dim")
-        if change.note:
-            put(f"      look: {one_line(change.note)}", style="yellow")
-    if result.known:
-        note(f"{counted(result.known, 'note')} imported before.")
-    if result.waiting:
-        note(f"{counted(result.waiting, 'note')} more than --limit; import again once these are decided.")
-    _put_rest([*result.dropped, *map(str, result.left_out)], result.redacted, result.branch)
-
-
-def _put_rest(left_out: Sequence[str], redacted: Mapping[str, int], branch: str | None) -> None:
-    for reason in left_out[:_SHOWN_PROBLEMS]:
-        note(f"left out: {one_line(reason)}")
-    if len(left_out) > _SHOWN_PROBLEMS:
-        note(f"left out: {len(left_out) - _SHOWN_PROBLEMS:,} more (--json names all)")
-    note_redacted(redacted)
-    if branch:
-        put(f"\nNext: nugget review show {branch}")
-
-
-def put_published(published: Published, *, is_requested: bool) -> None:
-    """Print what became of the pull requests; unless it was requested, only what changed."""
-    for publication in published.publications:
-        if publication.state == "failed":
-            note(f"not published: {publication.branch}: {one_line(publication.reason or '')}")
+def put_report(name: str, **values: Any) -> None:
+    """Print a report by its template."""
+    for line in _templates().get_template(f"{name}.txt").render(values).splitlines():
+        if line.startswith(_NOTE):
+            note(Text.from_markup(line[1:]).plain)
         else:
-            put(f"{publication.state}: {publication.url or ''} ({publication.branch})")
-            if publication.reason:
-                note(one_line(publication.reason))
-    if published.local and is_requested:
-        note(f"Nothing was published: {one_line(published.local)}.")
-    elif is_requested and not published.publications:
-        put("Every proposal that waits has its pull request.")
+            console().print(Text.from_markup(line.rstrip()))
 
 
-def note_closed(closings: Published) -> None:
-    """Print on stderr what became of the pull request of a rejected proposal."""
-    for entry in closings.publications:
-        if entry.state == "settled":
-            note(f"{one_line(entry.reason or 'closed')}: {one_line(entry.url or entry.branch)}")
-    for obstacle in filter(None, [closings.local, *(entry.reason for entry in closings.failed)]):
-        note(f"Its pull request is still open: {one_line(obstacle)}")
-        note("`nugget capture --publish` closes it.")
+@cache
+def _templates() -> Environment:
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    def read(name: str) -> str:
+        lines = (resource("render/templates") / name).read_text("utf-8").splitlines()
+        return "\n".join(line or "{{ '' }}" for line in lines) + "\n"  # Jinja drops empty lines after a statement
+
+    made = Environment(
+        loader=FunctionLoader(read), finalize=_shown, autoescape=True,
+        undefined=StrictUndefined, line_statement_prefix="%", trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    made.filters |= {
+        "col": lambda text, width: f"{one_line(text):<{width}}",
+        "counted": counted,
+        "fitted": _fitted,
+        "from_ms": lambda ms: datetime.fromtimestamp(ms / 1000, UTC) if ms else None,
+        "iso": iso_date,
+        "lines": lambda text: [line.rstrip() for line in clean(text).split("\n") if line.strip()],
+        "moment": lambda moment: f"{moment:%Y-%m-%d %H:%M}" if moment else "",
+        "shorten": lambda text, most: shorten(clean(text or ""), most),
+    }
+    made.globals |= {
+        "explained_score": explained_score, "facts": _facts, "note": Markup(_NOTE), "origin_text": origin_text,
+        "said_how": said_how, "scope_text": scope_text, "stale": _stale, "sync_words": _sync_words,
+    }  # fmt: skip
+    return made
+
+
+def _shown(value: object) -> Markup:
+    """Return a value on one line as rich's markup; what a template made itself stays as it is."""
+    if isinstance(value, Markup):
+        return value
+    return Markup(escape(clean("" if value is None else str(value)).replace("\n", " ")))
+
+
+def _facts(rows: Iterable[tuple[str, object]], width: int) -> Markup:
+    """Return the facts that are known, one a line, their names in a column."""
+    known = [(name, one_line(str(value))) for name, value in rows if value]
+    return Markup("\n".join(f"[dim]{name:<{width}}[/]{escape(value)}" for name, value in known))
+
+
+def _stale(reason: StaleReason | None) -> Markup:
+    return Markup(f"[yellow]  {escape(stale_suffix(reason))}[/]" if reason else "")
+
+
+def _fitted(text: str, width: int) -> str:
+    """Return a path in exactly so many columns: of a longer one the end, which tells more."""
+    text = one_line(text)
+    return f"{text:<{width}}" if len(text) <= width else f"…{text[-(width - 1) :]}"
+
+
+def put_session(whole: WholeSession, *, full: bool = False) -> None:
+    """Print the session for a person; `full` unfolds what was run, printed and written."""
+    session, out = whole.session, console()
+    put(one_line(session.title or session.id), style="bold")
+    when = f"{session.started:%Y-%m-%d %H:%M}" if session.started else "at an unknown time"
+    exchanges = counted(sum(exchange.number > 0 for exchange in whole.exchanges), "exchange")
+    facts = [session.agent, when, session.cwd or "", session.branch or "", exchanges]
+    put(" · ".join(one_line(fact) for fact in facts if fact), style="dim")
+    put(f"{'archived: ' if whole.is_archived else ''}{one_line(session.path)}", style="dim")
+    if session.skipped_records:
+        put(f"{counted(session.skipped_records, 'line')} could not be read.", style="yellow")
+    for exchange in whole.exchanges:
+        put("")
+        put(f"─── {exchange.number} ".ljust(60, "─"), style="dim")
+        speaker = ""
+        for event in exchange.events:
+            lines = list(_event_lines(event, full=full))
+            name = _speaker(event)
+            if name and name != speaker:
+                moment = f"  {event.timestamp:%H:%M}" if event.timestamp else ""
+                lines.insert(0, (f"\n{name}{moment}", "bold cyan" if name.startswith("You") else "bold green"))
+                speaker = name
+            for text, style in lines:
+                out.print(clean(text), style=style, width=min(out.width, MAX_WIDTH), soft_wrap=False)
+
+
+_SPEAKERS = {Speaker.USER: "You", Speaker.AGENT: "Agent", Speaker.TOOL: "Tool", Speaker.QUOTED: "Quoted"}
+"""Names for who stands behind a prompt."""
+
+
+def _speaker(event: Event) -> str:
+    if event.kind is EventKind.PROMPT and not event.agent_id:
+        return _SPEAKERS[event.speaker]
+    if event.kind in (EventKind.REPLY, EventKind.COMMAND, EventKind.FILE_EDIT, EventKind.TOOL_CALL):
+        return f"Agent ({one_line(event.agent_id)[:40]})" if event.agent_id else "Agent"
+    return ""
+
+
+def _event_lines(event: Event, *, full: bool) -> Iterator[tuple[str, str]]:
+    """Yield an event as lines with their styles; what was run, printed and written is folded unless `full`."""
+    text = event.text if full else shorten(event.text, _FOLDED_CHARS)
+    failed = event.ok is False
+    if event.kind in (EventKind.PROMPT, EventKind.REPLY):
+        yield event.text.strip(), ""
+    elif event.kind is EventKind.PASTE:
+        yield f"  pasted: {text}", "dim"
+    elif event.kind is EventKind.SUMMARY:
+        yield "\nThe conversation was compacted here." + (f"\n{event.text}" if full else ""), "dim italic"
+    elif event.kind is EventKind.COMMAND:
+        yield f"  $ {text}", "magenta"
+    elif event.kind is EventKind.FILE_EDIT:
+        before, after = (event.before or "").splitlines(), (event.after or "").splitlines()
+        size = f"−{len(before)} +{len(after)} lines{', failed' if failed else ''}"
+        yield f"  * {one_line(event.path or event.text)} ({size})", "magenta"
+        if full:
+            yield from ((f"    - {line}", "red") for line in before)
+            yield from ((f"    + {line}", "green") for line in after)
+    elif event.kind is EventKind.TOOL_CALL:
+        yield f"  > {one_line(event.tool or 'tool')}: {text}", "magenta"
+    else:
+        lines = [line for line in event.text.splitlines() if line.strip()]
+        if full:
+            yield from ((f"    {line}", "red" if failed else "dim") for line in lines)
+        elif failed:
+            yield f"    failed{f' with exit code {event.exit_code}' if event.exit_code is not None else ''}", "red"
+            # The last lines say why a command failed.
+            yield from ((f"    {shorten(line, _FOLDED_CHARS)}", "red") for line in lines[-_FAILED_LINES:])
+        elif event.kind is EventKind.OUTPUT and lines:
+            more = f" … {counted(len(lines), 'line')}" if len(lines) > 1 else ""
+            yield f"    {shorten(lines[0], _FOLDED_CHARS)}{more}", "dim"
 
 
 def put_proposed_line(file: ProposedFile) -> None:
@@ -146,91 +219,6 @@ def put_problems(problems: Sequence[Problem]) -> None:
         put(f"{where}: ", (str(problem.severity), style), f": {one_line(problem.reason)}")
 
 
-def put_status(seen: Status) -> None:
-    """Print the status of a brain."""
-    stamp = (seen.capture.last_captured or "").replace("T", " ")
-    index, capture, publishing = seen.index, seen.capture, seen.publishing
-    sizes = ((index.units, "unit"), (index.chunks, "chunk"), (index.vectors, "vector"), (index.relations, "relation"))
-    size = ", ".join(counted(count, noun) for count, noun in sizes)
-    stands = {
-        "ready": f"{size}; in line with the files",
-        "behind": f"{size}; {counted(index.behind, 'file')} changed since. Next: nugget sync",
-        "absent": "none yet; the first question makes it. Next: nugget sync",
-        "unusable": f"{index.reason}. Next: nugget rebuild",
-    }
-    errors = sum(problem.severity is Severity.ERROR for problem in index.problems)
-    left_out = f"{errors} left out{'. Next: nugget lint' * bool(errors)}"
-    published = [
-        counted(len(publishing.open), "open pull request"),
-        f"{publishing.local} only local" if publishing.local else "",
-        f"{publishing.merged} merged on the remote. Next: nugget sync --pull" if publishing.merged else "",
-    ]
-    queue = ", ".join(f"{count} {state}" for state, count in capture.queue.items() if count) or "empty"
-    waiting = f"{counted(seen.proposals, 'proposal')}. Next: nugget review"
-    rows = [
-        ("Brain", f"{seen.brain}{' (default)' if seen.is_default else ''}"),
-        ("Git", _git_words(seen)),
-        ("Index", stands[index.state]),
-        ("Files", f"{counted(index.files, 'knowledge file')}, "
-                  f"{'not read yet' if index.state == 'absent' else left_out}"),
-        ("Model", _model_words(seen)),
-        ("LLM key", "set" if seen.has_key else "not set: passages instead of answers"),
-        ("Review", waiting if seen.proposals else "nothing waits"),
-        ("Published", ", ".join(filter(None, published)) if publishing.remote else ""),
-        ("Captured", f"last {stamp[:16]}" if stamp else "nothing yet"),
-        ("Queue", queue + (", a worker is at work" if capture.working else "")),
-        ("Spent", f"${capture.usd:.2f} in {counted(capture.calls, 'LLM call')}"),
-        ("Settings", f"brain.yaml may not set {', '.join(seen.misplaced)}. Next: nugget doctor" if seen.misplaced
-                     else ""),
-    ]  # fmt: skip
-    for name, text in rows:
-        if text:
-            put((f"{name:<10}", "bold"), one_line(text))
-    for verb, failures, step in (
-        ("failed", capture.failures, "retry"), ("not published", publishing.failures, "publish"),
-    ):  # fmt: skip
-        for failure in failures:
-            put(f"          {verb}: {one_line(failure)}", style="red")
-        if failures:
-            put(f"          Next: nugget capture --{step}")
-
-
-def _git_words(seen: Status) -> str:
-    repository = seen.repository
-    if repository is None:
-        return f"no repository. Next: nugget init {seen.brain}"
-    if repository.problem:
-        return repository.problem
-    uncommitted = counted(repository.uncommitted, "uncommitted file") if repository.uncommitted else ""
-    parts = [repository.branch or "detached HEAD", (repository.head or "no commit yet")[:10], uncommitted]
-    return ", ".join(filter(None, [*parts, repository.unsettled if repository.branch else ""]))
-
-
-def _model_words(seen: Status) -> str:
-    """Return the model of the index; if another one is configured and cannot be had, why."""
-    if problem := seen.index.model_problem:
-        kept = f"the index keeps vectors of {seen.index.model}" if seen.index.model else "words alone are searched"
-        return f"{seen.configured_model} cannot be had ({problem.rstrip('.')}); {kept}. Next: nugget sync"
-    return ", ".join(filter(None, [seen.index.model or seen.configured_model, seen.index.vector_search]))
-
-
-def put_findings(brain: Path, found: list[CheckResult], wrong: int) -> None:
-    """Print the findings of `nugget doctor`."""
-    marks = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "red")}
-    put(f"{brain}\n", style="bold")
-    for finding in found:
-        put(marks[finding.state], f" {finding.name:<16}", one_line(finding.message))
-        if finding.next_step:
-            put(f"                  Next: {one_line(finding.next_step)}", style="dim")
-    warnings = sum(finding.state == "warning" for finding in found)
-    if wrong:
-        put("\nSomething is wrong.", style="bold red")
-    elif warnings:
-        put(f"\nIt works; {counted(warnings, 'warning')} above.", style="bold yellow")
-    else:
-        put("\nNothing is wrong.", style="bold green")
-
-
 def _sync_words(result: SyncResult) -> str:
     counts = ((result.added, "added"), (result.modified, "changed"), (result.moved, "moved"),
               (result.removed, "removed"), (result.unchanged, "as before"))  # fmt: skip
@@ -247,94 +235,26 @@ def put_source_sync(source: SourceName, result: SyncResult) -> None:
     put_problems(result.problems)
 
 
+def put_run(run: Run, found: RunComparison | None, *, threshold: float, accepted: bool) -> None:
+    """Print how golden questions were answered, and the comparison with an earlier run."""
+    from nugget.evaluation import means
+
+    put_problems(run.problems)
+    below = [outcome for outcome in run.answerable if outcome.rank != 1]
+    changed = [name for name in found.now if abs(found.now[name] - found.before[name]) > 1e-6] if found else []
+    put_report(
+        "run", run=run, found=found, threshold=threshold, accepted=accepted, changed=changed,
+        means=means([outcome.values for outcome in run.answerable]),
+        below=sorted(below, key=lambda outcome: -(outcome.rank or 1000)),
+    )  # fmt: skip
+
+
 def put_sync(result: SyncResult) -> None:
     """Print the result of a sync of the brain."""
-    made = f"Index rebuilt ({one_line(result.rebuilt)})" if result.rebuilt else "Index up to date"
-    put(f"{made}: {_sync_words(result) or 'no files'}.")
-    if result.embedded or result.cached:
-        put(f"{counted(result.embedded, 'text')} embedded, {result.cached} taken from the cache.", style="dim")
-    if result.without_vectors:
-        note(f"Without vectors: {result.without_vectors}")
+    put_report("sync", result=result)
     if result.problems:
         left_out = sum(problem.severity is Severity.ERROR for problem in result.problems)
         put(f"\n{counted(len(result.problems), 'problem')}; left out: {counted(left_out, 'file')}.")
         put_problems(result.problems[:_SHOWN_PROBLEMS])
         if len(result.problems) > _SHOWN_PROBLEMS:
             put(f"… and {len(result.problems) - _SHOWN_PROBLEMS:,} more. Next: nugget lint")
-
-
-def put_run(run: Run, found: RunComparison | None, *, threshold: float, accepted: bool) -> None:
-    """Print how golden questions were answered, and the comparison with an earlier run."""
-    from nugget.evaluation import means
-
-    put_problems(run.problems)
-    if not run.outcomes:
-        put("There are no golden questions to ask.", style="yellow")
-        put("`nugget eval --suggest` proposes some; they belong into evals/*.yaml of the brain.")
-        return
-    how = f"{run.model or 'words alone'}, {run.ranking}"
-    put(f"{counted(len(run.answerable), 'question')} ({one_line(how)})\n", style="bold")
-    for name, value in means([outcome.values for outcome in run.answerable]).items():
-        put(f"  {name:<10} {value:.3f}")
-    put("")
-    below = [outcome for outcome in run.answerable if outcome.rank != 1]
-    for outcome in sorted(below, key=lambda outcome: -(outcome.rank or 1000)):
-        question = outcome.question
-        put(f"{question.path}:{question.line}: {shorten(clean(question.text), _QUESTION_CHARS)}", style="yellow")
-        for placed in outcome.expected:
-            place = f"rank {placed['rank']}" if placed["rank"] else "not found"
-            put(f"   expected {placed['id']}: {place} ({one_line(placed['why'])})")
-        came = ", ".join(f"{unit_id} {score:.3f}" for unit_id, score in outcome.first) or "nothing"
-        put(f"   first came {came}\n", style="dim")
-    if alarms := sum(outcome.weak for outcome in run.answerable):
-        put(f"Answered, but said to be weak: {alarms} of {len(run.answerable)}.")
-    if run.unanswerable:
-        flagged = sum(outcome.weak for outcome in run.unanswerable)
-        put(f"Unanswerable, and said to be weak: {flagged} of {len(run.unanswerable)}.")
-    if found:
-        _put_comparison(run, found, threshold=threshold, accepted=accepted)
-
-
-def _put_comparison(run: Run, found: RunComparison, *, threshold: float, accepted: bool) -> None:
-    earlier = found.baseline
-    same = (earlier["model"], earlier["ranking"]) == (run.model, run.ranking)
-    made = "" if same else f", made with {one_line(earlier['model'] or 'words alone')}, {one_line(earlier['ranking'])}"
-    where = f"{earlier['where']} of {one_line(earlier['time'])}{made}"
-    put(f"Compared with {where}, over {counted(found.shared, 'question')} that both have:")
-    changed = [name for name in found.now if abs(found.now[name] - found.before[name]) > 1e-6]
-    for name in changed:
-        style = "red" if name in found.regressed else ""
-        put(f"   {name:<10} {found.before[name]:.3f} -> {found.now[name]:.3f}", style=style)
-    for name, pairs in (("worse", found.worse), ("better", found.better)):
-        for outcome, before in pairs:
-            change = f"nDCG {before:.3f} -> {outcome.values['ndcg@10']:.3f}"
-            put(f"   {name}: {shorten(clean(outcome.question.text), _QUESTION_CHARS)} ({change})")
-    if not changed:
-        put("   nothing changed")
-    if found.regressed:
-        put(f"Fell by more than {threshold:g}: {', '.join(found.regressed)}.", style="red")
-        if not accepted:
-            put("If that is as it should be: nugget eval --accept (or write a new baseline).")
-
-
-def put_query_report(found: Report, askings: Sequence[Asking], *, is_kept: bool) -> None:
-    """Print what was asked of the brain, most often first."""
-    if not is_kept:
-        note("`retrieval.log_queries` is false: what is asked now is not kept.")
-    if not found.asked:
-        put("Nothing was asked yet." if is_kept else "There is no query log.")
-        return
-    faces = ", ".join(f"{count} {face}" for face, count in sorted(found.faces.items()))
-    put(f"{counted(found.asked, 'question')} ({faces}), {len(found.askings)} different")
-    put(f"   nothing found: {found.zero}, weak: {found.weak}, used later in the session: {found.used_in}")
-    put(f"   p50 {found.p50_ms:.1f} ms, p95 {found.p95_ms:.1f} ms")
-    put(f"   {found.returned} of {counted(found.units, 'unit')} were ever part of an answer")
-    for name, (answers, results) in found.sources.items():
-        put(f"   {name}: {counted(results, 'result')} in {counted(answers, 'answer')}")
-    put("")
-    for asking in askings:
-        mark = " (nothing found)" if not asking.units else " (weak)" if asking.weak else ""
-        put(f"{asking.times:>4} × {shorten(clean(asking.text), _QUESTION_CHARS)}{mark}")
-        if asking.units:
-            used = f"; used {', '.join(asking.used)}" if asking.used else ""
-            put(f"       {asking.units[0][0]} {asking.units[0][1]:.3f}{used}", style="dim")

@@ -1,13 +1,12 @@
 """The prepare-commit-msg hook in a code repository: put in beside a hook that is there, and taken out without a trace.
 
-A hook of somebody else's is kept beside ours under another name and run first, with its arguments and under its own
-name as `$0`; if it fails, the commit fails as it did before. Only our own file is ever written or removed.
+A hook of somebody else's is kept beside ours under another name and run first, with its arguments; if it fails, the
+commit fails as it did before. Only our own file is ever written or removed.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import stat
 from dataclasses import dataclass
@@ -20,9 +19,6 @@ from nugget.upkeep.install import read_text, write_text
 _NAME = "prepare-commit-msg"
 KEPT = f"{_NAME}.before-nugget"
 _MARK = "# Nugget's prepare-commit-msg hook."
-_SHELL = re.compile(rb"#!\s*((?:/\S*/)?(?:env\s+)?(?:/\S*/)?(?:ba|da|z|k)?sh(?:[ \t]+-\w+)*)\s*(?:\n|\Z)")
-_MAX_SHELL_BYTES = 64 * 1024
-"""A kept shell script is handed over as an argument, which systems limit to 128 KB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +48,7 @@ def inspect_hook(repo: Path, command: Path | None = None) -> HookState:
     path, kept = folder / _NAME, folder / KEPT
     text = _content(path)
     is_ours = _MARK.encode() in text
-    is_current = is_ours and (command is None or text == _script(command, kept).encode())
+    is_current = is_ours and (command is None or text == _script(command).encode())
     return HookState(
         path=path, scope=scope, is_ours=is_ours, is_current=is_current, kept=kept if os.path.lexists(kept) else None
     )
@@ -77,7 +73,7 @@ def install_hook(repo: Path, *, command: Path) -> HookState:
         hook.parent.mkdir(parents=True, exist_ok=True)
         if is_foreign:
             hook.rename(kept)
-        write_text(hook, _script(command, kept), expected=read_text(hook), mode=0o755)
+        write_text(hook, _script(command), expected=read_text(hook), mode=0o755)
         hook.chmod(stat.S_IMODE(hook.stat().st_mode) | 0o111)
     except (OSError, InstallError) as error:
         if is_foreign and kept.exists():
@@ -109,19 +105,13 @@ def uninstall_hook(repo: Path) -> HookState | None:
     return state
 
 
-def _script(command: Path, kept: Path) -> str:
+def _script(command: Path) -> str:
     """Return the hook: the kept one first, if there is one, then Nugget, which never stops a commit."""
-    run_kept = '"$kept" "$@"'
-    content = _content(kept) or _content(kept.with_name(_NAME))
-    shell = _SHELL.match(content)
-    if shell and _MARK.encode() not in content and len(content) <= _MAX_SHELL_BYTES:
-        # A shell hook finds its own name in `$0`, which some use.
-        run_kept = f"""{shlex.join(os.fsdecode(shell[1]).split())} -c "$(cat "$kept")" "$0" "$@\""""
     return f"""#!/bin/sh
 {_MARK} `nugget uninstall git-hook` takes it out again.
 kept="${{0%/*}}/{KEPT}"
 if [ -x "$kept" ]; then
-    {run_kept} || exit $?
+    "$kept" "$@" || exit $?
 fi
 nugget={shlex.quote(str(command))}
 [ -x "$nugget" ] || nugget=nugget

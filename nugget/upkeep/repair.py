@@ -22,9 +22,10 @@ from nugget.text import counted, printable
 _LEFTOVER = re.compile(r"\..+\.(\d+)\.[0-9a-f]{8}(?:\.partial)?")
 """Temporary files of ours, with the process that made them."""
 _OF_GIT = ("objects/pack/tmp_*", "objects/??/tmp_obj_*", "fast_import_crash_*")
-_GIT_TAKES_S = 10.0
+_GIT_TAKES_S = 60.0
+"""Age from which a lock of git counts as left behind."""
 _UNKNOWN_TAKES_S = 3600.0
-"""Age from which a lock or temporary file of an unknown process counts as left behind."""
+"""Age from which a temporary file of an unknown process counts as left behind."""
 _NOT_STORES = frozenset({"models", "cache", ".git"})
 _DATABASE = b"SQLite format 3\0"
 _PACKED = b"\x1f\x8b"
@@ -72,29 +73,13 @@ def repair(brain: Path, home: Path) -> list[str]:
 
 
 def _locks(brain: Path) -> Iterator[str]:
-    """Remove the locks of a git that is gone."""
+    """Remove the locks that no command of git holds for so long."""
     for lock in git.lock_files(brain):
         with suppress(FileNotFoundError):
             age_s = time.time() - lock.lstat().st_mtime
-            at_work = _git_at_work(brain)
-            if at_work:
-                yield f"Left {lock}: git (process {at_work[0]}) is at work in {brain}."
-            elif age_s > (_UNKNOWN_TAKES_S if at_work is None else _GIT_TAKES_S):
+            if age_s > _GIT_TAKES_S:
                 lock.unlink()
                 yield f"Removed {lock}: the git that made it {age_s:.0f} s ago is gone."
-
-
-def _git_at_work(brain: Path) -> list[int] | None:
-    """Return the git processes in a folder; None if this system does not tell."""
-    if not Path("/proc/self/cwd").exists():
-        return None
-    found: list[int] = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            is_git = (process / "comm").read_text("utf-8", "replace").startswith("git")
-            if is_git and (process / "cwd").resolve().is_relative_to(brain):
-                found.append(int(process.name))
-    return found
 
 
 def _changes(brain: Path, home: Path) -> Iterator[str]:

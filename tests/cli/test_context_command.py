@@ -152,27 +152,3 @@ def test_a_symbol_is_found_in_its_language_and_its_nuggets_lead(
     assert "set is not defined in src/cache.py (any more)." in capsys.readouterr().out
     run(["context", "--symbol", "cookies"])
     assert "No definition of cookies was found; shown is what names it." in capsys.readouterr().out
-
-
-@pytest.mark.proves("WHY-REVIEWED")
-def test_a_unit_of_the_brain_on_the_same_file_stands_in_the_answer(
-    known: Shop, brain: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
-    unit = (
-        "---\nid: bug/token-clock\ntype: bug\ndomain: coding\nconfidence: 0.9\ncreated: 2026-10-01\n"
-        "scope:\n  repo: {}\n  path: src/auth.ts\n---\n# Tokens expire at once\n\nThe clock was an hour off.\n"
-    )
-    for name, repo in (("token-clock", "git@github.com:acme/shop.git"), ("token-other", "acme/other")):
-        file = brain / "domains/coding/bugs" / f"{name}.md"
-        file.write_text(unit.format(repo).replace("token-clock", name))
-    assert run(["sync"]) == 0
-    capsys.readouterr()
-    answer = asked(capsys, "src/auth.ts")
-    (reviewed,) = [one for one in answer["nuggets"] if one.get("reviewed")]
-    assert reviewed["type"] == "bug" and reviewed["ref"] == "brain:bug/token-clock"
-    assert reviewed["detail"] == "The clock was an hour off." and reviewed["scope"] == "src/auth.ts"
-    run(["context", "src/auth.ts", "--query", "clock"])
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[2] == "  [bug] Tokens expire at once"
-    assert lines[4] == "    src/auth.ts | reviewed | 2026-10-01 | brain:bug/token-clock"

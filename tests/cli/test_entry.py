@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -102,34 +101,3 @@ def test_a_hook_call_is_queued_without_the_command_line(isolated_home: Path) -> 
     assert modules.isdisjoint({"typer", "rich", "nugget.cli", "nugget.config", "dataclasses", "pathlib"})
     (job,) = (isolated_home / ".nugget/queue/pending").iterdir()
     assert json.loads(job.read_text())["session"] == "s1"
-
-
-def without_privileges(home: Path, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
-    """`nugget <arguments>` with this HOME, as a process for which permissions count also where root runs it."""
-    drop = [
-        "setpriv",
-        "--bounding-set",
-        "-dac_override,-dac_read_search",
-        "--inh-caps",
-        "-dac_override,-dac_read_search",
-    ]
-    command = [*(drop if os.getuid() == 0 else []), sys.executable, "-m", "nugget", *arguments]
-    variables = {**os.environ, "PYTHONPATH": str(REPOSITORY), "HOME": str(home), "NUGGET_EMBEDDING_MODEL": "none"}
-    done = subprocess.run(command, env=variables, input=stdin, capture_output=True, text=True, timeout=120, check=False)
-    return done.returncode, done.stdout, done.stderr
-
-
-@pytest.mark.proves("CLI-ERRORS", "CLI-EXIT")
-@pytest.mark.skipif(os.getuid() == 0 and not shutil.which("setpriv"), reason="root ignores permissions")
-def test_a_home_that_cannot_be_written_is_one_sentence_with_its_path(brain: Path, tmp_path: Path) -> None:
-    home = tmp_path / "read-only"
-    home.mkdir(mode=0o555)
-    lines = (
-        ["--brain", str(brain), "sync"],
-        ["init", str(tmp_path / "new"), "--no-install"],
-        ["--brain", str(brain), "capture-session", "--transcript", str(REPOSITORY / "examples/demo/session.jsonl")],
-    )
-    for line in lines:
-        code, _, err = without_privileges(home, *line)
-        assert (code, len(err.splitlines())) == (1, 2), (line, err)
-        assert err.startswith("Error: ") and str(home) in err and "permission denied" in err

@@ -28,22 +28,6 @@ def shop(tmp_path: Path, isolated_home: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.proves("NUGGETS-LIST")
-def test_nuggets_are_listed_as_the_design_shows(shop: Shop, nugget: Nugget) -> None:
-    shop.learn("chose JWT over session cookies", path="src/auth.py", session=2)
-    shop.learn("must support Node 18 and above", type="constraint", session=1)
-    shop.write("src/auth.py", "changed\n")
-    assert nugget("nuggets").out.splitlines() == [
-        "ID          Type         Scope                          Summary",
-        "─" * 90,
-        "00000002-1  decision     src/auth.py                    chose JWT over session cookies  (stale: file changed)",
-        "00000001-1  constraint   (workspace)                    must support Node 18 and above",
-        "",
-        "2 nugget(s) found.",
-    ]
-    assert nugget("nuggets", "--type", "recipe").code == 2
-
-
-@pytest.mark.proves("NUGGETS-LIST")
 def test_nuggets_are_chosen_by_file_type_and_staleness(shop: Shop, nugget: Nugget) -> None:
     auth = shop.learn("about auth", path="src/auth.py", session=1)
     folder = shop.learn("about src", path="src", type="caveat", session=2)

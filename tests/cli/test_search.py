@@ -220,43 +220,6 @@ def test_a_shell_completes_refs_domains_tags_and_types(world: World) -> None:
 
 
 @pytest.mark.proves("MEMORY-ISOLATION")
-def test_memory_is_no_canon_wherever_it_lies(
-    nugget: Nugget, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    work = tmp_path / "work"
-    brain = work / "brain"
-    shutil.copytree(world.brain, brain)
-    home = tmp_path / "nugget-home"
-    texts = {
-        brain / "memory/zealot/plan.md": "yeti one", home / "memory/zealot/plan.md": "yeti two",
-        work / "shop/CLAUDE.md": "yeti three", work / "shop/AGENTS.md": "yeti four",
-        work / "shop/README.md": "yeti five",
-        work / "claude/projects/x/memory/MEMORY.md": "yeti six", work / "other/brain.yaml": "name: other",
-        work / "other/domains/go.md": "yeti seven", tmp_path / "second/brain.yaml": "name: second",
-        tmp_path / "second/domains/go.md": "yeti eight", tmp_path / "second/memory/zealot/a.md": "yeti nine",
-    }  # fmt: skip
-    for file, text in texts.items():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-    (work / "rules.md").symlink_to("shop/CLAUDE.md")
-    named = [work, tmp_path / "second", home / "memory/zealot", brain / "memory", work / "claude/projects"]
-    for name, value in {
-        "NUGGET_HOME": home, "NUGGET_BRAIN": brain, "CLAUDE_CONFIG_DIR": work / "claude",
-        "NUGGET_CANON_FOLDERS": ",".join(map(str, named)),
-    }.items():  # fmt: skip
-        monkeypatch.setenv(name, str(value))
-    synced = nugget("sync")
-    assert (synced.out + synced.err).count("holds memory, which is private to its identity") == 3
-    assert nugget("search", "yeti", "--quiet", "--source", "canon").out.split() == [
-        "canon:second/domains/go.md", "canon:work/shop/README.md"
-    ]  # fmt: skip
-    assert "yeti one" not in nugget("search", "yeti").out
-    assert nugget("search", "yeti", "--quiet", "--source", "memory", "--as", "zealot").out.split() == [
-        "memory:zealot/@brain/plan.md", "memory:zealot/plan.md"
-    ]  # fmt: skip
-
-
-@pytest.mark.proves("MEMORY-ISOLATION")
 def test_memory_is_nowhere_without_its_identity(nugget: Nugget, opened: Brain, world: World) -> None:
     ref = "memory:zealot/plan.md"
     assert SECRET in nugget("search", SECRET, "--as", "zealot").out, "it is there, and would be found"

@@ -25,6 +25,7 @@ GATEWAYS: dict[str, set[str]] = {
     "frontmatter": {"brain.frontmatter"},
     "git": {"infra.git"},
     "github": {"infra.github"},
+    "jinja2": {"render"},
     "httpx": {"infra.embedding"},
     "httpx2": {"infra.llm"},
     "jsonschema": {"infra.llm"},

@@ -95,32 +95,6 @@ def test_secrets_leave_neither_the_logs_nor_the_question(server: Served) -> None
     assert SECRET.encode() not in b"".join(file.read_bytes() for file in index.parent.glob("index.db*"))
 
 
-@pytest.mark.proves("HTTP-LOGS", "HTTP-BAD-INPUT")
-@pytest.mark.parametrize(
-    ("path", "status", "code"),
-    [
-        ("/v1/logs/context/sess_none?q=x", 404, "unknown_session"),
-        ("/v1/logs/ingest/sess_none", 404, "unknown_session"),
-        ("/v1/logs/ingest/..", 422, "invalid_session_id"),
-        ("/v1/logs/ingest/..%2f..%2fetc", 404, "not_found"),
-        ("/v1/logs/ingest/a%00b", 422, "invalid_session_id"),
-        ("/v1/logs/ingest/a..b", 422, "invalid_session_id"),
-        ("/v1/logs/ingest/%20", 422, "invalid_session_id"),
-        ("/v1/logs/ingest/" + "x" * 129, 422, "invalid_session_id"),
-        ("/v1/logs/ingest/sess_1/events.jsonl", 404, "not_found"),
-        ("/v1/logs/context/sess_1?intent=blame", 422, "invalid_parameter"),
-        ("/v1/logs/context/sess_1?max_chars=1000000000", 422, "invalid_parameter"),
-        ("/v1/logs/context/sess_1?max_lines=-1", 422, "invalid_parameter"),
-        ("/v1/logs/context/sess_1?explain=perhaps", 422, "invalid_parameter"),
-        ("/v1/logs/context/sess_1?q=" + "x" * 8001, 422, "invalid_parameter"),
-    ],
-)
-def test_what_cannot_be_asked_is_told(server: Served, path: str, status: int, code: str) -> None:
-    answer = server.ask(path)
-    assert (answer.status, answer.error.code) == (status, code)
-    assert answer.error.message.endswith(".")
-
-
 @pytest.mark.proves("HTTP-BACKFILL")
 def test_the_start_takes_in_all_logs_behind_the_answers(tmp_path: Path) -> None:
     logs = tmp_path / "logs"

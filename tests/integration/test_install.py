@@ -229,28 +229,6 @@ def test_a_file_that_changes_meanwhile_is_not_written_and_the_others_are_put_bac
 # --- undoing ---
 
 
-@pytest.mark.proves("INSTALL-UNDO")
-@pytest.mark.parametrize(
-    "content",
-    [
-        THEIRS, THEIRS.replace("\n", "\r\n"), '{"a":1}', '{"a": 1, "b": [2]}',
-        "{\n\t\"a\": {}\n}\n", '{"a": {"b": 1,   "a": [1, 2]}}',
-    ],
-)  # fmt: skip
-def test_uninstall_leaves_the_values_and_the_order_of_the_file(command: Path, settings: Path, content: str) -> None:
-    settings.write_bytes(content.encode())
-    put_in(command)
-    assert value_of_bytes(settings)["hooks"]["SessionEnd"]
-    take_out()
-    assert json.dumps(value_of_bytes(settings)) == json.dumps(json.loads(content))
-    if content != '{"a": {"b": 1,   "a": [1, 2]}}':
-        assert settings.read_bytes() == content.encode(), "a file that is laid out evenly becomes what it was"
-
-
-def value_of_bytes(file: Path) -> Any:
-    return json.loads(file.read_bytes().decode("utf-8-sig"))
-
-
 @pytest.mark.proves("BRIEF-INSTALL", "BRIEF-OFF")
 def test_sessions_are_told_something_only_if_it_was_asked_for(command: Path, settings: Path) -> None:
     plain, events = ["capture-session"], ("SessionEnd", "SessionStart", "UserPromptSubmit")

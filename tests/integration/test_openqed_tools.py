@@ -16,10 +16,7 @@ from mcp.client.stdio import StdioServerParameters
 from provenance_store import Shop, make_shop
 from test_mcp_server import SERVE, ask, environment, text_of, with_client
 
-import nugget
-from nugget.errors import UsageError
 from nugget.evaluation import query_log
-from nugget.provenance import code_query
 
 
 @pytest.fixture
@@ -127,15 +124,3 @@ def test_a_task_on_a_file_is_answered_with_its_provenance_beside_the_brain(
 
     with_client(talk, cwd=shop.repo)
     assert "src/auth.ts" in [entry.path for entry in query_log.read(shop.home)]
-
-
-@pytest.mark.proves("PROVENANCE-PYTHON")
-def test_python_asks_too(shop: Shop, brain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(shop.repo)
-    with nugget.open(brain) as opened:
-        found = opened.context(code_query(path="src/auth.ts", types=["decision"]))
-        assert [hit.nugget.summary for hit in found.hits] == ["chose JWT over session cookies"]
-        assert opened.context("auth.ts", folder=shop.repo / "src").query.path == "src/auth.ts"
-        assert opened.context(code_query(text="Node")).hits[0].nugget.type == "constraint"
-        with pytest.raises(UsageError):
-            opened.context(code_query())

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from multiprocessing.synchronize import Barrier
@@ -19,7 +16,7 @@ from waiting import PATIENCE_S
 from nugget.app import Brain
 from nugget.config import Settings, read_environment
 from nugget.index import Index, SyncResult
-from nugget.index.sync import pending_changes, sync
+from nugget.index.sync import sync
 from nugget.infra.embedding import open_embedder
 
 
@@ -53,30 +50,6 @@ def test_four_processes_that_sync_at_once_lose_no_update_and_readers_never_fail(
         assert index.unit("bug/parallel-29") is not None
         assert index.counts()["units"] == len(list(brain.glob("domains/**/*.md")))
     assert not synced().changed
-
-
-@pytest.mark.proves("SYNC-KILLED")
-def test_a_sync_that_is_killed_leaves_a_whole_index_and_the_next_one_finishes(
-    brain: Path, synced: Callable[..., SyncResult]
-) -> None:
-    for number in range(60):
-        body = " ".join(f"word{number}-{i}" for i in range(60))
-        (brain / f"domains/coding/bugs/many-{number}.md").write_text(unit(f"bug/many-{number}", body=body))
-    code = (
-        "import sys, time; from pathlib import Path; from nugget.app import Brain\n"
-        "def told(stage, done, total):\n    if done == 20: print('go', flush=True); time.sleep(600)\n"
-        "Brain(Path(sys.argv[1])).sync(progress=told)"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code, str(brain)], stdout=subprocess.PIPE)
-    assert process.stdout is not None and process.stdout.readline() == b"go\n"
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
-    with closing(Index(brain / ".nugget/index.db")) as index:
-        assert index.counts()["units"] == 44
-        assert index.connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    assert pending_changes(brain, read_environment()) == 60
-    assert synced().added == 60
 
 
 @pytest.mark.proves("SYNC-INLINE")

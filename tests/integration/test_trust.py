@@ -91,19 +91,6 @@ def test_a_trusted_brain_is_used_with_an_index_of_ones_own(nugget: Nugget, plant
     assert trusted(read_environment()) == []
 
 
-@pytest.mark.proves("TRUST-FIRST")
-def test_a_brain_that_was_named_needs_no_trust(
-    nugget: Nugget, planted: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert nugget("--brain", planted, "status").code == 0
-    home.mkdir(exist_ok=True)
-    (home / "config.yaml").write_text(f'brain: "{planted}"\n')
-    assert nugget("status").code == 0
-    (home / "config.yaml").unlink()
-    monkeypatch.setenv("NUGGET_BRAIN", str(planted))
-    assert nugget("status").code == 0
-
-
 @pytest.mark.proves("TRUST-OWNED")
 @pytest.mark.parametrize("place", [".", "domains", "brain.yaml", ".git", ".."])
 def test_a_brain_that_others_can_write_to_is_not_trusted(nugget: Nugget, planted: Path, place: str) -> None:
@@ -119,19 +106,6 @@ def test_a_brain_that_others_can_write_to_is_not_trusted(nugget: Nugget, planted
     if place == "..":
         opened.chmod(0o1777)  # like /tmp: what is there can be renamed by its owner alone
         assert nugget("status").code == 0
-
-
-@pytest.mark.proves("TRUST-RECORD")
-def test_init_records_trust_but_not_of_a_brain_one_happens_to_be_in(
-    nugget: Nugget, planted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(planted)
-    assert nugget("init", "--no-install").err == f"Error: {sentence(planted)}\n"
-    for name in ("one", "two"):
-        assert nugget("init", tmp_path / name, "--no-install").code == 0
-    monkeypatch.chdir(tmp_path / "one")
-    assert nugget("status", "--json").json["brain"] == str(tmp_path / "one")
-    assert nugget("init", "--no-install").code == 0
 
 
 @pytest.mark.proves("CLONE")

@@ -97,34 +97,6 @@ def test_twenty_sessions_that_end_in_the_same_second_are_each_captured_once(tmp_
     assert len(paths) == len(set(paths))
 
 
-def test_a_job_goes_to_the_brain_that_its_session_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("one", "two"):
-        lay_out(tmp_path / name)
-    home, brain = tmp_path / "one/.nugget", tmp_path / "two/brain"
-    monkeypatch.setenv("NUGGET_HOME", str(home))
-    monkeypatch.setenv("NUGGET_BRAIN", str(tmp_path / "one/brain"))
-    (file,) = (home / "queue/pending").iterdir()
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"brain": str(brain)}))
-    work(read_environment())
-    assert len(review.proposals(brain)) == 1
-    assert review.proposals(tmp_path / "one/brain") == []
-
-
-def test_a_brain_that_is_missing_fails_the_job_and_the_next_try_succeeds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lay_out(tmp_path)
-    home = tmp_path / ".nugget"
-    monkeypatch.setenv("NUGGET_HOME", str(home))
-    monkeypatch.setenv("NUGGET_BRAIN", str(tmp_path / "absent"))
-    (job,) = work(read_environment()).jobs
-    assert (job.state, job.reason) == ("failed", f"{tmp_path / 'absent'} does not exist.")
-    monkeypatch.setenv("NUGGET_BRAIN", str(tmp_path / "brain"))
-    assert work(read_environment()).jobs == (), "its time has not come"
-    (job,) = work(read_environment(), retry=True).jobs
-    assert job.state == "done" and job.branch is not None
-
-
 def test_catch_up_takes_old_sessions_only_when_a_person_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lay_out(tmp_path)
     home = tmp_path / ".nugget"

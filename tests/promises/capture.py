@@ -18,7 +18,6 @@ PROMISES: dict[str, str] = {
     "HOOK-NOTICE": "The person is told that the session will be analyzed, where the client shows it.",
     "HOOK-CATCH-UP": "A session's start has missed sessions looked for, at most once an hour.",
     "HOOK-DETACHED": "The worker survives the hook's end, a hang-up and SIGTERM.",
-    "HOOK-ONE-WORKER": "Twenty sessions that end in the same second start one worker, which takes them all.",
     "QUEUE-STATES": "Every job ends done, skipped or failed, with the reason; one failure never stops the rest.",
     "QUEUE-RETRY": "Failed jobs are tried again, each time later, and after about a day left to a person.",
     "QUEUE-RECOVERY": "What a killed worker left is taken up; a job that kills workers is put off.",

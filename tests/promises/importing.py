@@ -14,7 +14,6 @@ PROMISES: dict[str, str] = {
     "IMPORT-REDACTED": "Secrets and private blocks are taken out before anything is kept, and excluded files not read.",
     "IMPORT-HOSTILE": "Links, binary, huge, undecodable and broken files are left out with a reason and stop no other.",
     "IMPORT-REAL": "What claude-mem, mem0 and basic-memory themselves wrote is read, databases too, and left alone.",
-    "IMPORT-IGNORED": "What ignore files leave out is not imported, and the number of it is said.",
     "IMPORT-LEFT-OUT": "Journals, task lists, lists of links, templates and stubs are left out, and it is said.",
 }
 GAPS: dict[str, str] = {}

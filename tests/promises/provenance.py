@@ -47,7 +47,6 @@ PROMISES: dict[str, str] = {
     "beside the brain's units.",
     "OPENQED-TOOLS": "`nugget serve --compat openqed` exposes openqed_context, openqed_file_history (1500 tokens "
     "unless said otherwise) and openqed_decisions with their schemas.",
-    "PROVENANCE-PYTHON": "`brain.context(path=...)` answers in Python.",
     "PROMOTE": "`nugget promote ID` proposes a nugget as a knowledge unit through review; scope and evidence are kept.",
     "GOLDEN-TRANSCRIPT": "On a repository built from a real session each command prints what was recorded.",
 }

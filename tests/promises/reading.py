@@ -22,7 +22,6 @@ PROMISES = {
     "SYNC-NO-VECTORS": "Without vectors the text is indexed all the same, and the vectors follow when they can be had.",
     "SYNC-READ-ONLY": "A brain that cannot be written is indexed elsewhere.",
     "SYNC-CONCURRENT": "Several processes may sync at once: no update is lost and readers never fail.",
-    "SYNC-KILLED": "A sync killed at any point leaves a whole index; the next one finishes the work.",
     "SYNC-INLINE": "A question syncs a few changes first; with many it answers from what is indexed and says so.",
     "ASK-GOLDEN": "At least 38 of 40 paraphrased questions find their unit in the top three of the test brain.",
     "ASK-WEAK": "Questions that the brain cannot answer are flagged as weak, four in five.",

@@ -80,11 +80,6 @@ def test_a_hash_that_is_no_heading_begins_no_section(block: str) -> None:
     assert block.strip("\n") in chunks[0].text
 
 
-@pytest.mark.parametrize("body", ["", " \n\t\n", "\r\n\r\n"])
-def test_a_blank_body_has_no_chunks(body: str) -> None:
-    assert chunk_markdown(body, title="T", limits=NARROW) == []
-
-
 @pytest.mark.proves("KNOW-CHUNK-SMALL")
 def test_a_small_section_joins_the_next_one_under_the_same_parent() -> None:
     body = f"# T\n\n{words(60)}\n\n## A\n\nshort\n\n## B\n\n{words(30)}\n\n## C\n\n{words(60)}\n"

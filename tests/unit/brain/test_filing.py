@@ -16,7 +16,7 @@ from nugget import brain as brains
 from nugget.brain import knowledge_file as knowledge
 from nugget.brain.filing import add_unit, forget_unit, forgotten, move_unit
 from nugget.brain.lint import lint
-from nugget.errors import BrainError, ConflictError, KnowledgeError, UsageError
+from nugget.errors import BrainError, ConflictError, KnowledgeError
 from nugget.infra import git
 from nugget.models import Origin, Unit
 
@@ -141,22 +141,6 @@ def test_a_secret_in_what_is_added_by_hand_reaches_neither_file_nor_history(own:
     assert token.lower() not in path
     kept = add_unit(own, f"Look, {token}", type="bug", domain="coding", now=NOW, allow=[re.compile("aB3dE5")])
     assert token in (own / kept).read_text()
-
-
-def test_add_refuses_what_it_cannot_file_and_writes_nothing(own: Path) -> None:
-    before = shell(own, "status", "--porcelain")
-    cases: list[tuple[str, dict[str, object], type[Exception], str]] = [
-        ("…", {}, UsageError, "nothing to add"),
-        ("x", {"type": "recipe"}, UsageError, "There is no type 'recipe'"),
-        ("x", {"domain": "../up"}, UsageError, "cannot be a domain"),
-        ("x", {"confidence": float("nan")}, UsageError, "from 0 to 1"),
-        ("---\nid: pattern/x\ntype: [\n---\nx", {}, KnowledgeError, "the text:3: .* is not valid YAML"),
-        ("---\nid: pattern/../x\ntype: pattern\n---\nx", {}, KnowledgeError, r"the text:2: `id` must be"),
-    ]
-    for text, arguments, error, says in cases:
-        with pytest.raises(error, match=says):
-            add_unit(own, text, **{"type": "pattern", "domain": "coding", "now": NOW} | arguments)  # type: ignore[arg-type]
-    assert shell(own, "status", "--porcelain") == before
 
 
 # --- forget

@@ -75,40 +75,6 @@ def test_a_relation_to_nobody_is_a_warning_with_a_guess(own: Path) -> None:
 
 
 @pytest.mark.proves("BRAIN-LINT")
-def test_a_file_in_the_wrong_place_is_told(own: Path) -> None:
-    write(own, "domains/coding/bugs/other-name.md", unit("bug", "a"))
-    write(own, "domains/coding/patterns/b.md", unit("bug", "b"))
-    write(own, "domains/cooking/bugs/c.md", unit("bug", "c"))
-    write(own, "domains/d.md", unit("bug", "d"))
-    assert told(own) == [
-        "warning: domains/coding/bugs/other-name.md:2: the id bug/a belongs in a file a.md",
-        "warning: domains/coding/patterns/b.md:3: a bug belongs in the folder domains/coding/bugs",
-        "warning: domains/cooking/bugs/c.md:4: `domain` says coding, but the file is filed under cooking, which counts",
-        "warning: domains/d.md:3: a bug belongs in the folder domains/coding/bugs",
-    ]
-
-
-@pytest.mark.proves("BRAIN-LINT")
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("owner: Ada\nretrieval:\n  limit: many\n", "error: brain.yaml:3: `retrieval.limit` must be a valid integer"),
-        ("owner: Ada\nretrieval:\n  limt: 3\n", "warning: brain.yaml:3: has the key `retrieval.limt`, which Nugget"),
-        ("owner: Ada\ncolour: red\n", "warning: brain.yaml:2: has the key `colour`, which Nugget does not know"),
-        ("owner: Ada\nllm: [\n", "error: brain.yaml:2: is not valid YAML"),
-        ("owner: Ada\nllm: yes\n", "error: brain.yaml:2: `llm` must be a section"),
-        ("owner: Ada\ncanon: {folders: [docs, ~/notes]}\n", "warning: brain.yaml:2: `canon.folders` is ignored here;"),
-        ("owner: Ada\nllm: {enabled: true}\n", "warning: brain.yaml:2: `llm.enabled` is ignored here; `nugget config"),
-        ("- a\n", "error: brain.yaml:1: has no `key: value` lines"),
-    ],
-)
-def test_settings_are_checked_with_their_line(own: Path, text: str, said: str) -> None:
-    write(own, "brain.yaml", text)
-    (problem,) = told(own)
-    assert problem.startswith(said)
-
-
-@pytest.mark.proves("BRAIN-LINT")
 def test_named_paths_limit_what_is_told_but_not_what_is_known(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(own, "domains/coding/bugs/a.md", unit("bug", "a", ("bug/b", "uses"), ("bug/nobody", "uses")))
     write(own, "domains/coding/bugs/b.md", unit("bug", "b", ("bug/nobody", "uses")))

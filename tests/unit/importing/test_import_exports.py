@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import sqlite3
-from contextlib import closing
 from datetime import date
 from pathlib import Path
 
@@ -105,15 +102,3 @@ def test_what_basic_memory_itself_wrote_is_read_with_its_types_and_relations(bra
     assert "- implements Payment API" in found["Payment retries"].body
     assert found["Webhook signatures"].tags == ("webhooks", "security")
     assert [entry.path for entry in result.left_out] == ["basic-memory/journal/Morning notes.md"]
-
-
-@pytest.mark.proves("IMPORT-HOSTILE")
-def test_a_database_that_is_no_memory_or_is_damaged_is_one_sentence(brain: Path, home: Path, tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / "history.db")) as other:
-        other.execute("CREATE TABLE history (url TEXT)")
-    (tmp_path / "claude-mem.db").write_bytes(b"SQLite format 3\0" + os.urandom(5000))
-    (tmp_path / "text.db").write_text("no database")
-    for name, reason in (("history.db", "is not a known database"), ("claude-mem.db", "cannot be read"),
-                         ("text.db", "cannot be read")):  # fmt: skip
-        (left,) = bring_in(tmp_path / name, brain, home).left_out
-        assert reason in left.reason

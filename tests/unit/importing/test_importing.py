@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from datetime import date
 from pathlib import Path
@@ -12,7 +11,6 @@ from import_stage import NOW, NYGARD, RULES, VAULT, bring_in
 
 from nugget.brain import knowledge_file as knowledge
 from nugget.capture import review
-from nugget.cli import run
 from nugget.config import CaptureSettings, Settings
 from nugget.infra import git
 from nugget.models import Origin
@@ -142,43 +140,3 @@ def test_hostile_files_are_left_out_with_a_reason_and_stop_no_other(brain: Path,
     for change in result.changes:
         assert change.path.startswith("domains/") and ".." not in change.path
         assert knowledge.parse(change.text, path=change.path).unit is not None
-
-
-@pytest.mark.proves("IMPORT-IGNORED")
-def test_what_ignore_files_leave_out_is_not_imported_and_said(brain: Path, home: Path, tmp_path: Path) -> None:
-    words = "The {} is what this page is about, at some length and breadth.\n"
-    pages = ("walnut", "drafts/a", "private/b", "sub/c", "sub/harbour", "log", "node_modules/x/README")
-    folder = write(tmp_path / "repo" / "notes", {f"{page}.md": words.format(page) * 2 for page in pages})
-    write(tmp_path / "repo", {".gitignore": "log.md\n", "notes/.nuggetignore": "drafts/\n/private\n",
-                              "notes/sub/.ignore": "*.md\n!harbour.md\n"})  # fmt: skip
-    git.run(tmp_path / "repo", "init", "-q")
-    result = bring_in(folder, brain, home)
-    places = sorted(change.unit.evidence[0].session for change in result.changes)
-    assert places == ["notes/sub/harbour.md:1", "notes/walnut.md:1"]
-    assert [str(left) for left in result.left_out] == ["notes: 4 paths left out by .gitignore, .ignore, .nuggetignore"]
-    named = bring_in(folder / "log.md", brain, home)
-    assert [change.unit.title for change in named.changes] == ["log"], "a file that is named is meant"
-
-
-@pytest.mark.proves("IMPORT-REVIEW")
-def test_the_command_shows_writes_nothing_when_asked_and_answers_in_json(
-    brain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
-    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
-    folder = write(tmp_path / "shop", {"doc/adr/0002-x.md": NYGARD, "CLAUDE.md": RULES, "todo.md": "- [ ] a\n"})
-    assert run(["import", str(folder), "--dry-run"]) == 0
-    shown = capsys.readouterr()
-    assert (
-        "3 units of 3 files would be proposed" in shown.out and "shop/CLAUDE.md:5: a section of the rules" in shown.out
-    )
-    assert "left out: shop/todo.md" in shown.err and git.branches(brain, "nugget/") == []
-    assert run(["import", str(folder), "--json", "--domain", "shop/web"]) == 0
-    value = json.loads(capsys.readouterr().out)
-    assert len(value["units"]) == 3 and {unit["domain"] for unit in value["units"]} == {"shop/web"}
-    assert (
-        value["branch"] == git.branches(brain, "nugget/")[0].name and value["left_out"][0]["path"] == "shop/CLAUDE.md"
-    )
-    assert run(["import", str(folder)]) == 0
-    assert "Nothing new to propose" in capsys.readouterr().out
-    assert run(["import", str(folder), "--domain", "../x"]) == 2

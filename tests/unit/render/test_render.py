@@ -24,11 +24,10 @@ from nugget.models import (
     RelationType,
     Scope,
     SourceName,
-    StaleReason,
     Unit,
 )
+from nugget.render import bundle_markdown
 from nugget.render.json import bundle_json
-from nugget.render.markdown import bundle_markdown
 from nugget.text import clean
 
 UNIT = Unit(
@@ -133,17 +132,6 @@ Because networks fail.
 
 2 more relevant."""
     )
-
-
-def test_what_is_stale_weak_missing_or_empty_is_said() -> None:
-    stale = replace(HIT, stale_reason=StaleReason.EXPIRED)
-    assert "STALE: expired" in bundle_markdown(bundle(stale))
-    weak = bundle_markdown(bundle(HIT, weak=True))
-    assert weak.startswith("The brain does not seem to know this: how to retry\nBelow is the nearest")
-    degraded = bundle_markdown(bundle(HIT, degraded=("no_vectors", "no_llm")))
-    assert "Note: found by words alone, without vectors.\n" in degraded
-    empty = bundle_markdown(bundle())
-    assert "holds nothing on: how to retry" in empty and "```" not in empty
 
 
 def fences_hold(text: str, units: int) -> bool:

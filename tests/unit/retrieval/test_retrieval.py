@@ -19,7 +19,7 @@ from nugget.config import EmbeddingSettings, RetrievalSettings, Settings
 from nugget.errors import LLMUnavailable, UsageError
 from nugget.index import Index, Terms
 from nugget.models import Bundle, Contribution, Depth, Filter, Hit, HitChunk, Query, SourceName, StaleReason, Unit
-from nugget.render.markdown import bundle_markdown
+from nugget.render import bundle_markdown
 from nugget.retrieval.candidates import fuse
 from nugget.retrieval.packing import pack
 from nugget.retrieval.reranking import Passage
