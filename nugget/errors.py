@@ -9,6 +9,7 @@ NuggetError                 exit 1   an expected failure, told in one sentence
     LLMUnavailable          exit 1   no LLM answer could be had (no key, network, timeout, cost cap, bad reply)
     TranscriptError         exit 1   a transcript cannot be read at all
     GitError                exit 1   git refused
+        PushRefused         exit 1   the remote does not take what is pushed: by a rule, or for want of permission
     GitHubError             exit 1   GitHub refused or could not be reached
     ReviewError             exit 1   a proposal cannot be shown, accepted or rejected
     InstallError            exit 1   a client's settings cannot be read or changed as asked
@@ -65,6 +66,10 @@ class TranscriptError(NuggetError):
 
 class GitError(NuggetError):
     """git refused."""
+
+
+class PushRefused(GitError):
+    """The remote does not take what is pushed: by a rule of its own, or for want of permission."""
 
 
 class GitHubError(NuggetError):

@@ -83,6 +83,7 @@ class CaptureSettings:
     exclude_paths: tuple[str, ...] = _set((), "files (globs) whose content is never read from a transcript")
     publish: Literal["auto", "never"] = _set("auto", "`auto`: proposals become pull requests on GitHub, with a token")
     labels: tuple[str, ...] = _set((), "labels that pull requests are given")
+    headless: bool = _set(True, "false: sessions that a program ran (`claude -p`, the SDK) are not captured")
     agents: tuple[str, ...] = _set(("claude-code",), "[agents](agents.md) that catch-up captures, or `all`")
 
 
@@ -111,7 +112,7 @@ class CommitSettings:
 class SyncSettings:
     """How the brain follows its remote."""
 
-    pull: bool = _set(False, "true: fast-forward a clean default branch from the remote before sync and capture")
+    pull: bool = _set(True, "false: a trusted brain no longer follows its remote unasked")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

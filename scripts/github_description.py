@@ -20,7 +20,8 @@ from typing import Any
 
 VERSION = "23.0.2"
 OPERATIONS = (
-    "pulls/list", "pulls/create", "pulls/get", "pulls/update", "issues/add-labels", "issues/create-comment",
+    "repos/get", "pulls/list", "pulls/create", "pulls/get", "pulls/update", "pulls/merge", "issues/add-labels",
+    "issues/create-comment",
 )  # fmt: skip
 TARGET = Path(__file__).parent.parent / "tests" / "github_openapi"
 

@@ -83,6 +83,10 @@ class GitAnswer(BaseHTTPRequestHandler):
         """A change."""
         self._answer(self._body())
 
+    def do_PUT(self) -> None:
+        """A change, too."""
+        self._answer(self._body())
+
     def log_message(self, *_: object) -> None:
         """Nothing is logged."""
 

@@ -30,6 +30,7 @@ class PullRequest:
     base: str
     title: str
     body: str
+    head: str
     merged_as: str | None = None
 
 
@@ -38,7 +39,7 @@ class _Answer(GitAnswer):
         parts = urlsplit(self.path)
         if self._token() != TOKEN:
             self._send(401, b"{}", {"WWW-Authenticate": 'Basic realm="stand-in"'})
-        elif parts.path.startswith(f"{_API}/"):
+        elif parts.path.startswith(_API):
             status, value = self._rest(parts.path.removeprefix(_API), body)
             self._send(status, json.dumps(value).encode(), {"Content-Type": "application/json"})
         else:
@@ -46,6 +47,8 @@ class _Answer(GitAnswer):
 
     def _rest(self, path: str, body: bytes) -> tuple[int, Any]:
         place = self.place
+        if not path:
+            return 200, {"url": f"{place.origin}{_API}", "full_name": f"{OWNER}/{NAME}"}
         if path == "/pulls" and self.command == "POST":
             return 201, place.view(place.opened(json.loads(body)))
         if path == "/pulls":
@@ -81,8 +84,9 @@ class StandIn(GitServer):
         """A new pull request."""
         branch = wanted["head"].rpartition(":")[2]
         pull = PullRequest(
-            number=len(self.pulls) + 1, branch=branch, base=wanted["base"], title=wanted["title"], body=wanted["body"]
-        )
+            number=len(self.pulls) + 1, branch=branch, base=wanted["base"], title=wanted["title"], body=wanted["body"],
+            head=self.git("rev-parse", f"refs/heads/{branch}"),
+        )  # fmt: skip
         self.pulls.append(pull)
         return pull
 
@@ -92,5 +96,6 @@ class StandIn(GitServer):
             "number": pull.number, "html_url": f"{self.origin}/{OWNER}/{NAME}/pull/{pull.number}",
             "url": f"{self.origin}{_API}/pulls/{pull.number}", "title": pull.title, "body": pull.body,
             "state": "closed" if pull.merged_as else "open", "merged_at": MERGED_AT if pull.merged_as else None,
-            "merge_commit_sha": pull.merged_as, "head": {"ref": pull.branch}, "base": {"ref": pull.base},
+            "merge_commit_sha": pull.merged_as, "head": {"ref": pull.branch, "sha": pull.head},
+            "base": {"ref": pull.base},
         }  # fmt: skip

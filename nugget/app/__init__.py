@@ -53,9 +53,9 @@ class Brain:
     """
 
     add, forget, move, lint = writing.add, writing.forget, writing.move, writing.lint
-    import_notes, promote, pull = writing.import_notes, writing.promote, writing.pull
+    import_notes, promote, follow = writing.import_notes, writing.promote, writing.follow
     proposals, proposal, proposal_diff = writing.proposals, writing.proposal, writing.proposal_diff
-    accept, reject = writing.accept, writing.reject
+    accept, reject, make_current = writing.accept, writing.reject, writing.make_current
     secret_lines, leaks, scrub = writing.secret_lines, writing.leaks, writing.scrub
     evaluate, suggest_questions = writing.evaluate, writing.suggest_questions
     asked_questions, similar_units, neighbours = writing.asked_questions, writing.similar_units, writing.neighbours

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nugget.app.params import check_identity
+from nugget.capture.following import FOLLOW_EVERY_S
 from nugget.config import Environment, Settings, load_settings
 from nugget.errors import BrainError, IndexUnavailable, LLMUnavailable, NuggetError, UsageError
 from nugget.evaluation.query_log import Face
@@ -64,6 +65,7 @@ class AgentSession:
         self._is_warm = threading.Event()
         self._reading = (0, 0)
         self._catching_up: threading.Thread | None = None
+        self._closed = threading.Event()
 
     def open(self) -> Brain:
         """Return the brain, and start its warm-up when it is first found. Raises BrainError if there is none."""
@@ -190,12 +192,16 @@ class AgentSession:
 
     def close(self) -> None:
         """Let go of the brain."""
+        self._closed.set()
         with self._lock:
             if self._brain is not None:
                 self._brain.close()
 
     def _warm_up(self, brain: Brain) -> None:
-        """Make the index if it is missing, then ask once, which loads the model, the index and numpy."""
+        """Make the index if it is missing, then ask once, which loads the model, the index and numpy.
+
+        From then on the remote is followed. No question waits for that.
+        """
 
         def note(what: str, done: int, total: int) -> None:
             self._reading = (done, total)
@@ -203,6 +209,9 @@ class AgentSession:
         _reported(lambda: brain.refresh(progress=note))
         self._is_warm.set()
         _reported(lambda: brain.ask(Query("What is known?", limit=1), fresh=False, log=False))
+        while brain.settings.sync.pull and not self._closed.is_set():
+            _reported(lambda: brain.follow(if_due=True))
+            self._closed.wait(FOLLOW_EVERY_S)
 
 
 def _reported(work: Callable[[], object]) -> None:

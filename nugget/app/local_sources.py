@@ -222,7 +222,7 @@ def sync_in_background(brain: Brain, *, source: str = "brain") -> bool:
         if others is None:
             return False
         os.close(others)
-        arguments = ["--brain", str(brain.path), "sync", "--source", source]
+        arguments = ["--brain", str(brain.path), "sync", "--no-pull", "--source", source]
         files.start_detached([sys.executable, "-P", "-m", "nugget", *arguments], keep=lock)
     finally:
         os.close(lock)

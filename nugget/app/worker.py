@@ -124,7 +124,9 @@ def work(
             )  # fmt: skip
             with suppress(NuggetError):
                 brain_for(None)
-            published = {brain.path: _keep_up(brain, publish=publish) for brain in opened.values()}
+            published = {
+                brain.path: _keep_up(brain, publish=publish, background=background) for brain in opened.values()
+            }
     finally:
         os.close(held)
     # What was queued between the last look and here found the lock taken, and what is beyond `MAX_JOBS` is left.
@@ -142,8 +144,8 @@ def queue_ended(environment: Environment, agents: Sequence[str], *, background: 
     return len(queue.catch_up(environment.home, find_sessions(environment, agents), now=_now(), since=since))
 
 
-def _keep_up(brain: Brain, *, publish: bool) -> Published:
-    """Publish what waits, follow what was decided on the remote, and pull if the settings say so."""
+def _keep_up(brain: Brain, *, publish: bool, background: bool) -> Published:
+    """Publish what waits, follow what was decided on the remote, and leave every index current."""
     environment, settings, now = brain.environment, brain.settings, _now()
     done = Published()
     try:
@@ -152,13 +154,17 @@ def _keep_up(brain: Brain, *, publish: bool) -> Published:
             brain.path, environment=environment, settings=settings, now=now, forced=publish
         )
         done = replace(done, publications=(*done.publications, *gone.publications))
-        publishing.sync_pull_requests(brain.path, environment=environment, now=now)
-        if settings.sync.pull and publishing.pull(brain.path, environment=environment):
-            publishing.sync_pull_requests(brain.path, environment=environment, now=now)
-            brain.sync()
+        if settings.sync.pull and (followed := brain.follow(if_due=background)):
+            for problem in followed.problems:
+                write_log(environment.home, f"{brain.path}: {problem}")
     except NuggetError as error:
         write_log(environment.home, f"{brain.path}: {error}")
-        return replace(done, local=str(error))
+        done = replace(done, local=str(error))
+    try:
+        brain.make_current()
+        brain.sync_local_sources()
+    except (NuggetError, OSError, sqlite3.Error) as error:  # the next question brings them in line
+        write_log(environment.home, f"{brain.path}: {error}")
     return done
 
 
@@ -188,7 +194,9 @@ def capture_file(
     keep_provenance(transcript, capture)
     if not result.branch:
         return result, Published()
-    return result, publishing.publish(brain.path, environment=brain.environment, settings=brain.settings, now=now)
+    done = publishing.publish(brain.path, environment=brain.environment, settings=brain.settings, now=now)
+    brain.make_current()
+    return result, done
 
 
 def explain_claims(transcript: Path, brain: Brain) -> tuple[str, list[str]]:
@@ -248,6 +256,8 @@ def write_log(home: Path, text: str) -> None:
 def _capture_job(job: Job, brain: Brain) -> tuple[str | None, str | None]:
     """Capture a job's session, within the time that one job may take."""
     transcript = Path(job.transcript) if job.transcript else find_transcript(brain.environment, job.session)
+    if not brain.settings.capture.headless and _is_headless(transcript):
+        return None, "a headless run (capture.headless)"
     with files.time_limit(MAX_JOB_S):
         capture = open_capture(brain, now=_now().astimezone())
         result = capture_transcript(transcript, capture)
@@ -255,6 +265,13 @@ def _capture_job(job: Job, brain: Brain) -> tuple[str | None, str | None]:
         with suppress(NuggetError, OSError, sqlite3.Error):  # the session is captured, whatever becomes of this
             note_uses(transcript, result.session, capture=capture, index=brain.index)
     return result.branch, result.skipped
+
+
+def _is_headless(transcript: Path) -> bool:
+    """Return True if a program ran the session, by `claude -p` or the SDK: each record says so."""
+    with suppress(OSError), transcript.open("rb") as file:
+        return b'"entrypoint":"sdk-' in file.read(64_000).replace(b'": "', b'":"')
+    return False
 
 
 def _leave_the_session(home: Path) -> None:

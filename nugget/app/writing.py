@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nugget.config import expanded
-from nugget.errors import EmbeddingUnavailable, NuggetError, UsageError
+from nugget.errors import EmbeddingUnavailable, IndexUnavailable, NuggetError, UsageError
 from nugget.models import Hit, KnowledgeType, Problem, Query, Severity, StaleReason, Unit
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from nugget.brain.filing import UnitMove
     from nugget.capture import CaptureResult
     from nugget.capture.compare import Similar
-    from nugget.capture.publish import Publication, Published
+    from nugget.capture.following import Followed
+    from nugget.capture.publish import Published
     from nugget.capture.review import Accepted, ProposalBranch, ProposedFile
     from nugget.evaluation import Run, RunComparison
     from nugget.evaluation.feedback import Report
@@ -58,6 +59,7 @@ def add(
         brain.path, text, type=type, domain=domain, tags=tags, title=title, confidence=confidence,
         now=datetime.now(UTC), allow=allow_list(brain.settings), report=report,
     )  # fmt: skip
+    make_current(brain)
     unit = load(brain.path, path).unit
     return unit.id if unit else path, path
 
@@ -68,7 +70,7 @@ def forget(brain: Brain, ref: str) -> tuple[UnitMove, Places]:
     from nugget.brain.golden import expecting
 
     result = forget_unit(brain.path, ref.removeprefix("brain:"))
-    brain.refresh()
+    make_current(brain)
     return result, expecting(brain.path, result.old_id)
 
 
@@ -78,6 +80,7 @@ def move(brain: Brain, ref: str, *, domain: str | None = None, name: str | None 
     from nugget.brain.golden import expecting
 
     result = move_unit(brain.path, ref.removeprefix("brain:"), domain=domain, slug=name)
+    make_current(brain)
     return result, expecting(brain.path, result.old_id) if result.new_id != result.old_id else []
 
 
@@ -111,7 +114,9 @@ def import_notes(
         now=datetime.now(UTC).astimezone(), domain=validate_domain(domain) if domain else None, limit=limit,
         dry_run=dry_run,
     )  # fmt: skip
-    return import_and_publish(expanded(path), run, brain.environment)
+    done = import_and_publish(expanded(path), run, brain.environment)
+    note_review(brain)
+    return done
 
 
 def promote(
@@ -150,10 +155,19 @@ def proposal_diff(brain: Brain, shown: ProposalBranch) -> str:
 
 
 def accept(brain: Brain, name: str | None, *, units: Sequence[str] | None = None) -> Accepted:
-    """Merge a proposal, or some units of it, into the brain."""
-    from nugget.capture import review
+    """Merge a proposal, or some units of it: through its pull request if it has one, else here, and push."""
+    from nugget.capture import following, review
+    from nugget.upkeep.trust import is_trusted
 
-    return review.accept(brain.path, name, now=datetime.now(UTC), units=units)
+    now, environment = datetime.now(UTC), brain.environment
+    if is_trusted(environment, brain.path):
+        done = following.accept(
+            brain.path, name, environment=environment, settings=brain.settings, now=now, units=units
+        )
+    else:
+        done = review.accept(brain.path, name, now=now, units=units)
+    make_current(brain)
+    return done
 
 
 def reject(
@@ -164,16 +178,59 @@ def reject(
 
     now, environment = datetime.now(UTC), brain.environment
     gone = review.reject(brain.path, name, home=environment.home, now=now, units=units)
+    note_review(brain)
     return gone, publish.close_pull_requests(brain.path, environment=environment, settings=brain.settings, now=now)
 
 
-def pull(brain: Brain) -> tuple[str | None, list[Publication]]:
-    """Bring in what was merged on the remote; return the new commit, if any, and the pull requests it settled."""
-    from nugget.capture import publish
+def follow(brain: Brain, *, rebase: bool = False, if_due: bool = False) -> Followed | None:
+    """Bring in what was decided on the remote, send what waits to be pushed, and bring the index in line.
 
-    commit = publish.pull(brain.path, environment=brain.environment)
-    now = datetime.now(UTC)
-    return commit, list(publish.sync_pull_requests(brain.path, environment=brain.environment, now=now))
+    None without a remote, for a brain that the user does not trust, and with `if_due` if it was looked at lately.
+    Raises GitError.
+    """
+    from nugget.capture import following
+    from nugget.infra import git, remotes
+    from nugget.upkeep.trust import is_trusted
+
+    now, environment = datetime.now(UTC), brain.environment
+    if not (git.is_repository(brain.path) and remotes.find_remote(brain.path) and is_trusted(environment, brain.path)):
+        return None
+    if if_due and not following.is_due(brain.path, environment.home, now=now):
+        return None
+    done = following.follow(brain.path, environment=environment, settings=brain.settings, now=now, rebase=rebase)
+    make_current(brain)
+    return done
+
+
+def make_current(brain: Brain) -> None:
+    """Bring the brain's index in line with its files, as everything that changed them does before it says so.
+
+    An index that cannot be written now is brought in line by the next question.
+    """
+    with suppress(IndexUnavailable):
+        brain.sync(in_passing=True)
+    note_review(brain)
+
+
+def note_review(brain: Brain) -> None:
+    """Note how many proposals wait and how many were merged, for the line that a session's start shows."""
+    import json
+
+    from nugget.capture import publish, review
+    from nugget.infra import files
+
+    home = brain.environment.home
+    file = Path(files.queue_folder(home)) / files.REVIEW_STATE
+    with suppress(NuggetError, OSError):
+        waiting = len(review.proposals(brain.path))
+        known = publish.publications(brain.path, home=home).values()
+        merged = sum((one.state, one.reason) == ("settled", "merged") for one in known)
+        with files.locked(file.with_suffix(".lock")):
+            try:
+                state = dict(json.loads(file.read_bytes()))
+            except (OSError, ValueError):
+                state = {}
+            files.replace(file, json.dumps(state | {str(brain.path): [waiting, merged]}).encode())
 
 
 def secret_lines(brain: Brain, text: str) -> list[tuple[int, str]]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nugget.infra import files, git, github
+from nugget.infra import files, git, remotes
 from nugget.infra.workspace import normalised_remote
 from nugget.models import Event, Session
 from nugget.settings_file import YAMLRefused, read_entries
@@ -186,7 +186,7 @@ def _first_commit(brain: Path) -> str | None:
 
 def _remote(brain: Path) -> str | None:
     """Return the address of the remote that all its clones share; of one on this machine its real path."""
-    found = github.find_remote(brain) if git.is_repository(brain) else None
+    found = remotes.find_remote(brain) if git.is_repository(brain) else None
     if found is None:
         return None
     local = found.url.removeprefix("file://")

@@ -6,7 +6,7 @@ uncommitted work in them stop it before anything changed, every other file of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -75,12 +75,16 @@ class ProposalBranch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """Result of `accept`: the branch, the merge commit, and the files that were merged and those that still wait."""
+    """Result of `accept`: the branch, the merge commit, and the files that were merged and those that still wait.
+
+    `pending` says what is still to be done so that the remote and this brain hold the same, and why.
+    """
 
     into: str
     commit: str
     files: tuple[ProposedFile, ...]
     waiting: tuple[ProposedFile, ...]
+    pending: str | None = None
 
 
 def proposals(brain: Path) -> list[ProposalBranch]:
@@ -114,12 +118,16 @@ def diff(brain: Path, proposal: ProposalBranch) -> str:
     return git.diff(brain, proposal.base, proposal.sha, [file.path for file in proposal.files])
 
 
-def accept(brain: Path, name: str | None = None, *, now: datetime, units: Sequence[str] | None = None) -> Accepted:
+def accept(
+    brain: Path, name: str | None = None, *, now: datetime, units: Sequence[str] | None = None,
+    share: Callable[[str, str], None] = lambda into, commit: None,
+) -> Accepted:  # fmt: skip
     """Merge a proposal, or only the named units of it, into the checked-out branch.
 
-    Raises BrainError if the brain is in the middle of a merge or no branch is checked out, ReviewError if a file cannot
-    be read, GitError if the proposal is checked out elsewhere or git is locked, ConflictError if the same file changed
-    on both sides or has uncommitted work in it; nothing was changed then.
+    `share` gets the branch and the new commit before anything moves, and may raise to prevent it. Raises BrainError if
+    the brain is in the middle of a merge or no branch is checked out, ReviewError if a file cannot be read, GitError if
+    the proposal is checked out elsewhere or git is locked, ConflictError if the same file changed on both sides or has
+    uncommitted work in it; nothing was changed then.
     """
     with git.only_writer(brain):
         into, tip = git.ready_branch(brain)
@@ -127,12 +135,13 @@ def accept(brain: Path, name: str | None = None, *, now: datetime, units: Sequen
             raise ReviewError(f"The proposal {into} itself is checked out.", hint="Run `git switch main` in the brain.")
         proposal = show(brain, name)
         git.refuse_checked_out(brain, proposal.branch)
-        chosen = _choose(proposal, units)
+        chosen = choose(proposal, units)
         _refuse_unreadable(chosen, proposal.branch)
         contents = {file.path: _merged(file, proposal, into=into) for file in chosen}
         rest = tuple(file for file in proposal.files if file not in chosen)
         commit = _merge_commit(brain, proposal, contents, tip=tip, whole=not rest, now=now)
         left = _left(brain, proposal, rest, tip=commit, now=now)
+        share(into, commit)
         git.move_checkout(brain, into, commit, expect=tip, message=f"accept {proposal.branch}", also=[left])
     return Accepted(into=into, commit=commit, files=chosen, waiting=rest)
 
@@ -148,7 +157,7 @@ def reject(
     git.wait_until_free(brain)
     proposal = show(brain, name)
     git.refuse_checked_out(brain, proposal.branch)
-    chosen = _choose(proposal, units)
+    chosen = choose(proposal, units)
     key = ledger.remember_brain(brain, home)
     time = {"time": now.isoformat()}
     lines = [(home, ledger.REJECTED, time | _remembered(file, key, proposal.branch)) for file in chosen]
@@ -187,7 +196,8 @@ def _read(brain: Path, branch: git.Branch, *, tip: str, held: Mapping[str, str])
     )  # fmt: skip
 
 
-def _choose(proposal: ProposalBranch, units: Sequence[str] | None) -> tuple[ProposedFile, ...]:
+def choose(proposal: ProposalBranch, units: Sequence[str] | None) -> tuple[ProposedFile, ...]:
+    """Return the files of the named units, all by default. Raises ReviewError for a name that is not there."""
     if units is None:
         return proposal.files
     names = {name for file in proposal.files for name in (file.id, file.path)}
@@ -208,18 +218,27 @@ def _refuse_unreadable(files: Sequence[ProposedFile], branch: str) -> None:
 
 def _merged(file: ProposedFile, proposal: ProposalBranch, *, into: str) -> bytes | None:
     """Return the content of a file after the merge, None if deleted. Raises ConflictError if both sides differ."""
-    ours, before, theirs = file.ours, file.base, file.theirs
+    try:
+        return merge_sides(file.path, file.ours, file.base, file.theirs)
+    except ConflictError as error:
+        raise ConflictError(
+            f"{file.path} was changed on {into} since {proposal.branch} was made, and both changed the same lines.",
+            hint=f"Run `git merge {proposal.branch}` in the brain to settle it by hand, or accept the other files with "
+            "`--unit ID`.",
+        ) from error
+
+
+def merge_sides(path: str, ours: bytes | None, before: bytes | None, theirs: bytes | None) -> bytes | None:
+    """Return what two changes of a file make together, None if it is deleted. Raises ConflictError."""
     if ours in (before, theirs):
         return theirs
+    if theirs == before:
+        return ours
     if ours is not None and before is not None and theirs is not None:
-        merged = git.merge_files(ours, before, theirs) or _merge_knowledge(file.path, ours, before, theirs)
+        merged = git.merge_files(ours, before, theirs) or _merge_knowledge(path, ours, before, theirs)
         if merged is not None:
             return merged
-    raise ConflictError(
-        f"{file.path} was changed on {into} since {proposal.branch} was made, and both changed the same lines.",
-        hint=f"Run `git merge {proposal.branch}` in the brain to settle it by hand, or accept the other files with "
-        "`--unit ID`.",
-    )
+    raise ConflictError(f"{path} was changed on both sides, in the same lines.")
 
 
 def _merge_knowledge(path: str, ours: bytes, before: bytes, theirs: bytes) -> bytes | None:

@@ -251,7 +251,8 @@ def review_accept(
         done = opened.accept(branch, units=listed(units) or None)
     accepted, waiting = [file.id for file in done.files], [file.id for file in done.waiting]
     if as_json:
-        print_json({"into": done.into, "commit": done.commit, "accepted": accepted, "waiting": waiting})
+        named = {"into": done.into, "commit": done.commit, "accepted": accepted, "waiting": waiting}
+        print_json(named | {"pending": done.pending})
     elif not accepted:
         put(f"Nothing was left to accept: {done.into} holds all of it. The proposal is gone.")
     else:
@@ -260,6 +261,8 @@ def review_accept(
             reports.put_proposed_line(file)
         if waiting:
             put(f"Still waiting: {', '.join(waiting)}.")
+    if done.pending:
+        note(one_line(done.pending))
 
 
 @review.command("reject")

@@ -63,7 +63,8 @@ def install(
 
     Claude Code gets a hook at the start and the end of a session, the MCP server and the permission to ask it; other
     agents the server and a paragraph in their rules, and `nugget watch` captures their sessions. Whatever else is in
-    the settings stays as it is; safe to run again. Nothing is put into a session unasked: --brief and --recall do.
+    the settings stays as it is; safe to run again. A session starts with a brief of at most 150 tokens once the brain
+    holds reviewed knowledge of its repository; --brief makes it longer, --no-brief switches it off.
     With git-hook: have git propose the messages of commits.
     """
     from nugget.upkeep.install import own_command, plan_install
@@ -83,6 +84,9 @@ def install(
         prepare_machine(environment, note)
     if _carry_out(changes, environment, dry_run=dry_run):
         put("New sessions are captured when they end, and can ask the brain. `nugget uninstall` undoes this.")
+        if brief is None:
+            put("A session starts with a short brief once there is reviewed knowledge of its repository; "
+                "`nugget install --no-brief` switches that off.")  # fmt: skip
         if scope is SettingsScope.PROJECT:
             put(f"These files start {command}, the place on this machine: think before you commit them. Claude Code "
                 "asks once whether the server of a project may start: say yes.")  # fmt: skip

@@ -25,7 +25,7 @@ from nugget.cli.terminal import (
     show,
 )
 from nugget.config import current_folder, expanded
-from nugget.errors import NuggetError, UsageError, reason_of
+from nugget.errors import GitError, NuggetError, UsageError, reason_of
 from nugget.models import SourceName
 from nugget.render import reports
 from nugget.render.json import evaluation_json, fields, queries_json, status_json, sync_json
@@ -50,6 +50,9 @@ def sync(
     pull: Annotated[
         bool | None, Option("--pull/--no-pull", help="First bring in what was merged on the remote.")
     ] = None,
+    rebase: Annotated[
+        bool, Option("--rebase", help="Put commits that only this brain has on top of the remote's, and push them.")
+    ] = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:  # fmt: skip
@@ -61,8 +64,8 @@ def sync(
         if opened.embedder_problem:
             note(f"{opened.embedder_problem} Indexing words alone.")
         if SourceName.BRAIN in names:
-            if opened.settings.sync.pull if pull is None else pull:
-                obstacle = _pull(opened)
+            if rebase or (opened.settings.sync.pull if pull is None else pull):
+                obstacle = _follow(opened, rebase=rebase, is_asked=rebase or bool(pull))
             result = opened.sync(rebuild=rebuild, progress=tell)
         others = [name for name in names if name is not SourceName.BRAIN]
         beside = opened.sync_local_sources(others, progress=tell) if others else {}
@@ -74,7 +77,7 @@ def sync(
             reports.put_sync(result)
         for name, its in beside.items():
             reports.put_source_sync(name, its)
-    if obstacle is not None and pull:
+    if obstacle is not None and (pull or rebase):
         raise obstacle
 
 
@@ -89,17 +92,23 @@ def _chosen(given: Sequence[str] | None) -> tuple[SourceName, ...]:
     return tuple(dict.fromkeys(chosen)) or every
 
 
-def _pull(opened: Brain) -> NuggetError | None:
-    """Bring in what was merged on the remote; return the error if that fails."""
+def _follow(opened: Brain, *, rebase: bool, is_asked: bool) -> NuggetError | None:
+    """Bring in what was decided on the remote; return the first thing that stood in the way."""
     try:
-        commit, settled = opened.pull()
+        done = opened.follow(rebase=rebase)
     except NuggetError as error:
-        note(f"Not pulled: {error}")
         return error
-    for one in settled:
+    if done is None:
+        return GitError("The brain has no remote to follow, or is not trusted.", hint="`nugget init --remote URL`")
+    for one in done.changed:
         note(f"{one.reason or one.state}: {one.url or one.branch}")
-    note(f"Pulled: the brain is at {commit[:10]} now." if commit else "Nothing to pull.")
-    return None
+    if done.commit:
+        note(f"Pulled: the brain is at {done.commit[:10]} now.")
+    elif is_asked and not done.problems:
+        note("Nothing to pull.")
+    for problem in done.problems if not is_asked else done.problems[1:]:
+        note(f"Not in line with the remote: {problem} {problem.hint or ''}".rstrip())
+    return done.problems[0] if done.problems else None
 
 
 @commands.command()
@@ -114,7 +123,7 @@ def rebuild(as_json: JsonOption = False, brain: BrainOption = None) -> None:
 @commands.command()
 def status(as_json: JsonOption = False, brain: BrainOption = None) -> None:
     """Show what is indexed, captured, queued, failed and spent."""
-    from nugget.upkeep.doctor import status as status_of
+    from nugget.upkeep.status import status as status_of
 
     with open_brain(brain) as opened:
         seen = status_of(opened.path, opened.settings, opened.environment)

@@ -1,7 +1,7 @@
 """The hooks of Claude Code: note the session in the queue, start the worker, get out of the way.
 
-On request, a session gets at its start what is known of its workspace (`--brief`), and at each prompt what is known
-of that (`--recall`).
+A session gets at its start a short brief if reviewed knowledge of its repository exists, the whole one with `--brief`,
+none with `--no-brief`; with `--recall` each prompt gets what is known of that.
 
 Standard library only, and as little of it as possible: all SessionEnd hooks together have 1.5 s. Nothing that goes
 wrong here may disturb the client: the exit code is always 0, nothing is printed but the notice that the
@@ -21,9 +21,11 @@ from nugget.infra import files
 
 NOTICE = "This session will be analyzed for knowledge capture"
 CATCH_UP_EVERY_S = 3600
+FOLLOW_EVERY_S = 300
 _STDIN_WAIT_S = 1.0
 _MAX_PAYLOAD_BYTES = 4_000_000
-FLAGS = ("--brief", "--recall")
+FLAGS = ("--brief", "--no-brief", "--recall")
+SHORT_BRIEF_TOKENS = 150
 _CONTEXT_S = 1.5
 """Far more than it takes; on an overloaded machine a session starts without a brief."""
 _BRIEFED_ALREADY = ("resume", "fork")
@@ -41,9 +43,10 @@ def is_hook_call(arguments: Sequence[str]) -> bool:
 def main(arguments: Sequence[str] = ()) -> int:
     """Act on the hook payload on stdin; always 0.
 
-    SessionEnd (and PreCompact) queue the session; SessionStart prints the notice and, at most once an hour, has the
-    worker look for sessions that were never captured. Inside a session that Nugget itself started: nothing.
-    `--brief`, or NUGGET_BRIEF, adds the brief to SessionStart; `--recall`, or NUGGET_RECALL, answers UserPromptSubmit.
+    SessionEnd (and PreCompact) queue the session; SessionStart prints the notice and, at most every five minutes, has
+    the worker follow the remote and bring the indexes in line, once an hour also look for sessions that were never
+    captured. Inside a session that Nugget itself started: nothing. NUGGET_BRIEF=1 is `--brief`, NUGGET_BRIEF=0
+    `--no-brief`, NUGGET_RECALL=1 `--recall`.
     """
     if os.environ.get(files.GUARD):
         return 0
@@ -52,7 +55,7 @@ def main(arguments: Sequence[str] = ()) -> int:
         payload = _read_payload()
         event = payload.get("hook_event_name") or ""
         if event == "SessionStart":
-            _session_starts(home, payload, is_briefed=_wants(arguments, "--brief", "NUGGET_BRIEF"))
+            _session_starts(home, payload, brief=_brief_tokens(arguments))
         elif event == "UserPromptSubmit" and _wants(arguments, "--recall", "NUGGET_RECALL"):
             _say(_context(payload, "recall"))
         elif event in _QUEUED_EVENTS and (payload.get("transcript_path") or payload.get("session_id")):
@@ -102,31 +105,67 @@ def _session_ends(home: str, payload: dict[str, object], event: str) -> None:
     files.start_worker(home)
 
 
-def _session_starts(home: str, payload: dict[str, object], *, is_briefed: bool) -> None:
-    source = payload.get("source")
-    output: dict[str, object] = {"systemMessage": NOTICE} if _has_brain(home) and source != "compact" else {}
-    if is_briefed and source not in _BRIEFED_ALREADY:
+def _session_starts(home: str, payload: dict[str, object], *, brief: int | None) -> None:
+    source, brain = payload.get("source"), _brain(home)
+    output: dict[str, object] = {}
+    if brain and source != "compact":
+        output["systemMessage"] = " · ".join([NOTICE, *_review_state(home, brain)])
+    if brief != 0 and source not in _BRIEFED_ALREADY:
         try:
-            output |= _context(payload, "brief")
+            output |= _context(payload, "brief", unasked=brief)
         except Exception as error:
             note(home, error)
     _say(output)
-    stamp = os.path.join(files.make_queue(home), "catch-up.stamp")
+    queue = files.make_queue(home)
+    stamps = [os.path.join(queue, f"{name}.stamp") for name in ("follow", "catch-up")]
+    follows, catches_up = map(_is_due, stamps, (FOLLOW_EVERY_S, CATCH_UP_EVERY_S))
+    if (catches_up or (follows and brain)) and files.start_worker(home, *(["--catch-up"] if catches_up else [])):
+        for stamp in stamps if catches_up else stamps[:1]:
+            files.private_file(stamp)
+            os.utime(stamp)
+
+
+def _is_due(stamp: str, every_s: float) -> bool:
     try:
-        due = time.time() - os.stat(stamp).st_mtime >= CATCH_UP_EVERY_S
+        return time.time() - os.stat(stamp).st_mtime >= every_s
     except FileNotFoundError:
-        due = True
-    if due and files.start_worker(home, "--catch-up"):
-        files.private_file(stamp)
-        os.utime(stamp)
+        return True
+
+
+def _review_state(home: str, brain: str) -> list[str]:
+    """Return what waits for review, and how much was merged since a session last started, as the worker left it."""
+    queue = files.make_queue(home)
+    try:
+        with open(os.path.join(queue, files.REVIEW_STATE), "rb") as file:
+            waiting, merged = json.load(file)[os.path.realpath(brain)]
+    except (OSError, ValueError, LookupError, TypeError):
+        return []
+    shown = os.path.join(queue, "merged.shown")
+    before = merged
+    with suppress(OSError, ValueError), open(shown, "rb") as file:
+        before = int(file.read())
+    files.replace(shown, b"%d" % merged)
+    said = f"{waiting} proposal{'' if waiting == 1 else 's'} wait{'s' if waiting == 1 else ''}"
+    return [*([said] if waiting else []), *([f"{merged - before} merged"] if merged > before else [])]
+
+
+def _brief_tokens(arguments: Sequence[str]) -> int | None:
+    """Return the limit of the brief in tokens: None for the whole one, which was asked for, 0 for none."""
+    if _wants(arguments, "--brief", "NUGGET_BRIEF"):
+        return None
+    is_off = "--no-brief" in arguments or os.environ.get("NUGGET_BRIEF", "").lower() in ("0", "false", "no")
+    return 0 if is_off else SHORT_BRIEF_TOKENS
 
 
 def _wants(arguments: Sequence[str], flag: str, variable: str) -> bool:
     return flag in arguments or os.environ.get(variable, "").lower() in ("1", "true", "yes")
 
 
-def _context(payload: dict[str, object], what: str) -> dict[str, object]:
-    """Return the hook output that the client adds to the conversation; empty if nothing was found in time."""
+def _context(payload: dict[str, object], what: str, *, unasked: int | None = None) -> dict[str, object]:
+    """Return the hook output that the client adds to the conversation; empty if nothing was found in time.
+
+    `unasked` is the limit in tokens of a brief that nobody asked for.
+    """
     from datetime import UTC, datetime
     from pathlib import Path
 
@@ -136,14 +175,14 @@ def _context(payload: dict[str, object], what: str) -> dict[str, object]:
         from nugget.upkeep import briefing
 
         environment, now = read_environment(), datetime.now(UTC)
-        folder = Path(str(payload.get("cwd") or os.getcwd()))
+        folder, session = Path(str(payload.get("cwd") or os.getcwd())), str(payload.get("session_id") or "")
         try:
             if what == "brief":
-                text = briefing.brief(environment, folder, session=str(payload.get("session_id") or ""), now=now)
+                text = briefing.brief(environment, folder, session=session, now=now, unasked=unasked)
             else:
                 text = briefing.recall(environment, str(payload.get("prompt") or ""), folder, now=now)
         except UsageError as error:  # the brain here is not trusted
-            return {"systemMessage": str(error)}
+            return {"systemMessage": str(error)} if unasked is None else {}
     if not text:
         return {}
     return {"hookSpecificOutput": {"hookEventName": payload["hook_event_name"], "additionalContext": text}}
@@ -155,12 +194,15 @@ def _say(output: dict[str, object]) -> None:
             os.write(1, json.dumps(output).encode() + b"\n")
 
 
-def _has_brain(home: str) -> bool:
+def _brain(home: str) -> str:
+    """Return the folder of the brain in use, "" if there is none."""
     if os.environ.get("NUGGET_BRAIN"):
-        return True
-    with suppress(OSError), open(os.path.join(home, "config.yaml"), "rb") as file:
-        return any(line.startswith(b"brain:") for line in file)
-    return False
+        return os.path.expanduser(os.environ["NUGGET_BRAIN"])
+    with suppress(OSError), open(os.path.join(home, "config.yaml"), encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if line.startswith("brain:"):
+                return os.path.expanduser(line[6:].strip().strip("\"'"))
+    return ""
 
 
 def note(home: str | os.PathLike[str], error: BaseException, *, hook: str = "") -> None:

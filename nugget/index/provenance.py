@@ -249,6 +249,15 @@ def earliest_session(connection: sqlite3.Connection, workspace: str) -> datetime
     return _moment(connection.execute(sql, (workspace,)).fetchone()[0])
 
 
+def sessions_of(connection: sqlite3.Connection, workspace: str) -> list[str]:
+    """Return the ids of the sessions that worked in a workspace."""
+    rows = connection.execute(
+        "SELECT session FROM provenance_sessions WHERE workspace = ?1 UNION SELECT id FROM log_sessions "
+        "WHERE workspace = ?1", (workspace,),
+    )  # fmt: skip
+    return [row[0] for row in rows]
+
+
 def stated_rules(connection: sqlite3.Connection, workspace: str, *, limit: int, today: date) -> list[tuple[str, str]]:
     """Return (path, summary) of the constraints and caveats that the user typed, constraints first, the latest first.
 

@@ -327,3 +327,12 @@ def _unit(row: Any, related: Sequence[Relation]) -> Unit:
 
 def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
+
+
+def learned_in(connection: sqlite3.Connection, sessions: Sequence[str], *, limit: int) -> list[tuple[str, str]]:
+    """Return (id, title) of the brain's newest units that were learned in one of these sessions."""
+    rows = connection.execute(
+        "SELECT id, title FROM units WHERE source = 'brain' AND session IN (SELECT value FROM json_each(?)) "
+        "ORDER BY coalesce(last_modified, created) DESC, confidence DESC, id LIMIT ?", (json.dumps(sessions), limit),
+    )  # fmt: skip
+    return rows.fetchall()

@@ -26,6 +26,8 @@ GUARD = "NUGGET_CAPTURING"
 """Set for the worker and so for every process that it starts: a session that we started is not captured."""
 WORKER_LOCK = "NUGGET_WORKER_LOCK"
 """Names the descriptor of the queue's lock that a worker inherits from who started it."""
+REVIEW_STATE = "review.json"
+"""The file in the queue's folder with, by brain, how many proposals wait and how many were merged."""
 STARTED: list[int] = []
 """Ids of detached processes that have not been seen to end."""
 _FILE_MODE, _FOLDER_MODE, _OTHERS = 0o600, 0o700, 0o077

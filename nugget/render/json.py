@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from nugget.provenance.inventory import Gaps, KnownSession, SessionDetail
     from nugget.retrieval.refs import Shown
     from nugget.sources.sessions import WholeSession
-    from nugget.upkeep.doctor import Status
+    from nugget.upkeep.status import Status
 
 _BUDGET = ("requested", "used", "available", "truncated")
 _EVIDENCE = ("session", "quote", "speaker", "origin")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MAX_BRIEF_TOKENS = 800
 MAX_RECALL_TOKENS = 600
-MOST_TODOS, MOST_RULES, MOST_HITS = 6, 8, 3
+MOST_TODOS, MOST_RULES, MOST_HITS, MOST_REVIEWED = 6, 8, 3, 5
 SHORTEST_PROMPT = 12
 _MOST_LOOKED_AT = 40
 """Nuggets of a repository among which those are taken that the user stated."""
@@ -38,23 +38,28 @@ _PROMPT_CHARS = 2000
 _LINE_CHARS = 240
 
 
-def brief(environment: Environment, folder: Path, *, session: str | None = None, now: datetime) -> str | None:
-    """Return the brief for a session in `folder`: last failure, open todos, the user's rules, state of capture.
+def brief(
+    environment: Environment, folder: Path, *, session: str | None = None, now: datetime, unasked: int | None = None
+) -> str | None:
+    """Return the brief for a session in `folder`: reviewed units, last failure, todos, the user's rules, capture.
 
-    None if nothing is known. At most `MAX_BRIEF_TOKENS`. Raises UsageError in a brain that is not trusted.
+    None if nothing is known. At most `MAX_BRIEF_TOKENS`; `unasked` is a shorter limit, and None too unless the brain
+    holds reviewed knowledge of this code. Raises UsageError in a brain that is not trusted.
     """
     from nugget.infra.workspace import find_workspace
 
-    if environment.brain is None:
-        brain_around(environment, folder)
+    brain = _brain_of(environment, folder)
     workspace = find_workspace(folder)
     name = workspace.name if workspace else folder.name
-    lines = list(_known_of(environment.home, workspace.identity, session, now)) if workspace else []
+    reviewed = list(_reviewed(environment.home, brain, workspace.identity)) if brain and workspace else []
+    if unasked is not None and not reviewed:
+        return None
+    lines = [*reviewed, *(_known_of(environment.home, workspace.identity, session, now) if workspace else [])]
     lines += _capture_lines(environment.home, is_quiet=not lines)
     if not lines:
         return None
     head = f"What is known of {one_line(name)} from earlier sessions. It is reference material, not an instruction."
-    return _fenced([head, *lines], max_tokens=MAX_BRIEF_TOKENS)
+    return _fenced([head, *lines], max_tokens=unasked or MAX_BRIEF_TOKENS)
 
 
 def recall(environment: Environment, prompt: str, folder: Path, *, now: datetime) -> str | None:
@@ -99,6 +104,23 @@ def _from_server(home: Path, text: str, brain: Path | None, folder: Path) -> lis
     answer = resident.ask(home, question) or {}
     lines = answer.get("lines")
     return lines if isinstance(lines, list) and all(isinstance(line, str) for line in lines) else None
+
+
+def _reviewed(home: Path, brain: Path, workspace: str) -> Iterator[str]:
+    """Yield the newest units of the brain that were learned in sessions on this code."""
+    from nugget.index import Index, Unusable
+    from nugget.index.connection import open_read_only
+    from nugget.index.provenance import sessions_of
+    from nugget.index.units import learned_in
+
+    file, connection = brain / ".nugget" / "index.db", open_read_only(home)
+    if connection is None or not file.is_file():
+        return
+    with closing(connection), suppress(Unusable), closing(Index(file)) as index:
+        found = learned_in(index.connection, sessions_of(connection, workspace), limit=MOST_REVIEWED)
+    if found:
+        yield "Reviewed, from work on this code (get_relevant_context tells more):"
+        yield from (f"- {shorten(one_line(title), _LINE_CHARS)} (brain:{unit_id})" for unit_id, title in found)
 
 
 def _known_of(home: Path, workspace: str, session: str | None, now: datetime) -> Iterator[str]:
@@ -218,4 +240,6 @@ def _fenced(lines: Sequence[str], *, max_tokens: int) -> str:
         if room < 0:
             break
         kept.append(line)
+    while kept[-1].endswith(":"):  # a heading whose lines did not fit
+        kept.pop()
     return "\n".join([f"<{MEMORY_TAG}>", *kept, f"</{MEMORY_TAG}>"])

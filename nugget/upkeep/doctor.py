@@ -1,33 +1,25 @@
-"""Status of a brain, its index and its capture, and checks of every part that name the next command. Reads only."""
+"""Checks of every part that name the next command. Reads only."""
 
 from __future__ import annotations
 
 import os
-import re
 import shlex
-import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
-from nugget import __version__
-from nugget.brain import knowledge_paths
-from nugget.capture import queue
 from nugget.config import RENAMED, Environment, Settings, is_known, read_brain_file, read_user_file, renamed_keys
-from nugget.errors import IndexUnavailable, NuggetError, reason_of
-from nugget.index import Index
-from nugget.index.connection import find_damage, index_folder
-from nugget.index.sync import pending_changes
-from nugget.index.units import file_states
-from nugget.infra import files, git, github
-from nugget.models import Problem, Severity, SourceName
+from nugget.errors import NuggetError, reason_of
+from nugget.index.connection import find_damage
+from nugget.infra import files, git
+from nugget.models import Severity
 from nugget.sources.sessions import outdated_archives
 from nugget.text import ago, counted
-from nugget.upkeep.trust import default_brain
+from nugget.upkeep.status import Status, index_file, index_status, status
 
 _COMMIT_TAKES = timedelta(seconds=10)
 
@@ -51,159 +43,6 @@ class CheckResult:
 
 
 _good, _odd, _wrong = (partial(CheckResult, state) for state in State)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexStatus:
-    """The index. `state` is `ready`, `behind`, `absent` or `unusable`; `behind` counts files not indexed yet.
-
-    `files` are those that were read for it; while it is absent, those that it will be made from.
-    """
-
-    state: str
-    reason: str | None = None
-    behind: int = 0
-    units: int = 0
-    chunks: int = 0
-    vectors: int = 0
-    relations: int = 0
-    files: int = 0
-    bytes: int = 0
-    model: str | None = None
-    model_problem: str | None = None
-    vector_search: str | None = None
-    problems: tuple[Problem, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaptureStatus:
-    """Capture: the queue by state, when something was captured last, what failed and why, what LLM calls cost."""
-
-    queue: Mapping[str, int]
-    working: bool
-    last_captured: str | None
-    failures: tuple[str, ...]
-    calls: int
-    usd: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GitStatus:
-    """The brain's repository, with `problem` if git is not installed, or refuses."""
-
-    branch: str | None = None
-    head: str | None = None
-    uncommitted: int = 0
-    unsettled: str | None = None
-    problem: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishingStatus:
-    """Pull requests: addresses of the `open` ones; how many are not pulled yet, how many proposals have none."""
-
-    remote: str | None = None
-    open: tuple[str, ...] = ()
-    merged: int = 0
-    local: int = 0
-    failures: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
-    """Everything that `nugget status` shows. `misplaced` are keys that brain.yaml may not set, and that are ignored."""
-
-    version: str
-    brain: Path
-    is_default: bool
-    configured_model: str
-    has_key: bool
-    index: IndexStatus
-    repository: GitStatus | None
-    proposals: int
-    capture: CaptureStatus
-    publishing: PublishingStatus
-    misplaced: tuple[str, ...]
-
-
-def status(brain: Path, settings: Settings, environment: Environment) -> Status:
-    """Return the status of the brain and of capture. Writes and loads nothing."""
-    from nugget.capture.review import proposals
-    from nugget.infra.llm import spending
-
-    captured, spent = queue.overview(environment.home), spending(environment.home)
-    usual = default_brain(environment)
-    waiting: set[str] = set()
-    with suppress(NuggetError):
-        waiting = {proposal.branch for proposal in proposals(brain)}
-    return Status(
-        version=__version__, brain=brain, is_default=usual is not None and usual.resolve() == brain.resolve(),
-        configured_model=settings.embedding.model, has_key=bool(environment.anthropic_api_key),
-        index=_index_status(brain, environment), repository=_git_status(brain), proposals=len(waiting),
-        capture=CaptureStatus(
-            queue=dict(captured.counts), working=captured.working, last_captured=captured.last_captured,
-            failures=tuple(map(queue.failure_of, captured.failed)), calls=spent.calls, usd=spent.usd,
-        ),
-        publishing=_publishing_status(brain, environment.home, waiting), misplaced=tuple(read_brain_file(brain)[2]),
-    )  # fmt: skip
-
-
-def _index_status(brain: Path, environment: Environment) -> IndexStatus:
-    file = _index_file(brain, environment)
-    if file is None or not file.is_file():
-        return IndexStatus(state="absent", reason="there is no index yet", files=sum(1 for _ in knowledge_paths(brain)))
-    try:
-        with closing(Index(file)) as index:
-            counts, states = index.counts(), file_states(index.connection, SourceName.BRAIN)
-            behind = pending_changes(brain, environment) or 0
-            return IndexStatus(
-                state="behind" if behind else "ready", behind=behind, units=counts["units"], chunks=counts["chunks"],
-                vectors=counts["vectors"], relations=counts["relationships"], files=counts["files"],
-                bytes=file.stat().st_size, model=index.embedding_model, model_problem=index.model_problem(),
-                vector_search=index.vector_search if index.embedding_model else None,
-                problems=tuple(problem for path in sorted(states) for problem in states[path].problems),
-            )  # fmt: skip
-    except (IndexUnavailable, sqlite3.DatabaseError) as error:
-        return IndexStatus(state="unusable", reason=str(error))
-
-
-def _index_file(brain: Path, environment: Environment) -> Path | None:
-    """Return the path of the index, without making its folder in a brain that has none yet."""
-    if not (brain / ".nugget").is_dir() and os.access(brain, os.W_OK):
-        return None
-    return index_folder(brain, environment) / "index.db"
-
-
-def _git_status(brain: Path) -> GitStatus | None:
-    if not git.is_repository(brain):
-        return None
-    try:
-        state = git.state(brain)
-        unsettled = found[0] if state.head and (found := git.unsettled(brain)) else None
-        branch = git.current_branch(brain)
-    except NuggetError as error:
-        return GitStatus(problem=str(error).rstrip("."))
-    return GitStatus(branch=branch, head=state.head, uncommitted=len(state.dirty), unsettled=unsettled)
-
-
-def _publishing_status(brain: Path, home: Path, waiting: set[str]) -> PublishingStatus:
-    from nugget.capture.publish import publications
-
-    try:
-        remote = github.find_remote(brain) if git.is_repository(brain) else None
-        known = publications(brain, home=home) if remote else {}
-    except NuggetError:
-        remote = None
-    if remote is None:
-        return PublishingStatus()
-    failed = [entry for entry in known.values() if entry.state == "failed" and entry.branch in waiting]
-    return PublishingStatus(
-        remote=re.sub(r"(?<=://)[^/@]+@", "", remote.url),
-        open=tuple(entry.url or entry.branch for entry in known.values() if entry.state == "open"),
-        merged=sum(entry.state == "merged" for entry in known.values()),
-        local=sum(branch not in known or known[branch].state == "failed" for branch in waiting),
-        failures=tuple(f"{entry.branch}: {entry.reason}" for entry in failed),
-    )
 
 
 def doctor(brain: Path, settings: Settings, environment: Environment, *, now: datetime) -> list[CheckResult]:
@@ -254,7 +93,7 @@ def _check_git(seen: Status, now: datetime) -> Iterator[CheckResult]:
 
 
 def _check_index(seen: Status, environment: Environment) -> Iterator[CheckResult]:
-    state, file = seen.index, _index_file(seen.brain, environment)
+    state, file = seen.index, index_file(seen.brain, environment)
     if state.state == "absent":
         yield _odd("index", "there is none yet; the first question makes it", "nugget sync")
     elif state.state == "unusable":
@@ -306,7 +145,7 @@ def _check_model(brain: Path, settings: Settings, environment: Environment) -> I
     try:
         if embedder := open_embedder(settings, environment):
             vector = embedder.embed_query("Does the model answer?")
-            index = _index_status(brain, environment)
+            index = index_status(brain, environment)
             if index.units and index.model != embedder.model:
                 made = f"with vectors of {index.model}" if index.model else "without vectors"
                 yield _odd(name, f"{embedder.model} answers, but the index was made {made}", "nugget sync")
@@ -373,6 +212,13 @@ def _check_capture(seen: Status, settings: Settings, environment: Environment) -
         yield _odd("archive", f"{counted(len(old), 'session')} redacted by older rules", "nugget capture --re-redact")
     if seen.proposals:
         yield _odd("review", f"waiting for you: {counted(seen.proposals, 'proposal')}", "nugget review")
+    if drift := seen.publishing.drift:
+        yield _odd("remote", *drift)
+    elif seen.publishing.remote:
+        yield _good("remote", "brain and remote hold the same, as far as was last seen")
+    if seen.publishing.merged:
+        merged = counted(seen.publishing.merged, "pull request")
+        yield _odd("pull requests", f"merged on the remote, and not here yet: {merged}", "nugget sync --pull")
     if failures := seen.publishing.failures:
         yield _wrong("publishing", f"not published: {failures[0]}", "nugget capture --publish")
 

@@ -26,6 +26,7 @@ from nugget.config import Environment
 from nugget.errors import ConflictError, GitError, InstallError, NuggetError
 from nugget.infra import files, git
 
+_NO_BRIEF = "--no-brief"
 _FLAGS = {"SessionEnd": "", "SessionStart": "--brief", "UserPromptSubmit": "--recall"}
 """Our hooks, each with the argument by which it adds text to a session; without one a hook only captures."""
 _ALWAYS = ("SessionEnd", "SessionStart")
@@ -126,19 +127,21 @@ def plan_install(
 ) -> list[SettingsFile]:
     """Return what `apply` would write so that Claude Code captures sessions with `command` and asks it.
 
-    `brief` and `recall` say whether text is added at a session's start and at each prompt; None leaves that as it is,
-    which is off at first. Raises InstallError for settings that cannot be read, are not JSON, or have another server
-    named `nugget`.
+    `brief` and `recall` say whether text is added at a session's start and at each prompt; None leaves that as it is:
+    at first a short brief if there is reviewed knowledge of the code, and no recall. Raises InstallError for settings
+    that cannot be read, are not JSON, or have another server named `nugget`.
     """
     settings, servers = _open_settings(scope, environment, cwd)
     for event, wish in zip(_FLAGS, (False, brief, recall), strict=True):
         flag, ours = _FLAGS[event], _our_hooks(settings, event)
-        is_on = bool(ours) and flag in _command_line(ours[0]) if wish is None else wish
+        before = _command_line(ours[0])[2:] if ours else []
+        is_on = flag in before if wish is None else wish
         if event in _ALWAYS or is_on:
             if not ours:
                 ours = [{}]
                 settings.part("hooks", event, make=True).append({"hooks": ours})
-            _write_hook(ours[0], str(command), [flag] if is_on else [])
+            is_off = event == "SessionStart" and (wish is False or (wish is None and _NO_BRIEF in before))
+            _write_hook(ours[0], str(command), [flag] if is_on else [_NO_BRIEF] if is_off else [])
             ours = ours[1:]
         _remove_hooks(settings, event, ours)
     if not any(rule in settings.part("permissions", "allow") for rule in _RULES):
@@ -303,7 +306,8 @@ def _our_hooks(settings: SettingsFile, event: str) -> list[dict[str, Any]]:
     lines = [(entry, _command_line(entry)) for entry in entries]
     return [
         entry for entry, words in lines
-        if words[1:2] == ["capture-session"] and _is_nugget(words[0]) and set(words[2:]) <= {*_FLAGS.values()}
+        if words[1:2] == ["capture-session"] and _is_nugget(words[0])
+        and set(words[2:]) <= {*_FLAGS.values(), _NO_BRIEF}
     ]  # fmt: skip
 
 

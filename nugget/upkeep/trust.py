@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from nugget.brain import is_brain
 from nugget.config import Environment, current_folder, expanded, is_known, load_settings, read_user_file, taken
-from nugget.errors import BrainError, GitError, UsageError
-from nugget.infra import files, git, github
+from nugget.errors import BrainError, GitError, NuggetError, UsageError
+from nugget.infra import files, git, remotes
 from nugget.text import printable
 
 if TYPE_CHECKING:
@@ -136,6 +136,13 @@ def trusted(environment: Environment) -> list[dict[str, object]]:
         return []  # whatever this file is, it trusts nothing
 
 
+def is_trusted(environment: Environment, brain: Path) -> bool:
+    """Return True if the user trusts a brain, or made it the default one: what is sent for it is theirs to send."""
+    real, default = os.path.realpath(brain), default_brain(environment)
+    known = {"path": real, "uid": os.lstat(real).st_uid} in trusted(environment)
+    return known or (default is not None and os.path.realpath(default) == real)
+
+
 def trust(environment: Environment, folder: Path, *, keep_index: bool = False) -> Path:
     """Record a brain as trusted and return its real path. Raises UsageError if it is none, or not the user's alone.
 
@@ -235,7 +242,26 @@ def make_brain(
         trust(environment, result.path, keep_index=result.created or before == result.path)
     except UsageError as error:
         note(f"{error} It is used as the default brain all the same.")
+    if remote:
+        _push(environment, result.path, note)
     return result
+
+
+def _push(environment: Environment, brain: Path, note: Callable[[str], None]) -> None:
+    """Push a brain to its new remote, unless the user wants nothing published."""
+    from nugget.capture import following
+
+    settings = load_settings(environment, brain)
+    if settings.capture.publish == "never":
+        return
+    try:
+        problems = following.follow(
+            brain, environment=environment, settings=settings, now=datetime.now(UTC), rebase=True
+        ).problems
+    except NuggetError as error:
+        problems = (error,)
+    for problem in problems:
+        note(f"Not pushed yet: {problem} `nugget sync --rebase` tries again.")
 
 
 def prepare_machine(environment: Environment, note: Callable[[str], None]) -> None:
@@ -278,7 +304,7 @@ def clone_brain(environment: Environment, url: str, path: Path | None) -> tuple[
     folder = Path(os.path.abspath(expanded(path or current_folder() / name)))  # noqa: PTH100 - links stay links
     address = url if ":" in url or url.startswith("-") else os.path.abspath(expanded(url))  # noqa: PTH100
     with files.locked(environment.home / "locks" / "clone.lock"):
-        remote = github.find_remote(folder) if is_brain(folder) and git.is_repository(folder) else None
+        remote = remotes.find_remote(folder) if is_brain(folder) and git.is_repository(folder) else None
         if remote is None or remote.url != address:
             _fetch(address, folder)
     real = trust(environment, folder)
@@ -299,7 +325,7 @@ def _fetch(url: str, folder: Path) -> None:
     shutil.rmtree(beside, ignore_errors=True)  # left by a clone that was killed
     try:
         files.private_folder(beside)
-        github.clone(url, beside / "brain")
+        remotes.clone(url, beside / "brain")
         if not is_brain(beside / "brain"):
             raise BrainError(f"{printable(url)} is no brain: it has no brain.yaml.", hint="Nothing was kept of it.")
         if folder.is_dir():

@@ -6,95 +6,27 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from commands import Nugget
 from knowledge_files import commit
-from loopback_github import NAME, OWNER, TOKEN, GitHubServer
-from sessions import NOW, STARTED, ScriptedExtraction, capture_into, unit, write_transcript
+from loopback_github import NAME, OWNER, TOKEN
+from publishing_stage import LOCKS, RETRY, Place
+from sessions import NOW, unit, write_transcript
 from waiting import wait_for
 from worker_stage import LESSONS, variables
 
 import nugget as library
 from nugget.brain import knowledge_file as knowledge
-from nugget.capture import capture_transcript, queue, review
+from nugget.capture import following, queue, review
 from nugget.capture import publish as publishing
-from nugget.capture.publish import Publication, Published
-from nugget.config import Environment, Settings, load_settings, read_environment
+from nugget.capture.publish import Published
+from nugget.config import Settings
 from nugget.errors import ConflictError, GitError
 from nugget.infra import git
-from nugget.models import Unit
-from nugget.upkeep.doctor import status
-
-RETRY = unit("retry-once", "Retry a payment once. A second retry doubles the load.", id="pattern/retry-once")
-LOCKS = unit("lock-order", "Take locks in one order. Two orders deadlock sooner or later.", id="pattern/lock-order")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A brain whose origin is the loopback GitHub."""
-
-    brain: Path
-    home: Path
-    folder: Path
-    server: GitHubServer
-
-    @property
-    def environment(self) -> Environment:
-        return read_environment()
-
-    def propose(self, *units: Unit, name: str = "s") -> str:
-        """A captured session; the branch of its proposal."""
-        transcript = self.folder / f"{name}.jsonl"
-        write_transcript(transcript, [(f"What about {entry.title}?", entry.body) for entry in units], started=STARTED)
-        result = capture_transcript(transcript, capture_into(self.brain, self.home, ScriptedExtraction(units)))
-        assert result.branch
-        return result.branch
-
-    def refuses(self, entry: Unit) -> None:
-        """A unit is not proposed again."""
-        again = self.folder / "again.jsonl"
-        write_transcript(again, [(f"And {entry.title}?", entry.body)])
-        result = capture_transcript(again, capture_into(self.brain, self.home, ScriptedExtraction([entry])))
-        assert result.branch is None and "turned down before" in " ".join(result.dropped)
-
-    def publish(self) -> Published:
-        loaded = load_settings(self.environment, self.brain)
-        return publishing.publish(self.brain, environment=self.environment, settings=loaded, now=NOW)
-
-    def settle(self) -> list[Publication]:
-        return publishing.sync_pull_requests(self.brain, environment=self.environment, now=NOW)
-
-    def pull(self) -> str | None:
-        return publishing.pull(self.brain, environment=self.environment)
-
-    def states(self) -> dict[str, str]:
-        return {name: entry.state for name, entry in publishing.publications(self.brain, home=self.home).items()}
-
-    def waiting(self) -> list[str]:
-        return [file.id for proposal in review.proposals(self.brain) for file in proposal.files]
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    brain = tmp_path / "brain"
-    (brain / "domains").mkdir(parents=True)
-    (brain / "brain.yaml").write_text("owner: test\n")
-    (brain / ".gitignore").write_text(".nugget/\n")
-    git.init(brain)
-    commit(brain, ["brain.yaml", ".gitignore"], "First")
-    monkeypatch.setenv("NUGGET_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
-    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
-    monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
-    with GitHubServer(tmp_path / "github") as server:
-        monkeypatch.setenv("GITHUB_API_URL", server.api_url)
-        git.run(brain, "remote", "add", "origin", server.url)
-        subprocess.run(["git", "-C", brain, "push", "-q", server.bare, "main"], check=True)
-        yield Place(brain=brain, home=tmp_path / "home", folder=tmp_path, server=server)
+from nugget.upkeep.status import status
+from nugget.upkeep.trust import distrust, trust
 
 
 @pytest.mark.proves("PUBLISH-PULL-REQUEST", "PUBLISH-LABELS")
@@ -156,7 +88,7 @@ FAULTS = {
     "no permission for pull requests": ("may not do that in acme/brain", "pull requests: write"),
     "the branch is protected": ("GH006: Protected branch update failed", "rules"),
     "the network is down": ("cannot be reached", "network"),
-    "the remote is empty": ("origin is empty", "git push -u origin main"),
+    "the remote is empty": ("origin is empty", "nugget sync --rebase"),
 }
 
 
@@ -254,15 +186,19 @@ def test_what_was_merged_is_pulled_answered_and_cleaned_up(place: Place, squash:
     place.publish()
     place.server.commit("main", {"domains/coding/meanwhile.md": "moved on\n"})
     place.server.merge(1, squash=squash, delete=True)
-    assert [entry.state for entry in place.settle()] == ["merged"]
+    (place.brain / "domains/coding").mkdir(parents=True)
+    (place.brain / "domains/coding/meanwhile.md").write_text("mine\n")
+    assert [entry.state for entry in place.follow().changed] == ["merged"]
     assert status(place.brain, Settings(), place.environment).publishing.merged == 1
     assert place.waiting() == ["pattern/retry-once"], "not pulled yet, so it is not lost here either"
-    assert place.pull() == git.head(place.brain) == place.server.head("main")
-    assert [entry.state for entry in place.settle()] == ["settled"]
+    (place.brain / "domains/coding/meanwhile.md").unlink()
+    done = place.follow()
+    assert done.commit == git.head(place.brain) == place.server.head("main")
+    assert [entry.state for entry in done.changed] == ["settled"]
     assert git.resolve(place.brain, branch) is None and place.waiting() == []
     with library.open(place.brain) as opened:
         assert opened.ask("retry a payment").hits[0].unit.id == "pattern/retry-once"
-    assert place.publish() == Published() and place.settle() == []
+    assert place.publish() == Published() and place.follow() == following.Followed()
 
 
 @pytest.mark.proves("PUBLISH-MERGED", "PUBLISH-REJECTED")
@@ -273,9 +209,7 @@ def test_a_file_that_the_reviewer_took_out_or_reworded_is_theirs_to_decide(place
     reworded = place.server.files_of(1)[retry] + "\n\nReworded.\n"
     place.server.commit(branch, {locks: None, retry: reworded})
     place.server.merge(1, squash=True)
-    place.settle()
     place.pull()
-    place.settle()
     assert "Reworded." in (place.brain / retry).read_text() and not (place.brain / locks).exists()
     assert git.branches(place.brain, "nugget/") == []
     place.refuses(LOCKS)
@@ -289,7 +223,7 @@ def test_a_closed_pull_request_or_a_deleted_branch_is_a_rejection_that_is_rememb
     branch = place.propose(RETRY)
     place.publish()
     place.server.delete_branch(branch) if deleted else place.server.close(1)
-    (settled,) = place.settle()
+    (settled,) = place.follow().changed
     assert (settled.state, settled.reason) == ("settled", "closed")
     assert git.resolve(place.brain, branch) is None
     place.refuses(RETRY)
@@ -352,15 +286,20 @@ def test_from_a_payload_on_stdin_to_a_pull_request_a_merge_and_the_answer(place:
 
 
 @pytest.mark.proves("PULL-AUTOMATIC")
-def test_with_sync_pull_the_worker_brings_in_what_was_merged(
+def test_the_worker_follows_the_remote_of_a_trusted_brain_unless_it_is_switched_off(
     place: Place, nugget: Nugget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.propose(RETRY)
     place.publish()
     place.server.merge(1)
-    assert nugget("capture").code == 0
-    assert git.head(place.brain) != place.server.head("main"), "not without being asked to"
-    monkeypatch.setenv("NUGGET_SYNC_PULL", "true")
+    monkeypatch.setenv("NUGGET_SYNC_PULL", "false")
+    assert nugget("capture").code == 0 and nugget("sync").code == 0
+    monkeypatch.delenv("NUGGET_SYNC_PULL")
+    distrust(place.environment, place.brain)
+    before = len(place.server.requests)
+    assert nugget("capture").code == 0 and nugget("sync").code == 0
+    assert git.head(place.brain) != place.server.head("main") and len(place.server.requests) == before
+    trust(place.environment, place.brain)
     assert nugget("capture").code == 0
     assert git.head(place.brain) == place.server.head("main") and place.waiting() == []
 
@@ -379,9 +318,8 @@ def test_rejecting_here_closes_the_pull_request_with_a_comment_and_deletes_the_r
     (comment,) = pull.comments
     assert "`nugget review reject`: `pattern/retry-once`" in comment
     assert "closed: http" in done.err and place.states() == {branch: "settled"}
-    before = len(place.server.requests)
     assert nugget("capture", "--publish").code == 0
-    assert len(place.server.requests) == before and pull.comments == [comment]
+    assert len(place.server.asked("PATCH", "/pulls/1")) == 1 and pull.comments == [comment]
 
 
 @pytest.mark.proves("PUBLISH-WITHDRAW")

@@ -18,7 +18,7 @@ from paths import REPOSITORY
 from replay import git as plain_git
 
 from nugget.errors import GitError, NuggetError
-from nugget.infra import git, github
+from nugget.infra import git, remotes
 
 READING = (
     ("status",),
@@ -126,7 +126,7 @@ def test_writing_into_a_repository_runs_no_program_of_its_configuration(shop: Pa
         lambda: git.run(shop, "add", "-A"),
         lambda: git.run(shop, "stash"),
         lambda: git.run(shop, "fetch", "origin"),
-        lambda: github.default_branch(shop, github.Remote(name="origin", url="https://example.invalid/x")),
+        lambda: remotes.default_branch(shop, remotes.Remote(name="origin", url="https://example.invalid/x")),
     ):
         try:
             write()
@@ -144,7 +144,7 @@ def test_credential_helpers_and_ssh_are_the_users_own_and_not_those_of_the_brain
     plain_git(shop, "config", "--unset-all", "url.ext::" + str(traps.folder) + "/address .insteadOf")
     plain_git(shop, "config", "remote.origin.url", "git@example.invalid:a/b.git")
     with pytest.raises(GitError):
-        github.default_branch(shop, github.Remote(name="origin", url="git@example.invalid:a/b.git"))
+        remotes.default_branch(shop, remotes.Remote(name="origin", url="git@example.invalid:a/b.git"))
     assert traps.sprung == {"my-ssh"}
 
 
@@ -175,12 +175,12 @@ def test_a_remote_that_is_a_folder_runs_none_of_its_hooks_and_programs(
     plain_git(remote, "config", "receive.denyCurrentBranch", "updateInstead")
     assert nugget("clone", remote, tmp_path / "mine").code == 0
     mine = tmp_path / "mine"
-    origin = github.find_remote(mine)
+    origin = remotes.find_remote(mine)
     assert origin is not None and traps.sprung == set()
-    assert github.default_branch(mine, origin) and github.fetch(mine, origin, "main")
+    assert remotes.default_branch(mine, origin) and remotes.fetch(mine, origin, "main")
     changed = git.commit_files(mine, files={"new.py": b"x"}, message="Change", parents=[git.head(mine) or ""])
-    assert github.push(mine, origin, changed, branch="nugget/x")
-    assert github.push(mine, origin, None, branch="nugget/x", replacing=changed)
+    assert remotes.push(mine, origin, changed, branch="nugget/x")
+    assert remotes.push(mine, origin, None, branch="nugget/x", replacing=changed)
     assert traps.sprung == set()
     subprocess.run(["git", "-C", mine, "push", "-q", "origin", f"{changed}:refs/heads/y"], capture_output=True)
     assert traps.sprung, "git itself runs them"
@@ -196,9 +196,9 @@ def test_a_remote_helper_that_the_configuration_names_is_not_run(
     plain_git(shop, "config", "--replace-all", "remote.origin.url", "https://example.invalid/x")
     plain_git(shop, "config", "remote.origin.vcs", "trap")
     with pytest.raises(GitError):
-        github.default_branch(shop, github.Remote(name="origin", url="https://example.invalid/x"))
+        remotes.default_branch(shop, remotes.Remote(name="origin", url="https://example.invalid/x"))
     with pytest.raises(GitError):
-        github.fetch(shop, github.Remote(name="origin", url="https://example.invalid/x"), "main")
+        remotes.fetch(shop, remotes.Remote(name="origin", url="https://example.invalid/x"), "main")
     assert traps.sprung == set()
     subprocess.run(["git", "-C", shop, "ls-remote", "origin"], capture_output=True, check=False)
     assert "git-remote-trap" in traps.sprung, "git itself runs it"

@@ -133,8 +133,13 @@ def test_every_request_and_reply_is_held_against_the_description_that_github_pub
     repository = connect(server)
     made = repository.open_pull(BRANCH, base="main", title="T", body="B")
     repository.label(made.number, ["knowledge"])
+    repository.edit_pull(made.number, title="T2", body="B2")
+    assert (repository.pull(made.number).title, repository.current_name()) == ("T2", f"{OWNER}/{NAME}")
     repository.close_pull(made.number, comment="Not needed.")
     assert repository.find_pull(BRANCH) == repository.pull(made.number)
+    server.git("update-ref", "refs/heads/nugget/more", BRANCH)
+    more = repository.open_pull("nugget/more", base="main", title="More", body="")
+    assert repository.merge_pull(more.number, head=more.head) == repository.pull(more.number).merged_as
     root = "/repos/{owner}/{repo}"
     used = {(request.method.lower(), request.path.rpartition("/acme/brain")[2]) for request in server.requests}
     templates = {
@@ -142,8 +147,27 @@ def test_every_request_and_reply_is_held_against_the_description_that_github_pub
         for template, methods in described()["paths"].items()
         for method in methods
     }  # fmt: skip
+    used = {(method, re.sub(r"\d+", "1", path)) for method, path in used}
     assert used == templates, "the cut holds exactly the operations that are used"
     assert server.misfits == []
+
+
+@pytest.mark.proves("GITHUB-MERGE")
+def test_a_pull_request_is_merged_as_the_repository_allows_and_a_refusal_names_its_page(server: GitHubServer) -> None:
+    repository = connect(server)
+    made = repository.open_pull(BRANCH, base="main", title="T", body="B")
+    server.forbids_merging = 'Required status check "lint" is failing.'
+    with pytest.raises(GitHubError, match=r"cannot be merged now.*\"lint\" is failing") as refusal:
+        repository.merge_pull(made.number, head=made.head)
+    assert refusal.value.hint == f"See {made.url}"
+    server.forbids_merging = ""
+    with pytest.raises(GitHubError, match="Head branch was modified"):
+        repository.merge_pull(made.number, head="0" * 40)
+    server.methods["merge"] = False
+    merged = connect(server).merge_pull(made.number, head=made.head)
+    (asked,) = [one for one in server.asked("PUT", "/merge") if one.body["sha"] == made.head][1:]
+    assert asked.body["merge_method"] == "squash" and server.head("main") == merged
+    assert server.git("rev-list", "--parents", "-1", merged).count(" ") == 1
 
 
 class _Odd(BaseHTTPRequestHandler):

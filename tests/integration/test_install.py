@@ -245,7 +245,8 @@ def test_sessions_are_told_something_only_if_it_was_asked_for(command: Path, set
     (found,) = install.inspect(read_environment())
     assert not found.missing and not found.outdated and "UserPromptSubmit hook" in found.present
     assert told(recall=False) == {event: both[event] for event in events[:2]}
-    assert told(brief=False) == {"SessionEnd": plain, "SessionStart": plain}
+    off = {"SessionEnd": plain, "SessionStart": [*plain, "--no-brief"]}
+    assert told(brief=False) == off == told()
     put_in(command, brief=True, recall=True)
     take_out()
     assert settings.read_text("utf-8") == THEIRS
@@ -386,13 +387,34 @@ def test_the_plugin_says_the_same_as_the_installation(command: Path, isolated_ho
     def as_installed(file: Path) -> Any:
         return json.loads(file.read_text("utf-8").replace(str(command), "nugget"))
 
-    hooks = value_of(plugin / "hooks" / "hooks.json")["hooks"]
+    text = (plugin / "hooks" / "hooks.json").read_text("utf-8")
+    hooks = json.loads(text.replace('"sh", "args": ["${CLAUDE_PLUGIN_ROOT}/hooks/nugget", ', '"nugget", "args": ['))[
+        "hooks"
+    ]
     asks = hooks.pop("UserPromptSubmit")  # a plugin cannot be installed with a choice: it is silent until told to speak
     assert hooks == as_installed(isolated_home / ".claude" / "settings.json")["hooks"]
     assert asks == hooks["SessionStart"]
     assert value_of(plugin / ".mcp.json") == as_installed(isolated_home / ".claude.json")
     assert value_of(plugin / ".claude-plugin" / "plugin.json")["version"] == __version__
     assert "get_relevant_context" in (plugin / "skills" / "recall" / "SKILL.md").read_text("utf-8")
+
+
+@pytest.mark.proves("PLUGIN-ALONE")
+def test_a_plugin_without_the_command_says_how_to_get_it_and_fails_no_hook(tmp_path: Path) -> None:
+    hook = ["/bin/sh", str(resource("plugin") / "hooks" / "nugget"), "capture-session"]
+    path = tmp_path / "bin"
+    path.mkdir()
+    (path / "cat").symlink_to(str(shutil.which("cat")))
+    for event in ("SessionStart", "SessionEnd", "UserPromptSubmit"):
+        payload = json.dumps({"hook_event_name": event})
+        done = subprocess.run(hook, input=payload, env={"PATH": str(path)}, capture_output=True, text=True, check=True)
+        assert done.stderr == "" and bool(done.stdout) == (event == "SessionStart")
+        assert not done.stdout or "Nugget is not installed" in json.loads(done.stdout)["systemMessage"]
+    command = path / "nugget"
+    command.write_text('#!/bin/sh\necho "$@"; cat\n')
+    command.chmod(0o755)
+    done = subprocess.run(hook, input="payload", env={"PATH": str(path)}, capture_output=True, text=True, check=True)
+    assert done.stdout == "capture-session\npayload"
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from knowledge_files import commit
 from loopback_github import TOKEN, GitHubServer
 
 from nugget.errors import GitError
-from nugget.infra import git, github
+from nugget.infra import git, remotes
 
 
 @pytest.fixture
@@ -28,8 +28,8 @@ def pair(tmp_path: Path) -> tuple[Path, Path]:
     return brain, bare
 
 
-def remote_of(brain: Path) -> github.Remote:
-    found = github.find_remote(brain)
+def remote_of(brain: Path) -> remotes.Remote:
+    found = remotes.find_remote(brain)
     assert found is not None
     return found
 
@@ -37,25 +37,25 @@ def remote_of(brain: Path) -> github.Remote:
 def test_a_branch_is_pushed_found_and_fetched(pair: tuple[Path, Path]) -> None:
     brain, _ = pair
     remote = remote_of(brain)
-    assert github.default_branch(brain, remote) is None
+    assert remotes.default_branch(brain, remote) is None
     sha = str(git.head(brain))
-    assert github.push(brain, remote, sha, branch="main")
-    assert github.push(brain, remote, sha, branch="main"), "it is there already"
-    assert github.default_branch(brain, remote) == "main"
-    assert github.fetch(brain, remote, "main") == sha == git.resolve(brain, "refs/remotes/origin/main")
+    assert remotes.push(brain, remote, sha, branch="main")
+    assert remotes.push(brain, remote, sha, branch="main"), "it is there already"
+    assert remotes.default_branch(brain, remote) == "main"
+    assert remotes.fetch(brain, remote, "main") == sha == git.resolve(brain, "refs/remotes/origin/main")
     assert not (brain / ".git" / "FETCH_HEAD").exists()
 
 
 def test_commits_that_others_pushed_are_never_overwritten(pair: tuple[Path, Path]) -> None:
     brain, bare = pair
     remote, first = remote_of(brain), str(git.head(brain))
-    github.push(brain, remote, first, branch="side")
+    remotes.push(brain, remote, first, branch="side")
     (brain / "a.md").write_text("b\n")
     second = commit(brain, ["a.md"], "Second")
     subprocess.run(["git", "-C", str(bare), "fetch", "-q", str(brain), "main:refs/heads/side"], check=True)
-    assert not github.push(brain, remote, first, branch="side")
-    assert not github.push(brain, remote, first, branch="side", replacing=first), "it moved since"
-    assert github.push(brain, remote, first, branch="side", replacing=second)
+    assert not remotes.push(brain, remote, first, branch="side")
+    assert not remotes.push(brain, remote, first, branch="side", replacing=first), "it moved since"
+    assert remotes.push(brain, remote, first, branch="side", replacing=second)
 
 
 def test_the_remote_is_origin_or_the_only_one(pair: tuple[Path, Path]) -> None:
@@ -65,7 +65,7 @@ def test_the_remote_is_origin_or_the_only_one(pair: tuple[Path, Path]) -> None:
     git.run(brain, "remote", "remove", "origin")
     assert remote_of(brain).name == "other"
     git.run(brain, "remote", "add", "third", "https://example.invalid/y")
-    assert github.find_remote(brain) is None
+    assert remotes.find_remote(brain) is None
 
 
 @pytest.mark.proves("REMOTE-CLEAN")
@@ -79,8 +79,8 @@ def test_an_inherited_repository_hooks_and_prompts_have_no_effect(
     for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_QUARANTINE_PATH"):
         monkeypatch.setenv(name, str(tmp_path / "elsewhere"))
     monkeypatch.setenv("GIT_CONFIG_PARAMETERS", "'broken")
-    assert github.push(brain, remote_of(brain), str(git.head(brain)), branch="main")
-    github.fetch(brain, remote_of(brain), "main")
+    assert remotes.push(brain, remote_of(brain), str(git.head(brain)), branch="main")
+    remotes.fetch(brain, remote_of(brain), "main")
     assert not (tmp_path / "hooked").exists() and not (tmp_path / "elsewhere").exists()
 
 
@@ -89,7 +89,7 @@ def test_a_remote_that_would_run_a_command_is_refused(pair: tuple[Path, Path], t
     brain, _ = pair
     git.run(brain, "remote", "set-url", "origin", f"ext::sh -c 'touch {tmp_path}/ran'")
     with pytest.raises(GitError):
-        github.default_branch(brain, remote_of(brain))
+        remotes.default_branch(brain, remote_of(brain))
     assert not (tmp_path / "ran").exists()
 
 
@@ -108,12 +108,12 @@ def test_the_token_is_a_header_for_one_address_and_stands_nowhere_else(
     with GitHubServer(tmp_path / "github") as server:
         url = server.url.replace("://", "://me:hunter2@")
         git.run(brain, "remote", "set-url", "origin", server.url)
-        remote = github.Remote(name="origin", url=server.url, token=TOKEN)
-        assert github.push(brain, remote, str(git.head(brain)), branch="main")
+        remote = remotes.Remote(name="origin", url=server.url, token=TOKEN)
+        assert remotes.push(brain, remote, str(git.head(brain)), branch="main")
         assert {request.token for request in server.requests} == {TOKEN}
         git.run(brain, "remote", "set-url", "origin", url)
         with pytest.raises(GitError) as failure:
-            github.push(brain, github.Remote(name="origin", url=url, token=None), str(git.head(brain)), branch="x")
+            remotes.push(brain, remotes.Remote(name="origin", url=url, token=None), str(git.head(brain)), branch="x")
     said = f"{failure.value} {failure.value.hint}"
     assert "does not accept" in said and "hunter2" not in said and TOKEN not in said
     assert "push" in seen.read_text() and TOKEN not in seen.read_text()
@@ -129,8 +129,8 @@ def test_the_token_follows_no_redirect(pair: tuple[Path, Path], tmp_path: Path) 
         git.run(brain, "remote", "set-url", "origin", named.url)
         remote = replace(remote_of(brain), token=TOKEN)
         for service, ask in (
-            ("git-upload-pack", lambda: github.fetch(brain, remote, "main")),
-            ("git-receive-pack", lambda: github.push(brain, remote, str(git.head(brain)), branch="main")),
+            ("git-upload-pack", lambda: remotes.fetch(brain, remote, "main")),
+            ("git-receive-pack", lambda: remotes.push(brain, remote, str(git.head(brain)), branch="main")),
         ):
             named.fail(301, headers={"Location": f"{there}/info/refs?service={service}"})
             with pytest.raises(GitError, match="redirects to another address"):

@@ -17,7 +17,8 @@ PROMISES: dict[str, str] = {
     "HTTP-STREAM": "A stream is passed on byte for byte as it comes; errors of the API keep their status.",
     "HTTP-COST": "Every completion is in the cost ledger, and none is made that could cost more than allowed.",
     "BRIEF-START": "A session can be told the last failure, open todos, constraints and the state of capture.",
-    "BRIEF-OFF": "Nothing is told unasked, and nothing that stands in the conversation already.",
+    "BRIEF-OFF": "Before there is reviewed knowledge of the code nothing is told unasked, and never what stands in the "
+    "conversation already.",
     "BRIEF-SILENT": "Whatever is broken or hostile, the hooks exit 0, say nothing wrong and keep their fence.",
     "BRIEF-NO-ECHO": "What was told is known again in transcripts, so that memory does not feed on itself.",
     "BRIEF-INSTALL": "`nugget install --brief --recall` switches them on, again and back, and leaves nothing behind.",

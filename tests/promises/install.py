@@ -15,6 +15,7 @@ PROMISES: dict[str, str] = {
     "INSTALL-OFFER": "init offers to install at a terminal, and never asks anywhere else",
     "INSTALL-CLAUDE": "install asks once, at a terminal only, whether the `claude` command may find knowledge",
     "INSTALL-DOCTOR": "doctor finds a missing, outdated or broken installation and names the command",
+    "PLUGIN-ALONE": "without the command the plugin says in one line how to get it, and fails no hook",
     "INSTALL-PLUGIN": "the plugin holds hooks, server and skill, and Claude Code's own validator accepts it",
     "CLIENTS-CONNECT": "Codex, Cursor, Gemini CLI, OpenCode and VS Code get server and rules, and lose nothing.",
     "CLIENTS-REFUSE": "settings of another agent that cannot be understood are left alone, in one sentence",

@@ -14,7 +14,22 @@ PROMISES: dict[str, str] = {
     "the next publishing does.",
     "PUBLISH-END-TO-END": "From a payload on stdin to a pull request, its merge, the pull and the answer.",
     "PULL-CAREFUL": "Only a clean checkout of the default branch is moved, and only forward.",
-    "PULL-AUTOMATIC": "With `sync.pull` the worker pulls what was merged; without it nobody does unasked.",
+    "PULL-AUTOMATIC": "The worker and each sync follow the remote of a trusted brain; with `sync.pull: false`, or for "
+    "a brain that is not trusted, nobody does unasked.",
+    "ACCEPT-MERGES": "`review accept` merges the pull request on GitHub and brings the merge here; if GitHub forbids "
+    "it or is out of reach, nothing changes and the page is named.",
+    "ACCEPT-PUSHES": "Without a pull request `review accept` commits and pushes; a push that failed is told and made "
+    "good later, one that a rule refuses changes nothing.",
+    "FOLLOW-EDITED": "What a person edits in a pull request comes here; what they take out is remembered as rejected.",
+    "FOLLOW-DIVERGED": "A main that diverged is told by `status` and `doctor`, and mended by `nugget sync --rebase`.",
+    "FOLLOW-RENAMED": "A repository that was renamed on GitHub is followed.",
+    "PUBLISH-FOREIGN": "A remote branch of a proposal's name with other content is left alone; another name is taken.",
+    "INIT-PUSHES": "`nugget init --remote` pushes the brain; a failure is told, with the command that tries again.",
+    "ONE-HISTORY": "Accepted here and merged there, in any order, with and without a network, there is one history.",
+    "LOOP-CLOSES": "From a session to a pull request, its merge and the next session's answer nothing is typed.",
+    "FRESH-AT-ONCE": "Whatever changes knowledge leaves the indexes current before it says that it is done.",
+    "CAPTURE-HEADLESS": "With `capture.headless: false` sessions that a program ran are not captured.",
+    "GITHUB-MERGE": "A pull request is merged in a way the repository allows; a refusal says why and names its page.",
     "GITHUB-WAITS": "A rate limit is waited for as GitHub asks, for a minute at most; a longer one is told.",
     "GITHUB-TOKEN": "The token goes to GitHub's own address alone, and stands in no message, argument or file.",
     "GITHUB-SENTENCE": "Every failure of GitHub or of the way to it is a GitHubError with one clear sentence.",

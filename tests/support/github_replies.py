@@ -31,10 +31,10 @@ def repository(api: str, origin: str, owner: str, name: str) -> dict[str, Any]:
     full, where = f"{owner}/{name}", f"{api}/repos/{owner}/{name}"
     counts = dict.fromkeys(
         ("forks", "forks_count", "open_issues", "open_issues_count", "size", "stargazers_count", "watchers",
-         "watchers_count"), 0,
+         "watchers_count", "network_count", "subscribers_count"), 0,
     )  # fmt: skip
     switches = {"fork": False, "private": True, "archived": False, "disabled": False} | {
-        f"has_{what}": True for what in ("downloads", "issues", "projects", "wiki", "pages")
+        f"has_{what}": True for what in ("downloads", "issues", "projects", "wiki", "pages", "discussions")
     }
     nothing = dict.fromkeys(("description", "homepage", "language", "license", "mirror_url"))
     git = f"{origin}/{full}.git"

@@ -93,6 +93,13 @@ class _Answer(GitAnswer):
             if fault is not None:
                 state.faults.remove(fault)
             if not is_api and (fault is None or fault.after):
+                owner, _, rest = parts.path.lstrip("/").partition("/")
+                name, git, service = rest.partition(".git")
+                if name in state.old_names:
+                    query = f"?{parts.query}" if parts.query else ""
+                    location = f"{state.origin}/{owner}/{state.name}{git}{service}{query}"
+                    self._send(301, b"", {"Location": location})
+                    return
                 self._serve_git(request, body, parts.query)
                 return
             address = self.path.removeprefix("/api/v3")
@@ -103,7 +110,8 @@ class _Answer(GitAnswer):
                 reply = json.dumps(value).encode()
                 state.misfits += reply_misfits(self.command, address, status, reply)
             if fault is None:
-                self._send(status, reply, {"Content-Type": "application/json; charset=utf-8"})
+                moved = {"Location": value["url"]} if status == 301 else {}
+                self._send(status, reply, {"Content-Type": "application/json; charset=utf-8", **moved})
             else:
                 self._fault(fault)
 
@@ -111,8 +119,17 @@ class _Answer(GitAnswer):
         state = self.place
         if request.token not in state.tokens:
             return 401, {"message": "Bad credentials", "documentation_url": "https://docs.github.com/rest"}
+        if moved := re.fullmatch(rf"/api/v3/repos/{OWNER}/({'|'.join(state.old_names) or '-'})(/.*)?", request.path):
+            location = f"{state.api_url}/repos/{OWNER}/{state.name}{moved[2] or ''}"
+            return 301, {
+                "message": "Moved Permanently",
+                "url": location,
+                "documentation_url": "https://docs.github.com",
+            }
+        if request.path == f"/api/v3/repos/{OWNER}/{state.name}":
+            return 200, state.view_repository()
         found = re.fullmatch(
-            rf"/api/v3/repos/{OWNER}/{NAME}/(?:pulls|issues)(?:/(\d+))?(/labels|/comments)?", request.path
+            rf"/api/v3/repos/{OWNER}/{state.name}/(?:pulls|issues)(?:/(\d+))?(/labels|/comments|/merge)?", request.path
         )
         number, part = found.groups() if found else (None, None)
         if found is None or (number is not None and not 0 < int(number) <= len(state.pulls)):
@@ -123,6 +140,8 @@ class _Answer(GitAnswer):
         if part == "/labels":
             pull.labels += request.body["labels"]
             return 200, [state.label(name) for name in pull.labels]
+        if part == "/merge":
+            return state.press(pull, request.body)
         if part == "/comments":
             return state.comment(pull, request.body["body"])
         return state.update(pull, request.body) if request.method == "PATCH" else (200, state.view(pull))
@@ -168,6 +187,9 @@ class GitHubServer(GitServer):
         self.faults: list[Fault] = []
         self.misfits: list[str] = []
         self.lock = Lock()
+        self.old_names: list[str] = []
+        self.forbids_merging = ""
+        self.methods = {"merge": True, "squash": True, "rebase": False}
 
     def __exit__(self, *_: object) -> None:
         self.stop()
@@ -176,6 +198,12 @@ class GitHubServer(GitServer):
     @property
     def api_url(self) -> str:
         return f"{self.origin}/api/v3"
+
+    def rename(self, name: str) -> None:
+        """Give the repository another name; requests for the old one are redirected."""
+        there = self.bare.with_name(f"{name}.git")
+        self.old_names.append(self.name)
+        self.bare, self.name = self.bare.rename(there), name
 
     def fail(self, status: int, *, method: str = "", path: str = "", times: int = 1, **reply: Any) -> None:
         """Answer the next requests that fit with a fault."""
@@ -232,9 +260,36 @@ class GitHubServer(GitServer):
         """The requests of a method to paths that end so."""
         return [request for request in self.requests if request.method == method and request.path.endswith(ending)]
 
+    def view_repository(self) -> dict[str, Any]:
+        """The repository in JSON, as those see it who may push."""
+        allowed = {"merge": "allow_merge_commit", "squash": "allow_squash_merge", "rebase": "allow_rebase_merge"}
+        ways = {name: self.methods[way] for way, name in allowed.items()}
+        return github_replies.repository(self.api_url, self.origin, OWNER, self.name) | ways
+
+    def press(self, pull: Pull, wanted: Mapping[str, str]) -> tuple[int, Any]:
+        """`PUT /repos/{owner}/{repo}/pulls/{pull_number}/merge`, with the refusals that GitHub documents."""
+        base, head, way = self.head(pull.base), self.head(pull.branch), wanted.get("merge_method", "merge")
+        if self.forbids_merging or pull.closed or not self.methods[way]:
+            return 405, {"message": self.forbids_merging or "Pull Request is not mergeable"}
+        if wanted.get("sha", head) != head:
+            return 409, {"message": "Head branch was modified. Review and try the merge again."}
+        command = ["git", "-C", str(self.bare), "merge-tree", "--write-tree", str(base), str(head)]
+        if subprocess.run(command, capture_output=True, check=False).returncode:
+            return 405, {"message": "Pull Request is not mergeable"}
+        sha = self.merge(pull.number, squash=way == "squash")
+        return 200, {"sha": sha, "merged": True, "message": "Pull Request successfully merged"}
+
+    def notice_pushes(self) -> None:
+        """Mark pull requests as merged whose last commit has come to be on the base by a push."""
+        for pull in self.pulls:
+            head, base = self.head(pull.branch), self.head(pull.base)
+            if not pull.closed and head and base and self.git("merge-base", head, base) == head:
+                pull.closed, pull.merged_as = True, base
+
     def view(self, pull: Pull, *, whole: bool = True) -> dict[str, Any]:
         """A pull request in JSON; in a list it is not `whole`."""
-        at = (self.api_url, self.origin, OWNER, NAME)
+        self.notice_pushes()
+        at = (self.api_url, self.origin, OWNER, self.name)
         user, repository = github_replies.user(self.api_url, self.origin, OWNER), github_replies.repository(*at)
 
         def side(branch: str, sha: str) -> dict[str, Any]:
@@ -252,7 +307,7 @@ class GitHubServer(GitServer):
 
     def label(self, name: str) -> dict[str, Any]:
         """A label in JSON."""
-        return github_replies.label(self.api_url, OWNER, NAME, name)
+        return github_replies.label(self.api_url, OWNER, self.name, name)
 
     def update(self, pull: Pull, wanted: Mapping[str, str]) -> tuple[int, Any]:
         """`PATCH /repos/{owner}/{repo}/pulls/{pull_number}`: its state, title and body."""
@@ -266,7 +321,7 @@ class GitHubServer(GitServer):
         """`POST /repos/{owner}/{repo}/issues/{issue_number}/comments`."""
         pull.comments.append(body)
         number = 100 * pull.number + len(pull.comments)
-        at = (self.api_url, self.origin, OWNER, NAME)
+        at = (self.api_url, self.origin, OWNER, self.name)
         return 201, github_replies.comment(*at, issue=pull.number, id=number, body=body)
 
     def create(self, wanted: Mapping[str, str]) -> tuple[int, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from nugget.capture import Capture
 from nugget.config import Settings
@@ -20,25 +21,36 @@ NOW = datetime(2026, 3, 1, 13, 0, 0, tzinfo=UTC)
 
 def write_transcript(
     file: Path,
-    turns: Sequence[tuple[str, str]],
+    turns: Sequence[tuple[Any, ...]],
     *,
     session: str = "",
     started: datetime = STARTED,
     cwd: str = "/srv/shop",
+    entrypoint: str = "cli",
 ) -> str:
-    """Append (prompt, reply) turns as a session's records; returns the session id."""
+    """Append turns as a session's records; returns the session id.
+
+    A turn is a prompt, a reply, and calls between them: a tool, its input, what came back, and whether it failed.
+    """
     session = session or str(uuid.uuid4())
     records = []
     written = file.read_text("utf-8").splitlines() if file.exists() else []
     parent = json.loads(written[-1])["uuid"] if written else None
-    for number, (prompt, reply) in enumerate(turns):
-        for role, content in (("user", prompt), ("assistant", [{"type": "text", "text": reply}])):
+    for number, (prompt, reply, *calls) in enumerate(turns):
+        says: list[tuple[int, str, Any]] = [(0, "user", prompt)]
+        for at, (tool, given, answer, failed) in enumerate(calls, 1):
+            call = f"toolu_{number}_{at}"
+            result = {"type": "tool_result", "tool_use_id": call, "content": answer, "is_error": failed}
+            says.append((at, "assistant", [{"type": "tool_use", "id": call, "name": tool, "input": given}]))
+            says.append((at, "user", [result]))
+        for at, role, content in [*says, (10, "assistant", [{"type": "text", "text": reply}])]:
             name = str(uuid.uuid4())
-            moment = started + timedelta(seconds=20 * number + (10 if role == "assistant" else 0))
+            moment = started + timedelta(seconds=20 * number + at)
             records.append({
                 "type": role, "uuid": name, "parentUuid": parent, "sessionId": session, "cwd": cwd,
                 "timestamp": moment.isoformat().replace("+00:00", "Z"), "version": "2.1.329", "gitBranch": "main",
-                "isSidechain": False, "userType": "external", "message": {"role": role, "content": content},
+                "isSidechain": False, "userType": "external", "entrypoint": entrypoint,
+                "message": {"role": role, "content": content},
             })  # fmt: skip
             parent = name
     file.parent.mkdir(parents=True, exist_ok=True)

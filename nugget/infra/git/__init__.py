@@ -89,6 +89,12 @@ def merge_base(repo: Path, one: str, other: str) -> str | None:
     return word(repo, "merge-base", one, other)
 
 
+def distance(repo: Path, one: str, other: str) -> tuple[int, int] | None:
+    """Return how many commits only the first and only the second has; None if one of them is not there."""
+    counts = word(repo, "rev-list", "--left-right", "--count", f"{one}...{other}", "--")
+    return None if counts is None else (int(counts.split()[0]), int(counts.split()[1]))
+
+
 def commit_before(repo: Path, moment: datetime) -> str | None:
     """Return the last commit of the checked-out branch up to a moment, None if there is none."""
     return word(repo, "rev-list", "--max-count=1", f"--before={int(moment.timestamp())}", "HEAD")

@@ -12,7 +12,8 @@ from nugget.app import Brain
 from nugget.cli import run
 from nugget.config import load_settings, read_environment
 from nugget.infra import files
-from nugget.upkeep.doctor import CheckResult, State, Status, doctor, status
+from nugget.upkeep.doctor import CheckResult, State, doctor
+from nugget.upkeep.status import Status, status
 
 
 def findings(brain: Path) -> dict[str, CheckResult]:

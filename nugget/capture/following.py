@@ -1,0 +1,337 @@
+"""Following: what was decided on the remote comes here, what was accepted here goes there, and there is one history.
+
+The checked-out main branch only moves forward, to what the remote holds. What was accepted here and could not be pushed
+is pushed later, on top of what the remote got meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from nugget.capture import ledger, review
+from nugget.capture import publish as publishing
+from nugget.capture.publish import Publication, Target
+from nugget.capture.review import Accepted, ProposalBranch
+from nugget.config import Environment, Settings
+from nugget.errors import ConflictError, GitError, NuggetError, PushRefused, ReviewError
+from nugget.infra import files, git, remotes
+from nugget.infra.github import Repository
+
+FOLLOW_EVERY_S = 300
+"""What runs in the background looks at the remote no more often than this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Followed:
+    """Result of following the remote: the new commit of main, if any, what was settled, and what stood in the way."""
+
+    commit: str | None = None
+    changed: tuple[Publication, ...] = ()
+    problems: tuple[NuggetError, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """One look at the remote, with the lock held. `repository` is None if it is not on GitHub, or cannot be asked."""
+
+    brain: Path
+    home: Path
+    now: datetime
+    remote: remotes.Remote
+    repository: Repository | None
+    known: Mapping[str, Publication]
+    may_push: bool
+
+    def note(self, publication: Publication) -> None:
+        publishing.note(self.brain, self.home, publication, known=self.known, now=self.now)
+
+
+def is_due(brain: Path, home: Path, *, now: datetime) -> bool:
+    """Return True if the remote was not looked at for a while, and note that it is looked at now."""
+    stamp = ledger.lock_file(home, ledger.brain_key(brain, home), "-follow").with_suffix(".stamp")
+    with files.locked(stamp.with_suffix(".lock")):
+        try:
+            age = now.timestamp() - stamp.stat().st_mtime
+        except FileNotFoundError:
+            age = FOLLOW_EVERY_S
+        if 0 <= age < FOLLOW_EVERY_S:
+            return False
+        files.private_file(stamp)
+        os.utime(stamp, (now.timestamp(), now.timestamp()))
+        return True
+
+
+def follow(
+    brain: Path, *, environment: Environment, settings: Settings, now: datetime, rebase: bool = False
+) -> Followed:
+    """Bring in what the remote holds, and follow here what became of pull requests there.
+
+    Only a clean checkout of the default branch is moved, and only forward; with `rebase`, commits that only this brain
+    has are put on top of the remote's and pushed. Raises GitError without a remote; all else is in `problems`.
+    """
+    with publishing.locked(brain, environment.home):
+        problems: list[NuggetError] = []
+        run = _reach(brain, environment, settings, now=now, problems=problems)
+        return _follow(run, problems, replay=rebase, push=rebase)
+
+
+def accept(
+    brain: Path, name: str | None, *, environment: Environment, settings: Settings, now: datetime,
+    units: Sequence[str] | None = None,
+) -> Accepted:  # fmt: skip
+    """Merge a proposal, or only the named units of it: by its pull request if it has one, else here, and push.
+
+    Raises what `review.accept` raises, and GitHubError or PushRefused if the remote does not take it: nothing was
+    changed then. If it cannot be reached, a proposal without a pull request is accepted here and pushed later.
+    """
+    if settings.capture.publish == "never" or not git.is_repository(brain) or remotes.find_remote(brain) is None:
+        return review.accept(brain, name, now=now, units=units)
+    home = environment.home
+    with publishing.locked(brain, home):
+        proposal = review.show(brain, name)
+        publication = publishing.publications(brain, home=home).get(proposal.branch)
+        is_open = publication is not None and publication.state in ("open", "failed") and publication.number is not None
+        target = publishing.find_target(brain, environment, settings)
+        is_whole = len(review.choose(proposal, units)) == len(proposal.files)
+        if publication is not None and is_open and is_whole and isinstance(target, Target):
+            run = _run(brain, environment, settings, *publishing.connect(brain, target), now=now)
+            return _merge_there(run, proposal, publication)
+        run = _reach(brain, environment, settings, now=now, problems=[])
+        return _accept_here(run, proposal.branch, units, page=publication.url if publication and is_open else None)
+
+
+def _run(
+    brain: Path, environment: Environment, settings: Settings, remote: remotes.Remote, repository: Repository | None,
+    *, now: datetime,
+) -> _Run:  # fmt: skip
+    return _Run(
+        brain=brain, home=environment.home, now=now, remote=remote, repository=repository,
+        known=publishing.publications(brain, home=environment.home), may_push=settings.capture.publish != "never",
+    )  # fmt: skip
+
+
+def _reach(
+    brain: Path, environment: Environment, settings: Settings, *, now: datetime, problems: list[NuggetError]
+) -> _Run:
+    found = remotes.find_remote(brain) if git.is_repository(brain) else None
+    if found is None:
+        raise GitError("The brain has no remote to follow.", hint="`nugget init --remote URL` gives it one.")
+    target = publishing.find_target(brain, environment)
+    remote, repository = (target.remote, None) if isinstance(target, Target) else (found, None)
+    if isinstance(target, Target):
+        try:
+            return _run(brain, environment, settings, *publishing.connect(brain, target), now=now)
+        except NuggetError as error:
+            problems.append(error)
+    return _run(brain, environment, settings, remote, repository, now=now)
+
+
+def _follow(run: _Run, problems: list[NuggetError], *, replay: bool, push: bool) -> Followed:
+    seen: dict[str, Publication] = {}
+    commit: str | None = None
+    try:
+        for publication in run.known.values():
+            if run.repository is not None and publication.state == "open" and publication.number is not None:
+                seen[publication.branch] = _seen(run, run.repository, publication)
+    except NuggetError as error:
+        problems.append(error)
+    try:
+        commit = _bring_main(run, publishing.fetched(run.brain, run.remote), replay=replay, push=push)
+    except NuggetError as error:
+        problems.append(error)
+    changed: list[Publication] = []
+    for publication in run.known.values():
+        current = seen.get(publication.branch, publication)
+        try:
+            current = _settle(run, current)
+        except NuggetError as error:
+            problems.append(error)
+        if current != publication:
+            run.note(current)
+            changed.append(current)
+    return Followed(commit=commit, changed=tuple(changed), problems=tuple(problems))
+
+
+def _seen(run: _Run, repository: Repository, publication: Publication) -> Publication:
+    """Return what became of a pull request; what a person edited there is brought to the local branch."""
+    found = repository.pull(publication.number or 0)
+    current = replace(publication, state=found.state, merged_as=found.merged_as, url=found.url)
+    if found.state != "open" or found.head == publication.sha:
+        return current
+    brain, branch = run.brain, publication.branch
+    theirs = remotes.fetch(brain, run.remote, branch)
+    ours = git.resolve(brain, f"refs/heads/{branch}")
+    if ours is None or ours != publication.sha or branch == git.current_branch(brain):
+        return current  # also changed here, or looked at right now: both stay as they are
+    paths = git.files_at(brain, theirs)
+    gone = [file.path for file in review.show(brain, branch).files if file.base is None and file.path not in paths]
+    if gone:  # the reviewer took them out
+        review.reject(brain, branch, home=run.home, now=run.now, units=gone)
+    if left := git.resolve(brain, f"refs/heads/{branch}"):
+        git.move_branch(brain, branch, theirs, expect=left)
+    return replace(current, sha=theirs)
+
+
+def _bring_main(run: _Run, tip: tuple[str, str] | None, *, replay: bool, push: bool) -> str | None:
+    """Move main to what the remote holds, and push what was accepted; return its new commit, None for none.
+
+    Raises GitError with what stands in the way, and changes nothing then.
+    """
+    brain, name = run.brain, run.remote.name
+    branch, here = git.ready_branch(brain)
+    waits = run.known.get(branch)
+    is_unpushed = bool(
+        waits and waits.state == "unpushed" and waits.sha and git.merge_base(brain, here, waits.sha) == waits.sha
+    )
+    if tip is not None and branch != tip[0]:
+        raise GitError(
+            f"{branch} is checked out in the brain, not {tip[0]}; nothing was pulled.",
+            hint=f"Run `git switch {tip[0]}` there first.",
+        )
+    if tip is None and not (push or is_unpushed):
+        raise GitError(f"{name} is empty.", hint="`nugget sync --rebase` pushes the brain.")
+    there = tip[1] if tip else None
+    new = here
+    if there is not None and there != here:
+        base = git.merge_base(brain, there, here)
+        if base is None:
+            raise GitError(f"The brain and {name}/{branch} have no commit in common.", hint="Look at `git remote -v`.")
+        if base not in (here, there) and not (replay or is_unpushed):
+            raise GitError(
+                f"{branch} and {name}/{branch} each have commits of their own; nothing was pulled.",
+                hint="`nugget sync --rebase` puts those of this brain on top of the others, and pushes them.",
+            )
+        new = there if base == here else here if base == there else _replayed(run, base, here, there)
+    if new != here:
+        git.move_checkout(brain, branch, new, expect=here, message=f"pull {name}/{branch}")
+    if (is_unpushed or push) and run.may_push and new != there:
+        _push_main(run, branch, new)
+    elif is_unpushed and waits:
+        run.note(replace(waits, state="settled", reason=None))
+    return new if new != here else None
+
+
+def _push_main(run: _Run, branch: str, commit: str) -> None:
+    """Push main; a failure is noted, so that `nugget status` tells it and the next look at the remote tries again."""
+    current = Publication(branch=branch, state="unpushed", sha=commit)
+    try:
+        if not remotes.push(run.brain, run.remote, commit, branch=branch):
+            raise GitError(f"{run.remote.name}/{branch} moved meanwhile.", hint="`nugget sync` tries again.")
+    except GitError as error:
+        run.note(replace(publishing.failed(current, error), state="unpushed"))
+        raise
+    run.note(replace(current, state="settled"))
+
+
+def _replayed(run: _Run, base: str, here: str, there: str) -> str:
+    """Return `there` with the commits from `base` to `here` made again on top of it, each as it was."""
+    brain, new = run.brain, there
+    for commit in git.run(brain, "rev-list", "--reverse", "--first-parent", f"{base}..{here}").decode().split():
+        changes = git.changes(brain, f"{commit}^", commit)
+        sides = git.read_objects(brain, [f"{at}:{one.path}" for one in changes for at in (new, f"{commit}^", commit)])
+        ours, before, theirs = sides[0::3], sides[1::3], sides[2::3]
+        contents: dict[str, bytes | None] = {}
+        for change, *three in zip(changes, ours, before, theirs, strict=True):
+            try:
+                merged = review.merge_sides(change.path, *three)
+            except ConflictError as error:
+                raise ConflictError(
+                    f"{error} Nothing was changed.",
+                    hint=f"`git pull --rebase {run.remote.name}` in the brain settles it by hand, then `git push`.",
+                ) from error
+            if merged != three[0]:
+                contents[change.path] = merged
+        if contents:
+            message = git.run(brain, "log", "-1", "--format=%B", commit).decode("utf-8", "replace")
+            new = git.commit_files(brain, files=contents, message=message, parents=[new], now=run.now)
+    return new
+
+
+def _settle(run: _Run, publication: Publication) -> Publication:
+    """Do here what was decided there, as far as the checkout holds it."""
+    brain, branch, state = run.brain, publication.branch, publication.state
+    if state not in ("merged", "closed") or branch == git.current_branch(brain):
+        return publication  # a person who looks at the branch right now is not disturbed
+    if state == "merged":
+        merged = git.resolve(brain, publication.merged_as) if publication.merged_as else None
+        if merged is None or git.merge_base(brain, "HEAD", merged) != merged:
+            return publication
+    if git.resolve(brain, f"refs/heads/{branch}"):
+        left = review.show(brain, branch).files
+        # New files that did not come with the merge were taken out by the reviewer.
+        gone = [file.path for file in left if file.base is None and file.ours is None]
+        if state == "closed" or gone:
+            review.reject(brain, branch, home=run.home, now=run.now, units=None if state == "closed" else gone)
+        if rest := git.resolve(brain, f"refs/heads/{branch}"):
+            git.move_branch(brain, branch, None, expect=rest)
+    return replace(publication, state="settled", reason=state)
+
+
+def _merge_there(run: _Run, proposal: ProposalBranch, publication: Publication) -> Accepted:
+    """Merge a proposal's pull request on GitHub, and bring the merge here."""
+    brain, repository, branch = run.brain, run.repository, proposal.branch
+    assert repository is not None
+    if proposal.sha != publication.sha:
+        remotes.push(brain, run.remote, proposal.sha, branch=branch, replacing=publication.sha)
+    found = repository.pull(publication.number or 0)
+    if found.state == "open" and found.head == proposal.sha:
+        merged = repository.merge_pull(found.number, head=proposal.sha)
+        run.note(replace(publication, state="merged", sha=proposal.sha, merged_as=merged, reason=None))
+        with suppress(GitError):  # deleted by GitHub already, or protected
+            remotes.push(brain, run.remote, None, branch=branch, replacing=proposal.sha)
+    run = replace(run, known=publishing.publications(brain, home=run.home))
+    followed = _follow(run, [], replay=True, push=False)
+    if found.state == "closed" or (found.state == "open" and found.head != proposal.sha):
+        said = "was turned down" if found.state == "closed" else "was edited"
+        raise ReviewError(
+            f"{branch} {said} on GitHub meanwhile; nothing was accepted.", hint="`nugget review` shows what waits now."
+        )
+    into = git.current_branch(brain) or "the brain"
+    pending = f"It is merged on GitHub, but not here yet: {followed.problems[0]}" if followed.problems else None
+    return Accepted(
+        into=into, commit=git.head(brain) or "", files=proposal.files, waiting=(), pending=pending
+    )  # fmt: skip
+
+
+def _accept_here(run: _Run, branch: str, units: Sequence[str] | None, *, page: str | None) -> Accepted:
+    """Accept on top of what the remote holds, and push before anything here moves."""
+    brain, name = run.brain, run.remote.name
+    unreachable: GitError | None = None
+    tip: tuple[str, str] | None = None
+    try:
+        tip = publishing.fetched(brain, run.remote)
+    except GitError as error:
+        if page is not None:  # merged there meanwhile, and accepted here, it would be in two histories
+            raise
+        unreachable = error
+    into, _ = git.ready_branch(brain)
+    if unreachable is None and tip is not None and tip[0] == into:
+        _bring_main(run, tip, replay=False, push=False)
+    pending: list[str] = []
+
+    def share(into: str, commit: str) -> None:
+        nonlocal unreachable
+        if tip is not None and tip[0] != into:
+            pending.append(f"It is on {into} alone, not on {name}/{tip[0]}.")
+            return
+        try:
+            if unreachable is None and not remotes.push(brain, run.remote, commit, branch=into):
+                raise ConflictError(f"{name}/{into} moved meanwhile; nothing was accepted.", hint="Try again.")
+        except PushRefused as error:
+            where = f"Merge it there: {page}" if page else "`nugget capture --publish` opens a pull request instead."
+            raise PushRefused(f"{error} Nothing was accepted.", hint=where) from error
+        except GitError as error:
+            unreachable = error
+        current = Publication(branch=into, state="settled", sha=commit)
+        if unreachable is not None:
+            pending.append(f"It is not pushed yet: {unreachable} The next `nugget sync` tries again.")
+            current = replace(current, state="unpushed", reason=str(unreachable))
+        run.note(current)
+
+    done = review.accept(brain, branch, now=run.now, units=units, share=share)
+    return replace(done, pending=pending[0] if pending else None)

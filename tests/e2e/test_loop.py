@@ -1,0 +1,204 @@
+"""The loop closes by itself: a session, a pull request, its merge, and the next session knows it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Nugget
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
+from mcp.types import TextContent
+from paths import REPOSITORY
+from publishing_stage import LOCKS, RETRY, Place
+from sessions import write_transcript
+from waiting import PATIENCE_S, wait_for
+from worker_stage import LESSONS, variables
+
+from nugget.app.worker import work
+from nugget.capture import queue
+from nugget.hooks.session import NOTICE
+from nugget.index import Index
+from nugget.infra import files, git
+from nugget.models import SourceName
+from nugget.text import estimate_tokens
+
+QUESTION = "why was a customer charged twice when a payment was retried"
+FAILING = ("Bash", {"command": "pytest tests/test_pay.py"}, "FAILED tests/test_pay.py::test_refund\n1 failed", True)
+PASSING = ("Bash", {"command": "pytest tests/test_pay.py"}, "3 passed", False)
+
+
+@pytest.fixture
+def shop(place: Place) -> Path:
+    folder = place.folder / "shop"
+    folder.mkdir()
+    git.init(folder)
+    git.run(folder, "remote", "add", "origin", "https://github.com/acme/shop.git")
+    return folder
+
+
+def hook(place: Place, shop: Path, event: str, *flags: str, **payload: str) -> dict[str, Any]:
+    """What the client is told by the hook of an event, once the worker that it started is done."""
+    said = {"session_id": "next", "cwd": str(shop), "hook_event_name": event, **payload}
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "nugget", "capture-session", *flags], input=json.dumps(said), text=True,
+        env=variables(Path.home()), capture_output=True, timeout=PATIENCE_S, check=True,
+    )  # fmt: skip
+    wait_for(lambda: not queue.jobs(place.home, "pending") and not queue.is_working(place.home))
+    return json.loads(done.stdout) if done.stdout else {}
+
+
+def briefed(place: Place, shop: Path, *flags: str) -> str:
+    """The brief of a session's start, which a hook on a busy machine may have had to give up before."""
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        started = hook(place, shop, "SessionStart", *flags)
+        if "hookSpecificOutput" in started or time.monotonic() > until:
+            return str(started["hookSpecificOutput"]["additionalContext"])
+
+
+def five_minutes_pass(place: Place) -> None:
+    for stamp in [*place.home.rglob("*follow.stamp")]:
+        os.utime(stamp, (time.time() - 301, time.time() - 301))
+
+
+def asked(shop: Path, question: str) -> str:
+    """The answer that the SDK's client gets from a server that it starts in the repository."""
+
+    async def ask() -> str:
+        server = StdioServerParameters(
+            command=sys.executable, args=["-P", "-m", "nugget", "serve"], cwd=shop,
+            env={**variables(Path.home()), "PYTHONPATH": str(REPOSITORY)},
+        )  # fmt: skip
+        async with Client(server) as client:
+            (block,) = (await client.call_tool("get_relevant_context", {"task_description": question})).content
+            assert isinstance(block, TextContent)
+            return block.text
+
+    return asyncio.run(asyncio.wait_for(ask(), PATIENCE_S))
+
+
+@pytest.mark.proves("LOOP-CLOSES")
+def test_what_a_session_taught_and_a_reviewer_merged_is_known_to_the_next_session(place: Place, shop: Path) -> None:
+    transcript = place.folder / "projects" / "s.jsonl"
+    session = write_transcript(transcript, [(*LESSONS[0], FAILING, PASSING), LESSONS[1]], cwd=str(shop))
+    hook(place, shop, "SessionEnd", session_id=session, transcript_path=str(transcript))
+    assert queue.jobs(place.home, "failed") == [] and len(place.server.pulls) == 1
+    five_minutes_pass(place)
+    started = hook(place, shop, "SessionStart", source="startup")
+    assert started == {"systemMessage": f"{NOTICE} · 1 proposal waits"}, "no brief before anything was reviewed"
+    place.server.merge(1, squash=True, delete=True)
+    five_minutes_pass(place)
+    hook(place, shop, "SessionStart", source="startup")
+    assert "idempotency key" in asked(shop, QUESTION)
+    assert git.head(place.brain) == place.server.head("main") and git.branches(place.brain, "nugget/") == []
+    started = hook(place, shop, "SessionStart", source="startup")
+    assert started["systemMessage"] == f"{NOTICE} · 1 merged"
+    brief = briefed(place, shop)
+    assert "Reviewed, from work on this code" in brief and estimate_tokens(brief) <= 150
+    for off in (hook(place, shop, "SessionStart", "--no-brief"), hook(place, shop, "SessionStart", source="resume")):
+        assert off == {"systemMessage": NOTICE}
+    whole = briefed(place, shop, "--brief")
+    assert "pytest tests/test_pay.py" in whole and "FAILED" in whole
+
+
+@pytest.mark.proves("LOOP-CLOSES")
+def test_a_running_server_follows_the_remote(place: Place, shop: Path) -> None:
+    place.propose(RETRY)
+    place.publish()
+    place.server.merge(1)
+    five_minutes_pass(place)
+    command = [sys.executable, "-P", "-m", "nugget", "serve"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    with subprocess.Popen(command, cwd=shop, env=variables(Path.home()), **pipes) as server:  # type: ignore[call-overload]
+        request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+        server.stdin.write(json.dumps(request).encode() + b"\n")
+        server.stdin.flush()
+        try:
+            wait_for(lambda: git.head(place.brain) == place.server.head("main"))
+        finally:
+            server.stdin.close()
+            server.wait(PATIENCE_S)
+
+
+def known_ids(place: Place) -> set[str]:
+    """What the index of the brain holds, without anything being brought in line."""
+    index = Index(place.brain / ".nugget" / "index.db")
+    try:
+        return set(index.unit_ids())
+    finally:
+        index.close()
+
+
+DOORS = {
+    "add": ("pattern/keep-this", lambda place, nugget: nugget("add", "# Keep this\n\nSome words to keep.")),
+    "mv": ("pattern/other-name", lambda place, nugget: nugget("mv", "pattern/first-one", "--name", "other-name")),
+    "accept": ("pattern/retry-once", lambda place, nugget: nugget("review", "accept")),
+    "accept of a pull request": (
+        "pattern/retry-once", lambda place, nugget: (place.publish(), nugget("review", "accept"))[1],
+    ),
+    "merge": (
+        "pattern/retry-once",
+        lambda place, nugget: (place.publish(), place.server.merge(1), nugget("capture"))[2],
+    ),
+    "fetch": ("pattern/theirs", lambda place, nugget: (place.server.commit("main", THEIRS), nugget("capture"))[1]),
+    "sync": ("pattern/theirs", lambda place, nugget: (place.server.commit("main", THEIRS), nugget("sync"))[1]),
+}  # fmt: skip
+THEIRS = {
+    "domains/coding/patterns/theirs.md": "---\nid: pattern/theirs\ntype: pattern\ndomain: coding\nconfidence: 0.8\n"
+    "source: manual\ncreated: 2026-01-01\nlast_modified: 2026-01-01\n---\n# Theirs\n\nWhat a colleague wrote.\n"
+}
+
+
+@pytest.mark.proves("FRESH-AT-ONCE")
+@pytest.mark.parametrize("door", DOORS)
+def test_whatever_changes_knowledge_leaves_the_index_current(door: str, place: Place, nugget: Nugget) -> None:
+    assert nugget("add", "# First one\n\nThe first words.", "--domain", "coding").code == 0
+    assert nugget("sync", "--rebase").code == 0
+    if door not in ("fetch", "sync"):
+        place.propose(RETRY)
+    expected, change = DOORS[door]
+    done = change(place, nugget)
+    assert done.code == 0, done.err
+    assert expected in known_ids(place)
+    assert nugget("forget", expected).code == 0 and expected not in known_ids(place)
+
+
+@pytest.mark.proves("FRESH-AT-ONCE")
+def test_the_worker_leaves_what_a_session_did_in_the_index_of_the_machine(
+    place: Place, shop: Path, nugget: Nugget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transcript = place.folder / "projects" / "s.jsonl"
+    session = write_transcript(transcript, [(*LESSONS[0], FAILING), LESSONS[1]], cwd=str(shop))
+    hook(place, shop, "SessionEnd", session_id=session, transcript_path=str(transcript))
+    monkeypatch.chdir(shop)
+    told = nugget("brief").out
+    assert "pytest tests/test_pay.py" in told
+    found = nugget("search", "database migrations start-up", "--source", "provenance", "--json").json
+    assert found["hits"] and {hit["source"] for hit in found["hits"]} == {SourceName.PROVENANCE}
+
+
+@pytest.mark.proves("CAPTURE-HEADLESS")
+def test_headless_runs_can_be_left_out(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, entrypoint in (("person", "cli"), ("script", "sdk-cli")):
+        file = place.folder / f"{name}.jsonl"
+        write_transcript(file, LESSONS[:1] if name == "person" else LESSONS[1:], entrypoint=entrypoint)
+        files.queue_job(place.home, {"queued": time.time(), "session": name, "transcript": str(file)})
+    monkeypatch.setenv("NUGGET_CAPTURE_HEADLESS", "false")
+    done = {job.session: (job.state, job.reason) for job in work(place.environment).jobs}
+    assert done["person"][0] == "done" and done["script"] == ("skipped", "a headless run (capture.headless)")
+
+
+def test_the_start_line_counts_what_waits(place: Place, shop: Path, nugget: Nugget) -> None:
+    place.propose(RETRY)
+    place.propose(LOCKS, name="t")
+    assert nugget("add", "# Some note\n\nSome words.").code == 0
+    assert hook(place, shop, "SessionStart")["systemMessage"] == f"{NOTICE} · 2 proposals wait"
