@@ -18,13 +18,10 @@ from nugget.models import Problem, Speaker, SpeechOrigin
 from nugget.models.nuggets import FileTouch, Nugget, SessionRecord
 from nugget.redaction import allow_list
 from nugget.sources import nugget_store as store
+from nugget.sources import read_lines
 
 MAX_PER_SESSION = 5000
 """Nuggets, and touches, taken from one session of an import; no session has more."""
-MAX_BYTES = 500_000_000
-MAX_LINES = 2_000_000
-MAX_PROBLEMS = 1000
-"""After so much, or so many lines that are none of an export, reading ends: standard input may never."""
 _MAX_NAME = 200
 _ELSEWHERE: dict[str, Any] = {"speaker": Speaker.QUOTED, "origin": SpeechOrigin.PASTED}
 """Speaker of what the user of another machine, or whoever wrote the file, is said to have said."""
@@ -71,10 +68,9 @@ def import_lines(home: Path, stream: BinaryIO, *, name: str, settings: Settings,
 def _sessions(stream: BinaryIO, name: str, problems: list[Problem]) -> Iterator[SessionRecord]:
     """Yield each session of an import with its nuggets and touches."""
     record: SessionRecord | None = None
-    for number, line in _lines(stream, name, problems):
+    for number, (_, line) in enumerate(read_lines(stream, limit=store.MAX_LINE_BYTES), 1):
         try:
-            is_long = len(line) == store.MAX_LINE_BYTES and not line.endswith(b"\n")
-            value = store.read_line(None if is_long else line)
+            value = store.read_line(line)
             if isinstance(value, SessionRecord):
                 if record is not None:
                     yield record
@@ -93,22 +89,6 @@ def _sessions(stream: BinaryIO, name: str, problems: list[Problem]) -> Iterator[
             problems.append(Problem(path=name, line=number, reason=str(error)))
     if record is not None:
         yield record
-
-
-def _lines(stream: BinaryIO, name: str, problems: list[Problem]) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of an import with their numbers, of one that is too long the beginning, up to the limits."""
-    read = number = 0
-    is_inside = False
-    while piece := stream.readline(store.MAX_LINE_BYTES):
-        read, number = read + len(piece), number + (not is_inside)
-        if read > MAX_BYTES or number > MAX_LINES or len(problems) >= MAX_PROBLEMS:
-            most = f"{MAX_BYTES:,} bytes, {MAX_LINES:,} lines and {MAX_PROBLEMS:,} problems"
-            reason = f"what follows is not read: an import has at most {most}"
-            problems.append(Problem(path=name, line=number, reason=reason))
-            return
-        if not is_inside:
-            yield number, piece
-        is_inside = not piece.endswith(b"\n")
 
 
 def _of_session(nugget: Nugget, record: SessionRecord) -> Nugget:

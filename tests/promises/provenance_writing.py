@@ -16,7 +16,6 @@ PROMISES: dict[str, str] = {
     "PROVENANCE-EXTRACT": "nugget extract takes the workspace's sessions and says extracted, skipped, failed.",
     "PROVENANCE-AUTOMATIC": "A captured session leaves its provenance where that is on, and never fails for it.",
     "PROVENANCE-TRAVEL": "Nuggets are exported and imported; nothing comes in twice, and nothing hostile.",
-    "PROVENANCE-TRAVEL-ENDS": "An import ends: pipes and devices are refused, standard input is read within limits.",
     "PROVENANCE-REAL": "Every real transcript is extracted; a replayed one that was changed by hand is tuned.",
     "PROVENANCE-BAD-INPUT": "A repository that is gone or bare, and paths outside, get an answer and stop nothing.",
 }

@@ -17,7 +17,6 @@ PROMISES: dict[str, str] = {
     "CANON-IGNORE": "ignore files and generated folders are honoured",
     "CANON-BAD-INPUT": "unreadable folders, links in circles and huge trees stop nothing and are told",
     "CANON-SCALE": "a tree of 100,000 files is walked for its notes, generated folders not entered, limits told",
-    "CANON-CLOUD": "a vault that a cloud client syncs stops nothing; conflict copies and placeholders are left out",
     "MEMORY-SOURCES": "memory: an identity's own notes, and the files that the agent of that name reads",
     "MEMORY-IDENTITY": "an identity with path characters is refused",
     "MEMORY-ISOLATION": "memory is returned to the identity that is named, and never otherwise, on any face",

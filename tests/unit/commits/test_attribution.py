@@ -61,16 +61,6 @@ def test_a_line_that_the_file_holds_already_counts_only_for_a_session_that_wrote
     assert (counted.agents, counted.human) == ({"claude-code": 1}, 1)
 
 
-@pytest.mark.proves("COM-LINES")
-def test_lock_files_binary_files_and_submodules_have_no_lines_that_count() -> None:
-    staged = [
-        added("web/package-lock.json", '"lodash": 1', status="A"),
-        StagedFile(path="logo.png", status="A", is_binary=True),
-        StagedFile(path="vendor/lib", status="M", mode="160000", added=("Subproject commit 1",)),
-    ]
-    assert attribute(staged, []).lines == 0
-
-
 @pytest.mark.proves("COM-LINES", "COM-HUMAN")
 def test_lines_are_an_agents_only_in_the_file_that_it_wrote_them_in_also_under_its_old_name() -> None:
     wrote = session("s", {"a.py": "x = 1\ny = 2"})
@@ -116,15 +106,6 @@ def test_shares_always_add_up_to_100(agents: dict[str, int], human: int) -> None
 )
 def test_the_type_by_paths_and_request(paths: list[str], intent: str, expected: str) -> None:
     assert commit_type([added(path, "x = 1") for path in paths], intent) == expected
-
-
-@pytest.mark.proves("COM-TYPE")
-def test_the_type_by_the_diff_alone() -> None:
-    assert commit_type([added("a.py", "x = 1", status="A")]) == "feat"
-    assert commit_type([StagedFile(path="b.py", status="R", previous="a.py")]) == "refactor"
-    assert commit_type([StagedFile(path="a.py", status="D", removed=("x", "y"))]) == "refactor"
-    assert commit_type([added("a.py", "a\nb\nc\nd", removed="x")]) == "feat"
-    assert commit_type([added("a.py", "a\nb", removed="x\ny")]) == "refactor"
 
 
 @pytest.mark.proves("COM-TYPE")

@@ -18,7 +18,6 @@ from paths import TESTS
 from sessions import NOW, STARTED, write_transcript
 
 import nugget as package
-from nugget.app import Brain
 from nugget.app.agent_session import AgentSession
 from nugget.app.worker import work
 from nugget.config import RedactionSettings, Settings, read_environment
@@ -77,22 +76,6 @@ def test_each_face_records_its_questions_with_what_came_back(
     assert len(query_log.read(environment.home)[-1].text) == query_log.MAX_TEXT_CHARS
 
 
-@pytest.mark.proves("LOG-RECORDS")
-def test_evaluation_capture_and_looking_up_are_not_recorded(words: Path, nugget: Nugget) -> None:
-    home = read_environment().home
-    (words / "evals").mkdir()
-    (words / "evals/golden.yaml").write_text("questions: [{question: cache, expect: []}]")
-    assert nugget("eval")[0] == 0
-    assert nugget("get", "concept/no-such-thing")[0] == 1
-    write_transcript(
-        words.parent / "t.jsonl", [("Why twice?", "The root cause is a retry without a key. Always use one.")]
-    )
-    assert nugget("capture-session", "--transcript", words.parent / "t.jsonl", "--with", "offline", "--dry-run")[0] == 0
-    with Brain(words) as opened:
-        opened.ask("cache")
-    assert logged(home) == []
-
-
 @pytest.mark.proves("LOG-PRIVATE")
 def test_the_log_can_be_switched_off(words: Path, nugget: Nugget, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUGGET_RETRIEVAL_LOG_QUERIES", "false")
@@ -113,14 +96,6 @@ def test_the_log_keeps_what_redaction_leaves_of_the_corpus(tmp_path: Path, name:
     kept = [line["text"] for line in logged(tmp_path)]
     assert kept == [redact(text).text for text in texts]
     assert name == "lookalikes" or sum("[redacted:" in text for text in kept) >= 0.99 * len(texts)
-
-
-@pytest.mark.proves("LOG-PRIVATE")
-@pytest.mark.parametrize(
-    "text", ["why does the client's retry fail (at times) after a refresh?", "数据库连接没有归还导致请求超时。"]
-)
-def test_plain_prose_needs_no_redaction(text: str) -> None:
-    assert query_log.holds_no_secret(text)
 
 
 FRAGMENTS = [
@@ -153,20 +128,6 @@ def test_a_log_that_cannot_be_written_fails_no_question(
     bad = Settings(redaction=RedactionSettings(allow=("(",)))
     assert not query_log.record(tmp_path, entry("password=hunter2"), settings=bad)
     assert not (tmp_path / "ledger").exists()
-
-
-@pytest.mark.proves("LOG-HARMLESS")
-def test_spoilt_lines_are_skipped(tmp_path: Path, words: Path, nugget: Nugget) -> None:
-    home = read_environment().home
-    nugget("ask", "cache")
-    file = home / "ledger" / query_log.QUERIES
-    whole = file.read_bytes()
-    lines = [b"[]", b"{}", b'{"id": 1', b"\xff\xfe", whole.strip().replace(b'"units": [[', b'"units": [[[')]
-    file.write_bytes(b"\n".join(lines) + b"\n" + whole[:-20])
-    assert query_log.read(home) == []
-    nugget("ask", "after a crash")
-    assert [e.text for e in query_log.read(home)] == ["after a crash"]
-    assert nugget("queries", "--json")[0] == 0
 
 
 @pytest.mark.proves("LOG-BOUNDED")

@@ -12,7 +12,7 @@ from logs import NOW, Logs, logs_in
 
 from nugget.config import Settings
 from nugget.errors import UsageError
-from nugget.evidence import bundle_json, detect_intent, find_log, ingest, is_diagnostic
+from nugget.evidence import bundle_json, detect_intent, find_log, ingest
 from nugget.evidence.bundle import TRUNCATED
 from nugget.evidence.candidates import PROFILES
 from nugget.index.connection import open_home
@@ -167,21 +167,6 @@ def test_intents_are_looked_for_in_the_documented_order(query: str, intent: str)
     assert detect_intent(query) == intent
 
 
-QUESTIONS_ABOUT_FAILURES = (
-    "what went wrong?", "explain this traceback", "why did it not work", "error in x", "it doesn't build",
-    "why isn't it listed", "the worker hangs",
-)  # fmt: skip
-OTHER_QUESTIONS = (
-    "write a haiku", "continue", "what changed", "why did you choose sqlite", "write a failover plan",
-    "please don't run the tests", "hang on",
-)  # fmt: skip
-
-
-def test_a_question_is_diagnostic_where_it_asks_what_went_wrong() -> None:
-    assert all(map(is_diagnostic, QUESTIONS_ABOUT_FAILURES))
-    assert not any(map(is_diagnostic, OTHER_QUESTIONS))
-
-
 @pytest.mark.proves("EVI-INGEST")
 def test_ingesting_again_finds_nothing_and_what_is_added_later_is_added(walked: Logs) -> None:
     assert not walked.ingest(SESSION).bytes_read
@@ -193,22 +178,6 @@ def test_ingesting_again_finds_nothing_and_what_is_added_later_is_added(walked: 
     assert before.incidents[0].facts["fixed_by"] is None
     assert incident.facts["fixed_by"] == "cargo test --workspace"
     assert incident.facts["title"] == before.incidents[0].facts["title"]
-
-
-@pytest.mark.proves("EVI-INGEST")
-def test_a_session_read_bit_by_bit_has_the_incidents_of_one_read_at_once(logs: Logs, tmp_path: Path) -> None:
-    with logs_in(tmp_path / "other") as other:
-        for number in range(60):
-            code = 1 if number % 7 in (1, 2) else 0
-            for each in (logs, other):
-                each.run(
-                    "s", 1000 * number, f"make part{number // 7}", code, stderr=f"part{number // 7}.c: error" * code
-                )
-            logs.ingest("s")
-        other.ingest("s")
-        found = [each.ask("s", "errors", max_incidents=50).incidents for each in (logs, other)]
-    facts = [[[one.facts[name] for name in ("title", "failures", "fixed_by")] for one in its] for its in found]
-    assert facts[0] == facts[1] and len(facts[0]) == 9
 
 
 @pytest.mark.proves("EVI-INGEST")

@@ -9,11 +9,9 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from nugget.errors import EmbeddingUnavailable, KnowledgeError
+from nugget.errors import KnowledgeError
 from nugget.index import SyncResult
 from nugget.index import units as stored
 from nugget.index.connection import open_home
@@ -51,29 +49,6 @@ class Lines:
         return ReadDocument(units=units)
 
 
-class Counting:
-    """An embedding model of three dimensions that counts what it embeds, and may be out of reach."""
-
-    def __init__(self, model: str = "counting", *, reachable: int | None = None) -> None:
-        self.model = model
-        self.embedded = 0
-        self.reachable = reachable
-
-    def embed(self, texts: list[str]) -> Iterator[NDArray[np.float32]]:
-        for text in texts:
-            if self.reachable is not None and self.embedded >= self.reachable:
-                raise EmbeddingUnavailable("the model is out of reach")
-            self.embedded += 1
-            vector = np.array([1, len(text) % 7, len(text) % 3], dtype=np.float32)
-            yield vector / np.linalg.norm(vector)
-
-    def embed_query(self, text: str) -> NDArray[np.float32]:
-        return next(self.embed([text]))
-
-    def count_tokens(self, text: str) -> int:
-        return len(text) // 4
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "notes"
@@ -89,19 +64,13 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def synced(folder: Path, connection: sqlite3.Connection, embedder: Counting | None = None) -> SyncResult:
-    return sync_documents(
-        Lines(folder), connection, embedder=embedder, cache_folder=folder.parent / "home" / "embeddings"
-    )
+def synced(folder: Path, connection: sqlite3.Connection) -> SyncResult:
+    return sync_documents(Lines(folder), connection, embedder=None, cache_folder=folder)
 
 
 def ids(connection: sqlite3.Connection) -> list[str]:
     rows = connection.execute("SELECT id FROM units WHERE source = ? ORDER BY id", (CANON,))
     return [row[0] for row in rows]
-
-
-def vectors(connection: sqlite3.Connection) -> tuple[int, int]:
-    return tuple(connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in ("chunks", "vectors"))
 
 
 def test_nothing_is_read_when_nothing_changed_and_nothing_written_when_only_the_time_did(
@@ -138,15 +107,3 @@ def test_an_id_belongs_to_one_file_until_that_file_is_gone(folder: Path, connect
     result = synced(folder, connection)
     assert (result.problems, result.removed, ids(connection)) == ((), 1, ["a1"])
     assert stored.unit_path(connection, CANON, "a1") == "b.txt"
-
-
-def test_an_interrupted_embedding_goes_on_where_it_was(folder: Path, connection: sqlite3.Connection) -> None:
-    result = synced(folder, connection, Counting(reachable=3))
-    assert result.without_vectors == "the model is out of reach"
-    assert ids(connection) == ["a1", "a2", "b1"], "found by words meanwhile"
-    found, embedded = vectors(connection)
-    assert 0 < embedded < found
-    later = Counting()
-    assert synced(folder, connection, later).without_vectors is None
-    assert vectors(connection) == (3, 3)
-    assert later.embedded == 6 - (3 - 1), "what was made before the model went is not made again"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -25,11 +24,6 @@ from nugget.models import Bundle
 def ids_for(brain: Path, question: str) -> list[str]:
     with Brain(brain) as opened:
         return [hit.unit.id for hit in opened.ask(question, fresh=False).hits]
-
-
-def commit(brain: Path) -> None:
-    for command in (["add", "-A"], ["commit", "-q", "-m", "Change"]):
-        subprocess.run(["git", "-C", str(brain), *command], check=True)
 
 
 @pytest.mark.proves("SYNC-FIRST", "BRAIN-CODING-NOT-COOKING")
@@ -74,23 +68,6 @@ def test_added_modified_moved_and_removed_files_are_followed_and_only_new_text_i
     elsewhere.unlink()
     assert run().removed == 1
     assert "concept/flux-capacitor" not in ids_for(brain, "flux capacitor")
-
-
-@pytest.mark.proves("SYNC-INCREMENTAL")
-def test_commits_checkouts_and_resets_are_followed(brain: Path, synced: Callable[..., SyncResult]) -> None:
-    def git(*arguments: str) -> None:
-        subprocess.run(["git", "-C", str(brain), "-c", "advice.detachedHead=false", *arguments], check=True)
-
-    git("checkout", "-q", "-b", "other")
-    (brain / CACHE_FILE).unlink()
-    (brain / "domains/coding/bugs/new-bug.md").write_text(unit("bug/new-bug"))
-    commit(brain)
-    result = synced()
-    assert (result.added, result.removed) == (1, 1)
-    git("checkout", "-q", "-")
-    result = synced()
-    assert (result.added, result.removed, result.embedded) == (1, 1, 0)
-    assert not synced().changed
 
 
 @pytest.mark.proves("SYNC-LOST-INDEX")

@@ -47,22 +47,6 @@ def snapshot(repo: Path) -> tuple[str, str, str, bytes]:
     return shell(repo, "rev-parse", "HEAD"), shell(repo, "branch", "--show-current"), shell(repo, "status", "-s"), index
 
 
-def test_a_path_that_looks_like_a_pattern_or_an_option_is_only_a_path(repo: Path) -> None:
-    for path in ["domains/*.md", "domains/:(top)x.md", "domains/--all", "-n"]:
-        change(repo, {path: b"x"}, "Odd name")
-        assert path in git.files_at(repo, "HEAD")
-    assert shell(repo, "status", "--porcelain") == ""
-
-
-def test_state_lists_modified_untracked_removed_and_odd_paths(repo: Path) -> None:
-    write(repo, "domains/coding/bugs/un\nusual ü.md", "# x\n")
-    write(repo, "outside.md", "not under domains")
-    (repo / "domains/coding/patterns/retry.md").unlink()
-    found = git.state(repo)
-    assert found.head == git.head(repo)
-    assert sorted(found.dirty) == ["domains/coding/bugs/un\nusual ü.md", "domains/coding/patterns/retry.md"]
-
-
 @pytest.mark.proves("CAPTURE-UNTOUCHED")
 def test_a_branch_is_made_without_touching_checkout_index_or_hooks(repo: Path) -> None:
     hook = repo / ".git/hooks/reference-transaction"
@@ -157,22 +141,6 @@ def test_inherited_git_variables_do_not_lead_elsewhere(
     git.create_branch(repo, "b", files={"a": b"1"}, message="m", now=NOW)
     monkeypatch.delenv("GIT_DIR")
     assert git.branches(other, "") == []
-
-
-def test_unfinished_operations_are_seen(repo: Path) -> None:
-    assert git.unsettled(repo) is None
-    shell(repo, "checkout", "-q", "-b", "side")
-    write(repo, "brain.yaml", "owner: side\n")
-    shell(repo, "commit", "-qam", "side")
-    shell(repo, "checkout", "-q", "main")
-    write(repo, "brain.yaml", "owner: main\n")
-    shell(repo, "commit", "-qam", "main")
-    subprocess.run(["git", "-C", str(repo), "merge", "side"], check=False, capture_output=True)
-    assert git.unsettled(repo) == ("in the middle of a merge", "`git merge --continue` or `git merge --abort`")
-    shell(repo, "merge", "--abort")
-    subprocess.run(["git", "-C", str(repo), "rebase", "side"], check=False, capture_output=True)
-    assert git.unsettled(repo) == ("in the middle of a rebase", "`git rebase --continue` or `git rebase --abort`")
-    shell(repo, "rebase", "--abort")
 
 
 def test_failures_are_one_sentence(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nugget.infra.workspace import Workspace, find_workspace, normalised_remote, relative_path, vanished_workspace
+from nugget.infra.workspace import Workspace, find_workspace, relative_path, vanished_workspace
 
 
 def shell(repo: Path, *args: str) -> str:
@@ -53,13 +53,6 @@ def test_clones_of_one_remote_have_one_identity_however_its_address_is_written(t
     assert other.root == tmp_path / "other place"
 
 
-@pytest.mark.parametrize(
-    "url", ["/srv/git/shop.git", "../shop", "file:///srv/shop.git", "C:\\git\\shop", "", "https://", "x://"]
-)
-def test_an_address_that_tells_nothing_on_another_machine_is_none(url: str) -> None:
-    assert normalised_remote(url) is None
-
-
 @pytest.mark.proves("PROVENANCE-WORKSPACE")
 def test_a_worktree_is_the_workspace_of_its_repository_with_a_root_of_its_own(tmp_path: Path) -> None:
     for name, remote in (("with", "https://github.com/acme/shop"), ("without", None)):
@@ -82,18 +75,6 @@ def test_a_renamed_folder_and_a_clone_by_path_stay_the_same_workspace(tmp_path: 
     assert after.root == tmp_path / "new name"
     subprocess.run(["git", "clone", "-q", str(tmp_path / "new name"), str(tmp_path / "clone")], check=True)
     assert found(tmp_path / "clone").identity == before.identity
-
-
-@pytest.mark.proves("PROVENANCE-WORKSPACE")
-def test_a_bare_repository_and_its_worktrees_are_one_workspace(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "shop")
-    subprocess.run(["git", "clone", "-q", "--bare", str(repo), str(tmp_path / "shop.git")], check=True)
-    bare = found(tmp_path / "shop.git")
-    shell(tmp_path / "shop.git", "worktree", "add", "-q", str(tmp_path / "tree"))
-    assert bare.root == tmp_path / "shop.git"
-    assert bare.name == "shop"
-    assert found(tmp_path / "tree").identity == bare.identity == found(repo).identity
-    assert found(tmp_path / "tree").root == tmp_path / "tree"
 
 
 @pytest.mark.proves("PROVENANCE-WORKSPACE")

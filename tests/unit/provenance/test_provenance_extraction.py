@@ -214,23 +214,6 @@ def test_a_session_is_extracted_once_and_again_when_it_has_grown_with_the_same_i
     assert {one.summary: one.id for one in nuggets(isolated_home)} == after
 
 
-def test_a_plan_tells_of_each_file_below_its_heading_and_what_a_linter_printed_tells_nothing(
-    agent: Agent, isolated_home: Path
-) -> None:
-    agent.prompt(
-        "Implement the following plan:\n\n# Sign in with tokens\n\n## Context\nIt is needed.\n\n### 1. `src/auth.py`\n"
-        "- Take the token from the header instead of the cookie\n- Reject what is expired\n"
-    )
-    agent.edit("src/auth.py", "None", "1")
-    agent.prompt("Commit this. Then repair what the linter says:\nsrc/auth.py:2:5: E501 the line is much too long")
-    agent.edit("src/auth.py", "1", "2")
-    extracted(isolated_home)
-    assert said(nuggets(isolated_home, NuggetType.INTENT)) == [
-        ("Sign in with tokens", None, 0.6),
-        ("Changed auth.py: Take the token from the header instead of the cookie", "src/auth.py", 0.7),
-    ]
-
-
 @pytest.mark.proves("PROVENANCE-REDACTED")
 def test_secrets_private_text_and_excluded_projects_leave_no_trace(agent: Agent, isolated_home: Path) -> None:
     agent.prompt(
@@ -265,20 +248,6 @@ def test_a_session_counts_for_every_repository_that_it_changed_and_each_has_its_
     assert [touch.path for touch in found["github.com-acme-library"].touches] == ["sign.py"]
     assert [touch.path for touch in found["github.com-acme-shop"].touches] == ["src/sign.py"]
     assert len({one.id for record in found.values() for one in record.nuggets}) == len(nuggets(isolated_home))
-
-
-@pytest.mark.proves("PROVENANCE-BAD-INPUT")
-def test_a_repository_that_is_gone_is_the_workspace_that_it_was(agent: Agent, isolated_home: Path) -> None:
-    agent.prompt("Repair the login of the shop")
-    agent.edit("src/auth.py", "None", "1")
-    extracted(isolated_home)
-    before = records(isolated_home)[0]
-    shutil.rmtree(agent.repo)
-    assert [one.state for one in extracted(isolated_home, force=True)] == ["extracted"]
-    after = records(isolated_home)
-    assert [(one.workspace, [touch.path for touch in one.touches]) for one in after] == [
-        (before.workspace, ["src/auth.py"])
-    ]
 
 
 @pytest.mark.proves("PROVENANCE-EXTRACT")

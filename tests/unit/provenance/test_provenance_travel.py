@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -120,25 +119,3 @@ def test_the_commands_write_a_file_and_read_it_back(
     assert run(["nuggets", "import", "none.jsonl"]) == 2
     (tmp_path / "bad.jsonl").write_text("no\n")
     assert run(["nuggets", "import", "bad.jsonl"]) == 1
-
-
-class Endless(io.RawIOBase):
-    """What a device gives that never ends: these bytes, again and again."""
-
-    def __init__(self, piece: bytes) -> None:
-        self.pieces = itertools.repeat(piece * (100_000 // len(piece)))
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        content = next(self.pieces)[: len(buffer)]
-        buffer[: len(content)] = content
-        return len(content)
-
-
-@pytest.mark.proves("PROVENANCE-TRAVEL-ENDS")
-@pytest.mark.parametrize("piece", [b"\0", b"\n", b"{\n"])
-def test_an_import_of_one_endless_line_or_of_endless_lines_ends(tmp_path: Path, piece: bytes) -> None:
-    done = import_lines(tmp_path, io.BufferedReader(Endless(piece)), name="in", settings=Settings())
-    assert "what follows is not read: an import has at most" in str(done.problems[-1])

@@ -6,22 +6,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from nugget.models import Depth, KnowledgeType, Scope, SourceName, Unit
-from nugget.models.nuggets import Nugget, NuggetHit, NuggetQuery, NuggetType, ScopeMatch, scope_text
+from nugget.models import Depth, Scope
+from nugget.models.nuggets import Nugget, NuggetHit, NuggetQuery, NuggetType, ScopeMatch
 from nugget.provenance import ranking
 from nugget.provenance.checkout import scope_match
 from nugget.provenance.ranking import Signals, contributions_of, recency, relevance
 from nugget.retrieval.packing import NUGGET_FRAME_TOKENS, pack_nuggets
 
 EXACT, DIRECTORY, SAME, WORKSPACE, ELSEWHERE = ScopeMatch
-
-
-@pytest.mark.proves("WHY-SHARES")
-def test_the_shares_are_those_of_the_design() -> None:
-    shares = (
-        ranking.SCOPE_SHARE, ranking.TYPE_SHARE, ranking.RECENCY_SHARE, ranking.CONFIDENCE_SHARE, ranking.TEXT_SHARE
-    )  # fmt: skip
-    assert shares == (0.30, 0.20, 0.15, 0.10, 0.10)
 
 
 @pytest.mark.proves("WHY-SCOPE-VALUES", "WHY-SHARES")
@@ -185,18 +177,3 @@ def test_what_does_not_fit_is_counted_by_type() -> None:
     assert nothing == () and budget.used == 0 and budget.truncated and hint and "4 nuggets" in hint
     _, _, hint = pack_nuggets(hits[:1], budget_tokens=2000, depth=Depth.SUMMARY, candidates=900)
     assert hint and "899 nuggets" in hint
-
-
-@pytest.mark.proves("WHY-PACKING")
-def test_a_scope_is_shown_as_path_symbol_or_workspace() -> None:
-    scopes = [Scope(path="a.py"), Scope(symbol="f"), Scope(path="a.py", symbol="f"), Scope(repo="r")]
-    nuggets = [Nugget(id="n", type=NuggetType.INTENT, summary="", confidence=1, session="s", scope=s) for s in scopes]
-    assert [scope_text(nugget) for nugget in nuggets] == ["a.py", "f", "a.py#f", "workspace"]
-
-
-@pytest.mark.proves("WHY-TRUNCATED")
-def test_units_of_the_brain_are_counted_by_their_own_types() -> None:
-    unit = Unit(id="pattern/x", source=SourceName.BRAIN, type=KnowledgeType.PATTERN, title="X", body="")
-    reviewed = NuggetHit(nugget=hit(1).nugget, score=1, match=EXACT, unit=unit)
-    _, _, hint = pack_nuggets([reviewed], budget_tokens=1, depth=Depth.SUMMARY)
-    assert hint and "1 nugget (1 pattern)" in hint

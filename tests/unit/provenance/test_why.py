@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from nugget.index.sync import document_changes
 from nugget.models import Scope, SourceName, StaleReason, Unit
 from nugget.models.nuggets import NuggetType, ScopeMatch
 from nugget.provenance import checkout as checkouts
-from nugget.provenance.checkout import Checkout
 from nugget.provenance.ranking import Reviewed
 from nugget.sources.nugget_store import NuggetUnits, session_files
 
@@ -188,16 +186,6 @@ def test_a_renamed_file_keeps_its_nuggets(shop: Shop, how: str) -> None:
 
 
 @pytest.mark.proves("WHY-BAD-INPUT")
-def test_the_files_of_a_bare_repository_are_not_judged(shop: Shop, tmp_path: Path) -> None:
-    known = shop.learn("tokens live an hour", path="src/auth/login.py")
-    bare = tmp_path / "shop.git"
-    git(tmp_path, "clone", "-q", "--bare", str(shop.repo), str(bare))
-    git(bare, "remote", "set-url", "origin", "git@github.com:acme/shop.git")
-    found = Shop(bare, shop.home).why("src/auth/login.py")
-    assert (ids(found), found.hits[0].stale_reason) == ([known], None)
-
-
-@pytest.mark.proves("WHY-BAD-INPUT")
 def test_links_out_of_the_repository_and_huge_files_are_not_read(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,12 +252,3 @@ def test_what_is_about_a_symbol_or_names_it_comes_first(shop: Shop) -> None:
     found = shop.why("src/auth/login.py", symbol="refresh", symbol_words=["_again"])
     assert set(ids(found)[:3]) == {names, about, inner} and ids(found)[3] == other
     assert found.hits[0].score == pytest.approx(found.hits[3].score + 0.10)
-
-
-@pytest.mark.proves("WHY-BAD-INPUT")
-def test_a_checkout_that_git_refuses_to_read_still_gets_its_answer(shop: Shop) -> None:
-    known = shop.learn("tokens live an hour", path="src/auth/login.py")
-    shop.learn("gone", path="src/gone.py", session=2)
-    looking: Checkout = shop.checkout()
-    subprocess.run(["rm", "-rf", str(shop.repo / ".git" / "objects")], check=True)
-    assert known in ids(shop.why("src/auth/login.py", checkout=looking))

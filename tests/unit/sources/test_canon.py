@@ -12,7 +12,7 @@ import pytest
 from nugget.models import Relation, RelationType, Unit
 from nugget.sources import ReadDocument
 from nugget.sources.ignore_files import Walk
-from nugget.sources.notes import Canon, CanonFolder, canon_folders
+from nugget.sources.notes import Canon, canon_folders
 
 
 def canon(*folders: Path, max_files: int = 1000) -> Canon:
@@ -157,18 +157,6 @@ def test_a_large_tree_is_walked_for_its_notes_up_to_a_limit(tmp_path: Path) -> N
     assert "holds more than 500 files" in str(narrow.left_out[0])
 
 
-@pytest.mark.proves("CANON-CLOUD")
-def test_copies_and_placeholders_of_cloud_clients_are_left_out(vault: Path) -> None:
-    before = keys(canon(vault))
-    for name in (
-        "Home (Ada's conflicted copy 2026-05-01).md", "Home.sync-conflict-20260501-101010-ABCDEFG.md",
-        ".Far away.md.icloud", ".syncthing.Home.md.tmp", "Home.md.tmp",
-    ):  # fmt: skip
-        (vault / name).write_text("x")
-    (vault / "Conflict of interest.md").write_text("A note like any other.")
-    assert keys(canon(vault)) == sorted([*before, "vault/Conflict of interest.md"])
-
-
 @pytest.mark.proves("CANON-READ")
 def test_a_committed_note_has_the_day_of_its_commit_and_a_changed_one_its_own(vault: Path) -> None:
     variables = {**os.environ, "GIT_COMMITTER_DATE": "2024-05-06T12:00:00Z", "GIT_AUTHOR_DATE": "2024-05-06T12:00:00Z"}
@@ -181,11 +169,3 @@ def test_a_committed_note_has_the_day_of_its_commit_and_a_changed_one_its_own(va
     assert unit(source, "vault/Home.md").last_modified == changed.date()
     below = canon(vault / "ops")
     assert unit(below, "ops/Rates.md").last_modified == date(2024, 5, 6)
-
-
-def test_folders_have_names_of_their_own() -> None:
-    given = ["~/a/docs", "/b/docs", "hand book=/c", "rel/x", "/b/docs", "/z/b/docs"]
-    folders = canon_folders(given, base=Path("/base"))
-    assert [folder.name for folder in folders[:4]] == ["docs", "b-docs", "hand-book", "x"]
-    assert folders[3] == CanonFolder(name="x", path=Path("/base/rel/x"), inside=Path("/base"))
-    assert len(folders) == len({folder.name for folder in folders}) == 5

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nugget.models import Event, EventKind, Session
-from nugget.sources.claude_code import read_session
-from nugget.sources.condense import clip, exchanges, plain, windows
+from nugget.sources.condense import clip, windows
 from nugget.sources.speakers import SAID_BY
 
 
@@ -22,19 +19,6 @@ def said(kind: EventKind, text: str, **values: object) -> Event:
     speaker, origin = SAID_BY[kind]
     values = {"speaker": speaker, "origin": origin, "uuid": f"{kind}-{text[:6]}"} | values
     return Event(kind=kind, text=text, **values)  # type: ignore[arg-type]
-
-
-def test_a_session_is_cut_at_its_prompts() -> None:
-    session = session_of(
-        said(EventKind.REPLY, "resumed"),
-        said(EventKind.PROMPT, "one"),
-        said(EventKind.REPLY, "first"),
-        said(EventKind.REPLY, "from a subagent", agent_id="a"),
-        said(EventKind.REPLY, "second"),
-        said(EventKind.PROMPT, "two"),
-    )
-    assert [part.prompt for part in exchanges(session)] == ["", "one", "two"]
-    assert [event for part in exchanges(session) for event in part.events] == list(session.events)
 
 
 @pytest.mark.proves("CON-RECALL")
@@ -74,19 +58,6 @@ def test_the_limit_holds_for_any_session(events: list[tuple[EventKind, str]], ma
     assert len(clip("".join(texts), max_chars)) <= max_chars
 
 
-@pytest.mark.proves("CON-LIMIT")
-def test_task_and_outcome_stay_when_the_middle_goes(shared_data: Path) -> None:
-    (file,) = (shared_data / "transcripts" / "claude-code").glob("2026-02-10_a0927dd5_*[0-9a-f].jsonl")
-    session = read_session(file)
-    prompts = [event.text for event in session.events if event.kind is EventKind.PROMPT]
-    replies = [event.text for event in session.events if event.kind is EventKind.REPLY]
-    text = clip("\n\n".join(windows(session, max_chars=80_000, output_chars=0)), 12_000)
-    assert 6_000 < len(text) <= 12_000
-    assert prompts[0][:200] in text
-    assert replies[-1][-100:].strip() in text
-    assert "[…]" in text
-
-
 def test_a_failed_command_shows_its_exit_code_and_the_end_of_its_output() -> None:
     output = "\n".join(f"line {n}" for n in range(500)) + "\nFATAL: out of memory"
     session = session_of(
@@ -97,7 +68,3 @@ def test_a_failed_command_shows_its_exit_code_and_the_end_of_its_output() -> Non
     assert "$ make" in text
     assert "[exit code 2]" in text
     assert "FATAL: out of memory" in text
-
-
-def test_terminal_codes_and_overwritten_progress_are_removed() -> None:
-    assert plain("\x1b[31mred\x1b[0m\r\nRebasing (1/3)\rRebasing (3/3)\n\n\n\nend") == "red\nRebasing (3/3)\n\nend"

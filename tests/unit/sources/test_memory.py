@@ -54,18 +54,6 @@ def test_an_identity_owns_its_folders_and_the_files_that_its_agent_reads(world: 
     assert ids("nobody", world) == []
 
 
-@pytest.mark.proves("MEMORY-SOURCES")
-def test_a_file_that_is_there_under_several_names_is_one_note(world: Path) -> None:
-    (world / "shop/AGENTS.md").unlink()
-    (world / "shop/AGENTS.md").symlink_to("CLAUDE.md")
-    home = read_environment().claude_config.parent
-    (home / ".claude.json").write_text(json.dumps({"projects": {str(home): {}, str(world / "shop"): {}}}))
-    names = [path.rsplit("/", 1)[-1] for path in ids("claude-code", world)]
-    assert names == ["CLAUDE.md", "MEMORY.md", "CLAUDE.md", "go.md"], (
-        "the user's, which the home folder has too; shop's"
-    )
-
-
 @pytest.mark.proves("MEMORY-IDENTITY")
 @pytest.mark.parametrize(
     "text", ["", "..", "../zealot", "a/b", "a\\b", ".hidden", "a..b", "~", "a b", "x" * 65, "a\x00", "é"]

@@ -17,7 +17,6 @@ from nugget.sources.shell_logs import (
     clean_line,
     find_shell_session,
     find_shell_sessions,
-    looks_failed,
     read_events,
     read_text,
     require_session_id,
@@ -100,16 +99,6 @@ def test_a_torn_last_line_waits_for_its_end(tmp_path: Path) -> None:
     assert [line.text for line in rested.lines] == ["done", "error: half a li"]
 
 
-@pytest.mark.proves("EVI-SHELL-TORN")
-def test_malformed_lines_are_counted_and_stop_nothing(tmp_path: Path) -> None:
-    log = tmp_path / "events.jsonl"
-    bad = [b"{", b"[1]", b'"text"', b"\xff\xfe\x00", b'{"kind": 5}', b"[" * 5000, b'{"ts_ms": 1}']
-    log.write_bytes(b"\n".join([event(1, "a").strip().encode(), b"", *bad, event(2, "b").encode()]))
-    events, malformed, _ = all_events(log)
-    assert [e.kind for e in events] == ["a", "b"]
-    assert malformed == len(bad)
-
-
 @pytest.mark.proves("EVI-SHELL-TERMINAL")
 @pytest.mark.parametrize(
     ("raw", "shown"),
@@ -127,17 +116,6 @@ def test_malformed_lines_are_counted_and_stop_nothing(tmp_path: Path) -> None:
 )
 def test_of_a_line_what_a_person_could_read_is_kept(raw: bytes, shown: str) -> None:
     assert clean_line(raw) == shown
-
-
-def test_a_line_that_tells_of_a_failure_is_known_and_one_that_says_nothing_failed_is_none() -> None:
-    failures = [
-        "error[E0425]: cannot find value `foo`",
-        "FAIL src/a.test.ts",
-        "E   assert 1 == 2",
-        "3 failed, 0 errors",
-    ]
-    others = ["test result: 0 failed", "0 errors, 0 warnings", "src/errors.py", "no errors found"]
-    assert list(filter(looks_failed, [*failures, *others])) == failures
 
 
 @pytest.mark.proves("EVI-SHELL-BOUNDED")
