@@ -9,6 +9,7 @@ Run: python benchmarks/knowledge.py [--units]
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import random
@@ -93,22 +94,42 @@ def sessions() -> list[str]:
 
 
 def dialogues() -> list[Row]:
-    """The short dialogues, which are trained on only: `turns` begin with the person's, `keep` is what is worth it."""
+    """Return the written dialogues: `turns` (by the person and the agent in turn, or {kind: text}) and `keep`."""
     rows: list[Row] = _scorer().read(GOLD / "dialogues.jsonl")
     return rows
 
 
+_DIALOGUE_KINDS = {
+    "user": (EventKind.PROMPT, Speaker.USER, SpeechOrigin.TYPED),
+    "agent": (EventKind.REPLY, Speaker.AGENT, SpeechOrigin.WRITTEN),
+    "plan": (EventKind.PROMPT, Speaker.AGENT, SpeechOrigin.PASTED),
+    "paste": (EventKind.PASTE, Speaker.QUOTED, SpeechOrigin.PASTED),
+    "quoted": (EventKind.PROMPT, Speaker.QUOTED, SpeechOrigin.PASTED),
+    "summary": (EventKind.SUMMARY, Speaker.AGENT, SpeechOrigin.COMPACTION_SUMMARY),
+    "run": (EventKind.COMMAND, Speaker.AGENT, SpeechOrigin.WRITTEN),
+    "edit": (EventKind.FILE_EDIT, Speaker.AGENT, SpeechOrigin.WRITTEN),
+    "output": (EventKind.OUTPUT, Speaker.TOOL, SpeechOrigin.TOOL_RESULT),
+}
+
+
 def dialogue_events(row: Row) -> tuple[Event, ...]:
     """Return a dialogue as the events of a session."""
-    said_by = (
-        (EventKind.PROMPT, Speaker.USER, SpeechOrigin.TYPED),
-        (EventKind.REPLY, Speaker.AGENT, SpeechOrigin.WRITTEN),
-    )
-    return tuple(
-        Event(kind=kind, text=text, speaker=speaker, origin=origin, uuid=f"{row['id']}-{place}", timestamp=NOW)
-        for place, text in enumerate(row["turns"])
-        for kind, speaker, origin in (said_by[place % 2],)
-    )
+    events = []
+    for place, turn in enumerate(row["turns"]):
+        said = {("user", "agent")[place % 2]: turn} if isinstance(turn, str) else turn
+        name = next(iter(said))
+        kind, speaker, origin = _DIALOGUE_KINDS[name]
+        more = {field: value for field, value in said.items() if field != name}
+        uuid = f"{row['id']}-{place}"
+        events.append(
+            Event(kind=kind, text=said[name], speaker=speaker, origin=origin, uuid=uuid, timestamp=NOW, **more)
+        )
+    return tuple(events)
+
+
+def is_dialogue_apart(row: Row) -> bool:
+    """Return whether a dialogue is kept apart from training: every fifth by the hash of its id."""
+    return int(hashlib.sha256(row["id"].encode()).hexdigest(), 16) % 5 == 0
 
 
 def short_id(session: str) -> str:

@@ -3,10 +3,10 @@
     python scripts/train_extraction.py [--check]
 
 Labels: the gold items of benchmarks/gold and ../shared/data/gold, the worth that readers gave to every draft
-(benchmarks/gold/drafts.jsonl), and short dialogues that were written for training alone. All figures are of models that
-have not seen the sessions they are measured on: leave-one-session-out, and the sessions that benchmarks/gold/split.json
-keeps apart, of which the written model has seen none. `--check` only prints the figures, `--apart` also those of the
-sessions kept apart.
+(benchmarks/gold/drafts.jsonl), and dialogues that were written for training, about other projects and in six languages.
+All figures are of models that have not seen the sessions they are measured on: leave-one-session-out, the sessions that
+benchmarks/gold/split.json keeps apart, and every fifth dialogue; the written model has seen none of the last two.
+`--check` only prints the figures, `--apart` also those of what is kept apart.
 """
 
 from __future__ import annotations
@@ -38,12 +38,14 @@ from nugget.sources.condense import without_recalled
 
 TARGET = _REPOSITORY / "nugget" / "extraction" / "judge.json"
 DRAFT_L2, TYPE_L2 = 800.0, 100.0
-DIALOGUE = 0.4
+DIALOGUE = 0.2
 """Weight of a dialogue beside that of a session with as many drafts."""
 BODY_ONLY = 0.6
 """Target of a draft that says a gold item only with its support; 1 if its claim says it."""
 WORTH, WORTH_SHARE = (0.0, 0.15, 0.8, 1.0), 0.2
 """Target of a draft by the worth that its reader gave it, and the part of that in the target; the rest is gold's."""
+DIALOGUE_WORTH_SHARE = 1.0
+"""The same part in dialogues, which are so short that most sentences hold words of a gold item."""
 
 Matrix = NDArray[np.float64]
 
@@ -90,8 +92,11 @@ class Trainer:
             session = read_session(bench.TRANSCRIPTS / name)
             self.read[name] = claims_of(tuple(without_recalled(session.events)))
         self.dialogues: list[str] = []
+        self.apart: dict[str, list[str]] = {}
         for row in bench.dialogues():
-            self.dialogues.append(name := f"dialogue/{row['id']}")
+            name = f"dialogue/{row['id']}"
+            is_apart = bench.is_dialogue_apart(row)
+            (self.apart.setdefault(row["language"], []) if is_apart else self.dialogues).append(name)
             self.gold += [{"session": name, "worth": 1, **item} for item in row["keep"]]
             self.read[name] = claims_of(bench.dialogue_events(row))
         self.drafts = {name: drafts_of(read) for name, read in self.read.items()}
@@ -100,7 +105,7 @@ class Trainer:
         return [item for item in self.gold if item["session"] == session]
 
     def rows(self, names: Sequence[str]) -> list[tuple[str, Draft]]:
-        """Return the drafts of sessions, and those of all dialogues."""
+        """Return the drafts of sessions, and those of the dialogues to train on."""
         return [(name, draft) for name in (*names, *self.dialogues) for draft in self.drafts[name]]
 
     def judge(self, rows: Sequence[tuple[str, Draft]]) -> Judge:
@@ -136,7 +141,13 @@ class Trainer:
         """Return how much a draft is worth, of 1."""
         gold = max(float(self.says(name, f"{draft.title} {draft.statement}")), BODY_ONLY * self.says_any(name, draft))
         grade = bench.grade(name, draft.anchor.sentence.quote)
-        return gold if grade is None else WORTH_SHARE * WORTH[grade["worth"]] + (1 - WORTH_SHARE) * gold
+        share = DIALOGUE_WORTH_SHARE if name.startswith("dialogue/") else WORTH_SHARE
+        return gold if grade is None else share * WORTH[grade["worth"]] + (1 - share) * gold
+
+    def worth(self, name: str, draft: Draft) -> int:
+        """Return the worth that a reader gave a draft; without one 2 if it says a gold item, else 0."""
+        grade = bench.grade(name, draft.anchor.sentence.quote)
+        return int(grade["worth"]) if grade else 2 * self.says_any(name, draft)
 
     def says_any(self, name: str, draft: Draft) -> bool:
         return self.says(name, f"{draft.title} {draft.text()}")
@@ -185,6 +196,34 @@ def measured(trainer: Trainer, judges: Mapping[str, Judge], label: str, **change
     return figures
 
 
+def by_language(trainer: Trainer, judge: Judge) -> dict[str, dict[str, Any]]:
+    """Print and return the figures of the dialogues kept apart: the units proposed, and how many are worth keeping."""
+    made: dict[str, dict[str, Any]] = {}
+    total: list[tuple[float, float]] = []
+    for language, names in sorted(trainer.apart.items()):
+        units = [(name, draft) for name in names for draft in chosen(trainer, name, judge)]
+        rows = [(draft.confidence, float(trainer.worth(name, draft) >= 2)) for name, draft in units]
+        items = [(name, item) for name in names for item in trainer.items(name)]
+        found = [
+            any(one == name and bench.says(f"{draft.title} {draft.text()}", item) for one, draft in units)
+            for name, item in items
+        ]
+        made[language] = _rates(rows) | {"dialogues": len(names), "gold": len(items), "found": sum(found)}
+        total += rows
+        print(f"dialogues kept apart, {language}: {made[language]}")
+    print(f"dialogues kept apart, all: {_rates(total)}")
+    for low, high in ((0.0, 0.6), (0.6, 0.75), (0.75, 1.01)):
+        if some := [row for row in total if low <= row[0] < high]:
+            print(f"confidence {low:.2f} to {high:.2f}: {_rates(some)}")
+    return made
+
+
+def _rates(rows: Sequence[tuple[float, float]]) -> dict[str, Any]:
+    """Return the number of (confidence, right) rows and the mean of both."""
+    confidence, right = np.mean(rows, axis=0).round(2).tolist() if rows else (None, None)
+    return {"units": len(rows), "worth keeping": right, "confidence": confidence}
+
+
 def main() -> None:
     """Train, report and write."""
     trainer = Trainer()
@@ -200,6 +239,7 @@ def main() -> None:
     shipped = trainer.judge(rows)
     apart = dict.fromkeys((name for name in trainer.sessions if bench.is_apart(name)), shipped)
     kept_apart = measured(trainer, apart, "kept apart", **scale)
+    languages = by_language(trainer, replace(shipped, **scale))
     if "--check" in sys.argv:
         return
     stored = {
@@ -207,7 +247,7 @@ def main() -> None:
             "trained": date.today().isoformat(),
             "data": (
                 f"{len({*map(bench.short_id, seen)})} labelled sessions of Claude Code in English, of a Go team and a "
-                f"TypeScript author, and {len(trainer.dialogues)} short dialogues; {len(rows)} drafts"
+                f"TypeScript author, and {len(trainer.dialogues)} dialogues in six languages; {len(rows)} drafts"
             ),
             "figures": (
                 "of models that had not seen the sessions: leave-one-session-out, and 12 sessions kept apart "
@@ -215,6 +255,7 @@ def main() -> None:
             ),
             "leave-one-session-out": by_one_out,
             "kept apart": kept_apart,
+            "dialogues kept apart": languages,
         },
         "threshold": threshold, "slope": round(slope, 4), "offset": round(offset, 4),
         "draft": _rounded(shipped.draft),
