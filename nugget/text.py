@@ -46,7 +46,7 @@ _CLIENT_TAGS = re.compile(
     re.IGNORECASE,
 )
 """Where a tag begins to which a client, or the model behind it, gives a meaning."""
-DATE_FORMS = "YYYY-MM-DD, or so long back: 24h, 30d, 6w, 3m, 1y"
+DATE_FORMS = "YYYY-MM-DD, or an age such as 24h, 30d, 6w, 3m, 1y"
 """What can be written, for helps and error sentences."""
 
 _SPAN = re.compile(r"(\d{1,5})([hdwmy])")

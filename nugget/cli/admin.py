@@ -24,16 +24,18 @@ commands = typer.Typer(add_completion=False)
 def init(
     path: Annotated[
         Path | None,
-        Argument(metavar="PATH", help="The folder; else this one when it is empty or a brain, else ~/brain."),
+        Argument(
+            metavar="PATH", help="The folder; by default the current one if it is empty or a brain, otherwise ~/brain."
+        ),
     ] = None,
-    remote: Annotated[str | None, Option("--remote", metavar="URL", help="Where the brain is pushed to.")] = None,
+    remote: Annotated[str | None, Option("--remote", metavar="URL", help="Git remote to push to.")] = None,
     install: Annotated[bool, Option("--install/--no-install", help="Offer to connect Claude Code.")] = True,
-    examples: Annotated[bool, Option("--examples", help="Show in a folder what good units look like.")] = False,
+    examples: Annotated[bool, Option("--examples", help="Add a folder with examples of good units.")] = False,
     brain: BrainOption = None,
 ) -> None:
-    """Make a brain and use it by default.
+    """Create a brain and make it the default.
 
-    A brain is a git repository of markdown files. Safe to run again: what is there stays.
+    A brain is a git repository of markdown files. Running the command again changes nothing that is there.
     """
     from nugget.upkeep import trust as setup
 
@@ -56,14 +58,15 @@ def init(
 
 @commands.command()
 def clone(
-    url: Annotated[str, Argument(metavar="URL", help="Where the brain is; as git takes it.")],
+    url: Annotated[str, Argument(metavar="URL", help="Address of the repository, as for git.")],
     path: Annotated[
-        Path | None, Argument(metavar="PATH", help="The new folder; else named as the repository, here.")
+        Path | None,
+        Argument(metavar="PATH", help="The new folder; by default the repository's name in the current folder."),
     ] = None,
 ) -> None:
-    """Get a copy of a brain, check and trust it, and read it.
+    """Clone a brain, check it, trust it and index it.
 
-    It becomes the default brain if there is none. Nothing of it is run: no hooks, no submodules.
+    It becomes the default brain if there is none. Its hooks and submodules are not run.
     """
     from nugget.upkeep import trust as setup
 
@@ -80,14 +83,14 @@ def clone(
 
 @commands.command("trust")
 def trust_brain(
-    path: Annotated[Path | None, Argument(metavar="PATH", help="The brain; else the current folder.")] = None,
-    listed: Annotated[bool, Option("--list", help="Show the trusted brains.")] = False,
-    remove: Annotated[bool, Option("--remove", help="Trust this one no longer.")] = False,
+    path: Annotated[Path | None, Argument(metavar="PATH", help="The brain; by default the current folder.")] = None,
+    listed: Annotated[bool, Option("--list", help="List trusted brains.")] = False,
+    remove: Annotated[bool, Option("--remove", help="Stop trusting this brain.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Use a brain whenever you work in its folder.
+    """Trust a brain, so that it is used when you work in its folder.
 
-    The folder, and those above it, must belong to you and be writable by nobody else. Its index is rebuilt.
+    You must own the folder and those above it, and nobody else may write to them. The index is rebuilt.
     """
     environment, folder = read_environment(), expanded(path) if path else current_folder()
     if listed:
@@ -106,24 +109,24 @@ def trust_brain(
 @commands.command()
 def serve(
     address: Annotated[
-        str | None, Argument(metavar="HOST:PORT", help="With --http: where to listen, by default 127.0.0.1:5033.")
+        str | None, Argument(metavar="HOST:PORT", help="Address to listen on with --http; default 127.0.0.1:5033.")
     ] = None,
-    http: Annotated[bool, Option("--http", help="Answer over HTTP: MCP, search, ask and shell logs.")] = False,
+    http: Annotated[bool, Option("--http", help="Serve MCP, search, ask and shell logs over HTTP.")] = False,
     compat: Annotated[
-        str | None, Option("--compat", metavar="NAME", help="Over MCP, also offer the tools of: openqed.")
+        str | None, Option("--compat", metavar="NAME", help="Also offer the tools of NAME over MCP: openqed.")
     ] = None,
     identity: Annotated[
-        str | None, Option("--as", metavar="IDENTITY", help="Whose memory agents may ask for; by default nobody's.")
+        str | None, Option("--as", metavar="IDENTITY", help="Identity whose memory agents may search; none by default.")
     ] = None,
     no_token: Annotated[
-        bool, Option("--no-token", help="With --http: answer every program and user of this machine without a token.")
+        bool, Option("--no-token", help="With --http: answer any program on this machine without a token.")
     ] = False,
     brain: BrainOption = None,
 ) -> None:
-    """Answer coding agents over MCP on stdin and stdout, or everybody over HTTP.
+    """Serve the brain to coding agents over MCP (stdin and stdout), or over HTTP.
 
-    Over HTTP only this machine can ask, unless you give another address. Every request needs the token of
-    NUGGET_HTTP_TOKEN, or the one that the server makes at its first start.
+    Over HTTP only this machine can connect, unless you give another address. Every request needs a token: that of
+    NUGGET_HTTP_TOKEN, or one that the server creates when it first starts.
     """
     if compat not in (None, "openqed"):
         raise UsageError(f"There is no --compat {compat!r}.", hint="The one there is: openqed.")

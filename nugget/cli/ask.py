@@ -49,15 +49,15 @@ AnyTypeOption = Annotated[
 ]
 DomainOption = Annotated[
     list[str] | None,
-    Option("--domain", metavar="D,..", help="Only these domains and those below.",
+    Option("--domain", metavar="D,..", help="Only these domains and their subdomains.",
            autocompletion=terminal.complete_domain),
 ]  # fmt: skip
 TagOption = Annotated[
     list[str] | None,
-    Option("--tag", metavar="T,..", help="Only what has all these tags.", autocompletion=terminal.complete_tag),
+    Option("--tag", metavar="T,..", help="Only units with all of these tags.", autocompletion=terminal.complete_tag),
 ]
 SinceOption = Annotated[
-    str | None, Option("--since", metavar="DATE", help=f"Only what was made or changed since then: {DATE_FORMS}.")
+    str | None, Option("--since", metavar="DATE", help=f"Only what was created or changed since: {DATE_FORMS}.")
 ]
 AsOption = Annotated[
     str | None,
@@ -67,23 +67,25 @@ AsOption = Annotated[
 
 @commands.command()
 def ask(
-    question: Annotated[list[str], Argument(metavar="QUESTION", help="What you want to know.")],
-    limit: Annotated[int | None, Option("--limit", "-n", metavar="N", help="Units in the answer, at most.")] = None,
-    budget: Annotated[int | None, Option("--budget", metavar="TOKENS", help="Tokens in the answer.")] = None,
+    question: Annotated[list[str], Argument(metavar="QUESTION", help="The question.")],
+    limit: Annotated[int | None, Option("--limit", "-n", metavar="N", help="Maximum number of units.")] = None,
+    budget: Annotated[
+        int | None, Option("--budget", metavar="TOKENS", help="Maximum size of the answer, in tokens.")
+    ] = None,
     types: TypeOption = None,
     domains: DomainOption = None,
     tags: TagOption = None,
     since: SinceOption = None,
-    depth: Annotated[Depth, Option("--depth", help="How much of each unit.")] = Depth.STANDARD,
-    no_llm: Annotated[bool, Option("--no-llm", help="Only passages, even with a key.")] = False,
+    depth: Annotated[Depth, Option("--depth", help="How much of each unit to show.")] = Depth.STANDARD,
+    no_llm: Annotated[bool, Option("--no-llm", help="Show passages only, even if a key is set.")] = False,
     explain: ExplainOption = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
-    """Ask the brain.
+    """Answer a question from the brain.
 
-    With an LLM key (ANTHROPIC_API_KEY) the answer is written out, with its sources; without one you get the best
-    passages themselves.
+    With an LLM key (ANTHROPIC_API_KEY) the answer is written for you, with its sources; without one you get the best
+    passages.
     """
     text = terminal.words(question, "a question")
     with open_brain(brain) as opened:
@@ -135,27 +137,27 @@ def search(
     domains: DomainOption = None,
     tags: TagOption = None,
     since: SinceOption = None,
-    limit: Annotated[int, Option("--limit", "-n", help="Results of each source, at most.")] = 10,
+    limit: Annotated[int, Option("--limit", "-n", help="Maximum results from each source.")] = 10,
     related: Annotated[
         str | None,
         Option(
             "--related",
             metavar="REF",
-            help="What is near this ref, or these words, instead of QUERY.",
+            help="Show what is similar to this ref or text, instead of QUERY.",
             autocompletion=terminal.complete_ref,
         ),
     ] = None,
-    timeline: Annotated[bool, Option("--timeline", help="In the order of time: how an idea evolved.")] = False,
-    quiet: Annotated[bool, Option("--quiet", "-q", help="Print refs only, one a line.")] = False,
+    timeline: Annotated[bool, Option("--timeline", help="Sort by date, to see how an idea evolved.")] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Print only refs, one per line.")] = False,
     explain: ExplainOption = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
-    """Find everything that matches, in every source at once: the brain, canon, provenance, sessions and more.
+    """Search every source at once: the brain, canon, provenance, sessions and more.
 
-    "phrases", AND, OR, NOT, prefix*, NEAR(one two, 5) and filters such as type:bug domain:go since:2026-01-01 are
-    understood; anything else is searched by words and by meaning. Filters alone list all that they admit, the newest
-    first. Memory is private: it takes --as IDENTITY.
+    Understands "phrases", AND, OR, NOT, prefix*, NEAR(one two, 5) and filters such as type:bug domain:go
+    since:2026-01-01; anything else is searched by words and by meaning. Filters without words list everything they
+    match, newest first. Memory is private and needs --as IDENTITY.
     """  # fmt: skip
     from nugget.app.params import source_names
 
@@ -209,14 +211,14 @@ def get(
         ),
     ],
     identity: AsOption = None,
-    around: Annotated[int, Option("--around", help="Exchanges or messages before and behind.")] = 1,
+    around: Annotated[int, Option("--around", help="How many exchanges or messages to show before and after.")] = 1,
     pager: PagerOption = True,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:  # fmt: skip
-    """Show what a ref names, whole: a unit, a note, a section, an exchange or message with those around it.
+    """Show a unit, note, section, exchange or message in full.
 
-    On a terminal that is too small for it, it is shown in a pager.
+    Exchanges and messages come with their neighbours. Long output is shown in a pager on a terminal.
     """
     with open_brain(brain) as opened:
         terminal.refresh(opened)
@@ -247,12 +249,12 @@ def _with_near(opened: Brain, name: str, error: NuggetError) -> NuggetError:
 
 @commands.command()
 def suggest(
-    prefix: Annotated[str, Argument(metavar="PREFIX", help="How it begins.")] = "",
-    limit: Annotated[int, Option("--limit", "-n", help="Of each kind, at most.")] = 10,
+    prefix: Annotated[str, Argument(metavar="PREFIX", help="Only names that begin with this.")] = "",
+    limit: Annotated[int, Option("--limit", "-n", help="Maximum entries of each kind.")] = 10,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
-    """Show what can be asked for: domains, tags, types, paths, people and frequent words, with counts."""
+    """List domains, tags, types, paths, people and frequent words, with counts."""
     with open_brain(brain) as opened:
         terminal.refresh(opened)
         found = opened.suggest(prefix.strip(), limit=limit)
@@ -269,10 +271,10 @@ def suggest(
 
 @commands.command()
 def brief(as_json: JsonOption = False) -> None:
-    """Show the brief of a session that starts in this folder.
+    """Show the brief that a session in this folder would start with.
 
-    With `nugget install --brief` each new session starts with it: the last failure and its fix, open todos, constraints
-    of this code, and whether capture works.
+    With `nugget install --brief`, each new session starts with it: the last failure and its fix, open todos,
+    constraints of this code, and the state of capture.
     """
     from nugget.upkeep import briefing
 
@@ -282,13 +284,13 @@ def brief(as_json: JsonOption = False) -> None:
 
 @commands.command()
 def recall(
-    prompt: Annotated[list[str], Argument(metavar="PROMPT", help="What a person might type.")],
+    prompt: Annotated[list[str], Argument(metavar="PROMPT", help="A prompt as you would type it.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a prompt brings back.
+    """Show what Nugget would add to a prompt.
 
-    With `nugget install --recall` each prompt is given it: the few strongest units, found by words (by meaning too
-    while an agent is connected), and nothing if nothing is likely to help.
+    With `nugget install --recall`, each prompt gets it: the few strongest units, found by words (and by meaning while
+    an agent is connected), or nothing if nothing is likely to help.
     """
     from nugget.upkeep import briefing
 

@@ -28,9 +28,9 @@ review = typer.Typer(help="Accept or reject what capture proposed.", invoke_with
 commands.add_typer(review, name="review")
 
 BranchArgument = Annotated[
-    str | None, Argument(metavar="BRANCH", help="The proposal, or a part of its name; else the only one.")
+    str | None, Argument(metavar="BRANCH", help="The proposal, or part of its name; optional if there is only one.")
 ]
-UnitOption = Annotated[list[str] | None, Option("--unit", metavar="ID,..", help="Only these units of it.")]
+UnitOption = Annotated[list[str] | None, Option("--unit", metavar="ID,..", help="Only these units.")]
 
 
 class Way(StrEnum):
@@ -67,7 +67,7 @@ def capture_session(
         Option("--transcript", metavar="PATH", help="A transcript of Claude Code, Codex, Gemini CLI, Cursor or "
                                                     "OpenCode."),
     ] = None,
-    session: Annotated[str | None, Option("--session", metavar="ID", help="A session, by its id.")] = None,
+    session: Annotated[str | None, Option("--session", metavar="ID", help="The id of a session.")] = None,
     way: WayOption = None,
     method: OldMethodOption = None,
     foreground: Annotated[
@@ -75,15 +75,15 @@ def capture_session(
     ] = False,
     dry_run: DryRunOption = False,
     explain: Annotated[
-        bool, Option("--explain", help="Show each claim that was considered offline, and its fate; write nothing.")
+        bool, Option("--explain", help="Show each claim considered offline and what became of it; write nothing.")
     ] = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:  # fmt: skip
-    """Propose what is worth keeping of a session.
+    """Propose what is worth keeping from a session.
 
-    The units are written on a branch of the brain, to be reviewed. With a hook payload on stdin and no options, the
-    session is queued and this returns at once.
+    The proposed units are committed on a branch of the brain for review. With a hook payload on stdin and no options,
+    the session is queued and the command returns at once.
     """
     from nugget.app.worker import capture_file, explain_claims
 
@@ -105,13 +105,11 @@ def capture_session(
 
 @commands.command()
 def capture(
-    catch_up: Annotated[bool, Option("--catch-up", help="First find sessions never captured.")] = False,
-    retry: Annotated[bool, Option("--retry", help="Also take up what failed.")] = False,
-    publish: Annotated[
-        bool, Option("--publish", help="Open a pull request for every proposal that is only local yet.")
-    ] = False,
+    catch_up: Annotated[bool, Option("--catch-up", help="Also find sessions that were never captured.")] = False,
+    retry: Annotated[bool, Option("--retry", help="Also retry sessions that failed.")] = False,
+    publish: Annotated[bool, Option("--publish", help="Open a pull request for every proposal that has none.")] = False,
     re_redact: Annotated[
-        bool, Option("--re-redact", help="Only redact the archived sessions again, by the rules of today.")
+        bool, Option("--re-redact", help="Only redact the archived sessions again, with the current rules.")
     ] = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
@@ -190,14 +188,14 @@ def _transcript(transcript: Path | None, session: str | None, *, foreground: boo
 
 @review.callback()
 def review_default(ctx: typer.Context, brain: BrainOption = None, as_json: JsonOption = False) -> None:
-    """Accept or reject what capture proposed. Alone: list what waits."""
+    """Accept or reject what capture proposed. Without a subcommand: list waiting proposals."""
     if ctx.invoked_subcommand is None:
         review_list(brain=brain, as_json=as_json)
 
 
 @review.command("list")
 def review_list(as_json: JsonOption = False, brain: BrainOption = None) -> None:
-    """List the proposals that wait, oldest first."""
+    """List waiting proposals, oldest first."""
     with open_brain(brain) as opened:
         waiting = opened.proposals()
     if as_json:
@@ -246,7 +244,7 @@ def review_show(
 def review_accept(
     branch: BranchArgument = None, units: UnitOption = None, as_json: JsonOption = False, brain: BrainOption = None
 ) -> None:
-    """Merge a proposal, or some units of it, into the brain."""
+    """Merge a proposal, or some of its units, into the brain."""
     with open_brain(brain) as opened:
         done = opened.accept(branch, units=listed(units) or None)
     accepted, waiting = [file.id for file in done.files], [file.id for file in done.waiting]
@@ -269,7 +267,7 @@ def review_accept(
 def review_reject(
     branch: BranchArgument = None, units: UnitOption = None, as_json: JsonOption = False, brain: BrainOption = None
 ) -> None:
-    """Turn down a proposal, or some units of it, for good."""
+    """Reject a proposal, or some of its units, for good."""
     with open_brain(brain) as opened:
         gone, closings = opened.reject(branch, units=listed(units) or None)
     ids = [file.id for file in gone]

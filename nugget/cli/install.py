@@ -51,21 +51,21 @@ def install(
     place: PlaceArgument = Place.CLAUDE_CODE,
     scope: ScopeOption = SettingsScope.USER,
     brief: Annotated[
-        bool | None, Option("--brief/--no-brief", help="Start each session with what is known of where it works.")
+        bool | None, Option("--brief/--no-brief", help="Start each session with what is known about its folder.")
     ] = None,
     recall: Annotated[
-        bool | None, Option("--recall/--no-recall", help="Give each prompt the few units that are likely to help.")
+        bool | None, Option("--recall/--no-recall", help="Add the few units that are likely to help to each prompt.")
     ] = None,
-    every: Annotated[bool, Option("--all", help="Connect each agent that is found on this machine.")] = False,
+    every: Annotated[bool, Option("--all", help="Connect every agent found on this machine.")] = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Have a coding agent ask the brain by itself, and its sessions captured.
+    """Connect a coding agent: it asks the brain, and its sessions are captured.
 
-    Claude Code gets a hook at the start and the end of a session, the MCP server and the permission to ask it; other
-    agents the server and a paragraph in their rules, and `nugget watch` captures their sessions. Whatever else is in
-    the settings stays as it is; safe to run again. A session starts with a brief of at most 150 tokens once the brain
-    holds reviewed knowledge of its repository; --brief makes it longer, --no-brief switches it off.
-    With git-hook: have git propose the messages of commits.
+    Claude Code gets a hook at the start and the end of a session, the MCP server and the permission to use it. Other
+    agents get the server and a paragraph in their rules, and `nugget watch` captures their sessions. Other settings
+    stay as they are, and it is safe to run again. A session starts with a brief of at most 150 tokens once the brain
+    holds reviewed knowledge of its repository; --brief makes it longer, --no-brief switches it off. With git-hook: git
+    proposes commit messages.
     """
     from nugget.upkeep.install import own_command, plan_install
     from nugget.upkeep.trust import prepare_machine
@@ -100,10 +100,10 @@ def install(
 def uninstall(
     place: PlaceArgument = Place.CLAUDE_CODE, scope: ScopeOption = SettingsScope.USER, dry_run: DryRunOption = False
 ) -> None:
-    """Take Nugget out of a coding agent's settings again.
+    """Remove Nugget from a coding agent's settings.
 
-    Only Nugget's entries go; the rest keeps its order and indent.
-    The brain stays. With git-hook: take the hook out of the repository in the current folder.
+    Only Nugget's entries are removed; the rest keeps its order and indent. The brain stays. With git-hook: remove the
+    hook from the repository in the current folder.
     """
     from nugget.upkeep.install import plan_uninstall
 
@@ -217,12 +217,12 @@ def _carry_out(changes: Sequence[SettingsFile], environment: Environment, *, dry
 
 @commands.command()
 def watch(
-    install: Annotated[bool, Option("--install", help="Start it with every login: systemd or launchd.")] = False,
-    uninstall: Annotated[bool, Option("--uninstall", help="Start it no longer.")] = False,
+    install: Annotated[bool, Option("--install", help="Start it at every login (systemd or launchd).")] = False,
+    uninstall: Annotated[bool, Option("--uninstall", help="Stop starting it at login.")] = False,
 ) -> None:
-    """Capture the sessions of all agents when they have ended, until Ctrl-C.
+    """Capture the sessions of all agents as they end, until Ctrl-C.
 
-    Looks every two minutes for sessions that have been quiet for ten; needed for agents that call no hook.
+    Checks every two minutes for sessions that have been idle for ten; needed for agents without hooks.
     """
     from nugget.app import watching
     from nugget.upkeep.install import own_command
@@ -242,7 +242,7 @@ commands.add_typer(config, name="config")
 
 @config.callback()
 def show_settings(ctx: typer.Context, as_json: JsonOption = False, brain: BrainOption = None) -> None:
-    """Show your settings, or change them. Alone: list each setting, its value, and where that comes from."""
+    """Show your settings, or change them. Without a subcommand: list each setting, its value and its origin."""
     if ctx.invoked_subcommand is not None:
         return
     from nugget.app import brain_in_use
@@ -278,10 +278,11 @@ def show_settings(ctx: typer.Context, as_json: JsonOption = False, brain: BrainO
 def set_setting(
     key: Annotated[str, Argument(metavar="KEY", help="For example retrieval.limit.")],
     values: Annotated[
-        list[str] | None, Argument(metavar="VALUE..", help="One, or each entry of a list; none: the default.")
+        list[str] | None,
+        Argument(metavar="VALUE..", help="The value, or the entries of a list; without one the default is restored."),
     ] = None,
 ) -> None:
-    """Set one of your settings, or set it back to its default.
+    """Set one of your settings, or reset it to its default.
 
     It is written to config.yaml in $NUGGET_HOME, for all your brains.
     """
@@ -299,10 +300,9 @@ def set_setting(
 def move_settings(
     yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False, brain: BrainOption = None
 ) -> None:
-    """Move settings that a brain.yaml names but may not set into your own.
+    """Move settings that brain.yaml may not set into your own configuration.
 
-    Shows each with its value and asks first: such settings decide where texts and keys are sent. What you have set
-    yourself stays.
+    Shows each value and asks first, because such settings decide where texts and keys are sent. Your own values stay.
     """
     from nugget.app import brain_in_use
 

@@ -28,20 +28,20 @@ UnitArgument = Annotated[str, Argument(metavar="ID", help="The unit, such as pat
 
 @commands.command()
 def add(
-    text: Annotated[list[str], Argument(metavar="TEXT|-", help="What to keep; - reads it from stdin.")],
+    text: Annotated[list[str], Argument(metavar="TEXT|-", help="The text to keep; - reads standard input.")],
     kind: Annotated[
         KnowledgeType, Option("--type", metavar="TYPE", help=f"One of: {', '.join(KnowledgeType)}.")
     ] = KnowledgeType.PATTERN,
-    domain: Annotated[str, Option("--domain", help="Where it is filed, e.g. coding/go.")] = "general",
-    tags: Annotated[list[str] | None, Option("--tag", metavar="T,..", help="Words it is filed under.")] = None,
-    title: Annotated[str | None, Option("--title", help="Else the first heading or sentence.")] = None,
-    confidence: Annotated[float, Option("--confidence", min=0, max=1, help="How sure you are.")] = 0.8,
+    domain: Annotated[str, Option("--domain", help="Domain to file it under, such as coding/go.")] = "general",
+    tags: Annotated[list[str] | None, Option("--tag", metavar="T,..", help="Tags of the unit.")] = None,
+    title: Annotated[str | None, Option("--title", help="Title; by default the first heading or sentence.")] = None,
+    confidence: Annotated[float, Option("--confidence", min=0, max=1, help="How sure you are, from 0 to 1.")] = 0.8,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
-    """Keep a piece of knowledge.
+    """Add a piece of knowledge.
 
-    It becomes one new file, committed. A text with frontmatter is a finished knowledge file and kept as it is.
+    It becomes a new file in one commit. A text with frontmatter is taken as a complete knowledge file.
     """
     given = _stdin() if text == ["-"] else " ".join(text)
     if len(given) > _MAX_STDIN_CHARS:
@@ -68,10 +68,10 @@ def _stdin() -> str:
 
 @commands.command()
 def forget(unit_id: UnitArgument, as_json: JsonOption = False, brain: BrainOption = None) -> None:
-    """Take a unit out of the brain and keep it from coming back.
+    """Remove a unit and keep it from being proposed again.
 
-    Its file goes, with the relations to it, and it is not proposed again. Its text stays in git's history
-    (`git filter-repo` rewrites that), and what it was learned from in the archive of sessions ($NUGGET_HOME/archive).
+    Its file and the relations to it are removed. The text stays in git's history (`git filter-repo` rewrites that) and
+    in the archived sessions that it came from ($NUGGET_HOME/archive).
     """
     with open_brain(brain) as opened:
         result, golden = opened.forget(unit_id)
@@ -88,14 +88,14 @@ def forget(unit_id: UnitArgument, as_json: JsonOption = False, brain: BrainOptio
 @commands.command("mv")
 def move(
     unit_id: UnitArgument,
-    domain: Annotated[str | None, Option("--domain", help="File it under this domain.")] = None,
+    domain: Annotated[str | None, Option("--domain", help="Domain to file it under.")] = None,
     name: Annotated[str | None, Option("--name", help="Rename it to <type>/NAME.")] = None,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
-    """File a unit under another domain, or rename it.
+    """Move a unit to another domain, or rename it.
 
-    Relations to it follow.
+    Relations to it are updated.
     """
     if domain is None and name is None:
         raise UsageError("Say where to: --domain, --name, or both.")
@@ -130,7 +130,7 @@ def lint(
 ) -> None:
     """Check knowledge files.
 
-    Made for the brain's own CI: the exit code is 1 when a file has an error.
+    For use in CI: the exit code is 1 if a file has an error.
     """
     here = current_folder()
     with open_brain(brain) as opened:
@@ -149,17 +149,19 @@ def lint(
 def import_notes(
     path: Annotated[Path, Argument(metavar="FOLDER|FILE", help="Markdown notes, ADRs, rules, or an export.")],
     domain: Annotated[
-        str | None, Option("--domain", help="Where all of it is filed, e.g. coding/go; else by the folders.")
+        str | None,
+        Option("--domain", help="Domain for all of it, such as coding/go; by default derived from the folders."),
     ] = None,
-    limit: Annotated[int, Option("--limit", "-n", min=1, help="Units proposed at once.")] = 100,
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Maximum units to propose at once.")] = 100,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
     """Propose knowledge from existing notes.
 
-    Obsidian vaults, markdown folders, ADRs, CLAUDE.md and AGENTS.md, Cursor rules, exports of mem0, claude-mem and
-    basic-memory. The units are written on a branch of the brain, to be reviewed; the notes are not touched.
+    Reads Obsidian vaults, markdown folders, ADRs, CLAUDE.md and AGENTS.md, Cursor rules, and exports of mem0,
+    claude-mem and basic-memory. The proposed units are committed on a branch of the brain for review; your notes are
+    not changed.
     """
     with open_brain(brain) as opened:
         result = opened.import_notes(path, domain=domain, limit=limit, dry_run=dry_run)

@@ -37,25 +37,25 @@ commands.add_typer(nuggets, name="nuggets")
 NuggetTypeOption = Annotated[
     list[str] | None, Option("--type", metavar="T,..", help=f"Only these types: {', '.join(NuggetType)}.")
 ]
-NuggetArgument = Annotated[str, Argument(metavar="ID", help="A nugget's id, or the beginning of it.")]
+NuggetArgument = Annotated[str, Argument(metavar="ID", help="The id of a nugget, or its beginning.")]
 
 
 @commands.command()
 def extract(
-    everything: Annotated[bool, Option("--all", help="The sessions of every workspace.")] = False,
+    everything: Annotated[bool, Option("--all", help="Read the sessions of every workspace.")] = False,
     session: Annotated[
-        str | None, Option("--session", metavar="ID", help="One session, by its id or the beginning of it.")
+        str | None, Option("--session", metavar="ID", help="The id of one session, or its beginning.")
     ] = None,
-    force: Annotated[bool, Option("--force", help="Extract again what was extracted already.")] = False,
+    force: Annotated[bool, Option("--force", help="Extract sessions again even if they have not changed.")] = False,
     dry_run: DryRunOption = False,
     way: WayOption = None,
     method: OldMethodOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Extract nuggets, and which files were touched, from the sessions of this workspace.
+    """Extract nuggets and touched files from the sessions of this workspace.
 
-    The workspace is the repository that the current folder is in; any worktree or clone of it counts. A session that
-    was extracted is skipped until it has grown.
+    The workspace is the repository of the current folder, with its worktrees and clones. A session that was extracted
+    is skipped until it grows.
     """
     chosen = chosen_way(way, method)
     with terminal.progress() as tell:
@@ -74,21 +74,19 @@ def extract(
 def code_context(
     path: Annotated[str | None, Argument(metavar="PATH", help="A file or folder of the repository.")] = None,
     symbol: Annotated[str | None, Option("--symbol", metavar="NAME", help="A function, class or variable.")] = None,
-    query: Annotated[str | None, Option("--query", "-q", help="What you want to know.")] = None,
-    budget: Annotated[int, Option("--budget", metavar="TOKENS", help="Tokens in the answer.")] = 2000,
+    query: Annotated[str | None, Option("--query", "-q", help="The question.")] = None,
+    budget: Annotated[int, Option("--budget", metavar="TOKENS", help="Maximum size of the answer, in tokens.")] = 2000,
     types: NuggetTypeOption = None,
-    depth: Annotated[Depth, Option("--depth", help="How much of each nugget.")] = Depth.STANDARD,
-    since: Annotated[
-        str | None, Option("--since", metavar="DATE", help=f"Only sessions since then: {DATE_FORMS}.")
-    ] = None,
+    depth: Annotated[Depth, Option("--depth", help="How much of each nugget to show.")] = Depth.STANDARD,
+    since: Annotated[str | None, Option("--since", metavar="DATE", help=f"Only sessions since: {DATE_FORMS}.")] = None,
     explain: ExplainOption = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
-    """Say why code is the way it is.
+    """Explain why code is the way it is.
 
-    Give a path, a --query, or both: what matches both then comes first. The answer holds what earlier sessions decided,
-    tried and turned down, and what a person reviewed and kept in the brain.
+    Give a path, a --query, or both; what matches both comes first. The answer holds what earlier sessions decided,
+    tried and rejected, and the brain's reviewed units about this code.
     """
     bundle = provenance(brain).explain({
         "path": path, "symbol": symbol, "text": query, "types": [name.lower() for name in listed(types)],
@@ -104,8 +102,10 @@ def code_context(
 
 @commands.command("coverage")
 def show_coverage(
-    gaps: Annotated[bool, Option("--gaps", help="Files asked about or changed more than explained.")] = False,
-    limit: Annotated[int, Option("--limit", "-n", min=1, help="Files, at most.")] = 40,
+    gaps: Annotated[
+        bool, Option("--gaps", help="List files that are often asked about or changed but have few nuggets.")
+    ] = False,
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Maximum number of files.")] = 40,
     as_json: JsonOption = False,
 ) -> None:
     """Show how many nuggets each file has, or with --gaps where they are missing."""
@@ -125,15 +125,15 @@ def commit(
     auto: Annotated[bool, Option("--auto", help="Commit at once, without opening the editor.")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Print the message; commit nothing.")] = False,
     offline: Annotated[bool, Option("--offline", help="Write the message by rules, without a model.")] = False,
-    model: Annotated[str | None, Option("--model", metavar="MODEL", help="The model that writes it.")] = None,
+    model: Annotated[str | None, Option("--model", metavar="MODEL", help="The model that writes the message.")] = None,
     hook: Annotated[
-        Path | None, Option("--hook", metavar="FILE", help="As git's hook: write the message into this file.")
+        Path | None, Option("--hook", metavar="FILE", help="Used by the git hook: write the message to this file.")
     ] = None,
 ) -> None:
     """Commit what is staged, with a message from the sessions that wrote it.
 
-    A conventional commit message, and trailers that say which sessions it comes from and whose the lines are. The
-    editor opens as with git; the commit runs your hooks and is signed as your git is set up.
+    The message is a conventional commit message; trailers name the sessions and who wrote the lines. The editor opens
+    as with git; your hooks run, and the commit is signed as git is configured.
     """
     if hook is not None:
         from nugget.hooks import commit as commit_hook
@@ -156,16 +156,16 @@ def commit(
 def promote_nugget(
     nugget: NuggetArgument,
     type: Annotated[
-        str | None, Option("--type", metavar="T", help=f"Become this type: {', '.join(KnowledgeType)}.")
+        str | None, Option("--type", metavar="T", help=f"Type of the unit: {', '.join(KnowledgeType)}.")
     ] = None,
-    domain: Annotated[str, Option("--domain", metavar="D", help="File it under this domain.")] = "coding",
+    domain: Annotated[str, Option("--domain", metavar="D", help="Domain to file it under.")] = "coding",
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
     """Propose a nugget as a knowledge unit of the brain.
 
-    It waits on a branch, as what capture finds does; `nugget review` shows, accepts or rejects it.
+    The proposal waits on a branch; `nugget review` shows, accepts or rejects it.
     """
     with terminal.open_brain(brain) as opened:
         found, stale = provenance(opened.path).nugget(nugget)
@@ -184,21 +184,21 @@ def promote_nugget(
 @nuggets.callback()
 def list_nuggets(
     ctx: typer.Context,
-    file: Annotated[str | None, Option("--file", metavar="PATH", help="Only of this file, or below this folder.")] = (
-        None
-    ),
+    file: Annotated[
+        str | None, Option("--file", metavar="PATH", help="Only nuggets of this file, or below this folder.")
+    ] = (None),
     types: NuggetTypeOption = None,
-    stale: Annotated[bool, Option("--stale", help="Only stale ones.")] = False,
+    stale: Annotated[bool, Option("--stale", help="Only stale nuggets.")] = False,
     check: Annotated[
-        bool, Option("--check", help="List paths and symbols that are named and do not exist any more.")
+        bool, Option("--check", help="List paths and symbols that nuggets mention and that no longer exist.")
     ] = False,
-    limit: Annotated[int, Option("--limit", "-n", min=1, help="Nuggets, at most.")] = 50,
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Maximum number of nuggets.")] = 50,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
     """List nuggets of this workspace, newest session first.
 
-    With --check the exit code is 1 if something named is missing.
+    With --check, the exit code is 1 if something is missing.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -228,10 +228,10 @@ def inspect_nugget(nugget: NuggetArgument, as_json: JsonOption = False) -> None:
 
 @nuggets.command("export")
 def export_nuggets(
-    file: Annotated[str, Argument(metavar="FILE", help="Where to write; by default standard output.")] = "-",
-    everything: Annotated[bool, Option("--all", help="The nuggets of every workspace.")] = False,
+    file: Annotated[str, Argument(metavar="FILE", help="Output file; standard output by default.")] = "-",
+    everything: Annotated[bool, Option("--all", help="Export every workspace.")] = False,
 ) -> None:
-    """Write the nuggets and file touches of this workspace as JSON lines, to be imported on another machine."""
+    """Export the nuggets and file touches of this workspace as JSON lines, to import on another machine."""
     lines = list(provenance().export_lines(everything=everything))
     text = "".join(f"{line}\n" for line in lines)
     if file == "-":
@@ -246,13 +246,11 @@ def export_nuggets(
 
 @nuggets.command("import")
 def import_nuggets(
-    file: Annotated[
-        typer.FileBinaryRead, Argument(metavar="FILE", help="What an export wrote; `-` is standard input.")
-    ],
+    file: Annotated[typer.FileBinaryRead, Argument(metavar="FILE", help="An exported file; `-` is standard input.")],
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Import exported nuggets. What is known already is left as it is."""
+    """Import exported nuggets. Nuggets that exist already are not changed."""
     done = provenance().import_lines(file, name=file.name, dry_run=dry_run)
     if as_json:
         print_json(asdict(done) | {"dry_run": dry_run, "problems": [str(problem) for problem in done.problems]})

@@ -31,7 +31,7 @@ commands.add_typer(logs, name="logs")
 
 Intent = StrEnum("Intent", ["debug", "resume", "what-changed", "status", "general"])
 Shell = StrEnum("Shell", ["bash", "zsh", "fish"])
-SinceOption = Annotated[str | None, Option("--since", metavar="DATE", help=f"Only since then: {DATE_FORMS}.")]
+SinceOption = Annotated[str | None, Option("--since", metavar="DATE", help=f"Only since: {DATE_FORMS}.")]
 
 
 @sessions.callback()
@@ -48,24 +48,24 @@ def list_sessions(ctx: typer.Context, since: SinceOption = None, as_json: JsonOp
 
 @sessions.command()
 def inspect(
-    session: Annotated[str, Argument(metavar="ID", help="A session's id, or the beginning of it.")],
+    session: Annotated[str, Argument(metavar="ID", help="The id of a session, or its beginning.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Show one session: its prompts, the files that it touched, what was learned, a summary of its events."""
+    """Show one session: prompts, touched files, nuggets, and a count of its events."""
     detail = provenance().session(session)
     show(session_detail_json(detail) if as_json else None, lambda: reports.put_report("session_detail", detail=detail))
 
 
 @sessions.command("show")
 def show_session(
-    session: Annotated[str, Argument(metavar="ID", help="The session's id, or its beginning, or a ref.")],
-    full: Annotated[bool, Option("--full", help="Unfold what was run, printed and written.")] = False,
+    session: Annotated[str, Argument(metavar="ID", help="The id of a session, its beginning, or a ref.")],
+    full: Annotated[bool, Option("--full", help="Show commands, output and edits in full.")] = False,
     pager: PagerOption = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Read a whole session: what you and the agent said, with commands and their results folded.
+    """Show a whole session as a conversation, with commands and results folded.
 
-    Secrets are taken out. A session that the client deleted is read from Nugget's archive.
+    Secrets are removed. A session that the client deleted is read from Nugget's archive.
     """
     whole = provenance().whole_session(session)
     if as_json:
@@ -78,10 +78,10 @@ def show_session(
 @logs.command("ingest")
 def ingest(
     session: Annotated[str | None, Argument(metavar="SESSION", help="The id of a session.")] = None,
-    everything: Annotated[bool, Option("--all", help="Every session of shells and agents.")] = False,
+    everything: Annotated[bool, Option("--all", help="Read the logs of every shell and agent session.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Read what is new in the logs of a session, or of all."""
+    """Read new log entries of one session, or of all."""
     if (session is None) != everything:
         raise UsageError("Name a session, or give --all.", hint="`nugget logs sessions` lists the sessions there are.")
     with _opened() as opened:
@@ -97,22 +97,25 @@ def ingest(
 
 @logs.command("context")
 def bundle(
-    question: Annotated[list[str] | None, Argument(metavar="QUESTION", help="What you want to know.")] = None,
-    session: Annotated[str | None, Option("--session", metavar="ID", help="A session, by its id.")] = None,
-    last: Annotated[bool, Option("--last", help="The session that was last written to (the default).")] = False,
+    question: Annotated[list[str] | None, Argument(metavar="QUESTION", help="The question.")] = None,
+    session: Annotated[str | None, Option("--session", metavar="ID", help="The id of a session.")] = None,
+    last: Annotated[bool, Option("--last", help="The most recent session (the default).")] = False,
     workspace: Annotated[bool, Option("--workspace", help="All sessions of this code repository.")] = False,
     intent: Annotated[Intent | None, Option("--intent", metavar="INTENT", help=f"One of: {', '.join(Intent)}.")] = None,
     explain: ExplainOption = False,
-    max_chars: Annotated[int, Option("--max-chars", min=0, help="Most characters of the text.")] = 12_000,
-    max_lines: Annotated[int, Option("--max-lines", min=0, help="Most lines of the text.")] = 120,
-    max_incidents: Annotated[int, Option("--max-incidents", min=0, help="Most incidents.")] = 5,
+    max_chars: Annotated[int, Option("--max-chars", min=0, help="Maximum characters of the text.")] = 12_000,
+    max_lines: Annotated[int, Option("--max-lines", min=0, help="Maximum lines of the text.")] = 120,
+    max_incidents: Annotated[int, Option("--max-incidents", min=0, help="Maximum number of incidents.")] = 5,
     output_window: Annotated[
-        int, Option("--output-window", min=0, metavar="LINES", help="Latest lines of each stream to look at.")
+        int,
+        Option(
+            "--output-window", min=0, metavar="LINES", help="How many of the latest lines of each stream to look at."
+        ),
     ] = 40,
-    artifacts: Annotated[bool, Option("--artifacts/--no-artifacts", help="With or without notes.")] = True,
+    artifacts: Annotated[bool, Option("--artifacts/--no-artifacts", help="Include notes.")] = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Show evidence for a question: failures with their output and fixes, edits, todos, where you were.
+    """Show evidence for a question: failures with output and fixes, edits, todos, and where you left off.
 
     New logs of the session are read first.
     """
@@ -135,9 +138,10 @@ def bundle(
 
 @logs.command("sessions")
 def list_logged(
-    limit: Annotated[int, Option("--limit", "-n", min=1, help="Most sessions.")] = 20, as_json: JsonOption = False
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Maximum number of sessions.")] = 20,
+    as_json: JsonOption = False,
 ) -> None:
-    """List the sessions whose logs have been read, newest first, and how many more there are."""
+    """List sessions whose logs have been read, newest first, and count the rest."""
     with _opened() as opened:
         known, counts, total, waiting = opened.sessions(limit)
     if as_json:
@@ -162,8 +166,8 @@ def _opened() -> Iterator[Logs]:
 def shell_init(shell: Annotated[Shell, Argument(help="The shell to print the hook for.")]) -> None:
     """Print a hook that records a shell: each command with its exit code, duration and folder.
 
-    Nothing is recorded until you have your shell read it, as in `eval "$(nugget shell-init bash)"`. A command that
-    begins with a space, or that NUGGET_SHELL_IGNORE names, is not recorded.
+    Nothing is recorded until your shell evaluates it, as in `eval "$(nugget shell-init bash)"`. Commands that begin
+    with a space or match NUGGET_SHELL_IGNORE are not recorded.
     """
     from nugget.app.logs import shell_hook
 

@@ -52,7 +52,7 @@ BrainOption = Annotated[
 ]
 JsonOption = Annotated[bool, Option("--json", help="Print one JSON document.")]
 PagerOption = Annotated[bool, Option("--pager/--no-pager", help="Page long output on a terminal.")]
-ExplainOption = Annotated[bool, Option("--explain", help="Show how each score came about.")]
+ExplainOption = Annotated[bool, Option("--explain", help="Show how each score is made up.")]
 DryRunOption = Annotated[bool, Option("--dry-run", help="Show what would be done; write nothing.")]
 
 

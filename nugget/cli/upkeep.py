@@ -48,7 +48,7 @@ def sync(
                                                 "bridge, or machine for all but the brain."),
     ] = None,
     pull: Annotated[
-        bool | None, Option("--pull/--no-pull", help="First bring in what was merged on the remote.")
+        bool | None, Option("--pull/--no-pull", help="First pull what was merged on the remote.")
     ] = None,
     rebase: Annotated[
         bool, Option("--rebase", help="Put commits that only this brain has on top of the remote's, and push them.")
@@ -56,7 +56,7 @@ def sync(
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:  # fmt: skip
-    """Bring the indexes in line with the files: first the brain's, then that of everything else that is searched."""
+    """Update the indexes from the files: the brain's, then that of every other source."""
     obstacle: NuggetError | None = None
     names = _chosen(source)
     result: SyncResult | None = None
@@ -115,7 +115,7 @@ def _follow(opened: Brain, *, rebase: bool, is_asked: bool) -> NuggetError | Non
 def rebuild(as_json: JsonOption = False, brain: BrainOption = None) -> None:
     """Rebuild the index.
 
-    The old one answers until the new one is ready, and vectors already made are used again.
+    The old index answers until the new one is ready; existing vectors are reused.
     """
     sync(rebuild=True, pull=False, as_json=as_json, brain=brain)
 
@@ -132,15 +132,17 @@ def status(as_json: JsonOption = False, brain: BrainOption = None) -> None:
 
 @commands.command()
 def doctor(
-    mend: Annotated[bool, Option("--repair", help="Put right what can be; say what was done.")] = False,
-    secrets: Annotated[bool, Option("--secrets", help="Look for secrets in all that is kept instead.")] = False,
+    mend: Annotated[bool, Option("--repair", help="Repair what can be repaired, and say what was done.")] = False,
+    secrets: Annotated[
+        bool, Option("--secrets", help="Instead, look for secrets in everything that Nugget keeps.")
+    ] = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
-    """Look for what is wrong and name the next command.
+    """Check everything, and name the command that fixes each problem.
 
-    Changes nothing, unless with --repair: that removes stale locks, leftovers and damaged indexes, and rebuilds these.
-    The exit code is 1 when something is wrong.
+    Changes nothing without --repair, which removes stale locks, leftovers and damaged indexes, and rebuilds the
+    indexes. The exit code is 1 if something is wrong.
     """
     from nugget.upkeep.doctor import doctor as diagnose
 
@@ -184,11 +186,11 @@ def _read(file: str) -> bytes:
 @commands.command()
 def redact(
     file: Annotated[str, Argument(metavar="FILE|-", help="The file to read; - is standard input.")],
-    stats: Annotated[bool, Option("--stats", help="Show how many secrets of each kind, and the speed.")] = False,
+    stats: Annotated[bool, Option("--stats", help="Show the number of secrets of each kind, and the speed.")] = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
-    """Show what redaction would take out of a file, and by which rule; the secret itself is not shown.
+    """Show what redaction would remove from a file and by which rule, without showing the secret.
 
     Changes nothing. `redaction.allow` in your settings keeps what only looks like a secret.
     """
@@ -218,15 +220,15 @@ def redact(
 def scrub(
     secret_file: Annotated[
         str | None,
-        Option("--secrets", metavar="FILE|-", help="Secrets that slipped through, one a line; - is standard input."),
+        Option("--secrets", metavar="FILE|-", help="File of leaked secrets, one per line; - is standard input."),
     ] = None,
     dry_run: DryRunOption = False,
     brain: BrainOption = None,
 ) -> None:
-    """Take secrets that slipped through out of everything that Nugget keeps.
+    """Remove leaked secrets from everything that Nugget keeps.
 
-    Rewrites the files below NUGGET_HOME and those of the brain; an index that holds a secret is removed, `nugget sync`
-    rebuilds it. The history of the brain is yours to rewrite: the command says how. Revoke the secret first.
+    Rewrites the files below NUGGET_HOME and in the brain. An index that holds a secret is deleted; `nugget sync`
+    rebuilds it. The brain's git history is yours to rewrite; the command says how. Revoke the secret first.
     """
     given = _read(secret_file).decode("utf-8", "replace") if secret_file else ""
     known = [line.strip() for line in given.splitlines() if line.strip()]
@@ -260,16 +262,17 @@ The ledger names units by their ids, so captured and rejected units stay known."
 @commands.command("eval")
 def evaluate(
     files: Annotated[
-        list[Path] | None, Argument(metavar="FILE..", help="Golden questions; else the brain's evals/*.yaml.")
+        list[Path] | None,
+        Argument(metavar="FILE..", help="Files of golden questions; by default the brain's evals/*.yaml."),
     ] = None,
     baseline: Annotated[
         Path | None,
         Option("--baseline", metavar="FILE", help="Compare with this run (a --json output), not the last one."),
     ] = None,
     threshold: Annotated[
-        float, Option("--threshold", metavar="X", min=0, max=1, help="How far a metric may fall.")
+        float, Option("--threshold", metavar="X", min=0, max=1, help="How much a metric may fall.")
     ] = 0.02,
-    accept: Annotated[bool, Option("--accept", help="Keep this run to compare with, even when it is worse.")] = False,
+    accept: Annotated[bool, Option("--accept", help="Keep this run as the new baseline even if it is worse.")] = False,
     suggest: Annotated[
         bool, Option("--suggest", help="Propose questions, as YAML, from headings and unanswered questions.")
     ] = False,
@@ -278,9 +281,9 @@ def evaluate(
 ) -> None:
     """Measure how well golden questions are answered.
 
-    Made for the brain's own CI: the exit code is 1 when a metric fell by more than the threshold since the run that
-    is compared with, or when a question expects a unit that never existed or was lost. One that was forgotten on
-    purpose is reported and is not a failure. No LLM is asked.
+    For use in CI: the exit code is 1 if a metric fell by more than the threshold since the compared run, or if a
+    question expects a unit that does not exist. A unit that was forgotten on purpose is reported but is not a failure.
+    No LLM is used.
     """
     if suggest and as_json:
         raise UsageError("What is suggested is YAML.", hint="Leave --json out.")
@@ -305,18 +308,18 @@ def evaluate(
 
 @commands.command()
 def queries(
-    zero: Annotated[bool, Option("--zero", help="Only questions that nothing came back for.")] = False,
+    zero: Annotated[bool, Option("--zero", help="Only questions without results.")] = False,
     weak: Annotated[bool, Option("--weak", help="Only questions with weak answers.")] = False,
     since: Annotated[
-        str | None, Option("--since", metavar="DATE", help=f"Asked since then: {DATE_FORMS}.")
+        str | None, Option("--since", metavar="DATE", help=f"Only questions asked since: {DATE_FORMS}.")
     ] = None,
-    limit: Annotated[int, Option("--limit", "-n", min=1, help="Questions, at most.")] = 10,
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Maximum number of questions.")] = 10,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:  # fmt: skip
-    """Show what was asked of the brain, most often first.
+    """Show the questions asked of the brain, most frequent first.
 
-    What came back, what found nothing, how long it took, and how much of the brain was ever of use.
+    Also shows what came back, what found nothing, how long it took, and how much of the brain was ever useful.
     """
     with open_brain(brain) as opened:
         found = opened.asked_questions(day(since))

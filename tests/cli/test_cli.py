@@ -38,7 +38,7 @@ def test_help_lists_every_command_with_what_it_does(nugget: Nugget) -> None:
         (["ask", "x", "--type", "patern"], "Error: There is no type 'patern'.\nTypes are: pattern, concept,"),
         (
             ["ask", "x", "--since", "yesterday"],
-            "Error: 'yesterday' is not a date.\nWrite YYYY-MM-DD, or so long back: 24h, 30d,",
+            "Error: 'yesterday' is not a date.\nWrite YYYY-MM-DD, or an age such as 24h, 30d,",
         ),
         (["search", "x", "--source", "elsewhere"], "Sources are: brain, canon,"),
         (["get", "mars:rover"], "Error: There is no source 'mars'.\n"),
