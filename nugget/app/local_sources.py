@@ -39,8 +39,8 @@ LOCAL_LOCK = "machine-sync.lock"
 """Held in `$NUGGET_HOME` while these sources are synced."""
 INLINE_FILES = 50
 """Up to this many changed files are indexed before a search; more are left to a sync of their own."""
-INLINE_BYTES = 4_000_000
-"""Up to this much of changed transcripts is read before a search: a tenth of a second."""
+INLINE_BYTES = 8_000_000
+"""Up to this much of changed transcripts is read before a search: a quarter of a second."""
 
 _WITH_VECTORS = 3
 _HISTORY = frozenset({SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE})

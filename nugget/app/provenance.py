@@ -35,7 +35,6 @@ from nugget.provenance import (
     opened_index,
     reviewed_units,
     stale_reasons,
-    transfer,
 )
 from nugget.provenance import inventory as known
 from nugget.provenance.checkout import Checkout, find_workspace_of
@@ -172,11 +171,11 @@ class Provenance:
 
     def export_lines(self, *, everything: bool) -> Iterator[str]:
         """Yield the nuggets and file touches of the workspace, or of all, as JSON lines."""
-        return transfer.export_lines(self.environment.home, None if everything else self.workspace().identity)
+        return known.export_lines(self.environment.home, None if everything else self.workspace().identity)
 
-    def import_lines(self, stream: BinaryIO, *, name: str, dry_run: bool) -> transfer.Imported:
+    def import_lines(self, stream: BinaryIO, *, name: str, dry_run: bool) -> known.Imported:
         """Import exported lines; what is known already stays as it is."""
-        return transfer.import_lines(self.environment.home, stream, name=name, settings=self.settings, dry_run=dry_run)
+        return known.import_lines(self.environment.home, stream, name=name, settings=self.settings, dry_run=dry_run)
 
     def workspace(self) -> Workspace:
         """Return the workspace that the folder is in."""

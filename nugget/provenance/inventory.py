@@ -1,4 +1,9 @@
-"""What is known of a workspace: its sessions, the nuggets of each file, what is missing, and what is named and gone."""
+"""What is known of a workspace: its sessions, the nuggets of each file, what is missing, and what is named and gone.
+
+Nuggets travel between machines as the lines of the store: a `session` line, then its nuggets and touches. Taking these
+in only ever adds: what the store knows by session, type, summary and scope stays as it is. What comes in is checked
+line by line, redacted, and lands in the folder of the workspace that it names, nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +13,10 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from nugget.config import Environment, Settings
 from nugget.errors import GitError, NuggetError, UsageError, reason_of
@@ -18,12 +24,13 @@ from nugget.index import provenance as stored
 from nugget.index.provenance import IndexedSession
 from nugget.infra import git
 from nugget.infra.workspace import Workspace, WorkspaceFinder
-from nugget.models import EventKind, Scope, SessionFile, Unit
+from nugget.models import EventKind, Problem, Scope, SessionFile, Speaker, SpeechOrigin, Unit
 from nugget.models.nuggets import FileTouch, Nugget, SessionRecord
 from nugget.provenance.checkout import Checkout, follow_renames
 from nugget.provenance.symbols import can_read, find_definitions
-from nugget.redaction import redact_session
-from nugget.sources.nugget_store import known_workspaces
+from nugget.redaction import allow_list, redact_session
+from nugget.sources import nugget_store as store
+from nugget.sources import read_lines
 from nugget.sources.sessions import find_sessions, read_any
 
 CHURN_DAYS = 180
@@ -34,6 +41,8 @@ _NO_CODE = (
 )  # fmt: skip
 """Files that change without anybody deciding anything."""
 _HEAD_BYTES = 65_536
+_ELSEWHERE: dict[str, Any] = {"speaker": Speaker.QUOTED, "origin": SpeechOrigin.PASTED}
+"""Speaker of what the user of another machine, or whoever wrote the file, is said to have said."""
 _QUOTED = re.compile(r"`([^`\n]{2,120})`")
 _PATH = re.compile(r"(?<![\w:/.@-])(?:[\w.@+-]+/)+[\w.@+-]*\w\.[A-Za-z]\w{0,7}(?![\w/])")
 _NAME = re.compile(r"(?:[A-Za-z_]\w*(?:\.|::))*([A-Za-z_]\w*)(\(\))?")
@@ -101,7 +110,7 @@ def workspace_sessions(
     extracted = stored.sessions(connection, workspace.identity)
     shown = stored.sessions(connection, workspace.identity, since=since)
     known = [KnownSession(record=one.record, indexed=one, file=files.get(one.record.session)) for one in shown]
-    finder = WorkspaceFinder(known_workspaces(environment.home))
+    finder = WorkspaceFinder(store.known_workspaces(environment.home))
     for id_ in files.keys() - {one.record.session for one in extracted}:
         file, ended = files[id_], datetime.fromtimestamp(files[id_].mtime, UTC)
         folder = _folder_of(file) if since is None or ended >= since else None
@@ -285,3 +294,89 @@ def _absent_words(checkout: Checkout, words: Iterable[str]) -> frozenset[str]:
     except GitError:
         return frozenset()
     return wanted - set(output.decode("utf-8", "replace").split())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """Result of an import: counts of sessions, of new and known nuggets, and the problems."""
+
+    sessions: int
+    new: int
+    known: int
+    touches: int
+    problems: tuple[Problem, ...] = ()
+
+
+def export_lines(home: Path, workspace: str | None = None) -> Iterator[str]:
+    """Yield the lines (without ends) of all sessions of a workspace, by default of every workspace.
+
+    The places of transcripts on this machine are left out.
+    """
+    for file in store.session_files(home, workspace):
+        record = replace(store.read_session_file(file)[0], workspace=file.parent.name, transcript=None)
+        lines = (store.line_of(record), *map(store.line_of, record.nuggets), *map(store.line_of, record.touches))
+        yield from (json.dumps(line, ensure_ascii=False) for line in lines)
+
+
+def import_lines(home: Path, stream: BinaryIO, *, name: str, settings: Settings, dry_run: bool = False) -> Imported:
+    """Take in what `export_lines` gave; `name` is the file's, for its problems. One bad line stops nothing else."""
+    problems: list[Problem] = []
+    sessions = new = known = touches = 0
+    for given, nuggets, given_touches in _sessions(stream, name, problems):
+        record = replace(given, nuggets=tuple(nuggets), touches=tuple(given_touches))
+        merged, added = _merged(home, record)
+        sessions, new, touches = sessions + 1, new + added, touches + len(record.touches)
+        known += len(record.nuggets) - added
+        try:
+            if not dry_run:
+                store.write_session(home, merged, allow=allow_list(settings))
+        except OSError as error:
+            problems.append(Problem(path=name, reason=f"session {record.session} cannot be written ({error.strerror})"))
+    return Imported(sessions=sessions, new=new, known=known, touches=touches, problems=tuple(problems))
+
+
+def _sessions(
+    stream: BinaryIO, name: str, problems: list[Problem]
+) -> list[tuple[SessionRecord, list[Nugget], list[FileTouch]]]:
+    """Return each session of an import with its nuggets and touches."""
+    found: list[tuple[SessionRecord, list[Nugget], list[FileTouch]]] = []
+    for number, (_, line) in enumerate(read_lines(stream, limit=store.MAX_LINE_BYTES), 1):
+        try:
+            value = store.read_line(line)
+            if isinstance(value, SessionRecord):  # only a transcript on this machine can say more
+                found.append((replace(value, records=0, transcript=None), [], []))
+            elif isinstance(value, Nugget | FileTouch) and not found:
+                raise store.Unreadable("a nugget or touch without a session before it")
+            elif isinstance(value, Nugget):
+                found[-1][1].append(_of_session(value, found[-1][0]))
+            elif isinstance(value, FileTouch):
+                found[-1][2].append(value)
+        except store.Unreadable as error:
+            problems.append(Problem(path=name, line=number, reason=str(error)))
+    return found
+
+
+def _of_session(nugget: Nugget, record: SessionRecord) -> Nugget:
+    """Return a nugget that cannot pose as one of another session or repository, nor as words of this machine's user."""
+    evidence = tuple(
+        replace(one, session=record.session, **(_ELSEWHERE if one.speaker is Speaker.USER else {}))
+        for one in nugget.evidence
+    )
+    said = _ELSEWHERE if nugget.speaker is Speaker.USER else {}
+    scope = replace(nugget.scope, repo=record.workspace)
+    return replace(nugget, session=record.session, scope=scope, agent=record.agent, evidence=evidence, **said)
+
+
+def _merged(home: Path, record: SessionRecord) -> tuple[SessionRecord, int]:
+    """Return the session as the store will hold it, and how many nuggets that adds."""
+    file = store.session_file(home, record.workspace, record.session)
+    here = store.read_session_file(file)[0] if file.is_file() else replace(record, nuggets=(), touches=())
+    known = {store.natural_key(nugget) for nugget in here.nuggets}
+    fresh = {key: nugget for nugget in reversed(record.nuggets) if (key := store.natural_key(nugget)) not in known}
+    paths = {touch.path for touch in here.touches}
+    touches = {touch.path: touch for touch in record.touches if touch.path not in paths}
+    nuggets = [replace(nugget, id="") for nugget in reversed(fresh.values())]
+    merged = replace(
+        here, workspace=record.workspace, nuggets=(*here.nuggets, *nuggets), touches=(*here.touches, *touches.values())
+    )
+    return merged, len(nuggets)

@@ -313,12 +313,6 @@ def read_logged(path: Path) -> LoggedFile:
     return LoggedFile(session=reader.build(path), dead=dead, messages=tuple(reader.messages))
 
 
-def exchange_numbers(path: Path) -> dict[str, int]:
-    """Return the number of the exchange that each prompt of a transcript begins, by the uuid of its record."""
-    prompts = [event.uuid for event in _read_file(path).events if event.kind is EventKind.PROMPT]
-    return {uuid: number for number, uuid in enumerate(prompts, 1) if uuid}
-
-
 def _require_records(path: Path, reader: TranscriptReader) -> None:
     if reader.records and not reader.recognised:
         raise TranscriptError(

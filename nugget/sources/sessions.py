@@ -215,8 +215,11 @@ def read_whole_session(environment: Environment, settings: Settings, name: str) 
             f"The session {session.id} is of an excluded project.", hint="See `capture.exclude_projects`."
         )
     session, _ = redact_session(session, settings=settings)
-    is_numbered = found is not None and found.agent == CLAUDE_CODE
-    numbers = claude_code.exchange_numbers(found.path) if found and is_numbered else {}
+    numbers: dict[str, int] = {}
+    if found and found.agent == CLAUDE_CODE:  # as search counts, with what the person went back on
+        whole = claude_code.read_logged(found.path).session.events
+        prompts = [event.uuid for event in whole if event.kind is EventKind.PROMPT]
+        numbers = {uuid: number for number, uuid in enumerate(prompts, 1)}
     exchanges = _exchanges(session.events, numbers)
     return WholeSession(session=session, exchanges=exchanges, is_archived=found is None)
 

@@ -14,7 +14,7 @@ from nugget.cli import run
 from nugget.config import Settings
 from nugget.models import Evidence, Scope
 from nugget.models.nuggets import FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
-from nugget.provenance.transfer import Imported, export_lines, import_lines
+from nugget.provenance.inventory import Imported, export_lines, import_lines
 from nugget.sources.nugget_store import read_session_file, session_files, write_session
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -86,12 +86,10 @@ def test_hostile_lines_are_reported_and_nothing_of_them_lands_anywhere_else(tmp_
         {"kind": "nugget", "id": "x-1", "type": "caveat", "summary": f"key {SECRET}", "confidence": 1, "session": "z"},
         {"kind": "nugget", "id": "x-1", "type": "caveat", "summary": "same id", "confidence": 1, "session": "z"},
         {"kind": "touch", "path": "../up", "action": "created"},
-        {"kind": "session", "session": "x" * 500, "workspace": "w"},
-        {"kind": "touch", "path": "lost.py", "action": "created"},
     ]
     text = "\n".join(["{torn", *map(json.dumps, lines), "[]", "\0"])
     done = take_in(tmp_path / "home", text)
-    assert (done.sessions, done.new, len(done.problems)) == (1, 2, 7)
+    assert (done.sessions, done.new, len(done.problems)) == (1, 2, 5)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home"]
     [kept] = stored(tmp_path / "home")
     assert kept.records == 0
