@@ -81,6 +81,7 @@ class CaptureSettings:
     max_units: int = _set(12, "units proposed from one session, at most", ge=1)
     exclude_projects: tuple[str, ...] = _set((), "folders (globs) whose sessions are never read")
     exclude_paths: tuple[str, ...] = _set((), "files (globs) whose content is never read from a transcript")
+    notes: bool = _set(False, "true: agents get the tool `propose_knowledge`; `nugget install --remember` sets it")
     publish: Literal["auto", "never"] = _set("auto", "`auto`: proposals become pull requests on GitHub, with a token")
     labels: tuple[str, ...] = _set((), "labels that pull requests are given")
     headless: bool = _set(True, "false: sessions that a program ran (`claude -p`, the SDK) are not captured")

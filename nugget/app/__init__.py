@@ -54,6 +54,7 @@ class Brain:
 
     add, forget, move, lint = writing.add, writing.forget, writing.move, writing.lint
     import_notes, promote, follow = writing.import_notes, writing.promote, writing.follow
+    propose = writing.propose
     proposals, proposal, proposal_diff = writing.proposals, writing.proposal, writing.proposal_diff
     accept, reject, make_current = writing.accept, writing.reject, writing.make_current
     secret_lines, leaks, scrub = writing.secret_lines, writing.leaks, writing.scrub

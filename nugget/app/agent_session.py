@@ -28,6 +28,7 @@ from nugget.upkeep.trust import find_brain
 
 if TYPE_CHECKING:
     from nugget.app import Brain
+    from nugget.capture import CaptureResult
     from nugget.infra.embedding import Embedder
     from nugget.provenance import CodeAnswer
 
@@ -106,6 +107,16 @@ class AgentSession:
     def folder(self) -> Path | None:
         """The brain's folder; None until it is open and read."""
         return self._brain.path if self._brain is not None and self._is_warm.is_set() else None
+
+    def propose(self, **given: Any) -> CaptureResult:
+        """Propose the fields of a `Note` as knowledge. Raises NuggetError."""
+        from nugget.capture.promotion import Note
+
+        return self.ready().propose(Note(**given), folder=self.cwd)
+
+    def takes_notes(self) -> bool:
+        """Return whether the person lets agents on this machine propose knowledge while they work."""
+        return self._face is Face.MCP and load_settings(self.environment).capture.notes
 
     @cached_property
     def settings(self) -> Settings:

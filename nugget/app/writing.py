@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from nugget.capture import CaptureResult
     from nugget.capture.compare import Similar
     from nugget.capture.following import Followed
+    from nugget.capture.promotion import Note
     from nugget.capture.publish import Published
     from nugget.capture.review import Accepted, ProposalBranch, ProposedFile
     from nugget.evaluation import Run, RunComparison
@@ -131,6 +132,25 @@ def promote(
         now=datetime.now(UTC), dry_run=dry_run,
     )  # fmt: skip
     return promote(nugget, target, type=type, domain=domain, stale=stale)
+
+
+def propose(brain: Brain, note: Note, *, folder: Path) -> CaptureResult:
+    """Propose what an agent found worth keeping while it works in `folder`, on a branch; the same note twice is one.
+
+    `skipped` says why nothing was proposed. Raises UsageError for a note that no unit can be made of.
+    """
+    from nugget.capture import ledger, promotion
+    from nugget.capture.compare import ProposalTarget
+    from nugget.infra import files
+
+    target = ProposalTarget(
+        brain=brain.path, home=brain.environment.home, settings=brain.settings, similar=similar_units(brain),
+        now=datetime.now(UTC),
+    )  # fmt: skip
+    session = brain.environment.session or "unknown"
+    key = ledger.remember_brain(target.brain, target.home)
+    with files.locked(ledger.lock_file(target.home, key)):
+        return promotion.propose_note(note, target, session=session, folder=folder)
 
 
 def proposals(brain: Brain) -> list[ProposalBranch]:

@@ -1,22 +1,36 @@
-"""Promotion: a nugget that is worth more than one file's history becomes a knowledge unit, through the usual review."""
+"""Units from elsewhere than a capture, through the usual review: a nugget, or what an agent proposes in its session."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from nugget import brain as brains
 from nugget.capture import CaptureResult
 from nugget.capture import proposals as proposal_text
-from nugget.capture.compare import ProposalTarget, compare, known_brain
+from nugget.capture.compare import BRANCH_PREFIX, ProposalTarget, compare, known_brain
 from nugget.config import Settings
 from nugget.errors import BrainError, ReviewError, UsageError
 from nugget.extraction.proposals import Proposal
+from nugget.extraction.replies import without_invisible
 from nugget.infra import git
-from nugget.models import Evidence, KnowledgeType, Origin, SourceName, StaleReason, Unit
+from nugget.infra.workspace import find_workspace
+from nugget.models import (
+    Evidence,
+    KnowledgeType,
+    Origin,
+    Scope,
+    SourceName,
+    Speaker,
+    SpeechOrigin,
+    StaleReason,
+    Unit,
+)
 from nugget.models.nuggets import Nugget, NuggetType
 from nugget.redaction import allow_list, redact
-from nugget.text import shorten, slugify
+from nugget.text import printable, shorten, slugify
 
 BECOMES: Mapping[NuggetType, KnowledgeType] = {
     NuggetType.CONSTRAINT: KnowledgeType.BELIEF,
@@ -30,6 +44,20 @@ BECOMES: Mapping[NuggetType, KnowledgeType] = {
 }
 """The type of knowledge unit that a nugget becomes, unless another is asked for."""
 _QUOTE_CHARS = 280
+_NOTE_CONFIDENCE = 0.7
+_MOST_NOTES = 30
+"""Notes of agents that wait for review at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """What an agent proposes to keep; its texts may come from anywhere, as all that an agent says."""
+
+    title: str
+    statement: str
+    type: KnowledgeType
+    because: str = ""
+    paths: Sequence[str] = ()
 
 
 def promote(
@@ -41,25 +69,79 @@ def promote(
     git repository, UsageError for an unknown type or domain, ReviewError if the brain knows it already, or it was
     rejected or forgotten.
     """
-    if not git.is_repository(target.brain):
-        raise BrainError(f"{target.brain} is not a git repository.", hint=f"Run `nugget init {target.brain}`.")
     if type is not None and type not in list(KnowledgeType):
         raise UsageError(f"There is no type {type!r}.", hint=f"Types are: {', '.join(KnowledgeType)}.")
     note = f"The nugget is stale: {str(stale).replace('_', ' ')}." if stale else None
     reason = f"promoted by hand; a {nugget.type} of {nugget.scope.path or 'the workspace'}"
     unit = _unit(nugget, type or BECOMES[nugget.type], domain, target.settings)
-    proposal = Proposal(unit=unit, reason=reason, note=note)
-    found = compare([proposal], known_brain(target), today=target.now.date(), session=nugget.session, max_units=1)
+    coded = proposal_text.coded
+    opening = f"The nugget {coded(nugget.id)}, learned in session {coded(nugget.session)}, as a unit."
+    name = proposal_text.branch_name("promotion", nugget.id, target.now)
+    title = f"Promote {nugget.id}: {nugget.summary}"
+    done = propose_unit(Proposal(unit=unit, reason=reason, note=note), target, name=name, title=title, opening=opening)
+    if done.skipped:
+        raise ReviewError(f"{nugget.id} is not proposed: {done.skipped}.", hint="`nugget review` shows what waits.")
+    return done
+
+
+def propose_unit(proposal: Proposal, target: ProposalTarget, *, name: str, title: str, opening: str) -> CaptureResult:
+    """Propose one unit on a branch of this name; `skipped` says why not. Raises BrainError without git."""
+    if not git.is_repository(target.brain):
+        raise BrainError(f"{target.brain} is not a git repository.", hint=f"Run `nugget init {target.brain}`.")
+    session = proposal.unit.session or ""
+    found = compare([proposal], known_brain(target), today=target.now.date(), session=session, max_units=1)
     if not found.changes:
         why = found.dropped[0] if found.dropped else "the brain has it already"
-        raise ReviewError(f"{nugget.id} is not proposed: {why}.", hint="`nugget review` shows what waits.")
+        return CaptureResult(session=session, skipped=why, dropped=found.dropped)
     branch = proposal_text.propose(
-        target, proposal_text.branch_name("promotion", nugget.id, target.now), found.changes,
-        lambda branch: proposal_text.promotion_message(
-            nugget.id, nugget.summary, nugget.session, found.changes, branch=branch, dropped=found.dropped
+        target, name, found.changes,
+        lambda branch: proposal_text.unit_message(
+            title, opening, session, found.changes, branch=branch, dropped=found.dropped
         ),
     )  # fmt: skip
-    return CaptureResult(session=nugget.session, branch=branch, changes=found.changes)
+    return CaptureResult(session=session, branch=branch, changes=found.changes)
+
+
+def propose_note(note: Note, target: ProposalTarget, *, session: str, folder: Path) -> CaptureResult:
+    """Propose what an agent noted while it worked in a folder; `skipped` says why not.
+
+    Raises UsageError for a path outside the folder's repository, ReviewError if too many notes wait.
+    """
+    if len(git.branches(target.brain, f"{BRANCH_PREFIX}note-")) >= _MOST_NOTES:
+        raise ReviewError(f"{_MOST_NOTES} notes wait for review; no more are taken.", hint="Run `nugget review`.")
+    place = find_workspace(folder)
+    root = place.root if place else folder
+
+    def clean(text: str) -> str:
+        return redact(without_invisible(text), allow=allow_list(target.settings)).text.strip()
+
+    paths = [_path_in(root, clean(path)) for path in note.paths]
+    title, statement, because = " ".join(clean(note.title).split()), clean(note.statement), clean(note.because)
+    body = [f"# {title}", statement, f"**Because:** {because}" if because else ""]
+    body.append(f"Files: {', '.join(map(proposal_text.coded, paths))}" if paths else "")
+    unit = Unit(
+        id=f"{note.type}/{slugify(title)}", source=SourceName.BRAIN, type=note.type, title=title,
+        body="\n\n".join(filter(None, body)), origin=Origin.AI_SESSION, confidence=_NOTE_CONFIDENCE, session=session,
+        domain=f"projects/{slugify(root.name)}" if paths else "general",
+        scope=Scope(path=paths[0]) if len(paths) == 1 else None,
+        evidence=(
+            Evidence(session=session, quote=shorten(statement, _QUOTE_CHARS), speaker=Speaker.AGENT,
+                     origin=SpeechOrigin.WRITTEN),
+        ),
+    )  # fmt: skip
+    return propose_unit(
+        Proposal(unit=unit, reason="an agent noted it in its session"), target, title=f"Note: {title}",
+        name=proposal_text.branch_name("note", title, target.now),
+        opening=f"A note of the agent in session {proposal_text.coded(session)}: nobody has looked at it yet.",
+    )  # fmt: skip
+
+
+def _path_in(root: Path, path: str) -> str:
+    """Return a path relative to a repository. Raises UsageError if it leads out of it."""
+    whole = os.path.normpath(root / path)
+    if "\0" in path or not path or not Path(whole).is_relative_to(root):
+        raise UsageError(f"{printable(path[:200])!r} is no file below {root}.", hint="Name files of this repository.")
+    return Path(whole).relative_to(root).as_posix()
 
 
 def _unit(nugget: Nugget, type_: str, domain: str, settings: Settings) -> Unit:

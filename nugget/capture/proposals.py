@@ -109,14 +109,12 @@ def import_message(
     return _message(f"Knowledge from {_subject(name)}", parts, {"Import": _token(name), "Method": "import"})
 
 
-def promotion_message(
-    nugget: str, summary: str, session: str, changes: Sequence[ProposedChange], *, branch: str, dropped: Sequence[str]
+def unit_message(
+    title: str, opening: str, session: str, changes: Sequence[ProposedChange], *, branch: str, dropped: Sequence[str]
 ) -> str:
-    """Return the whole commit message of a nugget of a session that is to become a unit."""
-    opening = f"The nugget `{_code(nugget)}`, learned in session `{_code(session)}`, as a unit."
+    """Return the whole commit message of a single unit that was not found by a capture; `opening` is markdown."""
     parts = [opening, *_parts(changes, dropped), _how_to(branch)]
-    trailers = {"Session": _token(session), "Method": "promotion"}
-    return _message(f"Promote {nugget}: {_subject(summary)}", parts, trailers)
+    return _message(_subject(title, 80), parts, {"Session": _token(session), "Method": "promotion"})
 
 
 def parse_message(text: str) -> tuple[str, str, dict[str, str]]:
@@ -205,14 +203,19 @@ def _kinds(redacted: Mapping[str, int]) -> str:
     return ", ".join(f"{count} x {_code(kind)}" for kind, count in sorted(redacted.items())) or "nothing"
 
 
-def _subject(text: str) -> str:
+def _subject(text: str, max_chars: int = 60) -> str:
     """Return text for a commit's first line, which is no markdown."""
-    return _unlinked(shorten(_printable(text), 60))
+    return _unlinked(shorten(_printable(text), max_chars))
 
 
 def _code(text: str) -> str:
     """Return text for within a code span: one line, no backtick, no cell border."""
     return _unlinked(" ".join(_printable(text).replace("`", "'").replace("|", "\u2502").split()))
+
+
+def coded(text: str) -> str:
+    """Return text as a code span."""
+    return f"`{_code(text)}`"
 
 
 def _unlinked(text: str) -> str:

@@ -57,6 +57,9 @@ def install(
         bool | None, Option("--recall/--no-recall", help="Add the few units that are likely to help to each prompt.")
     ] = None,
     every: Annotated[bool, Option("--all", help="Connect every agent found on this machine.")] = False,
+    remember: Annotated[
+        bool | None, Option("--remember/--no-remember", help="Let agents propose knowledge while they work.")
+    ] = None,
     dry_run: DryRunOption = False,
 ) -> None:
     """Connect a coding agent: it asks the brain, and its sessions are captured.
@@ -75,6 +78,9 @@ def install(
     if place is Place.GIT_HOOK:
         _install_git_hook(command, dry_run=dry_run)
         return
+    if remember is not None and not dry_run:
+        set_values(environment, {"capture.notes": "true" if remember else "false"})
+        put(f"New sessions {'have' if remember else 'do not have'} the tool `propose_knowledge`.")
     if every or place is not Place.CLAUDE_CODE:
         _install_clients(None if every else place, environment, command, dry_run=dry_run)
         if not (every and environment.claude_config.is_dir()):

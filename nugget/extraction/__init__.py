@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from nugget.config import Settings
 from nugget.extraction.offline import extract_offline
 from nugget.extraction.proposals import Extraction, Proposal
+from nugget.extraction.remembered import is_within, remembered
 from nugget.models import Session
 from nugget.sources.condense import exchanges
 from nugget.text import shorten
@@ -29,13 +31,20 @@ def extract(
     llm: Model | None = None,
     nearest: Nearest | None = None,
 ) -> Extraction:
-    """Find knowledge in a session that is redacted already, by `llm` if there is one. Raises LLMUnavailable."""
+    """Find knowledge in a session that is redacted already, by `llm` if there is one, and what is to be remembered.
+
+    Raises LLMUnavailable.
+    """
     if llm is not None:
         from nugget.extraction.generative import extract_generative
 
-        return extract_generative(session, llm=llm, settings=settings, nearest=nearest, now=now)
-    proposals = extract_offline(session, embed=embed, now=now)
-    return Extraction(proposals=tuple(proposals), method="heuristic", summary=summary_of(session))
+        found = extract_generative(session, llm=llm, settings=settings, nearest=nearest, now=now)
+    else:
+        made = tuple(extract_offline(session, embed=embed, now=now))
+        found = Extraction(proposals=made, method="heuristic", summary=summary_of(session))
+    asked = remembered(session, now)
+    others = (proposal for proposal in found.proposals if not is_within(proposal, asked))
+    return replace(found, proposals=(*asked, *others))
 
 
 def summary_of(session: Session) -> str:

@@ -11,6 +11,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -52,6 +53,11 @@ Look up what is already known about a task before starting on it: decisions and 
 and fixes, concepts and beliefs, from a brain of reviewed notes. Returns markdown: the most relevant units, each with \
 id, path, confidence and dates. Local and fast; call it first, and again when the task changes."""
 
+NOTES_DESCRIPTION = """\
+Propose one piece of knowledge to be kept for other sessions, when the person asks you to remember something, or when \
+you found out what cost effort and cannot be read from the code: a decision with its reason, a cause with its fix, a \
+rule of the person. Never secrets, plans or progress. It is kept only if a person accepts it in a review."""
+
 WARM_UP_DELAY_S = 0.05
 """From the first reply to the start of the warm-up, so that the two do not compete for the interpreter."""
 
@@ -91,6 +97,9 @@ def make_server(session: AgentSession, *, openqed: bool = False) -> "MCPServer[A
     _add_tool(server, session)
     if openqed:
         _add_openqed_tools(server, session)
+    with suppress(NuggetError):  # settings that cannot be read switch nothing on
+        if session.takes_notes():
+            _add_notes_tool(server, session)
     return server
 
 
@@ -130,6 +139,29 @@ def _add_tool(server: "MCPServer[Any]", session: AgentSession) -> None:
             depth=depth, budget_tokens=token_budget, limit=limit, ref=ref,
         )  # fmt: skip
         return _result(lambda: answers.answer(session, question), "Nugget has no answer: ")
+
+
+def _add_notes_tool(server: "MCPServer[Any]", session: AgentSession) -> None:
+    from mcp.types import CallToolResult, ToolAnnotations
+    from pydantic import Field
+
+    is_safe = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+
+    @server.tool(title="Propose knowledge", description=NOTES_DESCRIPTION, annotations=is_safe, structured_output=False)
+    def propose_knowledge(
+        title: Annotated[str, Field(description="The knowledge itself in one sentence", min_length=8, max_length=160)],
+        statement: Annotated[
+            str, Field(description="What holds, readable without the session", min_length=20, max_length=4000)
+        ],
+        type: Annotated[KnowledgeType, Field(description="What kind of knowledge it is")],
+        because: Annotated[str, Field(description="Why it holds, or was chosen", max_length=1000)] = "",
+        paths: Annotated[
+            list[Annotated[str, Field(max_length=500)]] | None,
+            Field(description="Files of this repository it is about; none if it holds in general", max_length=10),
+        ] = None,
+    ) -> CallToolResult:
+        asked = {"title": title, "statement": statement, "type": type, "because": because, "paths": paths or ()}
+        return _result(lambda: answers.propose(session, **asked), "Nothing was proposed: ")
 
 
 def _add_openqed_tools(server: "MCPServer[Any]", session: AgentSession) -> None:

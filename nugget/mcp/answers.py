@@ -89,6 +89,14 @@ def answer(session: AgentSession, question: Question) -> str:
     return _answer_sources(session, question) if question.is_beyond_the_brain else _answer_brain(session, question)
 
 
+def propose(session: AgentSession, **given: Any) -> str:
+    """Propose what an agent noted, and return what became of it."""
+    done = session.propose(**given)
+    if done.skipped:
+        return f"Nothing new was proposed: {one_line(done.skipped)}."
+    return f"Proposed as {done.changes[0].unit.id}, on {done.branch}: a person decides on it (`nugget review`)."
+
+
 def openqed_context(session: AgentSession, *, budget: float, query: str | None, **asked: Any) -> dict[str, Any]:
     """Return openqed's `ContextResponse`. Raises NuggetError."""
     found = session.explain_code(text=query, budget_tokens=_tokens(budget), **asked)

@@ -8,6 +8,8 @@ PROMISES: dict[str, str] = {
     "CAPTURE-HOSTILE": "Hostile units cannot leave the brain, forge frontmatter or trailers, or mention anyone.",
     "CAPTURE-ARCHIVE": "A session whose transcript the client deleted is captured from the redacted archive.",
     "CAPTURE-RE-REDACT": "Stricter redaction reaches what was archived before; doctor says when it is due.",
+    "REMEMBER-CUE": "What the user asks to be remembered is proposed as a belief with its because, by any judge.",
+    "REMEMBER-TOOL": "With `install --remember` agents propose knowledge: redacted, once, and never as a unit.",
     "REVIEW-ACCEPT": "Accepting merges into the checked-out branch and keeps every uncommitted change of the user.",
     "REVIEW-LOCKED": "Where git is locked, accepting and rejecting change nothing, and say which file locks it.",
     "REVIEW-PARTIAL": "Single files of a proposal can be accepted; the rest goes on waiting.",

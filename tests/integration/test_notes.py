@@ -1,0 +1,122 @@
+"""Knowledge that is saved in the session: the tool `propose_knowledge`, and what the user asks to be remembered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Nugget
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters
+from mcp.types import CallToolResult
+from sessions import write_transcript
+from test_mcp_server import SERVE, environment, text_of
+from waiting import PATIENCE_S, wait_for
+from worker_stage import lay_out, variables
+
+from nugget.capture import queue, review
+from nugget.config import read_environment
+from nugget.models import Speaker
+from nugget.upkeep.trust import trust
+
+TOKEN = "ghp_" + "vK8wQ2nR5tY7mB3xL9cD4fG6hJ1pS0zA8eUi"
+NOTE = {
+    "title": "Payments are retried with one idempotency key",
+    "statement": "The key is made before the loop of retries, and is the same for each attempt of a payment.",
+    "type": "decision", "because": "Stripe charged a customer twice.", "paths": ["src/pay.py"],
+}  # fmt: skip
+
+
+def with_tool(talk: Callable[[Client], Awaitable[None]], cwd: Path, **more: str) -> None:
+    parameters = StdioServerParameters(command=SERVE[0], args=SERVE[1:], env=environment(**more), cwd=cwd)
+
+    async def session() -> None:
+        async with Client(parameters) as client:
+            await talk(client)
+
+    asyncio.run(asyncio.wait_for(session(), 3 * PATIENCE_S))
+
+
+async def propose(client: Client, **changed: Any) -> CallToolResult:
+    """One proposal; while the brain is still being read for the first time, again, as the reply says."""
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        result = await client.call_tool("propose_knowledge", {**NOTE, **changed})
+        if "reading this brain for the first time" not in text_of(result) or time.monotonic() > until:
+            return result
+
+
+@pytest.mark.proves("REMEMBER-TOOL")
+def test_a_note_becomes_one_redacted_proposal_and_never_a_unit(brain: Path, tmp_path: Path, nugget: Nugget) -> None:
+    trust(read_environment(), brain)
+    assert "have the tool" in nugget("install", "--remember").out
+
+    async def talk(client: Client) -> None:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert set(tools) == {"get_relevant_context", "propose_knowledge"}
+        assert list(tools["propose_knowledge"].input_schema["properties"]) == [*NOTE]
+        statement = f"{NOTE['statement']} The token is {TOKEN}."
+        first = await propose(client, statement=statement)
+        assert text_of(first).startswith("Proposed as decision/payments-are-retried")
+        assert "already waits for review" in text_of(await propose(client, statement=statement))
+        for wrong, told in (
+            ({"title": "x"}, "title"), ({"type": "story"}, "type"), ({"paths": ["../../etc/passwd"]}, "no file below"),
+            ({"statement": "y" * 5000}, "statement"), ({"paths": ["a"] * 11}, "paths"),
+        ):  # fmt: skip
+            refused = await propose(client, **wrong)
+            assert refused.is_error and told in text_of(refused), wrong
+
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    with_tool(talk, folder, NUGGET_BRAIN=str(brain), CLAUDE_CODE_SESSION_ID="session-7")
+    [proposal] = review.proposals(brain)
+    [file] = proposal.files
+    unit = review.show(brain, None).files[0]
+    assert proposal.branch.startswith("nugget/note-") and file.id.startswith("decision/payments-are-retried")
+    assert TOKEN not in unit.after and "[redacted:" in unit.after
+    assert "domain: projects/shop" in unit.after and "src/pay.py" in unit.after
+    assert "**Because:** Stripe charged a customer twice." in unit.after and "session-7" in unit.after
+    assert f"speaker: {Speaker.AGENT}" in unit.after
+    assert not list((brain / "domains").rglob("payments-are-retried*")), "only a review makes it a unit"
+
+
+@pytest.mark.proves("REMEMBER-TOOL")
+def test_without_being_switched_on_there_is_one_tool(brain: Path, nugget: Nugget) -> None:
+    trust(read_environment(), brain)
+    assert nugget("install", "--remember").code == nugget("install", "--no-remember").code == 0
+    (brain / "brain.yaml").write_text("owner: test\ncapture: {notes: true}\n")
+
+    async def talk(client: Client) -> None:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["get_relevant_context"]
+
+    with_tool(talk, brain)
+
+
+@pytest.mark.proves("REMEMBER-CUE")
+def test_what_is_to_be_remembered_is_proposed_when_the_session_ends(tmp_path: Path) -> None:
+    lay_out(tmp_path)
+    home, brain = tmp_path / ".nugget", tmp_path / "brain"
+    for file in (home / "queue/pending").iterdir():
+        file.unlink()
+    transcript = tmp_path / ".claude/projects/-srv-shop/t.jsonl"
+    prompt = "Rename the file.\nMerk dir: Tickets heißen wie ihr Kunde, weil die Buchhaltung danach sucht."
+    session = write_transcript(transcript, [(prompt, "Done.")])
+    payload = {"session_id": session, "transcript_path": str(transcript), "hook_event_name": "SessionEnd"}
+    subprocess.run(
+        [sys.executable, "-P", "-m", "nugget", "capture-session"], input=json.dumps(payload), text=True, check=True,
+        env=variables(tmp_path, NUGGET_HOME=str(home), NUGGET_BRAIN=str(brain)), timeout=PATIENCE_S,
+    )  # fmt: skip
+    wait_for(lambda: queue.jobs(home, "done") or queue.jobs(home, "failed"))
+    wait_for(lambda: not queue.is_working(home))
+    [proposal] = review.proposals(brain)
+    text = proposal.files[0].after
+    assert "type: belief" in text and "confidence: 0.95" in text
+    assert "**Rule:** Tickets heißen wie ihr Kunde" in text
+    assert "**Because:** die Buchhaltung danach sucht" in text
