@@ -14,12 +14,12 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 173,
-    "lines": 40_700,
+    "lines": 40_946,
     "lines of a file": 400,
-    "classes": 317,
-    "re.compile": 314,
+    "classes": 318,
+    "re.compile": 315,
     "parameters of a function": 10,
-    "lines of tests": 26_460,  # with the fault laboratory
+    "lines of tests": 26_648,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02
