@@ -110,6 +110,13 @@ class CommitSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PublishSettings:
+    """How proposals become pull requests."""
+
+    every: Literal["session", "day", "week"] = _set("session", "one pull request for each session, `day` or `week`")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SyncSettings:
     """How the brain follows its remote."""
 
@@ -169,6 +176,7 @@ class Settings:
     capture: CaptureSettings = field(default_factory=CaptureSettings)
     agents: AgentSettings = field(default_factory=AgentSettings)
     commit: CommitSettings = field(default_factory=CommitSettings)
+    publish: PublishSettings = field(default_factory=PublishSettings)
     sync: SyncSettings = field(default_factory=SyncSettings)
     canon: CanonSettings = field(default_factory=CanonSettings)
     history: HistorySettings = field(default_factory=HistorySettings)

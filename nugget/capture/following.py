@@ -15,6 +15,8 @@ from pathlib import Path
 
 from nugget.capture import ledger, review
 from nugget.capture import publish as publishing
+from nugget.capture.compare import BRANCH_PREFIX, numbered
+from nugget.capture.proposals import is_digest
 from nugget.capture.publish import Publication, Target
 from nugget.capture.review import Accepted, ProposalBranch
 from nugget.config import Environment, Settings
@@ -262,11 +264,19 @@ def _settle(run: _Run, publication: Publication) -> Publication:
         if merged is None or git.merge_base(brain, "HEAD", merged) != merged:
             return publication
     if git.resolve(brain, f"refs/heads/{branch}"):
-        left = review.show(brain, branch).files
+        shown = review.show(brain, branch)
+        pushed = git.changes(brain, shown.base, publication.sha) if publication.sha else []
+        # What came to a digest after it was last pushed was not decided on: it goes on waiting, on another branch.
+        late = [file for file in shown.files if is_digest(branch) and file.path not in {one.path for one in pushed}]
         # New files that did not come with the merge were taken out by the reviewer.
-        gone = [file.path for file in left if file.base is None and file.ours is None]
-        if state == "closed" or gone:
-            review.reject(brain, branch, home=run.home, now=run.now, units=None if state == "closed" else gone)
+        gone = [file.path for file in shown.files if file not in late and
+                (state == "closed" or (file.base is None and file.ours is None))]  # fmt: skip
+        if late:
+            name = numbered(branch, {one.name for one in git.branches(brain, BRANCH_PREFIX)})
+            contents = {file.path: file.theirs for file in late}
+            git.create_branch(brain, name, files=contents, message=shown.message, now=run.now)
+        if gone:
+            review.reject(brain, branch, home=run.home, now=run.now, units=gone)
         if rest := git.resolve(brain, f"refs/heads/{branch}"):
             git.move_branch(brain, branch, None, expect=rest)
     return replace(publication, state="settled", reason=state)

@@ -22,7 +22,9 @@ from nugget.text import clean, counted, shorten, slugify
 if TYPE_CHECKING:
     from nugget.capture import CaptureResult
 
+DIGEST = f"{BRANCH_PREFIX}digest-"
 MAX_FLAGS = 12
+_SHOWN_CHARS = 1500
 _MAX_DROPPED = 20
 _PROGRAMS = frozenset(
     "sudo curl wget bash sh zsh eval python python3 node npx pip pip3 pipx uv uvx npm pnpm yarn bun brew apt apt-get"
@@ -52,14 +54,56 @@ def propose(
 ) -> str | None:
     """Make the branch of a proposal, on top of the base commit; return its name, None for a dry run.
 
-    The name gets a number if it is taken; `message` gives the commit's message for the branch.
+    The name gets a number if it is taken; `message` gives the commit's message for the branch. What sessions propose
+    goes on the digest of the day or week, if `publish.every` asks for one.
     """
     if target.dry_run:
         return None
-    branch = numbered(name, {branch.name for branch in git.branches(target.brain, BRANCH_PREFIX)})
-    contents, base = {change.path: change.text.encode() for change in changes}, base_commit(target.brain)
-    git.create_branch(target.brain, branch, files=contents, message=message(branch), now=target.now, base=base)
+    brain, waiting = target.brain, git.branches(target.brain, BRANCH_PREFIX)
+    contents, base = {change.path: change.text.encode() for change in changes}, base_commit(brain)
+    if target.settings.publish.every != "session" and name.startswith(f"{BRANCH_PREFIX}session-"):
+        period = _period(f"{target.now.astimezone(UTC):%Y%m%d}", target.settings.publish.every)
+        for one in waiting:
+            is_open = is_digest(one.name) and one.name != git.current_branch(brain)
+            if is_open and _period(one.name[len(DIGEST) :][:8], target.settings.publish.every) == period:
+                shared = git.merge_base(brain, base or one.sha, one.sha) or git.EMPTY_TREE
+                if contents.keys().isdisjoint(change.path for change in git.changes(brain, shared, one.sha)):
+                    text = message(one.name)
+                    sha = git.commit_files(brain, files=contents, message=text, parents=[one.sha], now=target.now)
+                    git.move_branch(brain, one.name, sha, expect=one.sha)
+                    return one.name
+        name = branch_name("digest", name.rpartition("-")[2], target.now)
+    branch = numbered(name, {branch.name for branch in waiting})
+    git.create_branch(brain, branch, files=contents, message=message(branch), now=target.now, base=base)
     return branch
+
+
+def is_digest(branch: str) -> bool:
+    """Return True for a branch that holds the proposals of several sessions, a commit each."""
+    return re.match(rf"{DIGEST}\d{{8}}-", branch) is not None
+
+
+def _period(day: str, every: str) -> tuple[int, ...]:
+    moment = datetime.strptime(day, "%Y%m%d")
+    return (moment.year, moment.month, moment.day) if every == "day" else tuple(moment.isocalendar()[:2])
+
+
+def digest_text(units: Sequence[tuple[Unit, str]]) -> tuple[str, str]:
+    """Return title and text of the pull request of a digest, from its units, each with `new` or `edited`."""
+    more = f", and {len(units) - 1} more" if len(units) > 1 else ""
+    title = f"{_subject(units[0][0].title)}{more}" if units else "Nothing is left of this digest"
+    parts = [f"{counted(len(units), 'unit')} from sessions, a commit for each session. Tick what you have read."]
+    for unit, status in units:
+        fence = "`" * (3 + max(map(len, re.findall("`{3,}", unit.body)), default=0))
+        what = f"{unit.type}, {inline(unit.domain)}, {status}, confidence {unit.confidence:.2f}"
+        quotes = [f"> {said_how(one.speaker, one.origin)}: `{_code(shorten(one.quote, 300))}`" for one in unit.evidence]
+        flags = [f"- look: {inline(flag)}" for flag in flags_of(unit)]
+        text = f"{fence}markdown\n{_printable(unit.body.strip())[:_SHOWN_CHARS]}\n{fence}"
+        parts += [f"- [ ] **{inline(unit.title)}** ({what})", text, "\n>\n".join(quotes), "\n".join(flags)]
+    parts.append(
+        "Edit the files here, delete what you do not want, merge what is right; close it to reject everything."
+    )
+    return title, "\n\n".join(filter(None, parts))
 
 
 def branch_name(kind: str, name: str, moment: datetime) -> str:

@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 
 from nugget.capture import ledger, review
 from nugget.capture.compare import BRANCH_PREFIX, numbered
+from nugget.capture.proposals import is_digest
 from nugget.capture.review import ProposalBranch
 from nugget.config import Environment, Settings
 from nugget.errors import GitError, GitHubError, NuggetError
 from nugget.infra import files, git, github, remotes
-from nugget.infra.github import Repository
+from nugget.infra.github import Repository, fitting
 
 PUBLISHED = "published.jsonl"
 """The ledger of what became of each published proposal: the last line about a branch counts."""
@@ -33,7 +34,7 @@ class Publication:
 
     The main branch is `unpushed` after something was accepted that could not be pushed yet (and `reason` says why).
     `sha` is the commit that we pushed; `merged_as` the commit that the remote has instead; `settled` is what was
-    merged or closed and is taken care of here.
+    merged or closed and is taken care of here; `text` is a hash of what we wrote as title and text.
     """
 
     branch: str
@@ -43,6 +44,7 @@ class Publication:
     url: str | None = None
     merged_as: str | None = None
     reason: str | None = None
+    text: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +71,7 @@ class Target(NamedTuple):
 def publications(brain: Path, *, home: Path) -> dict[str, Publication]:
     """Return what is known of each published proposal, by branch. Reads only."""
     own = ledger.brain_key(brain, home)
-    kinds = {"branch": str, "state": str, "number": int, "sha": str, "url": str, "merged_as": str, "reason": str}
+    kinds = dict.fromkeys(("branch", "state", "sha", "url", "merged_as", "reason", "text"), str) | {"number": int}
     known: dict[str, Publication] = {}
     for line in files.read_lines(home / "ledger" / PUBLISHED):
         values: dict[str, Any] = {key: line[key] for key, kind in kinds.items() if isinstance(line.get(key), kind)}
@@ -134,16 +136,31 @@ def _open(
     if is_new and not is_pushed and _is_foreign(brain, remote, proposal.branch, sha):
         renamed = replace(proposal, branch=_rename(brain, proposal.branch, sha), sha=sha)
         return _open(brain, renamed, None, remote, repository, tip, labels)
+    if before and before.sha and not is_pushed:
+        sha = before.sha
     pull = found or repository.open_pull(proposal.branch, base=tip[0], title=proposal.title, body=proposal.body)
-    if labels and found is None:
-        try:
-            repository.label(pull.number, labels)
-        except GitHubError as error:
-            reason = f"without labels: {error}"
+    text = before.text if before else None
+    try:
+        if found is None:
+            text = _text_key(proposal.title, proposal.body)
+        elif before and is_pushed and sha != before.sha and _text_key(found.title, found.body) == before.text:
+            repository.edit_pull(found.number, title=proposal.title, body=proposal.body)  # no person has edited it
+            text = _text_key(proposal.title, proposal.body)
+        if is_digest(proposal.branch):
+            units = [file.unit for file in proposal.files if file.unit]
+            labels = list(dict.fromkeys([*labels, *(one.type for one in units), *(one.domain or "" for one in units)]))
+        if labels and (found is None or is_digest(proposal.branch)):
+            repository.label(pull.number, [label[:50] for label in labels if label])
+    except GitHubError as error:
+        reason = f"without labels: {error}" if found is None else str(error)
     return Publication(
         branch=proposal.branch, state=pull.state, sha=sha, number=pull.number, url=pull.url, merged_as=pull.merged_as,
-        reason=reason,
+        reason=reason, text=text,
     )  # fmt: skip
+
+
+def _text_key(title: str, body: str) -> str:
+    return ledger.text_key(f"{title[:250]}\n{fitting(body)}")
 
 
 def _is_foreign(brain: Path, remote: remotes.Remote, branch: str, sha: str) -> bool:

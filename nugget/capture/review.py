@@ -16,7 +16,7 @@ from nugget.brain import is_knowledge_path
 from nugget.brain import knowledge_file as knowledge
 from nugget.capture import ledger
 from nugget.capture.compare import BRANCH_PREFIX
-from nugget.capture.proposals import parse_message
+from nugget.capture.proposals import digest_text, is_digest, parse_message
 from nugget.errors import BrainError, ConflictError, ReviewError
 from nugget.infra import git
 from nugget.models import Problem, Severity, Unit
@@ -190,6 +190,8 @@ def _read(brain: Path, branch: git.Branch, *, tip: str, held: Mapping[str, str])
         parsed = knowledge.parse_bytes(after if after is not None else before or b"", path=change.path)
         files.append(ProposedFile(path=change.path, ours=ours, base=before, theirs=after, unit=parsed.unit,
                                   problems=parsed.problems))  # fmt: skip
+    if is_digest(branch.name):
+        title, body = digest_text([(file.unit, file.status) for file in files if file.unit])
     return ProposalBranch(
         branch=branch.name, sha=branch.sha, base=base, made=branch.committed, message=branch.message,
         title=title, body=body, trailers=trailers, files=tuple(files),

@@ -142,7 +142,7 @@ class Repository:
         """Open a pull request, or return the one that exists (a reply may have been lost)."""
         try:
             with self._errors():
-                return _pull(self._remote.create_pull(base, branch, title=title[:250], body=_fitting(body)))
+                return _pull(self._remote.create_pull(base, branch, title=title[:250], body=fitting(body)))
         except GitHubError as error:
             if "already exists" in str(error) and (found := self.find_pull(branch)):
                 return found
@@ -172,7 +172,7 @@ class Repository:
     def edit_pull(self, number: int, *, title: str, body: str) -> None:
         """Give a pull request another title and text."""
         with self._errors():
-            self._remote.get_pull(number).edit(title=title[:250], body=_fitting(body))
+            self._remote.get_pull(number).edit(title=title[:250], body=fitting(body))
 
     def label(self, number: int, labels: Sequence[str]) -> None:
         """Put labels on a pull request; those that do not exist yet come to be."""
@@ -226,7 +226,8 @@ class Repository:
         return GitHubError(sentence.format(name=self.name, reason=reason), hint=hint)
 
 
-def _fitting(body: str) -> str:
+def fitting(body: str) -> str:
+    """Return the text of a pull request, shortened to what GitHub takes."""
     return body if len(body) <= MAX_BODY_CHARS else body[: MAX_BODY_CHARS - 20] + "\n\n(shortened)"
 
 

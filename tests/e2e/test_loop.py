@@ -197,8 +197,13 @@ def test_headless_runs_can_be_left_out(place: Place, monkeypatch: pytest.MonkeyP
     assert done["person"][0] == "done" and done["script"] == ("skipped", "a headless run (capture.headless)")
 
 
-def test_the_start_line_counts_what_waits(place: Place, shop: Path, nugget: Nugget) -> None:
+@pytest.mark.proves("HOOK-WAITS")
+def test_the_start_line_and_the_status_line_count_what_waits(place: Place, shop: Path, nugget: Nugget) -> None:
     place.propose(RETRY)
     place.propose(LOCKS, name="t")
     assert nugget("add", "# Some note\n\nSome words.").code == 0
     assert hook(place, shop, "SessionStart")["systemMessage"] == f"{NOTICE} · 2 proposals wait"
+    page = (REPOSITORY / "docs" / "briefing.md").read_text("utf-8")
+    line = json.loads(page.partition("```json\n")[2].partition("```")[0])["statusLine"]["command"]
+    command = line.replace("~/.nugget", str(place.home))
+    assert subprocess.run(["sh", "-c", command], capture_output=True, check=True).stdout.strip() == b"nugget: 2 waiting"

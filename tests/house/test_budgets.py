@@ -14,9 +14,9 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 173,
-    "lines": 40_946,
+    "lines": 40_987,
     "lines of a file": 400,
-    "classes": 318,
+    "classes": 319,
     "re.compile": 315,
     "parameters of a function": 10,
     "lines of tests": 26_648,  # with the fault laboratory

@@ -17,6 +17,7 @@ PROMISES: dict[str, str] = {
     "HOOK-QUEUES": "A session's end leaves one complete queue file and no output.",
     "HOOK-NEVER-FAILS": "Whatever is on stdin and however broken the home is, the hook exits 0 without a word.",
     "HOOK-RECURSION": "A session that Nugget itself started is not captured.",
+    "HOOK-WAITS": "The line at a session's start, and a status line, say how many proposals wait.",
     "HOOK-NOTICE": "The person is told that the session will be analyzed, where the client shows it.",
     "HOOK-CATCH-UP": "A session's start has missed sessions looked for, at most once an hour.",
     "HOOK-DETACHED": "The worker survives the hook's end, a hang-up and SIGTERM.",

@@ -26,6 +26,8 @@ PROMISES: dict[str, str] = {
     "PUBLISH-FOREIGN": "A remote branch of a proposal's name with other content is left alone; another name is taken.",
     "INIT-PUSHES": "`nugget init --remote` pushes the brain; a failure is told, with the command that tries again.",
     "ONE-HISTORY": "Accepted here and merged there, in any order, with and without a network, there is one history.",
+    "PUBLISH-DIGEST": "With `publish.every: day` or `week` the sessions of a period share a pull request, a commit "
+    "each, titled and labelled by content; a person's edits of its title and text are kept.",
     "LOOP-CLOSES": "From a session to a pull request, its merge and the next session's answer nothing is typed.",
     "FRESH-AT-ONCE": "Whatever changes knowledge leaves the indexes current before it says that it is done.",
     "CAPTURE-HEADLESS": "With `capture.headless: false` sessions that a program ran are not captured.",

@@ -138,7 +138,7 @@ class _Answer(GitAnswer):
             return state.create(request.body) if request.method == "POST" else self._list(request)
         pull = state.pulls[int(number) - 1]
         if part == "/labels":
-            pull.labels += request.body["labels"]
+            pull.labels = list(dict.fromkeys([*pull.labels, *request.body["labels"]]))
             return 200, [state.label(name) for name in pull.labels]
         if part == "/merge":
             return state.press(pull, request.body)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from knowledge_files import commit
@@ -19,8 +20,10 @@ from nugget.capture.publish import Published
 from nugget.config import Environment, load_settings, read_environment
 from nugget.infra import git
 from nugget.models import Unit
+from nugget.settings import PublishSettings, Settings
 from nugget.upkeep.trust import trust
 
+Every = Literal["session", "day", "week"]
 RETRY = unit("retry-once", "Retry a payment once. A second retry doubles the load.", id="pattern/retry-once")
 LOCKS = unit("lock-order", "Take locks in one order. Two orders deadlock sooner or later.", id="pattern/lock-order")
 
@@ -38,11 +41,13 @@ class Place:
     def environment(self) -> Environment:
         return read_environment()
 
-    def propose(self, *units: Unit, name: str = "s") -> str:
+    def propose(self, *units: Unit, name: str = "s", every: Every = "session") -> str:
         """A captured session; the branch of its proposal."""
         transcript = self.folder / f"{name}.jsonl"
         write_transcript(transcript, [(f"What about {entry.title}?", entry.body) for entry in units], started=STARTED)
-        result = capture_transcript(transcript, capture_into(self.brain, self.home, ScriptedExtraction(units)))
+        settings = Settings(publish=PublishSettings(every=every))
+        bound = capture_into(self.brain, self.home, ScriptedExtraction(units), settings=settings)
+        result = capture_transcript(transcript, bound)
         assert result.branch
         return result.branch
 
