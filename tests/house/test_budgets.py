@@ -13,13 +13,13 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
-    "modules": 173,
-    "lines": 40_987,
+    "modules": 172,
+    "lines": 40_995,
     "lines of a file": 400,
     "classes": 319,
-    "re.compile": 315,
+    "re.compile": 314,
     "parameters of a function": 10,
-    "lines of tests": 26_648,  # with the fault laboratory
+    "lines of tests": 26_317,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

@@ -190,6 +190,8 @@ class OnnxEmbedder:
         self._rewrite = rewrite
         self._tokenizer_file = tokenizer_file
         self._max_tokens = max_tokens
+        self._loading = threading.Lock()
+        self._loaded: Any = None
         self._count_word = lru_cache(200_000)(self._pieces_of)
 
     def embed(self, texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
@@ -235,8 +237,14 @@ class OnnxEmbedder:
         tokenizer.no_truncation()
         return tokenizer
 
-    @cached_property
+    @property
     def _session(self) -> Any:
+        with self._loading:  # windows that open at once ask at once
+            if self._loaded is None:
+                self._loaded = self._load()
+            return self._loaded
+
+    def _load(self) -> Any:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         import onnxruntime as ort
 
