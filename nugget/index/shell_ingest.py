@@ -140,7 +140,7 @@ def _read_events(shell: ShellSession, file: LogFile, *, is_searched: bool) -> No
     run = shell.run
     for batch in read_events(Path(file.path), shell.state(file).place):
         shell.refresh_ids()
-        events, edits = _event_rows(batch.events, shell)
+        events, edits = _event_rows(batch.content, shell)
         _clean(events, 2, _MAX_NAME_CHARS, run)  # also what should be a plain name
         _clean(events, 3, _MAX_NAME_CHARS, run)
         _clean(events, 4, _MAX_TEXT_CHARS, run)
@@ -164,7 +164,7 @@ def _read_text(shell: ShellSession, file: LogFile, *, is_searched: bool) -> None
     part = read_text(Path(file.path), shell.state(file).place, now_ms=now_ms, most_chars=MAX_LINE_CHARS + MARGIN_CHARS)
     if part is None:
         return
-    given = [line.text for line in part.lines]
+    given = [line.text for line in part.content]
     cleaned = redact("\n".join(given), allow=run.allow, keep_lines=True)
     run.redacted.update(cleaned.counts)
     lines = cleaned.text.split("\n") if given else []
@@ -174,7 +174,7 @@ def _read_text(shell: ShellSession, file: LogFile, *, is_searched: bool) -> None
     if name == INPUT:
         table, rows = "command_inputs", _input_rows(texts, shell)
     else:
-        table, rows = "pane_output", _output_rows(STREAMS[name], part.lines, texts, shell)
+        table, rows = "pane_output", _output_rows(STREAMS[name], part.content, texts, shell)
     number, room = shell.state(file).exchanges, 0
     for row in rows:
         text = row[2] if name == INPUT else row[3]

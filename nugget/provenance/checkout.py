@@ -63,28 +63,19 @@ class Checkout:
     def hash_of(self, path: str) -> str | None:
         """Return the SHA-256 of the file at a path now, None if that is not known; each is read once."""
         if path not in self._hashes:
-            self._hashes[path] = None
-            file = self.workspace.root / path
-            with suppress(OSError, ValueError):
-                stat = file.stat()
-                if S_ISREG(stat.st_mode) and stat.st_size <= MAX_HASHED_BYTES and self._is_inside(file):
-                    with file.open("rb") as content:
-                        self._hashes[path] = hashlib.file_digest(content, "sha256").hexdigest()
+            content = self.read(path, max_bytes=MAX_HASHED_BYTES)
+            self._hashes[path] = None if content is None else hashlib.sha256(content).hexdigest()
         return self._hashes[path]
 
     def read(self, path: str, *, max_bytes: int) -> bytes | None:
         """Return the content of a file; None if it is missing, outside the workspace, or larger."""
         file = self.workspace.root / path
-        try:
+        with suppress(OSError, ValueError):
             stat = file.stat()
-            if not S_ISREG(stat.st_mode) or stat.st_size > max_bytes or not self._is_inside(file):
-                return None
-            return file.read_bytes()
-        except (OSError, ValueError):
-            return None
-
-    def _is_inside(self, file: Path) -> bool:
-        return Path(os.path.realpath(file)).is_relative_to(os.path.realpath(self.workspace.root))
+            is_inside = Path(os.path.realpath(file)).is_relative_to(os.path.realpath(self.workspace.root))
+            if S_ISREG(stat.st_mode) and stat.st_size <= max_bytes and is_inside:
+                return file.read_bytes()
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from nugget.config import Environment, Settings
 from nugget.errors import TranscriptError, UsageError
@@ -30,7 +30,6 @@ from nugget.sources import (
     ARCHIVE_ENDING,
     DATABASE_MAGIC,
     MAX_DOCUMENT_BYTES,
-    AgentFolders,
     Log,
     LogFile,
     Reader,
@@ -62,21 +61,6 @@ _PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _REF = re.compile(r"sessions?:(?P<id>[^/#]+)(?:/[^#]*)?(?:#\d+)?")
 
 
-class Source(Protocol):
-    """The module of an agent: it finds the agent's sessions, recognises a record of one, and reads one."""
-
-    AGENT: str
-
-    def find(self, folders: AgentFolders) -> Iterable[SessionFile]:
-        """Yield the sessions in the agent's folders."""
-
-    def recognises(self, record: Mapping[str, Any]) -> bool:
-        """Return whether the agent writes such a record."""
-
-    def read(self, path: Path) -> Session:
-        """Read the session in a file. Raises TranscriptError."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeSession:
     """A session, redacted, with its exchanges in order. `is_archived`: the client's own transcript is gone."""
@@ -86,7 +70,7 @@ class WholeSession:
     is_archived: bool = False
 
 
-_OTHERS: tuple[Source, ...] = (codex, gemini, cursor, opencode)
+_OTHERS = (codex, gemini, cursor, opencode)
 
 AGENTS = (CLAUDE_CODE, *(source.AGENT for source in _OTHERS))
 """The agents whose sessions can be read."""
@@ -164,8 +148,9 @@ def read_any(file: SessionFile | Path) -> Session:
 
 def _reader_of(path: Path, head: bytes) -> Callable[[Path], Session]:
     for record in filter(None, map(parse_record, head.split(b"\n")[:_PEEKED_LINES])):
-        if source := next((source for source in _OTHERS if source.recognises(record)), None):
-            return source.read
+        readers: Iterator[Callable[[Path], Session]] = (one.read for one in _OTHERS if one.recognises(record))
+        if reader := next(readers, None):
+            return reader
         if isinstance(record.get("type"), str):
             return claude_code.read_session
     if head.lstrip().startswith(b"{") and len(head) <= MAX_DOCUMENT_BYTES:

@@ -99,26 +99,15 @@ class LogEvent(NamedTuple):
     given: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class EventBatch:
-    """Some events in the order of the file; `place` is where to go on, `restarted`: the file was read again."""
+class LogPart(NamedTuple):
+    """A part of a log: its events or lines, and where to go on. `restarted`: the file was read from its beginning."""
 
-    events: tuple[LogEvent, ...]
-    malformed: int
+    content: tuple[Any, ...]
     place: FilePlace
     restarted: bool
     bytes_read: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextPart:
-    """The lines kept of what a text file has gained; `mtime_ms` is the file's time."""
-
-    lines: tuple[LogLine, ...]
-    place: FilePlace
-    restarted: bool
-    bytes_read: int
-    mtime_ms: int
+    malformed: int = 0
+    mtime_ms: int = 0
 
 
 def is_session_id(text: str) -> bool:
@@ -154,7 +143,7 @@ def find_shell_session(log_dir: Path, name: str) -> Log | None:
     return log if files else None
 
 
-def read_events(file: Path, place: FilePlace) -> Iterator[EventBatch]:
+def read_events(file: Path, place: FilePlace) -> Iterator[LogPart]:
     """Yield what events.jsonl has gained, in batches of some megabytes; a torn last line waits for its end."""
     with _opened(file) as opened:
         if opened is None:
@@ -178,11 +167,11 @@ def read_events(file: Path, place: FilePlace) -> Iterator[EventBatch]:
             if end == begin:
                 return
             place = place_of(opened, end)
-            yield EventBatch(tuple(events), malformed, place, restarted, end - begin)
+            yield LogPart(tuple(events), place, restarted, end - begin, malformed)
             restarted = False
 
 
-def read_text(file: Path, place: FilePlace, *, now_ms: int, most_chars: int = MAX_LINE_CHARS) -> TextPart | None:
+def read_text(file: Path, place: FilePlace, *, now_ms: int, most_chars: int = MAX_LINE_CHARS) -> LogPart | None:
     """Return what a file of text has gained, of each line at most `most_chars`; None if that is nothing.
 
     A last line without end is left for the next time, unless the file has rested for five seconds.
@@ -200,7 +189,7 @@ def read_text(file: Path, place: FilePlace, *, now_ms: int, most_chars: int = MA
             return None
         lines = tuple(_keep_lines(opened, start, end, most_chars))
         place = place_of(opened, end)
-        return TextPart(lines=lines, place=place, restarted=restarted, bytes_read=end - start, mtime_ms=mtime_ms)
+        return LogPart(lines, place, restarted, end - start, mtime_ms=mtime_ms)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from nugget.errors import UsageError
 from nugget.sources.shell_logs import (
     FilePlace,
     LogEvent,
-    TextPart,
+    LogPart,
     clean_line,
     find_shell_session,
     find_shell_sessions,
@@ -32,13 +32,13 @@ def event(ts_ms: int, kind: str, **given: object) -> str:
 def all_events(file: Path, place: FilePlace = FilePlace()) -> tuple[list[LogEvent], int, FilePlace]:  # noqa: B008
     events, malformed = [], 0
     for batch in read_events(file, place):
-        events += batch.events
+        events += batch.content
         malformed += batch.malformed
         place = batch.place
     return events, malformed, place
 
 
-def text_of(file: Path, place: FilePlace = FilePlace(), *, now_ms: int = LATER_MS) -> TextPart:  # noqa: B008
+def text_of(file: Path, place: FilePlace = FilePlace(), *, now_ms: int = LATER_MS) -> LogPart:  # noqa: B008
     part = read_text(file, place, now_ms=now_ms)
     assert part is not None
     return part
@@ -52,13 +52,13 @@ def test_a_log_is_read_on_from_where_the_last_reading_ended(tmp_path: Path) -> N
     events, _, place = all_events(log)
     part = text_of(out)
     assert [(e.ts_ms, e.kind, e.given) for e in events] == [(1, "command.start", {"cmd": "make"})]
-    assert [(line.offset, line.text) for line in part.lines] == [(0, "one"), (4, "two")]
+    assert [(line.offset, line.text) for line in part.content] == [(0, "one"), (4, "two")]
     assert all_events(log, place)[0] == [] and read_text(out, part.place, now_ms=LATER_MS) is None
     with log.open("a") as more, out.open("a") as more_out:
         more.write(event(2, "command.end", exit=2))
         more_out.write("three\n")
     assert [e.kind for e in all_events(log, place)[0]] == ["command.end"]
-    assert [(line.offset, line.text) for line in text_of(out, part.place).lines] == [(8, "three")]
+    assert [(line.offset, line.text) for line in text_of(out, part.place).content] == [(8, "three")]
 
 
 @pytest.mark.proves("EVI-SHELL-ROTATED")
@@ -80,7 +80,7 @@ def test_a_log_that_is_another_one_now_is_read_from_its_beginning(tmp_path: Path
         out.write_text("$ make\n" + "old line\n" * 40 + "another\n" * 200)
     part = text_of(out, place)
     assert part.restarted
-    assert part.lines[0].offset == 0
+    assert part.content[0].offset == 0
 
 
 @pytest.mark.proves("EVI-SHELL-TORN")
@@ -94,9 +94,9 @@ def test_a_torn_last_line_waits_for_its_end(tmp_path: Path) -> None:
     assert [e.kind for e in all_events(log, place)[0]] == ["command.end"]
     out.write_text("done\nerror: half a li")
     now_ms = int(out.stat().st_mtime * 1000)
-    assert [line.text for line in text_of(out, now_ms=now_ms).lines] == ["done"]
+    assert [line.text for line in text_of(out, now_ms=now_ms).content] == ["done"]
     rested = text_of(out, now_ms=now_ms + 60_000)
-    assert [line.text for line in rested.lines] == ["done", "error: half a li"]
+    assert [line.text for line in rested.content] == ["done", "error: half a li"]
 
 
 @pytest.mark.proves("EVI-SHELL-TERMINAL")
@@ -135,14 +135,14 @@ def test_of_a_large_log_beginning_end_and_failures_are_kept_and_the_rest_is_foun
     part = text_of(out)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    texts = [line.text for line in part.lines]
+    texts = [line.text for line in part.content]
     assert part.bytes_read == out.stat().st_size > 40_000_000
     assert texts[0] == "   Compiling crate-0000000 v1.0.0 (registry)" and texts[-1] == "the very last line"
     assert "error[E0308]: mismatched types in crate-42" in texts
     assert sum(text.startswith("error: attempt") for text in texts) == 3
     assert sum(len(text) for text in texts) < 500_000
     assert peak < 64_000_000
-    found = next(line for line in part.lines if "E0308" in line.text)
+    found = next(line for line in part.content if "E0308" in line.text)
     with out.open("rb") as opened:
         opened.seek(found.offset)
         assert [opened.readline().decode().strip() for _ in "12"] == [found.text, "error: attempt 0 failed"]
