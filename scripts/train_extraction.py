@@ -39,7 +39,7 @@ from nugget.sources.condense import without_recalled
 TARGET = _REPOSITORY / "nugget" / "extraction" / "judge.json"
 DRAFT_L2, TYPE_L2 = 800.0, 100.0
 DIALOGUE = 0.2
-"""Weight of a dialogue beside that of a session with as many drafts."""
+"""Weight of a dialogue beside that of a session with as many drafts, and of its drafts in the models of types."""
 BODY_ONLY = 0.6
 """Target of a draft that says a gold item only with its support; 1 if its claim says it."""
 WORTH, WORTH_SHARE = (0.0, 0.15, 0.8, 1.0), 0.2
@@ -122,7 +122,7 @@ class Trainer:
         return fit(x, np.array(targets), weights, DRAFT_L2, features)
 
     def type_models(self, rows: Sequence[tuple[str, Draft]]) -> dict[str, dict[str, float]]:
-        known: list[tuple[Draft, set[str]]] = []
+        known: list[tuple[Draft, set[str], float]] = []
         for name, draft in rows:
             by_claim = {i["type"] for i in self.items(name) if bench.says(f"{draft.title} {draft.statement}", i)}
             types = by_claim or {i["type"] for i in self.items(name) if bench.says(f"{draft.title} {draft.text()}", i)}
@@ -130,12 +130,12 @@ class Trainer:
             if grade is not None and grade["worth"] >= 2:
                 types = types | {grade["type"]}
             if types:
-                known.append((draft, types))
+                known.append((draft, types, DIALOGUE if name in self.dialogues else 1.0))
         features = sorted(known[0][0].features)
-        x = matrix([draft.features for draft, _ in known], features)
-        ones = np.ones(len(known))
-        targets = {kind: np.array([(kind in types) / len(types) for _, types in known]) for kind in KnowledgeType}
-        return {str(kind): fit(x, y, ones, TYPE_L2, features) for kind, y in targets.items()}
+        x = matrix([draft.features for draft, *_ in known], features)
+        weights = np.array([weight for *_, weight in known])
+        targets = {kind: np.array([(kind in types) / len(types) for _, types, _ in known]) for kind in KnowledgeType}
+        return {str(kind): fit(x, y, weights, TYPE_L2, features) for kind, y in targets.items()}
 
     def target(self, name: str, draft: Draft) -> float:
         """Return how much a draft is worth, of 1."""
