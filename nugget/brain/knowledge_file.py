@@ -18,7 +18,6 @@ from enum import StrEnum
 
 from nugget.brain import frontmatter
 from nugget.brain.frontmatter import Fields, FrontmatterError, Split, nodes, plain_line_ends, shown, split
-from nugget.errors import KnowledgeError
 from nugget.markdown import left_out, title_of
 from nugget.models import (
     Evidence,
@@ -47,9 +46,7 @@ _TYPES = "|".join(KnowledgeType)
 _ID = re.compile(rf"(?:{_TYPES})/\w[\w.+-]{{0,119}}")
 _DOMAIN = re.compile(r"\w[\w.+#-]{0,59}(?:/\w[\w.+#-]{0,59}){0,7}")
 _FILED = re.compile(rf"(?:.*/)?domains/(?P<domain>.+)/(?P<type>{_TYPES})s/(?P<slug>[^/]+)\.md", re.IGNORECASE)
-_KEY = re.compile(r"[A-Za-z_][\w-]*")
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
-_TELLING_WORD = re.compile(r"[^\W\d_]{3,}")
 _TITLE_CHARS = 80
 
 
@@ -143,16 +140,13 @@ def edit(
     below the frontmatter; `relink` points relations at an id to another one, or takes them out (None). Raises
     KnowledgeError if the frontmatter cannot be read, or cannot be changed without touching more.
     """
-    changes = changes or {}
-    if bad := next((key for key in changes if not _KEY.fullmatch(key)), None):
-        raise KnowledgeError(f"{shown(bad)} cannot be a key of a knowledge file.")
     parts = split(text)
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     lines = _LINE.findall(text.removeprefix("\ufeff"))
     first, closing = parts.first_line - 1, parts.body_line - 2
     newline = lines[0][len(lines[0].rstrip("\r\n")) :]
     after = lines[first:closing]
-    for key, value in changes.items():
+    for key, value in (changes or {}).items():
         after = frontmatter.set_key(after, key, _plain(value), newline=newline)
     if relink:
         after = frontmatter.relink(after, relink, newline=newline)
@@ -224,8 +218,6 @@ def _unit(fields: Fields, parts: Split, *, path: str) -> Unit | None:
     if kind and unit_id and not unit_id.startswith(f"{kind}/"):
         reason = f"`type` is {kind}, but the id says {unit_id.partition('/')[0]}"
         fields.wrong(fields.value("type"), reason, Severity.WARNING)
-    if unit.created and unit.last_modified and unit.last_modified < unit.created:
-        fields.wrong(fields.value("last_modified"), "`last_modified` is before `created`", Severity.WARNING)
     if not body:
         fields.wrong(None, "has no text below its frontmatter", Severity.WARNING)
     if "\n=======\n" in parts.body:
@@ -340,4 +332,5 @@ def _derived_title(unit_id: str, body: str) -> str:
     named = words[:1].upper() + words[1:]
     if own := title_of(body):
         return own
-    return named if len(_TELLING_WORD.findall(named)) >= 2 else shorten(body, _TITLE_CHARS) or named
+    is_telling = sum(word.isalpha() and len(word) > 2 for word in named.split()) >= 2
+    return named if is_telling else shorten(body, _TITLE_CHARS) or named

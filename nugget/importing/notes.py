@@ -12,8 +12,9 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from typing import Any
 
 from nugget.brain.frontmatter import FrontmatterError, nodes, plain_line_ends, split
@@ -72,7 +73,6 @@ _TITLES = re.compile(
 )
 """How a title reads for each type; if it reads like several, the first one here counts."""
 
-_DAY = re.compile(r"(\d{4})-(\d{2})-(\d{2})|(\d{2})/(\d{2})/(\d{4})")
 _LEADING_NUMBER = re.compile(
     r"^(?:ADR[-\s]?)?(?:\d+(?:\.\d+)*[.:)]|0\d{1,3})\s+(?:[-–—]\s+)?|^ADR[-\s]?\d+\s*[.:-]?\s+", re.IGNORECASE
 )
@@ -89,7 +89,6 @@ _CHOSEN = re.compile(
 )
 _ENTRY = re.compile(r"^[ \t]{0,3}(?:[*+-]|\d{1,3}[.)])[ \t]{1,8}(\S.{0,300})", re.MULTILINE)
 _OBSERVATION = re.compile(r"^[ \t]{0,12}- \[([A-Za-z][\w -]{1,30})\] \S", re.MULTILINE)
-_TASK = re.compile(r"\s*[-*] \[[ xX/-]\] ")
 _LINK_ONLY = re.compile(
     r"[ \t]{0,12}(?:[-*+]|\d{1,3}\.)?[ \t]{0,8}"
     r"(?:\[\[[^\[\]]{1,200}\]\]|!?\[[^\[\]]{0,200}\]\([^()]{0,500}\)|<?https?://\S+>?)[\s.,;|]*$"
@@ -97,7 +96,6 @@ _LINK_ONLY = re.compile(
 _WIKI_LINK = re.compile(r"(!?)\[\[([^\[\]|\n]{1,200})(?:\|([^\[\]\n]{1,200}))?\]\]")
 _INLINE_TAG = re.compile(r"`[^`\n]{0,200}`|(?<![\w&/#])#([A-Za-z][\w/-]{1,40})\b")
 _JOURNAL = re.compile(r"\d{4}[-_.]?\d{2}[-_.]?\d{2}(?:\b.*)?|\d{4}-W\d{2}")
-_IMPORT_LINE = re.compile(r"^[ \t]{0,8}@[\w./~-]{1,200}[ \t]{0,8}$", re.MULTILINE)
 _MARKUP = re.compile(r"!?\[\[[^\[\]]{0,200}\]\]|<!--.{0,500}?-->|https?://\S+|[#*_>`|-]+", re.DOTALL)
 
 
@@ -272,7 +270,8 @@ def _adr(page: _Page, form: str, texts: Mapping[str, str]) -> Proposal | LeftOut
 
 def _rules(page: _Page, name: str) -> Iterator[Proposal | LeftOut]:
     """Yield rules by their sections: each is what somebody laid down about one matter."""
-    body = _IMPORT_LINE.sub("", page.body)
+    lines = page.body.split("\n")  # a line such as `@docs/style.md` imports another file
+    body = "\n".join("" if line.strip().startswith("@") and " " not in line.strip() else line for line in lines)
     subject = title_of(body) or ""
     if not subject or subject.lower() in _NO_SUBJECTS:
         outside = [part for part in page.path.split("/")[:-1] if part not in (".cursor", "rules")]
@@ -321,7 +320,7 @@ def _no_knowledge(page: _Page) -> str | None:
     if _JOURNAL.fullmatch(page.stem):
         return "is a page of a journal, by its name"
     lines = [line for line in page.body.split("\n") if line.strip() and not line.startswith("#")]
-    if sum(bool(_TASK.match(line)) for line in lines) > len(lines) / 2:
+    if sum(line.lstrip()[:3] in ("- [", "* [") and line.lstrip()[4:6] == "] " for line in lines) > len(lines) / 2:
         return "is a list of tasks"
     if sum(bool(_LINK_ONLY.match(line)) for line in lines) > len(lines) * 0.8:
         return "is a list of links"
@@ -347,12 +346,11 @@ def _words_only(text: str) -> str:
 
 
 def day_of(text: str) -> date | None:
-    """Return the first date in a text: `2026-03-01`, or `01/03/2026` with the day first."""
-    found = _DAY.search(text)
-    try:
-        return date(*map(int, found.groups()[:3] if found[1] else found.groups()[:2:-1])) if found else None
-    except ValueError:
-        return None
+    """Return the date that a text begins with: `2026-03-01`, or `01/03/2026` with the day first."""
+    for form in ("%Y-%m-%d", "%d/%m/%Y"):
+        with suppress(ValueError):
+            return datetime.strptime(text.strip()[:10], form).date()
+    return None
 
 
 def _kind_of(page: _Page, title: str, headings: Sequence[str]) -> tuple[KnowledgeType, str]:

@@ -42,12 +42,11 @@ _FIRST_H1 = re.compile(r"(?:[ \t]*(?:\r\n|\r|\n))* {0,3}#[ \t]+([^\r\n]*)(?:[\r\
 class _Section:
     """A heading with what follows it up to the next heading: lines `start` (its heading) or `content` to `end`.
 
-    `levels` are those of `crumbs` (0 for the title if no heading carries it); `blocks` are the (line, token)
-    indexes at which its top-level blocks start, `token_end` the index behind its last token.
+    `blocks` are the (line, token) indexes at which its top-level blocks start, `token_end` the index behind its last
+    token.
     """
 
     crumbs: tuple[str, ...]
-    levels: tuple[int, ...]
     level: int
     start: int
     content: int
@@ -136,7 +135,6 @@ def _chunks(body: str, title: str, count_tokens: CountTokens, limits: ChunkLimit
             yield Chunk(
                 breadcrumb=" > ".join(crumbs),
                 text=text or trim("\n".join(lines[first.start : last.end])),
-                heading_level=first.levels[len(crumbs) - 1] if crumbs else 0,
                 position=position,
             )
             position += 1
@@ -205,12 +203,11 @@ def _sections(
         text = "\n".join(lines[start:end])
         is_above_deeper = is_whole and next_level > level and not any(map(str.strip, lines[content:end]))
         if text.strip() and not is_above_deeper:
-            named = [(depth, name) for depth, name in path if name]
-            if root and (not named or named[0][1] != root):
-                named.insert(0, (0, root))
+            named = [name for _, name in path if name]
+            if root and named[:1] != [root]:
+                named.insert(0, root)
             yield _Section(
-                crumbs=tuple(shorten(name, MAX_CRUMB_CHARS) for _, name in named),
-                levels=tuple(depth for depth, _ in named),
+                crumbs=tuple(shorten(name, MAX_CRUMB_CHARS) for name in named),
                 level=level,
                 start=start,
                 content=content if is_whole else start,

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 CountTokens = Callable[[str], int]
 """How many tokens a text has; about additive where texts are put together."""
 
-_LEADING_BLANK_LINES = re.compile(r"\A(?:[^\S\n]*\n)+")
 _AFTER_LINE = re.compile(r"\n")
 _AFTER_SENTENCE = re.compile(r"[.!?…。！？](?:(?<=[。！？])\s*|\s+)")
 _AFTER_WORD = re.compile(r"\s+")
@@ -216,4 +215,5 @@ def _ending(prose: str, *, budget_tokens: int, count_tokens: CountTokens) -> str
 
 def trim(text: str) -> str:
     """Return the text without blank lines at its start and white space at its end."""
-    return _LEADING_BLANK_LINES.sub("", text.rstrip())
+    lines = text.rstrip().split("\n")
+    return "\n".join(itertools.dropwhile(lambda line: not line.strip(), lines))

@@ -185,13 +185,12 @@ class Unit:
 class Chunk:
     """The part of a unit that is indexed and matched.
 
-    `breadcrumb` is the heading path (`Title > H2 > H3`); `text` is the markdown without it;
-    `heading_level` is 0 before the first heading; `position` counts from 0 within the unit.
+    `breadcrumb` is the heading path (`Title > H2 > H3`); `text` is the markdown without it; `position` counts from 0
+    within the unit.
     """
 
     breadcrumb: str
     text: str
-    heading_level: int
     position: int
 
 

@@ -161,7 +161,6 @@ class NuggetHit:
     nugget: Nugget
     score: float
     match: ScopeMatch
-    matched_text: bool = False
     stale_reason: StaleReason | None = None
     contributions: tuple[Contribution, ...] = ()
     unit: Unit | None = None

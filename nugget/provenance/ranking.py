@@ -119,7 +119,7 @@ def why(
     chosen = _best(candidates, query.budget_tokens // NUGGET_FRAME_TOKENS + 1, place, now.date())
     hits = [
         NuggetHit(nugget=one.nugget, score=relevance(one.signals), match=one.signals.match, unit=one.unit,
-                  matched_text=one.matches_text, stale_reason=one.stale, contributions=contributions_of(one.signals))
+                  stale_reason=one.stale, contributions=contributions_of(one.signals))
         for one in (replace(one, signals=replace(one.signals, is_stale=one.stale is not None)) for one in chosen)
     ]  # fmt: skip
     packed, budget, hint = pack_nuggets(

@@ -29,7 +29,7 @@ def unit(number: int, body: str = "text", *, title: str = "Some title") -> Unit:
 
 
 def chunk(text: str, position: int = 0) -> Chunk:
-    return Chunk(breadcrumb="Some title", text=text, heading_level=1, position=position)
+    return Chunk(breadcrumb="Some title", text=text, position=position)
 
 
 @pytest.mark.proves("INDEX-EXTENSION")
