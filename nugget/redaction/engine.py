@@ -54,13 +54,15 @@ _JUDGES_OF_KINDS: dict[str, Callable[[str], bool]] = {
     **dict.fromkeys(("private-key", "pin", "recovery-code", "recovery-list"), bool),
     **dict.fromkeys(("google-key", "bearer-token", "npm-token", "upload-token"), judge.is_not_placeholder),
     **dict.fromkeys(("snmp-community", "masked-value", "xml-setting", "json-parameter"), judge.is_given_password),
-    **dict.fromkeys(("given-login", "given-basic", "vpn-key"), judge.is_strong),
+    **dict.fromkeys(("given-login", "given-basic", "vpn-key", "foreign-password"), judge.is_strong),
+    "tried-password": judge.is_typed_password,
     **dict.fromkeys(("totp-secret", "webhook-url", "issued-pair"), judge.is_jumbled),
     "api-key": _issued,
     "session-cookie": judge.is_issued,
     "unknown-token": judge.is_unknown_token,
     "random-pair": judge.is_random_pair,
     "wallet-key": judge.is_random,
+    "short-token": lambda value: judge.is_random(re.sub("^[a-z]+|[_-]", "", value)),
     "jwt": judge.is_jwt,
     "url-password": judge.is_url_password,
     "passphrase": judge.is_phrase,
@@ -132,6 +134,7 @@ def issued_secrets(view: str) -> Iterator[tuple[int, int, str]]:
         if family == "prose":
             kept = (_CODES.search if kind == "recovery-code" else _SAID.match)(value)
             start, value = start + (kept.start() if kept else 0), kept.group() if kept else ""
+            value = judge.before_grammar(value) if kind == "passphrase" else value
             end = start + len(value)
         if accepts(value if value.isascii() else value.encode("latin-1").decode("utf-8", "replace")):
             run = _RUN.match(view, end) if len(value) >= 95 and kind != "webhook-url" else None

@@ -16,22 +16,22 @@ _LISTS = [re.sub("(?m)^#.*$", "", part) for part in (RULES / "words.txt").read_t
 _WORDS, _GRAMMAR, OTHER_NAMES = (frozenset(part.split()) for part in _LISTS)
 
 _PLACEHOLDER = re.compile(
-    r"""(?x) \W*$ | [$@&%*]\w+[%*]?$ | [$%@]?[({<\[] | \\ | my[_-] | (?:https?|file|op|vault|ssm|arn|urn|projects):[/:]
-    | secretsmanager:[/:] | (?:arn|op|vault|ref|secrets?): | env[:.] | @microsoft\. | enc\[ | / | \./ | ~/ | \.\./
-    | (?:none|null|nil|true|false|undefined|string|str|int|bool|boolean|number|any|bytes|object|optional|required|unset
-        |empty|test|testing|secret|password|passwd|pass|token|user|username|admin|root|key|value|default|hidden)\d{0,3}$
+    r"""(?x) [\W_]*$ | [$@&%*]\w+[%*]?$ | [$%@]?[({<\[] | \\ | my[_-] | (?:https?|file|op|vault|ssm|arn|urn
+    |projects):[/:] | secretsmanager:[/:] | (?:arn|op|vault|ref|secrets?): | env[:.] | @microsoft\. | enc\[ | / | \./
+    | ~/ | \.\./ | (?:none|null|nil|true|false|undefined|string|str|int|bool|boolean|number|any|bytes|object|optional
+        |required|unset|empty|test|testing|secret|password|passwd|pass|token|user|username|admin|root|key|value|default|hidden)\d{0,3}$
     | (?:0+|1+|123|123456?7?8?9?0?|abc|abcdef|xyz|foo|bar|baz|foobar|qwerty)$
     """
 )
 """How a placeholder in lower case begins, or reads as a whole."""
 _PLACEHOLDER_PARTS = (
     "example placeholder redacted changeme change-me change_me dummy sample insert_ insert- replace_ replace- environ"
-    " process.env getenv env( ... … *** xxxx ${ {{"
+    " process.env getenv env( ... … â\x80¦ *** xxxx ${ {{"
 ).split()
 _PLACEHOLDER_WITHIN = re.compile(r"%s(?![a-z])|y(?<!\wy)our|f(?<![a-z]f)ake|<[a-z_ -]+>")
 _REFERENCE = re.compile(
     r"""(?x) [A-Za-z_$][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)+[;,]?$ | [A-Z][A-Z0-9]*_[A-Z0-9_]*$ | \w+:\w+\|
-    | \#[a-z] | \.[a-z] | --?[a-z] | [!?~^].{0,2}$ | https?: | \\?n?$ | !\w+$ | \d{1,5}(?:[:/-]\d{1,5})*
+    | [#.@][a-z] | --?[a-z] | [!?~^].{0,2}$ | https?: | \\?n?$ | !\w+$ | \d{1,5}(?:[:/-]\d{1,5})*
     (?:/\w+)?$(?<!\d{6}) | [\w.]+:\d{1,5}:\d{1,5}$ | \w*_(?i:pw|pwd|pass)$ | (?i:wrong|bad|invalid|new|old|current|temp
     |test|some|the|your
     |user|admin|root|hashed?|plain|db|database|app|default|existing|confirm|raw|encrypted|valid|weak|strong|short|long|initial
@@ -50,18 +50,23 @@ _DIGEST = re.compile(
 _VERSION_LIKE = re.compile(
     r"[({\[\]})]|^[\w-]+(?:[./:][\w-]+)+$|^[vV]?\d+[a-z]{0,3}$|^[A-Z]{2,6}-?\d+$|^\d[\d.,:%-]*\w{0,3}$|^\w+=(?!=?$)"
     r"|^[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[a-z]{2,6}$"
+    r"|^[A-Za-z]+@\d{1,2}$"
 )
 _CODE = re.compile(r"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+$|[A-Z][A-Z0-9]*_[A-Z0-9_]*$|[A-Za-z]+$|--?[a-z]")
-_PREFIX = re.compile(r"[a-z][a-z0-9]{1,11}(?:[_.-][A-Za-z0-9]{1,10}){0,3}[_.-][A-Za-z0-9_.=-]+$")
+_PREFIX = re.compile(
+    r"(?:[a-z][a-z0-9]{1,11}|[A-Z]{2,8})(?:[_.-][A-Za-z0-9]{1,10}){0,3}[_.-](?:[A-Za-z0-9_.=-]+|[A-Za-z0-9+/]{30,}={1,2})$"
+)
 _LONG_TOKEN = re.compile(
-    r"[a-z]{2,10}[_.](?:[a-z]{2,8}_)?[A-Za-z0-9_-]{32,}|[a-z][a-z0-9]{1,11}_(?:prod|live|test|dev|stg|sandbox)_[A-Za-z0-9]{16,}"
-    r"|(?:[a-z0-9]{1,10}[_-]){0,2}(?:key|signkey|secret|token|live|prod|pat|tok|priv|apikey|ckey|sk|rk)(?:[_-][a-z0-9]{1,10}){0,2}"
-    r"[_-][a-f0-9]{26,128}"
+    r"[a-z][a-z0-9]{1,9}[_.](?:[a-z]{2,8}_)?(?:[A-Za-z0-9_-]{32,}|[A-Z0-9]{28,})"
+    r"|[a-z][a-z0-9]{1,11}_(?:prod|live|test|dev|stg|sandbox)_[A-Za-z0-9]{16,}"
+    r"|(?:[a-z0-9]{1,10}[_-]){0,2}(?:key|signkey|secret|token|live|prod|pat|tok|priv|apikey|api|ckey|sk|rk)"
+    r"(?:[_-][a-z0-9]{1,10}){0,2}[_-](?:[a-f0-9]{26,128}|[A-F0-9]{32,64})"
 )
 _PUBLIC = re.compile(
-    r"^(?:req|msg|toolu|cus|price|in|pi|evt|sub|prod|ch|acct|file|asst|thread|run|step|call|chatcmpl|cmpl|resp|agent|org|proj|"
-    r"user|batch|img|css|sha\d*|md5|pk|pub|id|uid|trace|span|build|chunk|cache|hash|digest|etag|rev|commit|tree|blob|layer|snapshot|test|npub|age1|vs|ft|gpt|log|job|srvtoolu|"
-    r"cntr|container|sc|vendors?|styles?|module|gen|h\d|py\w*|node|app|dpl|ord|[0-9a-f]{6,})[_.:-]"
+    r"(?i)(?:req|msg|toolu|cus|price|in|pi|evt|sub|prod|ch|acct|file|asst|thread|run|step|call|chatcmpl|cmpl|resp|agent|org"
+    r"|proj|user|batch|img|css|sha\d*|md5|pk|pub|id|uid|trace|span|build|chunk|cache|hash|digest|etag|rev|commit|tree|blob"
+    r"|layer|snapshot|test|npub|age1|vs|ft|gpt|log|job|srvtoolu|cntr|container|sc|vendors?|styles?|module|gen|h\d|py\w*|node"
+    r"|app|dpl|ord|order|ref\d*|[0-9a-f]{6,})[_.:-]|[a-z]{1,6}_kwd"
 )
 """How names of requests, customers, files and the like begin that look like keys."""
 _PAIR = re.compile(r"(?:[0-9a-f]{24}|[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f-]{27})[.:/][0-9a-f]{32,64}$")
@@ -129,7 +134,9 @@ def is_unknown_token(value: str) -> bool:
     if not _PREFIX.match(seen) or is_public(seen) or not is_not_placeholder(seen) or are_words(seen):
         return False
     parts = re.split(r"[_.=-]", seen)[1:]
-    return any(map(is_random, parts)) or bool(_LONG_TOKEN.fullmatch(seen) and is_issued(parts[-1]))
+    if any(is_random(part) or (len(part) >= 20 and is_scrambled(part)) for part in parts):
+        return True
+    return bool(_LONG_TOKEN.fullmatch(seen) and is_issued(parts[-1]))
 
 
 def is_random_pair(value: str) -> bool:
@@ -200,7 +207,9 @@ def is_strong(value: str) -> bool:
         signs = re.search(r"[!#$%&*+?@^~]", value[1:-1])
         if not (_is_mixed(value) or (signs and any(map(str.isalpha, value)))):
             return False
-    return not _VERSION_LIKE.search(value) and is_given_password(value) and not are_plain_words(value)
+    if _different(value) < 5 or _VERSION_LIKE.search(value):
+        return False
+    return is_given_password(value) and not are_plain_words(value)
 
 
 def is_odd(value: str) -> bool:
@@ -210,6 +219,12 @@ def is_odd(value: str) -> bool:
     signs = re.search(r"\w[!#$%&*+?@^~]+\w|\w[!#$%&?^]\Z", value)
     mixed = re.search(r"\d[A-Za-z]", value) and is_random(value)
     return bool(signs or mixed) and is_strong(value) and "@" not in value.split(".")[0][1:-1]
+
+
+def is_typed_password(value: str) -> bool:
+    """Return True for letters of both cases, digits and a sign within, which need no word that tells of a password."""
+    mixed = len(value) >= 10 and _is_mixed(value) and not value.isupper() and not value.islower()
+    return mixed and is_odd(value) and _different(value) >= 8
 
 
 def is_stop_word(value: str) -> bool:
@@ -234,6 +249,12 @@ def is_phrase(value: str, words: int = 4) -> bool:
         return False
     stops = sum(part in _GRAMMAR or bool(_NAME_WORDS.search(part)) for part in parts)
     return (not stops and sum(part in _WORDS for part in parts) <= 1) or (len(parts) > 10 and stops <= len(parts) // 6)
+
+
+def before_grammar(value: str) -> str:
+    """Return the words of a sentence that stand before the first of grammar."""
+    stop = next((found for found in re.finditer(r"[\s,-]+(\w+)", value) if found[1] in _GRAMMAR), None)
+    return value[: stop.start()] if stop and value.count(" ") < 10 else value
 
 
 def holds_settings(value: str) -> bool:

@@ -214,7 +214,12 @@ def _is_bare(view: str, place: tuple[int, int], name: str, sign: str, given: str
         if strong and not given.isdigit():
             return own or (spaced and not camel and "{" not in before)
         user = _USER.search(before) and view[stop : stop + 1] not in (",", ";")
-        compound = len(given) >= 8 and view[stop : stop + 1] == " " and re.search(r"\w[_.-]\w|[a-z][A-Z]", name)
+        compound = (
+            len(given) >= 8
+            and given.islower()
+            and view[stop : stop + 1] == " "
+            and re.search(r"\w[_.-]\w|[a-z][A-Z]", name)
+        )
         return spaced and weak and bool(own or user or compound)
     if not own or sign not in ("=", "=>"):
         return False
@@ -227,8 +232,8 @@ _SPEAKING = re.compile(
     (
         r"(?i)(?:pass(?:word|wd|phrase|wort|code|e)?|pwd|pw|kennwort|contrase.{0,2}a|clave|senha|wachtwoord|parola|hasło"
         r"|heslo|lösenord|пароль|mdp|psw|(?:clé|clave|llave|chiave|chave)[ ]"
-        r"(?:d[eai][ ]|d')?(?:api|licen|acc|secr|privé)\w{0,8}"
-        r"|schlüssel|secret|token|credentials?|(?<=(?:.api|cess|ense|cret|ount|ning|tion)[ ])key"
+        r"(?:d[eaiu][ ]|del[ ]|d')?(?:api|licen|acc|secr|privé|wi-?fi|wlan)\w{0,8}"
+        r"|schlüssel|secret|token|jeton|credentials?|(?<=(?:.api|cess|ense|cret|ount|ning|tion)[ ])key"
         r"|community string|encrypted with)s?(?!\w)"
     )
     .encode()
@@ -244,7 +249,8 @@ _PROSE = re.compile(r"(?:[\w\x80-\xff]+(?:['/-][\w\x80-\xff]+)*|[-:>]{1,3})?[.,;
 _SAYS = frozenset("is was ist lautet est es è é ã¨ ã©".split())
 _VERBS = _SAYS | frozenset(
     "are to still be now this war auf en zu as with were becomes it's its be now: nu jetzt nun currently actually "
-    "ahora maintenant adesso".split()
+    "ahora maintenant adesso from answer enter type paste von \xc3\xa0 c'est sigue siendo toujours encore immer "
+    "noch literally \xc3\xbcbrigens just".split()
 )
 _SAID_ALONE = re.compile(
     r"[.!]?[ \t]*(?:\Z|[\r\n])|\\{1,16}[nr]|[.!](?=\s)|[.!]?\\{0,16}[\"'](?=[\s.,}\]\"\\]|\Z)"
@@ -256,9 +262,8 @@ def _told(view: str, at: int) -> Span | None:
     """Return what a sentence tells after a word for a password: `the password of the server is …`."""
     before = view[at - 1 : at] if at else ""
     compound = before.isalnum()  # as in `Initialkennwort`
-    begin = (
-        None if before in ("_", "-", ".") or (compound and view[at + 4 : at + 5] != "w") else _SPEAKING.match(view, at)
-    )
+    is_code = before in ("_", ".") or (before == "-" and not view[at - 2].isalpha())
+    begin = None if is_code or (compound and view[at + 4 : at + 5] != "w") else _SPEAKING.match(view, at)
     if not begin or not _SPACED.match(view, begin.end()):
         return None
     word = last = begin.group().lower()
@@ -277,7 +282,7 @@ def _told(view: str, at: int) -> Span | None:
             or (
                 alone
                 and (last in _SAYS or view[place - 1] == ":")
-                and re.match("passp|contr|clave|sen|.*w", word)
+                and re.match("pass[pe]|contr|clave|sen|mdp|.*w", word)
                 and _SAID_ALONE.match(view, stop)
             )
         ):
@@ -285,5 +290,10 @@ def _told(view: str, at: int) -> Span | None:
         if not _PROSE.match(token["word"]):
             return None
         last, place = token["word"].lower() or last, token.end()
-        close = last in _VERBS or last[-1] in ":>?-\x92\x94" or (close and not value)
+        close = (
+            last in _VERBS
+            or (last == "a" and word[:3] in ("con", "cla", "sen"))
+            or last[-1] in ":>?-\x92\x94"
+            or (close and not value)
+        )
     return None

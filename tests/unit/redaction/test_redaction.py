@@ -30,9 +30,6 @@ from nugget.redaction.judging import RULES
 from nugget.redaction.paths import EXCLUDED
 from nugget.sources.claude_code import read_session
 
-FLOOR = 0.85
-"""The least recall in any context."""
-
 
 @pytest.mark.proves("RED-CORPUS")
 def test_recall_and_precision_over_the_corpus() -> None:
@@ -215,7 +212,8 @@ def test_every_rule_takes_its_examples_out_and_leaves_its_counter_examples(famil
 
 @pytest.mark.proves("RED-CORPUS")
 @pytest.mark.parametrize(
-    ("which", "recall", "precision"), [("", 0.95, 0.97), ("_wide", 0.95, 0.98), ("_blind", 0.94, 0.98)]
+    ("which", "recall", "precision"),
+    [("", 0.98, 0.99), ("_wide", 0.97, 0.98), ("_blind", 0.97, 0.98), ("_told", 0.9, 0.95), ("_fourth", 0.93, 0.97)],
 )
 def test_recall_by_context_and_precision_over_the_generated_corpora(
     which: str, recall: float, precision: float
@@ -229,7 +227,7 @@ def test_recall_by_context_and_precision_over_the_generated_corpora(
     found, total = sum(map(sum, hits.values())), sum(map(len, hits.values()))
     assert found / total >= recall
     assert found / (found + len(spoilt)) >= precision, spoilt
-    assert {place: sum(all_) / len(all_) for place, all_ in hits.items() if sum(all_) < FLOOR * len(all_)} == {}
+    assert {place: sum(all_) / len(all_) for place, all_ in hits.items() if sum(all_) < 0.85 * len(all_)} == {}
 
 
 @pytest.mark.proves("RED-CORPUS")
