@@ -153,7 +153,7 @@ def command_paths(command: object, path: str) -> Iterator[str]:
 
 
 def options_of(command: object) -> Iterator[str]:
-    for entry in getattr(command, "params", []):
+    for entry in (one for one in getattr(command, "params", []) if not getattr(one, "hidden", False)):
         yield from (name for name in (*entry.opts, *entry.secondary_opts) if name.startswith("--"))
     for _, inner in commands_of(command):
         yield from options_of(inner)
