@@ -26,8 +26,10 @@ from nugget.config import Environment, load_settings, read_environment
 from nugget.errors import NuggetError, TranscriptError
 from nugget.evaluation.feedback import note_uses
 from nugget.infra import files
+from nugget.models.speech import said_how
 from nugget.redaction import redact
 from nugget.sources.sessions import Redone, find_session_by_id, find_sessions, redact_again
+from nugget.text import shorten
 from nugget.upkeep.trust import default_brain, find_brain
 
 if TYPE_CHECKING:
@@ -199,13 +201,29 @@ def capture_file(
     return result, done
 
 
-def explain_claims(transcript: Path, brain: Brain) -> tuple[str, list[str]]:
-    """Return the id of a session, and its claims with their probability, speaker and fate, one a line."""
+def explain_session(transcript: Path, brain: Brain, *, way: str | None = None) -> tuple[str, list[str]]:
+    """Return the id of a session, and a line for what was considered in it: why, judged by whom, and its fate."""
     from nugget.capture import read_redacted
+    from nugget.capture.compare import compare, known_brain
     from nugget.extraction.offline import explain
 
-    session, _ = read_redacted(transcript, open_capture(brain, now=_now(), dry_run=True))
-    return session.id, list(explain(session, embed=_embed(brain)))
+    capture = open_capture(brain, now=_now(), way=way, dry_run=True)
+    session, _ = read_redacted(transcript, capture)
+    found = capture.extract(session)
+    is_offline = found.method == "heuristic"
+    model = brain.settings.llm.extract_model
+    lines = [f"Judged by {'the bundled judge, offline' if is_offline else model}."]
+    lines += explain(session, embed=_embed(brain)) if is_offline else ()
+    known = known_brain(capture)
+    compared = compare(
+        found.proposals, known, today=_now().date(), session=session.id, max_units=capture.settings.capture.max_units
+    )
+    for change in compared.changes:
+        unit, note = change.unit, f"; {change.note}" if change.note else ""
+        quotes = " / ".join(f"“{shorten(one.quote, 80)}” {said_how(one.speaker, one.origin)}" for one in unit.evidence)
+        fate = f"proposed as {change.path} ({change.reason}{note})"
+        lines.append(f"{unit.confidence:.2f} {unit.type} {unit.title}: {fate}; rests on {quotes}")
+    return session.id, [*lines, *(f"left out: {why}" for why in (*found.dropped, *compared.dropped))]
 
 
 def redact_archive(environment: Environment, brain: Path) -> Redone:

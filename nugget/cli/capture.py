@@ -75,7 +75,7 @@ def capture_session(
     ] = False,
     dry_run: DryRunOption = False,
     explain: Annotated[
-        bool, Option("--explain", help="Show each claim considered offline and what became of it; write nothing.")
+        bool, Option("--explain", help="Show what was considered, why, and what became of it; write nothing.")
     ] = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
@@ -85,15 +85,14 @@ def capture_session(
     The proposed units are committed on a branch of the brain for review. With a hook payload on stdin and no options,
     the session is queued and the command returns at once.
     """
-    from nugget.app.worker import capture_file, explain_claims
+    from nugget.app.worker import capture_file, explain_session
 
     chosen = chosen_way(way, method)
     file = _transcript(transcript, session, foreground=foreground)
     with open_brain(brain) as opened:
         if explain:
-            name, claims = explain_claims(file, opened)
-            text = "\n".join(claims) or "No claim of this session stands alone."
-            show({"session": name, "claims": claims} if as_json else None, lambda: put(text))
+            name, claims = explain_session(file, opened, way=chosen)
+            show({"session": name, "claims": claims} if as_json else None, lambda: put("\n".join(claims)))
             return
         result, published = capture_file(file, opened, way=chosen, dry_run=dry_run)
     if as_json:

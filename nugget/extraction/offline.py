@@ -58,7 +58,7 @@ def extract_offline(session: Session, *, embed: Embed | None, now: datetime) -> 
 
 
 def explain(session: Session, *, embed: Embed | None = None) -> tuple[str, ...]:
-    """Return a line for each claim that was considered: its probability, who said it, and what became of it."""
+    """Return a line for each claim that was considered: probability, speaker, cues, and what became of it."""
     read = claims_of(tuple(without_recalled(session.events)))
     judged = drafts(read, least=0.0)
     threshold = trained().threshold
@@ -68,7 +68,8 @@ def explain(session: Session, *, embed: Embed | None = None) -> tuple[str, ...]:
         fate = f"below {threshold}" if draft.confidence < threshold else "proposed"
         if fate == "proposed" and id(draft) not in kept:
             fate = f"same subject as a better one, or more than {MAX_UNITS}"
-        told = f"{draft.anchor.sentence.channel}, {draft.anchor.episode.turn}"
+        cues = [name for name in phrases.FEATURES if draft.anchor.features.get(name)]
+        told = ", ".join([draft.anchor.sentence.channel, draft.anchor.episode.turn, *cues[:4]])
         lines.append(f"{draft.confidence:.2f} {draft.kind} ({told}) {draft.title}: {fate}")
     return tuple(lines)
 

@@ -10,7 +10,9 @@ import pytest
 from cli_stage import golden, write_unit
 from commands import Nugget
 from first_units import add_first_units
+from loopback_anthropic import AnthropicServer, value
 from paths import REPOSITORY
+from sessions import write_transcript
 
 from nugget.config import load_settings, read_environment
 from nugget.infra import git
@@ -147,6 +149,29 @@ def test_explain_shows_each_claim_with_its_fate_and_writes_nothing(nugget: Nugge
     assert any("user" in line and "event id" in line and line.endswith("proposed") for line in lines)
     assert any("below" in line for line in lines)
     assert nugget("capture-session", "--transcript", session, "--explain").out.count("\n") >= len(lines)
+    assert nugget("review", "list", "--json").json == []
+
+
+@pytest.mark.proves("EXT-EXPLAIN")
+def test_explain_shows_what_a_model_found_and_what_kept_it_out(
+    nugget: Nugget, words: Path, server: AnthropicServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-x")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+    quote = "Stripe sends some events twice"
+    unit = {
+        "type": "bug", "title": "Stripe sends some events twice", "domain": "coding/web", "tags": [], "confidence": 0.9,
+        "body": "Stripe sends some events twice, so a handler has to remember the ids it has seen.", "quotes": [quote],
+        "reason": "it surprised everybody", "alternatives": [], "relations": [],
+    }  # fmt: skip
+    server.default = lambda request: value({"summary": "s", "units": [unit, unit | {"title": "Kafka holds the queue"}]})
+    transcript = words.parent / "s.jsonl"
+    write_transcript(transcript, [(f"Why is it booked again? {quote}, I read.", "I made the handler idempotent.")])
+    shown = nugget("capture-session", "--transcript", transcript, "--explain", "--with", "api")
+    assert shown.code == 0 and "Judged by claude-sonnet-5-5." in shown.out
+    assert "0.90 bug Stripe sends some events twice: proposed as domains/coding/web/bugs/" in shown.out
+    assert "it surprised everybody" in shown.out and f"“{quote}” said by the user" in shown.out
+    assert "left out: Kafka holds the queue: its quotes do not say it" in shown.out
     assert nugget("review", "list", "--json").json == []
 
 

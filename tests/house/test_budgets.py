@@ -19,7 +19,7 @@ BUDGETS = {
     "classes": 319,
     "re.compile": 314,
     "parameters of a function": 10,
-    "lines of tests": 26_317,  # with the fault laboratory
+    "lines of tests": 26_402,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02
