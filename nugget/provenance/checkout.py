@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
@@ -137,8 +137,8 @@ def find_workspace_of(
 ) -> tuple[Workspace, str | None]:
     """Return the workspace of `path` and the path relative to it; without a path that of `folder`.
 
-    A relative path is meant from `folder`. The innermost repository counts (a submodule, not what it is in), unless
-    nuggets are known of another one around it only. Raises UsageError for a path that is in no workspace.
+    A relative path is meant from `folder`. The repository that the path is in counts (a submodule, not what it is in),
+    unless nuggets are known of that of `folder` only. Raises UsageError for a path that is in no workspace.
     """
 
     def workspace(place: Path) -> Workspace:
@@ -152,15 +152,8 @@ def find_workspace_of(
     there = next(place for place in (whole, *whole.parents) if os.path.isdir(place))  # noqa: PTH112 (is_dir raises for a long name)
     own = workspace(folder)
 
-    def candidates() -> Iterator[Workspace]:
-        inner = workspace(there)
-        yield from (inner, own)
-        if (around := find_workspace(inner.root.parent)) is not None:
-            yield around
-        yield from (vanished_workspace(place) for place in (whole, *whole.parents) if place.is_relative_to(there))
-
     fallback: tuple[Workspace, str] | None = None
-    for found in candidates():
+    for found in (workspace(there), own):
         is_root = os.path.realpath(whole) == os.path.realpath(found.root)
         relative = "" if is_root else relative_path(found, str(whole))
         if relative is not None and has_nuggets(found.identity):

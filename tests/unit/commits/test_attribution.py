@@ -12,7 +12,6 @@ from nugget.commits.message import (
     TYPES,
     commit_type,
     common_scope,
-    described,
     draft,
     rendered,
     subject_of,
@@ -172,18 +171,6 @@ def test_a_long_request_is_cut_at_a_word_and_stands_whole_in_the_body() -> None:
     assert " ".join(line.strip() for line in body).startswith(f"- A{asked[1:]}.")
     assert "- Constraint: Never a POST." in body
     assert all(len(line) <= 72 for line in body)
-
-
-@pytest.mark.proves("COM-CONVENTIONAL")
-def test_without_a_request_the_diff_says_what_happened() -> None:
-    one, two, three = (added(f"src/{name}.py", "x = 1", status="A") for name in "abc")
-    assert described([one]) == "add a.py"
-    assert described([one, two]) == "add a.py and b.py"
-    assert described([one, two, three]) == "add 3 files in src"
-    assert described([StagedFile(path="src/b.py", status="R", previous="src/a.py")]) == "rename a.py to b.py"
-    assert described([one, StagedFile(path="x/d.py", status="D")]) == "update a.py and d.py"
-    many = draft([added(f"src/{number}.py", "x = 1", status="A") for number in range(20)])
-    assert many.body[-1].splitlines()[-1] == "- and 12 more files"
 
 
 @pytest.mark.proves("COM-TRAILERS")

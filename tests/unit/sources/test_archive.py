@@ -54,15 +54,6 @@ def test_stricter_settings_take_out_of_the_archive_what_they_exclude(home: Path)
     assert archive.redact_again(home, STRICT).looked_at == 0
 
 
-@pytest.mark.proves("CAPTURE-RE-REDACT")
-def test_a_damaged_archive_stays_and_stops_no_other(home: Path) -> None:
-    broken = kept(home, "a", *PAY)
-    broken.write_bytes(broken.read_bytes()[:40])
-    fine = kept(home, "b", *PAY)
-    done = archive.redact_again(home, STRICT)
-    assert done.unreadable == (broken,) and broken.exists() and "90000" not in text_of(fine)
-
-
 @pytest.mark.proves("CAPTURE-RE-REDACT", "HEALTH-NEXT")
 def test_doctor_names_it_and_the_command_does_it(
     home: Path, brain: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
