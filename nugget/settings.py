@@ -104,7 +104,7 @@ class CommitSettings:
 
     recent_days: int = _set(14, "sessions that ended within so many days are looked at", ge=0, le=36_500)
     co_author: bool = _set(True, "false: no `Co-authored-by` for agents that wrote lines of the commit")
-    model: str = _set("claude-haiku-5-5", "writes the message, where there is a key")
+    model: str = _set("claude-haiku-5-5", "writes the message, if there is a key")
     timeout_s: float = _set(20.0, "seconds before the model is given up", ge=0.1)
     max_usd: float = _set(0.1, "most that one message may cost, in USD", ge=0)
 

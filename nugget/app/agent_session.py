@@ -97,7 +97,7 @@ class AgentSession:
 
     @property
     def embedder(self) -> Embedder | None:
-        """The embedding model of the brain; None if there is no brain or no model."""
+        """The embedding model of the brain; None if there is not a brain or no model."""
         try:
             return self.open().embedder
         except NuggetError:

@@ -92,7 +92,7 @@ def work(
     home, folder = environment.home, Path(files.queue_folder(environment.home))
     held = lock if lock is not None else files.try_lock(folder / "worker.lock")
     if held is None:
-        raise NuggetError("A capture worker is at work already.", hint="`nugget status` shows how far it is.")
+        raise NuggetError("A capture worker is already running.", hint="`nugget status` shows how far it is.")
     queue.sign(held)
     ended: list[Job] = []
     found = 0
@@ -257,7 +257,7 @@ def find_transcript(environment: Environment, session: str | None) -> Path:
     found = find_session_by_id(environment, session) if session else None
     if found is None:
         folder = environment.claude_config
-        raise TranscriptError(f"There is no transcript of session {session} under {folder}, nor of another agent.")
+        raise TranscriptError(f"There is no transcript of session {session} under {folder} or of another agent.")
     return Path(found.locator)
 
 

@@ -303,7 +303,7 @@ def evaluate(
     if baseline:
         earlier = evaluation.read_baseline(baseline)
         if earlier is None:
-            raise NuggetError(f"There is no file {baseline}.", hint=f"Make it: nugget eval --json > {baseline}")
+            raise NuggetError(f"There is no file {baseline}.", hint=f"Create it with: nugget eval --json > {baseline}")
     else:
         with suppress(NuggetError):  # the last run is derived: one that cannot be read is no loss
             earlier = evaluation.read_baseline(kept)

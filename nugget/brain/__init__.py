@@ -104,7 +104,7 @@ def read_file(brain: Path, path: str) -> bytes:
         with open(real, "rb", opener=lambda name, _: os.open(name, flags)) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise KnowledgeError(f"{path}: is no regular file, not a knowledge file")
+                raise KnowledgeError(f"{path}: is not a regular file")
             if status.st_size > knowledge.MAX_FILE_BYTES:
                 raise KnowledgeError(str(knowledge.too_large(status.st_size, path=path)))
             return file.read(knowledge.MAX_FILE_BYTES + 1)
@@ -216,7 +216,7 @@ def _inside(brain: Path, path: str) -> Path:
     if shown != path:
         raise KnowledgeError(f"{shown}: has a line break or another unprintable character in its name; rename it")
     if Path(path).is_absolute() or not {"", ".", ".."}.isdisjoint(path.split("/")):
-        raise KnowledgeError(f"{path}: is no path inside the brain")
+        raise KnowledgeError(f"{path}: is not a path inside the brain")
     root = os.path.realpath(brain)
     real = Path(os.path.realpath(f"{root}{os.sep}{path}"))
     if not real.is_relative_to(root):
@@ -265,7 +265,7 @@ def _refuse_foreign(path: Path, files: Mapping[str, str], *, now: datetime) -> N
             except (OSError, UnicodeDecodeError, KnowledgeError):
                 is_same = False
             if not is_same:
-                raise BrainError(f"{path} is not empty (it holds {printable(name)}), and is no brain.", hint=hint)
+                raise BrainError(f"{path} is not empty (it holds {printable(name)}), and is not a brain.", hint=hint)
 
 
 def _first_commit(path: Path, template: Mapping[str, str], *, created: bool) -> str | None:

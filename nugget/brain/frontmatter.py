@@ -86,7 +86,7 @@ def nodes(split: Split) -> dict[str, tuple[Node, Node]]:
     for key, value in pairs:
         line = split.first_line + key.start_mark.line
         if key.id != "scalar":
-            raise FrontmatterError("has a key that is no plain word", line)
+            raise FrontmatterError("has a key that is not a plain word", line)
         if key.value in found:
             earlier = split.first_line + found[key.value][0].start_mark.line
             raise FrontmatterError(f"has the key `{key.value}` twice (first in line {earlier})", line)

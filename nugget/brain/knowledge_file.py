@@ -277,7 +277,7 @@ def _related(fields: Fields) -> tuple[Relation, ...]:
         return ()
     relations: list[Relation] = []
     if len(node.value) > MAX_RELATIONS:
-        reason = f"`related` has {len(node.value):,} entries, of which the first {MAX_RELATIONS:,} count"
+        reason = f"`related` has {len(node.value):,} entries; only the first {MAX_RELATIONS:,} count"
         fields.wrong(node, reason, Severity.WARNING)
     for entry in node.value[:MAX_RELATIONS]:
         keys = fields.keys_of(entry)

@@ -114,7 +114,7 @@ def _links(brain: Path) -> Iterator[Problem]:
 def _repository(brain: Path) -> Iterator[Problem]:
     """Yield the problems of the brain as a git repository."""
     if not git.is_repository(brain):
-        reason = "is no git repository, so nothing has a history or can be proposed; run `nugget init` in it"
+        reason = "is not a git repository, so nothing has a history or can be proposed; run `nugget init` in it"
         yield Problem(path=".", reason=reason, severity=Severity.WARNING)
         return
     try:

@@ -173,7 +173,7 @@ def reject(
 def _require_commit(brain: Path) -> str:
     tip = git.head(brain) if git.is_repository(brain) else None
     if tip is None:
-        raise BrainError(f"{brain} is no git repository with a commit.", hint=f"Run `nugget init {brain}`.")
+        raise BrainError(f"{brain} is not a git repository with a commit.", hint=f"Run `nugget init {brain}`.")
     return tip
 
 

@@ -128,7 +128,7 @@ def _refused(error: OSError) -> int:
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     if error.filename is None:
-        return report(NuggetError(f"What there is to say, or a file, cannot be written ({reason})."))
+        return report(NuggetError(f"The output, or a file, cannot be written ({reason})."))
     hint = "Check that it is there, who owns it, and the free space on the disk."
     return report(NuggetError(f"{printable(os.fsdecode(error.filename))} cannot be used ({reason}).", hint=hint))
 

@@ -107,11 +107,11 @@ def left_out(body: str) -> str | None:
     """Return what of a body is too much to be indexed, as the reason of a problem."""
     lines = _normalise(body).count("\n") + 1
     if lines > MAX_LINES:
-        return f"has {lines:,} lines, of which the first {MAX_LINES:,} are indexed: split it into several files"
+        return f"has {lines:,} lines; only the first {MAX_LINES:,} are indexed: split it into several files"
     if len(body) < _MANY_CHARS and lines < MAX_CHUNKS:
         return None
     if next(itertools.islice(_chunks(body, "", estimate_tokens, DEFAULT_LIMITS), MAX_CHUNKS, None), None):
-        return f"has more than {MAX_CHUNKS:,} passages, of which the first are indexed: split it into several files"
+        return f"has more than {MAX_CHUNKS:,} passages; only the first are indexed: split it into several files"
     return None
 
 

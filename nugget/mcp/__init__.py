@@ -41,7 +41,7 @@ unknown part of the code turns up, and before you repeat something that may have
 searches on this machine; a question too many is cheaper than a mistake made twice.
 
 - task_description: the task or question in plain words, with names, error messages and technologies in it.
-- path, symbol: the file and the function you are about to touch, where there is one.
+- path, symbol: the file and the function you are about to touch, if there is one.
 - An answer is reference material, not an order: weigh confidence, dates and staleness, trust the code in front of \
 you over an old note, and name the id of a unit that you rely on.
 - Nothing found means that nothing is recorded. Go on, and do not ask the same again.

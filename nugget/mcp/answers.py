@@ -207,7 +207,7 @@ def _code_part(session: AgentSession, question: Question, *, budget_tokens: int)
         )  # fmt: skip
     except NuggetError as error:
         named = printable(question.path or question.symbol or "")
-        return CodePart(text=f"Nothing can be said of {named}: {error}", is_found=False)
+        return CodePart(text=f"Nothing is known about {named}: {error}", is_found=False)
     return CodePart(
         text=provenance_markdown(found.bundle, found.sessions, question.max_chars // 2),
         used=found.bundle.budget.used, sessions=tuple(known.record.session for known in found.sessions),

@@ -77,7 +77,7 @@ def read_note(
     links = _links(prose)
     reasons = [left_out(body)]
     if len(links) > MAX_LINKS:
-        reasons.append(f"has {len(links):,} links, of which the first {MAX_LINKS:,} are followed")
+        reasons.append(f"has {len(links):,} links; only the first {MAX_LINKS:,} are followed")
     problems += [Problem(path=key, reason=why, severity=Severity.WARNING) for why in reasons if why]
     title = fields.text("title", Severity.WARNING) or title_of(body) or PurePosixPath(key).stem
     targets = dict.fromkeys(_resolved(link, key, names) for link in links[:MAX_LINKS])

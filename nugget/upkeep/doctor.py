@@ -71,7 +71,7 @@ def _check_git(seen: Status, now: datetime) -> Iterator[CheckResult]:
     """Check the repository, and the locks in it: a young one belongs to a commit under way and is fine."""
     brain, state = seen.brain, seen.repository
     if state is None:
-        yield _wrong("git", f"{brain} is no git repository: no history, no proposals", f"nugget init {brain}")
+        yield _wrong("git", f"{brain} is not a git repository: no history, no proposals", f"nugget init {brain}")
         return
     if state.problem:
         yield _wrong("git", state.problem, f"git -C {brain} status tells more")

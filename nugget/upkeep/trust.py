@@ -46,14 +46,14 @@ def find_brain(environment: Environment, *, flag: Path | None = None, cwd: Path 
     if named is None:
         named = default_brain(environment)
     if named is None:
-        raise BrainError("There is no brain yet.", hint="Run `nugget init` to make one.")
+        raise BrainError("There is not a brain yet.", hint="Run `nugget init` to make one.")
     if not is_brain(named):
         reason, hint = "does not exist", f"Run `nugget init {named}`, or name another brain."
         if (named / "brain.yaml").is_file():
-            reason = "is no brain: it has a brain.yaml, but neither a `domains` folder nor a git repository"
+            reason = "is not a brain: it has a brain.yaml, but neither a `domains` folder nor a git repository"
             hint = f"Run `mkdir {named}/domains` and `nugget init {named}` to make it one, or name another brain."
         elif named.exists():
-            reason = "is no brain (it has no brain.yaml)"
+            reason = "is not a brain (it has no brain.yaml)"
         raise BrainError(f"{named} {reason}.", hint=hint)
     return named.resolve()
 
@@ -150,7 +150,9 @@ def trust(environment: Environment, folder: Path, *, keep_index: bool = False) -
     """
     real = os.path.realpath(folder)
     if not is_brain(Path(real)):
-        raise UsageError(f"{printable(real)} is no brain.", hint="A brain has a brain.yaml beside a `domains` folder.")
+        raise UsageError(
+            f"{printable(real)} is not a brain.", hint="A brain has a brain.yaml beside a `domains` folder."
+        )
     if reason := _unsafe(real):
         raise UsageError(f"{printable(real)} cannot be trusted: {reason}.")
     entry: dict[str, object] = {"path": real, "uid": os.lstat(real).st_uid}
@@ -270,7 +272,7 @@ def prepare_machine(environment: Environment, note: Callable[[str], None]) -> No
     from nugget.redaction.engine import is_prepared, prepare
 
     if not is_prepared():
-        note("Preparing redaction: its rules are compiled once, which takes up to half a minute ...")
+        note("Preparing redaction: its rules are compiled once, which takes up to half a minute …")
     prepare()
     if problem := ConfiguredModel(load_settings(environment), environment).problem:
         note(f"There is no search by meaning yet: {problem}")
@@ -327,7 +329,7 @@ def _fetch(url: str, folder: Path) -> None:
         files.private_folder(beside)
         remotes.clone(url, beside / "brain")
         if not is_brain(beside / "brain"):
-            raise BrainError(f"{printable(url)} is no brain: it has no brain.yaml.", hint="Nothing was kept of it.")
+            raise BrainError(f"{printable(url)} is not a brain: it has no brain.yaml.", hint="Nothing was kept of it.")
         if folder.is_dir():
             folder.rmdir()
         (beside / "brain").rename(folder)

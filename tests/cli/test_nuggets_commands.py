@@ -75,7 +75,7 @@ def test_what_is_named_and_gone_is_listed(shop: Shop, brain: Path, nugget: Nugge
                                           monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     shop.learn("fine", path="src/auth.py", symbol="load", detail="`load()` in src/cache.py and auth.py")
     clean = nugget("nuggets", "--check")
-    assert clean.code == 0 and "Everything that is named exists." in clean.out
+    assert clean.code == 0 and "Every name exists." in clean.out
     shop.learn("of a gone file", path="src/auth.py", session=2, file_hash=None)
     shop.learn("of a gone function", path="src/cache.py", symbol="store", session=3)
     shop.learn("names them", detail="see lib/old.py, `flush_all()` and `json`; https://a.b/c/d.py is none", session=4)

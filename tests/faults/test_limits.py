@@ -65,7 +65,7 @@ def test_relations_and_links_above_the_limit_are_named() -> None:
     parsed = parse(knowledge_file("x", more=related), path="domains/coding/concepts/huge.md")
     assert parsed.unit is not None and len(parsed.unit.related) == MAX_RELATIONS
     assert [problem.reason for problem in parsed.problems] == [
-        "`related` has 2,001 entries, of which the first 2,000 count"
+        "`related` has 2,001 entries; only the first 2,000 count"
     ]
     text = "".join(f"[[note {number}]]\n" for number in range(2001))
     note, problems = read_note(text, key="notes/a.md", source=SourceName.CANON, names={})
@@ -80,7 +80,7 @@ def test_sync_indexes_what_it_may_and_says_what_it_left_out(nugget: Nugget, word
         (folder / f"{slug}.md").write_text(knowledge_file(HUGE[name], slug=slug), "utf-8")
     problems = nugget("sync", "--json").json["problems"]
     named = {problem["path"].rsplit("/", 1)[1]: problem["reason"] for problem in problems}
-    assert "of which the first 20,000 are indexed" in named["headings.md"]
+    assert "only the first 20,000 are indexed" in named["headings.md"]
     assert "more than 2,000 passages" in named["one-word.md"]
     assert {"headings.md", "link-references.md", "one-word.md"} == named.keys()
     linted = nugget("lint", "--json").json["problems"]

@@ -90,7 +90,7 @@ def test_the_first_start_makes_a_token_that_only_its_owner_can_read(tmp_path: Pa
             if shutil.which("curl"):
                 command = line.decode().removeprefix("Ask it: ").replace("curl ", "curl -s ", 1)
                 printed = subprocess.run(["sh", "-c", command], capture_output=True, timeout=PATIENCE_S).stdout
-                assert json.loads(printed)["error"]["code"] == "no_brain", "let in; there is no brain"
+                assert json.loads(printed)["error"]["code"] == "no_brain", "let in; there is not a brain"
     finally:
         os.umask(umask)
     with served(tmp_path):
@@ -161,7 +161,7 @@ def test_with_a_token_everybody_is_asked_for_it(tmp_path: Path) -> None:
         server.headers = {"authorization": f"Bearer {TOKEN}"}
         assert server.ask("/healthz").json["pid"] == server.process.pid
         assert server.ask("/openapi.json").status == 200
-        assert server.ask("/v1/search?q=x").status == 503, "let in; there is no brain"
+        assert server.ask("/v1/search?q=x").status == 503, "let in; there is not a brain"
         for host in ("memory.example", "10.1.2.3:80", "[fe80::1]", socket.gethostname()):
             assert server.ask("/healthz", headers={"host": host}).status == 200, host
         assert server.ask("/healthz", headers={"host": "evil.example"}).status == 421

@@ -146,7 +146,7 @@ def test_what_cannot_be_cloned_leaves_nothing(nugget: Nugget, planted: Path, tmp
     open_to_all.mkdir()
     open_to_all.chmod(0o777)
     for url, folder, told in (
-        (plain, "new", "is no brain: it has no brain.yaml"),
+        (plain, "new", "is not a brain: it has no brain.yaml"),
         (f"ext::{tmp_path / 'bin/evil'}", "new", "transport 'ext' not allowed"),
         ("--upload-pack=evil", "new", "may begin with `-`"),
         (tmp_path / "gone", "new", "there is no such repository"),

@@ -61,12 +61,12 @@ def only_writer(repo: Path, *, wait_s: float = 60.0) -> Iterator[Path]:
     """Hold the lock of everything that changes a repository, after finishing what a killed writer left half done.
 
     Yields the folder for temporary files. May be nested. Raises ConflictError if another process holds the lock for
-    `wait_s` seconds, BrainError if the folder is no git repository or cannot be written.
+    `wait_s` seconds, BrainError if the folder is not a git repository or cannot be written.
     """
     from filelock import FileLock, Timeout  # a tenth of a second, which commands that only read need not wait
 
     if not is_repository(repo):
-        raise BrainError(f"{repo} is no git repository; nothing was changed.", hint=f"Run `nugget init {repo}`.")
+        raise BrainError(f"{repo} is not a git repository; nothing was changed.", hint=f"Run `nugget init {repo}`.")
     work = _work(repo)
     with clear_errors(work.parent):
         work.parent.mkdir(mode=0o700, exist_ok=True)

@@ -25,7 +25,7 @@ def init(path: Path) -> None:
 def ready_branch(repo: Path) -> tuple[str, str]:
     """Return the checked-out branch and its commit. Raises BrainError if the user is in the middle of something."""
     if not is_repository(repo) or (tip := head(repo)) is None:
-        raise BrainError(f"{repo} is no git repository with a commit.", hint=f"Run `nugget init {repo}`.")
+        raise BrainError(f"{repo} is not a git repository with a commit.", hint=f"Run `nugget init {repo}`.")
     branch = current_branch(repo)
     if (found := unsettled(repo)) or branch is None:
         state, step = found or ("on a detached HEAD", "`git switch <branch>`")

@@ -86,7 +86,7 @@ def test_init_again_changes_nothing_even_after_work(new: Path) -> None:
 def test_init_refuses_a_folder_with_something_else_in_it(tmp_path: Path, name: str) -> None:
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / name).write_text("mine")
-    with pytest.raises(BrainError, match=r"is not empty \(it holds .*\), and is no brain") as caught:
+    with pytest.raises(BrainError, match=r"is not empty \(it holds .*\), and is not a brain") as caught:
         brains.init_brain(tmp_path, owner="", now=NOW)
     assert caught.value.hint == "Name a folder that is empty or does not exist yet."
     assert snapshot(tmp_path) == {name: b"mine"}

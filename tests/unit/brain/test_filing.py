@@ -211,12 +211,12 @@ def test_a_new_name_is_followed_by_every_relation(own: Path) -> None:
 @pytest.mark.proves("BRAIN-READY")
 def test_a_brain_without_git_is_not_written(own: Path) -> None:
     shutil.rmtree(own / ".git")
-    with pytest.raises(BrainError, match=r"own is no git repository; nothing was changed") as caught:
+    with pytest.raises(BrainError, match=r"own is not a git repository; nothing was changed") as caught:
         add_unit(own, "text", type="bug", domain="coding", now=NOW)
     assert caught.value.hint == f"Run `nugget init {own}`."
     assert not (own / "domains/coding/bugs/text.md").exists()
     shell(own, "init", "-q")
-    with pytest.raises(BrainError, match="no git repository with a commit"):
+    with pytest.raises(BrainError, match="not a git repository with a commit"):
         add_unit(own, "text", type="bug", domain="coding", now=NOW)
 
 

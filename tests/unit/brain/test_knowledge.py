@@ -153,7 +153,7 @@ def test_what_is_odd_but_harmless_is_a_warning_and_the_unit_stays(keys: dict[str
         ("---\nid: pattern/x\ntags: *nobody\n---\nx", 3, "is not valid YAML"),
         ("---\njust words\n---\nx", 2, "has frontmatter that has no `key: value` lines"),
         ("---\nid: pattern/x\ntype: pattern\nid: pattern/y\n---\nx", 4, "has the key `id` twice (first in line 2)"),
-        ("---\n? [a, b]\n: c\n---\nx", 2, "has a key that is no plain word"),
+        ("---\n? [a, b]\n: c\n---\nx", 2, "has a key that is not a plain word"),
         ("---\nid: pattern/x\n<<<<<<< HEAD\ntype: bug\n=======\ntype: pattern\n>>>>>>> other\n---\nx", 3, "conflict"),
         ("<<<<<<< HEAD\n---\nid: pattern/x\n---\n=======\n---\nid: pattern/y\n---\n>>>>>>> other\n", 1, "conflict"),
     ],
