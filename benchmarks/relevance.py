@@ -172,7 +172,7 @@ def judged(brain: Brain, question: str, right: set[str]) -> tuple[tuple[float, .
     index = brain.index
     with index.reading():
         gathered = gather(Query(question), TASK, index, brain.embedder)
-        scored = rank(gathered.candidates, ranking="calibrated", rrf_k=60, has_vectors=gathered.has_vectors)[:JUDGED]
+        scored = rank(gathered, ranking="calibrated", rrf_k=60)[:JUDGED]
         if not scored:
             return (), []
         units = index.units([entry.candidate.unit_key for entry in scored])
@@ -182,7 +182,10 @@ def judged(brain: Brain, question: str, right: set[str]) -> tuple[tuple[float, .
     if gathered.has_vectors:
         values = (*values[:4], 0.0, values[5])  # beside vectors BM25 by itself tells nothing more
     most = calibrated(best.match)
-    return values, [(most - one.score, float(units[one.candidate.unit_key].id in right)) for one in scored]
+    return values, [
+        (max(most - calibrated(one.candidate.match), 0.0), float(units[one.candidate.unit_key].id in right))
+        for one in scored
+    ]
 
 
 def fitted(x: NDArray[np.float64], y: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:

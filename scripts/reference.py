@@ -130,7 +130,12 @@ def constants_part() -> str:
         ("candidates", PROFILES["task"].candidates, "taken from each list"),
         ("BM25 depth", BM25_DEPTH, "rows of which the scores are known"),
         ("k of RRF", PROFILES["task"].rrf_k, "orders the union; the answer with `retrieval.ranking: rrf`"),
-        ("share of the cosine", scoring.COSINE_SHARE, "the rest is BM25's"),
+        ("share of the cosine", scoring.MATCH_COSINE_SHARE, "in the match; the rest is BM25's"),
+        (
+            "cosine / BM25 / near the best match",
+            " / ".join(map(str, (scoring.COSINE_SHARE, scoring.BM25_SHARE, scoring.NEAR_SHARE))),
+            "of the score",
+        ),
         ("half point of BM25", scoring.BM25_HALF, "counts half"),
         ("chunk / unit / title", shares, "of the cosine"),
         ("weak below", scoring.WEAK_BELOW, f"relevance of the best hit; {scoring.WEAK_BELOW_BY_TEXT} without vectors"),

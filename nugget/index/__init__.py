@@ -64,7 +64,7 @@ class Index:
             self._local.vector_search = "sqlite-vec"
             if not (self._use_sqlite_vec and load_sqlite_vec(connection)):
                 self._local.vector_search = "numpy"
-                connection.create_function("vec_distance_L2", 2, vectors.numpy_distance, deterministic=True)
+                vectors.add_functions(connection)
             self._opened.append(connection)
         return connection
 
@@ -157,6 +157,10 @@ class Index:
     def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, vectors.UnitCosines]:
         """The cosines with each of these units that has vectors: of its nearest chunk, of the whole, of its title."""
         return vectors.unit_cosines(self.connection, vector, unit_keys)
+
+    def nearness(self, unit_key: int, unit_keys: Sequence[int]) -> dict[int, float]:
+        """Return the cosine of each of these units with another one, each as a whole; 0 if it is below."""
+        return vectors.nearness(self.connection, unit_key, unit_keys)
 
     def nearest_chunk(self, vector: Vector, unit_key: int) -> int | None:
         """Return the chunk of a unit that is nearest; None if it has no vectors."""

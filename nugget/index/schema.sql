@@ -52,6 +52,8 @@ CREATE INDEX chunks_unit ON chunks (unit_key, position);
 
 -- float32, little-endian, L2-normalised. Plain blobs: any SQLite can write them, sqlite-vec and numpy can search them.
 CREATE TABLE vectors (chunk_key INTEGER PRIMARY KEY REFERENCES chunks (key), embedding BLOB NOT NULL);
+-- One bit for each number of the vector: a search reads all of these, and the vectors of the nearest.
+CREATE TABLE signs (chunk_key INTEGER PRIMARY KEY REFERENCES chunks (key), bits BLOB NOT NULL);
 CREATE TABLE unit_vectors (
     unit_key INTEGER PRIMARY KEY REFERENCES units (key),
     embedding BLOB NOT NULL,            -- of the title and as much of the body as the model reads

@@ -271,7 +271,8 @@ def remove_unit(connection: sqlite3.Connection, source: SourceName, unit_id: str
         (key, *unit_columns(title, tags, body_below_title(body))),
     )
     for table, where in (
-        ("vectors", "chunk_key IN (SELECT key FROM chunks WHERE unit_key = ?)"), ("unit_vectors", "unit_key = ?"),
+        ("vectors", "chunk_key IN (SELECT key FROM chunks WHERE unit_key = ?)"),
+        ("signs", "chunk_key IN (SELECT key FROM chunks WHERE unit_key = ?)"), ("unit_vectors", "unit_key = ?"),
         ("chunks", "unit_key = ?"), ("relationships", "source_key = ?"), ("units", "key = ?"),
     ):  # fmt: skip
         connection.execute(f"DELETE FROM {table} WHERE {where}", (key,))

@@ -44,9 +44,7 @@ def retrieve(
     with index.reading():
         gathered = gather(query, profile, index, embedder)
         clock.append(("gather", time.perf_counter()))
-        scored = rank(
-            gathered.candidates, ranking=profile.ranking, rrf_k=profile.rrf_k, has_vectors=gathered.has_vectors
-        )
+        scored = rank(gathered, ranking=profile.ranking, rrf_k=profile.rrf_k)
         clock.append(("rank", time.perf_counter()))
         at_least = RERANKED if reranker else 0
         hits = to_hits(scored, query, profile, index, gathered, at_least=at_least, today=now.date())

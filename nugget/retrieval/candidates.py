@@ -5,6 +5,7 @@ Some hundred candidates are made for every question, so they are named tuples, w
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 BM25_DEPTH = 200
 """Rows read of each BM25 list, so that units which only vectors name have their BM25 score too."""
+_SHARED_BY = 3
+"""A title that so many candidates bear, such as that of a page of which each is a section, tells nothing of any."""
 _NO_COSINES = (None, None, None)
 RANKINGS = ("calibrated", "rrf")
 
@@ -71,7 +74,8 @@ class Match(NamedTuple):
 
     `chunk_bm25` is that of its best chunk, `unit_bm25` that of the unit read as a whole: FTS5's scores with their
     sign turned (0 and more). `chunk_cosine` is that of its nearest chunk, then come those of the whole and of the
-    title; all None without vectors, the title's also where the unit has no title of its own.
+    title; all None without vectors, the title's also if the unit has no title of its own. `near` is the cosine of
+    the whole with the unit of the best match, 0 until that is known.
     """
 
     chunk_bm25: float = 0.0
@@ -79,6 +83,7 @@ class Match(NamedTuple):
     chunk_cosine: float | None = None
     unit_cosine: float | None = None
     title_cosine: float | None = None
+    near: float = 0.0
 
 
 class Candidate(NamedTuple):
@@ -126,18 +131,36 @@ class Matcher:
         self._unit_bm25 = unit_bm25
         self._looked_up: set[int] = set()
         self._cosines: dict[int, UnitCosines] = {}
+        self._best: int | None = None
+        self._near: dict[int, float] = {}
 
     def look_up(self, unit_keys: Iterable[int]) -> None:
         """Fetch what is needed to match these units."""
         missing = [key for key in unit_keys if key not in self._looked_up]
         self._looked_up.update(missing)
         if self.vector is not None and missing:
-            self._cosines |= self._index.unit_cosines(self.vector, missing)
+            found = self._index.unit_cosines(self.vector, missing)
+            titles = Counter(title for _, _, title in found.values())
+            self._cosines |= {
+                key: (chunk, whole, title if titles[title] < _SHARED_BY else None)
+                for key, (chunk, whole, title) in found.items()
+            }
+            if self._best is not None:
+                self._near |= self._index.nearness(self._best, missing)
+
+    def compare_with(self, best: int) -> None:
+        """Tell of every unit from now on how near it is to this one, the best match."""
+        if self.vector is not None:
+            self._best, self._near = best, self._index.nearness(best, list(self._looked_up))
 
     def matches(self, unit_keys: Iterable[int]) -> list[Match]:
         """Return how well each of these candidates matches."""
-        of_chunk, of_unit, cosines = self._chunk_bm25.get, self._unit_bm25.get, self._cosines.get
-        return [Match(of_chunk(key, 0.0), of_unit(key, 0.0), *cosines(key, _NO_COSINES)) for key in unit_keys]
+        of_chunk, of_unit, near = self._chunk_bm25.get, self._unit_bm25.get, self._near.get
+        found = [(key, self._cosines.get(key, _NO_COSINES)) for key in unit_keys]
+        return [
+            Match(of_chunk(key, 0.0), of_unit(key, 0.0), chunk, whole, title, near(key, 0.0))
+            for key, (chunk, whole, title) in found
+        ]
 
     def nearest_chunk(self, unit_key: int) -> int | None:
         """Return the chunk of a unit that is nearest to the question."""

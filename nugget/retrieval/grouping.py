@@ -18,6 +18,7 @@ from nugget.retrieval.scoring import (
     contributions_of,
     relevance,
     rrf_contributions,
+    score,
     signals,
     stale_reasons,
     weighed,
@@ -189,7 +190,7 @@ def _with_neighbours(
     admitted = index.admitted([step.unit_key for step in steps], query.filter)
     matcher.look_up(admitted)
     matches = dict(zip(admitted, matcher.matches(admitted), strict=True))
-    scores = {key: calibrated(match) for key, match in matches.items()}
+    scores = {key: score(match) for key, match in matches.items()}
     chosen = _choose(
         [step for step in steps if step.unit_key in admitted], seeds, scores.__getitem__, per_seed=profile.neighbours
     )

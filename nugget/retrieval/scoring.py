@@ -1,11 +1,14 @@
 """The local re-ranker: calibrated scores of every candidate, always there, no LLM.
 
-    score = COSINE_SHARE * cosine + (1 - COSINE_SHARE) * bm25 / (bm25 + BM25_HALF)
+    score  = COSINE_SHARE * cosine + BM25_SHARE * words + NEAR_SHARE * cosine to the best match
+    match  = MATCH_COSINE_SHARE * cosine + (1 - MATCH_COSINE_SHARE) * words
+    words  = bm25 / (bm25 + BM25_HALF)
     cosine = CHUNK_SHARE * nearest chunk + UNIT_SHARE * whole unit + TITLE_SHARE * title (else nearest chunk again)
     bm25   = mean of the best chunk's and the whole unit's
 
-Ranks forget how good a match was; cosine and BM25 remember. What was tried, and what each part gave over five sets
-of questions, is in docs/retrieval.md.
+Ranks forget how good a match was; cosine and BM25 remember. Words tell best which unit comes first, meaning which come
+after it: the best match is found first, and what is near it is raised. What was tried, and what each part gave over
+five sets of questions, is in docs/retrieval.md.
 """
 
 from __future__ import annotations
@@ -17,9 +20,10 @@ from typing import NamedTuple
 
 from nugget.index import Index, Terms
 from nugget.models import Contribution, Hit, StaleReason, Unit
-from nugget.retrieval.candidates import Candidate, Match
+from nugget.retrieval.candidates import Candidate, Gathered, Match
 
-COSINE_SHARE = 0.4
+MATCH_COSINE_SHARE = 0.4
+COSINE_SHARE, BM25_SHARE, NEAR_SHARE = 0.5, 0.4, 0.1
 BM25_HALF = 16.0
 CHUNK_SHARE, UNIT_SHARE, TITLE_SHARE = 0.45, 0.35, 0.20
 
@@ -46,22 +50,39 @@ class Scored(NamedTuple):
     score: float
 
 
-def rank(candidates: Sequence[Candidate], *, ranking: str, rrf_k: int, has_vectors: bool) -> list[Scored]:
+def rank(gathered: Gathered, *, ranking: str, rrf_k: int) -> list[Scored]:
     """Every candidate scored, best first: by calibrated scores, or by the bare RRF order."""
+    candidates, matcher = gathered.candidates, gathered.matcher
     if ranking == "rrf":
         # Divided by the most that RRF could give, so that these scores too lie in 0..1.
-        most = (1 + has_vectors) / (rrf_k + 1)
+        most = (1 + gathered.has_vectors) / (rrf_k + 1)
         scored = [Scored(entry, entry.fused / most) for entry in candidates if entry.fused]
+    elif candidates:
+        matcher.compare_with(max(candidates, key=lambda entry: (calibrated(entry.match), -entry.unit_key)).unit_key)
+        matches = matcher.matches([entry.unit_key for entry in candidates])
+        scored = [
+            Scored(entry._replace(match=match), score(match)) for entry, match in zip(candidates, matches, strict=True)
+        ]
     else:
-        scored = [Scored(entry, calibrated(entry.match)) for entry in candidates]
+        scored = []
     order = sorted((-entry.score, entry.candidate.unit_key, entry) for entry in scored)
     return [entry for _, _, entry in order]
 
 
 def calibrated(match: Match) -> float:
-    """The calibrated score of a match: see the formula above."""
+    """Return how well a unit matches by itself: see the formula above."""
+    return MATCH_COSINE_SHARE * max(mixed_cosine(match), 0.0) + (1 - MATCH_COSINE_SHARE) * words(match)
+
+
+def score(match: Match) -> float:
+    """Return the score of a unit beside the best match: see the formula above."""
+    return COSINE_SHARE * max(mixed_cosine(match), 0.0) + BM25_SHARE * words(match) + NEAR_SHARE * match.near
+
+
+def words(match: Match) -> float:
+    """Return the BM25 of a match, brought into 0..1."""
     bm25 = mean_bm25(match)
-    return COSINE_SHARE * max(mixed_cosine(match), 0.0) + (1 - COSINE_SHARE) * bm25 / (bm25 + BM25_HALF)
+    return bm25 / (bm25 + BM25_HALF)
 
 
 def rrf_contributions(candidate: Candidate, *, k: int, has_vectors: bool) -> tuple[Contribution, ...]:
@@ -76,7 +97,7 @@ def rrf_contributions(candidate: Candidate, *, k: int, has_vectors: bool) -> tup
 def contributions_of(
     match: Match, *, vector_rank: int | None = None, text_rank: int | None = None
 ) -> tuple[Contribution, ...]:
-    """The addends of a match's calibrated score."""
+    """The addends of a match's score."""
     found: list[Contribution] = []
     if match.chunk_cosine is not None and mixed_cosine(match) > 0:
         titled = match.title_cosine is not None
@@ -93,9 +114,11 @@ def contributions_of(
             )
             for name, share, cosine, detail in parts
         ]
-    bm25 = mean_bm25(match)
+    if match.near:
+        near = f"cosine {match.near:.3f}"
+        found.append(Contribution(name="near the best match", value=NEAR_SHARE * match.near, detail=near))
     detail = f"{_rank(text_rank)} chunk {match.chunk_bm25:.2f}, whole unit {match.unit_bm25:.2f}".strip()
-    return (*found, Contribution(name="bm25", value=(1 - COSINE_SHARE) * bm25 / (bm25 + BM25_HALF), detail=detail))
+    return (*found, Contribution(name="bm25", value=BM25_SHARE * words(match), detail=detail))
 
 
 def mean_bm25(match: Match) -> float:
@@ -126,7 +149,7 @@ def signals(best: Match, held: Collection[str], terms: Terms, *, chunks: int) ->
 def relevance(known: float, *, behind: float, is_best: bool, has_vectors: bool) -> float:
     """Return the probability that a hit helps, from the log odds that the brain knows the answer.
 
-    `behind` is how much less its calibrated score is than that of the best hit.
+    `behind` is how much worse it matches than the best hit.
     """
     return 1 / (1 + math.exp(-weighed(HELPS if has_vectors else HELPS_BY_TEXT, (1.0, known, behind, is_best))))
 

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from pathlib import Path
 
 import pytest
 import yaml
@@ -240,6 +241,51 @@ def test_sqlite_vec_and_numpy_find_the_same_with_and_without_a_filter(asked: Bra
                 assert of_unit == pytest.approx(others[unit], abs=1e-4)
     by_sql.close()
     by_numpy.close()
+
+
+@pytest.mark.proves("INDEX-NUMPY")
+@pytest.mark.parametrize("use_sqlite_vec", [True, False])
+def test_the_chunk_nearest_by_its_numbers_is_found_by_their_signs(asked: Brain, use_sqlite_vec: bool) -> None:
+    import numpy as np
+
+    index, model = Index(asked.index.file, use_sqlite_vec=use_sqlite_vec), asked.embedder
+    assert model is not None
+    stored = index.connection.execute("SELECT chunk_key, embedding FROM vectors").fetchall()
+    keys, vectors = [key for key, _ in stored], np.array([np.frombuffer(blob, "<f4") for _, blob in stored])
+    assert len(keys) > 40, "more than are measured exactly"
+    for question in ("retry", "what makes bread rise", "who decides in an incident", "cache invalidation"):
+        vector = model.embed_query(question)
+        ((key, cosine),) = index.search_vectors(vector, 1, Filter())
+        assert key == keys[int(np.argmax(vectors @ vector))]
+        assert cosine == pytest.approx(float(np.max(vectors @ vector)), abs=1e-4)
+    index.close()
+
+
+@pytest.mark.proves("ASK-EXPLAIN")
+def test_what_is_near_the_best_match_is_raised_and_the_best_match_stays_first(asked: Brain) -> None:
+    for question in ("how do we retry payments", "cache invalidation", "why is the session store slow"):
+        bundle = asked.ask(Query(question, explain=True), fresh=False, now=NOW)
+        parts = [{part.name: part for part in hit.contributions} for hit in bundle.hits]
+        assert parts[0]["near the best match"].detail == "cosine 1.000"
+        assert all(its["near the best match"].value < 0.1 for its in parts[1:])
+
+
+@pytest.mark.proves("ASK-EXPLAIN")
+def test_a_title_that_several_candidates_bear_tells_nothing(tmp_path: Path) -> None:
+    texts = ("Wheels are cached for a week.", "Docker layers are pruned at night.", "Tests run on two cores.")
+    folder = tmp_path / "brain"
+    (folder / "domains/ci/concepts").mkdir(parents=True)
+    (folder / "brain.yaml").write_text("owner: T\n")
+    for number, text in enumerate((*texts, "Builds are signed.")):
+        title = "Notes on builds" if number < len(texts) else "Signing of builds"
+        head = f"---\nid: concept/c{number}\ntype: concept\ndomain: ci\n---\n"
+        (folder / f"domains/ci/concepts/c{number}.md").write_text(f"{head}# {title}\n\n{text}\n")
+    with Brain(folder) as brain:
+        brain.sync()
+        hits = brain.ask(Query("are docker layers of builds pruned", explain=True), fresh=False, now=NOW).hits
+    with_title = {hit.unit.id: "vector, title" in {part.name for part in hit.contributions} for hit in hits}
+    assert with_title == {"concept/c0": False, "concept/c1": False, "concept/c2": False, "concept/c3": True}
+    assert hits[0].unit.id == "concept/c1"
 
 
 @pytest.mark.proves("ASK-RELATED")
