@@ -25,7 +25,6 @@ BM25_DEPTH = 200
 _SHARED_BY = 3
 """A title that so many candidates bear, such as that of a page of which each is a section, tells nothing of any."""
 _NO_COSINES = (None, None, None)
-RANKINGS = ("calibrated", "rrf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +51,9 @@ PROFILES = {profile.name: profile for profile in (TASK, SEARCH)}
 
 
 def configured(name: str, settings: RetrievalSettings) -> Profile:
-    """Return a profile with the user's settings applied. Raises UsageError for an unknown name or setting."""
+    """Return a profile with the user's settings applied. Raises UsageError for an unknown name."""
     if name not in PROFILES:
         raise UsageError(f"There is no profile {name!r}.", hint=f"Choose one of: {', '.join(PROFILES)}.")
-    if settings.ranking not in RANKINGS:
-        raise UsageError(f"retrieval.ranking must be one of {', '.join(RANKINGS)}, not {settings.ranking!r}.")
-    if settings.hops not in (0, 1, 2):
-        raise UsageError(f"retrieval.hops must be 0, 1 or 2, not {settings.hops}.")
     profile = PROFILES[name]
     return replace(
         profile,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -32,10 +33,6 @@ PLACED_BEHIND = 7
 """Neighbours come after this many hits: their score added dilutes, their place here pushes nothing relevant out."""
 _HUB_DEGREE = 20
 """A unit with more relations than this says little about any one of them: its edges are not followed."""
-_RELATION_WEIGHTS = {
-    RelationType.SUPERSEDES: 1.0, RelationType.CONTRADICTS: 1.0, RelationType.USES: 0.9, RelationType.IMPLEMENTS: 0.9,
-    RelationType.REQUIRES_UNDERSTANDING_OF: 0.9, RelationType.OFTEN_COMBINED_WITH: 0.8, RelationType.INFORMED_BY: 0.8,
-}  # fmt: skip
 
 
 def to_hits(
@@ -191,9 +188,10 @@ def _with_neighbours(
     matcher.look_up(admitted)
     matches = dict(zip(admitted, matcher.matches(admitted), strict=True))
     scores = {key: score(match) for key, match in matches.items()}
-    chosen = _choose(
-        [step for step in steps if step.unit_key in admitted], seeds, scores.__getitem__, per_seed=profile.neighbours
-    )
+    chosen: list[Neighbour] = []
+    for seed_key in seeds:
+        of_seed = [step for step in steps if step.seed_key == seed_key and step.unit_key in admitted]
+        chosen += sorted(of_seed, key=lambda step: (-scores[step.unit_key], step.unit_key))[: profile.neighbours]
     new = [step.unit_key for step in chosen if step.unit_key not in hits]
     units = index.units(new)
     stale = stale_reasons(units, index, today=today)
@@ -223,53 +221,28 @@ def _with_neighbours(
 
 
 class Neighbour(NamedTuple):
-    """A related unit, how it was reached, and the weight of that path (0..1)."""
+    """A related unit, and how it was reached."""
 
     unit_key: int
     seed_key: int
     relation: RelationType
     outward: bool
     hops: int
-    weight: float
 
 
 def _neighbours_of(seeds: Sequence[int], index: Index, *, hops: int) -> list[Neighbour]:
-    """Return the units that relations lead to from the seeds (not the seeds themselves), by their strongest path."""
+    """Return the units that relations lead to from the seeds (not the seeds themselves), by their shortest path."""
     found: dict[int, Neighbour] = {}
-    frontier: dict[int, Neighbour | None] = dict.fromkeys(seeds)
+    frontier = {key: key for key in seeds}
     for hop in range(1, hops + 1):
         reached: dict[int, Neighbour] = {}
         edges = index.edges(list(frontier))
-        degrees: dict[int, int] = {}
+        degrees = Counter(edge.unit_key for edge in edges)
         for edge in edges:
-            degrees[edge.unit_key] = degrees.get(edge.unit_key, 0) + 1
-        for edge in edges:
-            if degrees[edge.unit_key] > _HUB_DEGREE or edge.neighbour_key in frontier or edge.neighbour_key in found:
-                continue
-            before = frontier[edge.unit_key]
-            step = Neighbour(
-                unit_key=edge.neighbour_key,
-                seed_key=before.seed_key if before else edge.unit_key,
-                relation=edge.relation,
-                outward=edge.outward,
-                hops=hop,
-                weight=(before.weight if before else 1.0) * _RELATION_WEIGHTS[edge.relation],
-            )
-            known = reached.get(step.unit_key)
-            if known is None or step.weight > known.weight:
-                reached[step.unit_key] = step
+            key = edge.neighbour_key
+            if degrees[edge.unit_key] <= _HUB_DEGREE and key not in frontier and key not in found:
+                step = Neighbour(key, frontier[edge.unit_key], edge.relation, edge.outward, hop)
+                reached.setdefault(key, step)
         found |= reached
-        frontier = dict(reached)
+        frontier = {key: step.seed_key for key, step in reached.items()}
     return list(found.values())
-
-
-def _choose(
-    steps: Sequence[Neighbour], seeds: Sequence[int], score: Callable[[int], float], *, per_seed: int
-) -> list[Neighbour]:
-    """Return the best neighbours of each seed, by their own score times the weight of the path, seed by seed."""
-    chosen: list[Neighbour] = []
-    for seed in seeds:
-        of_seed = [step for step in steps if step.seed_key == seed]
-        of_seed.sort(key=lambda step: (-score(step.unit_key) * step.weight, step.unit_key))
-        chosen += of_seed[:per_seed]
-    return chosen

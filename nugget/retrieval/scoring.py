@@ -53,18 +53,15 @@ class Scored(NamedTuple):
 def rank(gathered: Gathered, *, ranking: str, rrf_k: int) -> list[Scored]:
     """Every candidate scored, best first: by calibrated scores, or by the bare RRF order."""
     candidates, matcher = gathered.candidates, gathered.matcher
+    scored: list[Scored] = []
     if ranking == "rrf":
         # Divided by the most that RRF could give, so that these scores too lie in 0..1.
         most = (1 + gathered.has_vectors) / (rrf_k + 1)
         scored = [Scored(entry, entry.fused / most) for entry in candidates if entry.fused]
     elif candidates:
         matcher.compare_with(max(candidates, key=lambda entry: (calibrated(entry.match), -entry.unit_key)).unit_key)
-        matches = matcher.matches([entry.unit_key for entry in candidates])
-        scored = [
-            Scored(entry._replace(match=match), score(match)) for entry, match in zip(candidates, matches, strict=True)
-        ]
-    else:
-        scored = []
+        for entry, match in zip(candidates, matcher.matches(entry.unit_key for entry in candidates), strict=True):
+            scored.append(Scored(entry._replace(match=match), score(match)))
     order = sorted((-entry.score, entry.candidate.unit_key, entry) for entry in scored)
     return [entry for _, _, entry in order]
 
@@ -97,28 +94,23 @@ def rrf_contributions(candidate: Candidate, *, k: int, has_vectors: bool) -> tup
 def contributions_of(
     match: Match, *, vector_rank: int | None = None, text_rank: int | None = None
 ) -> tuple[Contribution, ...]:
-    """The addends of a match's score."""
-    found: list[Contribution] = []
-    if match.chunk_cosine is not None and mixed_cosine(match) > 0:
-        titled = match.title_cosine is not None
-        parts: list[tuple[str, float, float | None, str]] = [
-            ("vector", CHUNK_SHARE + (0 if titled else TITLE_SHARE), match.chunk_cosine, _rank(vector_rank)),
-            ("vector, whole unit", UNIT_SHARE, match.unit_cosine, ""),
-        ]
-        parts += [("vector, title", TITLE_SHARE, match.title_cosine, "")] if titled else []
-        found = [
-            Contribution(
-                name=name,
-                value=COSINE_SHARE * share * (cosine or 0.0),
-                detail=f"{detail} cosine {cosine or 0.0:.3f}".strip(),
-            )
-            for name, share, cosine, detail in parts
-        ]
-    if match.near:
-        near = f"cosine {match.near:.3f}"
-        found.append(Contribution(name="near the best match", value=NEAR_SHARE * match.near, detail=near))
-    detail = f"{_rank(text_rank)} chunk {match.chunk_bm25:.2f}, whole unit {match.unit_bm25:.2f}".strip()
-    return (*found, Contribution(name="bm25", value=BM25_SHARE * words(match), detail=detail))
+    """Return the addends of a match's score."""
+    ranks = [f"#{rank} " if rank else "" for rank in (vector_rank, text_rank)]
+    of_chunk = CHUNK_SHARE + (TITLE_SHARE if match.title_cosine is None else 0)
+    parts = [
+        ("vector", COSINE_SHARE * of_chunk, match.chunk_cosine, ranks[0]),
+        ("vector, whole unit", COSINE_SHARE * UNIT_SHARE, match.unit_cosine, ""),
+        ("vector, title", COSINE_SHARE * TITLE_SHARE, match.title_cosine, ""),
+    ] if mixed_cosine(match) > 0 else []  # fmt: skip
+    detail = f"{ranks[1]}chunk {match.chunk_bm25:.2f}, whole unit {match.unit_bm25:.2f}"
+    return (
+        *(
+            Contribution(name=name, value=share * cosine, detail=f"{rank}cosine {cosine:.3f}")
+            for name, share, cosine, rank in [*parts, ("near the best match", NEAR_SHARE, match.near or None, "")]
+            if cosine is not None
+        ),
+        Contribution(name="bm25", value=BM25_SHARE * words(match), detail=detail),
+    )
 
 
 def mean_bm25(match: Match) -> float:
@@ -186,7 +178,3 @@ def stale_reasons(units: Mapping[int, Unit], index: Index, *, today: date) -> di
         if unit.stale_after and unit.stale_after < today:
             reasons.setdefault(key, StaleReason.EXPIRED)
     return reasons
-
-
-def _rank(rank: int | None) -> str:
-    return f"#{rank}" if rank else ""

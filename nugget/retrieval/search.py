@@ -11,10 +11,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from nugget.config import RetrievalSettings
-from nugget.errors import EmbeddingUnavailable, UsageError
+from nugget.errors import UsageError
 from nugget.index import Index
 from nugget.index.fulltext import STOP_WORDS, question_words
 from nugget.infra.embedding import QuestionEmbedder, Vector
@@ -100,24 +101,15 @@ class Results:
 
 
 class CachedEmbedder:
-    """An embedder that computes the vector of a question once, and does not repeat a failure either."""
+    """An embedder that computes the vector of a question once."""
 
     def __init__(self, embedder: QuestionEmbedder) -> None:
         self.model = embedder.model
-        self._embedder = embedder
-        self._results: dict[str, Vector | EmbeddingUnavailable] = {}
+        self._embed = cache(embedder.embed_query)
 
     def embed_query(self, text: str) -> Vector:
         """Return the vector of a question. Raises EmbeddingUnavailable."""
-        if text not in self._results:
-            try:
-                self._results[text] = self._embedder.embed_query(text)
-            except EmbeddingUnavailable as error:
-                self._results[text] = error
-        result = self._results[text]
-        if isinstance(result, EmbeddingUnavailable):
-            raise result
-        return result
+        return self._embed(text)
 
 
 def chosen_sources(names: Sequence[SourceName], *, identity: str | None) -> tuple[SourceName, ...]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from cli_stage import write_unit
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from paths import REPOSITORY
@@ -143,6 +144,9 @@ def test_the_contributions_of_every_hit_add_up_to_its_score(asked: Brain, rankin
                 assert 0 <= hit.score <= 1
                 assert sum(part.value for part in hit.contributions) == pytest.approx(hit.score, abs=1e-9)
                 assert hit.reasons
+            near = [part.value for hit in bundle.hits for part in hit.contributions if part.name.startswith("near")]
+            assert not near or near[0] == pytest.approx(0.1), "the best match stays first"
+            assert bool(near) == (ranking == "calibrated" and model != "none")
             assert bundle.explain is not None
             assert [entry["id"] for entry in bundle.explain["hits"]] == ids(bundle)
             assert bundle.explain["timings_ms"]["gather"] >= 0
@@ -153,8 +157,7 @@ def test_the_bare_rrf_order_is_an_option_and_is_the_order_of_fused_ranks(asked: 
     with with_settings(asked, ranking="rrf", hops=0) as brain:
         bundle = brain.ask("how do we retry payments", fresh=False, now=NOW)
     assert [hit.score for hit in bundle.hits] == sorted((hit.score for hit in bundle.hits), reverse=True)
-    best = {part.name: part.detail for part in bundle.hits[0].contributions}
-    assert set(best) <= {"vector", "bm25"}
+    assert {part.name for part in bundle.hits[0].contributions} <= {"vector", "bm25"}
 
 
 @pytest.mark.proves("SEARCH-GROUPS")
@@ -167,25 +170,7 @@ def test_search_ranks_units_of_the_brain_as_ask_does(asked: Brain, question: str
     assert len(bundle.hits) == 10
 
 
-OPERATORS = [
-    '"',
-    "AND",
-    "OR",
-    "NOT",
-    "NEAR(a b)",
-    "a*",
-    "^a",
-    "a:b",
-    "title:x",
-    "(",
-    ")",
-    "-x",
-    "+",
-    "{a b}: c",
-    "\0",
-    "''",
-    ";--",
-]
+OPERATORS = [*'"()+\0', "AND", "OR", "NOT", "NEAR(a b)", "a*", "^a", "a:b", "title:x", "-x", "{a b}: c", "''", ";--"]
 
 
 @pytest.mark.proves("ASK-ANY-TEXT")
@@ -235,6 +220,9 @@ def test_sqlite_vec_and_numpy_find_the_same_with_and_without_a_filter(asked: Bra
             one, other = (index.search_vectors(vector, 20, filter_) for index in (by_sql, by_numpy))
             assert [key for key, _ in one] == [key for key, _ in other]
             assert [cosine for _, cosine in one] == pytest.approx([cosine for _, cosine in other], abs=1e-4)
+            stored = by_sql.connection.execute("SELECT chunk_key, vec_distance_L2(embedding, ?) FROM vectors", [vector])
+            nearest = min(stored, key=lambda row: row[1])[0]  # of all; by their signs eight are measured for each
+            assert filter_ != Filter() or by_sql.search_vectors(vector, 1, filter_)[0][0] == nearest
             units = sorted(set(by_sql.units_of_chunks([key for key, _ in one]).values()))
             cosines, others = (index.unit_cosines(vector, units) for index in (by_sql, by_numpy))
             for unit, of_unit in cosines.items():
@@ -243,44 +231,14 @@ def test_sqlite_vec_and_numpy_find_the_same_with_and_without_a_filter(asked: Bra
     by_numpy.close()
 
 
-@pytest.mark.proves("INDEX-NUMPY")
-@pytest.mark.parametrize("use_sqlite_vec", [True, False])
-def test_the_chunk_nearest_by_its_numbers_is_found_by_their_signs(asked: Brain, use_sqlite_vec: bool) -> None:
-    import numpy as np
-
-    index, model = Index(asked.index.file, use_sqlite_vec=use_sqlite_vec), asked.embedder
-    assert model is not None
-    stored = index.connection.execute("SELECT chunk_key, embedding FROM vectors").fetchall()
-    keys, vectors = [key for key, _ in stored], np.array([np.frombuffer(blob, "<f4") for _, blob in stored])
-    assert len(keys) > 40, "more than are measured exactly"
-    for question in ("retry", "what makes bread rise", "who decides in an incident", "cache invalidation"):
-        vector = model.embed_query(question)
-        ((key, cosine),) = index.search_vectors(vector, 1, Filter())
-        assert key == keys[int(np.argmax(vectors @ vector))]
-        assert cosine == pytest.approx(float(np.max(vectors @ vector)), abs=1e-4)
-    index.close()
-
-
-@pytest.mark.proves("ASK-EXPLAIN")
-def test_what_is_near_the_best_match_is_raised_and_the_best_match_stays_first(asked: Brain) -> None:
-    for question in ("how do we retry payments", "cache invalidation", "why is the session store slow"):
-        bundle = asked.ask(Query(question, explain=True), fresh=False, now=NOW)
-        parts = [{part.name: part for part in hit.contributions} for hit in bundle.hits]
-        assert parts[0]["near the best match"].detail == "cosine 1.000"
-        assert all(its["near the best match"].value < 0.1 for its in parts[1:])
-
-
 @pytest.mark.proves("ASK-EXPLAIN")
 def test_a_title_that_several_candidates_bear_tells_nothing(tmp_path: Path) -> None:
-    texts = ("Wheels are cached for a week.", "Docker layers are pruned at night.", "Tests run on two cores.")
-    folder = tmp_path / "brain"
-    (folder / "domains/ci/concepts").mkdir(parents=True)
-    (folder / "brain.yaml").write_text("owner: T\n")
-    for number, text in enumerate((*texts, "Builds are signed.")):
-        title = "Notes on builds" if number < len(texts) else "Signing of builds"
-        head = f"---\nid: concept/c{number}\ntype: concept\ndomain: ci\n---\n"
-        (folder / f"domains/ci/concepts/c{number}.md").write_text(f"{head}# {title}\n\n{text}\n")
-    with Brain(folder) as brain:
+    texts = ("Wheels are cached.", "Docker layers are pruned.", "Tests run on two cores.", "Builds are signed.")
+    (tmp_path / "domains/coding/concepts").mkdir(parents=True)
+    (tmp_path / "brain.yaml").write_text("owner: T\n")
+    for number, text in enumerate(texts):
+        write_unit(tmp_path, f"concept/c{number}", f"# {'Signing' if number == 3 else 'Notes on builds'}\n\n{text}")
+    with Brain(tmp_path) as brain:
         brain.sync()
         hits = brain.ask(Query("are docker layers of builds pruned", explain=True), fresh=False, now=NOW).hits
     with_title = {hit.unit.id: "vector, title" in {part.name for part in hit.contributions} for hit in hits}
@@ -396,9 +354,6 @@ def test_fusion_does_not_depend_on_the_order_of_the_lists(rankings: list[list[in
 
 @pytest.mark.proves("ASK-BAD-SETTINGS")
 def test_settings_that_make_no_sense_are_said_in_one_sentence(asked: Brain) -> None:
-    for retrieval in ({"ranking": "magic"}, {"hops": 7}):
-        with with_settings(asked, **retrieval) as brain, pytest.raises(UsageError):
-            brain.ask("x", fresh=False, now=NOW)
     for wrong in ({"limit": 0}, {"budget_tokens": -1}, {"depth": "bottomless"}, {"profile": "nope"}):
         with pytest.raises(UsageError):
             asked.ask(Query("x", **wrong), fresh=False, now=NOW)  # type: ignore[arg-type]
