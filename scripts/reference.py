@@ -141,7 +141,7 @@ def constants_part() -> str:
         ("weak below", scoring.WEAK_BELOW, f"relevance of the best hit; {scoring.WEAK_BELOW_BY_TEXT} without vectors"),
         ("helpful", scoring.HELPFUL_ABOVE, f"and {scoring.HELPFUL_SHARE} of the best hit's relevance, at least"),
         ("stands out", scoring.STANDS_OUT, "relevance of what recall tells without being asked"),
-        ("expanded hits", grouping.SEEDS, f"{PROFILES['task'].neighbours} related unit each"),
+        ("expanded hits", grouping.SEEDS, "1 related unit each"),
         ("placed behind", grouping.PLACED_BEHIND, "hits"),
     )]  # fmt: skip
     return "\n".join(rows) + "\n"

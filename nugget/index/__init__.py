@@ -162,10 +162,10 @@ class Index:
         """Return the cosine of each of these units with another one, each as a whole; 0 if it is below."""
         return vectors.nearness(self.connection, unit_key, unit_keys)
 
-    def nearest_chunk(self, vector: Vector, unit_key: int) -> int | None:
-        """Return the chunk of a unit that is nearest; None if it has no vectors."""
-        found = vectors.nearest_chunks(self.connection, vector, [unit_key])
-        return found[unit_key][0] if found else None
+    def nearest_chunks(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, int]:
+        """Return the nearest chunk of each of these units that has vectors: unit key -> chunk key."""
+        found = vectors.nearest_chunks(self.connection, vector, unit_keys)
+        return {unit: chunk for unit, (chunk, _) in found.items()}
 
     def units_of_chunks(self, keys: Sequence[int]) -> dict[int, int]:
         """Return the unit of each of these chunks: chunk key -> unit key."""

@@ -33,7 +33,7 @@ class Profile:
 
     `candidates` chunks come from each list; `rrf_k` is the constant of reciprocal rank fusion; `ranking` orders the
     candidates by calibrated scores or by the bare fused ranks; `hops` is how far relations are followed from the
-    best units and `neighbours` how many related units may be added for each.
+    best units.
     """
 
     name: str
@@ -41,7 +41,6 @@ class Profile:
     rrf_k: int = 60
     ranking: str = "calibrated"
     hops: int = 1
-    neighbours: int = 1
 
 
 TASK = Profile(name="task")
@@ -156,10 +155,6 @@ class Matcher:
             Match(of_chunk(key, 0.0), of_unit(key, 0.0), chunk, whole, title, near(key, 0.0))
             for key, (chunk, whole, title) in found
         ]
-
-    def nearest_chunk(self, unit_key: int) -> int | None:
-        """Return the chunk of a unit that is nearest to the question."""
-        return None if self.vector is None else self._index.nearest_chunk(self.vector, unit_key)
 
 
 def gather(query: Query, profile: Profile, index: Index, embedder: QuestionEmbedder | None) -> Gathered:

@@ -9,7 +9,7 @@ from datetime import date
 from typing import NamedTuple
 
 from nugget.index import Index, StoredChunk
-from nugget.models import Contribution, Hit, HitChunk, Query, RelationType, StaleReason, Unit
+from nugget.models import Contribution, Hit, HitChunk, Query, RelationType, StaleReason
 from nugget.retrieval.candidates import Gathered, Match, Matcher, Profile
 from nugget.retrieval.scoring import (
     KNOWN,
@@ -57,18 +57,17 @@ def to_hits(
     units = index.units(keys)
     stale = stale_reasons(units, index, today=today)
     chunks = _shown_chunks(wanted, index, matcher)
-    hits = {
-        key: _hit(
-            entry,
-            units[key],
-            chunks[key],
-            stale.get(key),
-            _parts(entry, profile, matcher) if query.explain else (),
-            helps(key, matches[key]),
-        )
-        for key, entry in zip(keys, wanted, strict=True)
-        if key in units and chunks[key]
-    }
+    hits: dict[int, Hit] = {}
+    for key, entry in zip(keys, wanted, strict=True):
+        if key not in units or not chunks[key]:
+            continue
+        ranks = (("vector", entry.candidate.vector_rank), ("bm25", entry.candidate.text_rank))
+        hits[key] = Hit(
+            unit=units[key], score=entry.score, chunks=tuple(_as_shown(chunk, entry.score) for chunk in chunks[key]),
+            reasons=tuple(f"{name} #{rank}" for name, rank in ranks if rank) or ("bm25, whole unit",),
+            stale_reason=stale.get(key), contributions=_parts(entry, profile, matcher) if query.explain else (),
+            relevance=helps(key, matches[key]),
+        )  # fmt: skip
     order = _behind_successors(list(hits), hits, stale, index)
     if profile.hops and order:
         return _with_neighbours(order, hits, query, profile, index, matcher, helps, today=today)
@@ -97,35 +96,15 @@ def _shown_chunks(scored: Sequence[Scored], index: Index, matcher: Matcher) -> d
 
 def _nearest_chunks(keys: Sequence[int], index: Index, matcher: Matcher) -> dict[int, StoredChunk]:
     """Return the nearest chunk of each unit; the first of a unit without vectors."""
-    nearest = {key: chunk for key in keys if (chunk := matcher.nearest_chunk(key))}
+    nearest = {} if matcher.vector is None else index.nearest_chunks(matcher.vector, keys)
     stored = index.chunks(nearest.values())
     shown = {key: stored[chunk] for key, chunk in nearest.items() if chunk in stored}
     chunks = index.chunks_of_units(key for key in keys if key not in shown)
     return shown | {key: of_unit[0] for key, of_unit in chunks.items()}
 
 
-def _hit(
-    entry: Scored,
-    unit: Unit,
-    chunks: Sequence[StoredChunk],
-    stale_reason: StaleReason | None,
-    contributions: tuple[Contribution, ...],
-    helps: float,
-) -> Hit:
-    found = entry.candidate
-    ranks = (("vector", found.vector_rank), ("bm25", found.text_rank))
-    reasons = tuple(f"{name} #{rank}" for name, rank in ranks if rank) or ("bm25, whole unit",)
-    return Hit(
-        unit=unit,
-        score=entry.score,
-        chunks=tuple(
-            HitChunk(breadcrumb=c.breadcrumb, text=c.text, score=entry.score, position=c.position) for c in chunks
-        ),
-        reasons=reasons,
-        stale_reason=stale_reason,
-        contributions=contributions,
-        relevance=helps,
-    )
+def _as_shown(chunk: StoredChunk, score: float) -> HitChunk:
+    return HitChunk(breadcrumb=chunk.breadcrumb, text=chunk.text, score=score, position=chunk.position)
 
 
 def _parts(entry: Scored, profile: Profile, matcher: Matcher) -> tuple[Contribution, ...]:
@@ -191,7 +170,7 @@ def _with_neighbours(
     chosen: list[Neighbour] = []
     for seed_key in seeds:
         of_seed = [step for step in steps if step.seed_key == seed_key and step.unit_key in admitted]
-        chosen += sorted(of_seed, key=lambda step: (-scores[step.unit_key], step.unit_key))[: profile.neighbours]
+        chosen += sorted(of_seed, key=lambda step: (-scores[step.unit_key], step.unit_key))[:1]
     new = [step.unit_key for step in chosen if step.unit_key not in hits]
     units = index.units(new)
     stale = stale_reasons(units, index, today=today)
@@ -204,17 +183,11 @@ def _with_neighbours(
         if key in hits:
             placed.append(_lifted(hits[key], 0.0, reason))
         elif key in shown:
-            placed.append(
-                Hit(
-                    unit=units[key],
-                    score=scores[key],
-                    chunks=(HitChunk(breadcrumb=shown[key].breadcrumb, text=shown[key].text, score=scores[key]),),
-                    stale_reason=stale.get(key),
-                    reasons=(reason,),
-                    contributions=contributions_of(matches[key]) if query.explain else (),
-                    relevance=helps(key, matches[key]),
-                )
-            )
+            placed.append(Hit(
+                unit=units[key], score=scores[key], chunks=(_as_shown(shown[key], scores[key]),),
+                reasons=(reason,), stale_reason=stale.get(key), relevance=helps(key, matches[key]),
+                contributions=contributions_of(matches[key]) if query.explain else (),
+            ))  # fmt: skip
     moved = {hit.unit.id for hit in placed}
     rest = [hits[key] for key in order[len(head) :] if hits[key].unit.id not in moved]
     return [hits[key] for key in head] + placed + rest

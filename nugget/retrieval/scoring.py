@@ -62,8 +62,7 @@ def rank(gathered: Gathered, *, ranking: str, rrf_k: int) -> list[Scored]:
         matcher.compare_with(max(candidates, key=lambda entry: (calibrated(entry.match), -entry.unit_key)).unit_key)
         for entry, match in zip(candidates, matcher.matches(entry.unit_key for entry in candidates), strict=True):
             scored.append(Scored(entry._replace(match=match), score(match)))
-    order = sorted((-entry.score, entry.candidate.unit_key, entry) for entry in scored)
-    return [entry for _, _, entry in order]
+    return sorted(scored, key=lambda entry: (-entry.score, entry.candidate.unit_key))
 
 
 def calibrated(match: Match) -> float:
