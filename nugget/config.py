@@ -137,8 +137,10 @@ def load_settings(environment: Environment, brain: Path | None = None) -> Settin
     shared = read_brain_file(brain)[0] if brain else {}
     values = dict(shared)
     file = environment.home / "config.yaml"
-    given = [("extraction.with", _renamed_way(environment), "")]
-    given += [(key, entry.value, f"{file}:{entry.line}") for key, entry in read_user_file(environment).items()]
+    mine = read_user_file(environment)
+    meant = [RENAMED[key].get(value) for key, value in renamed_keys(environment, mine).items()]
+    way = next((way for way in ("offline", "claude-code", "api") if way in meant), None)
+    given = [("extraction.with", way, ""), *((key, one.value, f"{file}:{one.line}") for key, one in mine.items())]
     for key in documented_keys():
         given.append((key, environment.variables.get(variable_of(key)) or None, variable_of(key)))
     for key, value, where in given:
@@ -152,15 +154,10 @@ def load_settings(environment: Environment, brain: Path | None = None) -> Settin
     return _assembled(Settings, values)
 
 
-def renamed_keys(environment: Environment) -> dict[str, str]:
-    """Return the old keys that the user still sets, with their values."""
-    values = {key: str(entry.value) for key, entry in read_user_file(environment).items() if key in RENAMED}
+def renamed_keys(environment: Environment, mine: Mapping[str, Entry]) -> dict[str, str]:
+    """Return the old keys that the user still sets, in the file as read or the environment, with their values."""
+    values = {key: str(entry.value) for key, entry in mine.items() if key in RENAMED}
     return values | {key: found for key in RENAMED if (found := environment.variables.get(variable_of(key)))}
-
-
-def _renamed_way(environment: Environment) -> str | None:
-    meant = [RENAMED[key].get(value) for key, value in renamed_keys(environment).items()]
-    return next((way for way in ("offline", "claude-code", "api") if way in meant), None)
 
 
 def value_of(settings: Settings, key: str) -> Any:

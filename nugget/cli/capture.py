@@ -13,7 +13,7 @@ import typer
 from typer import Argument, Option
 
 from nugget.cli.terminal import BrainOption, DryRunOption, JsonOption, listed, open_brain, print_json, show
-from nugget.config import expanded, read_environment, renamed_keys
+from nugget.config import expanded, read_environment, read_user_file, renamed_keys
 from nugget.errors import UsageError
 from nugget.render import reports
 from nugget.render.json import capture_json, fields, proposal_json
@@ -49,7 +49,8 @@ OldMethodOption = Annotated[str | None, Option("--method", hidden=True)]
 
 def chosen_way(way: Way | None, method: str | None) -> str | None:
     """Return the way to find knowledge that the options ask for; say which old names were used."""
-    for key, value in renamed_keys(read_environment()).items():
+    environment = read_environment()
+    for key, value in renamed_keys(environment, read_user_file(environment)).items():
         note(f"`{key}: {value}` is called `extraction.with` now, and will not be read in the next release.")
     if method is None:
         return way and str(way)

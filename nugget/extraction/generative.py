@@ -17,7 +17,7 @@ from nugget.config import Settings
 from nugget.errors import LLMUnavailable
 from nugget.extraction.proposals import Extraction, Proposal
 from nugget.extraction.replies import WINDOW_SCHEMA, Shown, read_units
-from nugget.infra.llm.gate import estimate_cost_usd
+from nugget.infra.llm.gate import BadReply, CostCapReached, Request, estimate_cost_usd
 from nugget.models import Session, Unit
 from nugget.redaction import allow_list
 from nugget.sources.condense import clip, windows
@@ -123,8 +123,6 @@ def plan_windows(work: Work) -> list[str]:
     """The session as texts that the cap can pay for. What was said comes before what programs printed."""
     chars = _affordable_chars(work)
     if chars < _LEAST_WINDOW_CHARS:
-        from nugget.infra.llm import CostCapReached
-
         raise CostCapReached(
             f"A session may cost ${work.settings.llm.max_usd_per_session:.2f}, of which ${max(work.left_usd, 0):.2f} "
             "are left: too little to read this one.",
@@ -160,7 +158,13 @@ def _split(text: str, max_chars: int) -> list[str]:
 
 def _read_window(work: Work, text: str, *, part: int, parts: int) -> list[Proposal]:
     existing = _existing(work, text)
-    fenced = [_fenced_unit(work.llm, number, unit) for number, unit in enumerate(existing, start=1)]
+    fenced = [
+        work.llm.fence(
+            unit.body[:_EXISTING_CHARS], "unit", number=number, type=unit.type, domain=unit.domain or "",
+            title=unit.title,
+        )
+        for number, unit in enumerate(existing, start=1)
+    ]  # fmt: skip
     ending = "Find the units of knowledge in the session."
     if parts > 1:
         ending = f"This is part {part} of {parts} of the session. Find the units of knowledge in it."
@@ -186,7 +190,6 @@ def ask_model(
 
     Raises BadReply if neither holds the list that was asked for: then nothing was read, and it is to be tried again.
     """
-    from nugget.infra.llm import BadReply, CostCapReached, Request
 
     def ask(purpose: str, asked: str) -> object:
         try:
@@ -230,7 +233,7 @@ def read_each(work: Work, texts: Sequence[str], read: Callable[[str, int], _T]) 
         try:
             value = read(text, part)
         except LLMUnavailable as error:
-            if not _is_survivable(error):
+            if not isinstance(error, (BadReply, CostCapReached)):  # asking again later may change it
                 raise
             failure = error
             work.dropped.append(f"part {part} of {len(texts)} of the session: {error}")
@@ -239,13 +242,6 @@ def read_each(work: Work, texts: Sequence[str], read: Callable[[str, int], _T]) 
         yield part, value
     if failure is not None and not readable:
         raise failure
-
-
-def _is_survivable(error: LLMUnavailable) -> bool:
-    """Whether other parts of the session may still be worth having: asking again later would change nothing."""
-    from nugget.infra.llm import BadReply, CostCapReached
-
-    return isinstance(error, (BadReply, CostCapReached))
 
 
 def _merge(work: Work, found: Sequence[tuple[int, Proposal]]) -> list[Proposal]:
@@ -330,11 +326,6 @@ def _existing(work: Work, text: str) -> list[Unit]:
             # Reciprocal ranks, in thousandths: near to several prompts counts more than nearest to one.
             scores[unit.id] += 1000 // rank
     return [units[unit_id] for unit_id, _ in scores.most_common(_EXISTING_SHOWN)]
-
-
-def _fenced_unit(llm: Model, number: int, unit: Unit) -> str:
-    body = unit.body[:_EXISTING_CHARS]
-    return llm.fence(body, "unit", number=number, type=unit.type, domain=unit.domain or "", title=unit.title)
 
 
 def prompt_text(name: str, **values: object) -> str:

@@ -13,7 +13,7 @@ from nugget.sources.speakers import said_in
 from nugget.text import shorten, slugify
 
 _CONFIDENCE = 0.95
-_TITLE_CHARS, _QUOTE_CHARS, _LEAST_CHARS = 80, 300, 4
+_TITLE_CHARS, _QUOTE_CHARS, _LEAST_CHARS, _MOST_CHARS = 80, 300, 4, 1000
 # The cue opens a sentence; in Japanese it may also end one. What follows it on its line is to be remembered.
 _CUE = re.compile(
     r"""
@@ -61,7 +61,7 @@ def _cues(session: Session) -> Iterator[tuple[Event, re.Match[str]]]:
 
 
 def _proposal(event: Event, cue: re.Match[str], session: Session, now: datetime) -> Proposal:
-    text = " ".join((cue["after"] or cue["before"]).split())
+    text = " ".join((cue["after"] or cue["before"])[:_MOST_CHARS].split())
     claim, because = split_reason(text)
     first = re.split(r"(?<=[.!?])\s|(?<=。)", claim, maxsplit=1)[0]
     title, moment = shorten(first.rstrip(".。"), _TITLE_CHARS), event.timestamp or session.ended or now

@@ -250,7 +250,7 @@ def _names(claim: str) -> set[str]:
     words = [word for word in claim.split()[1:] if len(word) > 3]
     is_plain = 2 * sum(word[0].isupper() for word in words) <= len(words)
     found = ((code or other or (name if is_plain else "")) for code, name, other in _NAME.findall(claim))
-    return {name.lower().strip("`().") for name in found if name}
+    return {name.lower().strip("`().") for name in found} - {""}
 
 
 def _has(text: str, name: str) -> bool:

@@ -165,7 +165,7 @@ def _check_settings(brain: Path, environment: Environment) -> Iterator[CheckResu
     user_file, mine, brain_file = environment.home / "config.yaml", read_user_file(environment), brain / "brain.yaml"
     _, problems, misplaced = read_brain_file(brain)
     unknown = [key for key in mine if not is_known(key) and key not in ("brain", "version", *RENAMED)]
-    if old := renamed_keys(environment):
+    if old := renamed_keys(environment, mine):
         yield _odd("settings", f"{', '.join(old)}: called `extraction.with` now", "nugget config set extraction.with …")
     if unknown:
         yield _odd("settings", f"{user_file}: nothing is called {', '.join(unknown)}", f"correct it in {user_file}")
