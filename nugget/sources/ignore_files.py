@@ -8,6 +8,7 @@ repository that it is in count too.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -29,6 +30,9 @@ _GENERATED = frozenset(
     "Pods DerivedData".split()
 )
 """Folders that other programs fill. Hidden ones (`.git`, `.obsidian`, `.trash`, `.venv`…) are never entered either."""
+_CONFLICT_COPY = re.compile(r"\([^()]{0,80}conflicted copy[^()]{0,80}\)|\.sync-conflict-\d{8}-\d{6}", re.IGNORECASE)
+"""How Dropbox, Nextcloud and Syncthing name one side's copy of a note that two sides changed."""
+
 _Rules = tuple[str, "GitIgnoreSpec"]
 """An ignore file: its folder, with `/` at the end, and what it says."""
 
@@ -103,7 +107,8 @@ class Walk:
 
     def _is_wanted(self, name: str) -> bool:
         wanted = name.lower().endswith(self.suffixes) and not name.startswith(".")
-        return name in self.named or (wanted and name.lower() not in self.private_names)
+        is_other = name.lower() in self.private_names or _CONFLICT_COPY.search(name)
+        return name in self.named or (wanted and not is_other)
 
     def _is_ignored(self, path: str, rules: Sequence[_Rules]) -> bool:
         ignored = _is_ignored(path, rules)

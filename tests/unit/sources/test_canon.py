@@ -134,6 +134,14 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_read(
     ]
 
 
+@pytest.mark.proves("CANON-CLOUD")
+def test_conflict_copies_of_cloud_clients_are_left_out(vault: Path) -> None:
+    before = keys(canon(vault))
+    for name in ("Home (Ada's conflicted copy 2026-05-01).md", "Home.sync-conflict-20260501-101010-ABCDEFG.md"):
+        (vault / name).write_text("x")
+    assert keys(canon(vault)) == before
+
+
 @pytest.mark.proves("CANON-BAD-INPUT")
 def test_a_folder_with_too_many_notes_is_read_in_part_and_says_so(vault: Path) -> None:
     source = canon(vault, max_files=2)
