@@ -57,7 +57,7 @@ class Brain:
     propose = writing.propose
     proposals, proposal, proposal_diff = writing.proposals, writing.proposal, writing.proposal_diff
     accept, reject, make_current = writing.accept, writing.reject, writing.make_current
-    secret_lines, leaks, scrub = writing.secret_lines, writing.leaks, writing.scrub
+    leaks, scrub = writing.leaks, writing.scrub
     evaluate, suggest_questions = writing.evaluate, writing.suggest_questions
     asked_questions, similar_units, neighbours = writing.asked_questions, writing.similar_units, writing.neighbours
     sync_local_sources = local_sources.sync_local_sources

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nugget.config import expanded
+from nugget.config import expanded, load_settings, read_environment
 from nugget.errors import EmbeddingUnavailable, IndexUnavailable, NuggetError, UsageError
 from nugget.models import Hit, KnowledgeType, Problem, Query, Severity, StaleReason, Unit
 
@@ -253,12 +253,12 @@ def note_review(brain: Brain) -> None:
             files.replace(file, json.dumps(state | {str(brain.path): [waiting, merged]}).encode())
 
 
-def secret_lines(brain: Brain, text: str) -> list[tuple[int, str]]:
-    """Return the line and rule of each secret that redaction would take out of a text."""
+def secret_lines(text: str) -> list[tuple[int, str]]:
+    """Return the line and rule of each secret that redaction would take out of a text; no brain is needed."""
     from nugget.redaction import allow_list
     from nugget.redaction import secret_lines as find
 
-    return list(find(text, allow=allow_list(brain.settings)))
+    return find(text, allow=allow_list(load_settings(read_environment())))
 
 
 def leaks(brain: Brain) -> Iterator[Leak]:

@@ -188,18 +188,18 @@ def redact(
     file: Annotated[str, Argument(metavar="FILE|-", help="The file to read; - is standard input.")],
     stats: Annotated[bool, Option("--stats", help="Show the number of secrets of each kind, and the speed.")] = False,
     as_json: JsonOption = False,
-    brain: BrainOption = None,
 ) -> None:
     """Show what redaction would remove from a file and by which rule, without showing the secret.
 
     Changes nothing. `redaction.allow` in your settings keeps what only looks like a secret.
     """
+    from nugget.app.writing import secret_lines
+
     content = _read(file)
-    with open_brain(brain) as opened:
-        opened.secret_lines("")  # the rules are opened before the time is taken
-        begin = time.perf_counter()
-        found = opened.secret_lines(content.decode("utf-8", "replace"))
-        seconds = time.perf_counter() - begin
+    secret_lines("")  # the rules are opened before the time is taken
+    begin = time.perf_counter()
+    found = secret_lines(content.decode("utf-8", "replace"))
+    seconds = time.perf_counter() - begin
     counts = Counter(kind for _, kind in found)
     if as_json:
         lines = [{"line": line, "rule": kind} for line, kind in found]

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import cache
 from pathlib import Path
 
 from nugget.config import Settings, expanded
@@ -20,8 +19,7 @@ from nugget.errors import UsageError
 from nugget.models import Session
 from nugget.redaction.documents import private_keys
 from nugget.redaction.echoes import echoes, in_whole, without_repetition
-from nugget.redaction.engine import issued_secrets
-from nugget.redaction.judging import RULES
+from nugget.redaction.engine import digest_of, issued_secrets
 from nugget.redaction.paths import without_excluded
 from nugget.redaction.structured import Span, structured_secrets
 
@@ -93,21 +91,11 @@ def _replaced(view: str, spans: Sequence[Span], keep_lines: bool) -> Redacted:
 
 def rules_stamp(settings: Settings) -> str:
     """Return a digest of the rules that redact a text: all redaction modules, and the settings that count."""
-    digest = hashlib.sha256(_code_digest())
+    digest = hashlib.sha256(digest_of("*.py", "rules/*").encode())
     capture = settings.capture
     for patterns in (settings.redaction.allow, capture.exclude_paths, capture.exclude_projects):
         digest.update("\0".join(patterns).encode("utf-8", "replace") + b"\1")
     return digest.hexdigest()[:16]
-
-
-@cache
-def _code_digest() -> bytes:
-    from importlib.metadata import version  # 10 ms that few commands need
-
-    digest = hashlib.sha256(version("kingfisher-secret-scanner").encode())
-    for module in sorted([*Path(__file__).parent.glob("*.py"), *RULES.iterdir()]):
-        digest.update(module.read_bytes())
-    return digest.digest()
 
 
 def _secrets(views: Sequence[str], allow: Sequence[re.Pattern[str]]) -> list[list[Span]]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+import shutil
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from importlib.metadata import version
+from pathlib import Path
 from string import ascii_letters, digits
 from typing import Any
 
@@ -69,9 +74,7 @@ _JUDGES_OF_KINDS: dict[str, Callable[[str], bool]] = {
     "encoded-secret": judge.holds_settings,
     "told-password": judge.is_odd,
     "flag-token": lambda value: judge.is_random(value) or judge.is_odd(value) or judge.is_scrambled(value),
-    "named-token": lambda value: (
-        judge.is_random(value) and not judge.is_public(value) and judge.is_not_placeholder(value)
-    ),
+    "named-token": lambda value: judge.is_random_pair(value) and judge.is_not_placeholder(value),
     "told-token": lambda value: judge.is_generated(value, quoted=True),
 }
 _READERS: dict[str, Callable[[str, Sequence[int]], Iterator[Span]]] = {
@@ -86,18 +89,40 @@ _READERS: dict[str, Callable[[str, Sequence[int]], Iterator[Span]]] = {
 @cache
 def _scanner() -> Any:
     """Return the engine, or the error that its rules raise: compiling takes seconds even if it fails."""
+    if not is_prepared() and sys.stderr.isatty():
+        print("Preparing redaction: its rules are compiled once, which takes some seconds …", file=sys.stderr)
     from kingfisher_sdk import Rules, Scanner  # 60 MB and .2 s that only commands that redact need
 
-    paths = [str(path) for path in sorted(judge.RULES.glob("*.yaml"))]
+    paths, folder = [str(path) for path in sorted(judge.RULES.glob("*.yaml"))], _compiled()
     try:
-        return Scanner(Rules(paths, confidence="low", cache_dir=rule_cache()), base64=False)
-    except RuntimeError as error:
+        rules = Rules(paths, confidence="low", cache_dir=folder)
+        if folder and rules.cache_status == "stored":
+            for other in folder.parent.iterdir():
+                if other != folder:
+                    shutil.rmtree(other, ignore_errors=True)
+        return Scanner(rules, base64=False)
+    except (RuntimeError, OSError) as error:
         return error
 
 
-def is_prepared() -> bool:
-    """Return True if rules were compiled on this machine before."""
+@cache
+def digest_of(*patterns: str) -> str:
+    """Return a digest of the engine's version and of files of this package."""
+    found = hashlib.sha256(version("kingfisher-secret-scanner").encode())
+    for file in sorted(file for pattern in patterns for file in judge.RULES.parent.glob(pattern)):
+        found.update(file.read_bytes())
+    return found.hexdigest()[:16]
+
+
+def _compiled() -> Path | None:
+    """Return the folder for the compiled form of the present rules."""
     folder = rule_cache()
+    return folder / digest_of("rules/*.yaml") if folder else None
+
+
+def is_prepared() -> bool:
+    """Return True if the present rules were compiled on this machine before."""
+    folder = _compiled()
     return folder is None or any(folder.glob("*.vscdb"))
 
 
@@ -116,7 +141,7 @@ def issued_secrets(view: str) -> Iterator[tuple[int, int, str]]:
     """Yield the start, end and kind of what the engine's rules find, ours first; a view has a character for a byte."""
     found: list[tuple[int, int, int, str]] = []
     scanner = _scanner()
-    if isinstance(scanner, RuntimeError):
+    if isinstance(scanner, Exception):
         raise scanner
     rules = ((_rule(finding.rule_id), finding) for finding in scanner.scan(view.encode("latin-1")) if finding.visible)
     known: set[int] = set()

@@ -62,7 +62,7 @@ _LONG_TOKEN = re.compile(
     r"|(?:[a-z0-9]{1,10}[_-]){0,2}(?:key|signkey|secret|token|live|prod|pat|tok|priv|apikey|api|ckey|sk|rk)"
     r"(?:[_-][a-z0-9]{1,10}){0,2}[_-](?:[a-f0-9]{26,128}|[A-F0-9]{32,64})"
 )
-_PUBLIC = re.compile(
+PUBLIC = re.compile(
     r"(?i)(?:req|msg|toolu|cus|price|in|pi|evt|sub|prod|ch|acct|file|asst|thread|run|step|call|chatcmpl|cmpl|resp|agent|org"
     r"|proj|user|batch|img|css|sha\d*|md5|pk|pub|id|uid|trace|span|build|chunk|cache|hash|digest|etag|rev|commit|tree|blob"
     r"|layer|snapshot|test|npub|age1|vs|ft|gpt|log|job|srvtoolu|cntr|container|sc|vendors?|styles?|module|gen|h\d|py\w*|node"
@@ -123,15 +123,10 @@ def is_camel(value: str) -> bool:
     return bool(re.search("[a-z0-9][A-Z]", value)) and not is_scrambled(value)
 
 
-def is_public(value: str) -> bool:
-    """Return True for the name of a request, customer or file, which looks like a key."""
-    return bool(_PUBLIC.match(value))
-
-
 def is_unknown_token(value: str) -> bool:
     """Return True for a short name, a sign and something random: the token of an issuer that no rule knows."""
     seen = re.sub(r"^\w+=", "", value[:_LOOKED_AT])
-    if not _PREFIX.match(seen) or is_public(seen) or not is_not_placeholder(seen) or are_words(seen):
+    if not _PREFIX.match(seen) or PUBLIC.match(seen) or not is_not_placeholder(seen) or are_words(seen):
         return False
     parts = re.split(r"[_.=-]", seen)[1:]
     if any(is_random(part) or (len(part) >= 20 and is_scrambled(part)) for part in parts):
@@ -142,7 +137,7 @@ def is_unknown_token(value: str) -> bool:
 def is_random_pair(value: str) -> bool:
     """Return True for two random parts with a sign between them."""
     tail = re.split("[.:/]", value)[-1]
-    return bool(_PAIR.search(value)) or (is_random(tail) and not is_public(value) and not are_words(value))
+    return bool(_PAIR.search(value)) or (is_random(tail) and not PUBLIC.match(value) and not are_words(value))
 
 
 def is_generated(value: str, *, quoted: bool) -> bool:

@@ -269,10 +269,8 @@ def _push(environment: Environment, brain: Path, note: Callable[[str], None]) ->
 def prepare_machine(environment: Environment, note: Callable[[str], None]) -> None:
     """Compile the rules of redaction and convert the embedding model, so that no session waits for them."""
     from nugget.infra.embedding import ConfiguredModel
-    from nugget.redaction.engine import is_prepared, prepare
+    from nugget.redaction.engine import prepare
 
-    if not is_prepared():
-        note("Preparing redaction: its rules are compiled once, which takes up to half a minute …")
     prepare()
     if problem := ConfiguredModel(load_settings(environment), environment).problem:
         note(f"There is no search by meaning yet: {problem}")

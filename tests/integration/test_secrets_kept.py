@@ -153,10 +153,10 @@ def test_the_commands_name_places_and_rules_but_no_secret(
 ) -> None:
     file = tmp_path / "f.txt"
     file.write_text("one\nDB_PASSWORD=Winter2026!x\n")
-    shown = nugget("redact", file, "--stats", "--brain", words)
+    shown = nugget("redact", file, "--stats")
     assert (shown.code, f"{file.name}:2: password" in shown.out.replace("\n", "")) == (0, True)
-    assert nugget("redact", file, "--json", "--brain", words).json["counts"] == {"password": 1}
-    assert nugget("redact", tmp_path / "no", "--brain", words).code == 2
+    assert nugget("redact", file, "--json").json["counts"] == {"password": 1}
+    assert nugget("redact", tmp_path / "no").code == 2
     ledger = isolated_home / ".nugget/ledger/notes.jsonl"
     ledger.parent.mkdir(parents=True, exist_ok=True)
     ledger.write_text("password: Winter2026!x\n")
@@ -164,6 +164,6 @@ def test_the_commands_name_places_and_rules_but_no_secret(
     file.write_text("Winter2026!x\n")
     assert nugget("scrub", "--secrets", file, "--brain", words).code == 0
     assert "Winter2026" not in ledger.read_text()
-    assert nugget("doctor", "--secrets", "--json", "--brain", words).json == {"ok": True, "leaks": []}
+    assert nugget("doctor", "--secrets", "--json").json == {"ok": True, "leaks": []}
     file.write_text("abc\n")
     assert nugget("scrub", "--secrets", file, "--brain", words).code == 2
