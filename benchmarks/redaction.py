@@ -8,6 +8,7 @@ Run: python benchmarks/redaction.py [FOLDER] [--seed N] [--missed]
 from __future__ import annotations
 
 import argparse
+import random
 import sys
 import time
 from collections import defaultdict
@@ -18,7 +19,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "tests" / "support"))
 
 from hostile_texts import HOSTILE  # noqa: E402
-from secret_corpus import LISTS, Example, lookalikes, secrets  # noqa: E402
+from secret_corpus import LISTS, Example, expanded, lookalikes, secrets  # noqa: E402
 
 from nugget.config import Settings  # noqa: E402
 from nugget.redaction import redact, redact_session  # noqa: E402
@@ -26,6 +27,12 @@ from nugget.sources.claude_code import read_session  # noqa: E402
 
 FOLDER = REPOSITORY.parent / "shared" / "data" / "transcripts" / "claude-code"
 HALVES = ("tuned", "apart")
+DENSE = (
+    "SERVICE_TOKEN=<n40>", "token ghp_<github> used", "DB_PASSWORD=<n12>!x", "the password of the host is <n9>#x now",
+    "curl -u bob:<n12> https://acme.io", "postgres://u:<n12>@db/x", "{'api_key': '<n32>'}", "<jwt>", "acme_live_<n40>",
+    "<n40>", "<x40> refs/heads/x", "sha512-<B86>==", "we use <n9> in the password field of <n5> and then it is fine",
+)  # fmt: skip
+"""Lines of which each holds another secret, or what looks like one."""
 LINEAR = 2.5
 """The most that a text of twice the length may take, as a multiple."""
 SLOWEST = 5.0
@@ -56,6 +63,13 @@ def growth(unit: str, size: int = 200_000) -> tuple[float, float]:
     once = min(taken(lambda: redact(one)) for _ in "12")
     twice = min(taken(lambda: redact(two)) for _ in "12")
     return len(one.encode("utf-8", "replace")) / 1e6 / once, twice / once
+
+
+def dense(template: str, size: int = 200_000) -> float:
+    """Return MB per second on lines that each hold another secret."""
+    chance = random.Random(template)
+    text = "".join(expanded(template, chance) + "\n" for _ in range(size // len(expanded(template, chance))))
+    return len(text.encode()) / 1e6 / min(taken(lambda: redact(text)) for _ in "12")
 
 
 def is_found(example: Example) -> bool:
@@ -116,6 +130,8 @@ def main() -> None:
         return
     megabytes, rate = speed(given.folder)
     print(f"sessions {rate:6.1f} MB/s over {megabytes:.1f} MB")
+    for template in DENSE:
+        print(f"{template:45} {dense(template):6.1f} MB/s, each line another")
     slow = []
     for name, unit in HOSTILE.items():
         rate, times = growth(unit)

@@ -249,7 +249,7 @@ def scrub(
 
 
 _HISTORY = """
-{objects} of the brain's history hold a secret. Once `nugget review list` is empty:
+Secrets are left in {objects} of the brain's history. Once `nugget review list` is empty:
 
   cd {brain}
   git commit -am "Take out a secret"
