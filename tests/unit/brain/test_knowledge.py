@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from knowledge_texts import CONTRACT, PATH, file, unit_of
+from knowledge_texts import CONTRACT, PATH, file
 
 from nugget.brain.knowledge_file import (
     MAX_FILE_BYTES,
@@ -51,23 +51,6 @@ def test_the_file_of_the_contract_parses_into_its_unit() -> None:
         last_modified=date(2026, 2, 25),
     )
     assert (parsed.lines["id"], parsed.lines["related"], parsed.lines["related.0"]) == (2, 8, 9)
-
-
-@pytest.mark.proves("KNOW-FORMAT")
-def test_the_optional_keys_are_read() -> None:
-    text = file(
-        scope="{repo: github.com/x/y, path: src/a.py, symbol: retry}",
-        session="abc-123",
-        evidence="\n  - session: abc-123\n    quote: |\n      It failed.\n      Twice.\n    records: [u1, u2]",
-        stale_after="2027-01-01",
-        alternatives="\n  - Do nothing, and hope\n  - A queue",
-    )
-    unit = unit_of(text)
-    assert unit.scope == Scope(repo="github.com/x/y", path="src/a.py", symbol="retry")
-    assert unit.session == "abc-123"
-    assert unit.evidence == (Evidence(session="abc-123", quote="It failed.\nTwice.\n", records=("u1", "u2")),)
-    assert unit.stale_after == date(2027, 1, 1)
-    assert unit.alternatives == ("Do nothing, and hope", "A queue")
 
 
 @pytest.mark.proves("KNOW-TOLERANT")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 from datetime import date
 from pathlib import Path
 
@@ -13,27 +12,6 @@ from paths import TESTS
 
 EXPORTS = TESTS / "exports"
 """Written by the programs themselves: claude-mem 13.25.3, mem0ai 2.2.1, basic-memory 0.24.1."""
-
-
-@pytest.mark.proves("IMPORT-FORMATS")
-@pytest.mark.parametrize("form", ["results", "list", "lines"])
-def test_memories_of_mem0_become_units_where_they_say_enough(
-    brain: Path, home: Path, tmp_path: Path, form: str
-) -> None:
-    memories = [
-        {"id": "1", "memory": "Likes\u2028tea", "user_id": "ann", "metadata": None, "categories": ["food"]},
-        {"id": "2", "memory": "The staging database is reset every night, so long imports fail there",
-         "metadata": {"category": "gotcha"}, "categories": None, "created_at": "2025-11-02T08:00:00Z"},
-        {"id": "3", "memory": "Prefers integration tests with a real database", "categories": ["preferences"]},
-    ]  # fmt: skip
-    file = tmp_path / ("m.jsonl" if form == "lines" else "m.json")
-    texts = {"results": json.dumps({"results": memories}), "list": json.dumps(memories),
-             "lines": "\n".join(json.dumps(one, ensure_ascii=False) for one in memories)}  # fmt: skip
-    file.write_text(texts[form])
-    result = bring_in(file, brain, home)
-    assert [(change.unit.type, change.unit.confidence) for change in result.changes] == [("bug", 0.4), ("belief", 0.4)]
-    assert "filed under gotcha" in result.changes[0].reason
-    assert [entry.reason for entry in result.left_out] == ["says too little to stand alone"]
 
 
 LEARNED = {
