@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nugget.config import expanded, load_settings, read_environment
-from nugget.errors import EmbeddingUnavailable, IndexUnavailable, NuggetError, UsageError
+from nugget.errors import EmbeddingUnavailable, NuggetError, UsageError
 from nugget.models import Hit, KnowledgeType, Problem, Query, Severity, StaleReason, Unit
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ def make_current(brain: Brain) -> None:
 
     An index that cannot be written now is brought in line by the next question.
     """
-    with suppress(IndexUnavailable):
+    with suppress(NuggetError, OSError, sqlite3.Error):
         brain.sync(in_passing=True)
     note_review(brain)
 
