@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 os.environ.update(ORT_DISABLE_TELEMETRY="1", HF_HUB_DISABLE_TELEMETRY="1", LOGURU_AUTOINIT="0")
 
 BUNDLED_MODEL = "all-MiniLM-L6-v2"
+MULTILINGUAL = "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2"
 MINILM = Path(__file__).parent / "minilm"
 """The folder with the tokenizer of the bundled model."""
 _MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
@@ -105,7 +106,7 @@ def open_embedder(settings: Settings, environment: Environment) -> Embedder | No
         return HttpEmbedder(settings.embedding, environment)
     if expanded(name).is_dir():
         return _from_folder(expanded(name))
-    return FastembedEmbedder(name, cache=environment.models / "fastembed")
+    return FastembedEmbedder(MULTILINGUAL if name == "multilingual" else name, cache=environment.models / "fastembed")
 
 
 class RemoteEmbedder:
