@@ -199,7 +199,8 @@ def _is_bare(view: str, place: tuple[int, int], name: str, sign: str, given: str
     line = max(view.rfind("\n", first, head) + 1, view.rfind("\\n", first, head) + 2, first)
     before = view[line:head]
     spaced = view[start - 1].isspace()
-    own = bool(_LINE_HEAD.match(before)) and bool(_LINE_END.match(view, stop))
+    ends = bool(_LINE_END.match(view, stop))
+    own = ends and bool(_LINE_HEAD.match(before))
     variable = name.rsplit(".", 1)[-1].replace("-", "_").isupper()
     if compared:
         return strong and (variable or own)
@@ -211,16 +212,14 @@ def _is_bare(view: str, place: tuple[int, int], name: str, sign: str, given: str
         return variable or (not camel and (own or not called or bool(_CONNECTION.match(view, stop))))
     weak = not camel and not _WORDLY.match(given) and not are_plain_words(given)
     if sign == ":":
+        follows = view[stop : stop + 1]
+        braced = "{" in before and before.count('"') % 2 == 0
         if strong and not given.isdigit():
-            return own or (spaced and not camel and "{" not in before)
-        user = _USER.search(before) and view[stop : stop + 1] not in (",", ";")
-        compound = (
-            len(given) >= 8
-            and given.islower()
-            and view[stop : stop + 1] == " "
-            and re.search(r"\w[_.-]\w|[a-z][A-Z]", name)
-        )
-        return spaced and weak and bool(own or user or compound)
+            code = follows in (",", ";", ")", "}") and (camel or re.fullmatch(r"\w+", given))
+            return own or (spaced and not braced and not code)
+        user = _USER.search(before) and follows not in (",", ";")
+        compound = given.islower() and follows == " " and re.search(r"\w[_.-]\w|[a-z][A-Z]", name)
+        return spaced and weak and bool(own or user or (not braced and len(given) >= 6 and (ends or compound)))
     if not own or sign not in ("=", "=>"):
         return False
     above = re.sub(r"\\{1,16}n", "\n", view[max(0, line - 600) : line])
