@@ -76,6 +76,7 @@ _LINE_END = re.compile(
 _USER = re.compile(
     r"(?i)\b(?:user(?:[ _]?name)?|login|e-?mail|host(?:name)?|account|benutzer(?:name)?|uid)\b[^\n({]{0,80}$"
 )
+_DESCRIBED = re.compile(r"(?i)[ ](?:[\w-]+[ ]){0,2}(?:password|passwd|secret|credential|user|login|used)s?\b")
 _CONNECTION = re.compile(r"[;,]\s?[A-Za-z][\w ]*=[^=]")
 _SECTION = re.compile(r"(?m)^\s{0,4}\[\[?[\w .:/\"-]{1,60}\]{1,2}\s*$")
 _PROPERTY = re.compile(r"(?i)^(?!(?:self|this|cls|user|form|req|request)\.)(?:[\w-]+\.){1,8}[\w-]+$")
@@ -218,7 +219,9 @@ def _is_bare(view: str, place: tuple[int, int], name: str, sign: str, given: str
             code = follows in (",", ";", ")", "}") and (camel or re.fullmatch(r"\w+", given))
             return own or (spaced and not braced and not code)
         user = _USER.search(before) and follows not in (",", ";")
-        compound = given.islower() and follows == " " and re.search(r"\w[_.-]\w|[a-z][A-Z]", name)
+        compound = (
+            follows == " " and re.search(r"\w[_.-]\w|[a-z][A-Z]|wort$", name) and not _DESCRIBED.match(view, stop)
+        )
         return spaced and weak and bool(own or user or (not braced and len(given) >= 6 and (ends or compound)))
     if not own or sign not in ("=", "=>"):
         return False
