@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nugget.extraction import phrases
+from nugget.extraction import phrases, titles
 from nugget.extraction.episodes import Episode, Turn, episodes_of
 from nugget.extraction.speech import Channel, Sentence, sentences_of
 from nugget.models import Event, EventKind, Speaker
@@ -36,7 +36,7 @@ _PASSING = phrases.any_of(
 )
 CHORE = phrases.any_of(
     r"^\W*(?:add|updat|writ|creat|implement|renam|remov|document|check|verif|run|commit|push|fix|mov|read"
-    r"|review|clean)\w*\b.{0,60}"
+    r"|review|clean|mak)\w*\b.{0,60}"
     r"\b(?:tests?|docs?|documentation|help text|comments?|changelog|readme|lint\w*|pr|branch|imports?|todo"
     r"|diagnostics?)\b"
 )
@@ -46,6 +46,13 @@ _STOP = frozenset(
     " now".split()
 )
 
+FIRST_PERSON = phrases.any_of(r"(?:^|[^`\w])(?:I|I'm|I've|I'll|I'd|me|my|you're)(?=[^`\w']|$)")
+SUBJECT_PRONOUN = phrases.any_of(r"^(?:It|This|That|These|They|Those|Both|Its)\b(?P<is>'s)?\s*")
+_LINK = phrases.any_of(
+    r"^(?:(?:and|but|so|or) )?(?:this|that|it|they|these|those|otherwise|because|since|instead|without|which|however"
+    r"|only|when|if|unless|even|so|but|thus|therefore|then|such|both|no longer|not|given)\b"
+)
+_SHORT_PROMPT = 160
 
 _TRIED = 9
 """Events behind a claim in which the agent says that what it tried did not help."""
@@ -313,3 +320,71 @@ def _of_edits(claim: Claim, after: Counter[str], before: Counter[str]) -> dict[s
         "names came": sum(name in after for name in names) / len(names),
         "names went": sum(name in before and name not in after for name in names) / len(names),
     }
+
+
+def continued(claim: Claim, session: SessionClaims) -> list[Claim]:
+    """Return the sentences behind a claim in its paragraph that go on with the same thought."""
+    found: list[Claim] = []
+    for other in session.claims[claim.number + 1 : claim.number + 3]:
+        near = claim.sentence
+        if other.sentence.place != near.place or other.sentence.block != near.block:
+            break
+        features = other.features
+        if (
+            any(features[name] for name in ("question", "colon", "very short", "next_step", "offer"))
+            or other.is_refuted
+        ):
+            break
+        said = titles.clean(other.sentence.text)
+        linked = _LINK.match(said) or session.likeness(claim, other) >= 0.15
+        if not linked or FIRST_PERSON.search(said) or len(said) > 320:
+            break
+        found.append(other)
+    return found
+
+
+def answers(claim: Claim, session: SessionClaims) -> list[Claim]:
+    """Return how the agent took up what a person said: the point it agreed with, and what it did in the end."""
+    episode = claim.episode
+    replies: dict[int, list[Claim]] = {}
+    for other in session.claims:
+        if other.episode is episode and other.sentence.channel is Channel.REPLY:
+            replies.setdefault(other.sentence.place, []).append(other)
+    if not replies:
+        return []
+    events = [replies[min(replies)]] if episode.conceded else []
+    if episode.edits and (not events or len(replies) > 1):
+        events.append(replies[max(replies)])
+    found = []
+    for event in events:
+        usable = (
+            one
+            for one in event[:5]
+            if is_usable(one)
+            and len(titles.point_of(one.sentence.text)) >= 40
+            and (len(episode.prompt) < _SHORT_PROMPT or session.likeness(claim, one) >= 0.1)
+        )
+        if (first := next(usable, None)) is not None and not first.features["praise"]:
+            found.append(first)
+    return found
+
+
+def is_usable(claim: Claim) -> bool:
+    text = claim.sentence.text
+    features = claim.features
+    if claim.is_refuted or any(features[name] for name in ("question", "colon", "very short", "next_step", "offer")):
+        return False
+    said = titles.point_of(text)
+    return not FIRST_PERSON.search(said) and not SUBJECT_PRONOUN.match(said) and len(said) <= 320
+
+
+def is_close(one: Claim, other: Claim) -> bool:
+    """Return whether two claims stand side by side, and not as two items of a list."""
+    ours, theirs = one.sentence, other.sentence
+    is_near = ours.place == theirs.place and 0 < abs(one.number - other.number) <= 2
+    return is_near and (ours.block == theirs.block or not (ours.is_listed and theirs.is_listed))
+
+
+def is_confirmed(claim: Claim) -> bool:
+    """Return whether the agent agreed with a pasted text and changed something for it."""
+    return claim.episode.conceded and bool(claim.episode.edits)

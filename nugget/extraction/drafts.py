@@ -10,7 +10,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nugget.extraction import phrases, titles
-from nugget.extraction.claims import CHORE, Claim, SessionClaims, words_of
+from nugget.extraction.claims import (
+    CHORE,
+    FIRST_PERSON,
+    SUBJECT_PRONOUN,
+    Claim,
+    SessionClaims,
+    answers,
+    continued,
+    is_close,
+    is_confirmed,
+    is_usable,
+    words_of,
+)  # fmt: skip
 from nugget.extraction.episodes import Turn
 from nugget.extraction.speech import Channel
 from nugget.models import KnowledgeType
@@ -22,9 +34,8 @@ _MAX_SUPPORT = 2
 _BODY_CHARS = 480
 _NEAR = 0.26
 _SAME = 0.62
-_PRONOUN = phrases.any_of(r"^(?:It|This|That|These|They|Those|Both|Its)\b(?P<is>'s)?\s*")
-_SUBJECT = re.compile(r"`[^`\n]{3,60}`|\*\*[^*\n]{3,40}\*\*")
-_FIRST_PERSON = phrases.any_of(r"(?:^|[^`\w])(?:I|I'm|I've|I'll|I'd|me|my|you're)(?=[^`\w']|$)")
+_SUBJECT = re.compile(r"`[^`\n]{3,60}`")
+_TAG = phrases.any_of(r"</?[a-z_-]+>")
 _PURPOSE = phrases.any_of(r"\bto (?:avoid|prevent|protect|ensure|support|keep|allow|preserve|guard|handle|end)\b")
 _INTERIM = phrases.any_of(
     r"\bstill (?:slow|fail|there|~|not|the same|\d|show|need)|\bthere(?:'s| is| are) still\b|\bso far\b|^still\b"
@@ -33,6 +44,7 @@ _STATUS = phrases.any_of(
     r"\b(?:tests?|lint\w*|builds?|checks?|ci)\b.{0,30}\b(?:pass\w*|fail\w*|green|red|clean|ok)\b",
     r"\b\d+ (?:new |more |test |lint |real |other )*(?:failures?|errors?|issues?|warnings?|commits|files"
     r"|conflicts?|lines)\b",
+    r"\bHEAD's\b|\bmerge both\b|\bconflict(?:ed)? (?:files?|regions?)\b",
     r"\b(?:updated|opened|created|pushed|merged) (?:the |a |your )?(?:pr|branch|pull request)\b|\bcommit"
     r" `?[0-9a-f]{7,}",
     r"\bstraightforward\b|\bchanges? needed\b|\b(?:just|only) one real\b|\bwill display as\b|^here(?:'s| is| are)\b",
@@ -40,7 +52,9 @@ _STATUS = phrases.any_of(
 )
 _TESTS = phrases.any_of(r"\bTest[A-Z]\w+|^(?:documentation|docs|(?:added|integration|unit) .*tests)\b")
 _IDLE = phrases.any_of(
-    r"\bstraightforward\b|\bknow what you'd like\b|\blet me know\b|^should i\b"
+    r"^found (?:it|the)\b|^(?:added?|updated|fixed|wrote) (?:\w+ ){0,3}tests?\b"
+    r"|\bstraightforward\b|\bknow what you'd like\b|\blet me know\b|^should i\b"
+    r"|^(?:the |this )?(?:fix|approach|change)s? (?:works?|addresses|looks?|handles?)\b"
     r"|^(?:the )?(?:approach|plan|resolution|fix) (?:would be|will be|is):"
 )
 _PROPOSES = phrases.any_of(
@@ -52,13 +66,18 @@ _CHAT = phrases.any_of(
     r"\bi'(?:m|ve)\b|^(?:check|look|see|show|tell|explain|help|what|why|how|where|like)\b|\blet me know\b|\bdo we\b",
     r"\bwhat (?:do you think|you think)\b|\bthere is a (?:pr|review)\b|\breview comments?\b|\bmight be\b",
 )
-_SYMPTOM = phrases.any_of(
-    r"\b(?:fail\w*|errors?|wrong|broken|breaks?|crash\w*|refused|rejected|hangs?|time[sd]? ?out|twice|missing|leak\w*"
-    r"|slow|stuck|cannot|can't|doesn't|does not|invalid|exceptions?|panics?)\b"
+_ADVISES = phrases.any_of(
+    r"\bconsider \w+ing\b|^(?:do|does|did|is|are|can|could)\b(?!.*\binstead\b).*\?|^(?:is|are) there\b|^do (?:we|you)\b"
+    r"|\bwe need to (?:fix|add|check|merge|push)\b|\bwhy (?:has|have|is|are we|does|did)\b"
 )
-_SYMPTOM_CHARS = 240
-_PLEASE = phrases.any_of(r"(?:please|bitte|can you|could you|s'il|por favor)\b")
-_OPENING = phrases.any_of(r"^(?:good|ok(?:ay)?|great|thanks|next|also|and|so|now)\b[.,:;]?\s*")
+"""Words of reviewers, questions and errands: no choice of the person."""
+_PLEASE = phrases.any_of(
+    r"(?:(?:but|and) )?(?:please|bitte|can you|could you|you can|let'?s|s'il|por favor|i think|i don't know|i'm not)\b"
+)
+_FIXES = phrases.any_of(
+    r"(?:the )?(?:fix|solution)\b|(?:add|fix|us|chang|replac|remov|pass|filter|increas|skip|check|collaps|rais|upgrad)"
+    r"(?:e|es|s|ed|d|ing)? "
+)
 _UNDONE = phrases.any_of(r"\b(?:let me|i'll|i need to|need to|should be|we need|want me to|would you like)\b")
 _HEADS = {KnowledgeType.BELIEF: "Rule", KnowledgeType.DECISION: "Decision"}
 _SLOTS = {
@@ -80,39 +99,32 @@ class Draft:
     kind: KnowledgeType = KnowledgeType.CONCEPT
     features: dict[str, float] = field(default_factory=dict)
     confidence: float = 0.0
-    merged: Claim | None = None
 
     @property
     def claims(self) -> list[Claim]:
         """The anchor and its support."""
-        return [self.anchor, *([self.merged] if self.merged else []), *(claim for _, claim in self.support)]
+        return [self.anchor, *(claim for _, claim in self.support)]
 
     def text(self) -> str:
         """The body: a paragraph for each slot of its type, at most three sentences each."""
         claim, because = titles.split_reason(self.statement)
-        slots: dict[str, list[str]] = {_HEADS.get(self.kind, ""): [claim]}
+        found = self.anchor.features
+        is_choice = found["decided"] or found["instead"] or self.anchor.sentence.channel is not Channel.REPLY
+        slots: dict[str, list[str]] = {_HEADS.get(self.kind, "") if is_choice else "": [claim]}
         if self.kind is KnowledgeType.BUG:
-            found = self.anchor.features
-            slots = {"Cause" if found["cause"] else "Fix" if found["fix"] else "Problem": [self.statement]}
+            is_fix = _FIXES.match(self.statement) or (found["fix"] and not found["cause"])
+            slots = {"Fix" if is_fix else "Cause" if found["cause"] else "Problem": [self.statement]}
         elif because:
             slots["Because" if self.kind is KnowledgeType.BELIEF else "Why"] = [because]
         first = next(iter(slots))
-        if self.kind is KnowledgeType.BUG and (symptom := _symptom_of(self.anchor.episode.prompt)):
+        if self.kind is KnowledgeType.BUG and (symptom := titles.symptom_of(self.anchor.episode.prompt)):
             slots.setdefault("Problem", [symptom])
         for role, support in self.support:
             name = role if role in _SLOTS.get(self.kind, ("Why", "Instead of")) else first
-            slots.setdefault(name, []).append(titles.point_of(support.sentence.text))
+            more = titles.point_of(support.sentence.text) if role else titles.clean(support.sentence.text)
+            slots.setdefault(name, []).append(more)
         order = sorted(slots, key=lambda name: _ORDER.index(name))
         return "\n\n".join(_paragraph(name, slots[name]) for name in order)
-
-
-def _symptom_of(prompt: str) -> str:
-    """Return the sentence of a request that says what goes wrong; nothing if there is none."""
-    lines = [titles.clean(line) for line in prompt.splitlines() if not line.lstrip().startswith(("#", "<"))]
-    for sentence in (one for line in lines for one in re.split(r"(?<=[.!?])\s+", line)):
-        if _SYMPTOM.search(sentence) and not sentence.endswith("?") and len(sentence) <= _SYMPTOM_CHARS:
-            return titles.capitalised(_OPENING.sub("", sentence))
-    return ""
 
 
 def _paragraph(name: str, sentences: Sequence[str]) -> str:
@@ -171,11 +183,12 @@ def _is_told(claim: Claim) -> bool:
     found = claim.features
     if found["offer accepted"] or found["option chosen"]:
         return True
-    if claim.sentence.channel is not Channel.USER or phrases.REPORTS_BUG.search(claim.sentence.text):
+    text = claim.sentence.text
+    if claim.sentence.channel is not Channel.USER or phrases.REPORTS_BUG.search(text) or _ADVISES.search(text):
         return False
     if found["very short"]:
         return bool(phrases.RULES.search(claim.sentence.text))
-    if claim.episode.turn in (Turn.CHOICE, Turn.REFUSAL):
+    if claim.episode.turn in (Turn.CHOICE, Turn.REFUSAL) or phrases.STATES.search(claim.sentence.text):
         return True
     return any(found[name] for name in ("must", "not", "instead", "because", "decided", "remember"))
 
@@ -191,7 +204,9 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     )
     said = titles.wish(sentence.text) if wished else titles.point_of(sentence.text)
     said = _with_subject(said, claim, session)
-    if not said:
+    if said.count('"') % 2:
+        said = said.replace('"', "") if said[:1] == '"' or said[-2:].rstrip(".") == '"' else ""
+    if not said or _TAG.search(said):
         return None
     if said.rstrip().endswith(":"):
         said = said.rstrip(" :")
@@ -202,7 +217,11 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     if sentence.channel is Channel.USER and len(said) < 160:
         said = _with_rest(said, claim, session)
     draft = Draft(anchor=claim, title="", statement=said)
-    draft.support = _support(draft, session)
+    if sentence.channel is Channel.USER:
+        draft.support = _grounds(draft, session) + [("", one) for one in answers(claim, session)]
+    else:
+        draft.support = [("", one) for one in continued(claim, session)]
+    draft.support += _support(draft, session)[: max(0, 3 - len(draft.support))]
     draft.title = _title(titles.split_reason(said)[0], draft, session)
     if not draft.title and _is_told(claim):
         draft.title = titles.title_of(said)  # what is wanted is too short to say it without the reason
@@ -216,21 +235,9 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
         len(draft.title.split()) < (2 if _is_told(claim) else 3) and not re.search(r"[\u3040-\u9fff]", draft.title)
     ):
         return None
-    # The words of a person are not joined with those of the agent.
-    if draft.support and sentence.channel is not Channel.USER:
-        other = draft.support[0][1]
-        more = titles.point_of(other.sentence.text)
-        if len(said) + len(more) < 320:
-            draft.statement, draft.support = titles.joined(said, more), draft.support[1:]
-            draft.merged = other
     if not draft.statement.endswith((".", "!", "?", "。")):
         draft.statement = draft.statement.rstrip(" ;,") + "."
     return draft
-
-
-def is_confirmed(claim: Claim) -> bool:
-    """Return whether the agent agreed with a pasted text and changed something for it."""
-    return claim.episode.conceded and bool(claim.episode.edits)
 
 
 def _is_passing(claim: Claim, said: str) -> bool:
@@ -239,7 +246,7 @@ def _is_passing(claim: Claim, said: str) -> bool:
     is_user = claim.sentence.channel is Channel.USER
     if found["question"] and not (is_user or found["offer accepted"]):
         return True
-    if _IDLE.search(said):
+    if _IDLE.search(said) or (not is_user and claim.sentence.text.startswith("And ")):
         return True
     if is_user:
         rules = phrases.RULES.search(said) or phrases.CHOSEN.search(said) or claim.sentence.event.tool
@@ -251,17 +258,17 @@ def _is_passing(claim: Claim, said: str) -> bool:
     is_chore = found["chore"] or found["task"] or CHORE.search(said) or _TESTS.search(said) or _STATUS.search(said)
     if is_chore and not has_reason and not _PURPOSE.search(said):
         return True
-    return bool(_FIRST_PERSON.search(said) and not found["offer accepted"])
+    return bool(FIRST_PERSON.search(said) and not found["offer accepted"])
 
 
 def _title(said: str, draft: Draft, session: SessionClaims) -> str:
     """Return a title from the claim; if it must be cut, from what says the same in fewer words."""
-    if titles.fits(said):
+    if titles.fits(said) or draft.anchor.sentence.channel is Channel.USER:
         return titles.title_of(said)
     shorter = []
     for other in session.claims:
         likeness = session.likeness(draft.anchor, other)
-        if likeness >= 0.45 and other is not draft.anchor and _is_usable(other) and not other.features["report"]:
+        if likeness >= 0.45 and other is not draft.anchor and is_usable(other) and not other.features["report"]:
             text = titles.point_of(other.sentence.text)
             if titles.fits(text) and len(text) >= 30:
                 shorter.append((likeness, text))
@@ -270,8 +277,10 @@ def _title(said: str, draft: Draft, session: SessionClaims) -> str:
 
 def _with_rest(said: str, claim: Claim, session: SessionClaims) -> str:
     """Return what a person said with the sentence behind it, if that goes on with the same thought."""
-    following = next(iter(_neighbours(claim, session, 1)), None)
-    if following is None or following.sentence.block != claim.sentence.block or following.features["question"]:
+    following = next(iter(session.claims[claim.number + 1 : claim.number + 2]), None)
+    if following is None or following.features["question"]:
+        return said
+    if (following.sentence.place, following.sentence.block) != (claim.sentence.place, claim.sentence.block):
         return said
     more = titles.clean(following.sentence.text)
     first = more.lower().split(" ", 1)[0]
@@ -282,53 +291,44 @@ def _with_rest(said: str, claim: Claim, session: SessionClaims) -> str:
 
 
 def _with_subject(said: str, claim: Claim, session: SessionClaims) -> str:
-    """Return the claim with a noun for `It` or `This` at its head; nothing if none is at hand."""
-    found = _PRONOUN.match(said)
+    """Return the claim with a noun for `It` at its head: what it stands under, or the sentence before begins with."""
+    found = SUBJECT_PRONOUN.match(said)
     if not found:
         return said
-    rest = said[found.end() :]
-    if re.match(r"\w+ing\b|[a-z]+ (?:is|was|are|means)\b", rest) and said.lower().startswith(
-        ("this ", "that ", "these ", "those ")
-    ):
+    rest, sentence = said[found.end() :], claim.sentence
+    if re.match(r"\w+ing\b|[a-z]+ (?:is|was|are|means)\b", rest) and said[:1] in "Tt":
         return said
-    before = next((other for other in _neighbours(claim, session, -1)), None)
-    context = f"{claim.sentence.heading} {claim.sentence.lead_in} {before.sentence.text if before else ''}"
-    names = _SUBJECT.findall(context)
-    if not names:
-        return ""
-    subject = titles.clean(names[-1])
-    return f"{subject} {'is ' if found.group('is') else ''}{rest}"
-
-
-def _neighbours(claim: Claim, session: SessionClaims, step: int) -> list[Claim]:
-    """The next claims of the same event in one direction."""
-    numbers = range(claim.number + step, claim.number + 4 * step, step)
-    nearby = [session.claims[number] for number in numbers if 0 <= number < len(session.claims)]
-    return [one for one in nearby if one.sentence.place == claim.sentence.place]
+    before = session.claims[claim.number - 1].sentence if claim.number else sentence
+    follows = before.place == sentence.place and before is not sentence
+    for context in (before.text if follows else "", sentence.lead_in, sentence.heading):
+        names = set(_SUBJECT.findall(context))
+        if said[:2] == "It" and len(names) == 1:
+            return f"{names.pop()} {'is ' if found.group('is') else ''}{rest}"
+    return ""
 
 
 def _support(draft: Draft, session: SessionClaims) -> list[tuple[str, Claim]]:
     """Return at most three sentences that say why, how it is fixed, or what was rejected; the settled ones first."""
     anchor = draft.anchor
     rows: list[tuple[float, str, Claim]] = []
-    close = {id(one) for step in (-1, 1) for one in _neighbours(anchor, session, step)[:2] if _goes_on(anchor, one)}
     for other in session.claims:
         if (
             other is anchor
             or titles.clean(other.sentence.text) in draft.statement
+            or any(other is one for _, one in draft.support)
             or (other.sentence.channel is Channel.QUOTED and not is_confirmed(other))
         ):
             continue
         likeness = session.likeness(anchor, other)
-        is_close = id(other) in close
+        beside = is_close(anchor, other)
         is_answer = anchor.sentence.channel is Channel.USER and other.sentence.channel is Channel.REPLY
         is_answer = is_answer and other.episode is anchor.episode
-        if likeness < _NEAR and not is_close and not (is_answer and likeness >= 0.12):
+        if likeness < _NEAR and not beside and not (is_answer and likeness >= 0.12):
             continue
-        if likeness >= _SAME or not _is_usable(other):
+        if likeness >= _SAME or not is_usable(other):
             continue
         role = _role(other)
-        value = 0.2 * other.features["telling"] + 0.6 * likeness + 0.12 * is_close + 0.1 * is_answer
+        value = 0.2 * other.features["telling"] + 0.6 * likeness + 0.12 * beside + 0.1 * is_answer
         value += 0.08 * (role != "Also")
         rows.append((value, role, other))
     chosen: list[tuple[str, Claim]] = []
@@ -343,24 +343,19 @@ def _support(draft: Draft, session: SessionClaims) -> list[tuple[str, Claim]]:
     return chosen
 
 
-def _goes_on(one: Claim, other: Claim) -> bool:
-    """Return whether two neighbouring claims are one thought: a paragraph, but not two items of a list."""
-    return one.sentence.block == other.sentence.block or not (one.sentence.is_listed and other.sentence.is_listed)
-
-
-def _is_usable(claim: Claim) -> bool:
-    text = claim.sentence.text
-    features = claim.features
-    if claim.is_refuted or any(features[name] for name in ("question", "colon", "very short", "next_step", "offer")):
-        return False
-    said = titles.point_of(text)
-    return not _FIRST_PERSON.search(said) and not _PRONOUN.match(said) and len(said) <= 320
+def _grounds(draft: Draft, session: SessionClaims) -> list[tuple[str, Claim]]:
+    """Return the sentence before a choice that was put in a few words, as its reason."""
+    claim = draft.anchor
+    before = session.claims[claim.number - 1] if claim.number else claim
+    is_near = before.sentence.place == claim.sentence.place and before.sentence.block == claim.sentence.block
+    is_reason = is_near and before is not claim and not (before.features["question"] or before.features["short"])
+    return [("Why", before)] if is_reason and len(draft.statement.split()) <= 6 else []
 
 
 def _role(claim: Claim) -> str:
     found = claim.features
     text = claim.sentence.text
-    if found["fix"] and not found["cause"]:
+    if found["fix"] and not found["cause"] and _FIXES.match(titles.point_of(text)):
         return "Fix"
     if found["cause"]:
         return "Cause"
@@ -386,7 +381,7 @@ def _features(draft: Draft, session: SessionClaims) -> dict[str, float]:
         "has why": float(any(role == "Why" for role, _ in draft.support)),
         "has cause": float(any(role == "Cause" for role, _ in draft.support)),
         "has fix": float(any(role == "Fix" for role, _ in draft.support)),
-        "title first person": float(bool(_FIRST_PERSON.search(draft.title))),
+        "title first person": float(bool(FIRST_PERSON.search(draft.title))),
         "title to do": float(bool(_UNDONE.search(draft.statement))),
         "tests": float(bool(_TESTS.search(draft.statement))),
         "status": float(bool(_STATUS.search(draft.statement))),

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from nugget.errors import EmbeddingUnavailable
 from nugget.extraction import domains, phrases
-from nugget.extraction.claims import CHORE, Claim, SessionClaims, claims_of
-from nugget.extraction.drafts import Draft, drafts_of, is_confirmed
+from nugget.extraction.claims import CHORE, Claim, SessionClaims, claims_of, is_confirmed
+from nugget.extraction.drafts import Draft, drafts_of
 from nugget.extraction.episodes import Turn
 from nugget.extraction.judge import Judge, trained
 from nugget.extraction.proposals import Proposal
@@ -43,7 +43,7 @@ _QUOTE_CHARS, _SHOWN_QUOTE_CHARS = 240, 200
 _UNCONFIRMED = 0.79
 """Most confidence in what neither the user said nor a check confirmed."""
 _SLUG_WORDS = 6
-_SHARED_WORDS, _SAME_MEANING = 0.4, 0.75
+_SHARED_WORDS, _SAME_MEANING = 0.4, 0.65
 _FILLER = frozenset(
     "the a an is are was be to of for in on at by with and or not it its that this from as no only".split()
 )
@@ -145,8 +145,8 @@ def _is_followed_correction(draft: Draft) -> bool:
 
 
 def _same_subject(one: Draft, other: Draft, read: SessionClaims) -> bool:
-    """Return whether two drafts share a sentence, most of their rare words, or what they mean."""
-    near = max(read.likeness(ours, theirs) for ours in one.claims for theirs in other.claims)
+    """Return whether a better draft holds the claim of another, most of its rare words, or what it means."""
+    near = max(read.likeness(one.anchor, theirs) for theirs in other.claims)
     ours, theirs = one.anchor.vector, other.anchor.vector
     if ours is None or theirs is None:
         return near >= _SHARED_WORDS

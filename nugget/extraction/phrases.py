@@ -217,6 +217,15 @@ RULES = any_of(
 )
 """What a person says that holds beyond the moment."""
 
+STATES = any_of(
+    r"\b(?:i (?:do )?(?:also )?(?:think|know|feel|want|need|guess|bet)|i kind of feel|i'd|i would|we'd|we)\b.{0,40}"
+    r"\b(?:should|needs?|want|rather|prefer|love|better|use|do|keep|have to)\b(?! you)",
+    r"\blet'?s (?:use|do|put|go|keep|make|have|call|drop|take|just)\b|\b(?:should|shouldn't|needs? to|has to) \w+ ",
+    r"\b(?:code|test|approach|plan|behaviou?r|docs?|name) (?:is|are) (?:right|correct|fine|wrong)\b|\bhow about\b"
+    r"|\bmight want\b|\bwhy (?:aren't|don't|isn't|not)\b|\bin other words\b",
+)
+"""What a person says that they want of what is built."""
+
 REJECTS = any_of(
     r"\b(?:i|we) (?:really )?(?:do(?:n't| not)|did(?:n't| not)) (?:want|need|use|like) (?:to )?(?!you\b)",
     r"\brule[sd]? out\b",

@@ -8,7 +8,7 @@ from nugget.extraction.phrases import any_of
 
 TITLE_CHARS = 80
 
-_MARKS = re.compile(r"(`[^`\n]*`)|\*\*|__|^[\s✅❌⚠️•🎯🚀🎉>-]+")
+_MARKS = re.compile(r"(`[^`\n]*`)|(?<![\w/*!.])\*\*(?=[^\s/*])|(?<=\S)\*\*(?![\w/*])|^[\s✅❌⚠️•🎯🚀🎉>-]+")
 _LINK = re.compile(r"\[([^\[\]]{1,300})\]\([^)]{0,500}\)")
 _LABEL = re.compile(
     r"^(?:\*\*)?(?P<label>[\w`](?:[^*\n:—–]|:(?=\d)){1,60}?)(?:\*\*)?\s*(?::|\s[-–—])(?:\*\*)?\s+(?=\S)"
@@ -47,6 +47,7 @@ _SAYS = any_of(
     r"|(?:please )?(?:note|worth noting|keep in mind|remember|be aware)(?: that|:)?\s+|which means(?: that)?\s+"
     r"|(?:i|we) (?:also )?(?:found|see|noticed|realized|think|believe|know|feel|guess|confirmed"
     r"|agree)(?: out)?(?: that|,)?\s+(?=\S+ \S+)"
+    r"|(?:root cause fix [-–—:] )?(?:correctly )?(?:identifies|determined|ensures|confirms) that\s+"
     r"|(?:my|the) (?:understanding|guess|recommendation|suggestion) is(?: that)?\s+|merk dir[:,]?\s*"
     r"|remember[:,]\s*)"
 )
@@ -55,6 +56,8 @@ _REJECTED = any_of(
     r"|since|as|for|due)\b)"
 )
 _WISHES = (
+    (any_of(r"^(?:we(?:'re| are) (?:now )?going with|let'?s (?:do|use|go with)) (?=`)"), "Use "),
+    (any_of(r"^(?:i|we) want (?P<what>.+?) (?P<done>\w{3,}ed)\.?$"), r"\g<what> must be \g<done>"),
     (any_of(r"^we(?:'re| are) (?:now )?going with "), "Use "),
     (any_of(r"^(?:i|we)(?:'d| would| will)?(?: still| strongly)? (?:recommend|suggest|choose|go with"
             r"|propose)(?: to)?(?: use| using)? "
@@ -84,7 +87,7 @@ _WHICH = any_of(
     r"^(?:which|what)(?: kind of)? (?P<what>.+?) (?:do you (?:want|prefer)|would you (?:like|prefer)"
     r"|should (?:we|i|be)(?: used)?)(?: to use)? ?(?P<rest>.*)$"
 )
-_WORK = any_of(r"^(?:do you want me to|should i|would you like me to|how should)\b")
+_EITHER = any_of(r",? or (?:would you (?:prefer|rather|like)|should (?:i|we)|do you prefer) (?:the )?")
 _ASIDE = re.compile(r"\s*\((?:[^()]|\([^()]*\))*\)")
 _COMMIT_PREFIX = any_of(r"^(?:fix|feat|chore|docs?|style|tests?|refactor|perf|ci|build)(?:\([^)]*\))?!?:\s+")
 _CODE_FIRST = re.compile(r"`|[a-z]+[A-Z_.(/:-]|[a-z]+\d|--")
@@ -93,7 +96,7 @@ _ENDS = (
     re.compile(r"\s[—–-]\s|:\s|;\s"),
     re.compile(
         r",\s(?:which|so|because|but|since|and|even|where|then|not|rather|as|while|making|meaning|causing"
-        r"|leading)\b|\s(?:because|so that|instead of|rather than|since)\s"
+        r"|leading)\b|\s(?:because|so that|instead of|rather than|since|even though|although)\s"
     ),
     re.compile(r",\s|、|，"),
 )
@@ -106,8 +109,12 @@ _LAST_ENDS = re.compile(r"\s(?:for|by|via|with|to|from|which|that|and|or|in|on|a
 """Where a sentence may be cut in the end; before `if` or `when` it would no longer be true."""
 _DANGLING = any_of(
     r"[\s,]+(?:because|since|that|so|and|or|with|as|by|to|in|is|are|was|be|been|the|a|an|of|for|from|on|at|when"
-    r"|if|not|but|which|it|via|than|e\.g|even|only|just|also|any|will|would|should|can|could|its|this|these|has"
-    r"|have|does|do|in other words|such as|(?:by|for|without|of|while) \w+ing|especially|e\.g\.|i\.e\.)$"
+    r"|if|not|but|which|it|via|than|e\.g|even|though|although|never|only|just|also|any|will|would|should|can|could|its|this"
+    r"|these|has|have|does|do|in other words|such as|(?:by|for|without|of|while) \w+ing|especially|e\.g\.|i\.e\.)$"
+)
+_REPORTED = any_of(
+    r"^(?:Updated|Changed|Added|Fixed|Modified|Created|Made) (?:the )?(?P<name>`[^`]+`)[^—–:`-]*(?:`[^`]+`)?"
+    r"(?: function)?\s*[—–:-]\s+(?:now )?(?P<does>(?:\w+ly )?[a-z]+s\b.*)$"
 )
 _CLAUSE_FIRST = re.compile(
     r"^(?P<side>(?:If|When|Since|Because|As|While|For|After|Before|With|In|Once|To|By|Without"
@@ -131,7 +138,7 @@ _REASON = any_of(
     r" que) |，(?=因为|否则)"
 )
 _HANGS = any_of(
-    r"(?:these|those|this|that|both|which|there(?:'s| is| are)|it|its|they|also|just|only one)\b"
+    r"(?:(?:given )?(?:these|those|this|that)|both|which|there(?:'s| is| are)|it|its|they|also|just|only one)\b"
     r"|(?:if|when|after|before|while|once|since|because|as)\b[^,]*$"
     r"|(?:inside|in|with|for|like|by|on|at)\b(?:(?!\b(?:always|never|must|cannot|should|only)\b)[^,])*"
     r"(?:,\s*(?:when|if|where|while)\b[^,]*)?$"
@@ -147,6 +154,12 @@ _VERB = re.compile(
     r"|\b(?:[Ww]e|[Yy]ou|[Tt]hey) (?!are\b)[a-z]+ |(?:`[^`]+`|\b[A-Z][A-Za-z]+|\(\)) (?:also |only |never "
     r"|always |silently )?[a-z]{2,}s\b"
 )
+_SYMPTOM = any_of(
+    r"\b(?:fail\w*|errors?|wrong|broken|breaks?|crash\w*|refused|rejected|hangs?|time[sd]? ?out|twice|missing|leak\w*"
+    r"|slow|stuck|cannot|can't|doesn't|does not|invalid|exceptions?|panics?)\b"
+)
+_OPENING = any_of(r"^(?:good|ok(?:ay)?|great|thanks|next|also|and|so|now)\b[.,:;]?\s*")
+_SYMPTOM_CHARS = 240
 IMPERATIVES = frozenset(
     """
     adapt add adjust allow apply avoid build bump change clean combine configure convert copy create cut debug delete
@@ -200,6 +213,8 @@ def wish(text: str) -> str:
         if shorter != said and len(shorter) >= 12:
             said = shorter
             break
+    if said.startswith("Rather ") and " than " in said:
+        said = said.removeprefix("Rather ").replace(" than ", " rather than ", 1)
     return capitalised(said.rstrip("?").strip())
 
 
@@ -210,7 +225,7 @@ def fits(text: str) -> bool:
 
 def title_of(text: str) -> str:
     """Return a title of at most TITLE_CHARS characters that says what `text` says, or nothing if none fits."""
-    said = _main_first(_LINES.sub("", text).strip())
+    said = _main_first(_of_label(_LINES.sub("", text).strip()))
     if len(said) > TITLE_CHARS:
         said = _ASIDE.sub("", said)
     if len(said.rstrip(" .:;,")) > TITLE_CHARS:
@@ -238,6 +253,18 @@ def title_of(text: str) -> str:
     return said[:1].upper() + said[1:] if _LOWER.match(said) else said
 
 
+def _of_label(text: str) -> str:
+    """Return what a long sentence says behind a label or a report: `Updated X - now does Y` as `X does Y`."""
+    if len(text.rstrip(" .")) <= TITLE_CHARS:
+        return text
+    if found := _REPORTED.match(text):
+        return f"{found['name']} {found['does']}"
+    label, _, rest = text.partition(": ")
+    rest = _SAYS.sub("", rest)
+    is_label = 0 < len(label) <= 60 and "`" not in label and "(" not in label and "`" in rest[:60] and len(rest) >= 40
+    return capitalised(rest) if is_label and is_statement(rest) and not _HANGS.match(rest) else text
+
+
 def _main_first(text: str) -> str:
     """Return a sentence that begins with `If` or `When` with its main clause in front, where it would be cut."""
     found = _CLAUSE_FIRST.match(text)
@@ -257,7 +284,7 @@ def split_reason(text: str) -> tuple[str, str]:
         return text, ""
     if text[: found.start()].count("`") % 2 or text[: found.start()].count("(") > text[: found.start()].count(")"):
         return text, ""
-    return text[: found.start()].rstrip(" ,;"), text[found.end() :].strip()
+    return text[: found.start()].rstrip(" ,;-–—"), text[found.end() :].strip()
 
 
 def stands_alone(title: str) -> bool:
@@ -281,18 +308,13 @@ def capitalised(text: str) -> str:
     return text if _CODE_FIRST.match(text) else text[:1].upper() + text[1:]
 
 
-def joined(first: str, second: str) -> str:
-    """Return two sentences as one, with a semicolon between."""
-    lowered = re.match(
-        r"(?:The|It|This|That|If|When|So|A|An|But|And|We|There|In|They|These|For|Only|Which|No)\b", second
-    )
-    return f"{first.rstrip(' .:')}; {second[:1].lower() + second[1:] if lowered else second}"
-
-
 def _answer(question: str, answer: str) -> str:
     """Return a question and its answer as a statement."""
     answer = re.sub(r"\s*\(Recommended\)$", "", answer)
     asked = question.strip().rstrip("?")
+    either, _, other = _EITHER.sub("\n", asked, count=1).partition("\n")
+    if other and answer in either:
+        return f"{answer} instead of {other}"
     if found := _WHICH.match(asked):
         return capitalised(f"{found.group('what')} {found.group('rest')}".strip() + f": {answer}")
     return f"{answer}: {asked}"
@@ -307,3 +329,12 @@ def balanced(text: str) -> str:
     if text.count('"') % 2:
         text = text.replace('"', "")
     return text.rstrip(" ,;:—–-")
+
+
+def symptom_of(prompt: str) -> str:
+    """Return the sentence of a request that says what goes wrong; nothing if there is none."""
+    lines = [clean(line) for line in prompt.splitlines() if not line.lstrip().startswith(("#", "<"))]
+    for sentence in (one for line in lines for one in re.split(r"(?<=[.!?])\s+", line)):
+        if _SYMPTOM.search(sentence) and not sentence.endswith("?") and len(sentence) <= _SYMPTOM_CHARS:
+            return capitalised(_OPENING.sub("", sentence))
+    return ""
