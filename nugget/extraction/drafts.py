@@ -217,12 +217,10 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     if sentence.channel is Channel.USER and len(said) < 160:
         said = _with_rest(said, claim, session)
     draft = Draft(anchor=claim, title="", statement=said)
-    if sentence.channel is Channel.USER:
-        draft.support = _grounds(draft, session) + [("", one) for one in answers(claim, session)]
-    else:
-        draft.support = [("", one) for one in continued(claim, session)]
+    following = answers if sentence.channel is Channel.USER else continued
+    draft.support = [("", one) for one in following(claim, session)]
     draft.support += _support(draft, session)[: max(0, 3 - len(draft.support))]
-    draft.title = _title(titles.split_reason(said)[0], draft, session)
+    draft.title = titles.title_of(titles.split_reason(said)[0])
     if not draft.title and _is_told(claim):
         draft.title = titles.title_of(said)  # what is wanted is too short to say it without the reason
     if not titles.stands_alone(draft.title):
@@ -259,20 +257,6 @@ def _is_passing(claim: Claim, said: str) -> bool:
     if is_chore and not has_reason and not _PURPOSE.search(said):
         return True
     return bool(FIRST_PERSON.search(said) and not found["offer accepted"])
-
-
-def _title(said: str, draft: Draft, session: SessionClaims) -> str:
-    """Return a title from the claim; if it must be cut, from what says the same in fewer words."""
-    if titles.fits(said) or draft.anchor.sentence.channel is Channel.USER:
-        return titles.title_of(said)
-    shorter = []
-    for other in session.claims:
-        likeness = session.likeness(draft.anchor, other)
-        if likeness >= 0.45 and other is not draft.anchor and is_usable(other) and not other.features["report"]:
-            text = titles.point_of(other.sentence.text)
-            if titles.fits(text) and len(text) >= 30:
-                shorter.append((likeness, text))
-    return titles.title_of(max(shorter)[1]) if shorter else titles.title_of(said)
 
 
 def _with_rest(said: str, claim: Claim, session: SessionClaims) -> str:
@@ -341,15 +325,6 @@ def _support(draft: Draft, session: SessionClaims) -> list[tuple[str, Claim]]:
             chosen.append((role, other))
             room -= length
     return chosen
-
-
-def _grounds(draft: Draft, session: SessionClaims) -> list[tuple[str, Claim]]:
-    """Return the sentence before a choice that was put in a few words, as its reason."""
-    claim = draft.anchor
-    before = session.claims[claim.number - 1] if claim.number else claim
-    is_near = before.sentence.place == claim.sentence.place and before.sentence.block == claim.sentence.block
-    is_reason = is_near and before is not claim and not (before.features["question"] or before.features["short"])
-    return [("Why", before)] if is_reason and len(draft.statement.split()) <= 6 else []
 
 
 def _role(claim: Claim) -> str:

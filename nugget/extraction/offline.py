@@ -37,12 +37,12 @@ _AGREED = 0.7
 """The same of what the agent offered and the person agreed to."""
 _REFUSED = 0.5
 """The same of what a person does not want."""
-_WARNED = 0.5
-"""The same of a danger that the agent explained, and of a workaround that it made."""
 _QUOTE_CHARS, _SHOWN_QUOTE_CHARS = 240, 200
 _UNCONFIRMED = 0.79
 """Most confidence in what neither the user said nor a check confirmed."""
 _SLUG_WORDS = 6
+_AGAIN = 0.05
+"""How much less a second unit of an episode counts than one of another episode."""
 _SHARED_WORDS, _SAME_MEANING = 0.4, 0.65
 _FILLER = frozenset(
     "the a an is are was be to of for in on at by with and or not it its that this from as no only".split()
@@ -98,9 +98,12 @@ def select(made: Sequence[Draft], read: SessionClaims, embed: Embed | None = Non
         except EmbeddingUnavailable:
             pass  # words alone tell them apart
     kept: list[Draft] = []
-    for draft in ranked:
-        if len(kept) < MAX_UNITS and not any(_same_subject(draft, other, read) for other in kept):
-            kept.append(draft)
+    while ranked and len(kept) < MAX_UNITS:
+        said = [id(one.anchor.episode) for one in kept]
+        values = [one.confidence - _AGAIN * said.count(id(one.anchor.episode)) for one in ranked]
+        best = ranked.pop(values.index(max(values)))
+        if not any(_same_subject(best, other, read) for other in kept):
+            kept.append(best)
     return kept
 
 
@@ -113,15 +116,9 @@ def _settle(draft: Draft) -> None:
             draft.kind, draft.confidence = KnowledgeType.DECISION, max(draft.confidence, _AGREED)
         return
     if anchor.sentence.channel is not Channel.USER:
-        is_fixed = found["found then fixed"] and is_checked(draft)
-        if is_fixed and phrases.ROOT_CAUSE.search(text):
-            draft.kind, draft.confidence = KnowledgeType.BUG, max(draft.confidence, _AGREED)
-        elif found["decided"] and (found["because"] or found["instead"]) and is_adopted(draft) and not found["future"]:
+        has_reason = found["because"] or found["instead"]
+        if found["decided"] and has_reason and is_adopted(draft) and not found["future"]:
             draft.kind, draft.confidence = KnowledgeType.DECISION, max(draft.confidence, _AGREED)
-        elif found["risk"] and found["because"] and not (found["decided"] or found["past"]) and is_checked(draft):
-            draft.kind, draft.confidence = KnowledgeType.CONCEPT, max(draft.confidence, _WARNED)
-        elif phrases.WORKAROUND.search(text) and is_adopted(draft):
-            draft.confidence = max(draft.confidence, _WARNED)
         return
     if anchor.episode.turn is Turn.CHOICE and anchor.sentence.event.tool:
         if not phrases.ABOUT_THE_WORK.search(text):

@@ -244,14 +244,6 @@ WORKAROUND = any_of(
 )
 """What holds only until something better."""
 
-ROOT_CAUSE = any_of(
-    r"\broot cause\b|\bthe (?:real |actual |underlying )?(?:cause|problem|issue|bug|culprit) (?:is|was)"
-    r" that\b|\bturns out\b",
-    r"\b(?:ursache|fehler|problem) (?:ist|war),? dass\b|\bla cause (?:est|était)\b|\bla causa (?:es|era)\b"
-    r"|根本原因|原因是|原因は",
-)
-"""What the agent says when it has found why something failed."""
-
 CHOSEN = any_of(
     r"\b(?:decided|decision|we(?:'re| are)?(?: now| only)? (?:going with|chose|use)|we've chosen|(?:moved"
     r"|switched) to)\b",

@@ -218,11 +218,6 @@ def wish(text: str) -> str:
     return capitalised(said.rstrip("?").strip())
 
 
-def fits(text: str) -> bool:
-    """Return whether a text is short enough for a title as it stands, asides left out."""
-    return len(_ASIDE.sub("", _LINES.sub("", text)).strip(" .,;:!")) <= TITLE_CHARS
-
-
 def title_of(text: str) -> str:
     """Return a title of at most TITLE_CHARS characters that says what `text` says, or nothing if none fits."""
     said = _main_first(_of_label(_LINES.sub("", text).strip()))

