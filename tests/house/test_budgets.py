@@ -50,7 +50,7 @@ def measured() -> dict[str, int]:
     outside_cli = [one for name, one in functions().items() if not name.startswith("cli/")]
     return {
         "modules": len(FILES),
-        "lines": 41_064sum(text.count("\n") for text in FILES.values()),
+        "lines": sum(text.count("\n") for text in FILES.values()),
         "lines of a file": max(text.count("\n") for text in FILES.values()),
         "classes": sum(isinstance(node, ast.ClassDef) for _, node in nodes()),
         "re.compile": sum(text.count("re.compile(") for text in FILES.values()),
