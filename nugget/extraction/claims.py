@@ -370,6 +370,7 @@ def answers(claim: Claim, session: SessionClaims) -> list[Claim]:
 
 
 def is_usable(claim: Claim) -> bool:
+    """Return whether a sentence may stand in a body beside the claim."""
     text = claim.sentence.text
     features = claim.features
     if claim.is_refuted or any(features[name] for name in ("question", "colon", "very short", "next_step", "offer")):
