@@ -146,6 +146,24 @@ def test_the_worker_outlives_the_hook_and_its_terminal(home: Path) -> None:
     wait_for(lambda: is_idle(home))
 
 
+@pytest.mark.proves("HOOK-ONE-WORKER")
+def test_eight_sessions_that_end_in_the_same_second_start_one_worker(home: Path) -> None:
+    command = [sys.executable, "-P", "-m", "nugget", "capture-session"]
+    processes = []
+    for number in range(8):
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, env=variables())
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(PAYLOAD | {"session_id": f"s{number}"}).encode())
+        process.stdin.close()
+        processes.append(process)
+    assert [process.wait(timeout=PATIENCE_S) for process in processes] == [0] * 8
+    wait_for(lambda: len(queue.jobs(home, "failed") + queue.jobs(home, "skipped")) == 8)
+    wait_for(lambda: is_idle(home))
+    ended = queue.jobs(home, "failed") + queue.jobs(home, "skipped")
+    assert sorted(job.session or "" for job in ended) == sorted(f"s{number}" for number in range(8))
+    assert {job.attempts for job in ended} == {1}
+
+
 @pytest.mark.proves("HOOK-QUEUES")
 @pytest.mark.parametrize("name", ["session-end", "session-start"])
 def test_the_shipped_scripts_pass_the_payload_on_and_never_fail(

@@ -289,6 +289,24 @@ def test_a_path_narrows_other_sources_and_it_is_said_where_it_cannot(
                 NUGGET_CANON_FOLDERS=str(handbook))  # fmt: skip
 
 
+@pytest.mark.proves("MCP-THREADS")
+def test_questions_asked_at_once_each_get_their_own_answer(brain: Path) -> None:
+    questions = {
+        "cache invalidation of stored copies": "concept/cache-invalidation",
+        "goroutine leak on early return": "bug/goroutine-leak-on-early-return",
+        "hollandaise sauce split": "bug/split-hollandaise",
+        "transactional outbox for messages": "pattern/transactional-outbox",
+    }
+
+    async def talk(client: Client) -> None:
+        asked = [*questions] * 5
+        answers = await asyncio.gather(*(ask(client, question) for question in asked))
+        for question, answer in zip(asked, answers, strict=True):
+            assert questions[question] in text_of(answer)
+
+    with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
+
+
 @pytest.mark.proves("MCP-START")
 def test_initialize_is_answered_before_anything_heavy_is_imported(brain: Path) -> None:
     # What is imported is told where the replies are, so a reply must not be on its way when the warm-up begins.

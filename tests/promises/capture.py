@@ -14,6 +14,7 @@ PROMISES: dict[str, str] = {
     "REVIEW-LOCKED": "Where git is locked, accepting and rejecting change nothing, and say which file locks it.",
     "REVIEW-PARTIAL": "Single files of a proposal can be accepted; the rest goes on waiting.",
     "REVIEW-REJECT": "What was rejected is remembered and not proposed again.",
+    "HOOK-ONE-WORKER": "Sessions that end in the same second start one worker, which takes them all.",
     "HOOK-QUEUES": "A session's end leaves one complete queue file and no output.",
     "HOOK-NEVER-FAILS": "Whatever is on stdin and however broken the home is, the hook exits 0 without a word.",
     "HOOK-RECURSION": "A session that Nugget itself started is not captured.",

@@ -6,6 +6,7 @@ PROMISES: dict[str, str] = {
     "MCP-LENGTH": "An answer to the default budget is under 10,000 characters, whatever the units are like.",
     "MCP-FRESH": "A changed brain is read without a restart; many changes are synced behind the answer.",
     "MCP-ERRORS": "What goes wrong comes back as text that says what to do: no brain, bad arguments, a lost index.",
+    "MCP-THREADS": "Questions asked at once each get their own answer.",
     "MCP-START": "initialize and server/discover are answered before any model is loaded; then the brain is warmed up.",
     "MCP-STDERR": "What goes wrong beside the answers is told on stderr without secrets.",
     "MCP-RESIDENT": "All windows of a home share one server, which ends some minutes after the last.",
