@@ -14,12 +14,12 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 172,
-    "lines": 41_067,
+    "lines": 41_077,
     "lines of a file": 400,
-    "classes": 319,
-    "re.compile": 314,
+    "classes": 317,
+    "re.compile": 310,
     "parameters of a function": 10,
-    "lines of tests": 26_402,  # with the fault laboratory
+    "lines of tests": 26_386,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02
