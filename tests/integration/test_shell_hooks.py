@@ -43,7 +43,7 @@ def recorded(logs: Logs) -> list[dict[str, Any]]:
         events = []
         for batch in read_events(file, FilePlace()):
             assert batch.malformed == 0
-            events += batch.events
+            events += batch.content
         assert [event.kind for event in events] == ["command.start", "command.end"] * (len(events) // 2)
         for start, end in zip(events[::2], events[1::2], strict=True):
             times = {"began": start.ts_ms, "ended": end.ts_ms}
