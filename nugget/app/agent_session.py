@@ -209,10 +209,7 @@ class AgentSession:
                 self._brain.close()
 
     def _warm_up(self, brain: Brain) -> None:
-        """Make the index if it is missing, then ask once, which loads the model, the index and numpy.
-
-        From then on the remote is followed. No question waits for that.
-        """
+        """Make the index if it is missing, then ask once, which loads the model, the index and numpy; then follow."""
 
         def note(what: str, done: int, total: int) -> None:
             self._reading = (done, total)
@@ -220,7 +217,12 @@ class AgentSession:
         _reported(lambda: brain.refresh(progress=note))
         self._is_warm.set()
         _reported(lambda: brain.ask(Query("What is known?", limit=1), fresh=False, log=False))
-        while brain.settings.sync.pull and not self._closed.is_set():
+        if brain.settings.sync.pull:
+            threading.Thread(target=self._follow, args=(brain,), name="nugget-follow", daemon=True).start()
+
+    def _follow(self, brain: Brain) -> None:
+        """Follow the remote until the session is closed; no question waits for that."""
+        while not self._closed.is_set():
             _reported(lambda: brain.follow(if_due=True))
             self._closed.wait(FOLLOW_EVERY_S)
 
