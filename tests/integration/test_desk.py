@@ -24,7 +24,7 @@ def session(brain: Path) -> Iterator[AgentSession]:
     opened = AgentSession(flag=brain, environment=read_environment(), cwd=brain)
     yield opened
     for thread in threading.enumerate():  # what it says must not end up in another test
-        if thread.name.startswith("nugget-"):
+        if thread.name in ("nugget-warm-up", "nugget-catch-up"):
             thread.join(PATIENCE_S)
     opened.close()
 
