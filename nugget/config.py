@@ -87,6 +87,16 @@ def expanded(path: Path | str) -> Path:
     return Path(os.path.expanduser(path))  # noqa: PTH111 - pathlib's raises RuntimeError there
 
 
+def user_home(environment: Environment) -> Path:
+    """Return the person's home folder."""
+    return Path(environment.variables.get("HOME") or Path.home())
+
+
+def config_home(environment: Environment) -> Path:
+    """Return the folder of the person's settings of programs, by the XDG base directory specification."""
+    return Path(environment.variables.get("XDG_CONFIG_HOME") or user_home(environment) / ".config")
+
+
 def rule_cache() -> Path | None:
     """Return the folder for compiled rules of redaction; None if the engine reads it from KF_RULE_CACHE_DIR."""
     return None if os.environ.get("KF_RULE_CACHE_DIR") else read_environment().home / "cache" / "rules"

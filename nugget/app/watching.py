@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nugget.app.worker import queue_ended, work
-from nugget.config import Environment
+from nugget.config import Environment, config_home, user_home
 from nugget.errors import NuggetError
 from nugget.infra import files
 from nugget.upkeep.install import read_text, write_text
@@ -43,10 +43,8 @@ def set_up(environment: Environment, command: Path, *, remove: bool) -> Iterator
     Raises InstallError if the file cannot be written.
     """
     is_mac = sys.platform == "darwin"
-    user = Path(environment.variables.get("HOME") or Path.home())
-    config = Path(environment.variables.get("XDG_CONFIG_HOME") or user / ".config")
-    agents = user / "Library" / "LaunchAgents" / f"{_NAME}.plist"
-    file = agents if is_mac else config / "systemd" / "user" / f"{_NAME}.service"
+    agents = user_home(environment) / "Library" / "LaunchAgents" / f"{_NAME}.plist"
+    file = agents if is_mac else config_home(environment) / "systemd" / "user" / f"{_NAME}.service"
     before = read_text(file)
     control = ["launchctl"] if is_mac else ["systemctl", "--user"]
     start = [["load", "-w", str(file)]] if is_mac else [["daemon-reload"], ["enable", "--now", _NAME]]

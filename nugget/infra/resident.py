@@ -95,7 +95,8 @@ def forward(home: files.StrPath, arguments: Sequence[str]) -> int | None:
     window = _window(arguments)
     if window is None or idle_s() <= 0 or (connection := _connected(os.fspath(home), window)) is None:
         return None
-    threading.Thread(target=_pipe_stdin, args=(connection,), daemon=True).start()
+    is_over = threading.Event()
+    threading.Thread(target=_pipe_stdin, args=(connection, is_over), daemon=True).start()
     try:
         while part := connection.recv(_CHUNK):
             while part:
@@ -104,13 +105,10 @@ def forward(home: files.StrPath, arguments: Sequence[str]) -> int | None:
         return 0
     except OSError:
         pass
-    if not _IS_OVER.is_set():
-        print("nugget: the server of this window has ended; connect it again.", file=sys.stderr)
-    return 0 if _IS_OVER.is_set() else 1
-
-
-_IS_OVER = threading.Event()
-"""Set when the client has closed stdin."""
+    if is_over.is_set():
+        return 0
+    print("nugget: the server of this window has ended; connect it again.", file=sys.stderr)
+    return 1
 
 
 def connect(file: str, timeout_s: float) -> socket.socket:
@@ -185,10 +183,11 @@ def _start(home: str, file: str, lock: int) -> None:
         os.close(lock)
 
 
-def _pipe_stdin(connection: socket.socket) -> None:
+def _pipe_stdin(connection: socket.socket, is_over: threading.Event) -> None:
+    """Pass on what the client writes; `is_over` is set when it has closed stdin."""
     with suppress(OSError):
         while part := os.read(0, _CHUNK):
             connection.sendall(part)
-    _IS_OVER.set()
+    is_over.set()
     with suppress(OSError):
         connection.shutdown(socket.SHUT_WR)

@@ -23,7 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Protocol
 
-from nugget.config import AgentSettings, Environment, absolute_folder, load_settings
+from nugget.config import AgentSettings, Environment, absolute_folder, config_home, load_settings, user_home
 from nugget.errors import TranscriptError
 from nugget.models import Problem, SessionFile, SourceName, Unit
 from nugget.models.nuggets import SessionRecord
@@ -127,19 +127,18 @@ def agent_folders(environment: Environment, settings: AgentSettings | None = Non
     """Return the folders by the settings (by default this machine's), else by the agents' own variables."""
     env = environment.variables
     chosen = load_settings(environment).agents if settings is None else settings
-    user_home = Path(env.get("HOME") or Path.home())
+    user = user_home(environment)
 
     def place(setting: str, fallback: Path) -> Path:
-        return absolute_folder(setting, user_home=user_home) if setting else fallback
+        return absolute_folder(setting, user_home=user) if setting else fallback
 
-    on_mac = user_home / "Library/Application Support/Cursor/User"
-    config = Path(env.get("XDG_CONFIG_HOME") or user_home / ".config")
+    on_mac = user / "Library/Application Support/Cursor/User"
     return AgentFolders(
-        codex=place(chosen.codex, Path(env.get("CODEX_HOME") or user_home / ".codex")),
-        gemini=place(chosen.gemini, Path(env.get("GEMINI_CLI_HOME") or user_home) / ".gemini"),
-        cursor_projects=user_home / ".cursor/projects",
-        cursor_user=place(chosen.cursor, on_mac if on_mac.is_dir() else config / "Cursor/User"),
-        opencode=place(chosen.opencode, Path(env.get("XDG_DATA_HOME") or user_home / ".local/share") / "opencode"),
+        codex=place(chosen.codex, Path(env.get("CODEX_HOME") or user / ".codex")),
+        gemini=place(chosen.gemini, Path(env.get("GEMINI_CLI_HOME") or user) / ".gemini"),
+        cursor_projects=user / ".cursor/projects",
+        cursor_user=place(chosen.cursor, on_mac if on_mac.is_dir() else config_home(environment) / "Cursor/User"),
+        opencode=place(chosen.opencode, Path(env.get("XDG_DATA_HOME") or user / ".local/share") / "opencode"),
     )
 
 

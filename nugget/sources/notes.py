@@ -21,7 +21,7 @@ from stat import S_ISREG
 from urllib.parse import unquote
 
 from nugget.brain.frontmatter import Fields, FrontmatterError, nodes, plain_line_ends, split
-from nugget.config import Environment, Settings, expanded
+from nugget.config import Environment, Settings, expanded, user_home
 from nugget.errors import GitError, KnowledgeError, TranscriptError, UsageError
 from nugget.infra import git
 from nugget.markdown import left_out, title_of
@@ -290,7 +290,7 @@ class Memory(_Notes):
         super().__init__(redact)
         self.identity = check_identity(identity)
         self._environment, self._brain, self._workspaces = environment, brain, workspaces
-        self._user_home = Path(environment.variables.get("HOME") or Path.home())
+        self._user_home = user_home(environment)
 
     def files(self) -> Iterator[tuple[str, Path]]:
         """Yield every note as (`<identity>/<path>`, place), each once: `AGENTS.md` is often a link to `CLAUDE.md`."""

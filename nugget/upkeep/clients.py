@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nugget.config import Environment, absolute_folder
+from nugget.config import AgentSettings, Environment, absolute_folder, config_home, user_home
 from nugget.errors import InstallError
+from nugget.sources import agent_folders
 from nugget.upkeep.install import SettingsFile, parse_settings, read_text
 
 BEGIN, END = "<!-- nugget: begin -->", "<!-- nugget: end -->"
@@ -51,15 +52,10 @@ class PlainFile(SettingsFile):
 
 def clients(environment: Environment, command: Path) -> dict[str, Client]:
     """Return the agents that `command` can be connected with, by the name that `nugget install` takes."""
-    variables = environment.variables
-    user = Path(variables.get("HOME") or Path.home())
-
-    def folder(name: str, otherwise: Path) -> Path:
-        return absolute_folder(variables[name], user_home=user) if variables.get(name) else otherwise
-
-    config = folder("XDG_CONFIG_HOME", user / ".config")
-    codex = folder("CODEX_HOME", user / ".codex")
-    gemini = folder("GEMINI_CLI_HOME", user) / ".gemini"
+    user, kept = user_home(environment), agent_folders(environment, AgentSettings())
+    codex, gemini, config = (
+        absolute_folder(str(folder), user_home=user) for folder in (kept.codex, kept.gemini, config_home(environment))
+    )
     opencode = config / "opencode"
     code = (user / "Library" / "Application Support" if sys.platform == "darwin" else config) / "Code" / "User"
     plain = {"command": str(command), "args": ["serve"]}

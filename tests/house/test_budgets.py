@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 172,
-    "lines": 41_079,
+    "lines": 41_081,
     "lines of a file": 400,
     "classes": 317,
     "re.compile": 310,
