@@ -63,16 +63,6 @@ class Job:
     other: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overview:
-    """The queue at a glance, for `nugget status`."""
-
-    counts: Mapping[str, int]
-    failed: tuple[Job, ...]
-    last_captured: str | None
-    working: bool
-
-
 def jobs(home: Path, state: str) -> list[Job]:
     """Return the jobs in a state, oldest first. A file that is not a job counts as one that says so in its reason."""
     return [_read(file) for file in _files(home, state)]
@@ -196,17 +186,17 @@ def drain(
     return worked
 
 
-def overview(home: Path) -> Overview:
-    """Return the queue at a glance; reads only."""
+def overview(home: Path) -> dict[str, Any]:
+    """Return the queue for `nugget status`: counts by state, what failed and why, and the last capture. Reads only."""
     lines = files.read_lines(home / "ledger" / ledger.CAPTURES)
     captured = [str(line.get("time")) for line in lines if line.get("event") == "captured"]
-    return Overview(
-        counts={state: len(_files(home, state)) for state in JOB_STATES}, failed=tuple(jobs(home, "failed")),
-        last_captured=captured[-1] if captured else None, working=is_working(home),
-    )  # fmt: skip
+    return {
+        "queue": {state: len(_files(home, state)) for state in JOB_STATES}, "working": is_working(home),
+        "last_captured": captured[-1] if captured else None, "failures": list(map(_failure_of, jobs(home, "failed"))),
+    }  # fmt: skip
 
 
-def failure_of(job: Job) -> str:
+def _failure_of(job: Job) -> str:
     """Return why a job failed, and when it is tried again by itself."""
     again = f" (tried again {datetime.fromtimestamp(job.next_try):%Y-%m-%d %H:%M})" if job.next_try else ""
     return f"{job.session or job.transcript or job.name}: {job.reason or 'unknown'}{again}"

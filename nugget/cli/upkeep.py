@@ -28,7 +28,7 @@ from nugget.config import current_folder, expanded
 from nugget.errors import GitError, NuggetError, UsageError, reason_of
 from nugget.models import SourceName
 from nugget.render import reports
-from nugget.render.json import evaluation_json, fields, queries_json, status_json, sync_json
+from nugget.render.json import evaluation_json, fields, queries_json, sync_json
 from nugget.render.terminal import note, put
 from nugget.text import DATE_FORMS, clean, counted, one_line
 
@@ -123,11 +123,12 @@ def rebuild(as_json: JsonOption = False, brain: BrainOption = None) -> None:
 @commands.command()
 def status(as_json: JsonOption = False, brain: BrainOption = None) -> None:
     """Show what is indexed, captured, queued, failed and spent."""
-    from nugget.upkeep.status import status as status_of
+    from nugget.upkeep import status as states
 
     with open_brain(brain) as opened:
-        seen = status_of(opened.path, opened.settings, opened.environment)
-    show(status_json(seen) if as_json else None, lambda: reports.put_report("status", seen=seen))
+        seen = states.status(opened.path, opened.settings, opened.environment)
+    apart = states.drift(seen["publishing"])
+    show(seen if as_json else None, lambda: reports.put_report("status", seen=seen, drift=apart))
 
 
 @commands.command()
@@ -151,11 +152,10 @@ def doctor(
             _show_leaks(opened, as_json=as_json)
         repaired = (opened.repair() or ["There was nothing to repair."]) if mend else []
         found = diagnose(opened.path, opened.settings, opened.environment, now=datetime.now(UTC))
-    wrong = sum(finding.state == "error" for finding in found)
+    wrong = sum(finding["state"] == "error" for finding in found)
     if as_json:
-        findings = [{**fields(one, "name", "state"), "said": one.message, "next_step": one.next_step} for one in found]
         more = {"repaired": repaired} if mend else {}
-        print_json({"ok": not wrong, "brain": str(opened.path), "findings": findings, **more})
+        print_json({"ok": not wrong, "brain": str(opened.path), "findings": found, **more})
     else:
         for line in repaired:
             put(one_line(line))

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from nugget.provenance.inventory import Gaps, KnownSession, SessionDetail
     from nugget.retrieval.refs import Shown
     from nugget.sources.sessions import WholeSession
-    from nugget.upkeep.status import Status
 
 _BUDGET = ("requested", "used", "available", "truncated")
 _EVIDENCE = ("session", "quote", "speaker", "origin")
@@ -313,13 +312,6 @@ def extraction_json(
 def problem_json(problem: Problem) -> dict[str, object]:
     """Return a problem of a file as JSON."""
     return fields(problem, "path", "line", "severity", "reason")
-
-
-def status_json(seen: Status) -> dict[str, object]:
-    """Return the status of a brain as JSON."""
-    value = asdict(seen) | {"brain": str(seen.brain)}
-    value["index"]["problems"] = [problem_json(problem) for problem in seen.index.problems]
-    return value
 
 
 def sync_json(result: SyncResult) -> dict[str, object]:

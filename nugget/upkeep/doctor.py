@@ -6,11 +6,10 @@ import os
 import shlex
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from nugget.config import RENAMED, Environment, Settings, is_known, read_brain_file, read_user_file, renamed_keys
 from nugget.errors import NuggetError, reason_of
@@ -19,42 +18,32 @@ from nugget.infra import files, git
 from nugget.models import Severity
 from nugget.sources.sessions import outdated_archives
 from nugget.text import ago, counted
-from nugget.upkeep.status import Status, index_file, index_status, status
+from nugget.upkeep.status import drift, index_file, index_status, status
 
 _COMMIT_TAKES = timedelta(seconds=10)
 
 
-class State(StrEnum):
-    """State of a part of Nugget."""
-
-    OK = "ok"
-    WARNING = "warning"
-    ERROR = "error"
+Finding = dict[str, Any]
+"""Result of a check: its `name`, the `state` (`ok`, `warning` or `error`), what is `said`, the `next_step` if any."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
-    """One thing that was checked. `next_step` is what to do if it is not in order."""
-
-    state: State
-    name: str
-    message: str
-    next_step: str | None = None
+def _finding(state: str, name: str, said: str, next_step: str | None = None) -> Finding:
+    return {"name": name, "state": state, "said": said, "next_step": next_step}
 
 
-_good, _odd, _wrong = (partial(CheckResult, state) for state in State)
+_good, _odd, _wrong = (partial(_finding, state) for state in ("ok", "warning", "error"))
 
 
-def doctor(brain: Path, settings: Settings, environment: Environment, *, now: datetime) -> list[CheckResult]:
-    """Look at every part, deeper than `status`; an ERROR among the findings means that something does not work."""
+def doctor(brain: Path, settings: Settings, environment: Environment, *, now: datetime) -> list[Finding]:
+    """Look at every part, deeper than `status`; an `error` among the findings means that something does not work."""
 
-    def of_status() -> Iterator[CheckResult]:
+    def of_status() -> Iterator[Finding]:
         seen = status(brain, settings, environment)
         yield from _check_git(seen, now)
         yield from _check_index(seen, environment)
         yield from _check_capture(seen, settings, environment)
 
-    found: list[CheckResult] = []
+    found: list[Finding] = []
     for check in (
         of_status, partial(_check_files, brain, settings), partial(_check_canon, brain, settings, environment),
         partial(_check_model, brain, settings, environment), partial(_check_settings, brain, environment),
@@ -67,22 +56,22 @@ def doctor(brain: Path, settings: Settings, environment: Environment, *, now: da
     return found
 
 
-def _check_git(seen: Status, now: datetime) -> Iterator[CheckResult]:
+def _check_git(seen: dict[str, Any], now: datetime) -> Iterator[Finding]:
     """Check the repository, and the locks in it: a young one belongs to a commit under way and is fine."""
-    brain, state = seen.brain, seen.repository
+    brain, state = Path(seen["brain"]), seen["repository"]
     if state is None:
         yield _wrong("git", f"{brain} is not a git repository: no history, no proposals", f"nugget init {brain}")
         return
-    if state.problem:
-        yield _wrong("git", state.problem, f"git -C {brain} status tells more")
-    elif state.head is None:
+    if state["problem"]:
+        yield _wrong("git", state["problem"], f"git -C {brain} status tells more")
+    elif state["head"] is None:
         yield _wrong("git", "the brain has no commit yet", f"nugget init {brain}")
     elif found := git.unsettled(brain):
         yield _odd("git", f"the brain is {found[0]}: nothing can be added or accepted", f"{found[1]} in {brain}")
-    elif state.uncommitted:
-        yield _good("git", f"{counted(state.uncommitted, 'uncommitted file')} under domains/")
+    elif state["uncommitted"]:
+        yield _good("git", f"{counted(state['uncommitted'], 'uncommitted file')} under domains/")
     else:
-        yield _good("git", f"{state.branch}, everything committed")
+        yield _good("git", f"{state['branch']}, everything committed")
     for lock in git.lock_files(brain):
         with suppress(FileNotFoundError):
             since = datetime.fromtimestamp(lock.lstat().st_mtime, UTC)
@@ -92,26 +81,25 @@ def _check_git(seen: Status, now: datetime) -> Iterator[CheckResult]:
                 yield _wrong("git lock", message, step)
 
 
-def _check_index(seen: Status, environment: Environment) -> Iterator[CheckResult]:
-    state, file = seen.index, index_file(seen.brain, environment)
-    if state.state == "absent":
+def _check_index(seen: dict[str, Any], environment: Environment) -> Iterator[Finding]:
+    state, file = seen["index"], index_file(Path(seen["brain"]), environment)
+    if state["state"] == "absent":
         yield _odd("index", "there is none yet; the first question makes it", "nugget sync")
-    elif state.state == "unusable":
-        yield _wrong("index", state.reason or "it cannot be used", "nugget rebuild")
+    elif state["state"] == "unusable":
+        yield _wrong("index", state["reason"] or "it cannot be used", "nugget rebuild")
     elif damage := find_damage(file) if file else None:
         yield _wrong("index", f"it is damaged ({damage})", "nugget rebuild")
-    elif state.behind:
-        yield _odd("index", f"not in it yet: {counted(state.behind, 'changed file')}", "nugget sync")
+    elif state["behind"]:
+        yield _odd("index", f"not in it yet: {counted(state['behind'], 'changed file')}", "nugget sync")
     else:
-        sizes = ((state.units, "unit"), (state.chunks, "chunk"), (state.vectors, "vector"))
-        yield _good("index", ", ".join(counted(count, noun) for count, noun in sizes))
-    if state.model and state.vectors < state.chunks:
-        yield _odd("vectors", f"missing for {counted(state.chunks - state.vectors, 'chunk')}", "nugget sync")
-    elif state.vector_search:
-        yield _good("vectors", f"searched with {state.vector_search}")
+        yield _good("index", ", ".join(counted(state[f"{noun}s"], noun) for noun in ("unit", "chunk", "vector")))
+    if state["model"] and state["vectors"] < state["chunks"]:
+        yield _odd("vectors", f"missing for {counted(state['chunks'] - state['vectors'], 'chunk')}", "nugget sync")
+    elif state["vector_search"]:
+        yield _good("vectors", f"searched with {state['vector_search']}")
 
 
-def _check_files(brain: Path, settings: Settings) -> Iterator[CheckResult]:
+def _check_files(brain: Path, settings: Settings) -> Iterator[Finding]:
     from nugget.brain.lint import lint
 
     problems = lint(brain, settings=settings)
@@ -125,7 +113,7 @@ def _check_files(brain: Path, settings: Settings) -> Iterator[CheckResult]:
         yield _good("knowledge files", "all can be read")
 
 
-def _check_canon(brain: Path, settings: Settings, environment: Environment) -> Iterator[CheckResult]:
+def _check_canon(brain: Path, settings: Settings, environment: Environment) -> Iterator[Finding]:
     from nugget.sources.notes import open_canon
 
     if not settings.canon.folders:
@@ -138,7 +126,7 @@ def _check_canon(brain: Path, settings: Settings, environment: Environment) -> I
         yield _good("canon", f"{counted(notes, 'note')} in {counted(len(source.folders), 'folder')}")
 
 
-def _check_model(brain: Path, settings: Settings, environment: Environment) -> Iterator[CheckResult]:
+def _check_model(brain: Path, settings: Settings, environment: Environment) -> Iterator[Finding]:
     from nugget.infra.embedding import open_embedder
 
     name, model = "embedding model", settings.embedding.model
@@ -146,8 +134,8 @@ def _check_model(brain: Path, settings: Settings, environment: Environment) -> I
         if embedder := open_embedder(settings, environment):
             vector = embedder.embed_query("Does the model answer?")
             index = index_status(brain, environment)
-            if index.units and index.model != embedder.model:
-                made = f"with vectors of {index.model}" if index.model else "without vectors"
+            if index["units"] and index["model"] != embedder.model:
+                made = f"with vectors of {index['model']}" if index["model"] else "without vectors"
                 yield _odd(name, f"{embedder.model} answers, but the index was made {made}", "nugget sync")
             else:
                 yield _good(name, f"{embedder.model} answers, {len(vector)} dimensions")
@@ -161,7 +149,7 @@ def _check_model(brain: Path, settings: Settings, environment: Environment) -> I
     yield _good("LLM", has_key if settings.llm.enabled else "switched off by llm.enabled")
 
 
-def _check_settings(brain: Path, environment: Environment) -> Iterator[CheckResult]:
+def _check_settings(brain: Path, environment: Environment) -> Iterator[Finding]:
     user_file, mine, brain_file = environment.home / "config.yaml", read_user_file(environment), brain / "brain.yaml"
     _, problems, misplaced = read_brain_file(brain)
     unknown = [key for key in mine if not is_known(key) and key not in ("brain", "version", *RENAMED)]
@@ -180,7 +168,7 @@ def _check_settings(brain: Path, environment: Environment) -> Iterator[CheckResu
         yield _good("settings", ", ".join(map(str, filter(Path.is_file, (brain_file, user_file)))))
 
 
-def _check_folders(brain: Path, environment: Environment) -> Iterator[CheckResult]:
+def _check_folders(brain: Path, environment: Environment) -> Iterator[Finding]:
     home = environment.home
     nearest = next(folder for folder in [home, *home.parents] if folder.exists())
     if not os.access(nearest, os.W_OK):
@@ -198,32 +186,31 @@ def _check_folders(brain: Path, environment: Environment) -> Iterator[CheckResul
         yield _good("privacy", "what Nugget keeps is readable by you alone")
 
 
-def _check_capture(seen: Status, settings: Settings, environment: Environment) -> Iterator[CheckResult]:
-    state = seen.capture
-    if state.failures:
-        failed = counted(len(state.failures), "session")
-        yield _wrong("capture", f"{failed} failed; {state.failures[0]}", "nugget capture --retry")
-    elif state.queue.get("pending") and not state.working:
-        waiting = counted(state.queue["pending"], "session")
+def _check_capture(seen: dict[str, Any], settings: Settings, environment: Environment) -> Iterator[Finding]:
+    state, publishing = seen["capture"], seen["publishing"]
+    if failed := state["failures"]:
+        yield _wrong("capture", f"{counted(len(failed), 'session')} failed; {failed[0]}", "nugget capture --retry")
+    elif state["queue"].get("pending") and not state["working"]:
+        waiting = counted(state["queue"]["pending"], "session")
         yield _odd("capture", f"nobody works on {waiting} in the queue", "nugget capture")
     else:
-        yield _good("capture", f"last: {(state.last_captured or 'never')[:16].replace('T', ' ')}")
+        yield _good("capture", f"last: {(state['last_captured'] or 'never')[:16].replace('T', ' ')}")
     if old := outdated_archives(environment.home, settings):
         yield _odd("archive", f"{counted(len(old), 'session')} redacted by older rules", "nugget capture --re-redact")
-    if seen.proposals:
-        yield _odd("review", f"waiting for you: {counted(seen.proposals, 'proposal')}", "nugget review")
-    if drift := seen.publishing.drift:
-        yield _odd("remote", *drift)
-    elif seen.publishing.remote:
+    if proposals := seen["proposals"]:
+        yield _odd("review", f"waiting for you: {counted(proposals, 'proposal')}", "nugget review")
+    if apart := drift(publishing):
+        yield _odd("remote", *apart)
+    elif publishing["remote"]:
         yield _good("remote", "brain and remote hold the same, as far as was last seen")
-    if seen.publishing.merged:
-        merged = counted(seen.publishing.merged, "pull request")
+    if publishing["merged"]:
+        merged = counted(publishing["merged"], "pull request")
         yield _odd("pull requests", f"merged on the remote, and not here yet: {merged}", "nugget sync --pull")
-    if failures := seen.publishing.failures:
+    if failures := publishing["failures"]:
         yield _wrong("publishing", f"not published: {failures[0]}", "nugget capture --publish")
 
 
-def _check_clients(environment: Environment) -> Iterator[CheckResult]:
+def _check_clients(environment: Environment) -> Iterator[Finding]:
     from nugget.upkeep import clients
     from nugget.upkeep.install import SettingsScope, inspect
 

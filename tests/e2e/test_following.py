@@ -17,14 +17,14 @@ from nugget.config import Settings
 from nugget.errors import GitHubError, PushRefused, ReviewError
 from nugget.infra import git
 from nugget.upkeep.doctor import doctor
-from nugget.upkeep.status import PublishingStatus, status
+from nugget.upkeep.status import drift, status
 
 RETRY_FILE, LOCKS_FILE = "domains/coding/patterns/retry-once.md", "domains/coding/patterns/lock-order.md"
 OFFLINE = f"http://127.0.0.1:9/{OWNER}/{NAME}.git"
 
 
-def seen(place: Place) -> PublishingStatus:
-    return status(place.brain, Settings(), place.environment).publishing
+def seen(place: Place) -> tuple[str, str] | None:
+    return drift(status(place.brain, Settings(), place.environment)["publishing"])
 
 
 def is_one_history(place: Place) -> bool:
@@ -58,8 +58,8 @@ def test_accepting_merges_the_pull_request_on_github_and_brings_the_merge_here(p
     assert (place.brain / RETRY_FILE).exists() and (place.brain / "domains/own.md").exists()
     assert git.branches(place.brain, "nugget/") == [] and place.states()[branch] == "settled"
     assert "own.md" not in place.server.git("ls-tree", "-r", "--name-only", "main"), "what is mine stays mine"
-    assert seen(place).drift == ("1 commit ahead of the remote", "nugget sync --rebase, which pushes")
-    assert place.follow(rebase=True).problems == () and is_one_history(place) and seen(place).drift is None
+    assert seen(place) == ("1 commit ahead of the remote", "nugget sync --rebase, which pushes")
+    assert place.follow(rebase=True).problems == () and is_one_history(place) and seen(place) is None
 
 
 @pytest.mark.proves("ACCEPT-MERGES")
@@ -91,15 +91,17 @@ def test_without_a_pull_request_accepting_pushes_and_a_push_that_failed_is_told_
     goes_offline(place)
     done = nugget("review", "accept")
     assert done.code == 0 and "not pushed yet" in done.err and (place.brain / LOCKS_FILE).exists()
-    told = seen(place).drift
+    told = seen(place)
     assert told and "accepted, but not pushed" in told[0] and told[1] == "nugget sync"
     assert "accepted, but not pushed" in nugget("status").out
     found = doctor(place.brain, Settings(), place.environment, now=NOW)
-    assert [(one.state, one.next_step) for one in found if one.name == "remote"] == [("warning", "nugget sync")]
+    assert [(one["state"], one["next_step"]) for one in found if one["name"] == "remote"] == [
+        ("warning", "nugget sync")
+    ]
     place.server.commit("main", {"domains/coding/theirs.md": "moved on again\n"})
     comes_back(place)
     assert nugget("sync").code == 0
-    assert git.head(place.brain) == place.server.head("main") and seen(place).drift is None
+    assert git.head(place.brain) == place.server.head("main") and seen(place) is None
     assert (place.brain / "domains/coding/theirs.md").exists() and (place.brain / LOCKS_FILE).exists()
 
 
@@ -148,7 +150,7 @@ def test_a_main_that_diverged_is_told_and_mended_by_sync_with_rebase(place: Plac
         commit(place.brain, [f"domains/{name}.md"], f"Mine, {name}")
     done = nugget("sync")
     assert done.code == 0 and "each have commits of their own" in done.err and "nugget sync --rebase" in done.err
-    told = seen(place).drift
+    told = seen(place)
     assert told == ("diverged: 2 commits of its own, and 1 behind the remote", "nugget sync --rebase")
     assert nugget("sync", "--rebase").code == 0 and git.head(place.brain) == place.server.head("main")
     assert place.server.git("log", "--format=%s", "-3", "main").splitlines()[:2] == ["Mine, two", "Mine, one"]

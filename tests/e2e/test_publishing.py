@@ -136,13 +136,13 @@ def test_whatever_fails_is_told_leaves_the_units_on_their_branch_and_is_made_goo
     assert failed.state == "failed" and said in str(failed.reason) and hint in str(failed.reason)
     assert TOKEN not in str(failed.reason) and "ghp_wrong" not in str(failed.reason)
     assert place.waiting() == ["pattern/retry-once"] and git.resolve(place.brain, branch) == sha
-    shown = status(place.brain, Settings(), place.environment).publishing
-    assert shown.local == 1 and shown.failures == (f"{branch}: {failed.reason}",)
+    shown = status(place.brain, Settings(), place.environment)["publishing"]
+    assert shown["local"] == 1 and shown["failures"] == [f"{branch}: {failed.reason}"]
     mend(fault, place, monkeypatch)
     (done,) = place.publish().publications
     assert done.state == "open" and place.server.files_of(1) and len(place.server.pulls) == 1
-    shown = status(place.brain, Settings(), place.environment).publishing
-    assert (shown.local, shown.failures, shown.open) == (0, (), (done.url,))
+    shown = status(place.brain, Settings(), place.environment)["publishing"]
+    assert (shown["local"], shown["failures"], shown["open"]) == (0, [], [done.url])
 
 
 @pytest.mark.proves("PUBLISH-FAULTS")
@@ -189,7 +189,7 @@ def test_what_was_merged_is_pulled_answered_and_cleaned_up(place: Place, squash:
     (place.brain / "domains/coding").mkdir(parents=True)
     (place.brain / "domains/coding/meanwhile.md").write_text("mine\n")
     assert [entry.state for entry in place.follow().changed] == ["merged"]
-    assert status(place.brain, Settings(), place.environment).publishing.merged == 1
+    assert status(place.brain, Settings(), place.environment)["publishing"]["merged"] == 1
     assert place.waiting() == ["pattern/retry-once"], "not pulled yet, so it is not lost here either"
     (place.brain / "domains/coding/meanwhile.md").unlink()
     done = place.follow()

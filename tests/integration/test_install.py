@@ -21,7 +21,7 @@ from nugget.config import load_settings, read_environment
 from nugget.errors import ConflictError, InstallError
 from nugget.infra.files import resource
 from nugget.upkeep import install
-from nugget.upkeep.doctor import CheckResult, State, doctor
+from nugget.upkeep.doctor import Finding, doctor
 from nugget.upkeep.install import RULE, SettingsScope
 
 USER = SettingsScope.USER
@@ -342,10 +342,10 @@ def test_install_asks_once_whether_the_command_may_be_used(command: Path, stand_
 # --- doctor ---
 
 
-def finding(brain: Path) -> CheckResult:
+def finding(brain: Path) -> Finding:
     environment = read_environment()
     found = doctor(brain, load_settings(environment, brain), environment, now=datetime.now(UTC))
-    return next(entry for entry in found if entry.name == "Claude Code")
+    return next(entry for entry in found if entry["name"] == "Claude Code")
 
 
 @pytest.mark.proves("INSTALL-DOCTOR")
@@ -353,27 +353,27 @@ def test_doctor_sees_what_is_missing_outdated_and_broken(
     brain: Path, command: Path, isolated_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
-    assert "not on this machine" in finding(brain).message
+    assert "not on this machine" in finding(brain)["said"]
     settings = isolated_home / ".claude" / "settings.json"
     settings.parent.mkdir()
-    assert (finding(brain).state, finding(brain).next_step) == (State.WARNING, "nugget install")
+    assert (finding(brain)["state"], finding(brain)["next_step"]) == ("warning", "nugget install")
     put_in(command)
-    assert finding(brain).state is State.OK
+    assert finding(brain)["state"] == "ok"
     whole = settings.read_text()
     settings.write_text(whole.replace(RULE, "Other").replace('"timeout": 10', '"x": 1'))
     seen = finding(brain)
-    assert "no permission rule" in seen.message and "an outdated SessionEnd hook" in seen.message
-    assert seen.state is State.WARNING and seen.next_step == "nugget install"
+    assert "no permission rule" in seen["said"] and "an outdated SessionEnd hook" in seen["said"]
+    assert seen["state"] == "warning" and seen["next_step"] == "nugget install"
     settings.write_text(whole.replace("{", '{"disableAllHooks": true,', 1))
-    assert finding(brain).state is State.ERROR and "disableAllHooks" in finding(brain).message
+    assert finding(brain)["state"] == "error" and "disableAllHooks" in finding(brain)["said"]
     settings.write_text(whole)
     command.unlink()
-    assert finding(brain).state is State.ERROR and f"{command}, which is not there" in finding(brain).message
+    assert finding(brain)["state"] == "error" and f"{command}, which is not there" in finding(brain)["said"]
     settings.write_text('{"enabledPlugins": {"nugget@nugget": true}}')
     (isolated_home / ".claude.json").unlink()
-    assert finding(brain).state is State.OK and "connected" in finding(brain).message
+    assert finding(brain)["state"] == "ok" and "connected" in finding(brain)["said"]
     settings.write_text("{")
-    assert finding(brain).state is State.ERROR and "not valid JSON" in finding(brain).message
+    assert finding(brain)["state"] == "error" and "not valid JSON" in finding(brain)["said"]
 
 
 # --- the plugin, and the real client ---

@@ -91,7 +91,7 @@ def test_twenty_sessions_that_end_in_the_same_second_are_each_captured_once(tmp_
     workers = [subprocess.Popen(command, env=environment) for _ in range(3)]
     assert [worker.wait(timeout=600) for worker in workers] == [0, 0, 0]
     wait_for(lambda: not queue.jobs(home, "pending") and not queue.is_working(home))
-    assert queue.overview(home).counts["done"] == 20, queue.jobs(home, "skipped") + queue.jobs(home, "failed")
+    assert queue.overview(home)["queue"]["done"] == 20, queue.jobs(home, "skipped") + queue.jobs(home, "failed")
     assert len(review.proposals(brain)) == 20
     paths = [path for _, path, _ in git.unmerged_files(brain, "nugget/")]
     assert len(paths) == len(set(paths))

@@ -28,7 +28,7 @@ def put(home: Path, session: str = "s", **more: object) -> None:
 
 
 def states(home: Path) -> dict[str, int]:
-    return {state: count for state, count in queue.overview(home).counts.items() if count}
+    return {state: count for state, count in queue.overview(home)["queue"].items() if count}
 
 
 def drain(home: Path, capture: Callable[[Job], Outcome], *, now: datetime = NOW) -> int:

@@ -65,7 +65,7 @@ def test_doctor_names_it_and_the_command_does_it(
     def told() -> list[str | None]:
         environment = read_environment()
         found = doctor(brain, load_settings(environment, brain), environment, now=datetime.now(UTC))
-        return [finding.next_step for finding in found if finding.name == "archive"]
+        return [one["next_step"] for one in found if one["name"] == "archive"]
 
     assert told() == []
     (home / "config.yaml").write_text("capture:\n  exclude_paths: ['hr/*']\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,19 +13,19 @@ from nugget.app import Brain
 from nugget.cli import run
 from nugget.config import load_settings, read_environment
 from nugget.infra import files
-from nugget.upkeep.doctor import CheckResult, State, doctor
-from nugget.upkeep.status import Status, status
+from nugget.upkeep.doctor import Finding, doctor
+from nugget.upkeep.status import status
 
 
-def findings(brain: Path) -> dict[str, CheckResult]:
+def findings(brain: Path) -> dict[str, Finding]:
     """What doctor finds, by name; of several with one name, the worst."""
     environment = read_environment()
-    order = list(State)
     found = doctor(brain, load_settings(environment, brain), environment, now=datetime.now(UTC))
-    return {finding.name: finding for finding in sorted(found, key=lambda finding: order.index(finding.state))}
+    order = ("ok", "warning", "error")
+    return {one["name"]: one for one in sorted(found, key=lambda one: order.index(one["state"]))}
 
 
-def status_of(brain: Path) -> Status:
+def status_of(brain: Path) -> dict[str, Any]:
     environment = read_environment()
     return status(brain, load_settings(environment, brain), environment)
 
@@ -65,30 +66,30 @@ def test_a_healthy_brain_has_nothing_wrong(brain: Path) -> None:
     with Brain(brain) as opened:
         opened.sync()
     found = findings(brain)
-    assert {finding.state for finding in found.values()} == {State.OK}, found
-    assert found["index"].message.startswith("44 units, ")
-    assert found["embedding model"].message.endswith("answers, 384 dimensions")
+    assert {finding["state"] for finding in found.values()} == {"ok"}, found
+    assert found["index"]["said"].startswith("44 units, ")
+    assert found["embedding model"]["said"].endswith("answers, 384 dimensions")
     seen = status_of(brain)
-    assert seen.index.state == "ready" and seen.index.vectors == seen.index.chunks > 100
-    assert seen.index.vector_search in ("sqlite-vec", "numpy")
+    assert seen["index"]["state"] == "ready" and seen["index"]["vectors"] == seen["index"]["chunks"] > 100
+    assert seen["index"]["vector_search"] in ("sqlite-vec", "numpy")
 
 
 @pytest.mark.proves("HEALTH-NEXT")
 def test_an_index_that_is_absent_behind_or_broken_is_seen(words: Path) -> None:
-    assert status_of(words).index.state == "absent"
-    assert findings(words)["index"].next_step == "nugget sync"
+    assert status_of(words)["index"]["state"] == "absent"
+    assert findings(words)["index"]["next_step"] == "nugget sync"
     with Brain(words) as opened:
         opened.sync()
     (words / "domains/coding/concepts/cache-invalidation.md").write_text("changed")
-    seen = status_of(words).index
-    assert (seen.state, seen.behind) == ("behind", 1)
-    assert findings(words)["index"].next_step == "nugget sync"
+    seen = status_of(words)["index"]
+    assert (seen["state"], seen["behind"]) == ("behind", 1)
+    assert findings(words)["index"]["next_step"] == "nugget sync"
     for leftover in (words / ".nugget").glob("index.db-*"):
         leftover.unlink()
     (words / ".nugget/index.db").write_bytes(b"no database at all" * 1000)
-    assert status_of(words).index.state == "unusable"
+    assert status_of(words)["index"]["state"] == "unusable"
     broken = findings(words)["index"]
-    assert (broken.state, broken.next_step) == (State.ERROR, "nugget rebuild")
+    assert (broken["state"], broken["next_step"]) == ("error", "nugget rebuild")
 
 
 @pytest.mark.proves("HEALTH-NEXT")
@@ -102,12 +103,12 @@ def test_each_fault_is_told_with_its_next_step(words: Path, isolated_home: Path)
     (job,) = pending.iterdir()
     (failed / job.name).write_text(json.dumps({"session": "s1", "reason": "the disk was full", "attempts": 12}))
     found = findings(words)
-    assert found["knowledge files"].state is State.ERROR and found["knowledge files"].next_step == "nugget lint"
-    assert "bad.md:" in found["knowledge files"].message
-    assert found["settings"].state is State.WARNING and "retrival" in found["settings"].message
-    assert found["capture"].state is State.ERROR and found["capture"].next_step == "nugget capture --retry"
-    assert "the disk was full" in found["capture"].message
-    assert status_of(words).capture.failures == ("s1: the disk was full",)
+    assert found["knowledge files"]["state"] == "error" and found["knowledge files"]["next_step"] == "nugget lint"
+    assert "bad.md:" in found["knowledge files"]["said"]
+    assert found["settings"]["state"] == "warning" and "retrival" in found["settings"]["said"]
+    assert found["capture"]["state"] == "error" and found["capture"]["next_step"] == "nugget capture --retry"
+    assert "the disk was full" in found["capture"]["said"]
+    assert status_of(words)["capture"]["failures"] == ["s1: the disk was full"]
     assert run(["--brain", str(words), "doctor"]) == 1
 
 
