@@ -16,7 +16,7 @@ from nugget.app.worker import queue_ended, work
 from nugget.config import Environment, config_home, user_home
 from nugget.errors import NuggetError
 from nugget.infra import files
-from nugget.upkeep.install import read_text, write_text
+from nugget.upkeep.client_settings import read_text, write_text
 
 if TYPE_CHECKING:
     from nugget.capture.queue import Job
@@ -45,22 +45,21 @@ def set_up(environment: Environment, command: Path, *, remove: bool) -> Iterator
     is_mac = sys.platform == "darwin"
     agents = user_home(environment) / "Library" / "LaunchAgents" / f"{_NAME}.plist"
     file = agents if is_mac else config_home(environment) / "systemd" / "user" / f"{_NAME}.service"
-    before = read_text(file)
     control = ["launchctl"] if is_mac else ["systemctl", "--user"]
     start = [["load", "-w", str(file)]] if is_mac else [["daemon-reload"], ["enable", "--now", _NAME]]
     stop = [["unload", "-w", str(file)]] if is_mac else [["disable", "--now", _NAME]]
     if remove:
-        if before is None:
+        if read_text(file) is None:
             yield "There is no service of Nugget's; nothing to change."
             return
         yield from _controlled(control, stop)
-        write_text(file, None, expected=before)
+        write_text(file, None)
         yield f"Removed {file}"
         return
     files.make_queue(environment.home)
     kept = {name: environment.variables[name] for name in _KEPT if environment.variables.get(name)}
     text = _launchd(command, kept) if is_mac else _systemd(command, kept)
-    write_text(file, text, expected=before, mode=0o644)
+    write_text(file, text, mode=0o644)
     yield f"Wrote {file}"
     yield from _controlled(control, start)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 import typer
 from typer import Argument, Option
@@ -18,28 +17,17 @@ from nugget.config import Environment, current_folder, documented_keys, read_env
 from nugget.errors import BrainError, UsageError
 from nugget.render.terminal import console, note, put
 from nugget.text import clean, counted, one_line
-from nugget.upkeep.install import SettingsFile, SettingsScope
+from nugget.upkeep.client_settings import Change, SettingsScope
 from nugget.upkeep.trust import set_values
 
 commands = typer.Typer(add_completion=False)
 
 
-class Place(StrEnum):
-    """Places Nugget can be installed into."""
-
-    CLAUDE_CODE = "claude-code"
-    CODEX = "codex"
-    CURSOR = "cursor"
-    GEMINI = "gemini"
-    OPENCODE = "opencode"
-    VSCODE = "vscode"
-    GIT_HOOK = "git-hook"
-
-
+Place = Literal["claude-code", "codex", "cursor", "gemini", "opencode", "vscode", "git-hook"]
 PlaceArgument = Annotated[
     Place,
     Argument(
-        metavar="|".join(Place),
+        metavar="|".join(get_args(Place)),
         help="A coding agent's settings, or the prepare-commit-msg hook of the repository in the current folder.",
     ),
 ]
@@ -48,8 +36,8 @@ ScopeOption = Annotated[SettingsScope, Option("--scope", help="Your settings, or
 
 @commands.command()
 def install(
-    place: PlaceArgument = Place.CLAUDE_CODE,
-    scope: ScopeOption = SettingsScope.USER,
+    place: PlaceArgument = "claude-code",
+    scope: ScopeOption = "user",
     brief: Annotated[
         bool | None, Option("--brief/--no-brief", help="Start each session with what is known about its folder.")
     ] = None,
@@ -75,13 +63,16 @@ def install(
 
     environment = read_environment()
     command = own_command(environment)
-    if place is Place.GIT_HOOK:
-        _install_git_hook(command, dry_run=dry_run)
+    if place == "git-hook":
+        from nugget.upkeep.git_hook import install_hook
+
+        for line in install_hook(current_folder(), command=command, dry_run=dry_run):
+            put(line)
         return
     if remember is not None and not dry_run:
         set_values(environment, {"capture.notes": "true" if remember else "false"})
         put(f"New sessions {'have' if remember else 'do not have'} the tool `propose_knowledge`.")
-    if every or place is not Place.CLAUDE_CODE:
+    if every or place != "claude-code":
         _install_clients(None if every else place, environment, command, dry_run=dry_run)
         if not (every and environment.claude_config.is_dir()):
             return
@@ -93,7 +84,7 @@ def install(
         if brief is None:
             put("A session starts with a short brief once there is reviewed knowledge of its repository; "
                 "`nugget install --no-brief` switches that off.")  # fmt: skip
-        if scope is SettingsScope.PROJECT:
+        if scope == "project":
             put(f"These files start {command}, the place on this machine: think before you commit them. Claude Code "
                 "asks once whether the server of a project may start: say yes.")  # fmt: skip
     elif not changes:
@@ -103,36 +94,33 @@ def install(
 
 
 @commands.command()
-def uninstall(
-    place: PlaceArgument = Place.CLAUDE_CODE, scope: ScopeOption = SettingsScope.USER, dry_run: DryRunOption = False
-) -> None:
+def uninstall(place: PlaceArgument = "claude-code", scope: ScopeOption = "user", dry_run: DryRunOption = False) -> None:
     """Remove Nugget from a coding agent's settings.
 
     Only Nugget's entries are removed; the rest keeps its order and indent. The brain stays. With git-hook: remove the
     hook from the repository in the current folder.
     """
-    from nugget.upkeep.install import plan_uninstall
+    from nugget.upkeep.install import clients, plan_client, plan_uninstall
 
-    if place is Place.GIT_HOOK:
-        _uninstall_git_hook(dry_run=dry_run)
+    if place == "git-hook":
+        from nugget.upkeep.git_hook import uninstall_hook
+
+        for line in uninstall_hook(current_folder(), dry_run=dry_run):
+            put(line)
         return
-    environment = read_environment()
-    if place is not Place.CLAUDE_CODE:
-        from nugget.upkeep.clients import clients, plan_client
-
+    environment, name = read_environment(), "these settings"
+    if place == "claude-code":
+        changes = plan_uninstall(scope, environment, cwd=current_folder())
+    else:
         client = clients(environment, Path("nugget"))[place]
-        planned = plan_client(client, remove=True)
-        if not _carry_out(planned, environment, dry_run=dry_run) and not planned:
-            put(f"Nugget is not in the settings of {client.title}; nothing to change.")
-        return
-    changes = plan_uninstall(scope, environment, cwd=current_folder())
+        changes, name = plan_client(client, remove=True), f"the settings of {client.title}"
     if not _carry_out(changes, environment, dry_run=dry_run) and not changes:
-        put("Nugget is not in these settings; nothing to change.")
+        put(f"Nugget is not in {name}; nothing to change.")
 
 
 def _install_clients(place: Place | None, environment: Environment, command: Path, *, dry_run: bool) -> None:
     """Connect one agent, or each whose folder is on this machine."""
-    from nugget.upkeep.clients import clients, plan_client
+    from nugget.upkeep.install import clients, plan_client
     from nugget.upkeep.trust import prepare_machine
 
     known = clients(environment, command)
@@ -145,39 +133,6 @@ def _install_clients(place: Place | None, environment: Environment, command: Pat
             put(f"{client.title} is connected{'' if changes else ' already'}.")
     if chosen and not dry_run:
         put("`nugget watch --install` captures their sessions when they have ended.")
-
-
-def _install_git_hook(command: Path, *, dry_run: bool) -> None:
-    from nugget.upkeep.git_hook import KEPT, inspect_hook, install_hook
-
-    here = current_folder()
-    state = inspect_hook(here, command)
-    path = state.path
-    if state.is_current:
-        put(f"{path} is there already; nothing to change.")
-        return
-    if dry_run:
-        kept = f"keep the hook that is there as {KEPT} and " if state.path.exists() and not state.is_ours else ""
-        put(f"Would {kept}write {path}")
-        return
-    state = install_hook(here, command=command)
-    put(f"Wrote {path}")
-    if state.kept:
-        put(f"The hook that was there is kept as {KEPT} beside it, and runs first.")
-    if state.scope in ("global", "system"):
-        put(f"core.hooksPath is set for all repositories ({state.scope}): the hook runs in each of them.")
-    put("`git commit` proposes a message if an agent had a part. `nugget uninstall git-hook` undoes this.")
-
-
-def _uninstall_git_hook(*, dry_run: bool) -> None:
-    from nugget.upkeep.git_hook import inspect_hook, uninstall_hook
-
-    state = inspect_hook(current_folder()) if dry_run else uninstall_hook(current_folder())
-    if state is None or (dry_run and not state.is_ours):
-        put("Nugget's hook is not in this repository; nothing to change.")
-    else:
-        back = "; the hook that was there before is back" if state.kept and not dry_run else ""
-        put(f"{'Would remove' if dry_run else 'Removed'} {state.path}{back}.")
 
 
 def _ask_for_claude(environment: Environment) -> None:
@@ -199,7 +154,7 @@ def offer_install(environment: Environment) -> bool:
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
-    changes = plan_install(SettingsScope.USER, environment, command=own_command(environment), cwd=current_folder())
+    changes = plan_install("user", environment, command=own_command(environment), cwd=current_folder())
     if changes and typer.confirm("Connect Claude Code now (two hooks, the MCP server, one permission)?"):
         _carry_out(changes, environment, dry_run=False)
         _ask_for_claude(environment)
@@ -207,9 +162,9 @@ def offer_install(environment: Environment) -> bool:
     return not changes
 
 
-def _carry_out(changes: Sequence[SettingsFile], environment: Environment, *, dry_run: bool) -> bool:
+def _carry_out(changes: Sequence[Change], environment: Environment, *, dry_run: bool) -> bool:
     """Write the changes, or show them; return whether anything was written."""
-    from nugget.upkeep.install import apply, diff
+    from nugget.upkeep.client_settings import apply, diff
 
     if dry_run:
         console().print(clean(diff(changes)), end="\n" if changes else "")

@@ -211,23 +211,6 @@ def _check_capture(seen: dict[str, Any], settings: Settings, environment: Enviro
 
 
 def _check_clients(environment: Environment) -> Iterator[Finding]:
-    from nugget.upkeep import clients
-    from nugget.upkeep.install import SettingsScope, inspect
+    from nugget.upkeep.install import connections
 
-    name, found = "Claude Code", inspect(environment)
-    for seen in found:
-        is_mine = seen.scope is SettingsScope.USER
-        step = "nugget install" if is_mine else f"cd {seen.folder} && nugget install --scope project"
-        where = "" if is_mine else f"{seen.folder}: "
-        lacking = [f"no {part}" for part in seen.missing] + [f"an outdated {part}" for part in seen.outdated]
-        if seen.broken:
-            yield _wrong(name, where + seen.broken, step)
-        elif seen.present and lacking:
-            yield _odd(name, f"{where}not all is in place: {', '.join(lacking)}", step)
-        elif seen.present:
-            yield _good(name, f"{where}connected: captures sessions, asks the brain")
-    if not environment.claude_config.is_dir():
-        yield _good(name, "not on this machine")
-    elif not any(seen.present or seen.broken for seen in found):
-        yield _odd(name, "not connected: sessions are not captured, nobody asks", "nugget install")
-    yield from (_good(title, said) for title, said in clients.connections(environment))
+    yield from (_finding(*one) for one in connections(environment))

@@ -1,119 +1,111 @@
-"""Nugget in other programs' files: hooks, an MCP server and a permission in Claude Code's settings, and a git hook.
+"""Nugget in the settings of coding agents: hooks, MCP server and permission for Claude Code, server and rules else.
 
-Only our entries change; everything else keeps its value, its order and its indent. `$NUGGET_HOME/install.json` lists
-the settings files that we edited. Formats: settings.json as of https://code.claude.com/docs/en/hooks, .mcp.json and
-.claude.json as of .../en/mcp.
+Formats: settings.json as of https://code.claude.com/docs/en/hooks, .mcp.json and
+.claude.json as of .../en/mcp; Codex' config.toml and the JSON settings of Cursor, Gemini CLI, OpenCode and VS Code, as
+their own commands write them.
 """
 
 from __future__ import annotations
 
-import difflib
-import json
 import os
-import re
-import shlex
 import shutil
-import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nugget.config import Environment
-from nugget.errors import ConflictError, GitError, InstallError, NuggetError
-from nugget.infra import files, git
+from nugget.config import AgentSettings, Environment, absolute_folder, config_home, user_home
+from nugget.errors import GitError, InstallError
+from nugget.infra import git
+from nugget.sources import agent_folders
+from nugget.upkeep.client_settings import (
+    Change,
+    SettingsScope,
+    add_server,
+    command_line,
+    drop_empty,
+    drop_server,
+    edited_files,
+    is_nugget,
+    is_our_server,
+    parse,
+    part,
+    planned,
+    read_text,
+)
 
+RULE = "mcp__nugget__get_relevant_context"
+BEGIN, END = "<!-- nugget: begin -->", "<!-- nugget: end -->"
+PARAGRAPH = f"""\
+{BEGIN}
+Call `get_relevant_context` of the MCP server `nugget` before you plan, design, change or debug code, and again when the
+task changes: it returns what earlier sessions found out, reviewed by a person. It is reference material, not an order.
+{END}
+"""
 _NO_BRIEF = "--no-brief"
 _FLAGS = {"SessionEnd": "", "SessionStart": "--brief", "UserPromptSubmit": "--recall"}
 """Our hooks, each with the argument by which it adds text to a session; without one a hook only captures."""
 _ALWAYS = ("SessionEnd", "SessionStart")
-_SERVER = "nugget"
-RULE = "mcp__nugget__get_relevant_context"
 _RULES = (RULE, "mcp__nugget", "mcp__nugget__*")
 _TIMEOUT_S = 10
 """For a hook that takes 0.1 s: without a timeout of its own it would share 1.5 s with every other SessionEnd hook."""
 
 
-class SettingsScope(StrEnum):
-    """Scope of settings: those of the person, or those of one project."""
-
-    USER = "user"
-    PROJECT = "project"
-
-
-@dataclass(slots=True, kw_only=True)
-class SettingsFile:
-    """A settings file being edited: its text (None: no file), and the value that will be written."""
-
-    path: Path
-    before: str | None
-    value: dict[str, Any]
-    mode: int
-    is_ours: bool = True
-
-    @property
-    def after(self) -> str | None:
-        """The value as JSON with the indent and the line ends of the file; None if nothing is left in it."""
-        before = self.before or ""
-        if self.value == parse_settings(self.path, before):
-            return self.before
-        if not self.value:
-            return None
-        if before.strip() and "\n" not in before.strip():
-            separators = (", ", ": ") if '": ' in before else (",", ":")
-            text = json.dumps(self.value, ensure_ascii=False, separators=separators)
-        else:
-            first = re.search(r"\n([ \t]+)\S", before)
-            text = json.dumps(self.value, ensure_ascii=False, indent=first[1] if first else "  ")
-        text += "" if before.strip() and not before.endswith("\n") else "\n"
-        return text.replace("\n", "\r\n") if "\r\n" in before else text
-
-    def part(self, *place: str, make: bool = False) -> Any:
-        """Return the object, or list, at a place; an empty one if it is missing, put there with `make`.
-
-        Raises InstallError if something of another kind is there.
-        """
-        found: Any = self.value
-        for depth, key in enumerate(place, 1):
-            kind: Any = list if key in (*_FLAGS, "allow") else dict
-            found = found.setdefault(key, kind()) if make else found.get(key, kind())
-            if not isinstance(found, kind):
-                name = "an object" if kind is dict else "a list"
-                raise InstallError(
-                    f"{self.path}: `{'.'.join(place[:depth])}` is not {name}; nothing was changed.",
-                    hint="Correct the file, then run the command again.",
-                )
-        return found
-
-    def drop_empty(self, *place: str) -> None:
-        """Remove a container that is empty, and then those around it that are."""
-        while place and not self.part(*place):
-            self.part(*place[:-1]).pop(place[-1], None)
-            place = place[:-1]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Installation:
-    """State of one scope. `missing` and `outdated` name parts, `broken` says what keeps it from working."""
+class Client:
+    """A coding agent: its name, its folder, its settings with the place of MCP servers, our entry, its rules file."""
 
-    scope: SettingsScope
+    title: str
     folder: Path
-    present: tuple[str, ...]
-    missing: tuple[str, ...]
-    outdated: tuple[str, ...]
-    broken: str | None
+    settings: Path
+    place: str
+    entry: Mapping[str, Any]
+    rules: Path | None = None
 
 
 def own_command(environment: Environment) -> Path:
     """Return the absolute path of the running `nugget`. Raises InstallError if it cannot be found."""
-    beside = Path(sys.executable).with_name(_SERVER)
-    for named in (sys.argv[0], str(beside), shutil.which(_SERVER, path=environment.variables.get("PATH"))):
-        if named and os.sep in named and _is_nugget(named) and Path(named).is_file() and os.access(named, os.X_OK):
+    beside = Path(sys.executable).with_name("nugget")
+    for named in (sys.argv[0], str(beside), shutil.which("nugget", path=environment.variables.get("PATH"))):
+        if named and os.sep in named and is_nugget(named) and Path(named).is_file() and os.access(named, os.X_OK):
             return Path(named).absolute()
     raise InstallError("The nugget command was not found.", hint="Install Nugget so that `nugget` is on the PATH.")
+
+
+def clients(environment: Environment, command: Path) -> dict[str, Client]:
+    """Return the agents but Claude Code that `command` can be connected with, by the name `nugget install` takes."""
+    user, kept = user_home(environment), agent_folders(environment, AgentSettings())
+    codex, gemini, config = (
+        absolute_folder(str(folder), user_home=user) for folder in (kept.codex, kept.gemini, config_home(environment))
+    )
+    opencode = config / "opencode"
+    code = (user / "Library" / "Application Support" if sys.platform == "darwin" else config) / "Code" / "User"
+    plain = {"command": str(command), "args": ["serve"]}
+    return {
+        "codex": Client(
+            title="Codex", folder=codex, settings=codex / "config.toml", place="mcp_servers", entry=plain,
+            rules=codex / "AGENTS.md",
+        ),
+        "cursor": Client(
+            title="Cursor", folder=user / ".cursor", settings=user / ".cursor" / "mcp.json", place="mcpServers",
+            entry=plain,
+        ),
+        "gemini": Client(
+            title="Gemini CLI", folder=gemini, settings=gemini / "settings.json", place="mcpServers", entry=plain,
+            rules=gemini / "GEMINI.md",
+        ),
+        "opencode": Client(
+            title="OpenCode", folder=opencode, settings=opencode / "opencode.json", place="mcp",
+            entry={"type": "local", "command": [str(command), "serve"], "enabled": True},
+            rules=opencode / "AGENTS.md",
+        ),
+        "vscode": Client(
+            title="VS Code", folder=code, settings=code / "mcp.json", place="servers", entry={"type": "stdio", **plain},
+        ),
+    }  # fmt: skip
 
 
 def plan_install(
@@ -124,275 +116,178 @@ def plan_install(
     cwd: Path,
     brief: bool | None = None,
     recall: bool | None = None,
-) -> list[SettingsFile]:
+) -> list[Change]:
     """Return what `apply` would write so that Claude Code captures sessions with `command` and asks it.
 
     `brief` and `recall` say whether text is added at a session's start and at each prompt; None leaves that as it is:
     at first a short brief if there is reviewed knowledge of the code, and no recall. Raises InstallError for settings
     that cannot be read, are not JSON, or have another server named `nugget`.
     """
-    settings, servers = _open_settings(scope, environment, cwd)
-    for event, wish in zip(_FLAGS, (False, brief, recall), strict=True):
-        flag, ours = _FLAGS[event], _our_hooks(settings, event)
-        before = _command_line(ours[0])[2:] if ours else []
+    settings, servers = _claude_files(scope, environment, cwd)
+    entry = {"type": "stdio", "command": str(command), "args": ["serve"], "env": {}, "alwaysLoad": True}
+    edits = (partial(_add_hooks, settings, str(command), (False, brief, recall)),
+             partial(add_server, servers, "mcpServers", entry))  # fmt: skip
+    return planned((settings, servers), edits, mode=0o600 if scope == "user" else 0o644)
+
+
+def plan_uninstall(scope: SettingsScope, environment: Environment, *, cwd: Path) -> list[Change]:
+    """Return what `apply` would write to remove Nugget from Claude Code's settings; [] if it is not in them.
+
+    A file without other entries goes. Raises InstallError for settings that cannot be read or are not JSON.
+    """
+    settings, servers = _claude_files(scope, environment, cwd)
+    return planned((settings, servers), (partial(_drop_hooks, settings), partial(drop_server, servers, "mcpServers")))
+
+
+def plan_client(client: Client, *, remove: bool = False) -> list[Change]:
+    """Return the files that change when Nugget is connected with an agent, or removed from it.
+
+    What a person added to our entry stays. Raises InstallError for settings that cannot be understood, or that have
+    another server named nugget.
+    """
+    path, place = client.settings, client.place
+    edit = partial(drop_server, path, place) if remove else partial(add_server, path, place, client.entry)
+    changes = planned((path,), (edit,))
+    if client.rules is not None:
+        before = read_text(client.rules)
+        if (after := _with_rules(before or "", remove)) != (before or ""):
+            changes.append(Change(path=client.rules, before=before, after=after or None, mode=0o644))
+    return changes
+
+
+def connections(environment: Environment) -> Iterator[tuple[str, str, str, str | None]]:
+    """Yield for each agent on this machine, and each project with Nugget: state, name, a sentence, the next command."""
+    name, user, found = "Claude Code", environment.claude_config, False
+    for path in (user / "settings.json", *map(Path, sorted(edited_files(environment)))):
+        is_project = path.parent != user
+        if is_project and ((path.parent.name, path.name) != (".claude", "settings.json") or not path.parent.is_dir()):
+            continue
+        folder = path.parent.parent
+        servers = folder / ".mcp.json" if is_project else _claude_files("user", environment, folder)[1]
+        try:
+            state, said = _claude_state(path, servers, environment)
+        except InstallError as error:
+            state, said = "error", str(error).rstrip(".")
+        if said:
+            step = f"cd {folder} && nugget install --scope project" if is_project else "nugget install"
+            yield state, name, f"{folder}: {said}" if is_project else said, None if state == "ok" else step
+            found = True
+    if not user.is_dir():
+        yield "ok", name, "not on this machine", None
+    elif not found:
+        yield "warning", name, "not connected: sessions are not captured, nobody asks", "nugget install"
+    for key, client in clients(environment, Path("nugget")).items():
+        if client.folder.is_dir():
+            try:
+                is_connected = bool(plan_client(client, remove=True))
+                said = "connected: asks the brain" if is_connected else f"not connected (nugget install {key})"
+            except InstallError as error:
+                said = str(error)
+            yield "ok", client.title, said, None
+
+
+def _claude_state(settings: Path, servers: Path, environment: Environment) -> tuple[str, str]:
+    """Return the state of Claude Code's settings, and what is in place or not; no text if nothing of ours is there."""
+    value, server = parse(settings, read_text(settings)), parse(servers, read_text(servers))
+    hooks = {event: next(iter(_our_hooks(settings, value, event)), None) for event in _FLAGS}
+    entries = {f"{event} hook": entry for event, entry in hooks.items() if entry or event in _ALWAYS}
+    entry = part(servers, server, "mcpServers").get("nugget")
+    entries["MCP server"] = entry if is_our_server(entry) else None
+    lacking = [f"no {name}" for name, entry in entries.items() if entry is None]
+    if len(lacking) == len(entries):
+        plugins = part(settings, value, "enabledPlugins").items()  # a plugin brings its own hooks and server
+        has_plugin = any(name.startswith("nugget@") and is_on is True for name, is_on in plugins)
+        return "ok", "connected: captures sessions, asks the brain" if has_plugin else ""
+    for name, entry in entries.items():
+        if entry is not None:
+            command, *arguments = command_line(entry)
+            if shutil.which(command, path=environment.variables.get("PATH")) is None:
+                return "error", f"the {name} starts {command}, which is not there"
+            own = {"type": "stdio", "command": command, "alwaysLoad": True}
+            if entry | (own if name == "MCP server" else _hook(entry, command, arguments[1:])) != entry:
+                lacking.append(f"an outdated {name}")
+    if not any(rule in part(settings, value, "permissions", "allow") for rule in _RULES):
+        lacking.append("no permission rule")
+    if value.get("disableAllHooks") is True:
+        return "error", f"{settings} has disableAllHooks"
+    return ("warning", f"not all is in place: {', '.join(lacking)}") if lacking else (
+        "ok", "connected: captures sessions, asks the brain")  # fmt: skip
+
+
+def _claude_files(scope: SettingsScope, environment: Environment, cwd: Path) -> tuple[Path, Path]:
+    """Return the file of the settings and that of the MCP servers; of a project those at its repository's root."""
+    if scope == "project":
+        with suppress(GitError):
+            cwd = git.top_folder(cwd)
+        return cwd / ".claude" / "settings.json", cwd / ".mcp.json"
+    folder = environment.claude_config.absolute()
+    moved = environment.variables.get("CLAUDE_CONFIG_DIR")
+    return folder / "settings.json", (folder if moved else folder.parent) / ".claude.json"
+
+
+def _add_hooks(path: Path, command: str, wishes: Sequence[bool | None], value: Any) -> None:
+    """Put our hooks and the permission into Claude Code's settings, each once."""
+    for event, wish in zip(_FLAGS, wishes, strict=True):
+        flag, ours = _FLAGS[event], _our_hooks(path, value, event)
+        before = command_line(ours[0])[2:] if ours else []
         is_on = flag in before if wish is None else wish
         if event in _ALWAYS or is_on:
             if not ours:
                 ours = [{}]
-                settings.part("hooks", event, make=True).append({"hooks": ours})
+                part(path, value, "hooks", event).append({"hooks": ours})
             is_off = event == "SessionStart" and (wish is False or (wish is None and _NO_BRIEF in before))
-            _write_hook(ours[0], str(command), [flag] if is_on else [_NO_BRIEF] if is_off else [])
+            ours[0].update(_hook(ours[0], command, [flag] if is_on else [_NO_BRIEF] if is_off else []))
             ours = ours[1:]
-        _remove_hooks(settings, event, ours)
-    if not any(rule in settings.part("permissions", "allow") for rule in _RULES):
-        settings.part("permissions", "allow", make=True).append(RULE)
-    entry = servers.part("mcpServers", make=True).setdefault(
-        _SERVER, {"type": "stdio", "command": str(command), "args": ["serve"], "env": {}}
-    )
-    if not _is_our_server(entry):
-        raise InstallError(
-            f"{servers.path} has another MCP server that is called nugget; nothing was changed.",
-            hint="Rename it or take it out (`claude mcp remove nugget`), then run the command again.",
-        )
-    _write_server(entry, str(command))
-    return [file for file in (settings, servers) if file.before != file.after]
+        _remove_hooks(path, value, event, ours)
+    allowed = part(path, value, "permissions", "allow")
+    if not any(rule in allowed for rule in _RULES):
+        allowed.append(RULE)
 
 
-def plan_uninstall(scope: SettingsScope, environment: Environment, *, cwd: Path) -> list[SettingsFile]:
-    """Return what `apply` would write to remove Nugget from the settings; [] if it is not in them.
-
-    A file without other entries goes. Raises InstallError for settings that cannot be read or are not JSON.
-    """
-    settings, servers = _open_settings(scope, environment, cwd)
+def _drop_hooks(path: Path, value: Any) -> None:
     for event in _FLAGS:
-        _remove_hooks(settings, event, _our_hooks(settings, event))
-    allowed = settings.part("permissions", "allow")
-    if RULE in allowed:
-        allowed[:] = [rule for rule in allowed if rule != RULE]
-        settings.drop_empty("permissions", "allow")
-    if _is_our_server(servers.part("mcpServers").get(_SERVER)):
-        del servers.value["mcpServers"][_SERVER]
-        servers.drop_empty("mcpServers")
-    settings.is_ours = servers.is_ours = False
-    return [file for file in (settings, servers) if file.before != file.after]
+        _remove_hooks(path, value, event, _our_hooks(path, value, event))
+    allowed = part(path, value, "permissions", "allow")
+    allowed[:] = [rule for rule in allowed if rule != RULE]
+    drop_empty(path, value, "permissions", "allow")
 
 
-def apply(changes: Sequence[SettingsFile], environment: Environment) -> None:
-    """Write planned changes, all or none. Raises ConflictError if a file changed meanwhile, else InstallError."""
-    known = _edited_files(environment)
-    _note_files(environment, known | {str(change.path) for change in changes if change.is_ours})
-    written: list[SettingsFile] = []
-    try:
-        for change in changes:
-            write_text(change.path, change.after, expected=change.before, mode=change.mode)
-            written.append(change)
-    except NuggetError:
-        for change in reversed(written):
-            with suppress(NuggetError):
-                write_text(change.path, change.before, expected=change.after, mode=change.mode)
-        _note_files(environment, known)
-        raise
-    if gone := {str(change.path) for change in changes if not change.is_ours}:
-        _note_files(environment, known - gone)
+def _hook(entry: Mapping[str, Any], command: str, flags: Sequence[str]) -> dict[str, Any]:
+    """Return our keys of a hook in exec form, without a shell; a timeout that a person set stays."""
+    own = {"type": "command", "command": command, "args": ["capture-session", *flags]}
+    return own | {"timeout": entry.get("timeout", _TIMEOUT_S)}
 
 
-def diff(changes: Sequence[SettingsFile]) -> str:
-    """Planned changes as a unified diff."""
-    lines: list[str] = []
-    for change in changes:
-        before, after = (text.splitlines() if text else [] for text in (change.before, change.after))
-        old, new = ("/dev/null" if text is None else str(change.path) for text in (change.before, change.after))
-        lines += difflib.unified_diff(before, after, old, new, lineterm="")
-    return "\n".join(lines)
-
-
-def inspect(environment: Environment) -> list[Installation]:
-    """Return the state of the person's settings, and of each project Nugget was installed into. Reads only."""
-    user_folder = environment.claude_config
-    places = [(SettingsScope.USER, user_folder)]
-    for named in map(Path, sorted(_edited_files(environment))):
-        folder = named.parent
-        if (folder.name, named.name) == (".claude", "settings.json") and folder.is_dir() and folder != user_folder:
-            places.append((SettingsScope.PROJECT, folder.parent))
-    return [_inspect(scope, folder, environment) for scope, folder in places]
-
-
-def _inspect(scope: SettingsScope, folder: Path, environment: Environment) -> Installation:
-    present, missing, outdated = [], [], []
-    broken = None
-    try:
-        settings, servers = _open_settings(scope, environment, folder, is_root=True)
-        hooks = {event: next(iter(_our_hooks(settings, event)), None) for event in _FLAGS}
-        entries = {f"{event} hook": entry for event, entry in hooks.items() if entry or event in _ALWAYS}
-        server = servers.part("mcpServers").get(_SERVER)
-        entries["MCP server"] = server if _is_our_server(server) else None
-        for name, entry in entries.items():
-            if entry is None:
-                missing.append(name)
-                continue
-            present.append(name)
-            command, *arguments = _command_line(entry)
-            wanted = dict(entry)
-            _write_server(wanted, command) if name == "MCP server" else _write_hook(wanted, command, arguments[1:])
-            if shutil.which(command, path=environment.variables.get("PATH")) is None:
-                broken = f"the {name} starts {command}, which is not there"
-            elif entry != wanted:
-                outdated.append(name)
-        plugins = settings.part("enabledPlugins").items()  # a plugin brings its own hooks and server
-        if not present and any(name.startswith(f"{_SERVER}@") and state is True for name, state in plugins):
-            present, missing = ["plugin"], []
-        elif present and not any(rule in settings.part("permissions", "allow") for rule in _RULES):
-            missing.append("permission rule")
-        if present and settings.value.get("disableAllHooks") is True:
-            broken = f"{settings.path} has disableAllHooks"
-    except InstallError as error:
-        broken = str(error).rstrip(".")
-    return Installation(
-        scope=scope, folder=folder, present=tuple(present), missing=tuple(missing), outdated=tuple(outdated),
-        broken=broken,
-    )  # fmt: skip
-
-
-def _open_settings(
-    scope: SettingsScope, environment: Environment, cwd: Path, *, is_root: bool = False
-) -> tuple[SettingsFile, SettingsFile]:
-    """Return the settings, and the file that holds the MCP servers; of a project those at its repository's root."""
-    if scope is SettingsScope.PROJECT:
-        root = cwd
-        if not is_root:
-            with suppress(GitError):
-                root = git.top_folder(cwd)
-        paths = (root / ".claude" / "settings.json", root / ".mcp.json")
-    else:
-        folder = environment.claude_config.absolute()
-        moved = environment.variables.get("CLAUDE_CONFIG_DIR")
-        paths = (folder / "settings.json", (folder if moved else folder.parent) / ".claude.json")
-    mode = 0o600 if scope is SettingsScope.USER else 0o644
-    texts = [read_text(path) for path in paths]
-    settings, servers = (
-        SettingsFile(path=path, before=text, value=parse_settings(path, text or ""), mode=mode)
-        for path, text in zip(paths, texts, strict=True)
-    )
-    return settings, servers
-
-
-def parse_settings(path: Path, text: str) -> dict[str, Any]:
-    """Parse a settings file. Raises InstallError if it is not a JSON object."""
-    try:
-        value = json.loads(text) if text.strip() else {}
-    except (ValueError, RecursionError) as error:
-        reason = f"line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else str(error)
-        hint = "Correct the file (it is JSON, without comments), then run the command again."
-        raise InstallError(f"{path} is not valid JSON: {reason}; nothing was changed.", hint=hint) from error
-    if not isinstance(value, dict):
-        raise InstallError(f"{path} is not a JSON object; nothing was changed.")
-    return value
-
-
-def _write_hook(entry: dict[str, Any], command: str, flags: Sequence[str]) -> None:
-    """Make an entry our hook in exec form, without a shell; what a person set beside that stays."""
-    entry.update(type="command", command=command, args=["capture-session", *flags])
-    entry.setdefault("timeout", _TIMEOUT_S)
-
-
-def _write_server(entry: dict[str, Any], command: str) -> None:
-    """Make an entry our server, shown to the model from the first request; arguments that a person set stay."""
-    entry.update(type="stdio", command=command, alwaysLoad=True)
-
-
-def _our_hooks(settings: SettingsFile, event: str) -> list[dict[str, Any]]:
-    groups = [group.get("hooks") for group in settings.part("hooks", event) if isinstance(group, dict)]
+def _our_hooks(path: Path, value: Any, event: str) -> list[dict[str, Any]]:
+    groups = [group.get("hooks") for group in part(path, value, "hooks", event) if isinstance(group, dict)]
     entries = [entry for group in groups if isinstance(group, list) for entry in group if isinstance(entry, dict)]
-    lines = [(entry, _command_line(entry)) for entry in entries]
+    lines = [(entry, command_line(entry)) for entry in entries]
     return [
         entry for entry, words in lines
-        if words[1:2] == ["capture-session"] and _is_nugget(words[0])
+        if words[1:2] == ["capture-session"] and is_nugget(words[0])
         and set(words[2:]) <= {*_FLAGS.values(), _NO_BRIEF}
     ]  # fmt: skip
 
 
-def _remove_hooks(settings: SettingsFile, event: str, hooks: Sequence[Mapping[str, Any]]) -> None:
+def _remove_hooks(path: Path, value: Any, event: str, hooks: Sequence[Mapping[str, Any]]) -> None:
     """Remove these hooks, and the groups and containers that are left without any."""
-    gone = {id(hook) for hook in hooks}
-    groups = settings.part("hooks", event)
+    groups, gone = part(path, value, "hooks", event), {id(hook) for hook in hooks}
     for group in [*groups] if gone else []:
         entries = group.get("hooks") if isinstance(group, dict) else None
         if isinstance(entries, list) and any(id(entry) in gone for entry in entries):
             entries[:] = [entry for entry in entries if id(entry) not in gone]
             if not entries:
                 groups.remove(group)
-    if gone:
-        settings.drop_empty("hooks", event)
+    drop_empty(path, value, "hooks", event)
 
 
-def _is_our_server(entry: object) -> bool:
-    """Return whether an MCP server is `nugget serve`, wherever it is and whatever else it is given."""
-    words = _command_line(entry) if isinstance(entry, dict) else []
-    return bool(words) and _is_nugget(words[0]) and "serve" in words
-
-
-def _is_nugget(command: str) -> bool:
-    return Path(command).name == _SERVER
-
-
-def _command_line(entry: Mapping[str, Any]) -> list[str]:
-    """Return the command line of a hook or a server: exec form, or a shell line taken apart."""
-    command, arguments = entry.get("command"), entry.get("args")
-    with suppress(ValueError):
-        if isinstance(command, str):
-            return [command, *map(str, arguments)] if isinstance(arguments, list) else shlex.split(command)
-    return []
-
-
-def _edited_files(environment: Environment) -> set[str]:
-    """Return the settings files that we edited; empty if the list cannot be read."""
-    with suppress(InstallError, ValueError, TypeError, LookupError):
-        return set(json.loads(read_text(environment.home / "install.json") or "")["files"])
-    return set()
-
-
-def _note_files(environment: Environment, paths: set[str]) -> None:
-    path = environment.home / "install.json"
-    text = json.dumps({"version": 1, "files": {name: {} for name in sorted(paths)}}, indent=1) + "\n"
-    write_text(path, text if paths else None, expected=read_text(path))
-
-
-def read_text(path: Path) -> str | None:
-    """Return the text of another program's file, line ends as they are; None if it is missing. Raises InstallError."""
-    try:
-        return path.read_bytes().decode("utf-8")
-    except FileNotFoundError:
-        return None
-    except UnicodeDecodeError as error:
-        raise InstallError(f"{path} is not UTF-8 text (byte {error.start}); it was left alone.") from error
-    except OSError as error:
-        raise InstallError(f"{path} cannot be read: {error.strerror or error}.") from error
-
-
-def write_text(path: Path, text: str | None, *, expected: str | None, mode: int = 0o600) -> None:
-    """Make `text` the content of a file that still holds `expected`; None stands for no file.
-
-    A symbolic link is followed, and the mode of an existing file stays; `mode` is for a new one. Raises ConflictError
-    if the file changed meanwhile, InstallError if it cannot be written; in both cases it is as it was.
-    """
-
-    def check() -> None:
-        if read_text(path) != expected:
-            raise ConflictError(
-                f"{path} changed since it was read; nothing was written.", hint="Run the command again."
-            )
-
-    target = path.resolve()
-    try:
-        if text is None:
-            check()
-            target.unlink(missing_ok=True)
-            return
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if target.exists():
-            if not os.access(target, os.W_OK):
-                raise InstallError(f"{path} is read-only; it was left alone.", hint=f"Make {target} writable.")
-            mode = stat.S_IMODE(target.stat().st_mode)
-        files.replace(target, text.encode("utf-8"), mode=mode, check=check)
-    except OSError as error:
-        raise InstallError(f"{path} cannot be written: {error.strerror or error}.") from error
+def _with_rules(text: str, remove: bool) -> str:
+    """Return a rules file with our paragraph at its end, or where it was, or without it."""
+    head, begun, rest = text.partition(BEGIN)
+    _, ended, tail = rest.partition(END)
+    if not (begun and ended):
+        return text if remove or begun else (text.rstrip("\n") + "\n\n" if text.strip() else "") + PARAGRAPH
+    tail = tail.removeprefix("\n")
+    if remove:
+        return head.rstrip("\n") + "\n" * bool(head.strip()) + ("\n" + tail.lstrip("\n") if tail.strip() else "")
+    return head + PARAGRAPH + tail

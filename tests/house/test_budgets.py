@@ -14,12 +14,12 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 172,
-    "lines": 40_985,
+    "lines": 40_827,
     "lines of a file": 400,
-    "classes": 309,
+    "classes": 304,
     "re.compile": 310,
     "parameters of a function": 10,
-    "lines of tests": 26_389,  # with the fault laboratory
+    "lines of tests": 26_392,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

@@ -20,11 +20,11 @@ from nugget.cli import run
 from nugget.config import load_settings, read_environment
 from nugget.errors import ConflictError, InstallError
 from nugget.infra.files import resource
-from nugget.upkeep import install
+from nugget.upkeep import client_settings, install
+from nugget.upkeep.client_settings import SettingsScope
 from nugget.upkeep.doctor import Finding, doctor
-from nugget.upkeep.install import RULE, SettingsScope
+from nugget.upkeep.install import RULE
 
-USER = SettingsScope.USER
 THEIRS = """{
     "model": "opus",
     "hooks": {
@@ -86,18 +86,18 @@ def servers(isolated_home: Path) -> Path:
 
 
 def put_in(
-    command: Path, scope: SettingsScope = USER, cwd: Path = Path("/"), **told: bool
-) -> list[install.SettingsFile]:
+    command: Path, scope: SettingsScope = "user", cwd: Path = Path("/"), **told: bool
+) -> list[client_settings.Change]:
     environment = read_environment()
     changes = install.plan_install(scope, environment, command=command, cwd=cwd, **told)
-    install.apply(changes, environment)
+    client_settings.apply(changes, environment)
     return changes
 
 
-def take_out(scope: SettingsScope = USER, cwd: Path = Path("/")) -> list[install.SettingsFile]:
+def take_out(scope: SettingsScope = "user", cwd: Path = Path("/")) -> list[client_settings.Change]:
     environment = read_environment()
     changes = install.plan_uninstall(scope, environment, cwd=cwd)
-    install.apply(changes, environment)
+    client_settings.apply(changes, environment)
     return changes
 
 
@@ -152,11 +152,11 @@ def test_a_project_gets_its_own_files_at_the_root_of_its_repository(
     project = tmp_path / "project"
     (project / "src").mkdir(parents=True)
     subprocess.run(["git", "init", "-q", str(project)], check=True)
-    put_in(command, SettingsScope.PROJECT, project / "src")
+    put_in(command, "project", project / "src")
     assert value_of(project / ".mcp.json") == {"mcpServers": {"nugget": server(command)}}
     assert value_of(project / ".claude" / "settings.json")["permissions"]["allow"] == [RULE]
     assert not (isolated_home / ".claude").exists()
-    take_out(SettingsScope.PROJECT, project)
+    take_out("project", project)
     assert not (project / ".mcp.json").exists()
 
 
@@ -218,10 +218,10 @@ def test_a_file_that_changes_meanwhile_is_not_written_and_the_others_are_put_bac
     command: Path, settings: Path, servers: Path
 ) -> None:
     environment = read_environment()
-    changes = install.plan_install(SettingsScope.USER, environment, command=command, cwd=Path("/"))
+    changes = install.plan_install("user", environment, command=command, cwd=Path("/"))
     servers.write_text('{"numStartups":13}')
     with pytest.raises(ConflictError, match="changed since"):
-        install.apply(changes, environment)
+        client_settings.apply(changes, environment)
     assert settings.read_text("utf-8") == THEIRS and servers.read_text() == '{"numStartups":13}'
     assert not (environment.home / "install.json").exists()
 
@@ -242,8 +242,7 @@ def test_sessions_are_told_something_only_if_it_was_asked_for(command: Path, set
 
     assert told() == {"SessionEnd": plain, "SessionStart": plain}
     assert told(brief=True, recall=True) == both == told(), "an installation that says nothing of it leaves it"
-    (found,) = install.inspect(read_environment())
-    assert not found.missing and not found.outdated and "UserPromptSubmit hook" in found.present
+    assert next(install.connections(read_environment()))[0] == "ok"
     assert told(recall=False) == {event: both[event] for event in events[:2]}
     off = {"SessionEnd": plain, "SessionStart": [*plain, "--no-brief"]}
     assert told(brief=False) == off == told()

@@ -8,7 +8,7 @@ PROMISES: dict[str, str] = {
     "INSTALL-MERGE": "only our entries change; the order, the indent and the line ends of the file stay",
     "INSTALL-IDEMPOTENT": "installing twice is installing once; an outdated entry is brought up to date, never doubled",
     "INSTALL-REFUSE": "settings that cannot be understood are refused in one sentence and left alone, all of them",
-    "INSTALL-WRITE": "a write is atomic, guarded by what was read, follows links and keeps the mode; all files or none",
+    "INSTALL-WRITE": "a write is atomic, guarded by what was read, follows links and keeps the mode",
     "INSTALL-DRY-RUN": "--dry-run prints a unified diff and writes nothing",
     "INSTALL-UNDO": "uninstall removes our entries and nothing else, and a file that we made when it is empty",
     "INSTALL-NO-COPY": "what is kept for undoing holds nothing of the person's settings",

@@ -1,0 +1,214 @@
+"""Other programs' settings: read, edited and written with only our entries changed, and a list of what was edited.
+
+Everything else keeps its value, its order and its indent. `$NUGGET_HOME/install.json` lists the files that hold
+something of ours.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import shlex
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from nugget.config import Environment
+from nugget.errors import ConflictError, InstallError
+from nugget.infra import files
+
+SettingsScope = Literal["user", "project"]
+"""Settings of the person, or of one project."""
+_LISTS = frozenset({"SessionEnd", "SessionStart", "UserPromptSubmit", "allow"})
+"""Keys whose value is a list; under all others that we edit is an object."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The text of a file before and after a change; None: no file. `mode` is for a new file."""
+
+    path: Path
+    before: str | None
+    after: str | None
+    mode: int = 0o600
+
+
+def apply(changes: Sequence[Change], environment: Environment) -> None:
+    """Write planned changes. Raises ConflictError if a file changed meanwhile, else InstallError; nothing is written.
+
+    A symbolic link is followed, and the mode of an existing file stays.
+    """
+    for change in changes:
+        if read_text(change.path) != change.before:
+            hint = "Run the command again."
+            raise ConflictError(f"{change.path} changed since it was read; nothing was written.", hint=hint)
+        if change.path.exists() and not os.access(change.path, os.W_OK):
+            hint = f"Make {change.path.resolve()} writable."
+            raise InstallError(f"{change.path} is read-only; nothing was written.", hint=hint)
+    for change in changes:
+        write_text(change.path, change.after, mode=change.mode)
+    kept = edited_files(environment) - {str(change.path) for change in changes}
+    kept |= {str(change.path) for change in changes if "nugget" in (change.after or "")}
+    text = json.dumps({"version": 1, "files": {name: {} for name in sorted(kept)}}, indent=1) + "\n"
+    write_text(environment.home / "install.json", text if kept else None)
+
+
+def diff(changes: Sequence[Change]) -> str:
+    """Return planned changes as a unified diff."""
+    lines: list[str] = []
+    for change in changes:
+        before, after = (text.splitlines() if text else [] for text in (change.before, change.after))
+        old, new = ("/dev/null" if text is None else str(change.path) for text in (change.before, change.after))
+        lines += difflib.unified_diff(before, after, old, new, lineterm="")
+    return "\n".join(lines)
+
+
+def planned(paths: Sequence[Path], edits: Sequence[Callable[[Any], None]], *, mode: int = 0o600) -> list[Change]:
+    """Return the files that differ after edits of their values."""
+    changes = []
+    for path, edit in zip(paths, edits, strict=True):
+        before = read_text(path)
+        value = parse(path, before)
+        edit(value)
+        if value != parse(path, before):
+            changes.append(Change(path=path, before=before, after=_dumped(value, before or ""), mode=mode))
+    return changes
+
+
+def parse(path: Path, text: str | None) -> Any:
+    """Parse a settings file. Raises InstallError if it is not a JSON object, or not TOML."""
+    is_toml = path.suffix == ".toml"
+    try:
+        if is_toml:
+            import tomlkit
+
+            return tomlkit.parse(text or "")
+        value = json.loads(text) if text and text.strip() else {}
+    except (ValueError, RecursionError) as error:
+        reason = f"line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else str(error)
+        hint = "Correct the file, then run the command again."
+        kind = "TOML" if is_toml else "JSON"
+        raise InstallError(f"{path} is not valid {kind}: {reason}; nothing was changed.", hint=hint) from error
+    if not isinstance(value, dict):
+        raise InstallError(f"{path} is not a JSON object; nothing was changed.")
+    return value
+
+
+def _dumped(value: Any, before: str) -> str | None:
+    """Return a value as text, JSON with the indent and the line ends of the file; None if nothing is left in it."""
+    if not value:
+        return None
+    if hasattr(value, "as_string"):  # TOML, which knows its own layout
+        return str(value.as_string())
+    indent = re.search(r"\n([ \t]+)\S", before)
+    is_one_line = before.strip() and "\n" not in before.strip()
+    separators = (",", ":") if is_one_line and '": ' not in before else None
+    depth = None if is_one_line else indent[1] if indent else "  "
+    text = json.dumps(value, ensure_ascii=False, indent=depth, separators=separators)
+    text += "" if before.strip() and not before.endswith("\n") else "\n"
+    return text.replace("\n", "\r\n") if "\r\n" in before else text
+
+
+def part(path: Path, value: Any, *place: str) -> Any:
+    """Return the object, or list, at a place, which is made if it is missing. Raises InstallError for another kind."""
+    for depth, key in enumerate(place, 1):
+        is_list = key in _LISTS
+        if key not in value and hasattr(value, "as_string"):
+            import tomlkit
+
+            value[key] = tomlkit.table(is_super_table=True)
+        value = value.setdefault(key, [] if is_list else {})
+        if not isinstance(value, list if is_list else dict):
+            kind = "a list" if is_list else "an object"
+            hint = "Correct the file, then run the command again."
+            raise InstallError(f"{path}: `{'.'.join(place[:depth])}` is not {kind}; nothing was changed.", hint=hint)
+    return value
+
+
+def drop_empty(path: Path, value: Any, *place: str) -> None:
+    """Remove a container that is empty, and then those around it that are."""
+    while place and not part(path, value, *place):
+        del part(path, value, *place[:-1])[place[-1]]
+        place = place[:-1]
+
+
+def add_server(path: Path, place: str, entry: Mapping[str, Any], value: Any) -> None:
+    """Put our MCP server into a parsed file; arguments of it that a person set stay. Raises InstallError."""
+    servers = part(path, value, place)
+    found = servers.setdefault("nugget", dict(entry))
+    if not is_our_server(found):
+        raise InstallError(
+            f"{path} has another MCP server that is called nugget; nothing was changed.",
+            hint="Rename it or take it out, then run the command again.",
+        )
+    if command_line(found)[:1] != command_line(entry)[:1] or "alwaysLoad" in entry:
+        found.update({name: own for name, own in entry.items() if name in ("type", "command", "alwaysLoad")})
+
+
+def drop_server(path: Path, place: str, value: Any) -> None:
+    """Remove our MCP server from a parsed file."""
+    servers = part(path, value, place)
+    if is_our_server(servers.get("nugget")):
+        del servers["nugget"]
+    drop_empty(path, value, place)
+
+
+def is_our_server(entry: object) -> bool:
+    """Return whether an MCP server is `nugget serve`, wherever it is and whatever else it is given."""
+    words = command_line(entry) if isinstance(entry, dict) else []
+    return bool(words) and is_nugget(words[0]) and "serve" in words
+
+
+def is_nugget(command: str) -> bool:
+    """Return whether a command is `nugget`, wherever it is."""
+    return Path(command).name == "nugget"
+
+
+def command_line(entry: Mapping[str, Any]) -> list[str]:
+    """Return the command line of a hook or a server: command and arguments, one list, or a shell line taken apart."""
+    command, arguments = entry.get("command"), entry.get("args")
+    with suppress(ValueError):
+        if isinstance(command, list) or isinstance(arguments, list):
+            words = command if isinstance(command, list) else [command]
+            return [str(word) for word in [*words, *(arguments or [])]]
+        return shlex.split(command) if isinstance(command, str) else []
+    return []
+
+
+def edited_files(environment: Environment) -> set[str]:
+    """Return the files that hold something of ours; empty if the list cannot be read."""
+    with suppress(InstallError, ValueError, TypeError, LookupError):
+        return set(json.loads(read_text(environment.home / "install.json") or "")["files"])
+    return set()
+
+
+def read_text(path: Path) -> str | None:
+    """Return the text of another program's file, line ends as they are; None if it is missing. Raises InstallError."""
+    try:
+        return path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as error:
+        raise InstallError(f"{path} is not UTF-8 text (byte {error.start}); it was left alone.") from error
+    except OSError as error:
+        raise InstallError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def write_text(path: Path, text: str | None, *, mode: int = 0o600) -> None:
+    """Make `text` the content of a file; None removes it. Raises InstallError."""
+    target = path.resolve()
+    try:
+        if text is None:
+            target.unlink(missing_ok=True)
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists():
+            mode = stat.S_IMODE(target.stat().st_mode)
+        files.replace(target, text.encode("utf-8"), mode=mode)
+    except OSError as error:
+        raise InstallError(f"{path} cannot be written: {error.strerror or error}.") from error
