@@ -20,7 +20,7 @@ from nugget.index import passages as tables
 from nugget.index.fulltext import asked_word, has_unspaced, inverse_frequency, match_any, question_words, stemmed
 from nugget.index.passages import StoredPassage
 from nugget.models import Contribution, Filter, Hit, HitChunk, SourceName, Unit
-from nugget.retrieval.query_language import Expression, compile_match, wanted_terms
+from nugget.retrieval.query_language import SearchQuery
 from nugget.text import shorten
 
 HISTORY_SOURCES = (SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE)
@@ -69,32 +69,27 @@ class QueryTerm:
 
 def search_history(
     connection: sqlite3.Connection,
-    query: str,
+    query: SearchQuery,
     *,
     sources: Sequence[SourceName] = HISTORY_SOURCES,
-    filter_: Filter = Filter(),  # noqa: B008
     limit: int = 10,
-    expression: Expression | None = None,
 ) -> list[Hit]:
     """Return the passages that answer a query, best first, `limit` of each of these sources at most.
 
-    `query` is any text. If it has operators, `expression` is what passages must match, and `query` gives the words to
-    rank them by. Of `filter_` the days and the sessions count; a passage without a time is of no day.
+    Of its filter the days and the sessions count; a passage without a time is of no day.
     """
-    prefixes = {fold(term.text.split()[-1]) for term in wanted_terms(expression) if term.prefix} if expression else ()
-    terms = _query_terms(connection, query, prefixes)
+    terms = _query_terms(connection, query)
     if not terms:
         return []
     most = max(READ_AT_MOST, limit)
-    phrases = [fold(phrase) for phrase in re.findall(r'"([^"]+ [^"]+)"', query)]
     hits: list[Hit] = []
     for source in [source for source in sources if source in HISTORY_SOURCES]:
-        if expression:
-            found = tables.newest_matches(connection, compile_match(expression), source, filter_, most)
+        if query.match:
+            found = tables.newest_matches(connection, query.match, source, query.filter, most)
         else:
-            found = _candidates(connection, terms, source, filter_, most)
-        ranked = _ranked(tables.passages_by_id(connection, found).values(), terms, phrases)
-        least = 0.0 if expression or not ranked else max(_LEAST_SCORE, _LEAST_SHARE * ranked[0][0])
+            found = _candidates(connection, terms, source, query.filter, most)
+        ranked = _ranked(tables.passages_by_id(connection, found).values(), terms)
+        least = 0.0 if query.match or not ranked else max(_LEAST_SCORE, _LEAST_SHARE * ranked[0][0])
         hits += _distinct([one for one in ranked if one[0] >= least], terms, limit)
     return sorted(hits, key=lambda hit: -hit.score)
 
@@ -115,11 +110,12 @@ def fold(text: str) -> str:
     return "".join(char for char in decomposed if not unicodedata.combining(char))
 
 
-def _query_terms(connection: sqlite3.Connection, query: str, prefixes: Iterable[str]) -> list[QueryTerm]:
+def _query_terms(connection: sqlite3.Connection, query: SearchQuery) -> list[QueryTerm]:
     """Return the distinct words of a query, rarest first; a common one's rows are estimated."""
+    prefixes = {fold(term.text.split()[-1]) for term in query.terms if term.prefix}
     total = tables.passage_count(connection)
     seen: dict[str, QueryTerm] = {}
-    for word, stem in stemmed(connection, question_words(query)):
+    for word, stem in stemmed(connection, question_words(query.text)):
         if stem not in seen:
             rows = tables.estimated_matches(connection, match_any([word]), counted=_RARE)
             term = _query_term(word, stem, is_prefix=fold(word) in prefixes)
@@ -167,20 +163,18 @@ def _match_all(words: Sequence[str]) -> str:
     return " AND ".join(map(asked_word, words))
 
 
-def _ranked(
-    found: Iterable[StoredPassage], terms: Sequence[QueryTerm], phrases: Sequence[str]
-) -> list[tuple[float, StoredPassage]]:
+def _ranked(found: Iterable[StoredPassage], terms: Sequence[QueryTerm]) -> list[tuple[float, StoredPassage]]:
     """Return the passages with their scores, the best first."""
     passages = list(found)
     newest = max((one.at for one in passages), default=0)
     scored = []
     for one in passages:
         age = 2.0 ** (-(newest - one.at) / _HALF_LIFE_S) if one.at else 0.0
-        scored.append((score_text(one.text, terms, phrases) * (1 - _RECENCY + _RECENCY * age), one))
+        scored.append((score_text(one.text, terms) * (1 - _RECENCY + _RECENCY * age), one))
     return sorted(scored, key=lambda pair: (-pair[0], -pair[1].at, -pair[1].id))
 
 
-def score_text(text: str, terms: Sequence[QueryTerm], phrases: Sequence[str] = ()) -> float:
+def score_text(text: str, terms: Sequence[QueryTerm]) -> float:
     """Return how well a text answers, 0..1: the share of the words' weight that it holds, more if they stand together.
 
     Each word counts by how often it stands (saturating, as in BM25) for the length of the text.
@@ -199,8 +193,6 @@ def score_text(text: str, terms: Sequence[QueryTerm], phrases: Sequence[str] = (
     if len(places) > 1:
         near = 1.0 / (1.0 + math.log1p(_shortest_span(places) / (20.0 * len(places))))
         score = 0.8 * score + 0.2 * near * len(places) / len(terms)
-    if phrases and all(phrase in folded for phrase in phrases):
-        score = 0.5 + 0.5 * score
     return min(1.0, score)
 
 

@@ -331,9 +331,5 @@ def _passages(
         return {}
     if not question_words(query.text) and not query.match:
         return {source: [] for source in chosen}
-    found = search_history(
-        index.connection,
-        query.given if query.expression is None and not query.problem and query.filter.is_empty else query.text,
-        sources=chosen, filter_=query.filter, limit=limit, expression=query.expression,
-    )  # fmt: skip
+    found = search_history(index.connection, query, sources=chosen, limit=limit)
     return {source: [hit for hit in found if hit.unit.source is source] for source in chosen}

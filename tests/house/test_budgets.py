@@ -14,10 +14,10 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 172,
-    "lines": 40_827,
+    "lines": 40_712,
     "lines of a file": 400,
-    "classes": 304,
-    "re.compile": 310,
+    "classes": 300,
+    "re.compile": 303,
     "parameters of a function": 10,
     "lines of tests": 26_392,  # with the fault laboratory
 }

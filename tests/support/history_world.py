@@ -15,7 +15,7 @@ from nugget.index.connection import open_home
 from nugget.index.ingest import IngestRun, ingest_all
 from nugget.models import Filter, Hit
 from nugget.retrieval.history import search_history
-from nugget.retrieval.query_language import parse_search
+from nugget.retrieval.query_language import SearchQuery, parse_search
 
 
 class World:
@@ -45,15 +45,15 @@ class World:
         **more: Any,
     ) -> list[Hit]:  # fmt: skip
         filter_ = Filter(since=since, until=until, sessions=sessions)
-        return search_history(self.connection, query, filter_=filter_, **more)
+        return search_history(self.connection, SearchQuery(given=query, text=query, filter=filter_), **more)
 
     def found(self, query: str, **more: Any) -> list[str]:
         return [hit.ref for hit in self.search(query, **more)]
 
     def matching(self, query: str) -> list[str]:
         parsed = parse_search(query, today=date(2026, 3, 1))
-        assert parsed.expression
-        return self.found(parsed.text, expression=parsed.expression)
+        assert parsed.match
+        return [hit.ref for hit in search_history(self.connection, parsed)]
 
     def excerpts(self, query: str, **more: Any) -> list[str]:
         return [hit.unit.body for hit in self.search(query, **more)]

@@ -109,7 +109,7 @@ def test_filters_are_read_wherever_they_stand() -> None:
         "session:4f1c"
     )
     assert query.text == "retry payments"
-    assert query.expression is None
+    assert not query.match
     assert query.filter == Filter(
         types=("decision", "bug"), domains=("go",), tags=("redis", "a b"), paths=("src/",),
         sessions=("4f1c",), sources=(SourceName.CANON,), since=date(2026, 1, 1),
@@ -131,7 +131,7 @@ def test_filters_are_read_wherever_they_stand() -> None:
 def test_what_people_write_without_operators_is_free_text(text: str) -> None:
     query = parsed(text)
     assert (query.problem, query.filter.is_empty) == (None, True)
-    assert query.expression is None or "5*" in text
+    assert not query.match or "5*" in text
 
 
 @pytest.mark.proves("SEARCH-MALFORMED")
@@ -160,7 +160,7 @@ def test_a_malformed_query_is_plain_text_and_says_so(text: str, problem: str) ->
     query = parsed(text)
     assert query.problem is not None
     assert problem in query.problem
-    assert (query.text, query.expression, query.filter.is_empty) == (text, None, True)
+    assert (query.text, query.match, query.filter.is_empty) == (text, "", True)
 
 
 @pytest.mark.proves("SEARCH-MALFORMED")
