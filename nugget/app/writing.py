@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nugget.config import expanded, load_settings, read_environment
 from nugget.errors import EmbeddingUnavailable, NuggetError, UsageError
-from nugget.models import Hit, KnowledgeType, Problem, Query, Severity, StaleReason, Unit
+from nugget.models import Hit, KnowledgeType, Problem, Query, StaleReason, Unit
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from nugget.capture.promotion import Note
     from nugget.capture.publish import Published
     from nugget.capture.review import Accepted, ProposalBranch, ProposedFile
-    from nugget.evaluation import Run, RunComparison
-    from nugget.evaluation.feedback import Report
     from nugget.importing import ImportResult
     from nugget.models.nuggets import Nugget
     from nugget.upkeep.repair import Leak, Scrubbed
@@ -281,7 +279,7 @@ def scrub(brain: Brain, known: Sequence[str], *, dry_run: bool) -> Scrubbed:
 
 def evaluate(
     brain: Brain, files: Sequence[Path], *, baseline: Path | None, threshold: float, accept: bool
-) -> tuple[Run, RunComparison | None, bool]:
+) -> tuple[dict[str, Any], dict[str, Any] | None, bool]:
     """Ask the golden questions as `ask` does, without an LLM; return the run, its comparison, and whether it failed.
 
     A run that is not worse than the last one, or is accepted, is kept for the next comparison. Raises NuggetError if
@@ -290,16 +288,16 @@ def evaluate(
     from nugget import evaluation
     from nugget.brain.filing import forgotten
     from nugget.brain.golden import read_golden
-    from nugget.retrieval.candidates import configured
 
     golden, kept = read_golden(brain.path, files), brain.index_folder / "evals" / "last.json"
     is_local = brain.settings.retrieval.reranker.startswith("cross-encoder:")
-    pipeline = evaluation.Pipeline(
-        index=brain.index, profile=configured("task", brain.settings.retrieval), embedder=brain.embedder,
-        reranker=brain.reranker(None) if is_local else None, now=datetime.now(UTC),
+    reranker, now = brain.reranker(None) if is_local else None, datetime.now(UTC)
+    run = evaluation.evaluate(
+        golden.questions, lambda query: brain.ask(query, reranker=reranker, now=now, fresh=False, log=False),
+        known=set(brain.index.unit_ids()), model=brain.embedder.model if brain.embedder else None, now=now,
+        ranking=reranker.name if reranker else brain.settings.retrieval.ranking, problems=golden.problems,
+        forgotten=forgotten(brain.path).ids,
     )  # fmt: skip
-    gone = forgotten(brain.path).ids
-    run = evaluation.evaluate(golden.questions, pipeline, problems=golden.problems, forgotten=gone)
     earlier = None
     if baseline:
         earlier = evaluation.read_baseline(baseline)
@@ -309,10 +307,10 @@ def evaluate(
         with suppress(NuggetError):  # the last run is derived: one that cannot be read is no loss
             earlier = evaluation.read_baseline(kept)
     found = evaluation.compare(run, earlier, threshold=threshold) if earlier else None
-    is_worse = bool(found and found.regressed)
-    if run.outcomes and not baseline and (accept or not is_worse):
+    is_worse = bool(found and found["regressed"])
+    if run["results"] and not baseline and (accept or not is_worse):
         evaluation.store(kept, run, partial=bool(files))
-    is_wrong = any(problem.severity is Severity.ERROR for problem in run.problems)
+    is_wrong = any(problem["severity"] == "error" for problem in run["problems"])
     return run, found, is_wrong or (is_worse and not accept)
 
 
@@ -326,7 +324,7 @@ def suggest_questions(brain: Brain, files: Sequence[Path]) -> str:
     return feedback.suggestions(brain.index, entries, known=known, limit=_SUGGESTED_QUESTIONS)
 
 
-def asked_questions(brain: Brain, since: date | None = None) -> Report:
+def asked_questions(brain: Brain, since: date | None = None) -> dict[str, Any]:
     """Return what was asked of the brain, and how much of it was ever of use."""
     from nugget.evaluation import feedback, query_log
 

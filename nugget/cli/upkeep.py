@@ -28,7 +28,7 @@ from nugget.config import current_folder, expanded
 from nugget.errors import GitError, NuggetError, UsageError, reason_of
 from nugget.models import SourceName
 from nugget.render import reports
-from nugget.render.json import evaluation_json, fields, queries_json, sync_json
+from nugget.render.json import fields, sync_json
 from nugget.render.terminal import note, put
 from nugget.text import DATE_FORMS, clean, counted, one_line
 
@@ -301,7 +301,7 @@ def evaluate(
                 note("There is nothing to suggest: every heading and unanswered question is a golden one already.")
             return
         run, found, failed = opened.evaluate(named, baseline=compared, threshold=threshold, accept=accept)
-    show(evaluation_json(run, found) if as_json else None,
+    show(run | {"comparison": found} if as_json else None,
          lambda: reports.put_run(run, found, threshold=threshold, accepted=accept))  # fmt: skip
     raise typer.Exit(1 if failed else 0)
 
@@ -326,8 +326,8 @@ def queries(
         is_kept = opened.settings.retrieval.log_queries
     chosen = [
         one
-        for one in found.askings
-        if not (zero or weak) or (zero and not one.units) or (weak and one.weak and one.units)
+        for one in found["queries"]
+        if not (zero or weak) or (zero and one["zero"]) or (weak and one["weak"] and not one["zero"])
     ][:limit]
-    show(queries_json(found, chosen) if as_json else None,
+    show(found | {"queries": chosen} if as_json else None,
          lambda: reports.put_report("queries", found=found, askings=chosen, is_kept=is_kept))  # fmt: skip

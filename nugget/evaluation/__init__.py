@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,8 @@ from typing import Any
 from nugget import __version__
 from nugget.brain.golden import GoldenQuestion
 from nugget.errors import NuggetError
-from nugget.index import Index
 from nugget.infra import files
-from nugget.infra.embedding import Embedder
 from nugget.models import Bundle, Depth, Filter, Hit, Problem, Query, Severity
-from nugget.retrieval import retrieve
-from nugget.retrieval.candidates import Profile
-from nugget.retrieval.reranking import Reranker
 
 METRICS = ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")
 LISTED = 50
@@ -36,97 +31,26 @@ SHOWN = 3
 """Units named that came instead."""
 _DEPTH = 10
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pipeline:
-    """The pipeline to measure: an index with everything that answers from it. `now` decides what is stale."""
-
-    index: Index
-    profile: Profile
-    embedder: Embedder | None
-    reranker: Reranker | None = None
-    now: datetime
-
-    def ask(self, text: str, filter_: Filter) -> Bundle:
-        """Return the first `LISTED` units for a question, whatever their length."""
-        query = Query(text=text, filter=filter_, limit=LISTED, budget_tokens=10**9, depth=Depth.SUMMARY)
-        return retrieve(
-            query, self.profile, self.index, embedder=self.embedder, reranker=self.reranker, now=self.now
-        )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionResult:
-    """Result of one question. `first` are the best units with their scores; `values` has every metric.
-
-    `expected` has the `id` of each expected unit, its `rank` (None: not among the first `LISTED`), and `why`.
-    """
-
-    question: GoldenQuestion
-    expected: tuple[Mapping[str, Any], ...]
-    first: tuple[tuple[str, float], ...]
-    weak: bool
-    values: Mapping[str, float]
-
-    @property
-    def rank(self) -> int | None:
-        """The best rank of an expected unit."""
-        return min((placed["rank"] for placed in self.expected if placed["rank"]), default=None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """One evaluation: `problems` are what was wrong with the questions, which were then left out."""
-
-    time: datetime
-    model: str | None
-    ranking: str
-    outcomes: tuple[QuestionResult, ...]
-    problems: tuple[Problem, ...] = ()
-
-    @property
-    def answerable(self) -> tuple[QuestionResult, ...]:
-        """The questions that the brain is expected to answer; the metrics are means over these."""
-        return tuple(outcome for outcome in self.outcomes if outcome.question.expect)
-
-    @property
-    def unanswerable(self) -> tuple[QuestionResult, ...]:
-        """The questions with `expect: []`."""
-        return tuple(outcome for outcome in self.outcomes if not outcome.question.expect)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunComparison:
-    """A run against a baseline, over the questions that both have.
-
-    The baseline says `where` it is from, its `time`, `model` and `ranking`; its `rows` are the metrics of each question
-    by `GoldenQuestion.key`. `regressed` names the metrics that fell by more than the threshold; `worse` and `better`
-    are the questions whose nDCG changed, with the one before.
-    """
-
-    baseline: Mapping[str, Any]
-    shared: int
-    before: Mapping[str, float]
-    now: Mapping[str, float]
-    regressed: tuple[str, ...]
-    worse: tuple[tuple[QuestionResult, float], ...]
-    better: tuple[tuple[QuestionResult, float], ...]
+Ask = Callable[[Query], Bundle]
 
 
 def evaluate(
     questions: Sequence[GoldenQuestion],
-    pipeline: Pipeline,
+    ask: Ask,
     *,
+    known: Collection[str],
+    ranking: str,
+    model: str | None,
+    now: datetime,
     problems: Sequence[Problem] = (),
     forgotten: Collection[str] = (),
-) -> Run:
-    """Ask every question. One that expects a unit that does not exist is a problem, with its line, and is left out.
+) -> dict[str, Any]:
+    """Ask every question; return the run as `nugget eval --json` prints it, and as a baseline file holds it.
 
-    A unit among the `forgotten` was taken out on purpose: that is a warning, and the question is asked for the other
-    units that it expects, if there are any.
+    A question that expects a unit that is not among the `known` is a problem, with its line, and is left out. A unit
+    among the `forgotten` was removed on purpose: that is a warning, and the question is asked for its other units.
     """
-    known = set(pipeline.index.unit_ids())
-    found, outcomes = list(problems), list[QuestionResult]()
+    found, results = list(problems), list[dict[str, Any]]()
     for question in questions:
         expected = list(zip(question.expect, question.lines, strict=True))
         absent = [(unit_id, line) for unit_id, line in expected if unit_id not in known]
@@ -138,11 +62,19 @@ def evaluate(
             found.append(Problem(path=question.path, line=line, severity=severity, reason=reason))
         left = tuple(unit_id for unit_id, _ in expected if unit_id in known)
         if all(unit_id in forgotten for unit_id, _ in absent) and (left or not expected):
-            outcomes.append(_outcome(replace(question, expect=left, lines=()), pipeline))
-    return Run(
-        time=pipeline.now, model=pipeline.embedder.model if pipeline.embedder else None, outcomes=tuple(outcomes),
-        ranking=pipeline.reranker.name if pipeline.reranker else pipeline.profile.ranking, problems=tuple(found),
-    )  # fmt: skip
+            results.append(_result(replace(question, expect=left, lines=()), ask, has_vectors=model is not None))
+    answerable = [one for one in results if one["expected"]]
+    unanswerable = [one for one in results if not one["expected"]]
+    return {
+        "version": __version__, "time": now.isoformat(timespec="seconds"), "model": model, "ranking": ranking,
+        "questions": len(answerable), "metrics": means([one["metrics"] for one in answerable]),
+        "false_alarms": sum(one["weak"] for one in answerable),
+        "unanswerable": {"questions": len(unanswerable), "flagged": sum(one["weak"] for one in unanswerable)},
+        "results": results,
+        "problems": [
+            {"path": one.path, "line": one.line, "severity": str(one.severity), "reason": one.reason} for one in found
+        ],
+    }  # fmt: skip
 
 
 def metrics(found: Sequence[str], gains: Mapping[str, float]) -> dict[str, float]:
@@ -158,40 +90,31 @@ def metrics(found: Sequence[str], gains: Mapping[str, float]) -> dict[str, float
 
 def means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return the mean of each metric over questions; empty without questions."""
-    return {name: sum(row[name] for row in rows) / len(rows) for name in METRICS} if rows else {}
+    return {name: round(sum(row[name] for row in rows) / len(rows), 4) for name in METRICS} if rows else {}
 
 
-def compare(run: Run, baseline: Mapping[str, Any], *, threshold: float) -> RunComparison | None:
-    """Return the run against an earlier one, over the questions that both have; None if they have none in common."""
-    shared = [outcome for outcome in run.answerable if outcome.question.key in baseline["rows"]]
+def compare(run: Mapping[str, Any], baseline: Mapping[str, Any], *, threshold: float) -> dict[str, Any] | None:
+    """Return the run against an earlier one, over the questions that both have; None if they have none in common.
+
+    `regressed` names the metrics that fell by more than the threshold, `worse` and `better` the questions whose nDCG
+    changed.
+    """
+    rows = {row["key"]: row["metrics"] for row in baseline["results"]}
+    shared = [one for one in run["results"] if one["expected"] and one["key"] in rows]
     if not shared:
         return None
-    rows = [baseline["rows"][outcome.question.key] for outcome in shared]
-    before, now = means(rows), means([outcome.values for outcome in shared])
-    was = [row["ndcg@10"] for row in rows]
-    changes = [(one, old, one.values["ndcg@10"] - old) for one, old in zip(shared, was, strict=True)]
-    changes.sort(key=lambda entry: entry[2])
-    return RunComparison(
-        baseline=baseline, shared=len(shared), before=before, now=now,
-        regressed=tuple(name for name in METRICS if before[name] - now[name] > threshold + 1e-9),
-        worse=tuple((one, old) for one, old, change in changes if change < -1e-6),
-        better=tuple((one, old) for one, old, change in reversed(changes) if change > 1e-6),
-    )  # fmt: skip
-
-
-def run_json(run: Run) -> dict[str, Any]:
-    """Return a run as JSON: what `nugget eval --json` prints, what is stored, and what a baseline file holds."""
+    before, now = means([rows[one["key"]] for one in shared]), means([one["metrics"] for one in shared])
+    moves = [
+        {"question": one["question"], "before": rows[one["key"]]["ndcg@10"], "now": one["metrics"]["ndcg@10"]}
+        for one in shared
+    ]  # fmt: skip
+    moves.sort(key=lambda one: one["now"] - one["before"])
     return {
-        "version": __version__, "time": run.time.isoformat(timespec="seconds"), "model": run.model,
-        "ranking": run.ranking, "questions": len(run.answerable),
-        "metrics": {name: round(value, 4) for name, value in means([o.values for o in run.answerable]).items()},
-        "false_alarms": sum(outcome.weak for outcome in run.answerable),
-        "unanswerable": {"questions": len(run.unanswerable), "flagged": sum(o.weak for o in run.unanswerable)},
-        "results": [_outcome_json(outcome) for outcome in run.outcomes],
-        "problems": [
-            {"path": found.path, "line": found.line, "severity": str(found.severity), "reason": found.reason}
-            for found in run.problems
-        ],
+        "with": baseline["where"], "time": baseline["time"], "model": baseline["model"],
+        "ranking": baseline["ranking"], "questions": len(shared), "before": before, "now": now,
+        "regressed": [name for name in METRICS if before[name] - now[name] > threshold + 1e-9],
+        "worse": [one for one in moves if one["now"] < one["before"]],
+        "better": [one for one in reversed(moves) if one["now"] > one["before"]],
     }  # fmt: skip
 
 
@@ -199,13 +122,13 @@ def read_baseline(file: Path) -> dict[str, Any] | None:
     """Read the run in a file; None if there is no such file. Raises NuggetError for a file that is not a run."""
     try:
         loaded = json.loads(file.read_text("utf-8"))
-        rows = {
-            str(row["key"]): {name: float(row["metrics"][name]) for name in METRICS}
+        results = [
+            {"key": str(row["key"]), "metrics": {name: float(row["metrics"][name]) for name in METRICS}}
             for row in loaded["results"]
             if row["metrics"]
-        }
+        ]
         made = {"time": str(loaded["time"]), "model": loaded["model"], "ranking": str(loaded["ranking"])}
-        return {"where": str(file), "rows": rows, **made}
+        return {"where": str(file), "results": results, **made}
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -214,53 +137,43 @@ def read_baseline(file: Path) -> dict[str, Any] | None:
         ) from error
 
 
-def store(file: Path, run: Run, *, partial: bool) -> None:
+def store(file: Path, run: Mapping[str, Any], *, partial: bool) -> None:
     """Keep a run to compare the next one with. One of some files only replaces the rows of its own questions.
 
-    Raises NuggetError where the file cannot be written.
+    Raises NuggetError if the file cannot be written.
     """
-    kept = run_json(run)
+    kept, own = [*run["results"]], {row["key"] for row in run["results"]}
     if partial:
-        own = {row["key"] for row in kept["results"]}
         with suppress(OSError, ValueError, KeyError, TypeError):
-            kept["results"] += [row for row in json.loads(file.read_text("utf-8"))["results"] if row["key"] not in own]
+            kept += [row for row in json.loads(file.read_text("utf-8"))["results"] if row["key"] not in own]
     try:
-        files.replace(file, json.dumps(kept, ensure_ascii=False).encode())
+        files.replace(file, json.dumps({**run, "results": kept}, ensure_ascii=False).encode())
     except OSError as error:
         raise NuggetError(f"The run cannot be kept in {file} ({error.strerror or error}).") from error
 
 
-def comparison_json(found: RunComparison) -> dict[str, Any]:
-    """Return a comparison as JSON."""
-    worse, better = (
-        [
-            {"question": outcome.question.text, "before": before, "now": round(outcome.values["ndcg@10"], 6)}
-            for outcome, before in pairs
-        ]
-        for pairs in (found.worse, found.better)
-    )
-    earlier = found.baseline
-    return {
-        "with": earlier["where"], "time": earlier["time"], "model": earlier["model"], "ranking": earlier["ranking"],
-        "questions": found.shared, "before": {name: round(value, 4) for name, value in found.before.items()},
-        "now": {name: round(value, 4) for name, value in found.now.items()}, "regressed": list(found.regressed),
-        "worse": worse, "better": better,
-    }  # fmt: skip
-
-
-def _outcome(question: GoldenQuestion, pipeline: Pipeline) -> QuestionResult:
-    bundle = pipeline.ask(question.text, question.filter)
+def _result(question: GoldenQuestion, ask: Ask, *, has_vectors: bool) -> dict[str, Any]:
+    """Ask a question; return the rank of each unit that it expects, and why it stands there."""
+    bundle = ask(_query(question.text, question.filter))
     ranks = {hit.unit.id: (rank, _found_by(hit, bundle)) for rank, hit in enumerate(bundle.hits, start=1)}
     expected = [
         {"id": unit_id, "rank": rank, "why": why}
         for unit_id in question.expect
-        for rank, why in [ranks.get(unit_id) or (None, _why_absent(unit_id, question, pipeline))]
+        for rank, why in [ranks.get(unit_id) or (None, _why_absent(unit_id, question, ask, has_vectors=has_vectors))]
     ]
-    return QuestionResult(
-        question=question, expected=tuple(expected), weak=bundle.weak,
-        first=tuple((hit.unit.id, round(hit.score, 4)) for hit in bundle.hits[:SHOWN]),
-        values=metrics(list(ranks), dict.fromkeys(question.expect, 1.0)) if question.expect else {},
-    )  # fmt: skip
+    values = metrics(list(ranks), dict.fromkeys(question.expect, 1.0)) if question.expect else {}
+    return {
+        "key": question.key, "question": question.text, "filters": question.filter.named(), "path": question.path,
+        "line": question.line, "rank": min((ranks[one][0] for one in question.expect if one in ranks), default=None),
+        "weak": bundle.weak, "metrics": {name: round(value, 6) for name, value in values.items()},
+        "expected": expected,
+        "first": [{"id": hit.unit.id, "score": round(hit.score, 4)} for hit in bundle.hits[:SHOWN]],
+    }  # fmt: skip
+
+
+def _query(text: str, filter_: Filter) -> Query:
+    """Return a query for the first `LISTED` units, whatever their length."""
+    return Query(text=text, filter=filter_, limit=LISTED, budget_tokens=10**9, depth=Depth.SUMMARY)
 
 
 def _found_by(hit: Hit, bundle: Bundle) -> str:
@@ -270,19 +183,8 @@ def _found_by(hit: Hit, bundle: Bundle) -> str:
     return ", ".join([*hit.reasons, *(f"{name} misses it" for name in missed)])
 
 
-def _why_absent(unit_id: str, question: GoldenQuestion, pipeline: Pipeline) -> str:
-    unfiltered = pipeline.ask(question.text, Filter()) if question.filter.named() else None
+def _why_absent(unit_id: str, question: GoldenQuestion, ask: Ask, *, has_vectors: bool) -> str:
+    unfiltered = ask(_query(question.text, Filter())) if question.filter.named() else None
     if unfiltered and any(hit.unit.id == unit_id for hit in unfiltered.hits):
         return "the filters keep it out"
-    return "neither list holds it" if pipeline.embedder else "bm25 misses it"
-
-
-def _outcome_json(outcome: QuestionResult) -> dict[str, Any]:
-    question = outcome.question
-    return {
-        "key": question.key, "question": question.text, "filters": question.filter.named(), "path": question.path,
-        "line": question.line, "rank": outcome.rank, "weak": outcome.weak,
-        "metrics": {name: round(value, 6) for name, value in outcome.values.items()},
-        "expected": list(outcome.expected),
-        "first": [{"id": unit_id, "score": score} for unit_id, score in outcome.first],
-    }  # fmt: skip
+    return "neither list holds it" if has_vectors else "bm25 misses it"

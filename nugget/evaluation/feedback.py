@@ -6,9 +6,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,85 +24,43 @@ FEWEST_WORDS = 4
 _CITING = (EventKind.PROMPT, EventKind.REPLY, EventKind.COMMAND, EventKind.FILE_EDIT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
-    """All times that one question was asked, spacing and letter case aside. The rest is from the last time."""
+def report(entries: Sequence[Asked], uses: Sequence[Use], *, unit_ids: Sequence[str]) -> dict[str, Any]:
+    """Return what was asked of a brain that has these units now, as `nugget queries --json` prints it.
 
-    text: str
-    times: int
-    last: datetime
-    units: tuple[tuple[str, float], ...]
-    weak: bool
-    used: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """The query log of a brain, summed up. Times in ms; `returned` of `units` were ever part of an answer.
-
-    `sources` tells of each source in how many answers it had a part, and how many results it gave.
-    `zero` and `weak` count questions asked, not different ones; `used_in` counts those whose answer was used.
+    The questions asked most come first, each with the answer of the last time; spacing and letter case do not count.
+    Times are in ms. `zero` and `weak` count questions asked, not different ones; `used_in` those whose answer was used.
     """
-
-    asked: int
-    faces: Mapping[str, int]
-    zero: int
-    weak: int
-    p50_ms: float | None
-    p95_ms: float | None
-    units: int
-    returned: int
-    used_in: int
-    askings: tuple[Asking, ...]
-    sources: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-
-
-def report(entries: Sequence[Asked], uses: Sequence[Use], *, unit_ids: Sequence[str]) -> Report:
-    """Sum up the entries of a brain that has these units now; the questions asked most come first."""
     groups: dict[str, list[Asked]] = {}
     used: dict[str, list[str]] = {}
-    sources: dict[str, tuple[int, int]] = {}
+    sources: dict[str, Counter[str]] = {}
     for use in uses:
         used.setdefault(use.asked, []).append(use.unit)
     for entry in entries:
         groups.setdefault(_plain(entry.text), []).append(entry)
         for source, count in (entry.sources or ({"brain": len(entry.units)} if entry.units else {})).items():
-            answers, results = sources.get(source, (0, 0))
-            sources[source] = (answers + 1, results + count)
+            sources.setdefault(source, Counter()).update(answers=1, results=count)
     times = sorted(entry.duration_ms for entry in entries)
     p50, p95 = (times[max(math.ceil(share * len(times)) - 1, 0)] if times else None for share in (0.5, 0.95))
-    askings = [
-        Asking(
-            text=" ".join(group[-1].text.split()), times=len(group), last=group[-1].time, units=group[-1].units,
-            weak=group[-1].weak, used=tuple(dict.fromkeys(unit for one in group for unit in used.get(one.id, ()))),
-        )
-        for group in groups.values()
-    ]  # fmt: skip
-    return Report(
-        asked=len(entries), faces=Counter(entry.face for entry in entries), p50_ms=p50, p95_ms=p95,
-        zero=sum(not entry.units for entry in entries), units=len(unit_ids),
-        weak=sum(entry.weak and bool(entry.units) for entry in entries),
-        returned=len(set(unit_ids) & {unit_id for entry in entries for unit_id in entry.unit_ids}),
-        used_in=sum(entry.id in used for entry in entries),
-        sources=dict(sorted(sources.items(), key=lambda total: (-total[1][0], total[0]))),
-        askings=tuple(sorted(askings, key=lambda one: (-one.times, -one.last.timestamp()))),
-    )  # fmt: skip
-
-
-def report_json(found: Report, askings: Sequence[Asking]) -> dict[str, Any]:
-    """Return a report as JSON, with these of its questions."""
-    plain = {name: getattr(found, name) for name in ("asked", "faces", "zero", "weak", "p50_ms", "p95_ms", "used_in")}
-    share = round(found.returned / found.units, 4) if found.units else None
-    sources = {name: {"answers": answers, "results": results} for name, (answers, results) in found.sources.items()}
-    return plain | {
-        "coverage": {"units": found.units, "returned": found.returned, "share": share}, "sources": sources,
+    returned = len(set(unit_ids) & {unit_id for entry in entries for unit_id in entry.unit_ids})
+    return {
+        "asked": len(entries), "faces": dict(Counter(str(entry.face) for entry in entries)),
+        "zero": sum(not entry.units for entry in entries),
+        "weak": sum(entry.weak and bool(entry.units) for entry in entries), "p50_ms": p50, "p95_ms": p95,
+        "used_in": sum(entry.id in used for entry in entries),
+        "coverage": {
+            "units": len(unit_ids), "returned": returned,
+            "share": round(returned / len(unit_ids), 4) if unit_ids else None,
+        },
+        "sources": dict(sorted(sources.items(), key=lambda one: (-one[1]["answers"], one[0]))),
         "queries": [
             {
-                "text": one.text, "times": one.times, "last": one.last.isoformat(timespec="seconds"),
-                "weak": one.weak, "zero": not one.units, "used": list(one.used),
-                "units": [{"id": unit_id, "score": score} for unit_id, score in one.units],
+                "text": " ".join(group[-1].text.split()), "times": len(group),
+                "last": group[-1].time.isoformat(timespec="seconds"), "weak": group[-1].weak,
+                "zero": not group[-1].units,
+                "used": list(dict.fromkeys(unit for one in group for unit in used.get(one.id, ()))),
+                "units": [{"id": unit_id, "score": score} for unit_id, score in group[-1].units],
             }
-            for one in askings
+            for group in sorted(groups.values(), key=lambda group: (-len(group), -group[-1].time.timestamp()))
         ],
     }  # fmt: skip
 
@@ -150,11 +106,11 @@ def suggestions(index: Index, entries: Sequence[Asked], *, known: Sequence[str],
     asked_before = set(map(_plain, known))
     entries = [entry for entry in entries if RELATED not in entry.filters]
     found: list[tuple[str, str, str]] = []
-    for one in report(entries, (), unit_ids=()).askings:
-        if one.weak and one.text:
-            nearest = f" Nearest: {one.units[0][0]}" if one.units else ""
-            why = f"Not answered ({counted(one.times, 'time')}, last {one.last:%Y-%m-%d}).{nearest}"
-            found.append((one.text, "", why))
+    for one in report(entries, (), unit_ids=())["queries"]:
+        if one["weak"] and one["text"]:
+            nearest = f" Nearest: {one['units'][0]['id']}" if one["units"] else ""
+            why = f"Not answered ({counted(one['times'], 'time')}, last {one['last'][:10]}).{nearest}"
+            found.append((one["text"], "", why))
     headings: dict[str, tuple[str, str, str]] = {}
     for unit in filter(None, map(index.unit, index.unit_ids())):
         telling = [heading for heading in subheadings_of(unit.body) if len(heading.split()) >= FEWEST_WORDS]

@@ -16,8 +16,6 @@ from nugget.text import clean_values, map_texts
 if TYPE_CHECKING:
     from nugget.capture import CaptureResult
     from nugget.capture.review import ProposalBranch, ProposedFile
-    from nugget.evaluation import Run, RunComparison
-    from nugget.evaluation.feedback import Asking, Report
     from nugget.evidence import IngestedSession
     from nugget.importing import ImportResult
     from nugget.index import SyncResult
@@ -338,17 +336,3 @@ def _event_json(event: Event) -> dict[str, Any]:
     names = ("kind", "text", "speaker", "origin", "timestamp", "tool", "path", "before", "after", "ok", "exit_code")
     values = fields(event, *names, subagent="agent_id")
     return {key: value for key, value in values.items() if value is not None}
-
-
-def evaluation_json(run: Run, found: RunComparison | None) -> dict[str, Any]:
-    """Return an evaluation as `nugget eval --json` prints it."""
-    from nugget.evaluation import comparison_json, run_json
-
-    return run_json(run) | {"comparison": comparison_json(found) if found else None}
-
-
-def queries_json(found: Report, askings: Sequence[Asking]) -> dict[str, Any]:
-    """Return what was asked as `nugget queries --json` prints it."""
-    from nugget.evaluation.feedback import report_json
-
-    return report_json(found, askings)

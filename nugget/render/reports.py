@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
     from nugget.capture.review import ProposedFile
-    from nugget.evaluation import Run, RunComparison
     from nugget.index import SyncResult
     from nugget.models import StaleReason
     from nugget.sources.sessions import WholeSession
@@ -235,17 +234,14 @@ def put_source_sync(source: SourceName, result: SyncResult) -> None:
     put_problems(result.problems)
 
 
-def put_run(run: Run, found: RunComparison | None, *, threshold: float, accepted: bool) -> None:
+def put_run(run: dict[str, Any], found: dict[str, Any] | None, *, threshold: float, accepted: bool) -> None:
     """Print how golden questions were answered, and the comparison with an earlier run."""
-    from nugget.evaluation import means
-
-    put_problems(run.problems)
-    below = [outcome for outcome in run.answerable if outcome.rank != 1]
-    changed = [name for name in found.now if abs(found.now[name] - found.before[name]) > 1e-6] if found else []
+    put_problems([Problem(**one | {"severity": Severity(one["severity"])}) for one in run["problems"]])
+    below = [one for one in run["results"] if one["expected"] and one["rank"] != 1]
+    changed = [name for name in found["now"] if found["now"][name] != found["before"][name]] if found else []
     put_report(
         "run", run=run, found=found, threshold=threshold, accepted=accepted, changed=changed,
-        means=means([outcome.values for outcome in run.answerable]),
-        below=sorted(below, key=lambda outcome: -(outcome.rank or 1000)),
+        below=sorted(below, key=lambda one: -(one["rank"] or 1000)),
     )  # fmt: skip
 
 

@@ -14,12 +14,12 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 172,
-    "lines": 40_712,
+    "lines": 40_548,
     "lines of a file": 400,
-    "classes": 300,
+    "classes": 294,
     "re.compile": 303,
     "parameters of a function": 10,
-    "lines of tests": 26_392,  # with the fault laboratory
+    "lines of tests": 26_390,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

@@ -21,27 +21,26 @@ from nugget.app import Brain
 from nugget.brain import knowledge_paths
 from nugget.brain.golden import parse, read_golden
 from nugget.config import EmbeddingSettings, Settings
-from nugget.evaluation import (
-    METRICS,
-    Pipeline,
-    RunComparison,
-    compare,
-    evaluate,
-    metrics,
-    run_json,
-)
+from nugget.evaluation import METRICS, compare, evaluate, means, metrics
 from nugget.models import Filter, Query
-from nugget.retrieval.candidates import TASK
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-def pipeline(brain: Path) -> Iterator[Pipeline]:
-    """The pipeline over tests/brain without vectors."""
+def opened(brain: Path) -> Iterator[Brain]:
+    """tests/brain without vectors."""
     with Brain(brain, settings=Settings(embedding=EmbeddingSettings(model="none"))) as opened:
         opened.sync()
-        yield Pipeline(index=opened.index, profile=TASK, embedder=None, now=NOW)
+        yield opened
+
+
+def run_of(opened: Brain, golden: str) -> dict[str, Any]:
+    model = opened.embedder.model if opened.embedder else None
+    return evaluate(
+        parse(golden.encode(), path="g").questions, lambda query: opened.ask(query, fresh=False, now=NOW),
+        known=opened.index.unit_ids(), ranking="calibrated", model=model, now=NOW,
+    )  # fmt: skip
 
 
 def write_golden(brain: Path, text: str, name: str = "golden.yaml") -> Path:
@@ -137,13 +136,13 @@ def test_a_bad_question_stops_no_other_and_a_link_out_of_the_brain_is_refused(br
 
 
 @pytest.mark.proves("EVAL-UNKNOWN-ID")
-def test_an_expected_unit_that_does_not_exist_is_a_problem_with_its_line(pipeline: Pipeline) -> None:
-    golden = parse(
-        b"questions:\n- question: x\n  expect:\n  - concept/no-such\n- question: cache\n  expect: []\n", path="g"
+def test_an_expected_unit_that_does_not_exist_is_a_problem_with_its_line(opened: Brain) -> None:
+    done = run_of(
+        opened, "questions:\n- question: x\n  expect:\n  - concept/no-such\n- question: cache\n  expect: []\n"
     )
-    done = evaluate(golden.questions, pipeline)
-    assert [str(problem) for problem in done.problems] == ["g:4: the brain has no unit concept/no-such"]
-    assert [outcome.question.text for outcome in done.outcomes] == ["cache"]
+    reason = "the brain has no unit concept/no-such"
+    assert done["problems"] == [{"path": "g", "line": 4, "severity": "error", "reason": reason}]
+    assert [one["question"] for one in done["results"]] == ["cache"]
 
 
 @pytest.mark.proves("EVAL-EXPLAINS")
@@ -151,16 +150,14 @@ def test_an_outcome_says_where_the_unit_stands_which_list_missed_it_and_what_cam
     golden = yaml.safe_load((TESTS / "golden/questions.yaml").read_text("utf-8"))["questions"]
     with Brain(brain) as opened:
         opened.sync()
-        assert opened.embedder is not None
-        pipeline = Pipeline(index=opened.index, profile=TASK, embedder=opened.embedder, now=NOW)
         ids = opened.index.unit_ids()
         asked = [{"question": entry["question"], "expect": [entry["expect"][0], ids[0]]} for entry in golden[:12]]
-        done = evaluate(parse(yaml.safe_dump({"questions": asked}).encode(), path="g").questions, pipeline)
-        for outcome in done.outcomes:
-            bundle = opened.ask(Query(outcome.question.text, limit=50, budget_tokens=10**9), fresh=False, now=NOW)
+        done = run_of(opened, yaml.safe_dump({"questions": asked}))
+        for outcome in done["results"]:
+            bundle = opened.ask(Query(outcome["question"], limit=50, budget_tokens=10**9), fresh=False, now=NOW)
             order = [hit.unit.id for hit in bundle.hits]
-            assert [unit_id for unit_id, _ in outcome.first] == order[:3], "evaluation asks as `ask` does"
-            for placed in outcome.expected:
+            assert [one["id"] for one in outcome["first"]] == order[:3]
+            for placed in outcome["expected"]:
                 if placed["rank"] is None:
                     assert placed["id"] not in order and placed["why"] == "neither list holds it"
                     continue
@@ -169,41 +166,39 @@ def test_an_outcome_says_where_the_unit_stands_which_list_missed_it_and_what_cam
                 for name in ("vector", "bm25"):
                     held = any(reason.startswith(f"{name} #") for reason in reasons)
                     assert (f"{name} misses it" in placed["why"]) is not held
-    means = run_json(done)["metrics"]
-    rows = [outcome.values for outcome in done.answerable]
-    assert means["recall@1"] == pytest.approx(sum(row["recall@1"] for row in rows) / len(rows), abs=1e-4)
+    assert done["metrics"] == means([outcome["metrics"] for outcome in done["results"]])
 
 
-def a_run(pipeline: Pipeline, *expected: str, texts: tuple[str, ...] = ("alpha", "beta", "gamma", "delta")) -> Any:
+def a_run(opened: Brain, *expected: str, texts: tuple[str, ...] = ("alpha", "beta", "gamma", "delta")) -> Any:
     entries = [{"question": text, "expect": [unit_id]} for text, unit_id in zip(texts, expected, strict=False)]
-    return evaluate(parse(json.dumps({"questions": entries}).encode(), path="g").questions, pipeline)
+    return run_of(opened, json.dumps({"questions": entries}))
 
 
 def baseline_of(done: Any, **values: float) -> dict[str, Any]:
-    rows = {outcome.question.key: dict.fromkeys(METRICS, 0.0) | values for outcome in done.answerable}
-    return {"where": "then", "time": "2026", "model": None, "ranking": "calibrated", "rows": rows}
+    rows = [{"key": one["key"], "metrics": dict.fromkeys(METRICS, 0.0) | values} for one in done["results"]]
+    return {"where": "then", "time": "2026", "model": None, "ranking": "calibrated", "results": rows}
 
 
 @pytest.mark.proves("EVAL-COMPARES")
-def test_only_a_fall_beyond_the_threshold_is_a_regression(pipeline: Pipeline) -> None:
-    ids = pipeline.index.unit_ids()
-    titles = tuple(unit.title for unit in map(pipeline.index.unit, ids[:4]) if unit)
-    done = a_run(pipeline, *ids[:4], texts=titles)
-    now = run_json(done)["metrics"]
+def test_only_a_fall_beyond_the_threshold_is_a_regression(opened: Brain) -> None:
+    ids = opened.index.unit_ids()
+    titles = tuple(unit.title for unit in map(opened.index.unit, ids[:4]) if unit)
+    done = a_run(opened, *ids[:4], texts=titles)
+    now = done["metrics"]
     before = {name: min(now[name] + 0.02, 1.0) for name in METRICS}
-    assert compare_(done, baseline_of(done, **before), 0.05).regressed == ()
+    assert compare_(done, baseline_of(done, **before), 0.05)["regressed"] == []
     lower = {name: max(now[name] - 0.3, 0.0) for name in METRICS}
-    assert compare_(done, baseline_of(done, **lower), 0.0).regressed == ()
-    assert compare_(done, baseline_of(done, **lower), 0.0).better
-    zeros = replace(done, outcomes=tuple(replace(o, values=dict.fromkeys(METRICS, 0.0)) for o in done.outcomes))
+    assert compare_(done, baseline_of(done, **lower), 0.0)["regressed"] == []
+    assert compare_(done, baseline_of(done, **lower), 0.0)["better"]
+    zeros = done | {"results": [one | {"metrics": dict.fromkeys(METRICS, 0.0)} for one in done["results"]]}
     fell = compare_(zeros, baseline_of(done, **now), 0.05)
-    assert set(fell.regressed) == set(METRICS) and len(fell.worse) == 4 and not fell.better
-    assert compare(a_run(pipeline, *ids[:4]), baseline_of(done), threshold=0) is None, "no question in common"
+    assert set(fell["regressed"]) == set(METRICS) and len(fell["worse"]) == 4 and not fell["better"]
+    assert compare(a_run(opened, *ids[:4]), baseline_of(done), threshold=0) is None, "no question in common"
 
 
-def compare_(done: Any, earlier: dict[str, Any], threshold: float) -> RunComparison:
+def compare_(done: Any, earlier: dict[str, Any], threshold: float) -> dict[str, Any]:
     found = compare(done, earlier, threshold=threshold)
-    assert found is not None and found.shared == 4
+    assert found is not None and found["questions"] == 4
     return found
 
 
