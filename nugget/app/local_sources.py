@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nugget.app.params import source_names
-from nugget.config import expanded
+from nugget.config import Environment, Settings, expanded
 from nugget.errors import IndexUnavailable
 from nugget.index import Index, SyncResult, read_memory
 from nugget.index.connection import discard_damaged, home_index_file, open_home, open_memory
@@ -132,7 +132,8 @@ def refresh_local_sources(brain: Brain, sources: Sequence[SourceName]) -> Pendin
         with closing(open_home(brain.environment.home)) as connection:
             for part in parts:
                 if part is SourceName.SESSIONS:
-                    found.append(_refresh_history(brain, connection))
+                    waiting = read_new_logs(connection, brain.environment, brain.settings, brain.path)
+                    found.append(PendingChanges(files={SourceName.SESSIONS: waiting} if waiting else {}))
                 elif part in LOCAL_SOURCES:
                     found.append(_refresh_documents(part, brain, connection))
     except (IndexUnavailable, sqlite3.DatabaseError):  # a full disk, another process at work, damage
@@ -178,16 +179,17 @@ def _refresh_documents(part: SourceName, brain: Brain, connection: sqlite3.Conne
     return PendingChanges(lacks_vectors=embedder is not None and any_missing(connection), problems=problems)
 
 
-def _refresh_history(brain: Brain, connection: sqlite3.Connection) -> PendingChanges:
+def read_new_logs(
+    connection: sqlite3.Connection, environment: Environment, settings: Settings, brain: Path | None
+) -> int:
+    """Read the logs that changed if they are few; return how many were left to a sync."""
     from nugget.index.ingest import changed_logs, ingest_all, is_outdated
 
-    place = (connection, brain.environment, brain.settings)
-    changed, size, gone = changed_logs(*place, brain.path)
-    waiting = len(changed)
+    changed, size, gone = changed_logs(connection, environment, settings, brain)
     is_small = size <= INLINE_BYTES and len(changed) <= INLINE_FILES
-    if (changed or gone) and is_small and not is_outdated(connection, brain.settings):
-        waiting = waiting if ingest_all(*place, brain=brain.path, wait=False).is_busy else 0
-    return PendingChanges(files={SourceName.SESSIONS: waiting} if waiting else {})
+    if not (changed or gone) or not is_small or is_outdated(connection, settings):
+        return len(changed)
+    return len(changed) if ingest_all(connection, environment, settings, brain=brain, wait=False).is_busy else 0
 
 
 def open_memory_of(brain: Brain, identity: str) -> Index:

@@ -7,7 +7,7 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ from nugget.evidence.bundle import MAX_CHARS, MAX_INCIDENTS, MAX_LINES, MAX_WIND
 from nugget.evidence.selection import LEAST_CHUNK_TOKENS, MOST_CHUNK_TOKENS, MOST_CHUNKS
 from nugget.index import read_home
 from nugget.index.connection import open_home
-from nugget.index.events import LogSession, find_log_session, log_sessions, session_counts
+from nugget.index.events import find_log_session, log_sessions
 from nugget.index.vectors import Progress, embed_missing
 from nugget.infra import files
 from nugget.infra.embedding import Embedder, open_embedder
@@ -168,7 +168,7 @@ class Logs:
             if here is None or not is_known(here.identity):
                 raise NuggetError(
                     f"No session with logs has worked in {folder}.",
-                    hint="`nugget logs sessions` lists the sessions with logs; ask one with --session.",
+                    hint="`nugget sessions --all` lists the sessions there are; ask one with --session.",
                 )
             embedder = self._embed_units(connection)
             with closing(read_home(self.environment.home)) as index:
@@ -176,14 +176,6 @@ class Logs:
                     index, self._redacted(question), workspace=here.identity, options=options, embedder=embedder,
                     now=datetime.now(UTC),
                 )  # fmt: skip
-
-    def sessions(self, limit: int) -> tuple[list[LogSession], Mapping[int, Mapping[str, int]], int, int]:
-        """Return the latest sessions, their counts by key, how many are known, and how many are not read yet."""
-        with self._index() as connection:
-            known = log_sessions(connection)
-            waiting = {log.id for log in evidence.all_logs(self.environment)} - {one.id for one in known}
-            counts = {one.key: session_counts(connection, one.key) for one in known[:limit]}
-        return known[:limit], counts, len(known), len(waiting)
 
     def start_backfill(self) -> None:
         """Read all logs in a thread that pauses between them, until `stopping` is set."""

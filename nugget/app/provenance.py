@@ -40,7 +40,7 @@ from nugget.provenance import inventory as known
 from nugget.provenance.checkout import Checkout, find_workspace_of
 from nugget.provenance.extraction import ExtractedSession, Extractor, extract_sessions, note_tunings
 from nugget.sources.nugget_store import provenance_folder
-from nugget.sources.sessions import WholeSession, find_session_by_id, find_sessions, read_whole_session
+from nugget.sources.sessions import find_session_by_id, find_sessions
 from nugget.upkeep.trust import default_brain
 
 if TYPE_CHECKING:
@@ -133,20 +133,6 @@ class Provenance:
         with self._workspace() as (connection, workspace):
             asked = Counter(one.path for one in entries if one.path and one.workspace == workspace.identity)
             return known.find_gaps(connection, Checkout(workspace), asked, now=datetime.now(UTC))
-
-    def sessions(self, since: datetime | None) -> tuple[Workspace, list[known.KnownSession]]:
-        """Return the workspace and its sessions, newest first."""
-        with self._workspace() as (connection, workspace):
-            return workspace, known.workspace_sessions(connection, workspace, self.environment, since=since)
-
-    def session(self, prefix: str) -> known.SessionDetail:
-        """Return one session in detail. Raises NuggetError for an unknown session."""
-        with self._workspace() as (connection, workspace):
-            return known.session_detail(connection, workspace, self.environment, self.settings, prefix)
-
-    def whole_session(self, name: str) -> WholeSession:
-        """Return a session whole, redacted, from the archive if the client deleted it."""
-        return read_whole_session(self.environment, self.settings, name)
 
     def extract(
         self, session: str | None, *, way: str | None, everything: bool, force: bool, dry_run: bool, progress: Progress

@@ -30,8 +30,8 @@ _COMMANDS = {
         "capture-session": "capture", "capture": "capture", "review": "capture", "import": "knowledge",
     },
     "Why code is as it is": {
-        "extract": "provenance", "context": "provenance", "nuggets": "provenance", "coverage": "provenance",
-        "commit": "provenance", "promote": "provenance",
+        "why": "provenance", "context": "provenance", "extract": "provenance", "nuggets": "provenance",
+        "coverage": "provenance", "commit": "provenance", "promote": "provenance",
     },
     "What happened": {
         "sessions": "sessions", "logs": "sessions", "shell-init": "sessions", "brief": "ask", "recall": "ask",
@@ -64,8 +64,9 @@ class _Nugget(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for section, names in _COMMANDS.items():
             with formatter.section(section):
+                shown = [(name, command) for name in names if not (command := self.get_command(ctx, name)).hidden]
                 formatter.write_dl([
-                    (name, self.get_command(ctx, name).help.partition("\n\n")[0].replace("\n", " ")) for name in names
+                    (name, command.help.partition("\n\n")[0].replace("\n", " ")) for name, command in shown
                 ])  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Commands about why code is the way it is: extract, context, nuggets, coverage, promote, commit."""
+"""Commands about why code is the way it is: why, extract, nuggets, coverage, promote, commit."""
 
 from __future__ import annotations
 
@@ -70,8 +70,9 @@ def extract(
     raise typer.Exit(1 if any(outcome.state == "failed" for outcome in done.outcomes) else 0)
 
 
-@commands.command("context")
-def code_context(
+@commands.command("context", hidden=True)
+@commands.command("why")
+def why(
     path: Annotated[str | None, Argument(metavar="PATH", help="A file or folder of the repository.")] = None,
     symbol: Annotated[str | None, Option("--symbol", metavar="NAME", help="A function, class or variable.")] = None,
     query: Annotated[str | None, Option("--query", "-q", help="The question.")] = None,

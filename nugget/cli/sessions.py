@@ -15,15 +15,17 @@ from nugget.cli.terminal import ExplainOption, JsonOption, PagerOption, print_js
 from nugget.config import current_folder, load_settings, read_environment
 from nugget.errors import UsageError
 from nugget.render import reports
-from nugget.render.json import ingested_json, log_session_json, session_detail_json, session_json, whole_session_json
+from nugget.render.json import ingested_json, session_detail_json, session_json
 from nugget.render.terminal import note, put_evidence
-from nugget.text import DATE_FORMS, counted
+from nugget.text import DATE_FORMS
 
 if TYPE_CHECKING:
     from nugget.app.logs import Logs
 
 commands = typer.Typer(add_completion=False)
-sessions = typer.Typer(help="List the agent sessions of this workspace, newest first.", invoke_without_command=True)
+sessions = typer.Typer(
+    help="List the sessions of this workspace, newest first, with what came of each.", invoke_without_command=True
+)
 logs = typer.Typer(help="Show what happened in shells and agent sessions: commands, failures, fixes.",
                    no_args_is_help=True)  # fmt: skip
 commands.add_typer(sessions, name="sessions")
@@ -34,45 +36,57 @@ Shell = StrEnum("Shell", ["bash", "zsh", "fish"])
 SinceOption = Annotated[str | None, Option("--since", metavar="DATE", help=f"Only since: {DATE_FORMS}.")]
 
 
+AllOption = Annotated[bool, Option("--all", help="Sessions of every project, not only of this workspace.")]
+
+
 @sessions.callback()
-def list_sessions(ctx: typer.Context, since: SinceOption = None, as_json: JsonOption = False) -> None:
-    """List the agent sessions of this workspace, newest first."""
+def list_sessions(
+    ctx: typer.Context, everything: AllOption = False, since: SinceOption = None, as_json: JsonOption = False
+) -> None:
+    """List the sessions of this workspace, newest first, with what came of each."""
+    from nugget.app.sessions import list_sessions as known_sessions
+
     if ctx.invoked_subcommand is not None:
         return
-    workspace, found = provenance().sessions(terminal.moment(since))
+    workspace, found = known_sessions(provenance(), everything=everything, since=terminal.moment(since))
     if as_json:
-        print_json({"workspace": workspace.identity, "sessions": [session_json(one) for one in found]})
+        named = None if everything else workspace.identity
+        print_json({"workspace": named, "sessions": [session_json(one) for one in found]})
     else:
-        reports.put_report("sessions", found=found, workspace=workspace)
-
-
-@sessions.command()
-def inspect(
-    session: Annotated[str, Argument(metavar="ID", help="The id of a session, or its beginning.")],
-    as_json: JsonOption = False,
-) -> None:
-    """Show one session: prompts, touched files, nuggets, and a count of its events."""
-    detail = provenance().session(session)
-    show(session_detail_json(detail) if as_json else None, lambda: reports.put_report("session_detail", detail=detail))
+        reports.put_report("sessions", found=found, workspace=workspace, everything=everything)
 
 
 @sessions.command("show")
 def show_session(
     session: Annotated[str, Argument(metavar="ID", help="The id of a session, its beginning, or a ref.")],
+    summary: Annotated[bool, Option("--summary", help="Show prompts, touched files and nuggets only.")] = False,
     full: Annotated[bool, Option("--full", help="Show commands, output and edits in full.")] = False,
     pager: PagerOption = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a whole session as a conversation, with commands and results folded.
+    """Show a whole session: what came of it, then the conversation with commands and results folded.
 
     Secrets are removed. A session that the client deleted is read from Nugget's archive.
     """
-    whole = provenance().whole_session(session)
+    from nugget.app.sessions import find_session
+
+    detail = find_session(provenance(), session)
+    if detail.problem and not (summary and detail.known.store_file):
+        raise detail.problem
     if as_json:
-        print_json(whole_session_json(whole))
+        print_json(session_detail_json(detail, summary=summary))
         return
-    with terminal.paged(is_wanted=pager):
-        reports.put_session(whole, full=full)
+    with terminal.paged(is_wanted=pager and not summary):
+        if summary or not detail.whole:
+            reports.put_report("session_detail", detail=detail)
+        else:
+            reports.put_session(detail.whole, outcome=detail.known.outcome, full=full)
+
+
+@sessions.command(hidden=True)
+def inspect(session: Annotated[str, Argument(metavar="ID")], as_json: JsonOption = False) -> None:
+    """Show one session as `sessions show --summary` does."""
+    show_session(session, summary=True, as_json=as_json)
 
 
 @logs.command("ingest")
@@ -83,7 +97,7 @@ def ingest(
 ) -> None:
     """Read new log entries of one session, or of all."""
     if (session is None) != everything:
-        raise UsageError("Name a session, or give --all.", hint="`nugget logs sessions` lists the sessions there are.")
+        raise UsageError("Name a session, or give --all.", hint="`nugget sessions --all` lists them.")
     with _opened() as opened:
         done, problems = opened.ingest_all() if session is None else ([opened.ingest(session)], [])
     for problem in problems:
@@ -136,21 +150,10 @@ def bundle(
     show(evidence_json(found, explain=explain) if as_json else None, lambda: put_evidence(found, explain=explain))
 
 
-@logs.command("sessions")
-def list_logged(
-    limit: Annotated[int, Option("--limit", "-n", min=1, help="Maximum number of sessions.")] = 20,
-    as_json: JsonOption = False,
-) -> None:
-    """List sessions whose logs have been read, newest first, and count the rest."""
-    with _opened() as opened:
-        known, counts, total, waiting = opened.sessions(limit)
-    if as_json:
-        shown = [log_session_json(one, counts[one.key]) for one in known]
-        print_json({"sessions": shown, "known": total, "not_ingested": waiting})
-        return
-    reports.put_report("log_sessions", known=known, counts=counts)
-    if waiting:
-        note(f"{counted(waiting, 'session')} not read yet: `nugget logs ingest --all`.")
+@logs.command("sessions", hidden=True)
+def list_logged(ctx: typer.Context, as_json: JsonOption = False) -> None:
+    """List sessions as `nugget sessions --all` does."""
+    list_sessions(ctx, everything=True, as_json=as_json)
 
 
 @contextmanager

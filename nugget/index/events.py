@@ -302,6 +302,12 @@ def session_counts(connection: sqlite3.Connection, key: int) -> dict[str, int]:
     return dict(zip(("commands", "incidents", "open"), row, strict=True))
 
 
+def first_prompt(connection: sqlite3.Connection, key: int) -> str:
+    """Return the first prompt of a session, shortened; empty if it has none."""
+    sql = "SELECT substr(text, 1, 200) FROM events WHERE kind = 'prompt' AND id >= ? AND id < ? ORDER BY id LIMIT 1"
+    return str(next(iter(connection.execute(sql, id_range(key))), ("",))[0])
+
+
 def speech_of(connection: sqlite3.Connection, row_ids: Iterable[int]) -> dict[int, tuple[Speaker, SpeechOrigin]]:
     """Return who says what stands in each row, and how it came into the session; of derived rows, in their source."""
     by_table: dict[str, list[int]] = {}

@@ -162,23 +162,19 @@ def count_nuggets(connection: sqlite3.Connection, workspace: str) -> int:
     return int(row[0])
 
 
-def sessions(
-    connection: sqlite3.Connection, workspace: str, *, since: datetime | None = None, prefix: str = ""
-) -> list[IndexedSession]:
-    """Return the sessions of a workspace, newest first, that ended at `since` or later and whose ids begin so."""
-    names = ("session", "agent", "title", "first_prompt", "branch", "transcript", "records")
+def sessions(connection: sqlite3.Connection, workspace: str | None = None, *, prefix: str = "") -> list[IndexedSession]:
+    """Return the sessions of a workspace, or of all, newest first, whose ids begin so."""
+    names = ("workspace", "session", "agent", "title", "first_prompt", "branch", "transcript", "records")
     rows = connection.execute(
         f"""SELECT started, ended, file, (SELECT count(*) FROM nuggets n WHERE n.file = s.file),
                (SELECT count(*) FROM file_touches t WHERE t.file = s.file), {", ".join(names)}
-            FROM provenance_sessions s WHERE workspace = ? AND (? IS NULL OR coalesce(ended, started) >= ?)
-            AND substr(session, 1, ?) = ? ORDER BY started DESC, session""",
-        (workspace, _stamp(since), _stamp(since), len(prefix), prefix),
+            FROM provenance_sessions s WHERE (?1 IS NULL OR workspace = ?1)
+            AND substr(session, 1, ?2) = ?3 ORDER BY started DESC, session""",
+        (workspace, len(prefix), prefix),
     )
     found = []
     for started, ended, file, nuggets, touched, *values in rows:
-        record = SessionRecord(
-            workspace=workspace, started=_moment(started), ended=_moment(ended), **dict(zip(names, values, strict=True))
-        )
+        record = SessionRecord(started=_moment(started), ended=_moment(ended), **dict(zip(names, values, strict=True)))
         found.append(IndexedSession(record=record, file=file, nuggets=nuggets, files=touched))
     return found
 

@@ -107,7 +107,7 @@ def answer_code(
         checkout = Checkout(workspace)
         query = replace(query, path=path)
         if query.path is None and not query.text and not query.symbol:
-            hint = "`nugget context src/app.py` asks about a file."
+            hint = "`nugget why src/app.py` asks about a file."
             raise UsageError("Give a path, a --query or a --symbol.", hint=hint)
         reviewed = _reviewed_or_none(brain_index, workspace, query.text, now)
         meant = _meant(home, connection, query.text, embedder) if query.text and embedder else {}
@@ -247,7 +247,7 @@ def _find_symbol(query: NuggetQuery, checkout: Checkout) -> tuple[NuggetQuery, t
         left = len(definitions) - _NAMED_DEFINITIONS
         raise UsageError(
             f"{symbol} is defined in {len(paths)} files: {places}{f'; and {left} more' if left > 0 else ''}.",
-            hint=f"Say which: `nugget context {paths[0]} --symbol {symbol}`.",
+            hint=f"Say which: `nugget why {paths[0]} --symbol {symbol}`.",
         )
     if paths:
         return replace(query, path=paths[0]), definitions, tuple(map(str, definitions))

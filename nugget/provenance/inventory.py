@@ -1,4 +1,4 @@
-"""What is known of a workspace: its sessions, the nuggets of each file, what is missing, and what is named and gone.
+"""The nuggets of a workspace by file, what is missing, and what is named and gone.
 
 Nuggets travel between machines as the lines of the store: a `session` line, then its nuggets and touches. Taking these
 in only ever adds: what the store knows by session, type, summary and scope stays as it is. What comes in is checked
@@ -12,26 +12,23 @@ import os
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from nugget.config import Environment, Settings
-from nugget.errors import GitError, NuggetError, UsageError, reason_of
+from nugget.config import Settings
+from nugget.errors import GitError
 from nugget.index import provenance as stored
-from nugget.index.provenance import IndexedSession
 from nugget.infra import git
-from nugget.infra.workspace import Workspace, WorkspaceFinder
-from nugget.models import EventKind, Problem, Scope, SessionFile, Speaker, SpeechOrigin, Unit
+from nugget.models import Problem, Scope, Speaker, SpeechOrigin, Unit
 from nugget.models.nuggets import FileTouch, Nugget, SessionRecord
 from nugget.provenance.checkout import Checkout, follow_renames
 from nugget.provenance.symbols import can_read, find_definitions
-from nugget.redaction import allow_list, redact_session
+from nugget.redaction import allow_list
 from nugget.sources import nugget_store as store
 from nugget.sources import read_lines
-from nugget.sources.sessions import find_sessions, read_any
 
 CHURN_DAYS = 180
 """How far back changes are counted."""
@@ -40,37 +37,11 @@ _NO_CODE = (
     "package-lock.json", "CHANGELOG.md", ".gitignore",
 )  # fmt: skip
 """Files that change without anybody deciding anything."""
-_HEAD_BYTES = 65_536
 _ELSEWHERE: dict[str, Any] = {"speaker": Speaker.QUOTED, "origin": SpeechOrigin.PASTED}
 """Speaker of what the user of another machine, or whoever wrote the file, is said to have said."""
 _QUOTED = re.compile(r"`([^`\n]{2,120})`")
 _PATH = re.compile(r"(?<![\w:/.@-])(?:[\w.@+-]+/)+[\w.@+-]*\w\.[A-Za-z]\w{0,7}(?![\w/])")
 _NAME = re.compile(r"(?:[A-Za-z_]\w*(?:\.|::))*([A-Za-z_]\w*)(\(\))?")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownSession:
-    """A session of a workspace. Without `indexed` it was found on disk and not extracted yet."""
-
-    record: SessionRecord
-    indexed: IndexedSession | None = None
-    file: SessionFile | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionDetail:
-    """A session in full: what was asked, what it touched and taught, how many events of each kind it has.
-
-    `problem` says why its transcript could not be read; prompts and events are those of the store then, or none.
-    """
-
-    known: KnownSession
-    prompts: tuple[str, ...] = ()
-    events: Mapping[str, int] = field(default_factory=dict)
-    failed: int = 0
-    touches: tuple[FileTouch, ...] = ()
-    nuggets: tuple[Nugget, ...] = ()
-    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,70 +71,6 @@ class Missing:
     summary: str
     kind: str
     name: str
-
-
-def workspace_sessions(
-    connection: sqlite3.Connection, workspace: Workspace, environment: Environment, *, since: datetime | None = None
-) -> list[KnownSession]:
-    """Return the sessions of a workspace that ended at `since` or later, newest first."""
-    files = {file.id: file for file in find_sessions(environment)}
-    extracted = stored.sessions(connection, workspace.identity)
-    shown = stored.sessions(connection, workspace.identity, since=since)
-    known = [KnownSession(record=one.record, indexed=one, file=files.get(one.record.session)) for one in shown]
-    finder = WorkspaceFinder(store.known_workspaces(environment.home))
-    for id_ in files.keys() - {one.record.session for one in extracted}:
-        file, ended = files[id_], datetime.fromtimestamp(files[id_].mtime, UTC)
-        folder = _folder_of(file) if since is None or ended >= since else None
-        if folder and finder.of_folder(folder).identity == workspace.identity:
-            record = SessionRecord(session=id_, workspace=workspace.identity, agent=file.agent, ended=ended)
-            known.append(KnownSession(record=record, file=file))
-    earliest = datetime.min.replace(tzinfo=UTC)
-    return sorted(known, key=lambda one: one.record.started or one.record.ended or earliest, reverse=True)
-
-
-def session_detail(
-    connection: sqlite3.Connection, workspace: Workspace, environment: Environment, settings: Settings, prefix: str
-) -> SessionDetail:
-    """Return one session of a workspace, redacted, by its id or the beginning of it.
-
-    Raises UsageError if no session, or more than one, has such an id.
-    """
-    everything = workspace_sessions(connection, workspace, environment) if prefix else []
-    found = [one for one in everything if one.record.session.startswith(prefix)]
-    if not found:
-        hint = "`nugget sessions` lists them."
-        raise UsageError(f"No session of {workspace.name} has an id that begins with {prefix!r}.", hint=hint)
-    if len(found) > 1:
-        some = ", ".join(one.record.session for one in found[:3])
-        raise UsageError(f"{len(found)} sessions have an id that begins with {prefix!r} ({some}…).", hint="Give more.")
-    (known,) = found
-    record = known.record
-    touches = tuple(stored.touches_of(connection, known.indexed.file)) if known.indexed else ()
-    nuggets = tuple(stored.nugget_list(connection, workspace.identity, session=record.session))
-    try:
-        place = known.file or Path(record.transcript or "")
-        if isinstance(place, Path) and not place.is_file():
-            raise NuggetError("Its transcript is not on this machine (any more).")
-        session, _ = redact_session(read_any(place), settings=settings)
-    except Exception as error:
-        prompts = (record.first_prompt,) if record.first_prompt else ()
-        return SessionDetail(known=known, prompts=prompts, touches=touches, nuggets=nuggets, problem=reason_of(error))
-    return SessionDetail(
-        known=known, prompts=tuple(event.text for event in session.events if event.kind is EventKind.PROMPT),
-        events=dict(Counter(str(event.kind) for event in session.events)), touches=touches, nuggets=nuggets,
-        failed=sum(event.ok is False for event in session.events),
-    )  # fmt: skip
-
-
-def _folder_of(file: SessionFile) -> str | None:
-    """Return the folder that a session ran in, from the beginning of its file; None if that does not tell."""
-    try:
-        with file.path.open("rb") as content:
-            head = b"" if file.is_shared else content.read(_HEAD_BYTES)
-        found = re.search(rb'"cwd"\s*:\s*("(?:[^"\\]|\\.)*")', head)
-        return str(json.loads(found[1])) if found else None
-    except (OSError, ValueError):
-        return None
 
 
 def coverage(connection: sqlite3.Connection, checkout: Checkout) -> list[Covered]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import date
@@ -14,20 +15,19 @@ from nugget.render import iso_date, speaker_of_hit
 from nugget.text import clean_values, map_texts
 
 if TYPE_CHECKING:
+    from nugget.app.sessions import KnownSession, SessionDetail
     from nugget.capture import CaptureResult
     from nugget.capture.review import ProposalBranch, ProposedFile
     from nugget.evidence import IngestedSession
     from nugget.importing import ImportResult
     from nugget.index import SyncResult
-    from nugget.index.events import LogSession
     from nugget.index.provenance import IndexedSession
     from nugget.infra.workspace import Workspace
     from nugget.models import Bundle, Event, Hit, Problem, StaleReason, Unit
     from nugget.models.nuggets import Nugget, NuggetBundle, NuggetHit
     from nugget.provenance.extraction import ExtractedSession
-    from nugget.provenance.inventory import Gaps, KnownSession, SessionDetail
+    from nugget.provenance.inventory import Gaps
     from nugget.retrieval.refs import Shown
-    from nugget.sources.sessions import WholeSession
 
 _BUDGET = ("requested", "used", "available", "truncated")
 _EVIDENCE = ("session", "quote", "speaker", "origin")
@@ -224,31 +224,41 @@ def gaps_json(gaps: Gaps, limit: int) -> dict[str, Any]:
     return {"gaps": asked, "unexplained": unexplained, "degraded": list(gaps.degraded)}
 
 
-def session_json(one: KnownSession) -> dict[str, object]:
+def session_json(one: KnownSession) -> dict[str, Any]:
     """Return a session as `nugget sessions --json` lists it."""
-    record, known = one.record, one.indexed
-    return {
-        **fields(record, "agent", "branch", id="session"), "title": record.title or None,
-        "started": iso_date(record.started), "ended": iso_date(record.ended), "extracted": known is not None,
-        "nuggets": known.nuggets if known else 0, "files": known.files if known else 0,
+    names = ("id", "agent", "project", "folder", "branch", "started", "ended", "seconds")
+    return fields(one, *names, read="is_read") | {
+        "title": one.title or None, "extracted": one.store_file is not None,
+        **fields(one, "nuggets", "files", "captured", "units", "outcome"), **one.counts,
     }  # fmt: skip
 
 
-def session_detail_json(detail: SessionDetail) -> dict[str, object]:
-    """Return a session as `nugget sessions inspect --json` prints it."""
+def session_detail_json(detail: SessionDetail, *, summary: bool) -> dict[str, Any]:
+    """Return a session as `nugget sessions show --json` prints it, with `summary` without its exchanges."""
     artifacts = [
         fields(touch, "path", "action", previousPath="previous_path", sha256="after_hash") for touch in detail.touches
     ]
     learned = [fields(one, "id", "type", "summary") | {"scope": one.scope.path or "workspace"}
                for one in detail.nuggets]  # fmt: skip
-    facts = fields(detail, "prompts", "events", "failed", "problem")
-    return session_json(detail.known) | facts | {"artifacts": artifacts, "learned": learned}
-
-
-def log_session_json(one: LogSession, counts: Mapping[str, int]) -> dict[str, Any]:
-    """Return a session as `nugget logs sessions --json` lists it."""
-    times = {"started_ts_ms": "started_ms", "ended_ts_ms": "ended_ms"}
-    return fields(one, "source", "agent", "folder", "title", "workspace", session_id="id", **times) | dict(counts)
+    events = Counter(detail.events)
+    failed = events.pop("failed", 0)
+    value = session_json(detail.known) | {
+        "prompts": detail.prompts, "events": dict(events), "failed": failed, "artifacts": artifacts, "learned": learned,
+        "problem": detail.problem and str(detail.problem),
+    }  # fmt: skip
+    whole = detail.whole
+    if whole is None or summary:
+        return clean_values(value)
+    exchanges = [
+        {
+            "number": exchange.number,
+            "ref": f"session:{whole.session.id}#{exchange.number}",
+            "events": [_event_json(event) for event in exchange.events],
+        }
+        for exchange in whole.exchanges
+    ]
+    facts = fields(whole.session, "id", "path", "skipped_records", folder="cwd")
+    return clean_values(value | facts | {"archived": whole.is_archived, "exchanges": exchanges})
 
 
 def ingested_json(result: IngestedSession) -> dict[str, Any]:
@@ -315,21 +325,6 @@ def problem_json(problem: Problem) -> dict[str, object]:
 def sync_json(result: SyncResult) -> dict[str, object]:
     """Return the result of a sync as JSON."""
     return asdict(result) | {"problems": [problem_json(problem) for problem in result.problems]}
-
-
-def whole_session_json(whole: WholeSession) -> dict[str, Any]:
-    """Return the session as `nugget sessions show --json` prints it."""
-    names = ("id", "agent", "title", "path", "branch", "started", "ended", "skipped_records")
-    exchanges = [
-        {
-            "number": exchange.number,
-            "ref": f"session:{whole.session.id}#{exchange.number}",
-            "events": [_event_json(event) for event in exchange.events],
-        }
-        for exchange in whole.exchanges
-    ]
-    value = fields(whole.session, *names, folder="cwd")
-    return clean_values(value | {"archived": whole.is_archived, "exchanges": exchanges})
 
 
 def _event_json(event: Event) -> dict[str, Any]:

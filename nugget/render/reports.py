@@ -66,6 +66,7 @@ def _templates() -> Environment:
         "fitted": _fitted,
         "from_ms": lambda ms: datetime.fromtimestamp(ms / 1000, UTC) if ms else None,
         "iso": iso_date,
+        "length_of": lambda seconds: "-" if seconds is None else f"{seconds // 3600}:{seconds // 60 % 60:02}",
         "lines": lambda text: [line.rstrip() for line in clean(text).split("\n") if line.strip()],
         "moment": lambda moment: f"{moment:%Y-%m-%d %H:%M}" if moment else "",
         "shorten": lambda text, most: shorten(clean(text or ""), most),
@@ -100,7 +101,7 @@ def _fitted(text: str, width: int) -> str:
     return f"{text:<{width}}" if len(text) <= width else f"…{text[-(width - 1) :]}"
 
 
-def put_session(whole: WholeSession, *, full: bool = False) -> None:
+def put_session(whole: WholeSession, *, outcome: str = "", full: bool = False) -> None:
     """Print the session for a person; `full` unfolds what was run, printed and written."""
     session, out = whole.session, console()
     put(one_line(session.title or session.id), style="bold")
@@ -109,6 +110,8 @@ def put_session(whole: WholeSession, *, full: bool = False) -> None:
     facts = [session.agent, when, session.cwd or "", session.branch or "", exchanges]
     put(" · ".join(one_line(fact) for fact in facts if fact), style="dim")
     put(f"{'archived: ' if whole.is_archived else ''}{one_line(session.path)}", style="dim")
+    if outcome:
+        put(f"came to: {outcome}", style="dim")
     if session.skipped_records:
         put(f"{counted(session.skipped_records, 'line')} could not be read.", style="yellow")
     for exchange in whole.exchanges:

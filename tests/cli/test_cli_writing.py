@@ -191,7 +191,11 @@ def test_a_session_becomes_knowledge_that_is_found(nugget: Nugget, words: Path) 
     again = nugget(*capture)
     assert again.code == 0 and again.out == "Nothing to propose: nothing new since it was captured.\n"
 
+    (listed,) = nugget("sessions", "--all", "--json").json["sessions"]
+    assert (listed["captured"], listed["units"]) == ("yes", {"waiting": len(done["units"])})
+
     assert nugget("review", "accept").code == 0
+    assert nugget("sessions", "--all", "--json").json["sessions"][0]["units"] == {"kept": len(done["units"])}
     first = done["units"][0]
     assert nugget("search", first["title"], "-q", "-n", "3").out.count(f"brain:{first['id']}\n") == 1
     assert nugget("status").out.count("Captured  last 20") == 1

@@ -1,4 +1,4 @@
-"""`nugget context` as people and scripts use it."""
+"""`nugget why` as people and scripts use it."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def known(shop: Shop) -> Shop:
 
 
 def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    """The JSON of `nugget context`."""
-    assert run(["context", *arguments, "--json"]) == 0
+    """The JSON of `nugget why`."""
+    assert run(["why", *arguments, "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 
 
@@ -128,7 +128,7 @@ def test_paths_are_meant_from_where_one_stands(known: Shop, capsys: pytest.Captu
 def test_what_cannot_be_answered_is_told_in_a_sentence(
     known: Shop, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
-    assert run(["context", *arguments]) == 2
+    assert run(["why", *arguments]) == 2
     output = capsys.readouterr()
     assert said in " ".join(output.err.split()) and "Traceback" not in output.err and output.out == ""
 
@@ -138,7 +138,7 @@ def test_a_symbol_is_found_in_its_language_and_its_nuggets_lead(
     known: Shop, capsys: pytest.CaptureFixture[str]
 ) -> None:
     about = known.learn("login never says which of the two was wrong", path="src/auth.ts", type="intent", days_ago=9)
-    run(["context", "--symbol", "login"])
+    run(["why", "--symbol", "login"])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("Context for src/auth.ts#login") and "src/auth.ts:4 (function login)" in lines
     explain = asked(capsys, "--symbol", "Session.refresh", "--explain")
@@ -148,7 +148,7 @@ def test_a_symbol_is_found_in_its_language_and_its_nuggets_lead(
     }
     assert "symbol" in [part["name"] for part in scores[about]["contributions"]]
     assert asked(capsys, "lib/cache.py", "--symbol", "get")["query"]["path"] == "lib/cache.py"
-    run(["context", "src/cache.py", "--symbol", "set"])
+    run(["why", "src/cache.py", "--symbol", "set"])
     assert "set is not defined in src/cache.py (any more)." in capsys.readouterr().out
-    run(["context", "--symbol", "cookies"])
+    run(["why", "--symbol", "cookies"])
     assert "No definition of cookies was found; shown is what names it." in capsys.readouterr().out

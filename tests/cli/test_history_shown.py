@@ -71,7 +71,8 @@ def test_a_session_reads_as_a_conversation_with_what_was_run_folded(transcript: 
     code, out, _ = show(SESSION[:8])
     assert code == 0
     lines = [line.rstrip() for line in out.splitlines() if line.strip()]
-    assert lines[3:] == [
+    assert lines[3] == "came to: not captured"
+    assert lines[4:] == [
         "─── 1 " + "─" * 54,
         "You  10:00",
         "Why does the suite fail with [redacted:github-token]?",

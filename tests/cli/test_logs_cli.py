@@ -60,9 +60,9 @@ def test_ingest_context_and_sessions_say_what_the_functions_say(logs: Logs, run:
     assert json.loads(asked.stdout) == json.loads(json.dumps(bundle_json(bundle, explain=True)))
     told = run("logs", "context", "why did it fail")
     assert told.stdout.rstrip("\n") == bundle.context_text
-    (session,) = json.loads(run("logs", "sessions", "--json").stdout)["sessions"]
-    assert (session["session_id"], session["commands"], session["open"]) == ("s1", 1, 1)
-    assert "s1" in run("logs", "sessions").stdout
+    (session,) = json.loads(run("sessions", "--all", "--json").stdout)["sessions"]
+    assert (session["id"], session["commands"], session["open"]) == ("s1", 1, 1)
+    assert "s1" in run("logs", "sessions").stdout and "1 open failure" in run("sessions", "--all").stdout
     explained = run("logs", "context", "why did it fail", "--explain").stdout
     assert "caps: incident 6" in explained and "pane_output" in explained
 

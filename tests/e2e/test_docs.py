@@ -149,7 +149,8 @@ def test_every_command_option_key_error_and_profile_is_documented() -> None:
 def command_paths(command: object, path: str) -> Iterator[str]:
     yield path
     for name, inner in commands_of(command):
-        yield from command_paths(inner, f"{path} {name}")
+        if not inner.hidden:
+            yield from command_paths(inner, f"{path} {name}")
 
 
 def options_of(command: object) -> Iterator[str]:

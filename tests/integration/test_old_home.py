@@ -65,7 +65,7 @@ COMMANDS = {
     "promote ae06ddce-3 --dry-run": "would be proposed",
     "extract": "Extracted: 1",
     "logs ingest --all": "",
-    "logs sessions": GONE,
+    "logs sessions": GONE[:8],
     "logs context --session 11111111-2222-4333-8444-555555555555 what failed": "cargo test --workspace",
     f"logs context --session {GONE} zebrafinch": "The zebrafinch index is slow, why?",
     "brief": "cargo test --workspace",

@@ -30,7 +30,7 @@ PROMISES: dict[str, str] = {
     "corrupt lines cost no answer.",
     "WHY-REVIEWED": "Units of the brain that are scoped to the place are included and marked as reviewed.",
     "WHY-SYMBOL": "Nuggets that are about a symbol, or name it, come before others of the file.",
-    "CONTEXT-JSON": "`nugget context --json` has openqed's shape: query, budget, nuggets, moreContextHint.",
+    "CONTEXT-JSON": "`nugget why --json` has openqed's shape: query, budget, nuggets, moreContextHint.",
     "CONTEXT-TEXT": "People read the answer as the design shows it, and nothing in it is obeyed by the terminal.",
     "CONTEXT-DEPTH": "`summary` shows summaries, `standard` details, `deep` source prompts too.",
     "CONTEXT-PATHS": "Paths are meant from the current folder, of whatever repository they are in.",
@@ -39,8 +39,9 @@ PROMISES: dict[str, str] = {
     "NUGGETS-LIST": "`nugget nuggets` lists at most 50 as a table, by file, type and staleness, also as JSON.",
     "NUGGETS-INSPECT": "`nuggets inspect ID` shows everything that is known of one; the beginning of an id is enough.",
     "NUGGETS-CHECK": "`nuggets --check` lists paths and symbols named in a nugget or unit that are gone.",
-    "SESSIONS-LIST": "`nugget sessions` lists those of the workspace, extracted or not, since 3d, 1w, 24h, 2m.",
-    "SESSIONS-INSPECT": "`sessions inspect ID` shows prompts, artifacts and an event summary, redacted.",
+    "SESSIONS-LIST": "`nugget sessions` is the one list: of the workspace or, with --all, of the machine, read or "
+    "not, with title, project, the session's own start, length, capture and outcome.",
+    "SESSIONS-INSPECT": "`sessions show --summary` (`inspect`) shows prompts, artifacts and event counts, redacted.",
     "COVERAGE-BARS": "`nugget coverage` draws a bar a file.",
     "COVERAGE-GAPS": "`coverage --gaps` shows files asked about more than explained, and unexplained code by churn.",
     "PROVENANCE-MCP": "`get_relevant_context(path=...)` gives nuggets, file history and decisions within the budget, "

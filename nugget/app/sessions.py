@@ -1,0 +1,236 @@
+"""The sessions of agents and shells on this machine: one list, with what came of each."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from nugget.app.local_sources import INLINE_FILES, read_new_logs
+from nugget.capture import ledger, queue
+from nugget.errors import IndexUnavailable, NuggetError, UsageError
+from nugget.evidence import derive_sessions
+from nugget.index import Index, events, provenance
+from nugget.infra import files
+from nugget.infra.workspace import Workspace, WorkspaceFinder
+from nugget.models import EventKind, SessionFile
+from nugget.models.nuggets import FileTouch, Nugget
+from nugget.provenance import opened_index
+from nugget.sources import nugget_store
+from nugget.sources.sessions import WholeSession, find_sessions, read_whole_session
+
+if TYPE_CHECKING:
+    from nugget.app.provenance import Provenance
+
+_END_BYTES = 65_536
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownSession:
+    """A session, with what is known of it and what came of it.
+
+    `captured` is `yes`, `no`, `queued` or `failed`. `units` counts those that capture proposed: `kept`, `waiting` and
+    `rejected`. `store_file` is its file in the store of provenance, None if nothing was extracted.
+    """
+
+    id: str
+    agent: str
+    title: str = ""
+    first_prompt: str = ""
+    project: str = ""
+    folder: str | None = None
+    workspace: str | None = None
+    branch: str | None = None
+    started: datetime | None = None
+    ended: datetime | None = None
+    store_file: str | None = None
+    nuggets: int = 0
+    files: int = 0
+    is_read: bool = False
+    counts: Mapping[str, int] = field(default_factory=dict)
+    captured: str = "no"
+    units: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> int | None:
+        """How long it took."""
+        return int((self.ended - self.started).total_seconds()) if self.started and self.ended else None
+
+    @property
+    def outcome(self) -> str:
+        """What came of it, in a few words."""
+        units = [f"{count} {what}" for what, count in self.units.items() if count]
+        more = {"nugget": self.nuggets, "open failure": self.counts.get("open", 0)}
+        units += [f"{count} {what}{'s' * (count != 1)}" for what, count in more.items() if count]
+        return ", ".join(units) or {"yes": "nothing to keep", "no": "not captured"}.get(self.captured, self.captured)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionDetail:
+    """A session in full: the conversation, what it touched and what was learned; `problem` if it cannot be read."""
+
+    known: KnownSession
+    whole: WholeSession | None = None
+    touches: tuple[FileTouch, ...] = ()
+    nuggets: tuple[Nugget, ...] = ()
+    problem: NuggetError | None = None
+
+    @property
+    def prompts(self) -> list[str]:
+        """What was asked."""
+        found = [event for one in self.whole.exchanges for event in one.events] if self.whole else []
+        said = [event.text for event in found if event.kind is EventKind.PROMPT]
+        return said or [self.known.first_prompt] * bool(self.known.first_prompt)
+
+    @property
+    def events(self) -> Counter[str]:
+        """Counts of its events by kind, and of those that `failed`."""
+        found = [event for one in self.whole.exchanges for event in one.events] if self.whole else []
+        return Counter([str(event.kind) for event in found] + ["failed" for event in found if event.ok is False])
+
+
+def list_sessions(
+    asked: Provenance, *, everything: bool = False, since: datetime | None = None
+) -> tuple[Workspace, list[KnownSession]]:
+    """Return the workspace of the folder, and its sessions or (`everything`) those of the machine, newest first.
+
+    New logs are read first, unless there are so many that a sync has to read them.
+    """
+    home = asked.environment.home
+    workspace = asked.workspace()
+    with opened_index(home) as connection:
+        with suppress(IndexUnavailable, sqlite3.Error):
+            read_new_logs(connection, asked.environment, asked.settings, asked.brain.path if asked.brain else None)
+            if len(underived := events.underived_sessions(connection)) <= INLINE_FILES:
+                derive_sessions(connection, underived)
+        found = _stored_sessions(connection, workspace.identity)
+        finder = WorkspaceFinder(nugget_store.known_workspaces(home))
+        for file in find_sessions(asked.environment):
+            if file.id not in found:
+                found[file.id] = _unread_session(file, finder)
+        chosen = [one for one in found.values() if everything or one.workspace == workspace.identity]
+        chosen = [one for one in chosen if since is None or (one.ended or one.started or _EARLIEST) >= since]
+        chosen.sort(key=lambda one: (one.started or one.ended or _EARLIEST, one.id), reverse=True)
+        return workspace, _with_outcomes(connection, asked, [_with_project(one, finder) for one in chosen])
+
+
+def find_session(asked: Provenance, name: str) -> SessionDetail:
+    """Return one session by its id, the beginning of it, or a ref. Raises UsageError if there is not exactly one."""
+    prefix = name.removeprefix("session:").removeprefix("sessions:").partition("#")[0]
+    _, everything = list_sessions(asked, everything=True)
+    found = [one for one in everything if one.id == prefix] or [one for one in everything if one.id.startswith(prefix)]
+    whole, problem = None, None
+    try:
+        whole = read_whole_session(asked.environment, asked.settings, name)
+    except NuggetError as error:
+        problem = error
+    if whole is not None and not found:
+        session = whole.session
+        found = [KnownSession(id=session.id, agent=session.agent, title=session.title or "", folder=session.cwd,
+                              branch=session.branch, started=session.started, ended=session.ended)]  # fmt: skip
+    if not prefix or not found:
+        raise problem or UsageError(f"There is no session {name}.", hint="`nugget sessions --all` lists them.")
+    if len(found) > 1:
+        some = ", ".join(one.id for one in found[:3])
+        raise UsageError(f"{len(found)} sessions have an id that begins with {prefix!r} ({some}…).", hint="Give more.")
+    (known,) = found
+    if known.store_file is None:
+        return SessionDetail(known=known, whole=whole, problem=problem)
+    with opened_index(asked.environment.home) as connection:
+        return SessionDetail(
+            known=known, whole=whole, problem=problem,
+            touches=tuple(provenance.touches_of(connection, known.store_file)),
+            nuggets=tuple(provenance.nugget_list(connection, known.workspace or "", session=known.id)),
+        )  # fmt: skip
+
+
+def _stored_sessions(connection: sqlite3.Connection, here: str) -> dict[str, KnownSession]:
+    """Return the sessions that were read or extracted; one of several workspaces counts as of this one."""
+    found: dict[str, KnownSession] = {}
+    for log in events.log_sessions(connection):
+        found[log.id] = KnownSession(
+            id=log.id, agent=log.agent or log.source, title=log.title or "",
+            first_prompt=events.first_prompt(connection, log.key),
+            folder=log.folder, workspace=log.workspace, started=_moment(log.started_ms), ended=_moment(log.ended_ms),
+            is_read=True, counts={"key": log.key},
+        )  # fmt: skip
+    for one in sorted(provenance.sessions(connection), key=lambda one: one.record.workspace == here):
+        record = one.record
+        read = found.get(record.session) or KnownSession(id=record.session, agent=record.agent)
+        found[record.session] = replace(
+            read, title=record.title or read.title, first_prompt=record.first_prompt or read.first_prompt,
+            workspace=here if read.workspace == here else record.workspace,
+            branch=record.branch, started=record.started or read.started, ended=record.ended or read.ended,
+            store_file=one.file, nuggets=one.nuggets, files=one.files,
+        )  # fmt: skip
+    return found
+
+
+def _with_project(one: KnownSession, finder: WorkspaceFinder) -> KnownSession:
+    """Return the session with the name of its repository, else of its folder."""
+    name = finder.of_folder(one.folder).name if one.folder else (one.workspace or "").rpartition("-")[0]
+    return replace(one, project=name)
+
+
+def _moment(ms: int | None) -> datetime | None:
+    return datetime.fromtimestamp(ms / 1000, UTC) if ms else None
+
+
+def _unread_session(file: SessionFile, finder: WorkspaceFinder) -> KnownSession:
+    """Return what the beginning and the end of a transcript say about a session that was not read yet."""
+    head = tail = b""
+    with suppress(OSError):
+        if not file.is_shared:
+            with file.path.open("rb") as opened:
+                head = opened.read(_END_BYTES)
+                opened.seek(max(0, file.size - _END_BYTES))
+                tail = opened.read(_END_BYTES)
+    folder = next(iter(_texts(head, "cwd")), None)
+    times = [*_texts(head, "timestamp")[:1], *_texts(tail, "timestamp")[-1:]]
+    moments: list[datetime] = []
+    with suppress(ValueError):
+        moments = [datetime.fromisoformat(text).astimezone(UTC) for text in times]
+    return KnownSession(
+        id=file.id, agent=file.agent, folder=folder, workspace=finder.of_folder(folder).identity if folder else None,
+        started=moments[0] if moments else None, ended=moments[-1] if moments else None,
+    )  # fmt: skip
+
+
+def _texts(content: bytes, key: str) -> list[str]:
+    """Return the values of a key in JSON that may be cut off."""
+    found = re.findall(rf'"{key}"\s*:\s*"((?:[^"\\]|\\.)*)"', content.decode("utf-8", "replace"))
+    return [text.replace("\\\\", "\\").replace('\\"', '"') for text in found]
+
+
+def _with_outcomes(
+    connection: sqlite3.Connection, asked: Provenance, chosen: Sequence[KnownSession]
+) -> list[KnownSession]:
+    """Return the sessions with what capture made of them: by the ledger, the queue and the brain as it stands."""
+    home, brain = asked.environment.home, asked.brain
+    captures: dict[str, list[dict[str, Any]]] = {}
+    for line in files.read_lines(home / "ledger" / ledger.CAPTURES):
+        if line.get("event") == "captured":
+            captures.setdefault(str(line.get("session")), []).append(line)
+    queued = {job.session: job.state for state in ("failed", "pending", "running") for job in queue.jobs(home, state)}
+    kept = waiting = frozenset[str]()
+    if brain is not None:
+        with suppress(NuggetError, sqlite3.Error):
+            waiting = frozenset(file.id for one in brain.proposals() for file in one.files)
+            kept = frozenset(Index(brain.index_folder / "index.db").unit_ids())
+    done = []
+    for one in chosen:
+        units: Counter[str] = Counter()
+        for line in captures.get(one.id, ()):
+            for unit in line.get("units") or ():
+                units["waiting" if unit in waiting else "kept" if unit in kept else "rejected"] += 1
+        state = queued.get(one.id)
+        captured = "failed" if state == "failed" else "queued" if state else "yes" if one.id in captures else "no"
+        counts = events.session_counts(connection, key) if (key := one.counts.get("key")) else {}
+        done.append(replace(one, captured=captured, units=units, counts=counts))
+    return done
