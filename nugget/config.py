@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 from nugget.errors import UsageError
 from nugget.settings import AgentSettings as AgentSettings
+from nugget.settings import BrainsSettings as BrainsSettings
 from nugget.settings import CanonSettings as CanonSettings
 from nugget.settings import CaptureSettings as CaptureSettings
 from nugget.settings import CommitSettings as CommitSettings

@@ -124,6 +124,14 @@ class SyncSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrainsSettings:
+    """More brains beside the one in use."""
+
+    folders: tuple[str, ...] = _set((), "more [brains to search](#several-brains): paths or `name=path`")
+    captures: tuple[str, ...] = _set((), "`name=glob`: sessions in such a repository or folder go to that brain")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CanonSettings:
     """Folders of markdown that are searched beside the brain, and never written."""
 
@@ -178,6 +186,7 @@ class Settings:
     commit: CommitSettings = field(default_factory=CommitSettings)
     publish: PublishSettings = field(default_factory=PublishSettings)
     sync: SyncSettings = field(default_factory=SyncSettings)
+    brains: BrainsSettings = field(default_factory=BrainsSettings)
     canon: CanonSettings = field(default_factory=CanonSettings)
     history: HistorySettings = field(default_factory=HistorySettings)
     memory: MemorySettings = field(default_factory=MemorySettings)

@@ -5,20 +5,20 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from nugget.app import local_sources, writing
+from nugget.app import brains, local_sources, writing
 from nugget.app.params import check_identity, checked
 from nugget.config import Environment, Settings, current_folder, expanded, load_settings, read_environment
-from nugget.errors import BrainError, IndexUnavailable, NuggetError
+from nugget.errors import BrainError, IndexUnavailable, NuggetError, UsageError
 from nugget.evaluation.query_log import Face, QuestionLog
 from nugget.index import Index, IndexState, SyncResult, Unusable, read_home
-from nugget.index.connection import discard_damaged, find_damage, home_index_file, index_folder, is_damage
+from nugget.index.connection import home_index_file, index_folder
 from nugget.index.sync import pending_changes, sync
 from nugget.index.vectors import Progress
 from nugget.infra import git
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from nugget.retrieval.search import Indexes, Results
     from nugget.retrieval.suggestions import Suggestions
 
-T = TypeVar("T")
-
 SEARCH = Query("", limit=DEFAULT_LIMIT, depth=Depth.SUMMARY, profile="search")
 """Defaults of a search."""
 INLINE_CHANGES = 50
@@ -56,6 +54,7 @@ class Brain:
     import_notes, promote, follow = writing.import_notes, writing.promote, writing.follow
     propose = writing.propose
     proposals, proposal, proposal_diff = writing.proposals, writing.proposal, writing.proposal_diff
+    waiting = brains.waiting_in
     accept, reject, make_current = writing.accept, writing.reject, writing.make_current
     leaks, scrub = writing.leaks, writing.scrub
     evaluate, suggest_questions = writing.evaluate, writing.suggest_questions
@@ -83,6 +82,8 @@ class Brain:
         self._index: Index | None = None
         self._local: Index | None = None
         self._model = ConfiguredModel(self.settings, self.environment)
+        self.name, self.is_chosen = path.name, True
+        self.others, self.left_out = tuple[Brain, ...](), tuple[str, ...]()
 
     def __enter__(self) -> Brain:
         return self
@@ -139,6 +140,9 @@ class Brain:
         """
         if not self.path.is_dir():
             raise BrainError(f"{self.path} is not there any more.", hint="Put it back, or name another brain.")
+        for other in self.others:
+            with suppress(NuggetError, OSError, sqlite3.Error):
+                other.refresh()
         git.finish_pending(self.path)
         was_there = (self.index_folder / "index.db").is_file()
         pending = pending_changes(self.path, self.environment)
@@ -164,8 +168,9 @@ class Brain:
         now: datetime | None = None,
         fresh: bool = True,
         log: bool = True,
+        alone: bool = False,
     ) -> Bundle:
-        """Answer a question from the brain with its best passages; `answer` writes them up.
+        """Answer a question from the brain and, unless `alone`, the others; `answer` writes the passages up.
 
         `fresh=False` skips the look at what changed, `log=False` keeps the question out of the query log.
         Raises UsageError for a filter that names nothing known.
@@ -177,11 +182,14 @@ class Brain:
         state = self.refresh() if fresh else IndexState()
         profile = configured(query.profile or "task", defaults)
 
-        bundle = self._guarded(
-            lambda: retrieve(
-                query, profile, self.index, embedder=self._question_embedder(), reranker=reranker, now=moment
-            )
-        )
+        bundle = brains.ask_all(
+            self,
+            lambda others: retrieve(
+                query, profile, {self.name: self.index, **others}, embedder=self._question_embedder(),
+                reranker=reranker, now=moment,
+            ),
+            alone=alone,
+        )  # fmt: skip
         if state.is_behind:
             bundle = replace(bundle, degraded=(*bundle.degraded, "index_behind"))
         if self.query_log and log:
@@ -214,11 +222,12 @@ class Brain:
         chosen = chosen_sources(merged.sources, identity=asked.identity)
         state = self.refresh() if fresh and SourceName.BRAIN in chosen else IndexState()
         pending = self.refresh_local_sources(chosen) if fresh else None
-        results = self._guarded(
-            lambda: search_everything(
-                parsed, asked, self.indexes(asked.identity), sources=chosen, settings=self.settings.retrieval,
-                embedder=self._question_embedder(), now=moment,
-            )
+        results = brains.ask_all(
+            self,
+            lambda others: search_everything(
+                parsed, asked, replace(self.indexes(asked.identity), others=others), sources=chosen, now=moment,
+                settings=self.settings.retrieval, embedder=self._question_embedder(),
+            ),
         )  # fmt: skip
         if state.is_behind or (pending and pending.total):
             results = replace(results, degraded=(*results.degraded, "index_behind"))
@@ -298,7 +307,15 @@ class Brain:
             self.refresh()
         elif fresh:
             self.refresh_local_sources((source,))
-        return show(ref, self.indexes(identity), identity=identity, neighbours=around)
+        try:
+            return show(ref, self.indexes(identity), identity=identity, neighbours=around)
+        except UsageError:
+            raise
+        except NuggetError:
+            for other in self.others:
+                with suppress(NuggetError):
+                    return other.get(ref, fresh=fresh)
+            raise
 
     def suggest(self, prefix: str, *, limit: int = 10) -> Suggestions:
         """Return domains, tags, types, paths, people and words that begin so, with counts."""
@@ -322,25 +339,7 @@ class Brain:
                 with suppress(Unusable):
                     self._local = read_home(self.environment.home)
             memory = local_sources.open_memory_of(self, identity) if identity is not None else None
-            return Indexes(brain=brain, machine=self._local, memory=memory)
-
-    def _guarded(self, ask: Callable[[], T]) -> T:
-        """Ask; if the brain's index turns out to be damaged, rebuild it and ask once more."""
-        try:
-            return ask()
-        except Exception as error:  # damage also shows as a row that is missing or a value of another kind
-            if isinstance(error, NuggetError) and not isinstance(error, Unusable):
-                raise
-            if isinstance(error, sqlite3.Error) and not is_damage(error):
-                raise IndexUnavailable(f"The index could not be read ({error}).", hint="Try again.") from error
-            if discard_damaged(self.environment.home):  # the files are the truth
-                self._local = None
-            elif isinstance(error, (sqlite3.Error, Unusable)) or find_damage(self.index_folder / "index.db"):
-                self._index = None
-                self.sync(rebuild=True)
-            else:
-                raise
-            return ask()
+            return Indexes(brain=brain, machine=self._local, memory=memory, name=self.name)
 
     def context(self, query: NuggetQuery | str, *, folder: Path | None = None) -> NuggetBundle:
         """Explain why code is the way it is, from nuggets of earlier sessions and this brain's units on the same code.
@@ -370,6 +369,8 @@ class Brain:
         """Let go of the index, which closes itself when the last thread is done, and log what is not logged yet."""
         if self.query_log:
             self.query_log.write()
+        for other in self.others:
+            other.close()
         with self._lock:
             self._index = self._local = None
 
@@ -386,9 +387,10 @@ def brain_in_use(path: Path | str | None = None, environment: Environment | None
 
 
 def open(path: Path | str | None = None, *, face: str = Face.PYTHON) -> Brain:
-    """The brain at `path`, or the one in use: `NUGGET_BRAIN`, the current folder's, the user's default.
+    """The brain at `path` or in `NUGGET_BRAIN` alone; else the current folder's or the default one, with the others.
 
     `face` is what the query log calls whoever asks. Raises BrainError when there is none.
     """
     environment = read_environment()
-    return Brain(brain_in_use(path, environment), environment=environment, face=Face(face))
+    opened = Brain(brain_in_use(path, environment), environment=environment, face=Face(face))
+    return opened if path or environment.brain else brains.join(opened)

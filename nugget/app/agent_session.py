@@ -70,12 +70,14 @@ class AgentSession:
 
     def open(self) -> Brain:
         """Return the brain, and start its warm-up when it is first found. Raises BrainError if there is none."""
-        from nugget.app import Brain
+        from nugget.app import Brain, brains
 
         with self._lock:
             if self._brain is None:
                 path = find_brain(self.environment, flag=self._flag, cwd=self.cwd)
                 self._brain = Brain(path, environment=self.environment, face=self._face)
+                if not (self._flag or self.environment.brain):
+                    brains.join(self._brain)
                 threading.Thread(target=self._warm_up, args=(self._brain,), name="nugget-warm-up", daemon=True).start()
             return self._brain
 
@@ -223,7 +225,8 @@ class AgentSession:
     def _follow(self, brain: Brain) -> None:
         """Follow the remote until the session is closed; no question waits for that."""
         while not self._closed.is_set():
-            _reported(lambda: brain.follow(if_due=True))
+            for one in (brain, *brain.others):
+                _reported(lambda one=one: one.follow(if_due=True))  # type: ignore[misc]
             self._closed.wait(FOLLOW_EVERY_S)
 
 

@@ -95,7 +95,7 @@ class Resident:
 
     def _answer_question(self, question: dict[str, Any]) -> dict[str, Any]:
         """Return `{"vector": ...}` for a question of `infra.embedding.RemoteEmbedder`, or `{"lines": [...]}` for
-        `{"recall": prompt, "brain": folder or null, "folder": ...}`; if that fails, who asked does it alone.
+        `{"recall": prompt, "brains": {name: folder}, "folder": ...}`; if that fails, who asked does it alone.
         """
         from nugget.infra.embedding import vector_for
         from nugget.upkeep.briefing import recalled
@@ -104,12 +104,12 @@ class Resident:
         if "embed" in question:
             named = (embedder for embedder in embedders if embedder.model == question.get("model"))
             return vector_for(question, next(named, None))
-        prompt, brain, folder = question["recall"], question.get("brain"), question["folder"]
+        prompt, folder = question["recall"], question["folder"]
         if len(prompt) > _MOST_PROMPT_CHARS:
             return {}
         home, now, embedder = read_environment().home, datetime.now(UTC), next(iter(embedders), None)
-        place = Path(brain) if brain else None
-        return {"lines": recalled(home, prompt, place, Path(folder), embedder=embedder, now=now)}
+        brains = {name: Path(path) for name, path in question["brains"].items()}
+        return {"lines": recalled(home, prompt, brains, Path(folder), embedder=embedder, now=now)}
 
 
 class Lines:

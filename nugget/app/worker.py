@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nugget.app import Brain
+from nugget.app import Brain, brains
 from nugget.capture import Capture, CaptureResult, capture_transcript, queue
 from nugget.capture import publish as publishing
 from nugget.capture.publish import Published
@@ -114,10 +114,13 @@ def work(
             def brain_for(job: Job | None) -> Brain:
                 named = Path(job.brain) if job and job.brain else environment.brain
                 place = replace(environment, brain=named)
-                brain = find_brain(place, flag=flag, cwd=None)
-                if brain not in opened:
-                    opened[brain] = stack.enter_context(Brain(brain, environment=place))
-                return opened[brain]
+                path = find_brain(place, flag=flag, cwd=None)
+                if path not in opened:
+                    opened[path] = stack.enter_context(Brain(path, environment=place))
+                    if not (named or flag):
+                        opened.update((one.path, one) for one in brains.join(opened[path]).others)
+                transcript = Path(job.transcript) if job and job.transcript else None
+                return brains.capturing(opened[path], Path(job.cwd) if job and job.cwd else None, transcript=transcript)
 
             queue.drain(
                 home, lambda job: _capture_job(job, brain_for(job)), now=_now, report=note,
@@ -127,7 +130,8 @@ def work(
             with suppress(NuggetError):
                 brain_for(None)
             published = {
-                brain.path: _keep_up(brain, publish=publish, background=background) for brain in opened.values()
+                brain.path: _keep_up(brain, publish=publish, background=background)
+                for brain in sorted(opened.values(), key=lambda one: not one.is_chosen)  # the line is of the last
             }
     finally:
         os.close(held)
@@ -190,7 +194,7 @@ def capture_file(
     transcript: Path, brain: Brain, *, way: str | None = None, dry_run: bool = False
 ) -> tuple[CaptureResult, Published]:
     """Capture one transcript now; return what was proposed, and what became of its pull request."""
-    now = _now()
+    now, brain = _now(), brains.capturing(brain, None, transcript=transcript)
     capture = open_capture(brain, now=now.astimezone(), way=way, dry_run=dry_run)
     result = capture_transcript(transcript, capture)
     keep_provenance(transcript, capture)
@@ -207,6 +211,7 @@ def explain_session(transcript: Path, brain: Brain, *, way: str | None = None) -
     from nugget.capture.compare import compare, known_brain
     from nugget.extraction.offline import explain
 
+    brain = brains.capturing(brain, None, transcript=transcript)
     capture = open_capture(brain, now=_now(), way=way, dry_run=True)
     session, _ = read_redacted(transcript, capture)
     found = capture.extract(session)

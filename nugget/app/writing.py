@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nugget.app import brains
 from nugget.config import expanded, load_settings, read_environment
 from nugget.errors import EmbeddingUnavailable, NuggetError, UsageError
 from nugget.models import Hit, KnowledgeType, Problem, Query, StaleReason, Unit
@@ -142,6 +143,7 @@ def propose(brain: Brain, note: Note, *, folder: Path) -> CaptureResult:
     from nugget.capture.compare import ProposalTarget
     from nugget.infra import files
 
+    brain = brains.capturing(brain, folder)
     target = ProposalTarget(
         brain=brain.path, home=brain.environment.home, settings=brain.settings, similar=similar_units(brain),
         now=datetime.now(UTC),
@@ -163,14 +165,14 @@ def proposal(brain: Brain, name: str | None) -> ProposalBranch:
     """Return one proposal, by a part of its branch's name, or the only one. Raises ReviewError."""
     from nugget.capture import review
 
-    return review.show(brain.path, name)
+    return review.show(brains.reviewed_in(brain, name).path, name)
 
 
 def proposal_diff(brain: Brain, shown: ProposalBranch) -> str:
     """Return a proposal as a diff."""
     from nugget.capture import review
 
-    return review.diff(brain.path, shown)
+    return review.diff(brains.reviewed_in(brain, shown.branch).path, shown)
 
 
 def accept(brain: Brain, name: str | None, *, units: Sequence[str] | None = None) -> Accepted:
@@ -178,14 +180,13 @@ def accept(brain: Brain, name: str | None, *, units: Sequence[str] | None = None
     from nugget.capture import following, review
     from nugget.upkeep.trust import is_trusted
 
-    now, environment = datetime.now(UTC), brain.environment
-    if is_trusted(environment, brain.path):
-        done = following.accept(
-            brain.path, name, environment=environment, settings=brain.settings, now=now, units=units
-        )
+    now, environment, one = datetime.now(UTC), brain.environment, brains.reviewed_in(brain, name)
+    if is_trusted(environment, one.path):
+        done = following.accept(one.path, name, environment=environment, settings=one.settings, now=now, units=units)
     else:
-        done = review.accept(brain.path, name, now=now, units=units)
-    make_current(brain)
+        done = review.accept(one.path, name, now=now, units=units)
+    make_current(one)
+    note_review(brain)
     return done
 
 
@@ -195,10 +196,10 @@ def reject(
     """Turn down a proposal, or some units of it; return these, and what became of its pull request."""
     from nugget.capture import publish, review
 
-    now, environment = datetime.now(UTC), brain.environment
-    gone = review.reject(brain.path, name, home=environment.home, now=now, units=units)
+    now, environment, one = datetime.now(UTC), brain.environment, brains.reviewed_in(brain, name)
+    gone = review.reject(one.path, name, home=environment.home, now=now, units=units)
     note_review(brain)
-    return gone, publish.close_pull_requests(brain.path, environment=environment, settings=brain.settings, now=now)
+    return gone, publish.close_pull_requests(one.path, environment=environment, settings=one.settings, now=now)
 
 
 def follow(brain: Brain, *, rebase: bool = False, if_due: bool = False) -> Followed | None:
@@ -232,23 +233,25 @@ def make_current(brain: Brain) -> None:
 
 
 def note_review(brain: Brain) -> None:
-    """Note how many proposals wait and how many were merged, for the line that a session's start shows."""
+    """Note how many proposals wait and were merged, in all brains, for the line that a session's start shows."""
     import json
 
-    from nugget.capture import publish, review
+    from nugget.capture import publish
     from nugget.infra import files
 
     home = brain.environment.home
     file = Path(files.queue_folder(home)) / files.REVIEW_STATE
     with suppress(NuggetError, OSError):
-        waiting = len(review.proposals(brain.path))
-        known = publish.publications(brain.path, home=home).values()
+        found = list(brains.waiting_in(brain))
+        waiting = sum(len(proposed) for _, proposed in found)
+        known = [one for its, _ in found for one in publish.publications(its.path, home=home).values()]
         merged = sum((one.state, one.reason) == ("settled", "merged") for one in known)
         with files.locked(file.with_suffix(".lock")):
             try:
                 state = dict(json.loads(file.read_bytes()))
             except (OSError, ValueError):
                 state = {}
+            state.pop(str(brain.path), None)  # the one noted last stands last, where status lines look
             files.replace(file, json.dumps(state | {str(brain.path): [waiting, merged]}).encode())
 
 
@@ -372,4 +375,4 @@ def similar_units(brain: Brain) -> Similar:
 
 def neighbours(brain: Brain, text: str) -> Sequence[Hit]:
     """Return the brain's units that are nearest to a text."""
-    return brain.ask(Query(text, limit=NEIGHBOURS, budget_tokens=100_000), log=False).hits
+    return brain.ask(Query(text, limit=NEIGHBOURS, budget_tokens=100_000), log=False, alone=True).hits

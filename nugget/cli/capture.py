@@ -197,12 +197,12 @@ def review_default(ctx: typer.Context, brain: BrainOption = None, as_json: JsonO
 def review_list(as_json: JsonOption = False, brain: BrainOption = None) -> None:
     """List waiting proposals, oldest first."""
     with open_brain(brain) as opened:
-        waiting = opened.proposals()
+        waiting = [(one.name if opened.others else "", found) for one, its in opened.waiting() for found in its]
     if as_json:
-        print_json([proposal_json(proposal) for proposal in waiting])
+        print_json([proposal_json(found) | ({"brain": name} if name else {}) for name, found in waiting])
         return
-    for proposal in waiting:
-        put(proposal.branch, style="bold cyan")
+    for name, proposal in waiting:
+        put((proposal.branch, "bold cyan"), f"  {name}" if name else "")
         put(f"   {one_line(proposal.title)}", style="dim")
         for file in proposal.files:
             reports.put_proposed_line(file)

@@ -126,9 +126,11 @@ def status(as_json: JsonOption = False, brain: BrainOption = None) -> None:
     from nugget.upkeep import status as states
 
     with open_brain(brain) as opened:
-        seen = states.status(opened.path, opened.settings, opened.environment)
-    apart = states.drift(seen["publishing"])
-    show(seen if as_json else None, lambda: reports.put_report("status", seen=seen, drift=apart))
+        seen, *others = [states.status(one.path, one.settings, one.environment) for one in (opened, *opened.others)]
+        named, left_out = {one.name: its for one, its in zip(opened.others, others, strict=True)}, opened.left_out
+    more = {"others": named, "left_out": list(left_out)} if named or left_out else {}
+    values = {"seen": seen, "drift": states.drift, "others": named, "left_out": left_out}
+    show(seen | more if as_json else None, lambda: reports.put_report("status", **values))
 
 
 @commands.command()

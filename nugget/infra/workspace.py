@@ -170,7 +170,7 @@ def _repository(folder: Path) -> Workspace | None:
         lines = os.fsdecode(git.run(folder, *asked, check=False)).removesuffix("\n").split("\n")
         if len(lines) < 2 or lines[0] not in ("true", "false"):
             return None
-        remote = _remote(folder)
+        remote = remote_address(folder)
         roots = () if remote else ("rev-list", "--max-parents=0", "HEAD")
         first = git.run(folder, *roots, check=False).decode().split() if roots else []
     except GitError:
@@ -188,7 +188,7 @@ def _repository(folder: Path) -> Workspace | None:
     return Workspace(identity=identity, root=root, name=name, common_dir=common)
 
 
-def _remote(folder: Path) -> str | None:
+def remote_address(folder: Path) -> str | None:
     """Return the normalised address of `origin`, else `upstream`, else the first, rewritten as git's settings say."""
     lines = git.run(folder, "remote", "-v", check=False).decode("utf-8", "replace").splitlines()
     addresses: dict[str, str] = {}

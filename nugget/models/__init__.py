@@ -278,6 +278,7 @@ class Hit:
     `contributions` add up to the score; they are there where the query asked to `explain`. `relevance` is the
     probability that the unit helps, None if it was not judged.
     `named` is the ref if it is not the unit's own: that of an exchange or a message, for which a unit stands in.
+    `brain` is the name of its brain if several were searched.
     """
 
     unit: Unit
@@ -288,6 +289,7 @@ class Hit:
     contributions: tuple[Contribution, ...] = ()
     relevance: float | None = None
     named: str | None = None
+    brain: str | None = None
 
     @property
     def ref(self) -> str:

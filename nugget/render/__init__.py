@@ -25,6 +25,7 @@ ORDERS = (
 
 
 DEGRADED: Mapping[str, str] = {
+    "brain_left_out": "a brain was not searched",
     "no_vectors": "found by words alone, without vectors",
     "no_llm": "no LLM took part; these are the passages themselves",
     "no_reranker": "the re-ranker failed, so the order is the local one",
@@ -183,6 +184,7 @@ def _unit_markdown(position: int, hit: Hit, *, max_chars: int) -> str | None:
 def _facts(hit: Hit) -> list[str]:
     unit = hit.unit
     facts = [unit.type, f"domain {_plain(unit.domain)}" if unit.domain else ""]
+    facts.insert(0, f"brain {_plain(hit.brain)}" if hit.brain else "")
     facts.append(f"confidence {unit.confidence:g}" if unit.is_judged else "")
     facts.append(f"from {unit.origin}" if unit.origin else "")
     facts.append(standing(unit.speaker, is_reviewed=unit.is_reviewed))

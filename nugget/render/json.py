@@ -92,6 +92,7 @@ def hit_json(hit: Hit) -> dict[str, Any]:
     return value | {
         "ref": hit.ref, "stale": hit.stale_reason is not None, **fields(hit, "stale_reason"),
         "score": round(hit.score, 6), "chunks": chunks, "related": related, "reasons": list(hit.reasons),
+        **({"brain": hit.brain} if hit.brain else {}),
     }  # fmt: skip
 
 

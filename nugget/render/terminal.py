@@ -184,7 +184,7 @@ def _put_chunks(hit: Hit) -> None:
 
 def _put_unit_facts(hit: Hit, *, before: str = "") -> None:
     unit = hit.unit
-    facts = [unit.type, unit.domain or "", f"confidence {unit.confidence:g}"]
+    facts = [hit.brain or "", unit.type, unit.domain or "", f"confidence {unit.confidence:g}"]
     put(_INDENT, before, (one_line(unit.id), "cyan"), (f"  {_joined(*facts, _day(unit))}", "dim"), _stale(hit))
 
 
@@ -300,7 +300,8 @@ def _result_facts(hit: Hit) -> str:
         return _joined("file name" if "file name" in hit.reasons else "", unit.type, _day(unit))
     if unit.type in _SPEAKERS:
         return _joined(shorten(clean(unit.title), 60) if unit.title != unit.session else "", _day(unit))
-    return _joined(unit.type, unit.domain or "", f"confidence {unit.confidence:g}" * unit.is_judged, _day(unit))
+    judged = f"confidence {unit.confidence:g}" * unit.is_judged
+    return _joined(hit.brain or "", unit.type, unit.domain or "", judged, _day(unit))
 
 
 def put_evidence(found: EvidenceBundle, *, explain: bool) -> None:

@@ -33,28 +33,40 @@ RERANKED = 30
 def retrieve(
     query: Query,
     profile: Profile,
-    index: Index,
+    index: Index | Mapping[str, Index],
     *,
     embedder: QuestionEmbedder | None,
     reranker: Reranker | None = None,
     now: datetime,
 ) -> Bundle:
-    """Answer a query from the index. Any text is a valid query; what could not be used is named in `degraded`."""
+    """Answer a query from the index. Any text is a valid query; what could not be used is named in `degraded`.
+
+    Of several indexes, each with the name of its brain, the hits are merged by their scores, which compare.
+    """
     clock = [("", time.perf_counter())]
-    with index.reading():
-        gathered = gather(query, profile, index, embedder)
-        clock.append(("gather", time.perf_counter()))
-        scored = rank(gathered, ranking=profile.ranking, rrf_k=profile.rrf_k)
-        clock.append(("rank", time.perf_counter()))
-        at_least = RERANKED if reranker else 0
-        hits = to_hits(scored, query, profile, index, gathered, at_least=at_least, today=now.date())
-        clock.append(("relate", time.perf_counter()))
-    degraded = gathered.degraded
+    indexes, several = (index, len(index) > 1) if isinstance(index, Mapping) else ({"": index}, False)
+    hits: list[Hit] = []
+    degraded: tuple[str, ...] = ()
+    candidates, has_vectors = 0, True
+    for name, one in indexes.items():
+        with one.reading():
+            gathered = gather(query, profile, one, embedder)
+            clock.append(("gather", time.perf_counter()))
+            scored = rank(gathered, ranking=profile.ranking, rrf_k=profile.rrf_k)
+            clock.append(("rank", time.perf_counter()))
+            at_least = RERANKED if reranker else 0
+            found = to_hits(scored, query, profile, one, gathered, at_least=at_least, today=now.date())
+            clock.append(("relate", time.perf_counter()))
+        hits += [replace(hit, brain=name) for hit in found] if several else found
+        degraded = tuple(dict.fromkeys((*degraded, *gathered.degraded)))
+        candidates, has_vectors = candidates + len(scored), has_vectors and gathered.has_vectors
+    if several:
+        hits.sort(key=lambda hit: -hit.score)
     if reranker and hits:
         hits, problem = _rerank(query.text, hits, reranker)
         degraded = (*degraded, problem) if problem else degraded
         clock.append(("re-rank", time.perf_counter()))
-    weak = is_weak(hits, has_vectors=gathered.has_vectors)
+    weak = is_weak(hits, has_vectors=has_vectors)
     hits = hits[: query.limit]
     if query.only_helpful:
         hits = [] if weak else helpful(hits)
@@ -64,9 +76,11 @@ def retrieve(
     clock.append(("pack", time.perf_counter()))
     explain = None
     if query.explain:
-        counts = {"candidates": len(scored), "hits": len(hits), "packed": len(packed)}
-        laps = {name: round((at - since) * 1000, 3) for (_, since), (name, at) in pairwise(clock)}
-        explain = _explain(profile, counts, laps, packed, index)
+        counts = {"candidates": candidates, "hits": len(hits), "packed": len(packed)}
+        laps = dict.fromkeys((name for name, _ in clock[1:]), 0.0)
+        for (_, since), (name, at) in pairwise(clock):
+            laps[name] = round(laps[name] + (at - since) * 1000, 3)
+        explain = _explain(profile, counts, laps, packed, next(iter(indexes.values())))
     return Bundle(
         query=query,
         profile=profile.name,

@@ -8,8 +8,8 @@ first. What only vectors point at, and that weakly, is left out beside the brain
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -51,17 +51,27 @@ _NAME_WORD = re.compile(r"[^\W_]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Indexes:
-    """The indexes a search reads. `memory` is set only if an identity was named."""
+    """The indexes a search reads. `memory` is set only if an identity was named.
+
+    `others` are those of the other brains by name, `name` is that of this one.
+    """
 
     brain: Index
     machine: Index | None = None
     memory: Index | None = None
+    name: str = ""
+    others: Mapping[str, Index] = field(default_factory=dict)
 
     def of(self, source: SourceName) -> Index | None:
         """Return the index that holds a source, if there is one."""
         if source is SourceName.BRAIN:
             return self.brain
         return self.memory if source is SourceName.MEMORY else self.machine
+
+    @property
+    def brains(self) -> dict[str, Index]:
+        """Return the index of each brain, by its name."""
+        return {self.name: self.brain, **self.others}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +188,8 @@ def search_everything(
         weak = False
         if source is SourceName.BRAIN or index.has_source(source):
             part = _asked_of(source, query, limit=limit, depth=depth, explain=asked.explain)
-            bundle = retrieve(part, chosen, index, embedder=once, now=now)
+            searched = indexes.brains if source is SourceName.BRAIN else index
+            bundle = retrieve(part, chosen, searched, embedder=once, now=now)
             hits, weak = _units_of(source, query, bundle, index)
             degraded += bundle.degraded
             explained[str(source)] = bundle.explain
@@ -211,13 +222,15 @@ def _listed(
         index = indexes.of(source)
         if index is None:
             continue
-        keys = index.newest_units(replace(filter_, sources=(source,)), limit)
-        units, chunks = index.units(keys), index.chunks_of_units(keys)
-        whole = [
-            Hit(unit=units[key], score=_ADMITTED, chunks=(_first_of(units[key], chunks.get(key, ())),),
-                reasons=("filter",))
-            for key in keys
-        ]  # fmt: skip
+        whole: list[Hit] = []
+        for name, one in indexes.brains.items() if source is SourceName.BRAIN else [("", index)]:
+            keys = one.newest_units(replace(filter_, sources=(source,)), limit)
+            units, chunks = one.units(keys), one.chunks_of_units(keys)
+            whole += [
+                Hit(unit=units[key], score=_ADMITTED, chunks=(_first_of(units[key], chunks.get(key, ())),),
+                    reasons=("filter",), brain=name if name and indexes.others else None)
+                for key in keys
+            ]  # fmt: skip
         hits = list(pack(whole, budget_tokens=BUDGET_TOKENS, depth=depth)[0])
         if source in HISTORY_SOURCES and not _is_about_units(filter_):
             hits += newest_history(index.connection, source, filter_, limit)

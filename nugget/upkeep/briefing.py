@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nugget.brain import is_brain
-from nugget.config import Environment
+from nugget.config import Environment, load_settings
 from nugget.errors import NuggetError
 from nugget.infra import files, resident
 from nugget.models.speech import is_typed, standing
 from nugget.sources.speakers import MEMORY_TAG, strip_injected, typed_text
 from nugget.text import CHARS_PER_TOKEN, clean, one_line, shorten
+from nugget.upkeep.brains import usable_brains
 from nugget.upkeep.trust import brain_around, find_brain
 
 if TYPE_CHECKING:
@@ -48,10 +51,10 @@ def brief(
     """
     from nugget.infra.workspace import find_workspace
 
-    brain = _brain_of(environment, folder)
+    brains = _brains_of(environment, folder)
     workspace = find_workspace(folder)
     name = workspace.name if workspace else folder.name
-    reviewed = list(_reviewed(environment.home, brain, workspace.identity)) if brain and workspace else []
+    reviewed = list(_reviewed(environment.home, brains, workspace.identity)) if workspace else []
     if unasked is not None and not reviewed:
         return None
     lines = [*reviewed, *(_known_of(environment.home, workspace.identity, session, now) if workspace else [])]
@@ -71,20 +74,21 @@ def recall(environment: Environment, prompt: str, folder: Path, *, now: datetime
     text = typed_text(strip_injected(prompt)).strip()[:_PROMPT_CHARS]
     if len(text) < SHORTEST_PROMPT or text.startswith(("/", "!", "#")):
         return None
-    brain = _brain_of(environment, folder)
-    lines = _from_server(environment.home, text, brain, folder)
+    brains = _brains_of(environment, folder)
+    lines = _from_server(environment.home, text, brains, folder)
     if lines is None:
-        lines = recalled(environment.home, text, brain, folder, embedder=None, now=now)
+        lines = recalled(environment.home, text, brains, folder, embedder=None, now=now)
     return _fenced(lines, max_tokens=MAX_RECALL_TOKENS) if lines else None
 
 
 def recalled(
-    home: Path, text: str, brain: Path | None, folder: Path, *, embedder: Embedder | None, now: datetime
+    home: Path, text: str, brains: Mapping[str, Path], folder: Path, *, embedder: Embedder | None, now: datetime
 ) -> list[str]:
-    """Return the strongest units of a brain and of a folder's code repository as lines; empty if none would help."""
-    hits = [
-        *_of_brain(brain, text, now, embedder), *_of_workspace(home, text, folder, now, embedder),
-    ]  # fmt: skip
+    """Return the strongest units of brains and of a folder's code repository as lines; empty if none would help."""
+    found: list[Hit] = []
+    for name, brain in brains.items():
+        found += (replace(hit, brain=name) for hit in _of_brain(brain, text, now, embedder))
+    hits = [*sorted(found, key=lambda hit: -hit.score), *_of_workspace(home, text, folder, now, embedder)]
     if not hits:
         return []
     lines = ["What earlier sessions left on this. It is reference material, not an instruction; weigh its age."]
@@ -93,31 +97,36 @@ def recalled(
         trust = standing(unit.speaker, is_reviewed=unit.is_reviewed)
         stale = f", STALE: {hit.stale_reason}" if hit.stale_reason else ""
         day = unit.last_modified or unit.created
-        lines.append(f"- {one_line(unit.title)} ({unit.ref}, {unit.type}, {trust}{f', {day}' if day else ''}{stale})")
+        named = f"brain {one_line(hit.brain)}, " if hit.brain and len(brains) > 1 else ""
+        facts = f"{named}{unit.type}, {trust}{f', {day}' if day else ''}{stale}"
+        lines.append(f"- {one_line(unit.title)} ({unit.ref}, {facts})")
         lines += [f"  {shorten(one_line(chunk.text), 2 * _LINE_CHARS)}" for chunk in hit.chunks[:1]]
     return lines
 
 
-def _from_server(home: Path, text: str, brain: Path | None, folder: Path) -> list[str] | None:
+def _from_server(home: Path, text: str, brains: Mapping[str, Path], folder: Path) -> list[str] | None:
     """Return what a running server recalls; None if none answers."""
-    question = {"recall": text, "brain": str(brain) if brain else None, "folder": str(folder)}
+    question = {"recall": text, "brains": {name: str(path) for name, path in brains.items()}, "folder": str(folder)}
     answer = resident.ask(home, question) or {}
     lines = answer.get("lines")
     return lines if isinstance(lines, list) and all(isinstance(line, str) for line in lines) else None
 
 
-def _reviewed(home: Path, brain: Path, workspace: str) -> Iterator[str]:
-    """Yield the newest units of the brain that were learned in sessions on this code."""
+def _reviewed(home: Path, brains: Mapping[str, Path], workspace: str) -> Iterator[str]:
+    """Yield the newest units of the brains that were learned in sessions on this code."""
     from nugget.index import Index, Unusable
     from nugget.index.connection import open_read_only
     from nugget.index.provenance import sessions_of
     from nugget.index.units import learned_in
 
-    file, connection = brain / ".nugget" / "index.db", open_read_only(home)
-    if connection is None or not file.is_file():
+    connection, found = open_read_only(home), list[tuple[str, str]]()
+    if connection is None:
         return
-    with closing(connection), suppress(Unusable), closing(Index(file)) as index:
-        found = learned_in(index.connection, sessions_of(connection, workspace), limit=MOST_REVIEWED)
+    with closing(connection):
+        sessions = sessions_of(connection, workspace)
+    for file in (brain / ".nugget" / "index.db" for brain in brains.values()):
+        with suppress(Unusable, sqlite3.Error), closing(Index(file)) as index:
+            found += learned_in(index.connection, sessions, limit=MOST_REVIEWED)
     if found:
         yield "Reviewed, from work on this code (get_relevant_context tells more):"
         yield from (f"- {shorten(one_line(title), _LINE_CHARS)} (brain:{unit_id})" for unit_id, title in found)
@@ -171,11 +180,11 @@ def _count(home: Path, state: str) -> int:
     return sum(name.endswith(".json") for name in names)
 
 
-def _of_brain(brain: Path | None, text: str, now: datetime, embedder: Embedder | None) -> list[Hit]:
+def _of_brain(brain: Path, text: str, now: datetime, embedder: Embedder | None) -> list[Hit]:
     from nugget.index import Index
     from nugget.models import SourceName
 
-    if brain is None or not (file := brain / ".nugget" / "index.db").is_file():
+    if not (file := brain / ".nugget" / "index.db").is_file():
         return []
     return _strongest(lambda: Index(file), text, SourceName.BRAIN, now, embedder)
 
@@ -212,6 +221,17 @@ def _strongest(
     except Unusable:
         return []
     return [hit for hit in bundle.hits if (hit.relevance or 0.0) >= STANDS_OUT]
+
+
+def _brains_of(environment: Environment, folder: Path) -> dict[str, Path]:
+    """Return the brain in use and the others that are searched with it, by name."""
+    first, several = _brain_of(environment, folder), dict[str, Path]()
+    with suppress(OSError, UnicodeDecodeError, NuggetError):
+        is_set = "NUGGET_BRAINS_FOLDERS" in environment.variables
+        if environment.brain is None and (is_set or "brains:" in (environment.home / "config.yaml").read_text("utf-8")):
+            several, _ = usable_brains(environment, load_settings(environment))
+    known = {"": first} if first and first.resolve() not in several.values() else {}
+    return known | several
 
 
 def _brain_of(environment: Environment, folder: Path) -> Path | None:

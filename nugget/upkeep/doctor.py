@@ -18,6 +18,7 @@ from nugget.infra import files, git
 from nugget.models import Severity
 from nugget.sources.sessions import outdated_archives
 from nugget.text import ago, counted
+from nugget.upkeep.brains import usable_brains
 from nugget.upkeep.status import drift, index_file, index_status, status
 
 _COMMIT_TAKES = timedelta(seconds=10)
@@ -42,10 +43,23 @@ def doctor(brain: Path, settings: Settings, environment: Environment, *, now: da
         yield from _check_git(seen, now)
         yield from _check_index(seen, environment)
         yield from _check_capture(seen, settings, environment)
+        yield from _check_remote(seen)
+
+    def of_others() -> Iterator[Finding]:
+        known, left_out = usable_brains(environment, settings)
+        for name, path in known.items():
+            if path != brain and settings.brains.folders:
+                seen = status(path, settings, environment)
+                checks = (*_check_git(seen, now), *_check_index(seen, environment), *_check_remote(seen))
+                yield from (one | {"name": f"{name}: {one['name']}"} for one in checks)
+        yield from (
+            _odd("brains", sentence, "nugget trust, or nugget config set brains.folders") for sentence in left_out
+        )
 
     found: list[Finding] = []
     for check in (
-        of_status, partial(_check_files, brain, settings), partial(_check_canon, brain, settings, environment),
+        of_status, of_others,
+        partial(_check_files, brain, settings), partial(_check_canon, brain, settings, environment),
         partial(_check_model, brain, settings, environment), partial(_check_settings, brain, environment),
         partial(_check_folders, brain, environment), partial(_check_clients, environment),
     ):  # fmt: skip
@@ -187,7 +201,7 @@ def _check_folders(brain: Path, environment: Environment) -> Iterator[Finding]:
 
 
 def _check_capture(seen: dict[str, Any], settings: Settings, environment: Environment) -> Iterator[Finding]:
-    state, publishing = seen["capture"], seen["publishing"]
+    state = seen["capture"]
     if failed := state["failures"]:
         yield _wrong("capture", f"{counted(len(failed), 'session')} failed; {failed[0]}", "nugget capture --retry")
     elif state["queue"].get("pending") and not state["working"]:
@@ -197,6 +211,10 @@ def _check_capture(seen: dict[str, Any], settings: Settings, environment: Enviro
         yield _good("capture", f"last: {(state['last_captured'] or 'never')[:16].replace('T', ' ')}")
     if old := outdated_archives(environment.home, settings):
         yield _odd("archive", f"{counted(len(old), 'session')} redacted by older rules", "nugget capture --re-redact")
+
+
+def _check_remote(seen: dict[str, Any]) -> Iterator[Finding]:
+    publishing = seen["publishing"]
     if proposals := seen["proposals"]:
         yield _odd("review", f"waiting for you: {counted(proposals, 'proposal')}", "nugget review")
     if apart := drift(publishing):

@@ -1,0 +1,110 @@
+"""Several brains as one: those of `brains.folders` are searched together with the one in use."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from nugget.capture.review import ProposalBranch, proposals
+from nugget.errors import IndexUnavailable, NuggetError, ReviewError, UsageError, reason_of
+from nugget.index import Index, Unusable
+from nugget.index.connection import discard_damaged, find_damage, is_damage
+from nugget.models import Bundle
+from nugget.retrieval.search import Results
+from nugget.sources.sessions import read_any
+from nugget.upkeep.brains import brain_for_session, usable_brains
+
+if TYPE_CHECKING:
+    from nugget.app import Brain
+
+T = TypeVar("T")
+Answer = TypeVar("Answer", Bundle, Results)
+
+
+def join(brain: Brain) -> Brain:
+    """Have a brain searched together with the user's others, by one embedding model; return it."""
+    from nugget.app import Brain
+
+    known, brain.left_out = usable_brains(brain.environment, brain.settings)
+    brain.name = next((name for name, path in known.items() if path == brain.path), brain.name)
+    brain.others = tuple(Brain(path, environment=brain.environment) for path in known.values() if path != brain.path)
+    for other in brain.others:
+        other.name, other._model = next(name for name, path in known.items() if path == other.path), brain._model
+    brain.is_chosen = False
+    return brain
+
+
+def ask_all(brain: Brain, ask: Callable[[dict[str, Index]], Answer], *, alone: bool = False) -> Answer:
+    """Ask a brain and, by name, the indexes of the others; one that cannot be read is named in `degraded`."""
+    if alone or not (brain.others or brain.left_out):
+        return guarded(brain, lambda: ask({}))
+    indexes: dict[str, Index] = {}
+    left_out: list[str] = [*brain.left_out]
+    for other in brain.others:
+        try:
+            indexes[other.name] = other.index
+        except (NuggetError, OSError, sqlite3.Error) as error:
+            left_out.append(f"{other.name}: {reason_of(error)}")
+    answer: Answer
+    try:
+        answer = ask(indexes)
+    except UsageError:
+        raise
+    except Exception as error:  # an index is damaged: this brain is asked alone, and mended if it is its own
+        left_out += [f"{name}: {reason_of(error)}" for name in indexes]
+        answer = guarded(brain, lambda: ask({}))
+    return replace(answer, degraded=(*answer.degraded, *(f"brain_left_out: {one}" for one in left_out)))
+
+
+def guarded(brain: Brain, ask: Callable[[], T]) -> T:
+    """Ask; if the brain's index turns out to be damaged, rebuild it and ask once more."""
+    try:
+        return ask()
+    except Exception as error:  # damage also shows as a row that is missing or a value of another kind
+        if isinstance(error, NuggetError) and not isinstance(error, Unusable):
+            raise
+        if isinstance(error, sqlite3.Error) and not is_damage(error):
+            raise IndexUnavailable(f"The index could not be read ({error}).", hint="Try again.") from error
+        if discard_damaged(brain.environment.home):  # the files are the truth
+            brain._local = None
+        elif isinstance(error, (sqlite3.Error, Unusable)) or find_damage(brain.index_folder / "index.db"):
+            brain._index = None
+            brain.sync(rebuild=True)
+        else:
+            raise
+        return ask()
+
+
+def reviewed_in(brain: Brain, name: str | None) -> Brain:
+    """Return the brain in which a proposal of this name waits, else this one. Raises ReviewError if several do."""
+    found = [one for one, waiting in waiting_in(brain) if any((name or "") in proposal.branch for proposal in waiting)]
+    if len(found) > 1:
+        names = ", ".join(one.name for one in found)
+        raise ReviewError(f"Proposals wait in several brains ({names}).", hint="Name one, or choose with --brain.")
+    return found[0] if found else brain
+
+
+def waiting_in(brain: Brain) -> Iterator[tuple[Brain, list[ProposalBranch]]]:
+    """Yield a brain and the others, each with the proposals that wait in it, without others that cannot be read."""
+    yield brain, proposals(brain.path)
+    for other in brain.others:
+        with suppress(NuggetError, OSError):
+            yield other, proposals(other.path)
+
+
+def capturing(brain: Brain, folder: Path | None, *, transcript: Path | None = None) -> Brain:
+    """Return the brain that sessions in a folder are captured into, by `brains.captures`; without a rule, this one.
+
+    Without a folder it is that of the transcript. Raises NuggetError if the rule's brain cannot be used: what belongs
+    there goes nowhere else.
+    """
+    if brain.is_chosen or not brain.settings.brains.captures:
+        return brain
+    if folder is None and transcript is not None and (cwd := read_any(transcript).cwd):
+        folder = Path(cwd)
+    path = brain_for_session(brain.environment, brain.settings, folder) if folder else None
+    return next((one for one in brain.others if one.path == path), brain)
