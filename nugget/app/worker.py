@@ -136,7 +136,7 @@ def work(
     finally:
         os.close(held)
     # What was queued between the last look and here found the lock taken, and what is beyond `MAX_JOBS` is left.
-    if any(not job.is_unread for job in queue.jobs(home, "pending")):
+    if queue.jobs(home, "pending"):
         files.start_worker(home)
     return WorkerRun(found=found, jobs=tuple(ended), published=published)
 
@@ -219,16 +219,16 @@ def explain_session(transcript: Path, brain: Brain, *, way: str | None = None) -
     model = brain.settings.llm.extract_model
     lines = [f"Judged by {'the bundled judge, offline' if is_offline else model}."]
     lines += explain(session, embed=_embed(brain)) if is_offline else ()
-    known = known_brain(capture)
-    compared = compare(
-        found.proposals, known, today=_now().date(), session=session.id, max_units=capture.settings.capture.max_units
-    )
-    for change in compared.changes:
+    changes, dropped = compare(
+        found.proposals, known_brain(capture), today=_now().date(), session=session.id,
+        max_units=capture.settings.capture.max_units,
+    )  # fmt: skip
+    for change in changes:
         unit, note = change.unit, f"; {change.note}" if change.note else ""
         quotes = " / ".join(f"“{shorten(one.quote, 80)}” {said_how(one.speaker, one.origin)}" for one in unit.evidence)
         fate = f"proposed as {change.path} ({change.reason}{note})"
         lines.append(f"{unit.confidence:.2f} {unit.type} {unit.title}: {fate}; rests on {quotes}")
-    return session.id, [*lines, *(f"left out: {why}" for why in (*found.dropped, *compared.dropped))]
+    return session.id, [*lines, *(f"left out: {why}" for why in (*found.dropped, *dropped))]
 
 
 def redact_archive(environment: Environment, brain: Path) -> Redone:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nugget.app import Brain
     from nugget.brain.filing import UnitMove
     from nugget.capture import CaptureResult
-    from nugget.capture.compare import Similar
+    from nugget.capture.compare import ProposalTarget, Similar
     from nugget.capture.following import Followed
     from nugget.capture.promotion import Note
     from nugget.capture.publish import Published
@@ -124,14 +124,9 @@ def promote(
     brain: Brain, nugget: Nugget, *, stale: StaleReason | None, type: str | None, domain: str, dry_run: bool
 ) -> CaptureResult:
     """Propose a nugget as a unit of the brain, on a branch."""
-    from nugget.capture.compare import ProposalTarget
-    from nugget.capture.promotion import promote
+    from nugget.capture import promotion
 
-    target = ProposalTarget(
-        brain=brain.path, home=brain.environment.home, settings=brain.settings, similar=similar_units(brain),
-        now=datetime.now(UTC), dry_run=dry_run,
-    )  # fmt: skip
-    return promote(nugget, target, type=type, domain=domain, stale=stale)
+    return promotion.promote(nugget, _target(brain, dry_run=dry_run), type=type, domain=domain, stale=stale)
 
 
 def propose(brain: Brain, note: Note, *, folder: Path) -> CaptureResult:
@@ -140,18 +135,22 @@ def propose(brain: Brain, note: Note, *, folder: Path) -> CaptureResult:
     `skipped` says why nothing was proposed. Raises UsageError for a note that no unit can be made of.
     """
     from nugget.capture import ledger, promotion
-    from nugget.capture.compare import ProposalTarget
     from nugget.infra import files
 
     brain = brains.capturing(brain, folder)
-    target = ProposalTarget(
+    home = brain.environment.home
+    with files.locked(ledger.lock_file(home, ledger.remember_brain(brain.path, home))):
+        session = brain.environment.session or "unknown"
+        return promotion.propose_note(note, _target(brain), session=session, folder=folder)
+
+
+def _target(brain: Brain, *, dry_run: bool = False) -> ProposalTarget:
+    from nugget.capture.compare import ProposalTarget
+
+    return ProposalTarget(
         brain=brain.path, home=brain.environment.home, settings=brain.settings, similar=similar_units(brain),
-        now=datetime.now(UTC),
+        now=datetime.now(UTC), dry_run=dry_run,
     )  # fmt: skip
-    session = brain.environment.session or "unknown"
-    key = ledger.remember_brain(target.brain, target.home)
-    with files.locked(ledger.lock_file(target.home, key)):
-        return promotion.propose_note(note, target, session=session, folder=folder)
 
 
 def proposals(brain: Brain) -> list[ProposalBranch]:

@@ -119,19 +119,19 @@ def _nothing_to_do(session: Session, fresh: Session, capture: Capture) -> str | 
 
 def _propose(session: Session, capture: Capture, line: dict[str, Any]) -> CaptureResult:
     extraction = capture.extract(session)
-    comparison = compare(
+    changes, dropped = compare(
         extraction.proposals, known_brain(capture), today=capture.now.date(),
         session=session.id, max_units=capture.settings.capture.max_units,
     )  # fmt: skip
     keys = list(dict.fromkeys(ledger.record_keys(session)))
     result = CaptureResult(
-        session=session.id, changes=comparison.changes, dropped=(*extraction.dropped, *comparison.dropped),
+        session=session.id, changes=changes, dropped=(*extraction.dropped, *dropped),
         redacted=line["redacted"], method=extraction.method, summary=extraction.summary, usd=extraction.usd,
     )  # fmt: skip
     line |= {"method": result.method, "usd": result.usd, "dropped": result.dropped[:MAX_NOTED]}
     line |= {"capture": proposal_text.capture_id(keys)}
     records = {"records": " ".join(keys)}
-    if not comparison.changes:
+    if not changes:
         _note(capture, line | records | {"reason": "nothing worth keeping was found"})
         return replace(result, skipped="nothing worth keeping was found")
     moment = (session.ended or capture.now).astimezone(capture.now.tzinfo)

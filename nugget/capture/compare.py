@@ -88,14 +88,6 @@ class ProposedChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """The units to propose, and for each other unit the reason why not."""
-
-    changes: tuple[ProposedChange, ...]
-    dropped: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KnownBrain:
     """The brain as a capture sees it: `files` maps the paths of a commit to anything, `read` gives their text.
 
@@ -172,8 +164,8 @@ def compare(
     origin: Origin = Origin.AI_SESSION,
     edits: bool = True,
     beyond: str = "",
-) -> Comparison:
-    """Decide for every proposal what becomes of it, the most trusted first, up to `max_units` files.
+) -> tuple[tuple[ProposedChange, ...], tuple[str, ...]]:
+    """Return the files to propose, up to `max_units`, the most trusted first, and why each other unit is left out.
 
     Without `edits` no file of the brain is changed: what adds to one is proposed as a file of its own, and flagged.
     `beyond` is the reason for what is more than `max_units`.
@@ -193,7 +185,7 @@ def compare(
             accepted.append((unit, proposal))
     for unit, proposal in accepted:
         _place(draft, unit, proposal, edits=edits)
-    return Comparison(changes=tuple(draft.changes.values()), dropped=tuple(draft.dropped))
+    return tuple(draft.changes.values()), tuple(draft.dropped)
 
 
 def _tidy(unit: Unit, *, today: date, session: str | None, origin: Origin) -> Unit | str:

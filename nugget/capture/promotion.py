@@ -89,17 +89,15 @@ def propose_unit(proposal: Proposal, target: ProposalTarget, *, name: str, title
     if not git.is_repository(target.brain):
         raise BrainError(f"{target.brain} is not a git repository.", hint=f"Run `nugget init {target.brain}`.")
     session = proposal.unit.session or ""
-    found = compare([proposal], known_brain(target), today=target.now.date(), session=session, max_units=1)
-    if not found.changes:
-        why = found.dropped[0] if found.dropped else "the brain has it already"
-        return CaptureResult(session=session, skipped=why, dropped=found.dropped)
+    changes, dropped = compare([proposal], known_brain(target), today=target.now.date(), session=session, max_units=1)
+    if not changes:
+        why = dropped[0] if dropped else "the brain has it already"
+        return CaptureResult(session=session, skipped=why, dropped=dropped)
     branch = proposal_text.propose(
-        target, name, found.changes,
-        lambda branch: proposal_text.unit_message(
-            title, opening, session, found.changes, branch=branch, dropped=found.dropped
-        ),
+        target, name, changes,
+        lambda branch: proposal_text.unit_message(title, opening, session, changes, branch=branch, dropped=dropped),
     )  # fmt: skip
-    return CaptureResult(session=session, branch=branch, changes=found.changes)
+    return CaptureResult(session=session, branch=branch, changes=changes)
 
 
 def propose_note(note: Note, target: ProposalTarget, *, session: str, folder: Path) -> CaptureResult:

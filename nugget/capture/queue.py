@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -42,10 +42,7 @@ _FIELDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One session to capture. `attempts` counts starts; `next_try` is when a failed job is due again.
-
-    `is_unread` says that its file is there and could not be read this time: it is left as it is, never rewritten.
-    """
+    """One session to capture. `attempts` counts starts; `next_try` is when a failed job is due again."""
 
     name: str
     state: str
@@ -59,23 +56,20 @@ class Job:
     next_try: float | None = None
     reason: str | None = None
     branch: str | None = None
-    is_unread: bool = False
     other: Mapping[str, Any] = field(default_factory=dict)
 
 
 def jobs(home: Path, state: str) -> list[Job]:
-    """Return the jobs in a state, oldest first. A file that is not a job counts as one that says so in its reason."""
-    return [_read(file) for file in _files(home, state)]
+    """Return the jobs in a state, oldest first, without those whose file cannot be read now: they wait.
 
-
-def _readable(home: Path, state: str) -> Iterator[Job]:
-    # A fault of the disk or of permissions may pass: such a job stays as it is, and holds up no other.
-    return (job for job in map(_read, _files(home, state)) if not job.is_unread)
+    A file that is not a job counts as one that says so in its reason.
+    """
+    return list(filter(None, map(_read, _files(home, state))))
 
 
 def claim(home: Path, now: datetime) -> Job | None:
     """Take the oldest pending job: it is `running` from here on, with one more attempt on its count."""
-    for job in _readable(home, "pending"):
+    for job in jobs(home, "pending"):
         if (moved := _move(home, job, "running")) is not None:
             return _rewrite(home, replace(moved, attempts=moved.attempts + 1, next_try=None))
     return None
@@ -97,7 +91,7 @@ def fail(home: Path, job: Job, reason: str, *, now: datetime) -> Job:
 
 def recover(home: Path, *, now: datetime) -> None:
     """Take up what a killed worker left behind; to be called with the queue's lock held."""
-    for job in _readable(home, "running"):
+    for job in jobs(home, "running"):
         if job.attempts >= MAX_DEATHS:
             fail(home, job, "the worker was killed while it worked on this session", now=now)
         else:
@@ -106,7 +100,7 @@ def recover(home: Path, *, now: datetime) -> None:
 
 def release(home: Path, *, now: datetime, everything: bool = False) -> None:
     """Make failed jobs pending again whose time has come, or (`everything`) all of them with a fresh count."""
-    for job in _readable(home, "failed"):
+    for job in jobs(home, "failed"):
         if everything or (job.next_try is not None and job.next_try <= now.timestamp()):
             fresh = replace(job, attempts=0 if everything else job.attempts, next_try=None)
             _move(home, _rewrite(home, fresh), "pending")
@@ -233,15 +227,16 @@ def _files(home: Path, state: str) -> list[Path]:
     return sorted(file for file in found if not file.name.startswith("."))
 
 
-def _read(file: Path) -> Job:
+def _read(file: Path) -> Job | None:
     name, state = file.name, file.parent.name
     try:
         loaded = json.loads(file.read_bytes())
         if not isinstance(loaded, dict):
             raise ValueError("it holds no object")
-    except (OSError, ValueError) as error:
-        reason = f"the queue file {name} cannot be read ({getattr(error, 'strerror', None) or error})"
-        return Job(name=name, state=state, reason=reason, is_unread=isinstance(error, OSError))
+    except OSError:
+        return None
+    except ValueError as error:
+        return Job(name=name, state=state, reason=f"the queue file {name} cannot be read ({error})")
     known: dict[str, Any] = {key: loaded[key] for key, kind in _FIELDS.items() if isinstance(loaded.get(key), kind)}
     return Job(name=name, state=state, other={key: loaded[key] for key in loaded.keys() - known.keys()}, **known)
 

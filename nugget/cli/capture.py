@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 from typer import Argument, Option
@@ -33,18 +32,10 @@ BranchArgument = Annotated[
 UnitOption = Annotated[list[str] | None, Option("--unit", metavar="ID,..", help="Only these units.")]
 
 
-class Way(StrEnum):
-    """Ways to find knowledge in a session, as `extraction.with` names them."""
-
-    AUTO = "auto"
-    CLAUDE_CODE = "claude-code"
-    API = "api"
-    OPENAI = "openai"
-    OFFLINE = "offline"
-
-
-WayOption = Annotated[Way | None, Option("--with", help="How to find knowledge, instead of `extraction.with`.")]
+Way = Literal["auto", "claude-code", "api", "openai", "offline"]
+"""Ways to find knowledge in a session, as `extraction.with` names them."""
 OldMethodOption = Annotated[str | None, Option("--method", hidden=True)]
+WayOption = Annotated[Way | None, Option("--with", help="How to find knowledge, instead of `extraction.with`.")]
 
 
 def chosen_way(way: Way | None, method: str | None) -> str | None:
@@ -53,11 +44,11 @@ def chosen_way(way: Way | None, method: str | None) -> str | None:
     for key, value in renamed_keys(environment, read_user_file(environment)).items():
         note(f"`{key}: {value}` is called `extraction.with` now, and will not be read in the next release.")
     if method is None:
-        return way and str(way)
+        return way
     note("--method is called --with now, and will be gone in the next release.")
     ways = {"auto": "auto", "generative": "generative", "heuristic": "offline"}
     if method not in ways:
-        raise UsageError(f"There is no method {method!r}.", hint=f"Use --with {', '.join(Way)}.")
+        raise UsageError(f"There is no method {method!r}.", hint=f"Use --with {', '.join(get_args(Way))}.")
     return ways[method]
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 from typer import Argument, Option
@@ -31,8 +30,9 @@ logs = typer.Typer(help="Show what happened in shells and agent sessions: comman
 commands.add_typer(sessions, name="sessions")
 commands.add_typer(logs, name="logs")
 
-Intent = StrEnum("Intent", ["debug", "resume", "what-changed", "status", "general"])
-Shell = StrEnum("Shell", ["bash", "zsh", "fish"])
+Intent = Literal["debug", "resume", "what-changed", "status", "general"]
+INTENTS = ", ".join(get_args(Intent))
+Shell = Literal["bash", "zsh", "fish"]
 SinceOption = Annotated[str | None, Option("--since", metavar="DATE", help=f"Only since: {DATE_FORMS}.")]
 
 
@@ -115,7 +115,7 @@ def bundle(
     session: Annotated[str | None, Option("--session", metavar="ID", help="The id of a session.")] = None,
     last: Annotated[bool, Option("--last", help="The most recent session (the default).")] = False,
     workspace: Annotated[bool, Option("--workspace", help="All sessions of this code repository.")] = False,
-    intent: Annotated[Intent | None, Option("--intent", metavar="INTENT", help=f"One of: {', '.join(Intent)}.")] = None,
+    intent: Annotated[Intent | None, Option("--intent", metavar="INTENT", help=f"One of: {INTENTS}.")] = None,
     explain: ExplainOption = False,
     max_chars: Annotated[int, Option("--max-chars", min=0, help="Maximum characters of the text.")] = 12_000,
     max_lines: Annotated[int, Option("--max-lines", min=0, help="Maximum lines of the text.")] = 120,
@@ -174,4 +174,4 @@ def shell_init(shell: Annotated[Shell, Argument(help="The shell to print the hoo
     """
     from nugget.app.logs import shell_hook
 
-    typer.echo(shell_hook(shell.value), nl=False)
+    typer.echo(shell_hook(shell), nl=False)

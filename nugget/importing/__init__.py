@@ -94,17 +94,17 @@ def import_notes(path: Path, bound: Import) -> ImportResult:
         fresh = [proposal for key, proposal in notes.items() if key not in seen]
         if bound.domain:
             fresh = [replace(one, unit=replace(one.unit, domain=bound.domain)) for one in fresh]
-        comparison = compare(
+        changes, dropped = compare(
             fresh, brain, today=bound.now.date(), session=None,
             max_units=bound.limit, origin=Origin.IMPORTED, edits=False, beyond=_BEYOND,
         )  # fmt: skip
-        beyond = [reason for reason in comparison.dropped if reason.endswith(_BEYOND)]
+        beyond = [reason for reason in dropped if reason.endswith(_BEYOND)]
         result = ImportResult(
-            files=read_files, changes=comparison.changes, left_out=tuple(left_out), redacted=dict(redacted),
-            dropped=tuple(reason for reason in comparison.dropped if reason not in beyond),
+            files=read_files, changes=changes, left_out=tuple(left_out), redacted=dict(redacted),
+            dropped=tuple(reason for reason in dropped if reason not in beyond),
             known=len(notes) - len(fresh), waiting=len(beyond),
         )  # fmt: skip
-        if not comparison.changes:
+        if not changes:
             return result
         name = path.resolve().name
         branch = proposal_text.propose(

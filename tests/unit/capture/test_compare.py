@@ -9,7 +9,7 @@ import pytest
 
 from nugget import brain as brains
 from nugget.brain import knowledge_file as knowledge
-from nugget.capture.compare import Comparison, KnownBrain, compare
+from nugget.capture.compare import KnownBrain, ProposedChange, compare
 from nugget.extraction.proposals import Proposal
 from nugget.models import Evidence, KnowledgeType, Relation, RelationType, SourceName, Unit
 
@@ -26,7 +26,7 @@ def unit_of(title: str, body: str = "", *, instead_of: str = "", kind: str = Kno
     )  # fmt: skip
 
 
-def compared(known: Unit, *units: Unit, likeness: float = 0.0) -> Comparison:
+def compared(known: Unit, *units: Unit, likeness: float = 0.0) -> tuple[tuple[ProposedChange, ...], tuple[str, ...]]:
     files = {known.path or "": knowledge.serialise(known)}
     brain = KnownBrain(files=files, read=files.get, similar=lambda unit: [(known, likeness)] if likeness else [])
     proposals = [Proposal(unit=one, reason="You said so") for one in units]
@@ -48,7 +48,7 @@ def test_a_later_choice_that_rejects_an_earlier_one_supersedes_it(
 ) -> None:
     known = unit_of(before)
     made = compared(known, unit_of(after, instead_of=rejected), likeness=likeness)
-    new, marked = made.changes
+    new, marked = made[0]
     assert new.is_new and new.unit.related == (Relation(id=known.id, relation=RelationType.SUPERSEDES),)
     assert marked.path == known.path and f"superseded_by: {new.unit.id}" in marked.text
 
@@ -63,7 +63,7 @@ def test_a_later_choice_that_rejects_an_earlier_one_supersedes_it(
 )
 def test_another_subject_or_the_same_choice_is_not_superseded(before: str, after: str, rejected: str) -> None:
     made = compared(unit_of(before), unit_of(after, instead_of=rejected))
-    assert [one.note for one in made.changes if one.note and "supersede" in one.note] == []
+    assert [one.note for one in made[0] if one.note and "supersede" in one.note] == []
 
 
 @pytest.mark.proves("CAP-ANOTHER")
@@ -73,7 +73,7 @@ def test_another_decision_is_another_unit_however_alike_it_reads() -> None:
         "Show timestamps in the zone of the user", "All pages of the shop show times in the zone of the user"
     )
     made = compared(known, other, likeness=0.9)
-    assert [(one.is_new, one.unit.title) for one in made.changes] == [(True, "Show timestamps in the zone of the user")]
+    assert [(one.is_new, one.unit.title) for one in made[0]] == [(True, "Show timestamps in the zone of the user")]
 
 
 @pytest.mark.proves("CAP-ANOTHER")
@@ -81,8 +81,8 @@ def test_two_units_on_one_quote_are_both_proposed_and_keep_the_day_of_their_sess
     first = unit_of("Use Postgres for the queue", "we take Postgres for the queue and Redis for rate limits")
     second = replace(unit_of("Count rate limits in Redis"), evidence=first.evidence)
     made = compared(unit_of("Never log a token", kind=KnowledgeType.BELIEF), first, second)
-    assert len(made.changes) == 2
-    assert {one.unit.created for one in made.changes} == {date(2026, 5, 2)}
+    assert len(made[0]) == 2
+    assert {one.unit.created for one in made[0]} == {date(2026, 5, 2)}
 
 
 def test_an_update_that_extraction_names_is_an_edit_of_that_unit() -> None:
@@ -93,7 +93,7 @@ def test_an_update_that_extraction_names_is_an_edit_of_that_unit() -> None:
     for updates, path in ((known.id, known.path), ("pattern/not-there", news.path)):
         proposal = Proposal(unit=news, reason="", updates=updates)
         made = compare([proposal], brain, today=TODAY, session="s", max_units=5)
-        assert [change.path for change in made.changes] == [path]
+        assert [change.path for change in made[0]] == [path]
 
 
 @pytest.mark.proves("CAP-SUPERSEDES")
@@ -102,7 +102,7 @@ def test_relations_lead_somewhere_and_conflicts_are_pointed_out() -> None:
     related = [
         Relation(id=known.id, relation=RelationType.CONTRADICTS), Relation(id="concept/no", relation=RelationType.USES),
     ]  # fmt: skip
-    (made,) = compared(known, replace(unit_of("Expire caches by event"), related=tuple(related))).changes
+    (made,) = compared(known, replace(unit_of("Expire caches by event"), related=tuple(related)))[0]
     assert made.unit.related == (related[0],) and made.note == f"contradicts {known.id}"
 
 
@@ -110,5 +110,5 @@ def test_more_units_than_wanted_are_left_out_least_trusted_first() -> None:
     words = ("alpha", "bravo", "charlie", "delta")
     many = [replace(unit_of(f"Rule {word}"), confidence=number / 10) for number, word in enumerate(words)]
     made = compared(unit_of("Never log a token"), *many)
-    assert [change.unit.title for change in made.changes] == ["Rule delta", "Rule charlie"]
-    assert made.dropped == tuple(f"Rule {word}: more than 2 units (capture.max_units)" for word in ("bravo", "alpha"))
+    assert [change.unit.title for change in made[0]] == ["Rule delta", "Rule charlie"]
+    assert made[1] == tuple(f"Rule {word}: more than 2 units (capture.max_units)" for word in ("bravo", "alpha"))
