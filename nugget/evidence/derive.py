@@ -39,7 +39,7 @@ _LISTED = re.compile(r"(?:TodoWrite )?\[(?P<status>\w+)\] (?P<text>.+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestedSession:
-    """Counts of what was new in a session's logs. `reread` names files that were read from the start again."""
+    """Counts of what was new in a session's logs."""
 
     session: str
     source: str
@@ -51,7 +51,6 @@ class IngestedSession:
     incidents: int = 0
     malformed: int = 0
     bytes_read: int = 0
-    reread: tuple[str, ...] = ()
     redacted: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -80,7 +79,7 @@ def ingest(connection: sqlite3.Connection, log: Log, *, settings: Settings, now:
     incidents, notes = derive_sessions(connection, read.sessions or ([session.key] if session else []))
     return IngestedSession(
         session=log.id, source=log.source, malformed=read.malformed, bytes_read=read.bytes_read,
-        reread=tuple(read.reread), redacted=dict(read.redacted), incidents=incidents, working_notes=notes,
+        redacted=dict(read.redacted), incidents=incidents, working_notes=notes,
         **{table: max(0, read.rows[table]) for table in store.READ_TABLES},
     )  # fmt: skip
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from nugget.index.fulltext import asked_word
 from nugget.index.units import select_in
 from nugget.models import SourceName
 from nugget.models.speech import Speaker, SpeechOrigin
-from nugget.sources import FilePlace
 
 _SESSION_BITS, _TABLE_BITS = 34, 3
 TABLES = ("events", "command_inputs", "pane_output", "file_edits", "working_notes", "incidents")
@@ -87,7 +86,7 @@ _OF_SOURCE = "(source = :source OR (:source IS NULL AND source != 'bridge'))"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadState:
-    """How far a file was read: a row of read_files. `key` is 0 for a file that has none yet."""
+    """A file that was read: a row of read_files. `key` is 0 for a file that has none yet."""
 
     key: int = 0
     path: str
@@ -95,20 +94,7 @@ class ReadState:
     part: str = ""
     size: int = -1
     mtime_ns: int = 0
-    taken: int = 0
-    head: str = ""
-    before: str = ""
-    exchanges: int = 0
     problem: str = ""
-
-    @property
-    def place(self) -> FilePlace:
-        """Where to go on reading."""
-        return FilePlace(offset=self.taken, head=self.head, before=self.before)
-
-    def moved_to(self, place: FilePlace, **values: Any) -> ReadState:
-        """Return the state of a file that was read up to a place, with other values changed too."""
-        return replace(self, taken=place.offset, head=place.head, before=place.before, **values)
 
 
 _STATE_COLUMNS = ", ".join(ReadState.__slots__)
@@ -256,10 +242,7 @@ def reset_session(connection: sqlite3.Connection, key: int) -> None:
         remove_messages(connection, file)
     remove_session_rows(connection, key)
     connection.execute("UPDATE log_sessions SET derived = 0, generation = generation + 1 WHERE key = ?", (key,))
-    connection.execute(
-        "UPDATE read_files SET size = -1, taken = 0, head = '', before = '', exchanges = 0 WHERE session = ?",
-        (key,),
-    )
+    connection.execute("UPDATE read_files SET size = -1 WHERE session = ?", (key,))
 
 
 def remove_messages(connection: sqlite3.Connection, file: int) -> None:
@@ -380,14 +363,14 @@ def known_files(connection: sqlite3.Connection) -> dict[str, tuple[int, int]]:
 
 
 def read_states(connection: sqlite3.Connection, paths: Sequence[str]) -> dict[str, ReadState]:
-    """Return how far these files were read, by path; files that were never read are left out."""
+    """Return what is known of these files, by path; files that were never read are left out."""
     rows = select_in(connection, f"SELECT {_STATE_COLUMNS} FROM read_files WHERE path IN", list(paths))
     states = (ReadState(**dict(zip(ReadState.__slots__, row, strict=True))) for row in rows)
     return {state.path: state for state in states}
 
 
 def put_state(connection: sqlite3.Connection, state: ReadState) -> int:
-    """Write how far a file was read; return the key of the file."""
+    """Write the state of a file that was read; return the key of the file."""
     values = [state.key or None, *(getattr(state, name) for name in ReadState.__slots__[1:])]
     sql = f"INSERT OR REPLACE INTO read_files ({_STATE_COLUMNS}) VALUES ({','.join('?' * len(values))}) RETURNING key"
     return int(connection.execute(sql, values).fetchone()[0])

@@ -24,7 +24,7 @@ CREATE TABLE log_sessions (
 CREATE INDEX log_sessions_id ON log_sessions (id);
 CREATE INDEX log_sessions_workspace ON log_sessions (workspace, ended_ms);
 
--- The one registry of what was read: a file of a shell that grew is read on from `taken`, any other one whole.
+-- The one registry of what was read. A file that changed is read again, whole.
 CREATE TABLE read_files (
     key INTEGER PRIMARY KEY AUTOINCREMENT, -- rows name the file that they were read from, also when it is gone
     path TEXT NOT NULL UNIQUE,          -- a session in a shared database: PATH#ID
@@ -32,10 +32,6 @@ CREATE TABLE read_files (
     part TEXT NOT NULL DEFAULT '',      -- the subagent whose transcript it is
     size INTEGER NOT NULL DEFAULT -1,   -- size and time when it was read; -1 when something was left unread
     mtime_ns INTEGER NOT NULL DEFAULT 0,
-    taken INTEGER NOT NULL DEFAULT 0,   -- bytes read so far
-    head TEXT NOT NULL DEFAULT '',      -- prints of the first bytes and of those before `taken`: other ones mean that
-    before TEXT NOT NULL DEFAULT '',    -- the file is another
-    exchanges INTEGER NOT NULL DEFAULT 0,
     problem TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX read_files_session ON read_files (session);

@@ -1,8 +1,7 @@
 """Bring the machine's index in line with the logs of sessions, shells and channels.
 
-What changed is known by size and time. The log of a shell is read on from where reading stopped, any other one whole.
-Texts are redacted once, on their way in. Incidents and notes are not derived
-here: `IngestRun.sessions` says which sessions gained something.
+A log whose size or time changed is read whole. Texts are redacted once, on their way in. Incidents and notes are not
+derived here: `IngestRun.sessions` says which sessions gained something.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from nugget.config import Environment, Settings
 from nugget.errors import NuggetError, reason_of
@@ -198,14 +198,15 @@ def _rules(settings: Settings) -> str:
 
 
 def _read_log(run: IngestRun, log: Log) -> None:
-    """Read a log that changed: what a shell's gained, any other one whole, in place of what was read of it before."""
+    """Read a log that changed, in place of what was read of it before."""
     states = store.read_states(run.connection, [file.path for file in log.files])
-    if log.reader is Reader.SHELL:
-        read_shell(run, log, states)
-        return
-    read: list[tuple[LogFile, LoggedFile]] = []
     seen = {file.path: states.get(file.path) or ReadState(path=file.path, part=file.part) for file in log.files}
     seen = {file.path: replace(seen[file.path], size=file.size, mtime_ns=file.mtime_ns) for file in log.files}
+    if log.reader is Reader.SHELL:
+        with write_transaction(run.connection):
+            _put_shell(run, log, list(seen.values()))
+        return
+    read: list[tuple[LogFile, LoggedFile]] = []
     is_excluded = any(state.problem == _EXCLUDED for state in seen.values())
     for file in () if is_excluded else log.files:
         state = seen[file.path] = replace(seen[file.path], problem="")
@@ -240,6 +241,34 @@ def _read_file(log: Log, file: LogFile) -> LoggedFile:
     return LoggedFile(session=read_any(found))
 
 
+def _put_shell(run: IngestRun, log: Log, states: Sequence[ReadState]) -> None:
+    """Write the rows of a shell session in place of those that it had."""
+    session = store.claim_session(run.connection, source=SourceName.SHELL, session_id=log.id, path=log.path)
+    _remove_read_rows(run, session)
+    shell = read_shell(run, log, session.key)
+    run.put_rows(shell.rows)
+    for state in states:
+        size = -1 if state.path in shell.waiting else state.size
+        store.put_state(run.connection, replace(state, session=session.key, size=size))
+    _note_read(
+        run, session, shell.ids, folder=shell.folder, workspace=workspace_of(shell.folder),
+        started_ms=shell.started_ms or None, ended_ms=shell.ts_ms or None,
+    )  # fmt: skip
+
+
+def _remove_read_rows(run: IngestRun, session: LogSession) -> None:
+    run.rows.subtract(store.row_counts(run.connection, session.key))
+    for table in store.READ_TABLES:
+        store.remove_rows(run.connection, table, *store.id_range(session.key))
+
+
+def _note_read(run: IngestRun, session: LogSession, ids: Ids, **values: Any) -> None:
+    """Note what is known of a session whose rows were read, so that its incidents and notes are derived again."""
+    ids.number = max(ids.number, session.last_number)  # what was derived before counts on from there
+    run.sessions[session.key] = None
+    store.put_session(run.connection, ids, derived=0, **values)
+
+
 def _put_session(run: IngestRun, session: LogSession, read: Sequence[tuple[ReadState, LoggedFile]]) -> None:
     """Write the rows of a session, or of a channel, in place of those that it had."""
     connection, main = run.connection, read[0][1].session
@@ -247,9 +276,7 @@ def _put_session(run: IngestRun, session: LogSession, read: Sequence[tuple[ReadS
         store.remove_messages(connection, read[0][0].key)
         put_messages(run, session.id, read[0][1].messages, read[0][0])
         return
-    before = store.row_counts(connection, session.key)
-    for table in store.READ_TABLES:
-        store.remove_rows(connection, table, *store.id_range(session.key))
+    _remove_read_rows(run, session)
     ids = Ids(session.key, 0)  # counted again, so that what stays where it was keeps its id
     cwd, written_ms = run.clean(main.cwd or ""), read[0][0].mtime_ns // 1_000_000
     for state, logged in read:
@@ -264,11 +291,8 @@ def _put_session(run: IngestRun, session: LogSession, read: Sequence[tuple[ReadS
             number += event.kind is EventKind.PROMPT
             maker.add(event, max(1, number))
         run.put_rows(maker.rows)
-    ids.number = max(ids.number, session.last_number)  # what was derived before counts on from there
-    run.sessions[session.key] = None
-    run.rows.subtract({table: count for table, count in before.items() if table in run.rows})
-    store.put_session(
-        connection, ids, derived=0, agent=main.agent, folder=cwd or None, workspace=workspace_of(cwd),
+    _note_read(
+        run, session, ids, agent=main.agent, folder=cwd or None, workspace=workspace_of(cwd),
         title=run.clean(main.title or "") or None, started_ms=ms_of(main.started) or None,
         ended_ms=max(ms_of(logged.session.ended) for _, logged in read) or written_ms,
     )  # fmt: skip

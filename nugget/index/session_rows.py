@@ -50,7 +50,7 @@ _RECALLED = -1
 class IngestRun:
     """An ingest: what it works with, and counts of what it did: of logs, and `rows` by table.
 
-    `sessions` are the keys of those that gained rows, `reread` names files that were read from their beginning again.
+    `sessions` are the keys of those that gained rows.
     `is_busy` says that another process is reading, so that nothing was done.
     """
 
@@ -67,7 +67,6 @@ class IngestRun:
     redacted: Counter[str] = field(default_factory=Counter)
     malformed: int = 0
     bytes_read: int = 0
-    reread: list[str] = field(default_factory=list)
     is_busy: bool = False
     problems: tuple[Problem, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Read the log of a shell session: what its files have gained becomes rows, redacted, a batch at a time."""
+"""Turn the log of a shell session into rows, redacted."""
 
 from __future__ import annotations
 
@@ -6,19 +6,15 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nugget.index import events as store
-from nugget.index.connection import write_transaction
-from nugget.index.events import Ids, ReadState
-from nugget.index.session_rows import IngestRun, workspace_of
-from nugget.models import SourceName
+from nugget.index.events import Ids
+from nugget.index.session_rows import IngestRun
 from nugget.redaction import MARGIN_CHARS, redact, within
-from nugget.sources import FilePlace, Log, LogFile
+from nugget.sources import Log
 from nugget.sources.shell_logs import (
     EVENTS,
     INPUT,
@@ -32,11 +28,9 @@ from nugget.sources.shell_logs import (
 
 PASSAGE_CHARS = 1200
 """Of output so many characters of lines have one number."""
-_MAX_LINES = {"is_failure = 0": 30_000, "is_failure = 1": 10_000}
-"""Lines of output that the index holds of one shell session, at most; all stand in the log itself."""
 _MAX_TEXT_CHARS, _MAX_PATH_CHARS, _MAX_NAME_CHARS = 2000, 1000, 80
 _TEXT_CHARS, _PATH_CHARS = _MAX_TEXT_CHARS + MARGIN_CHARS, _MAX_PATH_CHARS + MARGIN_CHARS
-_MOST_OPEN, _MOST_KNOWN = 50, 5000
+_MOST_OPEN = 50
 _ECHO_CHARS = 160
 _WRITING_TOOLS = {
     "fs.write": "overwrite", "fs.append": "append", "fs.edit": "edit", "fs.patch": "edit", "write": "overwrite",
@@ -56,135 +50,85 @@ class Command(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class ShellSession:
-    """A shell session that is being read, with what has to be remembered from one event to the next.
+    """A shell session with its rows by table, and what has to be remembered from one event to the next.
 
-    `states` say how far its files were read, by path; `open` are commands without an end, `ranges` where commands
-    printed in a stream, `ts_ms` is the time of the last event.
+    `open` are commands without an end, `ranges` where commands printed in a stream, `started_ms` and `ts_ms` the times
+    of the first and the last event, `waiting` the files whose last line has no end yet.
     """
 
     run: IngestRun
     ids: Ids
-    states: dict[str, ReadState]
+    rows: dict[str, list[list[Any]]] = field(default_factory=dict)
+    started_ms: int = 0
     ts_ms: int = 0
     folder: str | None = None
     open: list[Command] = field(default_factory=list)
     known: dict[int, Command] = field(default_factory=dict)
     ranges: list[tuple[str, int, int, Command]] = field(default_factory=list)
-
-    def state(self, file: LogFile) -> ReadState:
-        """Return how far a file was read."""
-        return self.states.get(file.path) or ReadState(path=file.path, session=self.ids.key)
-
-    def refresh_ids(self) -> None:
-        """Count on from the last id that was given: another process may have derived incidents meanwhile."""
-        sql = "SELECT last_number FROM log_sessions WHERE key = ?"
-        self.ids.number = self.run.connection.execute(sql, (self.ids.key,)).fetchone()[0]
-
-    def write(
-        self, file: LogFile, place: FilePlace, exchanges: int, rows: Mapping[str, Sequence[Sequence[Any]]]
-    ) -> None:
-        """Write rows by table, and how far the file was read for them."""
-        connection = self.run.connection
-        with write_transaction(connection):
-            self.run.put_rows(rows)
-            state = self.state(file).moved_to(place, session=self.ids.key, size=-1, exchanges=exchanges)
-            self.states[file.path] = replace(state, key=store.put_state(connection, state))
-            store.put_session(connection, self.ids, ended_ms=self.ts_ms or None, folder=self.folder)
-            sql = "UPDATE log_sessions SET started_ms = coalesce(started_ms, ?) WHERE key = ?"
-            connection.execute(sql, (self.ts_ms or None, self.ids.key))
+    waiting: set[str] = field(default_factory=set)
 
 
-def read_shell(run: IngestRun, log: Log, states: dict[str, ReadState]) -> None:
-    """Read what the files of a shell session have gained."""
-    with write_transaction(run.connection):
-        session = store.claim_session(run.connection, source=SourceName.SHELL, session_id=log.id, path=log.path)
-    shell = _resumed(run, session, states)
-    before = run.bytes_read
+def read_shell(run: IngestRun, log: Log, key: int) -> ShellSession:
+    """Read all files of a shell session; `key` is that of its row."""
+    shell = ShellSession(run=run, ids=Ids(key, 0))
     files = {Path(file.path).name: file for file in log.files}
     typed = INPUT if INPUT in files and files[INPUT].size else EVENTS
     shown = next((name for name in STREAMS if name in files), "")
     searched = {typed, shown, "stderr.log" if shown == "stdout.log" else ""}
     for name in (EVENTS, INPUT, *STREAMS):
-        file = files.get(name) or LogFile(path=str(Path(log.path, name)), size=-1, mtime_ns=0)
-        read = _read_events if name == EVENTS else _read_text
-        read(shell, file, is_searched=name in searched)
-    with write_transaction(run.connection):
-        if run.bytes_read > before:
-            run.sessions[session.key] = None
-            _forget_old_output(run, session.key)
-            shell.refresh_ids()
-            store.put_session(run.connection, shell.ids, workspace=workspace_of(shell.folder))
-        for file in log.files:
-            state = shell.state(file)
-            is_waiting = state.taken < file.size and Path(file.path).name != EVENTS  # for the end of its last line
-            state = replace(state, size=-1 if is_waiting else file.size, mtime_ns=file.mtime_ns)
-            store.put_state(run.connection, state)
+        if name in files:
+            read = _read_events if name == EVENTS else _read_text
+            read(shell, Path(files[name].path), is_searched=name in searched)
+    run.bytes_read += sum(file.size for file in log.files)
+    return shell
 
 
-def _resumed(run: IngestRun, session: store.LogSession, states: dict[str, ReadState]) -> ShellSession:
-    """Return the session with what the events read before say about those to come: the commands that are known."""
-    first, end = store.id_range(session.key)
-    starts = store.rows_in(run.connection, "events", first, end, where="kind = 'command.start'", limit=50, newest=True)
-    begin = starts[0][0] if starts else end
-    ended = {row[7] for row in store.rows_in(run.connection, "events", begin, end, where="kind = 'command.end'")}
-    commands = [Command(row[0], row[4], row[1]) for row in starts]
-    return ShellSession(
-        run=run, ids=Ids(session.key, session.last_number), states=states, ts_ms=session.ended_ms or 0,
-        folder=session.folder, open=[command for command in commands if command.id not in ended],
-        known={command.id: command for command in commands},
-    )  # fmt: skip
-
-
-def _read_events(shell: ShellSession, file: LogFile, *, is_searched: bool) -> None:
-    """Read the events that a file has gained."""
+def _read_events(shell: ShellSession, file: Path, *, is_searched: bool) -> None:
     run = shell.run
-    for batch in read_events(Path(file.path), shell.state(file).place):
-        shell.refresh_ids()
-        events, edits = _event_rows(batch.content, shell)
-        _clean(events, 2, _MAX_NAME_CHARS, run)  # also what should be a plain name
-        _clean(events, 3, _MAX_NAME_CHARS, run)
-        _clean(events, 4, _MAX_TEXT_CHARS, run)
-        _clean(edits, 2, _MAX_PATH_CHARS, run)
-        if shell.folder:
-            shell.folder = within(run.clean(shell.folder), _MAX_PATH_CHARS, was=len(shell.folder))
-        number = shell.state(file).exchanges
-        for row in events:
-            is_said = is_searched and row[2] == "command.start" and bool(row[4])
-            number += is_said
-            row += [None, None, number if is_said else None, None, None]
-        shell.write(file, batch.place, number, {"events": events, "file_edits": edits})
-        run.bytes_read += batch.bytes_read
-        run.malformed += batch.malformed
-        run.reread += [Path(file.path).name] if batch.restarted else []
+    given, malformed = read_events(file)
+    events, edits = _event_rows(given, shell)
+    run.malformed += malformed
+    _clean(events, 2, _MAX_NAME_CHARS, run)  # also what should be a plain name
+    _clean(events, 3, _MAX_NAME_CHARS, run)
+    _clean(events, 4, _MAX_TEXT_CHARS, run)
+    _clean(edits, 2, _MAX_PATH_CHARS, run)
+    if shell.folder:
+        shell.folder = within(run.clean(shell.folder), _MAX_PATH_CHARS, was=len(shell.folder))
+    number = 0
+    for row in events:
+        is_said = is_searched and row[2] == "command.start" and bool(row[4])
+        number += is_said
+        row += [None, None, number if is_said else None, None, None]
+    shell.rows |= {"events": events, "file_edits": edits}
 
 
-def _read_text(shell: ShellSession, file: LogFile, *, is_searched: bool) -> None:
-    run, name = shell.run, Path(file.path).name
+def _read_text(shell: ShellSession, file: Path, *, is_searched: bool) -> None:
+    run, name = shell.run, file.name
     now_ms = int((run.now or datetime.now(UTC)).timestamp() * 1000)
-    part = read_text(Path(file.path), shell.state(file).place, now_ms=now_ms, most_chars=MAX_LINE_CHARS + MARGIN_CHARS)
+    part = read_text(file, now_ms=now_ms, most_chars=MAX_LINE_CHARS + MARGIN_CHARS)
     if part is None:
         return
-    given = [line.text for line in part.content]
+    given = [line.text for line in part.lines]
     cleaned = redact("\n".join(given), allow=run.allow, keep_lines=True)
     run.redacted.update(cleaned.counts)
     lines = cleaned.text.split("\n") if given else []
     texts = [within(text, MAX_LINE_CHARS, was=len(line)) for line, text in zip(given, lines, strict=True)]
-    shell.refresh_ids()
     shell.ts_ms = shell.ts_ms or part.mtime_ms
+    shell.started_ms = shell.started_ms or shell.ts_ms
     if name == INPUT:
         table, rows = "command_inputs", _input_rows(texts, shell)
     else:
-        table, rows = "pane_output", _output_rows(STREAMS[name], part.content, texts, shell)
-    number, room = shell.state(file).exchanges, 0
+        table, rows = "pane_output", _output_rows(STREAMS[name], part.lines, texts, shell)
+    number, room = 0, 0
     for row in rows:
         text = row[2] if name == INPUT else row[3]
         room -= len(text)
         if is_searched and (room < 0 or name == INPUT):
             number, room = number + 1, PASSAGE_CHARS - len(text)
         row.append(number if is_searched else None)
-    shell.write(file, part.place, number, {table: rows})
-    run.bytes_read += part.bytes_read
-    run.reread += [name] if part.restarted else []
+    shell.rows.setdefault(table, []).extend(rows)
+    if part.is_waiting:
+        shell.waiting.add(str(file))
 
 
 def _clean(rows: list[list[Any]], column: int, most: int, run: IngestRun) -> None:
@@ -196,18 +140,6 @@ def _clean(rows: list[list[Any]], column: int, most: int, run: IngestRun) -> Non
             row[column] = within(text, most, was=len(before)) or row[column]
 
 
-def _forget_old_output(run: IngestRun, key: int) -> None:
-    """Keep no more than so many lines of a session's output, the newest, of plain ones and of failures."""
-    first, end = store.id_range(key)
-    for where, most in _MAX_LINES.items():
-        oldest_kept = run.connection.execute(
-            f"SELECT id FROM pane_output WHERE id >= ? AND id < ? AND {where} ORDER BY id DESC LIMIT 1 OFFSET ?",
-            (first, end, most - 1),
-        ).fetchone()
-        if oldest_kept:
-            store.remove_rows(run.connection, "pane_output", first, oldest_kept[0], where=where)
-
-
 def _event_rows(events: Sequence[LogEvent], shell: ShellSession) -> tuple[list[list[Any]], list[list[Any]]]:
     """Return the rows of events and of file edits, not yet redacted. A missing time is that of the event before."""
     rows: list[list[Any]] = []
@@ -215,6 +147,7 @@ def _event_rows(events: Sequence[LogEvent], shell: ShellSession) -> tuple[list[l
     ts_ms = shell.ts_ms
     for own_ms, kind, given in events:
         ts_ms = shell.ts_ms = own_ms or ts_ms
+        shell.started_ms = shell.started_ms or ts_ms
         tool = _text(given["tool"])[:_PATH_CHARS] or None if given.get("tool") else None
         code = outcome = started = None
         row_id = shell.ids.next("events")
@@ -235,9 +168,6 @@ def _event_rows(events: Sequence[LogEvent], shell: ShellSession) -> tuple[list[l
         rows.append([row_id, ts_ms, kind, tool, text.strip()[:_TEXT_CHARS], outcome, code, started])
         if tool and kind == "tool.start" and tool in _WRITING_TOOLS:
             edits += _edit_rows(tool, given, shell)
-    del shell.ranges[:-_MOST_KNOWN]
-    if len(shell.known) > _MOST_KNOWN:
-        shell.known = dict(islice(shell.known.items(), len(shell.known) - _MOST_KNOWN, None))
     return rows, edits
 
 

@@ -8,7 +8,6 @@ reading the log in place would take locks and write to its index. The copies of 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -36,7 +35,6 @@ MAX_COPIED_BYTES = 512 * 1024 * 1024
 """A bigger database is read without its log: the last minutes are missing until the program folds them in."""
 DATABASE_MAGIC = b"SQLite format 3\0"
 ARCHIVE_ENDING = ".jsonl.gz"
-_PRINT_BYTES = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,15 +112,6 @@ class Log:
         return max((file.mtime_ns for file in self.files), default=0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilePlace:
-    """How far a file has been read: `offset` bytes, with prints of its first bytes and of those before the offset."""
-
-    offset: int = 0
-    head: str = ""
-    before: str = ""
-
-
 def agent_folders(environment: Environment, settings: AgentSettings | None = None) -> AgentFolders:
     """Return the folders by the settings (by default this machine's), else by the agents' own variables."""
     env = environment.variables
@@ -177,22 +166,6 @@ def split_locator(path: Path) -> tuple[Path, str | None]:
     """Split `FILE#ID` into the file and the id; a path that exists is never split."""
     file, mark, name = str(path).rpartition("#")
     return (Path(file), name) if mark and name and not path.exists() and Path(file).is_file() else (path, None)
-
-
-def resumed(file: BinaryIO, place: FilePlace, size: int) -> tuple[FilePlace, bool]:
-    """Return where to go on, and whether the file was replaced and has to be read from its beginning."""
-    if place.offset and (size < place.offset or place_of(file, place.offset) != place):
-        return FilePlace(), True
-    return place, False
-
-
-def place_of(file: BinaryIO, offset: int) -> FilePlace:
-    """Return the place at an offset of a file, with its prints."""
-    prints = []
-    for start in (0, max(0, offset - _PRINT_BYTES)):
-        file.seek(start)
-        prints.append(hashlib.sha256(file.read(min(_PRINT_BYTES, offset))).hexdigest()[:16])
-    return FilePlace(offset=offset, head=prints[0], before=prints[1])
 
 
 def read_lines(file: BinaryIO, *, limit: int = MAX_LINE_BYTES) -> Iterator[tuple[int, bytes | None]]:

@@ -1,10 +1,9 @@
 """Shell logs: a folder for each session, with what was typed, what happened and what was printed.
 
 `LOG_DIR/SESSION/` holds `events.jsonl` (one `{"ts_ms", "session_id", "kind", "data"}` a line), `stdin.log` (one command
-a line) and the streams `output.log` (what the terminal showed), `stdout.log` and `stderr.log`. Files are read on from
-where the last reading ended. A file that was rotated, cut or written again is read from its beginning. Only plain files
-in plain folders are read: a link or a pipe could lead anywhere. Of long output the beginning, the end and the lines
-that look like failures are kept; the rest stays in the log.
+a line) and the streams `output.log` (what the terminal showed), `stdout.log` and `stderr.log`. Only plain files in
+plain folders are read: a link or a pipe could lead anywhere. Of long output the beginning, the end and the lines that
+look like failures are kept; the rest stays in the log.
 """
 
 from __future__ import annotations
@@ -21,18 +20,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from nugget.errors import UsageError
 from nugget.models import SourceName
-from nugget.sources import (
-    FilePlace,
-    Log,
-    Reader,
-    find_file,
-    list_folder,
-    mapping_of,
-    parse_record,
-    place_of,
-    read_lines,
-    resumed,
-)
+from nugget.sources import Log, Reader, find_file, list_folder, mapping_of, parse_record, read_lines
 
 EVENTS, INPUT = "events.jsonl", "stdin.log"
 STREAMS = {"output.log": "merged", "stdout.log": "stdout", "stderr.log": "stderr"}
@@ -41,7 +29,6 @@ STREAMS = {"output.log": "merged", "stdout.log": "stdout", "stderr.log": "stderr
 MAX_LINE_CHARS = 1000
 MAX_EVENT_BYTES = 1 << 24
 """A longer line of events.jsonl is counted as malformed."""
-_BATCH_BYTES = 1 << 20
 _MAX_KIND_CHARS = 2000
 _SESSION_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:-]{0,127}")
 
@@ -99,15 +86,12 @@ class LogEvent(NamedTuple):
     given: Mapping[str, Any]
 
 
-class LogPart(NamedTuple):
-    """A part of a log: its events or lines, and where to go on. `restarted`: the file was read from its beginning."""
+class LogText(NamedTuple):
+    """The lines of a file of text. `is_waiting`: its last line has no end yet and is left out."""
 
-    content: tuple[Any, ...]
-    place: FilePlace
-    restarted: bool
-    bytes_read: int
-    malformed: int = 0
-    mtime_ms: int = 0
+    lines: tuple[LogLine, ...]
+    mtime_ms: int
+    is_waiting: bool
 
 
 def is_session_id(text: str) -> bool:
@@ -143,36 +127,21 @@ def find_shell_session(log_dir: Path, name: str) -> Log | None:
     return log if files else None
 
 
-def read_events(file: Path, place: FilePlace) -> Iterator[LogPart]:
-    """Yield what events.jsonl has gained, in batches of some megabytes; a torn last line waits for its end."""
+def read_events(file: Path) -> tuple[list[LogEvent], int]:
+    """Return the events of events.jsonl, and how many lines are malformed; a torn last line waits for its end."""
+    events: list[LogEvent] = []
+    malformed = 0
     with _opened(file) as opened:
-        if opened is None:
-            return
-        place, restarted = resumed(opened, place, os.fstat(opened.fileno()).st_size)
-        is_torn = False
-        while not is_torn:
-            begin = end = place.offset
-            events: list[LogEvent] = []
-            malformed = 0
-            opened.seek(begin)
-            for length, line in read_lines(opened, limit=MAX_EVENT_BYTES):
-                event = _event(line)
-                is_torn = event is None and line is not None and not line.endswith(b"\n")
-                if is_torn or end - begin >= _BATCH_BYTES:
-                    break
-                if event is not None:
-                    events.append(event)
-                malformed += event is None and (line is None or bool(line.strip()))
-                end += length
-            if end == begin:
-                return
-            place = place_of(opened, end)
-            yield LogPart(tuple(events), place, restarted, end - begin, malformed)
-            restarted = False
+        for _, line in read_lines(opened, limit=MAX_EVENT_BYTES) if opened else ():
+            if event := _event(line):
+                events.append(event)
+            else:
+                malformed += line is None or (bool(line.strip()) and line.endswith(b"\n"))
+    return events, malformed
 
 
-def read_text(file: Path, place: FilePlace, *, now_ms: int, most_chars: int = MAX_LINE_CHARS) -> LogPart | None:
-    """Return what a file of text has gained, of each line at most `most_chars`; None if that is nothing.
+def read_text(file: Path, *, now_ms: int, most_chars: int = MAX_LINE_CHARS) -> LogText | None:
+    """Return the lines of a file of text, of each at most `most_chars`; None if it cannot be read.
 
     A last line without end is left for the next time, unless the file has rested for five seconds.
     """
@@ -181,15 +150,8 @@ def read_text(file: Path, place: FilePlace, *, now_ms: int, most_chars: int = MA
             return None
         state = os.fstat(opened.fileno())
         mtime_ms = int(state.st_mtime * 1000)
-        place, restarted = resumed(opened, place, state.st_size)
-        start = place.offset
-        is_settled = now_ms - mtime_ms > 5000
-        end = state.st_size if is_settled else _last_border(opened, start, state.st_size)
-        if end <= start:
-            return None
-        lines = tuple(_keep_lines(opened, start, end, most_chars))
-        place = place_of(opened, end)
-        return LogPart(lines, place, restarted, end - start, mtime_ms=mtime_ms)
+        end = state.st_size if now_ms - mtime_ms > 5000 else _last_border(opened, state.st_size)
+        return LogText(tuple(_keep_lines(opened, end, most_chars)), mtime_ms, is_waiting=end < state.st_size)
 
 
 @contextmanager
@@ -251,12 +213,12 @@ def is_opaque(text: str) -> bool:
     return _KEY_LIKE.fullmatch(text) is not None
 
 
-def _keep_lines(file: BinaryIO, start: int, end: int, most_chars: int) -> Iterator[LogLine]:
-    """Yield the lines worth keeping between two borders of lines: head, tail, and failures in the middle."""
-    head = end if end - start <= _WHOLE_BYTES else start + _HEAD_BYTES
+def _keep_lines(file: BinaryIO, end: int, most_chars: int) -> Iterator[LogLine]:
+    """Yield the lines before an offset that are worth keeping: head, tail, and failures in the middle."""
+    head = end if end <= _WHOLE_BYTES else _HEAD_BYTES
     seen: Counter[str] = Counter()
-    file.seek(start)
-    offset, is_begin = start, True
+    file.seek(0)
+    offset, is_begin = 0, True
     while offset < end and (raw := file.readline(min(_MAX_RAW_BYTES, end - offset))):
         is_kept = offset < head or offset >= end - _TAIL_BYTES
         if is_begin and (is_kept or _SIGNS.search(raw.lower())):
@@ -272,11 +234,11 @@ def _keep_lines(file: BinaryIO, start: int, end: int, most_chars: int) -> Iterat
         offset, is_begin = offset + len(raw), raw.endswith(b"\n")
 
 
-def _last_border(file: BinaryIO, start: int, end: int) -> int:
-    """Return the end of the last whole line between two offsets, else `start`; a line is cut after 4 MB."""
-    file.seek(max(start, end - _BLOCK_BYTES))
-    block = file.read(min(end - start, _BLOCK_BYTES))
+def _last_border(file: BinaryIO, end: int) -> int:
+    """Return the end of the last whole line; a line is cut after 4 MB."""
+    file.seek(max(0, end - _BLOCK_BYTES))
+    block = file.read(_BLOCK_BYTES)
     newline = block.rfind(b"\n")
     if newline >= 0:
         return end - len(block) + newline + 1
-    return end if len(block) >= _BLOCK_BYTES else start
+    return end if len(block) >= _BLOCK_BYTES else 0

@@ -12,7 +12,7 @@ import pytest
 from logs import Logs, logs_in
 from terminals import terminal
 
-from nugget.sources.shell_logs import FilePlace, read_events
+from nugget.sources.shell_logs import read_events
 
 SHELLS = [
     pytest.param(shell, marks=pytest.mark.skipif(shutil.which(shell) is None, reason=f"{shell} is not installed"))
@@ -40,10 +40,8 @@ def recorded(logs: Logs) -> list[dict[str, Any]]:
     """The commands that were recorded: start and end as one."""
     found: list[dict[str, Any]] = []
     for file in logs.folder.glob("*/events.jsonl"):
-        events = []
-        for batch in read_events(file, FilePlace()):
-            assert batch.malformed == 0
-            events += batch.content
+        events, malformed = read_events(file)
+        assert malformed == 0
         assert [event.kind for event in events] == ["command.start", "command.end"] * (len(events) // 2)
         for start, end in zip(events[::2], events[1::2], strict=True):
             times = {"began": start.ts_ms, "ended": end.ts_ms}

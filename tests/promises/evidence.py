@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 PROMISES: dict[str, str] = {
-    "EVI-SHELL-INCREMENTAL": "shell logs are read on from where the last reading ended, and never twice",
-    "EVI-SHELL-ROTATED": "a log that was rotated, cut or rewritten is read from its beginning",
+    "EVI-SHELL-INCREMENTAL": "a shell log that changed is read again in place of what was read of it, also a cut one",
     "EVI-SHELL-TORN": "torn last lines wait for their end; malformed lines are counted and stop nothing",
     "EVI-SHELL-TERMINAL": "of escape codes, progress bars and binary output only what a person could read is kept",
     "EVI-SHELL-BOUNDED": "of large output beginning, end and what looks like failures are kept, in little memory",

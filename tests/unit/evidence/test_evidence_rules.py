@@ -219,3 +219,18 @@ def test_of_a_long_session_a_bounded_number_of_rows_is_looked_at(logs: Logs) -> 
     assert "module3" in bundle.context_text
     assert bundle.candidate_count < 1000
     assert not logs.ingest("s").bytes_read
+
+
+@pytest.mark.proves("EVI-SHELL-INCREMENTAL")
+def test_a_shell_log_that_changed_is_read_in_place_of_what_was_read_of_it(logs: Logs) -> None:
+    logs.happen("s", 1000, "command.start", cmd="make")
+    logs.write("s", "stdout.log", "one\ntwo\n")
+    first = logs.ingest("s")
+    assert (first.events, first.pane_output) == (1, 2)
+    logs.happen("s", 2000, "command.end", exit=2)
+    output = logs.write("s", "stdout.log", "error: no rule to make it\n")
+    second = logs.ingest("s")
+    assert (second.events, second.pane_output, second.incidents) == (1, 1, 1)
+    output.write_text("another log\n")
+    logs.ingest("s")
+    assert [row[0] for row in logs.index.execute("SELECT text FROM pane_output")] == ["another log"]
