@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -171,7 +172,7 @@ def judged(brain: Brain, question: str, right: set[str]) -> tuple[tuple[float, .
     """Return the signals of the best hit, and of each of the first how far behind it is and whether it is right."""
     index = brain.index
     with index.reading():
-        gathered = gather(Query(question), TASK, index, brain.embedder)
+        gathered = gather(Query(question), TASK, index, brain.embedder, today=date.today())
         scored = rank(gathered, ranking="calibrated", rrf_k=60)[:JUDGED]
         if not scored:
             return (), []

@@ -50,7 +50,7 @@ def retrieve(
     candidates, has_vectors = 0, True
     for name, one in indexes.items():
         with one.reading():
-            gathered = gather(query, profile, one, embedder)
+            gathered = gather(query, profile, one, embedder, today=now.date())
             clock.append(("gather", time.perf_counter()))
             scored = rank(gathered, ranking=profile.ranking, rrf_k=profile.rrf_k)
             clock.append(("rank", time.perf_counter()))

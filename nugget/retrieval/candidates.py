@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import TYPE_CHECKING, NamedTuple
 
 from nugget.config import RetrievalSettings
 from nugget.errors import EmbeddingUnavailable, UsageError
 from nugget.index import Index, Terms
 from nugget.infra.embedding import QuestionEmbedder
-from nugget.models import Query
+from nugget.models import Query, Unit
+from nugget.retrieval.dates import Days, asked_days, asks_when, days_in, nearness
 
 if TYPE_CHECKING:
     from nugget.index.vectors import UnitCosines
@@ -69,7 +71,8 @@ class Match(NamedTuple):
     `chunk_bm25` is that of its best chunk, `unit_bm25` that of the unit read as a whole: FTS5's scores with their
     sign turned (0 and more). `chunk_cosine` is that of its nearest chunk, then come those of the whole and of the
     title; all None without vectors, the title's also if the unit has no title of its own. `near` is the cosine of
-    the whole with the unit of the best match, 0 until that is known.
+    the whole with the unit of the best match, 0 until that is known. `dated` is how near its dates are to those that
+    the question asks about.
     """
 
     chunk_bm25: float = 0.0
@@ -78,6 +81,7 @@ class Match(NamedTuple):
     unit_cosine: float | None = None
     title_cosine: float | None = None
     near: float = 0.0
+    dated: float = 0.0
 
 
 class Candidate(NamedTuple):
@@ -127,6 +131,7 @@ class Matcher:
         self._cosines: dict[int, UnitCosines] = {}
         self._best: int | None = None
         self._near: dict[int, float] = {}
+        self.dated: dict[int, float] = {}
 
     def look_up(self, unit_keys: Iterable[int]) -> None:
         """Fetch what is needed to match these units."""
@@ -149,16 +154,19 @@ class Matcher:
 
     def matches(self, unit_keys: Iterable[int]) -> list[Match]:
         """Return how well each of these candidates matches."""
-        of_chunk, of_unit, near = self._chunk_bm25.get, self._unit_bm25.get, self._near.get
+        of_chunk, of_unit, near, dated = self._chunk_bm25.get, self._unit_bm25.get, self._near.get, self.dated.get
         found = [(key, self._cosines.get(key, _NO_COSINES)) for key in unit_keys]
         return [
-            Match(of_chunk(key, 0.0), of_unit(key, 0.0), chunk, whole, title, near(key, 0.0))
+            Match(of_chunk(key, 0.0), of_unit(key, 0.0), chunk, whole, title, near(key, 0.0), dated(key, 0.0))
             for key, (chunk, whole, title) in found
         ]
 
 
-def gather(query: Query, profile: Profile, index: Index, embedder: QuestionEmbedder | None) -> Gathered:
-    """Return the units of the best chunks by vectors, of the best chunks by BM25, and the best whole units by BM25."""
+def gather(query: Query, profile: Profile, index: Index, embedder: QuestionEmbedder | None, *, today: date) -> Gathered:
+    """Return the units of the best chunks by vectors, of the best chunks by BM25, and the best whole units by BM25.
+
+    If the question names a period, the best whole units of that period are among them.
+    """
     terms = index.terms(query.text)
     if query.match_any:
         terms = replace(terms, match=query.match_any, stems=())
@@ -166,6 +174,9 @@ def gather(query: Query, profile: Profile, index: Index, embedder: QuestionEmbed
     # One after the other: in threads beside each other they wait longer for the interpreter than they gain.
     texts = index.search_text(terms, BM25_DEPTH, query.filter)
     wholes = index.search_unit_text(terms, BM25_DEPTH, query.filter) if calibrated else []
+    days = asked_days(query.text, today=today) if calibrated else None
+    within = replace(query.filter, since=days[0], until=days[1]) if days else None
+    of_period = index.search_unit_text(terms, profile.candidates, within) if within else []
     vector, degraded = embed_question(query.text, index, embedder)
     nearest = index.search_vectors(vector, profile.candidates, query.filter) if vector is not None else []
     unit_of = index.units_of_chunks(list({key for key, _ in [*texts, *nearest]}))
@@ -174,11 +185,13 @@ def gather(query: Query, profile: Profile, index: Index, embedder: QuestionEmbed
         chunk_bm25.setdefault(unit_of[key], score)
     by_vector = list(dict.fromkeys(unit_of[key] for key, _ in nearest))
     by_text = list(dict.fromkeys(unit_of[key] for key, _ in texts[: profile.candidates]))
-    matcher = Matcher(index, vector, chunk_bm25, dict(wholes) if calibrated else chunk_bm25)
+    matcher = Matcher(index, vector, chunk_bm25, dict([*of_period, *wholes]) if calibrated else chunk_bm25)
     fused = fuse([by_vector, by_text], k=profile.rrf_k)
-    keys = list(dict.fromkeys([*fused, *(key for key, _ in wholes[: profile.candidates])]))
+    keys = list(dict.fromkeys([*fused, *(key for key, _ in [*wholes[: profile.candidates], *of_period])]))
     if calibrated:
         matcher.look_up(keys)
+    if days or (calibrated and asks_when(query.text)):
+        matcher.dated = {key: _dated(unit, days) for key, unit in index.units(keys).items()}
     vector_ranks = {key: rank for rank, key in enumerate(by_vector, start=1)}
     text_ranks = {key: rank for rank, key in enumerate(by_text, start=1)}
     chunks = _matching_chunks(texts[: profile.candidates], nearest, unit_of, k=profile.rrf_k)
@@ -188,6 +201,14 @@ def gather(query: Query, profile: Profile, index: Index, embedder: QuestionEmbed
         for key, match in zip(keys, matches, strict=True)
     ]
     return Gathered(candidates=tuple(candidates), terms=terms, matcher=matcher, degraded=degraded)
+
+
+def _dated(unit: Unit, asked: Days | None) -> float:
+    """Return how near the dates of a unit are to those asked about; 1 or 0 if any date answers the question."""
+    if asked is None:
+        return float(any(days_in(unit.body)))
+    made = [(day, day) for day in (unit.created, unit.last_modified) if day]
+    return nearness(asked, [*made, *days_in(unit.body)])
 
 
 def _matching_chunks(

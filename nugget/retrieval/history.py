@@ -13,13 +13,14 @@ import sqlite3
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from itertools import combinations
 
 from nugget.index import passages as tables
 from nugget.index.fulltext import asked_word, has_unspaced, inverse_frequency, match_any, question_words, stemmed
 from nugget.index.passages import StoredPassage
 from nugget.models import Contribution, Filter, Hit, HitChunk, SourceName, Unit
+from nugget.retrieval.dates import Days, asked_days, nearness
 from nugget.retrieval.query_language import SearchQuery
 from nugget.text import shorten
 
@@ -33,6 +34,8 @@ _RARE = 2000
 _MOST_PAIRED, _MOST_PLACES = 4, 20
 _RECENCY = 0.1
 """How much the newest passage gains over a very old one of the same score."""
+_OF_PERIOD = 0.3
+"""How much a passage of the period that was asked about gains over one that is far from it."""
 _HALF_LIFE_S = 90 * 86_400
 _LEAST_SCORE = 0.05
 _LEAST_SHARE = 0.4
@@ -71,16 +74,20 @@ def search_history(
     connection: sqlite3.Connection,
     query: SearchQuery,
     *,
+    today: date,
     sources: Sequence[SourceName] = HISTORY_SOURCES,
     limit: int = 10,
 ) -> list[Hit]:
     """Return the passages that answer a query, best first, `limit` of each of these sources at most.
 
-    Of its filter the days and the sessions count; a passage without a time is of no day.
+    Of its filter the days and the sessions count; a passage without a time is of no day. Passages of the period that
+    the query names come before equally good ones.
     """
     terms = _query_terms(connection, query)
     if not terms:
         return []
+    days = asked_days(query.text, today=today)
+    within = replace(query.filter, since=days[0], until=days[1]) if days else None
     most = max(READ_AT_MOST, limit)
     hits: list[Hit] = []
     for source in [source for source in sources if source in HISTORY_SOURCES]:
@@ -88,7 +95,8 @@ def search_history(
             found = tables.newest_matches(connection, query.match, source, query.filter, most)
         else:
             found = _candidates(connection, terms, source, query.filter, most)
-        ranked = _ranked(tables.passages_by_id(connection, found).values(), terms)
+            found += _candidates(connection, terms, source, within, most) if within else []
+        ranked = _ranked(tables.passages_by_id(connection, found).values(), terms, days)
         least = 0.0 if query.match or not ranked else max(_LEAST_SCORE, _LEAST_SHARE * ranked[0][0])
         hits += _distinct([one for one in ranked if one[0] >= least], terms, limit)
     return sorted(hits, key=lambda hit: -hit.score)
@@ -163,14 +171,19 @@ def _match_all(words: Sequence[str]) -> str:
     return " AND ".join(map(asked_word, words))
 
 
-def _ranked(found: Iterable[StoredPassage], terms: Sequence[QueryTerm]) -> list[tuple[float, StoredPassage]]:
+def _ranked(
+    found: Iterable[StoredPassage], terms: Sequence[QueryTerm], days: Days | None
+) -> list[tuple[float, StoredPassage]]:
     """Return the passages with their scores, the best first."""
     passages = list(found)
     newest = max((one.at for one in passages), default=0)
     scored = []
     for one in passages:
-        age = 2.0 ** (-(newest - one.at) / _HALF_LIFE_S) if one.at else 0.0
-        scored.append((score_text(one.text, terms) * (1 - _RECENCY + _RECENCY * age), one))
+        weight, timely = _RECENCY, 2.0 ** (-(newest - one.at) / _HALF_LIFE_S) if one.at else 0.0
+        if days:
+            day = datetime.fromtimestamp(one.at, UTC).date()
+            weight, timely = _OF_PERIOD, nearness(days, [(day, day)] if one.at else [])
+        scored.append((score_text(one.text, terms) * (1 - weight + weight * timely), one))
     return sorted(scored, key=lambda pair: (-pair[0], -pair[1].at, -pair[1].id))
 
 

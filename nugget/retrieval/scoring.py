@@ -1,6 +1,6 @@
 """The local re-ranker: calibrated scores of every candidate, always there, no LLM.
 
-    score  = COSINE_SHARE * cosine + BM25_SHARE * words + NEAR_SHARE * cosine to the best match
+    score  = COSINE_SHARE * cosine + BM25_SHARE * words + NEAR_SHARE * cosine to the best match + DATE_SHARE * dated
     match  = MATCH_COSINE_SHARE * cosine + (1 - MATCH_COSINE_SHARE) * words
     words  = bm25 / (bm25 + BM25_HALF)
     cosine = CHUNK_SHARE * nearest chunk + UNIT_SHARE * whole unit + TITLE_SHARE * title (else nearest chunk again)
@@ -24,6 +24,7 @@ from nugget.retrieval.candidates import Candidate, Gathered, Match
 
 MATCH_COSINE_SHARE = 0.4
 COSINE_SHARE, BM25_SHARE, NEAR_SHARE = 0.5, 0.4, 0.1
+DATE_SHARE = 0.1
 BM25_HALF = 16.0
 CHUNK_SHARE, UNIT_SHARE, TITLE_SHARE = 0.45, 0.35, 0.20
 
@@ -72,7 +73,8 @@ def calibrated(match: Match) -> float:
 
 def score(match: Match) -> float:
     """Return the score of a unit beside the best match: see the formula above."""
-    return COSINE_SHARE * max(mixed_cosine(match), 0.0) + BM25_SHARE * words(match) + NEAR_SHARE * match.near
+    by_meaning = COSINE_SHARE * max(mixed_cosine(match), 0.0) + NEAR_SHARE * match.near
+    return by_meaning + BM25_SHARE * words(match) + DATE_SHARE * match.dated
 
 
 def words(match: Match) -> float:
@@ -109,6 +111,7 @@ def contributions_of(
             if cosine is not None
         ),
         Contribution(name="bm25", value=BM25_SHARE * words(match), detail=detail),
+        *([Contribution(name="date", value=DATE_SHARE * match.dated)] if match.dated else []),
     )
 
 

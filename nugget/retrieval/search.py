@@ -174,7 +174,7 @@ def search_everything(
         return Results(query=query, groups=tuple(listed))
     once = None if embedder is None else CachedEmbedder(embedder)
     # History goes without vectors: the model may still be loading in another process meanwhile.
-    passages = _passages(query, indexes, sources, limit=limit)
+    passages = _passages(query, indexes, sources, limit=limit, today=now.date())
     chosen = configured(asked.profile or PROFILE, settings)
     groups: list[Group] = []
     degraded: list[str] = []
@@ -335,7 +335,7 @@ def _first_of(unit: Unit, chunks: Sequence[StoredChunk]) -> HitChunk:
 
 
 def _passages(
-    query: SearchQuery, indexes: Indexes, sources: Sequence[SourceName], *, limit: int
+    query: SearchQuery, indexes: Indexes, sources: Sequence[SourceName], *, limit: int, today: date
 ) -> dict[SourceName, list[Hit]]:
     """Return the passages of each source of history."""
     chosen = [source for source in sources if source in HISTORY_SOURCES]
@@ -344,5 +344,5 @@ def _passages(
         return {}
     if not question_words(query.text) and not query.match:
         return {source: [] for source in chosen}
-    found = search_history(index.connection, query, sources=chosen, limit=limit)
+    found = search_history(index.connection, query, sources=chosen, limit=limit, today=today)
     return {source: [hit for hit in found if hit.unit.source is source] for source in chosen}

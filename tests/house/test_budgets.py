@@ -13,13 +13,13 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
-    "modules": 175,
-    "lines": 40_774,
+    "modules": 176,
+    "lines": 40_975,
     "lines of a file": 400,
     "classes": 292,
-    "re.compile": 303,
+    "re.compile": 305,
     "parameters of a function": 10,
-    "lines of tests": 26_510,  # with the fault laboratory
+    "lines of tests": 26_626,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

@@ -17,6 +17,8 @@ from nugget.models import Filter, Hit
 from nugget.retrieval.history import search_history
 from nugget.retrieval.query_language import SearchQuery, parse_search
 
+TODAY = date(2026, 3, 1)
+
 
 class World:
     """A machine with transcripts, and its index."""
@@ -45,15 +47,17 @@ class World:
         **more: Any,
     ) -> list[Hit]:  # fmt: skip
         filter_ = Filter(since=since, until=until, sessions=sessions)
-        return search_history(self.connection, SearchQuery(given=query, text=query, filter=filter_), **more)
+        return search_history(
+            self.connection, SearchQuery(given=query, text=query, filter=filter_), today=TODAY, **more
+        )
 
     def found(self, query: str, **more: Any) -> list[str]:
         return [hit.ref for hit in self.search(query, **more)]
 
     def matching(self, query: str) -> list[str]:
-        parsed = parse_search(query, today=date(2026, 3, 1))
+        parsed = parse_search(query, today=TODAY)
         assert parsed.match
-        return [hit.ref for hit in search_history(self.connection, parsed)]
+        return [hit.ref for hit in search_history(self.connection, parsed, today=TODAY)]
 
     def excerpts(self, query: str, **more: Any) -> list[str]:
         return [hit.unit.body for hit in self.search(query, **more)]

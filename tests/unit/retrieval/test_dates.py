@@ -1,0 +1,111 @@
+"""Questions that name a time: units and passages of that time come first, and nothing is left out for it."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pytest
+from cli_stage import write_unit
+from history_world import World
+
+from nugget.app import Brain
+from nugget.models import Bundle, Query
+from nugget.retrieval.dates import asked_days, asks_when, days_in
+
+TODAY = date(2026, 11, 22)  # a Sunday
+
+
+@pytest.mark.proves("ASK-TIME")
+@pytest.mark.parametrize(
+    ("question", "days"),
+    [
+        ("what did we decide last week about caching", "2026-11-09 2026-11-15"),
+        ("was haben wir diese Woche entschieden", "2026-11-16 2026-11-22"),
+        ("what broke yesterday", "2026-11-21 2026-11-21"),
+        ("what broke 2 weeks ago", "2026-11-05 2026-11-11"),
+        ("was ging vor zwei Wochen kaputt", "2026-11-05 2026-11-11"),
+        ("what changed in the last 10 days", "2026-11-12 2026-11-22"),
+        ("was kam in den letzten drei Monaten dazu", "2026-08-24 2026-11-22"),
+        ("what was released last month", "2026-10-01 2026-10-31"),
+        ("everything since March", "2026-03-01 2026-11-22"),
+        ("alles seit März 2025", "2025-03-01 2026-11-22"),
+        ("releases in December", "2025-12-01 2025-12-31"),
+        ("the incident of 3rd of May 2025", "2025-05-03 2025-05-03"),
+        ("the incident on May 3", "2026-05-03 2026-05-03"),
+        ("der Vorfall am 14.03.2025", "2025-03-14 2025-03-14"),
+        ("what did we know before 2024", "0001-01-01 2024-01-01"),
+        ("releases in 2024", "2024-01-01 2024-12-31"),
+        ("why 2026-03-14", "2026-03-14 2026-03-14"),
+    ],
+)
+def test_the_period_that_a_question_names(question: str, days: str) -> None:
+    first, last = map(date.fromisoformat, days.split())
+    assert asked_days(question, today=TODAY) == (first, last)
+
+
+@pytest.mark.proves("ASK-TIME")
+@pytest.mark.parametrize(
+    "question",
+    ["may I call it twice", "march through the list", "the last two commits", "5000 tokens in total", "2025-13-45",
+     "in total 2024", "9999999 days ago", "", "in 2024x", "last time", "vor allem"],
+)  # fmt: skip
+def test_what_only_looks_like_a_period_is_none(question: str) -> None:
+    assert asked_days(question, today=TODAY) is None
+    assert not asks_when(question)
+
+
+@pytest.mark.proves("ASK-TIME")
+@pytest.mark.parametrize(
+    "question",
+    ["when did we move to Postgres", "since when do we sign builds", "wann kam der Umzug", "what year was it"],
+)
+def test_a_question_for_a_date(question: str) -> None:
+    assert asks_when(question) and not asks_when("when should I retry")
+
+
+def test_a_text_names_a_date_only_with_its_year() -> None:
+    text = "Shipped on 2026-03-14, then 3 March 2025 and in May 2024; in May, at 1.2.3 of 12.05.2023 and 2019-99-99."
+    assert [str(first) for first, _ in days_in(text)] == ["2026-03-14", "2025-03-03", "2024-05-01", "2023-05-12"]
+
+
+@pytest.mark.proves("ASK-TIME")
+def test_units_of_the_time_that_a_question_names_come_first_and_the_others_stay(tmp_path: Path) -> None:
+    (tmp_path / "domains/coding/decisions").mkdir(parents=True)
+    (tmp_path / "brain.yaml").write_text("owner: T\n")
+    body = "# Cache of sessions {}\n\nThe cache of the sessions is cleared by {}."
+    for number, (made, by) in enumerate((("2026-11-12", "hand"), ("2025-03-04", "hand"), ("2024-01-02", "hand"))):
+        write_unit(tmp_path, f"decision/d{number}", body.format("one two three".split()[number], by), created=made)
+    write_unit(tmp_path, "decision/named", body.format("four", "hand since 7 May 2025"), created="2026-06-01")
+    with Brain(tmp_path) as brain:
+        brain.sync()
+
+        def found(question: str) -> Bundle:
+            now = datetime(2026, 11, 22, tzinfo=UTC)
+            return brain.ask(Query(question, explain=True), fresh=False, now=now)
+
+        for question, first in (
+            ("how was the cache of the sessions cleared last week", "decision/d0"),
+            ("how was the cache of the sessions cleared in March 2025", "decision/d1"),
+            ("wie war der cache der sessions vor 2024-02", "decision/d2"),
+            ("how was the cache of sessions cleared in May 2025", "decision/named"),
+            ("when was the cache of sessions changed", "decision/named"),
+        ):
+            hits = found(question).hits
+            assert hits[0].unit.id == first, question
+            assert len(hits) == 4
+            assert sum(part.value for part in hits[0].contributions) == pytest.approx(hits[0].score)
+            assert "date" in {part.name for part in hits[0].contributions}
+        plain = found("how is the cache of the sessions cleared").hits
+        assert not any(part.name == "date" for hit in plain for part in hit.contributions)
+
+
+@pytest.mark.proves("ASK-TIME")
+def test_passages_of_the_time_that_a_question_names_come_first(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    for name, month in (("a", 1), ("b", 2)):
+        world.write([(f"the lantern of walnut {name}", "ok")], name, started=datetime(2026, month, 10, tzinfo=UTC))
+    world.sync()
+    assert world.found("lantern of walnut")[0] == "session:b#1"
+    assert world.found("lantern of walnut in January") == ["session:a#1", "session:b#1"]
+    world.connection.close()
