@@ -71,7 +71,6 @@ class Logs:
     backfill: dict[str, Any] = field(
         default_factory=lambda: {"state": "off", "done": 0, "total": 0, "problems": list[str]()}
     )
-    stopping: threading.Event = field(default_factory=threading.Event)
 
     def make_session(self, title: str) -> dict[str, Any]:
         """Make a session with its folder below the shell logs."""
@@ -178,7 +177,7 @@ class Logs:
                 )  # fmt: skip
 
     def start_backfill(self) -> None:
-        """Read all logs in a thread that pauses between them, until `stopping` is set."""
+        """Read all logs in a thread that pauses between them, so that questions are answered meanwhile."""
         self.backfill["state"] = "running"
         threading.Thread(target=self._backfill, name="nugget-backfill", daemon=True).start()
 
@@ -188,8 +187,7 @@ class Logs:
         def tell(_: str, done: int, total: int) -> None:
             nonlocal began
             state.update(done=done, total=total)
-            if self.stopping.wait(min(_MAX_REST_S, _REST_SHARE * (time.monotonic() - began))):
-                raise InterruptedError
+            time.sleep(min(_MAX_REST_S, _REST_SHARE * (time.monotonic() - began)))
             began = time.monotonic()
 
         try:
@@ -198,8 +196,6 @@ class Logs:
                 evidence.put_evidence_units(connection)
             told = [f"{Path(one.path).name}: {redact(one.reason).text}" for one in problems[:_MAX_PROBLEMS]]
             state.update(state="done", done=state["total"], problems=told)
-        except InterruptedError:
-            state["state"] = "stopped"
         except Exception as error:  # nobody waits for this thread: `/healthz` shows what went wrong
             state.update(state="failed", problems=[f"{type(error).__name__}: {redact(str(error)).text}"])
 

@@ -49,15 +49,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExtractionReport:
-    """Outcomes of an extraction by session, files changed by hand since, and the workspace it was called in."""
-
-    outcomes: Sequence[ExtractedSession]
-    tunings: int
-    workspace: Workspace
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
     """Provenance as seen from a folder, with the reviewed units of a brain if there is one.
 
@@ -136,9 +127,10 @@ class Provenance:
 
     def extract(
         self, session: str | None, *, way: str | None, everything: bool, force: bool, dry_run: bool, progress: Progress
-    ) -> ExtractionReport:
+    ) -> tuple[Sequence[ExtractedSession], int, Workspace]:
         """Extract nuggets and file touches from new sessions of the workspace, from all, or from one.
 
+        Returns the outcomes by session, how many files were changed by hand since, and the workspace.
         `way` is one of `extraction.with`. Raises LLMUnavailable without the model that it names, TranscriptError for
         an unknown session.
         """
@@ -153,7 +145,7 @@ class Provenance:
         outcomes = list(extract_sessions(found, extractor, workspace=wanted, progress=progress))
         is_touched = not session or any(here.identity in one.workspaces for one in outcomes)
         tunings = note_tunings(here, extractor) if is_touched else 0
-        return ExtractionReport(outcomes=outcomes, tunings=tunings, workspace=here)
+        return outcomes, tunings, here
 
     def export_lines(self, *, everything: bool) -> Iterator[str]:
         """Yield the nuggets and file touches of the workspace, or of all, as JSON lines."""

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from nugget.capture.review import Accepted, ProposalBranch, ProposedFile
     from nugget.importing import ImportResult
     from nugget.models.nuggets import Nugget
-    from nugget.upkeep.repair import Leak, Scrubbed
 
 IMPORT_LIMIT = 100
 """Units that an import proposes at once."""
@@ -262,7 +261,7 @@ def secret_lines(text: str) -> list[tuple[int, str]]:
     return find(text, allow=allow_list(load_settings(read_environment())))
 
 
-def leaks(brain: Brain) -> Iterator[Leak]:
+def leaks(brain: Brain) -> Iterator[dict[str, Any]]:
     """Yield the places where Nugget keeps a secret."""
     from nugget.redaction import allow_list
     from nugget.upkeep.repair import find_leaks
@@ -270,7 +269,7 @@ def leaks(brain: Brain) -> Iterator[Leak]:
     return find_leaks(brain.environment.home, brain.path, allow=allow_list(brain.settings))
 
 
-def scrub(brain: Brain, known: Sequence[str], *, dry_run: bool) -> Scrubbed:
+def scrub(brain: Brain, known: Sequence[str], *, dry_run: bool) -> dict[str, list[str]]:
     """Take secrets out of everything that Nugget keeps: those that rules find, and those that are `known`."""
     from nugget.redaction import allow_list
     from nugget.upkeep import repair

@@ -59,15 +59,14 @@ def extract(
     """
     chosen = chosen_way(way, method)
     with terminal.progress() as tell:
-        done = provenance().extract(
+        outcomes, tunings, here = provenance().extract(
             session, way=chosen, everything=everything, force=force, dry_run=dry_run, progress=tell
         )
-    found = (done.outcomes, done.workspace, done.tunings)
     is_all = everything or session is not None
-    show(extraction_json(*found, dry_run=dry_run, everything=everything) if as_json else None,
-         lambda: put_report("extraction", outcomes=done.outcomes, here=done.workspace, tunings=done.tunings,
+    show(extraction_json(outcomes, here, tunings, dry_run=dry_run, everything=everything) if as_json else None,
+         lambda: put_report("extraction", outcomes=outcomes, here=here, tunings=tunings,
                             dry_run=dry_run, everything=is_all))  # fmt: skip
-    raise typer.Exit(1 if any(outcome.state == "failed" for outcome in done.outcomes) else 0)
+    raise typer.Exit(1 if any(outcome.state == "failed" for outcome in outcomes) else 0)
 
 
 @commands.command("context", hidden=True)

@@ -28,7 +28,7 @@ from nugget.config import current_folder, expanded
 from nugget.errors import GitError, NuggetError, UsageError, reason_of
 from nugget.models import SourceName
 from nugget.render import reports
-from nugget.render.json import fields, sync_json
+from nugget.render.json import sync_json
 from nugget.render.terminal import note, put
 from nugget.text import DATE_FORMS, clean, counted, one_line
 
@@ -169,10 +169,10 @@ def _show_leaks(opened: Brain, *, as_json: bool) -> None:
     """Print where secrets are kept, and end with 1 if there are any."""
     leaks = list(opened.leaks())
     if as_json:
-        print_json({"ok": not leaks, "leaks": [fields(leak, "store", "place", "line", "kind") for leak in leaks]})
+        print_json({"ok": not leaks, "leaks": leaks})
     else:
         for leak in leaks:
-            put(one_line(f"{leak.store}: {leak.place}:{leak.line}: {leak.kind}"))
+            put(one_line("{store}: {place}:{line}: {kind}".format(**leak)))
         put(f"{counted(len(leaks), 'secret')} found." + (" Next: nugget scrub" if leaks else ""))
     raise typer.Exit(1 if leaks else 0)
 
@@ -238,16 +238,16 @@ def scrub(
         raise UsageError(f"{counted(len(short), 'secret')} of fewer than 6 characters would be found in any text.")
     with open_brain(brain) as opened:
         done = opened.scrub(known, dry_run=dry_run)
-    for verb, places in (("rewritten", done.rewritten), ("removed", done.removed)):
-        for place in places:
+    for verb in ("rewritten", "removed"):
+        for place in done[verb]:
             put(one_line(f"{'to be ' if dry_run else ''}{verb}: {place}"))
-    for failure in done.failed:
+    for failure in done["failed"]:
         put(one_line(failure), style="red")
-    if done.history:
-        put(_HISTORY.format(objects=counted(len(done.history), "object"), brain=opened.path))
-    if not (done.rewritten or done.removed or done.failed or done.history):
+    if done["history"]:
+        put(_HISTORY.format(objects=counted(len(done["history"]), "object"), brain=opened.path))
+    if not any(done.values()):
         put("Nothing to take out.")
-    raise typer.Exit(1 if done.failed or done.history else 0)
+    raise typer.Exit(1 if done["failed"] or done["history"] else 0)
 
 
 _HISTORY = """

@@ -243,7 +243,6 @@ def serve(
             if settings.http.backfill:
                 logs.start_backfill()
             yield
-            logs.stopping.set()
             session.close()
 
     app = make_app(session, logs, lifespan=lifespan)

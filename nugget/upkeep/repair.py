@@ -9,8 +9,8 @@ import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, nullcontext, suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nugget.capture.ledger import write_id
 from nugget.errors import GitError, NuggetError, reason_of
@@ -21,7 +21,6 @@ from nugget.text import counted, printable
 
 _LEFTOVER = re.compile(r"\..+\.(\d+)\.[0-9a-f]{8}(?:\.partial)?")
 """Temporary files of ours, with the process that made them."""
-_OF_GIT = ("objects/pack/tmp_*", "objects/??/tmp_obj_*", "fast_import_crash_*")
 _GIT_TAKES_S = 60.0
 """Age from which a lock of git counts as left behind."""
 _UNKNOWN_TAKES_S = 3600.0
@@ -30,26 +29,6 @@ _NOT_STORES = frozenset({"models", "cache", ".git"})
 _DATABASE = b"SQLite format 3\0"
 _PACKED = b"\x1f\x8b"
 _OBJECT = re.compile(rb"([0-9a-f]{40,64}) (\w+) (\d+)")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leak:
-    """A secret where none should be: its store (`home`, `brain` or `history`), its place there, its line and kind."""
-
-    store: str
-    place: str
-    line: int
-    kind: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scrubbed:
-    """Result of `scrub`: files rewritten, indexes removed, and what it cannot mend."""
-
-    rewritten: tuple[Path, ...]
-    removed: tuple[Path, ...]
-    failed: tuple[str, ...]
-    history: tuple[str, ...]
 
 
 def repair(brain: Path, home: Path) -> list[str]:
@@ -117,12 +96,7 @@ def _is_old(file: Path) -> bool:
 
 
 def _objects(brain: Path) -> Iterator[str]:
-    """Remove git's own leftovers, and name what `git fsck` finds: lost objects can only come from another clone."""
-    abandoned = [file for pattern in _OF_GIT for file in git.git_dir(brain).glob(pattern) if _is_old(file)]
-    for file in abandoned:
-        file.unlink()
-    if abandoned:
-        yield f"Removed {counted(len(abandoned), 'temporary file')} of git's."
+    """Name what `git fsck` finds: lost objects can only come from another clone."""
     try:
         git.run(brain, "fsck", "--no-dangling", "--no-progress", timeout_s=600)
     except GitError as error:
@@ -142,29 +116,31 @@ def _databases(brain: Path, home: Path) -> Iterator[str]:
             yield f"Removed {printable(str(file))}, left by an interrupted rebuild."
 
 
-def find_leaks(home: Path, brain: Path, *, allow: Sequence[re.Pattern[str]] = ()) -> Iterator[Leak]:
-    """Yield the secrets below `$NUGGET_HOME`, in the brain's files and in all objects of its repository."""
+def find_leaks(home: Path, brain: Path, *, allow: Sequence[re.Pattern[str]] = ()) -> Iterator[dict[str, Any]]:
+    """Yield the secrets below `$NUGGET_HOME`, in the brain's files and in all objects of its repository.
+
+    Each has its `store` (`home`, `brain` or `history`), its `place` there, its `line` and `kind`.
+    """
     for store, folder in (("home", home), ("brain", brain)):
         for file in _stored_files(folder):
             with suppress(OSError, EOFError, sqlite3.Error):
                 for line, kind in secret_lines(_text_of(file), allow=allow):
-                    yield Leak(store=store, place=str(file), line=line, kind=kind)
+                    yield {"store": store, "place": str(file), "line": line, "kind": kind}
     for name, text in _object_texts(brain):
         for line, kind in secret_lines(text, allow=allow):
-            yield Leak(store="history", place=name, line=line, kind=kind)
+            yield {"store": "history", "place": name, "line": line, "kind": kind}
 
 
 def scrub(
     home: Path, brain: Path, known: Sequence[str] = (), *, allow: Sequence[re.Pattern[str]] = (), dry_run: bool = False
-) -> Scrubbed:
+) -> dict[str, list[str]]:
     """Take what redaction finds, and the `known` secrets, out of the stores below `$NUGGET_HOME` and the brain's files.
 
-    An index that holds one is removed, since it is made from the files again. The queue's lock is held meanwhile.
-    Raises NuggetError if a worker has it.
+    Returns the files `rewritten`, the indexes `removed`, since they are made from the files again, what `failed`, and
+    the objects of the git `history` that hold one. The queue's lock is held meanwhile. Raises NuggetError if a worker
+    has it.
     """
-    rewritten: list[Path] = []
-    removed: list[Path] = []
-    failed: list[str] = []
+    done: dict[str, list[str]] = {"rewritten": [], "removed": [], "failed": []}
     try:
         with nullcontext() if dry_run else files.locked(Path(files.queue_folder(home)) / "worker.lock", wait=False):
             for file in [*_stored_files(home), *_stored_files(brain)]:
@@ -173,7 +149,7 @@ def scrub(
                     if is_clean:
                         continue
                     is_database = _begins(file, _DATABASE)
-                    (removed if is_database else rewritten).append(file)
+                    done["removed" if is_database else "rewritten"].append(str(file))
                     if is_database and not dry_run:
                         remove_database(file)
                     elif not dry_run:
@@ -181,11 +157,10 @@ def scrub(
                         packed = _begins(file, _PACKED)
                         files.replace(file, gzip.compress(content, mtime=0) if packed else content, mode=mode)
                 except (OSError, EOFError, sqlite3.Error) as error:
-                    failed.append(f"{file}: {reason_of(error)}")
+                    done["failed"].append(f"{file}: {reason_of(error)}")
     except BlockingIOError as error:
         raise NuggetError("A worker captures sessions now.", hint="Run the command again when it is done.") from error
-    history = [name for name, text in _object_texts(brain) if not _cleaned(text, known, allow)[1]]
-    return Scrubbed(rewritten=tuple(rewritten), removed=tuple(removed), failed=tuple(failed), history=tuple(history))
+    return done | {"history": [name for name, text in _object_texts(brain) if not _cleaned(text, known, allow)[1]]}
 
 
 def _cleaned(text: str, known: Sequence[str], allow: Sequence[re.Pattern[str]]) -> tuple[str, bool]:

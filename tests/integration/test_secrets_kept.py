@@ -127,8 +127,8 @@ def test_a_secret_that_slipped_through_is_found_and_taken_out(tmp_path: Path) ->
     git.run(brain, "add", ".")
     git.run(brain, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "Add")
     leaks = [*find_leaks(home, brain)]
-    assert [leak.store for leak in leaks] == ["home", "home", "brain", "history"]
-    assert {leak.kind for leak in leaks} == {"password"}
+    assert [leak["store"] for leak in leaks] == ["home", "home", "brain", "history"]
+    assert {leak["kind"] for leak in leaks} == {"password"}
     assert "Winter2026" not in repr(leaks)
     before = {file: file.read_bytes() for file in home.rglob("*") if file.is_file()}
     planned = scrub(home, brain, [other], dry_run=True)
@@ -137,14 +137,14 @@ def test_a_secret_that_slipped_through_is_found_and_taken_out(tmp_path: Path) ->
     with files.locked(home / "queue/worker.lock"), pytest.raises(NuggetError, match="A worker captures"):
         scrub(home, brain, [other])
     done = scrub(home, brain, [other])
-    assert (planned.rewritten, planned.removed) == (done.rewritten, done.removed)
-    assert [file.name for file in done.rewritten] == ["a.jsonl.gz", "a.md"]
-    assert [file.name for file in done.removed] == ["index.db"]
-    assert len(done.history) == 1
+    assert planned == done
+    assert [Path(file).name for file in done["rewritten"]] == ["a.jsonl.gz", "a.md"]
+    assert [Path(file).name for file in done["removed"]] == ["index.db"]
+    assert len(done["history"]) == 1
     text = gzip.decompress((home / "archive/a.jsonl.gz").read_bytes()).decode()
     assert text == '{"text": "DB_PASSWORD=[redacted:password]"}\n[redacted:scrubbed]\n'
     assert (home / "plain.jsonl").read_text() == "nothing here\n"
-    assert [leak.store for leak in find_leaks(home, brain)] == ["history"]
+    assert [leak["store"] for leak in find_leaks(home, brain)] == ["history"]
 
 
 @pytest.mark.proves("RED-SCRUB")
