@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from configparser import ConfigParser
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import typer
 from typer.main import get_command
@@ -73,7 +73,8 @@ def _option(option: Any) -> str:
     if option.is_flag:
         return names
     kind = option.type_descriptor.annotation
-    choices = "|".join(kind) if isinstance(kind, type) and issubclass(kind, StrEnum) else ""
+    is_enum = isinstance(kind, type) and issubclass(kind, StrEnum)
+    choices = "|".join(one for one in (kind if is_enum else get_args(kind)) if isinstance(one, str))
     return f"{names} {option.metavar or choices or KINDS[kind]}"
 
 

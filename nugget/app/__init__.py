@@ -55,7 +55,7 @@ class Brain:
     propose = writing.propose
     proposals, proposal, proposal_diff = writing.proposals, writing.proposal, writing.proposal_diff
     waiting = brains.waiting_in
-    accept, reject, make_current = writing.accept, writing.reject, writing.make_current
+    decide, accept, reject, make_current = writing.decide, writing.accept, writing.reject, writing.make_current
     leaks, scrub = writing.leaks, writing.scrub
     evaluate, suggest_questions = writing.evaluate, writing.suggest_questions
     asked_questions, similar_units, neighbours = writing.asked_questions, writing.similar_units, writing.neighbours

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from nugget.capture.compare import ProposalTarget, Similar
     from nugget.capture.following import Followed
     from nugget.capture.promotion import Note
-    from nugget.capture.publish import Published
-    from nugget.capture.review import Accepted, ProposalBranch, ProposedFile
+    from nugget.capture.review import Decided, ProposalBranch
     from nugget.importing import ImportResult
     from nugget.models.nuggets import Nugget
 
@@ -173,31 +173,55 @@ def proposal_diff(brain: Brain, shown: ProposalBranch) -> str:
     return review.diff(brains.reviewed_in(brain, shown.branch).path, shown)
 
 
-def accept(brain: Brain, name: str | None, *, units: Sequence[str] | None = None) -> Accepted:
-    """Merge a proposal, or some units of it: through its pull request if it has one, else here, and push."""
-    from nugget.capture import following, review
+def decide(
+    brain: Brain,
+    name: str | None = None,
+    *,
+    expect_sha: str | None = None,
+    accept: Sequence[str] | None = (),
+    reject: Sequence[str] | None = (),
+    edits: Mapping[str, str] | None = None,
+) -> Decided:
+    """Accept, edit and reject units of a proposal in one act, and push; through its pull request if it has one.
+
+    Units are named by id or path; None is all. `edits` are new texts of accepted units; secrets are taken out of them.
+    With `expect_sha`, ConflictError if the proposal is no longer at that commit. Nothing is changed if it raises.
+    """
+    from nugget.capture import following, publish, review
+    from nugget.redaction import allow_list, redact
     from nugget.upkeep.trust import is_trusted
 
-    now, environment, one = datetime.now(UTC), brain.environment, brains.reviewed_in(brain, name)
-    if is_trusted(environment, one.path):
-        done = following.accept(one.path, name, environment=environment, settings=one.settings, now=now, units=units)
+    now, one = datetime.now(UTC), brains.reviewed_in(brain, name)
+    environment, settings = brain.environment, one.settings
+    allow = allow_list(settings)
+    texts = {unit: redact(text, allow=allow).text for unit, text in (edits or {}).items()}
+    accept, reject = (None if units is None else tuple(units) for units in (accept, reject))
+    decision = review.Decision(accept=accept, reject=reject, edits=texts, expect_sha=expect_sha)
+    if accept != () and is_trusted(environment, one.path):
+        done = following.decide(one.path, name, decision, environment=environment, settings=settings, now=now)
     else:
-        done = review.accept(one.path, name, now=now, units=units)
-    make_current(one)
+        done = review.decide(one.path, name, decision, home=environment.home, now=now)
+    if accept != ():
+        make_current(one)
     note_review(brain)
+    if done.rejected:
+        closings = publish.close_pull_requests(one.path, environment=environment, settings=settings, now=now)
+        obstacle = closings.local or next((each.reason for each in closings.failed), None)
+        pending = f"Its pull request is still open: {obstacle} `nugget capture --publish` closes it."
+        settled = [each for each in closings.publications if each.state == "settled"]
+        closed = {each.url or each.branch: each.reason or "closed" for each in settled}
+        done = replace(done, closed=closed, pending=done.pending or (pending if obstacle else None))
     return done
 
 
-def reject(
-    brain: Brain, name: str | None, *, units: Sequence[str] | None = None
-) -> tuple[Sequence[ProposedFile], Published]:
-    """Turn down a proposal, or some units of it; return these, and what became of its pull request."""
-    from nugget.capture import publish, review
+def accept(brain: Brain, name: str | None = None, *, units: Sequence[str] | None = None) -> Decided:
+    """Merge a proposal, or some units of it, as `decide` does."""
+    return decide(brain, name, accept=units)
 
-    now, environment, one = datetime.now(UTC), brain.environment, brains.reviewed_in(brain, name)
-    gone = review.reject(one.path, name, home=environment.home, now=now, units=units)
-    note_review(brain)
-    return gone, publish.close_pull_requests(one.path, environment=environment, settings=one.settings, now=now)
+
+def reject(brain: Brain, name: str | None = None, *, units: Sequence[str] | None = None) -> Decided:
+    """Turn down a proposal, or some units of it, as `decide` does."""
+    return decide(brain, name, reject=units)
 
 
 def follow(brain: Brain, *, rebase: bool = False, if_due: bool = False) -> Followed | None:

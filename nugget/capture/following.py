@@ -7,7 +7,7 @@ is pushed later, on top of what the remote got meanwhile.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -18,7 +18,7 @@ from nugget.capture import publish as publishing
 from nugget.capture.compare import BRANCH_PREFIX, numbered
 from nugget.capture.proposals import is_digest
 from nugget.capture.publish import Publication, Target
-from nugget.capture.review import Accepted, ProposalBranch
+from nugget.capture.review import Decided, Decision, ProposalBranch
 from nugget.config import Environment, Settings
 from nugget.errors import ConflictError, GitError, NuggetError, PushRefused, ReviewError
 from nugget.infra import files, git, remotes
@@ -82,29 +82,29 @@ def follow(
         return _follow(run, problems, replay=rebase, push=rebase)
 
 
-def accept(
-    brain: Path, name: str | None, *, environment: Environment, settings: Settings, now: datetime,
-    units: Sequence[str] | None = None,
-) -> Accepted:  # fmt: skip
-    """Merge a proposal, or only the named units of it: by its pull request if it has one, else here, and push.
+def decide(
+    brain: Path, name: str | None, decision: Decision, *, environment: Environment, settings: Settings, now: datetime
+) -> Decided:
+    """Decide on a proposal: a whole one is merged by its pull request if it has one, anything else here, and pushed.
 
-    Raises what `review.accept` raises, and GitHubError or PushRefused if the remote does not take it: nothing was
+    Raises what `review.decide` raises, and GitHubError or PushRefused if the remote does not take it: nothing was
     changed then. If it cannot be reached, a proposal without a pull request is accepted here and pushed later.
     """
     if settings.capture.publish == "never" or not git.is_repository(brain) or remotes.find_remote(brain) is None:
-        return review.accept(brain, name, now=now, units=units)
+        return review.decide(brain, name, decision, home=environment.home, now=now)
     home = environment.home
     with publishing.locked(brain, home):
         proposal = review.show(brain, name)
         publication = publishing.publications(brain, home=home).get(proposal.branch)
         is_open = publication is not None and publication.state in ("open", "failed") and publication.number is not None
         target = publishing.find_target(brain, environment, settings)
-        is_whole = len(review.choose(proposal, units)) == len(proposal.files)
+        is_whole = len(review.choose(proposal, decision.accept)) == len(proposal.files) and not decision.edits
+        is_whole = is_whole and decision.expect_sha in (None, proposal.sha)
         if publication is not None and is_open and is_whole and isinstance(target, Target):
             run = _run(brain, environment, settings, *publishing.connect(brain, target), now=now)
             return _merge_there(run, proposal, publication)
         run = _reach(brain, environment, settings, now=now, problems=[])
-        return _accept_here(run, proposal.branch, units, page=publication.url if publication and is_open else None)
+        return _decide_here(run, proposal.branch, decision, page=publication.url if publication and is_open else None)
 
 
 def _run(
@@ -282,7 +282,7 @@ def _settle(run: _Run, publication: Publication) -> Publication:
     return replace(publication, state="settled", reason=state)
 
 
-def _merge_there(run: _Run, proposal: ProposalBranch, publication: Publication) -> Accepted:
+def _merge_there(run: _Run, proposal: ProposalBranch, publication: Publication) -> Decided:
     """Merge a proposal's pull request on GitHub, and bring the merge here."""
     brain, repository, branch = run.brain, run.repository, proposal.branch
     assert repository is not None
@@ -303,12 +303,10 @@ def _merge_there(run: _Run, proposal: ProposalBranch, publication: Publication) 
         )
     into = git.current_branch(brain) or "the brain"
     pending = f"It is merged on GitHub, but not here yet: {followed.problems[0]}" if followed.problems else None
-    return Accepted(
-        into=into, commit=git.head(brain) or "", files=proposal.files, waiting=(), pending=pending
-    )  # fmt: skip
+    return Decided(into=into, commit=git.head(brain) or "", files=proposal.files, pending=pending)
 
 
-def _accept_here(run: _Run, branch: str, units: Sequence[str] | None, *, page: str | None) -> Accepted:
+def _decide_here(run: _Run, branch: str, decision: Decision, *, page: str | None) -> Decided:
     """Accept on top of what the remote holds, and push before anything here moves."""
     brain, name = run.brain, run.remote.name
     unreachable: GitError | None = None
@@ -343,5 +341,5 @@ def _accept_here(run: _Run, branch: str, units: Sequence[str] | None, *, page: s
             current = replace(current, state="unpushed", reason=str(unreachable))
         run.note(current)
 
-    done = review.accept(brain, branch, now=run.now, units=units, share=share)
+    done = review.decide(brain, branch, decision, home=run.home, now=run.now, share=share)
     return replace(done, pending=pending[0] if pending else None)

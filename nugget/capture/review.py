@@ -7,7 +7,7 @@ uncommitted work in them stop it before anything changed, every other file of th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -74,17 +74,33 @@ class ProposalBranch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted:
-    """Result of `accept`: the branch, the merge commit, and the files that were merged and those that still wait.
+class Decision:
+    """What a person decides about a proposal: the ids or paths of units to accept and to reject, None for all.
 
-    `pending` says what is still to be done so that the remote and this brain hold the same, and why.
+    `edits` are new texts of accepted files by id or path. `expect_sha` is the commit that the person looked at.
     """
 
-    into: str
-    commit: str
-    files: tuple[ProposedFile, ...]
-    waiting: tuple[ProposedFile, ...]
+    accept: Sequence[str] | None = ()
+    reject: Sequence[str] | None = ()
+    edits: Mapping[str, str] = field(default_factory=dict)
+    expect_sha: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """Result of `decide`: the branch and commit that hold what was accepted, and the files by what became of them.
+
+    `pending` says what is still to be done so that the remote and this brain hold the same, and why; `closed` has
+    the pull requests that were closed, and how.
+    """
+
+    into: str = ""
+    commit: str = ""
+    files: tuple[ProposedFile, ...] = ()
+    rejected: tuple[ProposedFile, ...] = ()
+    waiting: tuple[ProposedFile, ...] = ()
     pending: str | None = None
+    closed: Mapping[str, str] = field(default_factory=dict)
 
 
 def proposals(brain: Path) -> list[ProposalBranch]:
@@ -118,56 +134,90 @@ def diff(brain: Path, proposal: ProposalBranch) -> str:
     return git.diff(brain, proposal.base, proposal.sha, [file.path for file in proposal.files])
 
 
-def accept(
-    brain: Path, name: str | None = None, *, now: datetime, units: Sequence[str] | None = None,
+def decide(
+    brain: Path, name: str | None, decision: Decision, *, home: Path, now: datetime,
     share: Callable[[str, str], None] = lambda into, commit: None,
-) -> Accepted:  # fmt: skip
-    """Merge a proposal, or only the named units of it, into the checked-out branch.
+) -> Decided:  # fmt: skip
+    """Accept, reject and edit units of a proposal as one act: one lock, one commit, all or nothing.
 
+    What is accepted is merged into the checked-out branch; what is rejected is not proposed again; the rest waits.
     `share` gets the branch and the new commit before anything moves, and may raise to prevent it. Raises BrainError if
     the brain is in the middle of a merge or no branch is checked out, ReviewError if a file cannot be read, GitError if
-    the proposal is checked out elsewhere or git is locked, ConflictError if the same file changed on both sides or has
-    uncommitted work in it; nothing was changed then.
+    the proposal is checked out elsewhere or git is locked, ConflictError if the proposal moved since it was looked at,
+    or if the same file changed on both sides or has uncommitted work in it; nothing was changed then.
     """
+    if decision.accept == decision.reject == ():
+        raise ReviewError("Nothing was decided.", hint="Name units to accept or to reject.")
     with git.only_writer(brain):
-        into, tip = git.ready_branch(brain)
-        if into.startswith(BRANCH_PREFIX):
+        if decision.accept != ():
+            into, tip = git.ready_branch(brain)
+        else:
+            into, tip = git.current_branch(brain) or "", _require_commit(brain)
+            git.wait_until_free(brain)
+        if into.startswith(BRANCH_PREFIX) and decision.accept != ():
             raise ReviewError(f"The proposal {into} itself is checked out.", hint="Run `git switch main` in the brain.")
         proposal = show(brain, name)
+        if decision.expect_sha not in (None, proposal.sha):
+            raise ConflictError(f"{proposal.branch} moved since you looked at it; nothing was changed.",
+                                hint="Look at it again, then decide.")  # fmt: skip
         git.refuse_checked_out(brain, proposal.branch)
-        chosen = choose(proposal, units)
-        _refuse_unreadable(chosen, proposal.branch)
-        contents = {file.path: _merged(file, proposal, into=into) for file in chosen}
-        rest = tuple(file for file in proposal.files if file not in chosen)
-        commit = _merge_commit(brain, proposal, contents, tip=tip, whole=not rest, now=now)
+        kept, gone = choose(proposal, decision.accept), choose(proposal, decision.reject)
+        if both := [file.id for file in kept if file in gone]:
+            raise ReviewError(f"{', '.join(both)} cannot be both accepted and rejected.", hint="Name each once.")
+        rest = tuple(file for file in proposal.files if file not in kept and file not in gone)
+        edited = _with_edits(kept, decision.edits)
+        _refuse_unreadable(edited, proposal.branch)
+        is_whole = not rest and not gone and edited == kept
+        commit = tip
+        if kept or (is_whole and decision.accept is None):
+            contents = {file.path: _merged(file, proposal, into=into) for file in edited}
+            commit = _merge_commit(brain, proposal, contents, tip=tip, whole=is_whole, now=now)
         left = _left(brain, proposal, rest, tip=commit, now=now)
-        share(into, commit)
-        git.move_checkout(brain, into, commit, expect=tip, message=f"accept {proposal.branch}", also=[left])
-    return Accepted(into=into, commit=commit, files=chosen, waiting=rest)
+        lines = _rejections(brain, proposal, gone, home=home, now=now)
+        if commit == tip:
+            git.change_refs(brain, [left], message=f"reject from {proposal.branch}", lines=lines)
+        else:
+            share(into, commit)
+            first = git.RefChange(ref=f"refs/heads/{into}", new=commit, expect=tip)
+            message = f"accept {proposal.branch}"
+            git.change_refs(brain, [first, left], message=message, checkout=True, lines=lines)
+    return Decided(into=into, commit=commit, files=edited, rejected=gone, waiting=rest)
 
 
 def reject(
     brain: Path, name: str | None = None, *, home: Path, now: datetime, units: Sequence[str] | None = None
 ) -> tuple[ProposedFile, ...]:
-    """Turn down a proposal, or only the named units of it, for good: they are not proposed again.
+    """Turn down a proposal, or only the named units of it, as `decide` does."""
+    return decide(brain, name, Decision(reject=units), home=home, now=now).rejected
 
-    Raises ReviewError as `show`, GitError when the proposal is checked out somewhere or git is locked; nothing was
-    changed then.
-    """
-    git.wait_until_free(brain)
-    proposal = show(brain, name)
-    git.refuse_checked_out(brain, proposal.branch)
-    chosen = choose(proposal, units)
-    key = ledger.remember_brain(brain, home)
-    time = {"time": now.isoformat()}
-    lines = [(home, ledger.REJECTED, time | _remembered(file, key, proposal.branch)) for file in chosen]
+
+def _with_edits(kept: Sequence[ProposedFile], edits: Mapping[str, str]) -> tuple[ProposedFile, ...]:
+    """Return the accepted files with the texts that a person gave some. Raises ReviewError for an unknown name."""
+    known = {name for file in kept for name in (file.id, file.path)}
+    if unknown := [name for name in edits if name not in known]:
+        raise ReviewError(f"{', '.join(unknown)} is edited but not accepted.", hint="Accept it too.")
+    done = []
+    for file in kept:
+        text = edits.get(file.id, edits.get(file.path))
+        if text is not None and text != file.after:
+            parsed = knowledge.parse_bytes(text.encode(), path=file.path)
+            file = replace(file, theirs=text.encode(), unit=parsed.unit, problems=parsed.problems)
+        done.append(file)
+    return tuple(done)
+
+
+def _rejections(
+    brain: Path, proposal: ProposalBranch, gone: Sequence[ProposedFile], *, home: Path, now: datetime
+) -> list[tuple[Path, str, dict[str, Any]]]:
+    """Return the lines of the ledgers that remember rejected files."""
+    if not gone:
+        return []
+    key, time = ledger.remember_brain(brain, home), {"time": now.isoformat()}
+    lines = [(home, ledger.REJECTED, time | _remembered(file, key, proposal.branch)) for file in gone]
     if capture := proposal.trailers.get("Nugget-Records"):
         closing = time | {"event": "captured", "brain": key, "capture": capture, "branch": proposal.branch}
         lines.append((home, ledger.CAPTURES, closing | {"reason": "rejected"}))
-    rest = tuple(file for file in proposal.files if file not in chosen)
-    left = _left(brain, proposal, rest, tip="HEAD", now=now)
-    git.change_refs(brain, [left], message=f"reject from {proposal.branch}", lines=lines)
-    return chosen
+    return lines
 
 
 def _require_commit(brain: Path) -> str:

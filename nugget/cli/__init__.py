@@ -27,7 +27,7 @@ _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 _COMMANDS = {
     "Ask": {"ask": "ask", "search": "ask", "get": "ask", "suggest": "ask", "serve": "admin"},
     "Learn from sessions": {
-        "capture-session": "capture", "capture": "capture", "review": "capture", "import": "knowledge",
+        "capture-session": "capture", "capture": "capture", "review": "review", "import": "knowledge",
     },
     "Why code is as it is": {
         "why": "provenance", "context": "provenance", "extract": "provenance", "nuggets": "provenance",

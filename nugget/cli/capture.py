@@ -1,4 +1,4 @@
-"""Commands that learn from sessions: capture-session, capture, review."""
+"""Commands that learn from sessions: capture-session, capture."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
-from nugget.cli.terminal import BrainOption, DryRunOption, JsonOption, listed, open_brain, print_json, show
+from nugget.cli.terminal import BrainOption, DryRunOption, JsonOption, open_brain, print_json, show
 from nugget.config import expanded, read_environment, read_user_file, renamed_keys
 from nugget.errors import UsageError
 from nugget.render import reports
-from nugget.render.json import capture_json, fields, proposal_json
+from nugget.render.json import capture_json, fields
 from nugget.render.terminal import note, put
 from nugget.text import counted, one_line
 
@@ -23,13 +23,6 @@ if TYPE_CHECKING:
     from nugget.capture.queue import Job
 
 commands = typer.Typer(add_completion=False)
-review = typer.Typer(help="Accept or reject what capture proposed.", invoke_without_command=True)
-commands.add_typer(review, name="review")
-
-BranchArgument = Annotated[
-    str | None, Argument(metavar="BRANCH", help="The proposal, or part of its name; optional if there is only one.")
-]
-UnitOption = Annotated[list[str] | None, Option("--unit", metavar="ID,..", help="Only these units.")]
 
 
 Way = Literal["auto", "claude-code", "api", "openai", "offline"]
@@ -175,94 +168,3 @@ def _transcript(transcript: Path | None, session: str | None, *, foreground: boo
             hint="Transcripts are under ~/.claude/projects/.",
         )
     return find_transcript(read_environment(), session)
-
-
-@review.callback()
-def review_default(ctx: typer.Context, brain: BrainOption = None, as_json: JsonOption = False) -> None:
-    """Accept or reject what capture proposed. Without a subcommand: list waiting proposals."""
-    if ctx.invoked_subcommand is None:
-        review_list(brain=brain, as_json=as_json)
-
-
-@review.command("list")
-def review_list(as_json: JsonOption = False, brain: BrainOption = None) -> None:
-    """List waiting proposals, oldest first."""
-    with open_brain(brain) as opened:
-        waiting = [(one.name if opened.others else "", found) for one, its in opened.waiting() for found in its]
-    if as_json:
-        print_json([proposal_json(found) | ({"brain": name} if name else {}) for name, found in waiting])
-        return
-    for name, proposal in waiting:
-        put((proposal.branch, "bold cyan"), f"  {name}" if name else "")
-        put(f"   {one_line(proposal.title)}", style="dim")
-        for file in proposal.files:
-            reports.put_proposed_line(file)
-        put("")
-    if waiting:
-        put("Next: nugget review show BRANCH, then accept or reject (a part of the name is enough).")
-    else:
-        put("Nothing waits for review. Sessions are proposed when they end; `nugget capture` works the queue.")
-
-
-@review.command("show")
-def review_show(
-    branch: BranchArgument = None,
-    diff: Annotated[bool, Option("--diff", help="Show the change as a diff.")] = False,
-    as_json: JsonOption = False,
-    brain: BrainOption = None,
-) -> None:
-    """Show a proposal: every unit with the evidence behind it."""
-    with open_brain(brain) as opened:
-        proposal = opened.proposal(branch)
-        changes = opened.proposal_diff(proposal) if diff else ""
-    if as_json:
-        value = proposal_json(proposal)
-        for line, file in zip(value["files"], proposal.files, strict=True):
-            line["text"] = file.after
-        print_json(value)
-        return
-    put(proposal.branch, style="bold cyan")
-    put(f"{one_line(proposal.title)}\n")
-    if diff:
-        reports.put_diff(changes)
-    else:
-        for file in proposal.files:
-            reports.put_proposed(file)
-    put(f"Next: nugget review accept {proposal.branch}\n      nugget review reject {proposal.branch}")
-
-
-@review.command("accept")
-def review_accept(
-    branch: BranchArgument = None, units: UnitOption = None, as_json: JsonOption = False, brain: BrainOption = None
-) -> None:
-    """Merge a proposal, or some of its units, into the brain."""
-    with open_brain(brain) as opened:
-        done = opened.accept(branch, units=listed(units) or None)
-    accepted, waiting = [file.id for file in done.files], [file.id for file in done.waiting]
-    if as_json:
-        named = {"into": done.into, "commit": done.commit, "accepted": accepted, "waiting": waiting}
-        print_json(named | {"pending": done.pending})
-    elif not accepted:
-        put(f"Nothing was left to accept: {done.into} holds all of it. The proposal is gone.")
-    else:
-        put(f"Accepted into {done.into} ({done.commit[:10]}):")
-        for file in done.files:
-            reports.put_proposed_line(file)
-        if waiting:
-            put(f"Still waiting: {', '.join(waiting)}.")
-    if done.pending:
-        note(one_line(done.pending))
-
-
-@review.command("reject")
-def review_reject(
-    branch: BranchArgument = None, units: UnitOption = None, as_json: JsonOption = False, brain: BrainOption = None
-) -> None:
-    """Reject a proposal, or some of its units, for good."""
-    with open_brain(brain) as opened:
-        gone, closings = opened.reject(branch, units=listed(units) or None)
-    ids = [file.id for file in gone]
-    closed = [entry.url for entry in closings.publications if entry.state == "settled"]
-    show({"rejected": ids, "closed": closed} if as_json else None,
-         lambda: put(f"Rejected, and not to be proposed again: {', '.join(ids)}."))  # fmt: skip
-    reports.put_report("closed", closings=closings)

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+import reviewing
 from commands import Nugget
 from knowledge_files import commit
 from loopback_github import NAME, OWNER, TOKEN
@@ -159,7 +160,7 @@ def test_what_a_reviewer_committed_to_the_remote_branch_is_never_overwritten(pla
 def test_what_was_accepted_here_leaves_the_pull_request(place: Place) -> None:
     branch = place.propose(RETRY, LOCKS)
     place.publish()
-    review.accept(place.brain, now=NOW, units=["pattern/retry-once"])
+    reviewing.accept(place.brain, now=NOW, units=["pattern/retry-once"])
     (done,) = place.publish().publications
     assert done.state == "open" and len(place.server.pulls) == 1
     assert list(place.server.files_of(1)) == ["domains/coding/patterns/lock-order.md"]
@@ -312,7 +313,7 @@ def test_rejecting_here_closes_the_pull_request_with_a_comment_and_deletes_the_r
     place.publish()
     done = nugget("review", "reject", "--json")
     address = f"{place.server.origin}/{OWNER}/{NAME}/pull/1"
-    assert done.json == {"rejected": ["pattern/retry-once"], "closed": [address]}
+    assert (done.json["rejected"], done.json["closed"]) == (["pattern/retry-once"], [address])
     (pull,) = place.server.pulls
     assert pull.closed and pull.merged_as is None and place.server.head(branch) is None
     (comment,) = pull.comments

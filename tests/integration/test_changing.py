@@ -12,12 +12,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import reviewing
 from knowledge_files import commit, write
 from sessions import ScriptedExtraction, capture_into, unit, write_transcript
 
 from nugget import brain as brains
 from nugget.brain.filing import add_unit, forget_unit, move_unit
-from nugget.capture import capture_transcript, review
+from nugget.capture import capture_transcript
 from nugget.errors import ConflictError, GitError
 from nugget.infra import git
 
@@ -69,7 +70,7 @@ def move(brain: Path) -> object:
 
 
 def accept(brain: Path) -> object:
-    return review.accept(brain, now=NOW)
+    return reviewing.accept(brain, now=NOW)
 
 
 def state(repo: Path) -> dict[str, object]:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+import reviewing
 from sessions import NOW, write_transcript
 from waiting import PATIENCE_S, wait_for
 from worker_stage import lay_out, variables
@@ -41,7 +42,7 @@ def test_from_a_payload_on_stdin_to_an_answer(tmp_path: Path, monkeypatch: pytes
     assert queue.jobs(home, "failed") == []
     wait_for(lambda: not queue.is_working(home))
     (proposal,) = review.proposals(brain)
-    review.accept(brain, now=NOW)
+    reviewing.accept(brain, now=NOW)
     with nugget.open(brain) as opened:
         bundle = opened.ask("why was a customer charged twice by a payment retry")
     assert bundle.hits[0].unit.id in {file.id for file in proposal.files}

@@ -13,6 +13,9 @@ PROMISES: dict[str, str] = {
     "REVIEW-ACCEPT": "Accepting merges into the checked-out branch and keeps every uncommitted change of the user.",
     "REVIEW-LOCKED": "Where git is locked, accepting and rejecting change nothing, and say which file locks it.",
     "REVIEW-PARTIAL": "Single files of a proposal can be accepted; the rest goes on waiting.",
+    "REVIEW-DECIDE": "Accepting, editing and rejecting units is one act against the commit that was looked at: one "
+    "commit, or nothing.",
+    "REVIEW-KEYS": "`nugget review -i` decides by single keys, edits in $EDITOR, and applies nothing if interrupted.",
     "REVIEW-REJECT": "What was rejected is remembered and not proposed again.",
     "HOOK-ONE-WORKER": "Sessions that end in the same second start one worker, which takes them all.",
     "HOOK-QUEUES": "A session's end leaves one complete queue file and no output.",

@@ -73,11 +73,10 @@ class Place:
             raise done.problems[0]
         return done.commit
 
-    def accept(self, *units: str, name: str | None = None) -> review.Accepted:
+    def accept(self, *units: str, name: str | None = None) -> review.Decided:
         loaded = load_settings(self.environment, self.brain)
-        return following.accept(
-            self.brain, name, environment=self.environment, settings=loaded, now=NOW, units=units or None
-        )
+        decision = review.Decision(accept=units or None)
+        return following.decide(self.brain, name, decision, environment=self.environment, settings=loaded, now=NOW)
 
     def states(self) -> dict[str, str]:
         return {name: entry.state for name, entry in publishing.publications(self.brain, home=self.home).items()}

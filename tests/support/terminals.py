@@ -49,11 +49,18 @@ class Terminal:
         """Type a command and wait for the next prompt; press Ctrl-C when the command has printed `interrupt_at`."""
         self.type(line + "\n")
         if interrupt_at:
-            until = time.monotonic() + STARTED_S
-            while interrupt_at not in self.shown and time.monotonic() < until:
-                self._read_for(0.02)
-            self.type("\x03")
+            self.answer(interrupt_at, "\x03")
         self.wait()
+
+    def answer(self, question: bytes, keys: str) -> None:
+        """Wait until a program has printed this, then press these keys; what was shown before is forgotten."""
+        until = time.monotonic() + STARTED_S
+        while question not in self.shown:
+            if time.monotonic() > until or not self._read_for(0.02):
+                pytest.fail(f"{question!r} was never shown, but {self.shown!r}.")
+        self._read_for(0.3)  # until the program waits for a key
+        self.shown = b""
+        self.type(keys)
 
     def type(self, text: str) -> None:
         """Press these keys."""

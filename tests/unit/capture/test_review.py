@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import reviewing
 from sessions import NOW, ScriptedExtraction, capture_into, unit, write_transcript
 
 from nugget.brain import knowledge_file as knowledge
@@ -71,7 +72,7 @@ def test_accepting_merges_and_keeps_every_uncommitted_change(brain: Path, home: 
     (brain / "untracked.md").write_text("untracked")
     shell(brain, "add", "staged.md")
     before = shell(brain, "status", "--porcelain")
-    accepted = review.accept(brain, now=NOW)
+    accepted = reviewing.accept(brain, now=NOW)
     assert shell(brain, "status", "--porcelain") == before
     assert (brain / KNOWN_PATH).read_text() == "edited, not committed\n"
     assert "idempotency key" in (brain / RETRY_PATH).read_text()
@@ -87,7 +88,7 @@ def test_accepting_into_a_branch_that_moved_on_makes_a_merge(brain: Path, home: 
     propose(brain, home, RETRY)
     (brain / "brain.yaml").write_text("owner: moved on\n")
     shell(brain, "commit", "-qam", "Moved on")
-    accepted = review.accept(brain, now=NOW)
+    accepted = reviewing.accept(brain, now=NOW)
     assert len(shell(brain, "log", "-1", "--format=%P").split()) == 2
     assert (brain / "brain.yaml").read_text() == "owner: moved on\n"
     assert (brain / RETRY_PATH).exists()
@@ -98,7 +99,7 @@ def test_accepting_into_a_branch_that_moved_on_makes_a_merge(brain: Path, home: 
 @pytest.mark.proves("REVIEW-PARTIAL")
 def test_single_units_are_accepted_and_the_rest_goes_on_waiting(brain: Path, home: Path) -> None:
     branch = propose(brain, home, RETRY, CACHE)
-    accepted = review.accept(brain, now=NOW, units=["pattern/retry-idempotent-calls-only"])
+    accepted = reviewing.accept(brain, now=NOW, units=["pattern/retry-idempotent-calls-only"])
     assert [file.path for file in accepted.files] == [RETRY_PATH]
     assert (brain / RETRY_PATH).exists() and not (brain / CACHE_PATH).exists()
     (proposal,) = review.proposals(brain)
@@ -107,11 +108,11 @@ def test_single_units_are_accepted_and_the_rest_goes_on_waiting(brain: Path, hom
     (brain / RETRY_PATH).write_text((brain / RETRY_PATH).read_text() + "\nEdited by the user afterwards.\n")
     shell(brain, "commit", "-qam", "Edit")
     assert [file.path for file in review.show(brain).files] == [CACHE_PATH]
-    review.accept(brain, now=NOW, units=[CACHE_PATH])
+    reviewing.accept(brain, now=NOW, units=[CACHE_PATH])
     assert "Edited by the user" in (brain / RETRY_PATH).read_text()
     assert (brain / CACHE_PATH).exists() and git.branches(brain, "nugget/") == []
     with pytest.raises(ReviewError, match="Nothing waits"):
-        review.accept(brain, now=NOW)
+        reviewing.accept(brain, now=NOW)
 
 
 @pytest.mark.proves("REVIEW-ACCEPT")
@@ -124,7 +125,7 @@ def test_a_file_with_uncommitted_work_stops_the_merge_before_it_begins(brain: Pa
     (brain / KNOWN_PATH).write_text("precious\n")
     head = git.head(brain)
     with pytest.raises(ConflictError, match=r"retry-with-idempotency\.md has uncommitted changes"):
-        review.accept(brain, edit.branch, now=NOW)
+        reviewing.accept(brain, edit.branch, now=NOW)
     assert (brain / KNOWN_PATH).read_text() == "precious\n"
     assert git.head(brain) == head
     assert len(review.proposals(brain)) == 2
@@ -132,7 +133,7 @@ def test_a_file_with_uncommitted_work_stops_the_merge_before_it_begins(brain: Pa
     (brain / RETRY_PATH).parent.mkdir(exist_ok=True)
     (brain / RETRY_PATH).write_text("an untracked file of the user's\n")
     with pytest.raises(ConflictError, match="uncommitted changes"):
-        review.accept(brain, fresh.branch, now=NOW)
+        reviewing.accept(brain, fresh.branch, now=NOW)
     assert (brain / RETRY_PATH).read_text() == "an untracked file of the user's\n"
     assert not (brain / CACHE_PATH).exists()
 
@@ -144,9 +145,9 @@ def test_the_same_lines_changed_on_both_sides_is_a_conflict_and_nothing_changes(
     shell(brain, "commit", "-qm", "Mine")
     head = git.head(brain)
     with pytest.raises(ConflictError, match=f"was changed on main since {branch}"):
-        review.accept(brain, now=NOW)
+        reviewing.accept(brain, now=NOW)
     assert git.head(brain) == head and shell(brain, "status", "--porcelain") == ""
-    accepted = review.accept(brain, now=NOW, units=["concept/expire-caches-by-event"])
+    accepted = reviewing.accept(brain, now=NOW, units=["concept/expire-caches-by-event"])
     assert [file.path for file in accepted.waiting] == [RETRY_PATH]
     assert "Mine" in (brain / RETRY_PATH).read_text()
 
@@ -157,7 +158,7 @@ def test_two_edits_of_the_same_unit_can_both_be_accepted(brain: Path, home: Path
     second = unit("Park unknown states", "Mark timed-out orders unknown instead of failed until reconciled.")
     branches = [propose(brain, home, one, known=known) for one in (first, second)]
     for branch in branches:
-        review.accept(brain, branch, now=NOW)
+        reviewing.accept(brain, branch, now=NOW)
     merged = known_unit(brain)
     assert "every night" in merged.body and "unknown instead of failed" in merged.body
     assert len(merged.evidence) == len(known.evidence) + 2
@@ -197,13 +198,13 @@ def test_a_proposal_edited_by_the_reviewer_is_accepted_as_edited(brain: Path, ho
     branch = propose(brain, home, RETRY, CACHE)
     shell(brain, "switch", "-q", branch)
     with pytest.raises(ReviewError, match="itself is checked out"):
-        review.accept(brain, branch, now=NOW)
+        reviewing.accept(brain, branch, now=NOW)
     shell(brain, "rm", "-q", CACHE_PATH)
     (brain / RETRY_PATH).write_text((brain / RETRY_PATH).read_text().replace("charges twice", "double-charges"))
     shell(brain, "commit", "-qam", "Reviewed")
     shell(brain, "switch", "-q", "main")
     (file,) = review.show(brain, branch).files
-    review.accept(brain, branch, now=NOW)
+    reviewing.accept(brain, branch, now=NOW)
     assert "double-charges" in (brain / RETRY_PATH).read_text()
     assert not (brain / CACHE_PATH).exists()
     assert file.path == RETRY_PATH
@@ -218,9 +219,9 @@ def test_a_file_that_the_reviewer_broke_is_told_and_nothing_is_accepted(brain: P
     shell(brain, "switch", "-q", "main")
     before = git.head(brain)
     with pytest.raises(ReviewError, match=f"{RETRY_PATH}:3: has frontmatter that is not valid YAML .*nothing was acc"):
-        review.accept(brain, branch, now=NOW)
+        reviewing.accept(brain, branch, now=NOW)
     assert git.head(brain) == before
-    accepted = review.accept(brain, branch, now=NOW, units=[CACHE_PATH])
+    accepted = reviewing.accept(brain, branch, now=NOW, units=[CACHE_PATH])
     assert [file.path for file in accepted.waiting] == [RETRY_PATH]
 
 
@@ -230,12 +231,12 @@ def test_a_proposal_that_is_checked_out_elsewhere_is_left_alone(brain: Path, hom
     shell(brain, "worktree", "add", "-q", str(tmp_path / "elsewhere"), branch)
     before = git.head(brain)
     with pytest.raises(GitError, match=f"{branch} is checked out in .*elsewhere"):
-        review.accept(brain, branch, now=NOW)
+        reviewing.accept(brain, branch, now=NOW)
     with pytest.raises(GitError, match=f"{branch} is checked out in .*elsewhere"):
         review.reject(brain, branch, home=home, now=NOW)
     assert git.head(brain) == before
     shell(brain, "worktree", "remove", str(tmp_path / "elsewhere"))
-    assert [file.path for file in review.accept(brain, branch, now=NOW).files] == [RETRY_PATH]
+    assert [file.path for file in reviewing.accept(brain, branch, now=NOW).files] == [RETRY_PATH]
 
 
 def test_a_brain_in_the_middle_of_a_merge_is_left_alone(brain: Path, home: Path) -> None:
@@ -248,11 +249,11 @@ def test_a_brain_in_the_middle_of_a_merge_is_left_alone(brain: Path, home: Path)
     shell(brain, "commit", "-qam", "main")
     subprocess.run(["git", "-C", str(brain), "merge", "-q", "side"], check=False, capture_output=True)
     with pytest.raises(BrainError, match="in the middle of a merge"):
-        review.accept(brain, now=NOW)
+        reviewing.accept(brain, now=NOW)
     shell(brain, "merge", "--abort")
     shell(brain, "checkout", "-q", "--detach")
     with pytest.raises(BrainError, match="on a detached HEAD"):
-        review.accept(brain, now=NOW)
+        reviewing.accept(brain, now=NOW)
 
 
 def test_merged_elsewhere_means_nothing_is_left_to_decide(brain: Path, home: Path) -> None:
@@ -274,5 +275,43 @@ def test_where_git_is_locked_nothing_is_changed_and_the_lock_is_named(brain: Pat
         review.reject(brain, now=NOW, home=home)
     assert shell(brain, "status", "--porcelain") == ""
     (brain / ".git" / lock).unlink()
-    assert review.accept(brain, now=NOW).files[0].path == RETRY_PATH
+    assert reviewing.accept(brain, now=NOW).files[0].path == RETRY_PATH
     assert git.branches(brain, branch) == []
+
+
+@pytest.mark.proves("REVIEW-DECIDE")
+def test_one_decision_is_one_commit_and_needs_the_commit_that_was_looked_at(brain: Path, home: Path) -> None:
+    third = unit("Name queues after events", "A queue is named after the event it carries.")
+    branch = propose(brain, home, RETRY, CACHE, third)
+    looked_at = review.show(brain, branch).sha
+    refs = shell(brain, "show-ref")
+
+    def decided(**given: object) -> review.Decided:
+        decision = review.Decision(**{"expect_sha": looked_at, **given})  # type: ignore[arg-type]
+        return review.decide(brain, branch, decision, home=home, now=NOW)
+
+    edit = {CACHE_PATH: (review.show(brain, branch).files[0].after or "") + "\nNever by age.\n"}
+    for wrong, problem in (
+        ({"accept": [RETRY_PATH], "expect_sha": "0" * 40}, "moved since you looked at it"),
+        ({"accept": [RETRY_PATH], "reject": [RETRY_PATH]}, "cannot be both"),
+        ({"accept": [RETRY_PATH], "edits": edit}, "is edited but not accepted"),
+        ({"accept": [CACHE_PATH], "edits": {CACHE_PATH: "---\nid: [\n---\n"}}, "nothing was accepted"),
+        ({"accept": [RETRY_PATH], "reject": ["pattern/absent"]}, "proposes no pattern/absent"),
+        ({}, "Nothing was decided"),
+    ):
+        with pytest.raises((ReviewError, ConflictError), match=problem):
+            decided(**wrong)
+        assert shell(brain, "show-ref") == refs and not (home / "ledger" / "rejected.jsonl").exists()
+
+    done = decided(accept=[CACHE_PATH], reject=[RETRY_PATH], edits=edit)
+    assert [len(files) for files in (done.files, done.rejected, done.waiting)] == [1, 1, 1]
+    assert (brain / CACHE_PATH).read_text("utf-8").endswith("Never by age.\n")
+    assert shell(brain, "rev-list", "--count", f"{git.merge_base(brain, looked_at, 'HEAD')}..HEAD").strip() == "1"
+    assert [file.id for file in review.show(brain, branch).files] == ["pattern/name-queues-after-events"]
+    assert propose_again(brain, home) is None, "what was rejected is not proposed again"
+
+
+def propose_again(brain: Path, home: Path) -> str | None:
+    transcript = home.parent / "again.jsonl"
+    write_transcript(transcript, [("Why?", RETRY.title)])
+    return capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([RETRY]))).branch

@@ -7,6 +7,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+import reviewing
 from import_stage import NOW, NYGARD, RULES, VAULT, bring_in
 
 from nugget.brain import knowledge_file as knowledge
@@ -43,7 +44,7 @@ def test_a_folder_becomes_a_branch_that_is_reviewed_and_accepted(brain: Path, ho
     (evidence,) = leak.evidence
     assert evidence.session == "shop/Coding/Go/leak.md:6" and evidence.quote.startswith("A goroutine that waits")
     assert leak.created == date(2025, 4, 3) and leak.last_modified == NOW.date()
-    accepted = review.accept(brain, now=NOW)
+    accepted = reviewing.accept(brain, now=NOW)
     assert len(accepted.files) == 4 and (brain / "domains/coding/go/bugs/leak.md").exists()
     for path in files:
         parsed = knowledge.parse((brain / path).read_text(), path=path)
@@ -57,7 +58,7 @@ def test_the_same_notes_are_proposed_once_whatever_became_of_them(brain: Path, h
     again = bring_in(folder, brain, home)
     assert (again.branch, again.changes, again.known) == (None, (), 4), "they wait for review"
     review.reject(brain, home=home, now=NOW, units=["decision/implement-as-shell-scripts"])
-    review.accept(brain, first.branch, now=NOW)
+    reviewing.accept(brain, first.branch, now=NOW)
     (folder / "leak.md").rename(folder / "renamed.md")
     moved = bring_in(folder.rename(tmp_path / "elsewhere"), brain, home)
     assert moved.changes == () and moved.known == 3
