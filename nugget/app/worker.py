@@ -24,7 +24,7 @@ from nugget.capture.publish import Published
 from nugget.capture.queue import Job
 from nugget.config import Environment, load_settings, read_environment
 from nugget.errors import NuggetError, TranscriptError
-from nugget.evaluation.feedback import note_uses
+from nugget.evaluation.query_log import note_uses
 from nugget.infra import files
 from nugget.models.speech import said_how
 from nugget.redaction import redact

@@ -342,20 +342,20 @@ def evaluate(
 def suggest_questions(brain: Brain, files: Sequence[Path]) -> str:
     """Return golden questions as YAML, from headings and from questions that found nothing."""
     from nugget.brain.golden import read_golden
-    from nugget.evaluation import feedback, query_log
+    from nugget.evaluation import query_log
 
     known = [question.text for question in read_golden(brain.path, files).questions]
     entries = query_log.read(brain.environment.home, brain=brain.path)
-    return feedback.suggestions(brain.index, entries, known=known, limit=_SUGGESTED_QUESTIONS)
+    return query_log.suggestions(brain.index, entries, known=known, limit=_SUGGESTED_QUESTIONS)
 
 
 def asked_questions(brain: Brain, since: date | None = None) -> dict[str, Any]:
     """Return what was asked of the brain, and how much of it was ever of use."""
-    from nugget.evaluation import feedback, query_log
+    from nugget.evaluation import query_log
 
     home = brain.environment.home
     entries = query_log.read(home, brain=brain.path, since=since)
-    return feedback.report(entries, list(query_log.read_uses(home)), unit_ids=brain.index.unit_ids())
+    return query_log.report(entries, list(query_log.read_uses(home)), unit_ids=brain.index.unit_ids())
 
 
 def similar_units(brain: Brain) -> Similar:

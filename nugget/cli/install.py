@@ -64,7 +64,7 @@ def install(
     environment = read_environment()
     command = own_command(environment)
     if place == "git-hook":
-        from nugget.upkeep.git_hook import install_hook
+        from nugget.upkeep.install import install_hook
 
         for line in install_hook(current_folder(), command=command, dry_run=dry_run):
             put(line)
@@ -103,7 +103,7 @@ def uninstall(place: PlaceArgument = "claude-code", scope: ScopeOption = "user",
     from nugget.upkeep.install import clients, plan_client, plan_uninstall
 
     if place == "git-hook":
-        from nugget.upkeep.git_hook import uninstall_hook
+        from nugget.upkeep.install import uninstall_hook
 
         for line in uninstall_hook(current_folder(), dry_run=dry_run):
             put(line)

@@ -1,16 +1,19 @@
-"""The query log: what was asked and what came back, one JSON line a question in `$NUGGET_HOME/ledger/queries.jsonl`.
+"""The query log: what was asked, what came back and what was of use.
 
-It stays on this machine. Secrets are taken out of the text first; answers and passages are not kept, only the ids of
-units. When the file has grown too long it becomes `queries.old.jsonl`, in place of the one before.
-`uses.jsonl` beside it says which of the returned units were used later in the same session.
+It is one JSON line a question in `$NUGGET_HOME/ledger/queries.jsonl`, and stays on this machine. Secrets are removed
+from the text first; answers and passages are not kept, only the ids of units. When the file has grown too long it
+becomes `queries.old.jsonl`, in place of the one before. `uses.jsonl` beside it says which of the returned units were
+used later in the same session.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date, datetime
@@ -22,9 +25,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nugget.config import Environment, Settings
 from nugget.errors import UsageError
 from nugget.infra import files
-from nugget.models import Bundle, SourceName
+from nugget.models import Bundle, Event, EventKind, Session, SourceName
+from nugget.text import counted
 
 if TYPE_CHECKING:
+    from nugget.capture import Capture
+    from nugget.index import Index
     from nugget.provenance import CodeAnswer
 
 QUERIES, OLD_QUERIES, USES = "queries.jsonl", "queries.old.jsonl", "uses.jsonl"
@@ -34,6 +40,11 @@ MAX_TEXT_CHARS = 2000
 MAX_UNITS = 20
 RELATED = "related"
 """Stands among the filters of what was no question, but a ref or a thought near which everything was wanted."""
+
+FEWEST_WORDS = 4
+"""A heading of fewer words (`When not to`) is no question."""
+
+_CITING = (EventKind.PROMPT, EventKind.REPLY, EventKind.COMMAND, EventKind.FILE_EDIT)
 
 _PLAIN = re.compile(r"(?:[^\W\d_]{1,24}(?:[ ,.?!/()\n。，？！、-]+|(?<=\w)'(?=\w)|$))*")
 _TELLING = re.compile(
@@ -210,3 +221,118 @@ def read_uses(home: Path) -> Iterator[Use]:
     """Yield every use that was recorded, oldest first."""
     for line in files.read_lines(home / "ledger" / USES):
         yield Use(asked=str(line.get("asked")), unit=str(line.get("unit")), how=str(line.get("how")))
+
+
+def report(entries: Sequence[Asked], uses: Sequence[Use], *, unit_ids: Sequence[str]) -> dict[str, Any]:
+    """Return what was asked of a brain that has these units now, as `nugget queries --json` prints it.
+
+    The questions asked most come first, each with the answer of the last time; spacing and letter case do not count.
+    Times are in ms. `zero` and `weak` count questions asked, not different ones; `used_in` those whose answer was used.
+    """
+    groups: dict[str, list[Asked]] = {}
+    used: dict[str, list[str]] = {}
+    sources: dict[str, Counter[str]] = {}
+    for use in uses:
+        used.setdefault(use.asked, []).append(use.unit)
+    for entry in entries:
+        groups.setdefault(_plain(entry.text), []).append(entry)
+        for source, count in (entry.sources or ({"brain": len(entry.units)} if entry.units else {})).items():
+            sources.setdefault(source, Counter()).update(answers=1, results=count)
+    times = sorted(entry.duration_ms for entry in entries)
+    p50, p95 = (times[max(math.ceil(share * len(times)) - 1, 0)] if times else None for share in (0.5, 0.95))
+    returned = len(set(unit_ids) & {unit_id for entry in entries for unit_id in entry.unit_ids})
+    return {
+        "asked": len(entries), "faces": dict(Counter(str(entry.face) for entry in entries)),
+        "zero": sum(not entry.units for entry in entries),
+        "weak": sum(entry.weak and bool(entry.units) for entry in entries), "p50_ms": p50, "p95_ms": p95,
+        "used_in": sum(entry.id in used for entry in entries),
+        "coverage": {
+            "units": len(unit_ids), "returned": returned,
+            "share": round(returned / len(unit_ids), 4) if unit_ids else None,
+        },
+        "sources": dict(sorted(sources.items(), key=lambda one: (-one[1]["answers"], one[0]))),
+        "queries": [
+            {
+                "text": " ".join(group[-1].text.split()), "times": len(group),
+                "last": group[-1].time.isoformat(timespec="seconds"), "weak": group[-1].weak,
+                "zero": not group[-1].units,
+                "used": list(dict.fromkeys(unit for one in group for unit in used.get(one.id, ()))),
+                "units": [{"id": unit_id, "score": score} for unit_id, score in group[-1].units],
+            }
+            for group in sorted(groups.values(), key=lambda group: (-len(group), -group[-1].time.timestamp()))
+        ],
+    }  # fmt: skip
+
+
+def note_uses(transcript: Path, session: str, *, capture: Capture, index: Index) -> int:
+    """Record which units, returned to a session's questions, it used later; returns how many are new.
+
+    Called when the session has been captured. Raises what reading the transcript raises, and OSError.
+    """
+    from nugget.capture import read_redacted
+
+    entries = read(capture.home, brain=capture.brain, session=session)
+    if not entries:
+        return 0
+    session_read, _ = read_redacted(transcript, capture)
+
+    def scope_of(unit_id: str) -> str | None:
+        unit = index.unit(unit_id)
+        return unit.scope.path if unit and unit.scope else None
+
+    return record_uses(capture.home, list(uses_in(session_read, entries, scope_of=scope_of)), now=capture.now)
+
+
+def uses_in(session: Session, entries: Sequence[Asked], *, scope_of: Callable[[str], str | None]) -> Iterator[Use]:
+    """Yield the returned units that a later event of the session cites by id, or whose scoped path it edits.
+
+    What tools put out is no use: the answer itself names every id. `scope_of` gives the path of a unit's scope.
+    """
+    for entry in entries:
+        later = [event for event in session.events if event.timestamp and event.timestamp > entry.time]
+        said = "\n".join(text for event in later if event.kind in _CITING for text in (event.text, event.after) if text)
+        edited = [event for event in later if event.kind is EventKind.FILE_EDIT and event.path]
+        for unit_id in entry.unit_ids:
+            if unit_id in said and re.search(rf"(?<![\w/-]){re.escape(unit_id)}(?![\w/-])", said):
+                yield Use(asked=entry.id, unit=unit_id, how="cited")
+            elif edited and (scope := scope_of(unit_id)) and any(_is_within(event, scope) for event in edited):
+                yield Use(asked=entry.id, unit=unit_id, how="edited")
+
+
+def suggestions(index: Index, entries: Sequence[Asked], *, known: Sequence[str], limit: int) -> str:
+    """Return questions that could be golden ones, as YAML to be pasted: unanswered ones from the log, then headings.
+
+    `known` are the texts of the golden questions that there are.
+    """
+    from nugget.markdown import subheadings_of
+
+    asked_before = set(map(_plain, known))
+    entries = [entry for entry in entries if RELATED not in entry.filters]
+    found: list[tuple[str, str, str]] = []
+    for one in report(entries, (), unit_ids=())["queries"]:
+        if one["weak"] and one["text"]:
+            nearest = f" Nearest: {one['units'][0]['id']}" if one["units"] else ""
+            why = f"Not answered ({counted(one['times'], 'time')}, last {one['last'][:10]}).{nearest}"
+            found.append((one["text"], "", why))
+    headings: dict[str, tuple[str, str, str]] = {}
+    for unit in filter(None, map(index.unit, index.unit_ids())):
+        telling = [heading for heading in subheadings_of(unit.body) if len(heading.split()) >= FEWEST_WORDS]
+        heading = max(telling, key=len, default=unit.title)
+        headings.setdefault(heading.casefold(), (heading, unit.id, "A heading; ask it in other words."))
+    found += headings.values()
+    lines = ["questions:"]
+    for text, unit_id, why in [one for one in found if _plain(one[0]) not in asked_before][:limit]:
+        # A JSON string is a YAML string, whatever is in it.
+        question = json.dumps(" ".join(text.split()), ensure_ascii=False)
+        lines += [f"  # {why}", f"  - question: {question}", f"    expect: [{unit_id}]"]
+    return "\n".join(lines) + "\n" if len(lines) > 1 else ""
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _is_within(event: Event, scope: str) -> bool:
+    """Return whether the edited file is the scope's file or lies in its folder, wherever the repository is."""
+    path, scope = f"/{(event.path or '').strip('/')}/", f"/{scope.strip('/')}/"
+    return scope != "//" and scope in path

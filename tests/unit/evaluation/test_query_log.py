@@ -22,8 +22,7 @@ from nugget.app.agent_session import AgentSession
 from nugget.app.worker import work
 from nugget.config import RedactionSettings, Settings, read_environment
 from nugget.evaluation import query_log
-from nugget.evaluation.feedback import report, uses_in
-from nugget.evaluation.query_log import Asked, Face, Use
+from nugget.evaluation.query_log import Asked, Face, Use, report, uses_in
 from nugget.infra import files
 from nugget.mcp.answers import Question
 from nugget.mcp.answers import answer as answer_question
