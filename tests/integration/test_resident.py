@@ -203,7 +203,7 @@ def test_while_a_window_is_open_recall_finds_by_meaning(synced: Path, home: Path
 
         wait_for(is_meant)
         assert told[-1].startswith(f"<{MEMORY_TAG}>\nWhat earlier sessions left")
-        for odd in ({"recall": 5, "folder": "/"}, {"recall": PROMPT, "brain": "/nowhere\0", "folder": "/"}, {}):
+        for odd in ({"recall": 5, "folder": "/"}, {"recall": PROMPT, "brains": {"x": "/nowhere\0"}, "folder": "/"}, {}):
             assert resident.ask(home, odd, timeout_s=PATIENCE_S) in (None, {"lines": []})
         assert hook("thanks", NUGGET_BRAIN=str(synced)) == ""
     wait_for(lambda: not servers(home))
