@@ -125,8 +125,10 @@ def main() -> None:
         for arguments in (["init", "-q"], ["add", "-A"], [*identity, "commit", "-q", "-m", "Knowledge"]):
             subprocess.run(["git", "-C", brain, *arguments], check=True)
         models = os.environ.get("NUGGET_MODELS") or str(REPOSITORY / ".models")
-        os.environ |= {"HOME": place, "NUGGET_HOME": str(folder / "home"), "NUGGET_MODELS": models,
-                       "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY)}  # fmt: skip
+        os.environ |= {
+            "HOME": place, "NUGGET_HOME": str(folder / "home"), "NUGGET_MODELS": models, "NUGGET_BRAIN": str(brain),
+            "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY),
+        }  # fmt: skip
         os.environ.pop("ANTHROPIC_API_KEY", None)
         environment = dict(os.environ)
         asked = ask_times_s(brain)

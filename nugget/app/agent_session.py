@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nugget.app.params import check_identity
-from nugget.capture.following import FOLLOW_EVERY_S
 from nugget.config import Environment, Settings, load_settings
 from nugget.errors import BrainError, IndexUnavailable, LLMUnavailable, NuggetError, UsageError
 from nugget.evaluation.query_log import Face
@@ -227,7 +226,7 @@ class AgentSession:
         while not self._closed.is_set():
             for one in (brain, *brain.others):
                 _reported(lambda one=one: one.follow(if_due=True))  # type: ignore[misc]
-            self._closed.wait(FOLLOW_EVERY_S)
+            self._closed.wait(files.FOLLOW_EVERY_S)
 
 
 def _reported(work: Callable[[], object]) -> None:

@@ -9,17 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from nugget.capture.review import ProposalBranch, proposals
 from nugget.errors import IndexUnavailable, NuggetError, ReviewError, UsageError, reason_of
 from nugget.index import Index, Unusable
 from nugget.index.connection import discard_damaged, find_damage, is_damage
 from nugget.models import Bundle
 from nugget.retrieval.search import Results
-from nugget.sources.sessions import read_any
 from nugget.upkeep.brains import brain_for_session, usable_brains
 
 if TYPE_CHECKING:
     from nugget.app import Brain
+    from nugget.capture.review import ProposalBranch
 
 T = TypeVar("T")
 Answer = TypeVar("Answer", Bundle, Results)
@@ -90,10 +89,10 @@ def reviewed_in(brain: Brain, name: str | None) -> Brain:
 
 def waiting_in(brain: Brain) -> Iterator[tuple[Brain, list[ProposalBranch]]]:
     """Yield a brain and the others, each with the proposals that wait in it, without others that cannot be read."""
-    yield brain, proposals(brain.path)
+    yield brain, brain.proposals()
     for other in brain.others:
         with suppress(NuggetError, OSError):
-            yield other, proposals(other.path)
+            yield other, other.proposals()
 
 
 def capturing(brain: Brain, folder: Path | None, *, transcript: Path | None = None) -> Brain:
@@ -102,6 +101,8 @@ def capturing(brain: Brain, folder: Path | None, *, transcript: Path | None = No
     Without a folder it is that of the transcript. Raises NuggetError if the rule's brain cannot be used: what belongs
     there goes nowhere else.
     """
+    from nugget.sources.sessions import read_any
+
     if brain.is_chosen or not brain.settings.brains.captures:
         return brain
     if folder is None and transcript is not None and (cwd := read_any(transcript).cwd):

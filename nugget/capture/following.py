@@ -24,9 +24,6 @@ from nugget.errors import ConflictError, GitError, NuggetError, PushRefused, Rev
 from nugget.infra import files, git, remotes
 from nugget.infra.github import Repository
 
-FOLLOW_EVERY_S = 300
-"""What runs in the background looks at the remote no more often than this."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
@@ -60,8 +57,8 @@ def is_due(brain: Path, home: Path, *, now: datetime) -> bool:
         try:
             age = now.timestamp() - stamp.stat().st_mtime
         except FileNotFoundError:
-            age = FOLLOW_EVERY_S
-        if 0 <= age < FOLLOW_EVERY_S:
+            age = files.FOLLOW_EVERY_S
+        if 0 <= age < files.FOLLOW_EVERY_S:
             return False
         files.private_file(stamp)
         os.utime(stamp, (now.timestamp(), now.timestamp()))

@@ -21,7 +21,6 @@ from nugget.infra import files
 
 NOTICE = "This session will be analyzed for knowledge capture"
 CATCH_UP_EVERY_S = 3600
-FOLLOW_EVERY_S = 300
 _STDIN_WAIT_S = 1.0
 _MAX_PAYLOAD_BYTES = 4_000_000
 FLAGS = ("--brief", "--no-brief", "--recall")
@@ -118,7 +117,7 @@ def _session_starts(home: str, payload: dict[str, object], *, brief: int | None)
     _say(output)
     queue = files.make_queue(home)
     stamps = [os.path.join(queue, f"{name}.stamp") for name in ("follow", "catch-up")]
-    follows, catches_up = map(_is_due, stamps, (FOLLOW_EVERY_S, CATCH_UP_EVERY_S))
+    follows, catches_up = map(_is_due, stamps, (files.FOLLOW_EVERY_S, CATCH_UP_EVERY_S))
     if (catches_up or (follows and brain)) and files.start_worker(home, *(["--catch-up"] if catches_up else [])):
         for stamp in stamps if catches_up else stamps[:1]:
             files.private_file(stamp)

@@ -28,6 +28,8 @@ WORKER_LOCK = "NUGGET_WORKER_LOCK"
 """Names the descriptor of the queue's lock that a worker inherits from who started it."""
 REVIEW_STATE = "review.json"
 """The file in the queue's folder with, by brain, how many proposals wait and how many were merged."""
+FOLLOW_EVERY_S = 300
+"""What runs in the background looks at the remote of a brain no more often than this."""
 STARTED: list[int] = []
 """Ids of detached processes that have not been seen to end."""
 _FILE_MODE, _FOLDER_MODE, _OTHERS = 0o600, 0o700, 0o077

@@ -56,7 +56,7 @@ def socket_file(home: files.StrPath) -> str:
     return os.path.join(home, "run", f"{hashlib.sha256(key).hexdigest()[:12]}.sock")
 
 
-def ask(home: files.StrPath, question: Mapping[str, object], *, timeout_s: float = PATIENCE_S) -> dict[str, object] | None:
+def ask(home: files.StrPath, question: Mapping[str, object], timeout_s: float = PATIENCE_S) -> dict[str, object] | None:
     """Return the answer of the resident server; None if none runs, or it takes longer. Raises nothing."""
     try:
         with connect(socket_file(home), timeout_s) as asked:

@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 175,
-    "lines": 41_056,
+    "lines": 41_054,
     "lines of a file": 400,
     "classes": 290,
     "re.compile": 305,
