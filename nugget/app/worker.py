@@ -26,7 +26,7 @@ from nugget.config import Environment, load_settings, read_environment
 from nugget.errors import NuggetError, TranscriptError
 from nugget.evaluation.query_log import note_uses
 from nugget.infra import files
-from nugget.models.speech import said_how
+from nugget.models.sessions import said_how
 from nugget.redaction import redact
 from nugget.sources.sessions import Redone, find_session_by_id, find_sessions, redact_again
 from nugget.text import shorten

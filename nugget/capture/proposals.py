@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from nugget.capture.compare import BRANCH_PREFIX, ProposalTarget, ProposedChange, base_commit, numbered
 from nugget.infra import git
 from nugget.models import Origin, Session, Speaker, Unit
-from nugget.models.speech import said_how
+from nugget.models.sessions import said_how
 from nugget.text import clean, counted, shorten, slugify
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from nugget.errors import UsageError
 from nugget.index import events as store
 from nugget.index.events import LogSession
 from nugget.index.fulltext import question_words
-from nugget.models.speech import Speaker, SpeechOrigin
+from nugget.models.sessions import Speaker, SpeechOrigin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

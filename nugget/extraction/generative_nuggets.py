@@ -29,7 +29,7 @@ from nugget.extraction.requests import one_line
 from nugget.infra.llm.gate import problems_in
 from nugget.models import EventKind, Scope, Session, Speaker
 from nugget.models.nuggets import FileTouch, Nugget, NuggetType
-from nugget.models.speech import is_own_words, origin_of, speaker_of
+from nugget.models.sessions import is_own_words, origin_of, speaker_of
 from nugget.redaction import allow_list, redact
 from nugget.text import shorten
 

@@ -33,7 +33,7 @@ from nugget.models import (
     SpeechOrigin,
     Unit,
 )
-from nugget.models.speech import is_own_words
+from nugget.models.sessions import is_own_words
 from nugget.redaction import redact
 from nugget.sources.speakers import said_in
 from nugget.text import shorten, slugify

@@ -15,7 +15,7 @@ from typing import Any
 from nugget.index.fulltext import asked_word
 from nugget.index.units import select_in
 from nugget.models import SourceName
-from nugget.models.speech import Speaker, SpeechOrigin
+from nugget.models.sessions import Speaker, SpeechOrigin
 
 _SESSION_BITS, _TABLE_BITS = 34, 3
 TABLES = ("events", "command_inputs", "pane_output", "file_edits", "working_notes", "incidents")

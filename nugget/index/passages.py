@@ -15,7 +15,7 @@ from typing import Any
 from nugget.index.events import MARKS, id_range, table_of
 from nugget.index.units import select_in
 from nugget.models import Filter, SourceName
-from nugget.models.speech import Evidence, Speaker, SpeechOrigin
+from nugget.models.sessions import Evidence, Speaker, SpeechOrigin
 
 _SESSION = "s.key, s.source, s.id, coalesce(s.agent, ''), coalesce(s.folder, ''), coalesce(s.workspace, ''), " \
     "coalesce(s.title, '')"  # fmt: skip

@@ -17,7 +17,7 @@ from nugget.index.fulltext import terms_of
 from nugget.index.units import select_in
 from nugget.models import Scope, Speaker, SpeechOrigin
 from nugget.models.nuggets import FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
-from nugget.models.speech import evidence_of
+from nugget.models.sessions import evidence_of
 
 _LAST_CHARACTER = "\U0010ffff"
 _NUGGET_COLUMNS = (
@@ -216,27 +216,6 @@ def touched_renames(connection: sqlite3.Connection, workspace: str) -> list[tupl
         (workspace,),
     )
     return list(rows)
-
-
-def known_renames(connection: sqlite3.Connection, workspace: str) -> tuple[str | None, str | None, list[Any]]:
-    """Return the commit up to which renames are known, since when they were looked for, and the (old, new) paths."""
-    state = connection.execute("SELECT head, since FROM rename_states WHERE workspace = ?", (workspace,)).fetchone()
-    rows = connection.execute(
-        "SELECT old_path, new_path FROM renames WHERE workspace = ? ORDER BY position", (workspace,)
-    ).fetchall()
-    return (state[0], state[1], rows) if state else (None, None, rows)
-
-
-def put_renames(
-    connection: sqlite3.Connection, workspace: str, *, head: str, since: str, renames: Sequence[tuple[str, str]]
-) -> None:
-    """Remember the renames up to a commit, in place of those known before."""
-    connection.execute("DELETE FROM renames WHERE workspace = ?", (workspace,))
-    connection.executemany(
-        "INSERT INTO renames VALUES (?,?,?,?)",
-        [(workspace, position, old, new) for position, (old, new) in enumerate(renames)],
-    )
-    connection.execute("INSERT OR REPLACE INTO rename_states VALUES (?,?,?)", (workspace, head, since))
 
 
 def earliest_session(connection: sqlite3.Connection, workspace: str) -> datetime | None:

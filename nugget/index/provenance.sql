@@ -56,16 +56,6 @@ CREATE TABLE file_touches (
 CREATE INDEX file_touches_path ON file_touches (workspace, path);
 CREATE INDEX file_touches_file ON file_touches (file);
 
--- Renames that git tells of, oldest first, up to the commit that was looked at last.
-CREATE TABLE renames (
-    workspace TEXT NOT NULL,
-    position INTEGER NOT NULL,
-    old_path TEXT NOT NULL,
-    new_path TEXT NOT NULL,
-    PRIMARY KEY (workspace, position)
-) WITHOUT ROWID;
-CREATE TABLE rename_states (workspace TEXT PRIMARY KEY, head TEXT NOT NULL, since TEXT NOT NULL) WITHOUT ROWID;
-
 CREATE TRIGGER provenance_file_gone AFTER DELETE ON files WHEN old.source = 'provenance' BEGIN
     DELETE FROM nuggets WHERE file = old.path;
     DELETE FROM provenance_sessions WHERE file = old.path;

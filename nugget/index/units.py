@@ -27,7 +27,7 @@ from nugget.models import (
     SourceName,
     Unit,
 )
-from nugget.models.speech import evidence_of
+from nugget.models.sessions import evidence_of
 from nugget.text import printable
 
 _IN_ONE_QUERY = 500

@@ -13,12 +13,12 @@ from typing import Any
 
 from nugget.models.sessions import Event as Event
 from nugget.models.sessions import EventKind as EventKind
+from nugget.models.sessions import Evidence as Evidence
 from nugget.models.sessions import Session as Session
 from nugget.models.sessions import SessionFile as SessionFile
-from nugget.models.speech import Evidence as Evidence
-from nugget.models.speech import Speaker as Speaker
-from nugget.models.speech import SpeechOrigin as SpeechOrigin
-from nugget.models.speech import speaker_of
+from nugget.models.sessions import Speaker as Speaker
+from nugget.models.sessions import SpeechOrigin as SpeechOrigin
+from nugget.models.sessions import speaker_of
 
 
 class SourceName(StrEnum):

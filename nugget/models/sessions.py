@@ -1,13 +1,108 @@
-"""The values of sessions: events, sessions, and the files that hold them."""
+"""The values of sessions: events, sessions, the files that hold them, who speaks in them, and quotes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
-from nugget.models.speech import Speaker, SpeechOrigin
+
+class Speaker(StrEnum):
+    """Speaker in a session, from the most to the least trusted. Words of unknown origin are the agent's."""
+
+    USER = "user"
+    AGENT = "agent"
+    TOOL = "tool"
+    QUOTED = "quoted"
+
+
+class SpeechOrigin(StrEnum):
+    """Origin of words in a session; `WRITTEN` are the agent's own replies and calls."""
+
+    TYPED = "typed"
+    WRITTEN = "written"
+    TOOL_RESULT = "tool_result"
+    PASTED = "pasted"
+    COMPACTION_SUMMARY = "compaction_summary"
+    HOOK = "hook"
+
+
+_SPEAKERS: Mapping[Speaker | None, str] = {
+    Speaker.USER: "said by the user",
+    Speaker.AGENT: "said by the agent",
+    Speaker.TOOL: "printed by a tool",
+    Speaker.QUOTED: "somebody else's words",
+    None: "speaker unknown",
+}
+
+
+def said_how(speaker: Speaker | None, origin: SpeechOrigin | None = None) -> str:
+    """Return who said something, and how if that is not what one expects: `somebody else's words (pasted)`."""
+    usual = {
+        Speaker.USER: SpeechOrigin.TYPED,
+        Speaker.AGENT: SpeechOrigin.WRITTEN,
+        Speaker.TOOL: SpeechOrigin.TOOL_RESULT,
+    }
+    is_usual = origin is None or speaker is None or usual.get(speaker) is origin
+    return _SPEAKERS[speaker] + ("" if is_usual else f" ({str(origin).replace('_', ' ')})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Evidence of a unit: the session, the transcript records, and a short verbatim quote.
+
+    `speaker` and `origin` are None if unknown, as in what Nugget 0.1 wrote.
+    """
+
+    session: str
+    quote: str
+    records: tuple[str, ...] = ()
+    speaker: Speaker | None = None
+    origin: SpeechOrigin | None = None
+
+
+def evidence_of(values: Mapping[str, Any]) -> Evidence:
+    """Return the evidence that `dataclasses.asdict` made these values of."""
+    speaker, origin = values.get("speaker"), values.get("origin")
+    return Evidence(
+        session=values["session"],
+        quote=values["quote"],
+        records=tuple(values["records"]),
+        speaker=Speaker(speaker) if speaker else None,
+        origin=SpeechOrigin(origin) if origin else None,
+    )
+
+
+def speaker_of(evidence: Iterable[Evidence]) -> Speaker:
+    """Return the first speaker of some evidence who is not the user; the user only if all of it is theirs."""
+    speakers = [one.speaker or Speaker.AGENT for one in evidence] or [Speaker.AGENT]
+    return next((speaker for speaker in speakers if speaker is not Speaker.USER), Speaker.USER)
+
+
+def origin_of(evidence: Iterable[Evidence]) -> SpeechOrigin:
+    """Return how the words of the first speaker who is not the user came into the session."""
+    said = [one for one in evidence if one.speaker is not Speaker.USER or one.origin is not SpeechOrigin.TYPED]
+    return (said[0].origin or SpeechOrigin.WRITTEN) if said else SpeechOrigin.TYPED
+
+
+def is_typed(evidence: Iterable[Evidence]) -> bool:
+    """Return whether the user typed all of it, and there is some."""
+    said = {(one.speaker, one.origin) for one in evidence}
+    return said == {(Speaker.USER, SpeechOrigin.TYPED)}
+
+
+def is_own_words(evidence: Iterable[Evidence]) -> bool:
+    """Return whether the user or the agent said at least some of it in their own words."""
+    return any(one.speaker not in (Speaker.TOOL, Speaker.QUOTED) for one in evidence)
+
+
+def standing(speaker: Speaker | None, *, is_reviewed: bool) -> str:
+    """Return who said it and whether a person reviewed it: `said by the user, not reviewed`."""
+    reviewed = "reviewed" if is_reviewed else "not reviewed"
+    return f"{said_how(speaker)}, {reviewed}" if speaker else reviewed
 
 
 class EventKind(StrEnum):

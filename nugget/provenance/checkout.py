@@ -1,7 +1,7 @@
 """The workspace of a path, and its files as they are now: their SHA-256, renames, and which nuggets are stale.
 
 Sessions record the renames that they make; git knows the others. Git is asked only if a path that nuggets are scoped to
-is gone, only as far back as the first session, and only for the commits since the last time.
+is gone, and only as far back as the first session.
 
 A stale nugget is still returned, flagged with the first reason that holds, and penalised:
 
@@ -21,13 +21,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
+from functools import lru_cache
 from pathlib import Path
 from stat import S_ISREG
 
 from nugget.config import expanded
 from nugget.errors import GitError, UsageError
 from nugget.index import provenance as stored
-from nugget.index.connection import write_transaction
 from nugget.infra import git
 from nugget.infra.workspace import Workspace, find_workspace, relative_path, vanished_workspace
 from nugget.models import StaleReason
@@ -200,33 +200,20 @@ def _resolve(gone: Sequence[str], pairs: Sequence[tuple[str, str]], checkout: Ch
 
 
 def _committed_renames(connection: sqlite3.Connection, checkout: Checkout) -> list[tuple[str, str]]:
-    """Return the renames in the history since the first session, remembered until HEAD moves."""
-    root, identity = checkout.workspace.root, checkout.workspace.identity
-    known_head, known_since, known = stored.known_renames(connection, identity)
-    earliest = stored.earliest_session(connection, identity)
-    since = earliest.isoformat() if earliest else ""
+    """Return the renames in the history since the first session, oldest first."""
+    root = checkout.workspace.root
+    earliest = stored.earliest_session(connection, checkout.workspace.identity)
     try:
         head = git.head(root)
-        if head is None or (head, since) == (known_head, known_since):
-            return known
-        is_ahead = (
-            bool(known_head) and known_since == since and git.merge_base(root, known_head or "", head) == known_head
-        )
-        limit = [f"--since={since}"] if since else []
-        span = f"{known_head}..{head}" if is_ahead else head
-        fresh = _renames(checkout, "log", "--reverse", "--format=", *_RENAMES_ONLY, *limit, span)
+        return _renames_until(root, head, earliest.isoformat() if earliest else "") if head else []
     except GitError:
-        return known
-    renames = [*(known if is_ahead else ()), *fresh]
-    try:
-        with write_transaction(connection):
-            stored.put_renames(connection, identity, head=head, since=since, renames=renames)
-    except sqlite3.Error:
-        pass  # looked for again next time
-    return renames
+        return []
 
 
-def _renames(checkout: Checkout, *command: str) -> list[tuple[str, str]]:
+@lru_cache(maxsize=32)
+def _renames_until(root: Path, head: str, since: str) -> list[tuple[str, str]]:
     """Return (old, new) of each `R<score> NUL old NUL new NUL`. Format: git-log(1), --name-status -z."""
-    tokens = iter(os.fsdecode(git.run(checkout.workspace.root, *command, timeout_s=_GIT_TIMEOUT_S)).split("\0"))
+    limit = [f"--since={since}"] if since else []
+    output = git.run(root, "log", "--reverse", "--format=", *_RENAMES_ONLY, *limit, head, timeout_s=_GIT_TIMEOUT_S)
+    tokens = iter(os.fsdecode(output).split("\0"))
     return [(next(tokens, ""), next(tokens, "")) for token in tokens if token.lstrip("\n").startswith("R")]

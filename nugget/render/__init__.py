@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nugget.models import Bundle, Hit, SourceName
 from nugget.models.nuggets import scope_text
-from nugget.models.speech import standing
+from nugget.models.sessions import standing
 from nugget.text import clean, one_line, shorten
 
 if TYPE_CHECKING:

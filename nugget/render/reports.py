@@ -19,7 +19,7 @@ from rich.text import Text
 from nugget.infra.files import resource
 from nugget.models import Event, EventKind, Problem, Severity, SourceName, Speaker
 from nugget.models.nuggets import scope_text
-from nugget.models.speech import said_how
+from nugget.models.sessions import said_how
 from nugget.render import iso_date, origin_text, stale_suffix
 from nugget.render.terminal import MAX_WIDTH, console, explained_score, note, put, put_markdown, without_heading
 from nugget.text import clean, counted, one_line, shorten

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from nugget.models import Bundle, Contribution, Depth, Hit, SourceName, Unit
-from nugget.models.speech import said_how
+from nugget.models.sessions import said_how
 from nugget.render import degraded_sentences, stale_words, without_title
 from nugget.text import clean, counted, one_line, shorten
 

@@ -20,7 +20,7 @@ from nugget.brain import is_brain
 from nugget.config import Environment, load_settings
 from nugget.errors import NuggetError
 from nugget.infra import files, resident
-from nugget.models.speech import is_typed, standing
+from nugget.models.sessions import is_typed, standing
 from nugget.sources.speakers import MEMORY_TAG, strip_injected, typed_text
 from nugget.text import CHARS_PER_TOKEN, clean, one_line, shorten
 from nugget.upkeep.brains import usable_brains

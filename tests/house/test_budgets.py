@@ -13,8 +13,8 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
-    "modules": 175,
-    "lines": 41_054,
+    "modules": 174,
+    "lines": 41_012,
     "lines of a file": 400,
     "classes": 290,
     "re.compile": 305,
