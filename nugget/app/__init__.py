@@ -28,14 +28,21 @@ from nugget.models import Bundle, Depth, Query, SourceName, Unit
 from nugget.models.nuggets import NuggetBundle, NuggetQuery
 from nugget.retrieval import answering, retrieve
 from nugget.retrieval.candidates import configured
+from nugget.retrieval.query_language import merge_filters, parse_search
 from nugget.retrieval.reranking import Reranker, choose_reranker
-from nugget.retrieval.search import DEFAULT_LIMIT
+from nugget.retrieval.search import (
+    DEFAULT_LIMIT,
+    Indexes,
+    Results,
+    as_bundle,
+    chosen_sources,
+    search_everything,
+)
 from nugget.upkeep.trust import find_brain
 
 if TYPE_CHECKING:
     from nugget.infra.llm import LLM
     from nugget.retrieval.refs import Shown
-    from nugget.retrieval.search import Indexes, Results
     from nugget.retrieval.suggestions import Suggestions
 
 SEARCH = Query("", limit=DEFAULT_LIMIT, depth=Depth.SUMMARY, profile="search")
@@ -210,9 +217,6 @@ class Brain:
         self, question: Query | str, *, now: datetime | None = None, fresh: bool = True, log: bool = True
     ) -> tuple[Bundle, Results]:
         """Return the Bundle of `search`, and the same results in one group a source."""
-        from nugget.retrieval.query_language import merge_filters, parse_search
-        from nugget.retrieval.search import as_bundle, chosen_sources, search_everything
-
         started, moment = time.perf_counter(), now or datetime.now(UTC)
         asked = checked(question, SEARCH)
         parsed = parse_search(asked.text, today=moment.date())
@@ -241,7 +245,6 @@ class Brain:
 
     def related(self, question: Query | str, *, fresh: bool = True, log: bool = True) -> tuple[Bundle, Results]:
         """Return what is similar to a ref or a thought, as one Bundle and by source. Raises NuggetError for no ref."""
-        from nugget.retrieval.search import as_bundle, chosen_sources
         from nugget.retrieval.suggestions import related
 
         query, started, moment = checked(question, SEARCH), time.perf_counter(), datetime.now(UTC)
@@ -331,8 +334,6 @@ class Brain:
 
     def indexes(self, identity: str | None = None) -> Indexes:
         """Return the indexes a search reads: the brain's, that of local sources, an identity's memory if named."""
-        from nugget.retrieval.search import Indexes
-
         brain = self.index
         with self._lock:
             if self._local is None:

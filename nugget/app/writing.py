@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -10,24 +11,29 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nugget import evaluation
 from nugget.app import brains
+from nugget.brain import load, validate_domain
+from nugget.brain.filing import UnitMove, add_unit, forget_unit, forgotten, move_unit
+from nugget.brain.golden import expecting, read_golden
+from nugget.capture import CaptureResult, following, ledger, promotion, publish, review
+from nugget.capture.compare import ProposalTarget, Similar
 from nugget.config import expanded, load_settings, read_environment
 from nugget.errors import EmbeddingUnavailable, NuggetError, UsageError
+from nugget.evaluation import query_log
+from nugget.infra import files, git, remotes
 from nugget.models import Hit, KnowledgeType, Problem, Query, StaleReason, Unit
+from nugget.models.nuggets import Nugget
+from nugget.redaction import allow_list, redact
+from nugget.redaction import secret_lines as find_secrets
+from nugget.upkeep.trust import is_trusted
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from nugget.app import Brain
-    from nugget.brain.filing import UnitMove
-    from nugget.capture import CaptureResult
-    from nugget.capture.compare import ProposalTarget, Similar
-    from nugget.capture.following import Followed
-    from nugget.capture.promotion import Note
-    from nugget.capture.review import Decided, ProposalBranch
     from nugget.importing import ImportResult
-    from nugget.models.nuggets import Nugget
 
 IMPORT_LIMIT = 100
 """Units that an import proposes at once."""
@@ -51,10 +57,6 @@ def add(
     report: Callable[[Mapping[str, int]], None] = lambda counts: None,
 ) -> tuple[str, str]:
     """Keep a text as a new unit, committed; return its id and path. `report` is told what was redacted, by kind."""
-    from nugget.brain import load
-    from nugget.brain.filing import add_unit
-    from nugget.redaction import allow_list
-
     path = add_unit(
         brain.path, text, type=type, domain=domain, tags=tags, title=title, confidence=confidence,
         now=datetime.now(UTC), allow=allow_list(brain.settings), report=report,
@@ -66,9 +68,6 @@ def add(
 
 def forget(brain: Brain, ref: str) -> tuple[UnitMove, Places]:
     """Take a unit out for good; return what changed, and the golden questions that expect it."""
-    from nugget.brain.filing import forget_unit
-    from nugget.brain.golden import expecting
-
     result = forget_unit(brain.path, ref.removeprefix("brain:"))
     make_current(brain)
     return result, expecting(brain.path, result.old_id)
@@ -76,9 +75,6 @@ def forget(brain: Brain, ref: str) -> tuple[UnitMove, Places]:
 
 def move(brain: Brain, ref: str, *, domain: str | None = None, name: str | None = None) -> tuple[UnitMove, Places]:
     """File a unit elsewhere or rename it; return what changed, and the golden questions that expect the old id."""
-    from nugget.brain.filing import move_unit
-    from nugget.brain.golden import expecting
-
     result = move_unit(brain.path, ref.removeprefix("brain:"), domain=domain, slug=name)
     make_current(brain)
     return result, expecting(brain.path, result.old_id) if result.new_id != result.old_id else []
@@ -104,7 +100,6 @@ def import_notes(
     `domain` files all of it; otherwise folders do. At most `limit` units are proposed; `dry_run` writes nothing.
     Raises UsageError for an invalid path, domain or limit, BrainError and GitError; nothing was proposed then.
     """
-    from nugget.brain import validate_domain
     from nugget.importing import Import, import_and_publish
 
     if limit < 1:
@@ -123,19 +118,14 @@ def promote(
     brain: Brain, nugget: Nugget, *, stale: StaleReason | None, type: str | None, domain: str, dry_run: bool
 ) -> CaptureResult:
     """Propose a nugget as a unit of the brain, on a branch."""
-    from nugget.capture import promotion
-
     return promotion.promote(nugget, _target(brain, dry_run=dry_run), type=type, domain=domain, stale=stale)
 
 
-def propose(brain: Brain, note: Note, *, folder: Path) -> CaptureResult:
+def propose(brain: Brain, note: promotion.Note, *, folder: Path) -> CaptureResult:
     """Propose what an agent found worth keeping while it works in `folder`, on a branch; the same note twice is one.
 
     `skipped` says why nothing was proposed. Raises UsageError for a note that no unit can be made of.
     """
-    from nugget.capture import ledger, promotion
-    from nugget.infra import files
-
     brain = brains.capturing(brain, folder)
     home = brain.environment.home
     with files.locked(ledger.lock_file(home, ledger.remember_brain(brain.path, home))):
@@ -144,32 +134,24 @@ def propose(brain: Brain, note: Note, *, folder: Path) -> CaptureResult:
 
 
 def _target(brain: Brain, *, dry_run: bool = False) -> ProposalTarget:
-    from nugget.capture.compare import ProposalTarget
-
     return ProposalTarget(
         brain=brain.path, home=brain.environment.home, settings=brain.settings, similar=similar_units(brain),
         now=datetime.now(UTC), dry_run=dry_run,
     )  # fmt: skip
 
 
-def proposals(brain: Brain) -> list[ProposalBranch]:
+def proposals(brain: Brain) -> list[review.ProposalBranch]:
     """Return the proposals that wait, oldest first."""
-    from nugget.capture import review
-
     return review.proposals(brain.path)
 
 
-def proposal(brain: Brain, name: str | None) -> ProposalBranch:
+def proposal(brain: Brain, name: str | None) -> review.ProposalBranch:
     """Return one proposal, by a part of its branch's name, or the only one. Raises ReviewError."""
-    from nugget.capture import review
-
     return review.show(brains.reviewed_in(brain, name).path, name)
 
 
-def proposal_diff(brain: Brain, shown: ProposalBranch) -> str:
+def proposal_diff(brain: Brain, shown: review.ProposalBranch) -> str:
     """Return a proposal as a diff."""
-    from nugget.capture import review
-
     return review.diff(brains.reviewed_in(brain, shown.branch).path, shown)
 
 
@@ -181,16 +163,12 @@ def decide(
     accept: Sequence[str] | None = (),
     reject: Sequence[str] | None = (),
     edits: Mapping[str, str] | None = None,
-) -> Decided:
+) -> review.Decided:
     """Accept, edit and reject units of a proposal in one act, and push; through its pull request if it has one.
 
     Units are named by id or path; None is all. `edits` are new texts of accepted units; secrets are taken out of them.
     With `expect_sha`, ConflictError if the proposal is no longer at that commit. Nothing is changed if it raises.
     """
-    from nugget.capture import following, publish, review
-    from nugget.redaction import allow_list, redact
-    from nugget.upkeep.trust import is_trusted
-
     now, one = datetime.now(UTC), brains.reviewed_in(brain, name)
     environment, settings = brain.environment, one.settings
     allow = allow_list(settings)
@@ -214,26 +192,22 @@ def decide(
     return done
 
 
-def accept(brain: Brain, name: str | None = None, *, units: Sequence[str] | None = None) -> Decided:
+def accept(brain: Brain, name: str | None = None, *, units: Sequence[str] | None = None) -> review.Decided:
     """Merge a proposal, or some units of it, as `decide` does."""
     return decide(brain, name, accept=units)
 
 
-def reject(brain: Brain, name: str | None = None, *, units: Sequence[str] | None = None) -> Decided:
+def reject(brain: Brain, name: str | None = None, *, units: Sequence[str] | None = None) -> review.Decided:
     """Turn down a proposal, or some units of it, as `decide` does."""
     return decide(brain, name, reject=units)
 
 
-def follow(brain: Brain, *, rebase: bool = False, if_due: bool = False) -> Followed | None:
+def follow(brain: Brain, *, rebase: bool = False, if_due: bool = False) -> following.Followed | None:
     """Bring in what was decided on the remote, send what waits to be pushed, and bring the index in line.
 
     None without a remote, for a brain that the user does not trust, and with `if_due` if it was looked at lately.
     Raises GitError.
     """
-    from nugget.capture import following
-    from nugget.infra import git, remotes
-    from nugget.upkeep.trust import is_trusted
-
     now, environment = datetime.now(UTC), brain.environment
     if not (git.is_repository(brain.path) and remotes.find_remote(brain.path) and is_trusted(environment, brain.path)):
         return None
@@ -256,10 +230,6 @@ def make_current(brain: Brain) -> None:
 
 def note_review(brain: Brain) -> None:
     """Note how many proposals wait and were merged, in all brains, for the line that a session's start shows."""
-    import json
-
-    from nugget.capture import publish
-    from nugget.infra import files
 
     home = brain.environment.home
     file = Path(files.queue_folder(home)) / files.REVIEW_STATE
@@ -279,15 +249,11 @@ def note_review(brain: Brain) -> None:
 
 def secret_lines(text: str) -> list[tuple[int, str]]:
     """Return the line and rule of each secret that redaction would take out of a text; no brain is needed."""
-    from nugget.redaction import allow_list
-    from nugget.redaction import secret_lines as find
-
-    return find(text, allow=allow_list(load_settings(read_environment())))
+    return find_secrets(text, allow=allow_list(load_settings(read_environment())))
 
 
 def leaks(brain: Brain) -> Iterator[dict[str, Any]]:
     """Yield the places where Nugget keeps a secret."""
-    from nugget.redaction import allow_list
     from nugget.upkeep.repair import find_leaks
 
     return find_leaks(brain.environment.home, brain.path, allow=allow_list(brain.settings))
@@ -295,7 +261,6 @@ def leaks(brain: Brain) -> Iterator[dict[str, Any]]:
 
 def scrub(brain: Brain, known: Sequence[str], *, dry_run: bool) -> dict[str, list[str]]:
     """Take secrets out of everything that Nugget keeps: those that rules find, and those that are `known`."""
-    from nugget.redaction import allow_list
     from nugget.upkeep import repair
 
     allow = allow_list(brain.settings)
@@ -310,10 +275,6 @@ def evaluate(
     A run that is not worse than the last one, or is accepted, is kept for the next comparison. Raises NuggetError if
     the named baseline cannot be read.
     """
-    from nugget import evaluation
-    from nugget.brain.filing import forgotten
-    from nugget.brain.golden import read_golden
-
     golden, kept = read_golden(brain.path, files), brain.index_folder / "evals" / "last.json"
     is_local = brain.settings.retrieval.reranker.startswith("cross-encoder:")
     reranker, now = brain.reranker(None) if is_local else None, datetime.now(UTC)
@@ -341,9 +302,6 @@ def evaluate(
 
 def suggest_questions(brain: Brain, files: Sequence[Path]) -> str:
     """Return golden questions as YAML, from headings and from questions that found nothing."""
-    from nugget.brain.golden import read_golden
-    from nugget.evaluation import query_log
-
     known = [question.text for question in read_golden(brain.path, files).questions]
     entries = query_log.read(brain.environment.home, brain=brain.path)
     return query_log.suggestions(brain.index, entries, known=known, limit=_SUGGESTED_QUESTIONS)
@@ -351,8 +309,6 @@ def suggest_questions(brain: Brain, files: Sequence[Path]) -> str:
 
 def asked_questions(brain: Brain, since: date | None = None) -> dict[str, Any]:
     """Return what was asked of the brain, and how much of it was ever of use."""
-    from nugget.evaluation import query_log
-
     home = brain.environment.home
     entries = query_log.read(home, brain=brain.path, since=since)
     return query_log.report(entries, list(query_log.read_uses(home)), unit_ids=brain.index.unit_ids())
@@ -364,7 +320,6 @@ def similar_units(brain: Brain) -> Similar:
     Without an embedding model, and while it cannot be had, every candidate has similarity 0, and the shared words
     decide.
     """
-
     vectors: dict[str, NDArray[np.float32]] = {}
 
     def vector(text: str) -> NDArray[np.float32]:
