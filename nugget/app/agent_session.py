@@ -23,6 +23,7 @@ from nugget.infra.llm import LLM, DailyBudget, open_llm
 from nugget.infra.llm import DailyCapReached as DailyCapReached
 from nugget.models import Bundle, Depth, Query, SourceName
 from nugget.redaction import redact
+from nugget.retrieval.packing import pack
 from nugget.upkeep.trust import find_brain
 
 if TYPE_CHECKING:
@@ -160,8 +161,6 @@ class AgentSession:
 
         Of the source `sessions` only the given ones are searched, if there are any.
         """
-        from nugget.retrieval.packing import pack
-
         brain, given = self.ready(), query.filter
         filters = [given]
         if sessions and SourceName.SESSIONS in given.sources:

@@ -21,12 +21,15 @@ from nugget.config import Environment, Settings, expanded
 from nugget.errors import IndexUnavailable
 from nugget.index import Index, SyncResult, read_memory
 from nugget.index.connection import discard_damaged, home_index_file, open_home, open_memory
+from nugget.index.events import underived_sessions
 from nugget.index.sync import document_changes, sync_documents, sync_provenance
-from nugget.index.vectors import Progress
+from nugget.index.vectors import Progress, any_missing
 from nugget.infra import files
 from nugget.infra.workspace import find_workspace
 from nugget.models import Problem, SourceName
-from nugget.sources.notes import open_canon, redacting
+from nugget.sources.notes import Memory, open_canon, redacting
+from nugget.sources.nugget_store import NuggetUnits
+from nugget.sources.sessions import find_logs
 
 if TYPE_CHECKING:
     from nugget.app import Brain
@@ -108,7 +111,6 @@ def _sync_all(brain: Brain, sources: Sequence[SourceName], progress: Progress | 
 def _sync_history(brain: Brain, connection: sqlite3.Connection, progress: Progress | None) -> SyncResult:
     """Read what is new in sessions, shells and channels, and derive what went wrong in them."""
     from nugget.evidence import derive_sessions, put_evidence_units
-    from nugget.index.events import underived_sessions
     from nugget.index.ingest import ingest_all
 
     result = ingest_all(
@@ -147,8 +149,6 @@ def refresh_local_sources(brain: Brain, sources: Sequence[SourceName]) -> Pendin
 
 def _anything(brain: Brain) -> bool:
     """Return whether there is anything on this machine to be searched beside the brain."""
-    from nugget.sources.sessions import find_logs
-
     home = brain.environment.home
     if brain.settings.canon.folders or home_index_file(home).is_file() or (home / "provenance").is_dir():
         return True
@@ -156,8 +156,6 @@ def _anything(brain: Brain) -> bool:
 
 
 def _refresh_documents(part: SourceName, brain: Brain, connection: sqlite3.Connection) -> PendingChanges:
-    from nugget.index.vectors import any_missing
-    from nugget.sources.nugget_store import NuggetUnits
 
     home, embedder = brain.environment.home, brain.embedder
     problems: tuple[Problem, ...] = ()
@@ -194,8 +192,6 @@ def read_new_logs(
 
 def open_memory_of(brain: Brain, identity: str) -> Index:
     """Open the index of an identity's memory, synced with its files. Raises UsageError for an invalid identity."""
-    from nugget.sources.notes import Memory
-
     environment, settings, embedder = brain.environment, brain.settings, brain.embedder
     here = find_workspace(Path.cwd())
     workspaces = [*([here.root] if here else []), *(expanded(folder) for folder in settings.memory.workspaces)]

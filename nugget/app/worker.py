@@ -18,15 +18,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nugget.app import Brain, brains
-from nugget.capture import Capture, CaptureResult, capture_transcript, queue
+from nugget.capture import Capture, CaptureResult, capture_transcript, queue, read_redacted
 from nugget.capture import publish as publishing
+from nugget.capture.compare import compare, known_brain
 from nugget.capture.publish import Published
 from nugget.capture.queue import Job
 from nugget.config import Environment, load_settings, read_environment
 from nugget.errors import NuggetError, TranscriptError
 from nugget.evaluation.query_log import note_uses
+from nugget.extraction import extract
+from nugget.extraction.offline import explain
 from nugget.infra import files
+from nugget.infra.llm import open_extractor
 from nugget.models.sessions import said_how
+from nugget.provenance.extraction import extract_captured
 from nugget.redaction import redact
 from nugget.sources.sessions import Redone, find_session_by_id, find_sessions, redact_again
 from nugget.text import shorten
@@ -176,9 +181,6 @@ def _keep_up(brain: Brain, *, publish: bool, background: bool) -> Published:
 
 def open_capture(brain: Brain, *, now: datetime, way: str | None = None, dry_run: bool = False) -> Capture:
     """Bind a capture to a brain: its settings, its index, the models that there are."""
-    from nugget.extraction import extract
-    from nugget.infra.llm import open_extractor
-
     settings, environment = brain.settings, brain.environment
     bound = partial(
         extract, settings=settings, now=now, embed=_embed(brain), llm=open_extractor(settings, environment, way),
@@ -207,10 +209,6 @@ def capture_file(
 
 def explain_session(transcript: Path, brain: Brain, *, way: str | None = None) -> tuple[str, list[str]]:
     """Return the id of a session, and a line for what was considered in it: why, judged by whom, and its fate."""
-    from nugget.capture import read_redacted
-    from nugget.capture.compare import compare, known_brain
-    from nugget.extraction.offline import explain
-
     brain = brains.capturing(brain, None, transcript=transcript)
     capture = open_capture(brain, now=_now(), way=way, dry_run=True)
     session, _ = read_redacted(transcript, capture)
@@ -238,8 +236,6 @@ def redact_archive(environment: Environment, brain: Path) -> Redone:
 
 def keep_provenance(transcript: Path, capture: Capture) -> None:
     """Keep why the files of a captured session are as they are; what goes wrong there never touches the capture."""
-    from nugget.provenance.extraction import extract_captured
-
     if not capture.dry_run:
         extract_captured(transcript, home=capture.home, settings=capture.settings, now=capture.now)
 
