@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from typer import Argument, Option
 
 from nugget.cli.terminal import BrainOption, JsonOption, listed, open_brain, print_json
 from nugget.config import read_environment
-from nugget.errors import UsageError
+from nugget.errors import GitHubError, PushRefused, UsageError
 from nugget.render import reports
 from nugget.render.json import proposal_json
 from nugget.render.terminal import note, put
@@ -102,9 +103,19 @@ def review_show(
 def review_accept(
     branch: BranchArgument = None, units: UnitOption = None, as_json: JsonOption = False, brain: BrainOption = None
 ) -> None:
-    """Merge a proposal, or some of its units, into the brain."""
+    """Merge a proposal, or some of its units, into the brain.
+
+    If GitHub does not allow the merge, its page is opened at a terminal.
+    """
     with open_brain(brain) as opened:
-        _show_decided(opened.accept(branch, units=listed(units) or None), as_json=as_json)
+        try:
+            done = opened.accept(branch, units=listed(units) or None)
+        except (GitHubError, PushRefused) as error:
+            page = re.search(r"https?://\S+/pull/\d+", error.hint or "")
+            if page and sys.stdin.isatty() and sys.stdout.isatty():
+                typer.launch(page[0])
+            raise
+    _show_decided(done, as_json=as_json)
 
 
 @review.command("reject")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import subprocess
 from pathlib import Path
 
 import pytest
 from commands import Nugget
 from knowledge_files import commit
 from loopback_github import NAME, OWNER
+from mcp_wire import RUN
 from publishing_stage import LOCKS, RETRY, Place
 from sessions import NOW, unit
+from waiting import PATIENCE_S, wait_for
 
 from nugget.capture import publish as publishing
 from nugget.capture import review
@@ -73,6 +78,15 @@ def test_where_github_forbids_the_merge_nothing_changes_and_the_page_is_named(
     refused = nugget("review", "accept")
     assert refused.code == 1 and "cannot be merged now" in refused.err and "approving review" in refused.err
     assert f"{place.server.origin}/{OWNER}/{NAME}/pull/1" in refused.err
+    opened = place.folder / "opened"
+    (place.folder / "xdg-open").write_text(f'#!/bin/sh\necho "$1" > {opened}.new && mv {opened}.new {opened}\n')
+    (place.folder / "xdg-open").chmod(0o755)
+    monkeypatch.setenv("PATH", str(place.folder), prepend=os.pathsep)
+    terminal, end = pty.openpty()
+    subprocess.run([*RUN, "review", "accept"], stdin=end, stdout=end, stderr=end, timeout=PATIENCE_S, check=False)
+    os.close(end), os.close(terminal)
+    wait_for(opened.exists)
+    assert opened.read_text() == f"{place.server.origin}/{OWNER}/{NAME}/pull/1\n"
     monkeypatch.setenv("GITHUB_API_URL", "http://127.0.0.1:9/api/v3")
     with pytest.raises(GitHubError, match="cannot be reached"):
         place.accept()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import socketserver
 import subprocess
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +13,9 @@ import pytest
 from knowledge_files import commit
 from loopback_github import TOKEN, GitHubServer
 
-from nugget.errors import GitError
+from nugget.errors import GitError, GitHubError
 from nugget.infra import git, remotes
+from nugget.infra.github import Repository
 
 
 @pytest.fixture
@@ -136,3 +139,28 @@ def test_the_token_follows_no_redirect(pair: tuple[Path, Path], tmp_path: Path) 
             with pytest.raises(GitError, match="redirects to another address"):
                 ask()
         assert elsewhere.requests == []
+
+
+@pytest.mark.proves("REMOTE-PROXY")
+def test_git_and_github_go_through_the_proxy_of_the_environment(
+    pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brain, _ = pair
+    asked: list[bytes] = []
+
+    class Proxy(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            asked.append(self.rfile.readline().split()[1])
+            self.wfile.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Proxy) as proxy:
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.server_address[1]}")
+        monkeypatch.setenv("NO_PROXY", "")
+        git.run(brain, "remote", "set-url", "origin", "https://git.invalid/acme/brain.git")
+        with pytest.raises(GitError):
+            remotes.fetch(brain, remote_of(brain), "main")
+        with pytest.raises(GitHubError):
+            Repository("acme/brain", token=TOKEN, api_url="https://api.invalid").current_name()
+        proxy.shutdown()
+    assert {*asked} == {b"git.invalid:443", b"api.invalid:443"}

@@ -34,6 +34,7 @@ PROMISES: dict[str, str] = {
     "GITHUB-WAITS": "A rate limit is waited for as GitHub asks, for a minute at most; a longer one is told.",
     "GITHUB-TOKEN": "The token goes to GitHub's own address alone, and stands in no message, argument or file.",
     "GITHUB-SENTENCE": "Every failure of GitHub or of the way to it is a GitHubError with one clear sentence.",
+    "REMOTE-PROXY": "The remote and GitHub are reached through the proxy that the environment names.",
     "REMOTE-CLEAN": "A remote is spoken to in the cleaned environment: no inherited GIT_DIR, no prompt, no hooks.",
     "GITHUB-OPENAPI": "Requests and replies of the loopback GitHub fit GitHub's published OpenAPI description.",
 }
