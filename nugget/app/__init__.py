@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nugget.app import brains, local_sources, writing
+from nugget.app import brains, changes, local_sources, writing
 from nugget.app.params import check_identity, checked
 from nugget.config import Environment, Settings, current_folder, expanded, load_settings, read_environment
 from nugget.errors import BrainError, IndexUnavailable, NuggetError, UsageError
@@ -64,6 +64,7 @@ class Brain:
     waiting = brains.waiting_in
     decide, accept, reject, make_current = writing.decide, writing.accept, writing.reject, writing.make_current
     leaks, scrub = writing.leaks, writing.scrub
+    changes, undo = changes.changes, changes.undo
     evaluate, suggest_questions = writing.evaluate, writing.suggest_questions
     asked_questions, similar_units, neighbours = writing.asked_questions, writing.similar_units, writing.neighbours
     sync_local_sources = local_sources.sync_local_sources

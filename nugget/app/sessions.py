@@ -1,4 +1,4 @@
-"""The sessions of agents and shells on this machine: one list, with what came of each."""
+"""The sessions of agents and shells on this machine: one list, with what came of each; pausing and erasing."""
 
 from __future__ import annotations
 
@@ -6,23 +6,26 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nugget.app.local_sources import INLINE_FILES, read_new_logs
 from nugget.capture import ledger, queue
 from nugget.errors import IndexUnavailable, NuggetError, UsageError
-from nugget.evidence import derive_sessions
+from nugget.evidence import derive_sessions, put_evidence_units
 from nugget.index import Index, events, provenance
+from nugget.index.connection import open_home, write_transaction
+from nugget.index.sync import sync_provenance
 from nugget.infra import files
 from nugget.infra.workspace import Workspace, WorkspaceFinder
 from nugget.models import EventKind, SessionFile
 from nugget.models.nuggets import FileTouch, Nugget
 from nugget.provenance import opened_index
 from nugget.sources import nugget_store
-from nugget.sources.sessions import WholeSession, find_sessions, read_whole_session
+from nugget.sources.sessions import ERASED, WholeSession, archive_file, find_sessions, read_whole_session
 
 if TYPE_CHECKING:
     from nugget.app.provenance import Provenance
@@ -234,3 +237,44 @@ def _with_outcomes(
         counts = events.session_counts(connection, key) if (key := one.counts.get("key")) else {}
         done.append(replace(one, captured=captured, units=units, counts=counts))
     return done
+
+
+def pause(home: Path, *, session: str | None = None, end: bool = False) -> None:
+    """Capture nothing from now on, or nothing of one session, until it is ended."""
+    line = {"time": datetime.now(UTC).timestamp(), "session": session, "paused": not end}
+    files.append_line(home / queue.PAUSES, line)
+
+
+def erase_session(asked: Provenance, name: str) -> tuple[str, list[str]]:
+    """Remove a session from everything that Nugget keeps, for good; return its id and what was removed.
+
+    The client's own transcript and the brain are not touched; the session is not read again. Raises UsageError if there
+    is not exactly one.
+    """
+    home, known = asked.environment.home, find_session(asked, name).known
+    session, removed = known.id, []
+    files.append_line(home / ERASED, {"session": session}, once=True)
+    named = nugget_store.session_file(home, "", session).name
+    places = [archive_file(home, session), *(file for file in nugget_store.session_files(home) if file.name == named)]
+    for state in queue.JOB_STATES:
+        jobs = [job for job in queue.jobs(home, state) if job.session == session]
+        places += [Path(files.queue_folder(home), state, job.name) for job in jobs]
+    for file in places:
+        if file.is_file():
+            file.unlink()
+            removed.append(file.relative_to(home).as_posix())
+    ledger.forget_texts(home, session)
+    with closing(open_home(home)) as connection:
+        connection.execute("PRAGMA secure_delete = ON")
+        with write_transaction(connection):
+            for one in (events.find_log_session(connection, session, source) for source in ("sessions", "shell")):
+                if one is not None:
+                    events.forget_session(connection, one.key)
+                    removed.append("index.db")
+            for table in ("events_fts", "evidence_fts", "units_fts"):
+                connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
+        sync_provenance(home, connection)
+        put_evidence_units(connection)
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return session, list(dict.fromkeys(removed))

@@ -275,6 +275,9 @@ def write_log(home: Path, text: str) -> None:
 def _capture_job(job: Job, brain: Brain) -> tuple[str | None, str | None]:
     """Capture a job's session, within the time that one job may take."""
     transcript = Path(job.transcript) if job.transcript else find_transcript(brain.environment, job.session)
+    session = job.session or transcript.stem
+    if queue.is_paused(brain.environment.home, session, job.queued or _now().timestamp()):
+        return None, "capture was paused (nugget pause)"
     if not brain.settings.capture.headless and _is_headless(transcript):
         return None, "a headless run (capture.headless)"
     with files.time_limit(MAX_JOB_S):

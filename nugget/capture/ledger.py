@@ -13,6 +13,7 @@ folder once the noted one is gone. A brain with a copied id in another place has
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterator
@@ -126,6 +127,18 @@ def captured_sizes(home: Path) -> dict[str, int]:
             path = str(line.get("transcript"))
             sizes[path] = max(size, sizes.get(path, 0))
     return sizes
+
+
+def forget_texts(home: Path, session: str) -> None:
+    """Take out of the ledger what it says about a session; that it was captured stays known."""
+    file = home / "ledger" / CAPTURES
+    with files.locked(file.with_suffix(".lock")):
+        kept = []
+        for line in files.read_lines(file):
+            of_session = line.get("session") == session
+            kept.append({key: value for key, value in line.items() if not (of_session and key in ("dropped", "units"))})
+        if kept:
+            files.replace(file, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept).encode())
 
 
 def text_key(text: str) -> str:

@@ -31,6 +31,8 @@ FIRST_RETRY = timedelta(minutes=1)
 LAST_RETRY = timedelta(hours=6)
 KEPT = timedelta(days=30)
 """How long done and skipped jobs stay to be looked at."""
+PAUSES = "pauses.jsonl"
+"""When capture was paused and went on, in all or for one session."""
 QUIET = timedelta(minutes=10)
 """A transcript written to more recently belongs to a session that may still run."""
 _FIELDS = {
@@ -129,12 +131,22 @@ def catch_up(home: Path, sessions: Iterable[SessionFile], *, now: datetime, sinc
     found = [
         file for file in sessions
         if file.size and oldest <= file.mtime <= newest and file.locator not in queued
+        and not is_paused(home, file.id, file.mtime)
         and known.get(file.locator, -1) < file.size and settled.get(file.locator, 0.0) < file.mtime
     ]  # fmt: skip
     for file in found:
         line = {"version": 1, "queued": now.timestamp(), "event": "catch-up", "transcript": file.locator}
         files.queue_job(home, line | {"session": file.id})
     return [file.locator for file in found]
+
+
+def is_paused(home: Path, session: str | None, moment: float) -> bool:
+    """Return whether the person had paused capture at this time, in all or for this session."""
+    states: dict[str | None, bool] = {}
+    for line in files.read_lines(home / PAUSES):
+        if line.get("session") or float(line.get("time") or 0) <= moment:
+            states[line.get("session")] = bool(line.get("paused"))
+    return states.get(None, False) or (session is not None and states.get(session, False))
 
 
 def drain(

@@ -34,13 +34,16 @@ _COMMANDS = {
         "coverage": "provenance", "commit": "provenance", "promote": "provenance",
     },
     "What happened": {
-        "sessions": "sessions", "logs": "sessions", "shell-init": "sessions", "brief": "ask", "recall": "ask",
+        "sessions": "sessions", "logs": "sessions", "shell-init": "sessions",
+        "pause": "sessions", "erase": "sessions", "brief": "ask", "recall": "ask",
     },
-    "Write": {"add": "knowledge", "forget": "knowledge", "mv": "knowledge", "lint": "knowledge"},
+    "Write": {"add": "knowledge", "forget": "knowledge", "mv": "knowledge", "lint": "knowledge",
+        "log": "knowledge", "undo": "knowledge"},
     "Set up and look after": {
         "init": "admin", "clone": "admin", "trust": "admin", "install": "install", "uninstall": "install",
         "watch": "install", "sync": "upkeep", "rebuild": "upkeep", "eval": "upkeep", "queries": "upkeep",
         "config": "install", "status": "upkeep", "doctor": "upkeep", "redact": "upkeep", "scrub": "upkeep",
+        "backup": "admin", "restore": "admin",
     },
 }  # fmt: skip
 """The commands by section of `nugget --help`, each with the module below nugget.cli that defines it."""

@@ -145,3 +145,27 @@ def serve(
         from nugget.mcp import serve as answer_agents
 
         answer_agents(folder, openqed=openqed, identity=identity)
+
+
+ArchiveArgument = Annotated[Path, Argument(metavar="FILE", help="The archive, such as nugget-backup.tar.gz.")]
+
+
+@commands.command("backup")
+def make_backup(file: ArchiveArgument) -> None:
+    """Write what Nugget keeps and cannot derive again to an archive: sessions, ledgers, nuggets, settings.
+
+    The brain is a git repository and is not in it. The archive holds what you said in sessions: keep it private.
+    """
+    from nugget.upkeep.backup import backup
+
+    count = backup(read_environment().home, expanded(file))
+    put(f"{counted(count, 'file')} in {file}.")
+
+
+@commands.command("restore")
+def restore_backup(file: ArchiveArgument) -> None:
+    """Put a backup back into NUGGET_HOME, which has to be empty."""
+    from nugget.upkeep.backup import restore
+
+    count = restore(read_environment().home, expanded(file))
+    put(f"{counted(count, 'file')} restored. Next: nugget sync")

@@ -122,6 +122,35 @@ def _put_followed(relinked: Sequence[str], golden: Sequence[tuple[str, int]], re
         put(f"{path}:{line} {question}", style="yellow")
 
 
+@commands.command("log")
+def show_log(
+    limit: Annotated[int, Option("--limit", "-n", min=1, help="Maximum number of changes.")] = 20,
+    as_json: JsonOption = False,
+    brain: BrainOption = None,
+) -> None:
+    """List what was accepted, added, moved and forgotten in this clone of the brain, newest first."""
+    with open_brain(brain) as opened:
+        found = opened.changes(limit=limit)
+    if as_json:
+        print_json(
+            {"changes": [fields(one, "kind", "title", "time", "before", "commit", "undone_by") for one in found]}
+        )
+        return
+    for one in found:
+        state = "  (taken back)" if one.undone_by else ""
+        put(f"{one.time:%Y-%m-%d %H:%M}  ", (one.commit[:10], "dim"), f"  {one.title}{state}")
+    if not found:
+        put("Nothing was changed here yet.")
+
+
+@commands.command()
+def undo(as_json: JsonOption = False, brain: BrainOption = None) -> None:
+    """Take back the last change that `nugget log` lists, by a new commit."""
+    with open_brain(brain) as opened:
+        last = opened.undo()
+    show(fields(last, "kind", "title", "commit") if as_json else None, lambda: put(f"Taken back: {last.title}."))
+
+
 @commands.command()
 def lint(
     paths: Annotated[list[Path] | None, Argument(metavar="PATH..", help="Only these files.")] = None,

@@ -15,7 +15,7 @@ from nugget.config import current_folder, load_settings, read_environment
 from nugget.errors import UsageError
 from nugget.render import reports
 from nugget.render.json import ingested_json, session_detail_json, session_json
-from nugget.render.terminal import note, put_evidence
+from nugget.render.terminal import note, put, put_evidence
 from nugget.text import DATE_FORMS
 
 if TYPE_CHECKING:
@@ -175,3 +175,36 @@ def shell_init(shell: Annotated[Shell, Argument(help="The shell to print the hoo
     from nugget.app.logs import shell_hook
 
     typer.echo(shell_hook(shell), nl=False)
+
+
+@commands.command()
+def pause(
+    session: Annotated[str | None, Option("--session", metavar="ID", help="Only this session.")] = None,
+    end: Annotated[bool, Option("--end", help="Capture again from now on.")] = False,
+) -> None:
+    """Capture nothing until `nugget pause --end`.
+
+    Sessions that end meanwhile are not captured later either, unless you ask for one with `capture-session`.
+    """
+    from nugget.app import sessions as known
+
+    known.pause(read_environment().home, session=session, end=end)
+    what = f"session {session}" if session else "sessions"
+    put(f"{what.capitalize()}: captured again." if end else f"{what.capitalize()}: not captured until you say --end.")
+
+
+@commands.command()
+def erase(
+    session: Annotated[str, Option("--session", metavar="ID", help="The session, or the beginning of its id.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Remove a session from everything that Nugget keeps: archive, index, provenance, queue and ledger.
+
+    The client's own transcript stays, and is not read again. What was accepted into the brain stays too.
+    """
+    from nugget.app.sessions import erase_session
+
+    name, removed = erase_session(provenance(), session)
+    show({"session": name, "removed": removed} if as_json else None,
+         lambda: put(f"Session {name} is erased: {', '.join(removed) or 'nothing was kept of it'}."))  # fmt: skip
+    note("Units that it proposed stay in the brain and in review: `nugget forget ID`, `nugget review reject`.")

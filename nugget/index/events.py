@@ -245,6 +245,13 @@ def reset_session(connection: sqlite3.Connection, key: int) -> None:
     connection.execute("UPDATE read_files SET size = -1 WHERE session = ?", (key,))
 
 
+def forget_session(connection: sqlite3.Connection, key: int) -> None:
+    """Remove all rows of a session, those that incidents and notes became units of too."""
+    remove_session_rows(connection, key)
+    for table, column in (("read_files", "session"), ("log_sessions", "key")):
+        connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (key,))
+
+
 def remove_messages(connection: sqlite3.Connection, file: int) -> None:
     """Take out the messages that were read from a file, whatever channel they are of."""
     sql = "SELECT DISTINCT id >> 34 FROM events WHERE file = ? AND kind = 'message'"

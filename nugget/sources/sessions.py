@@ -50,6 +50,8 @@ from nugget.sources.condense import Exchange
 
 CLAUDE_CODE = claude_code.AGENT
 ALL_AGENTS = "all"
+ERASED = "erased.jsonl"
+"""The sessions that the person erased: they are not read again."""
 
 _ARCHIVE_FORMAT = 1
 _MAX_STAMPS = 8
@@ -93,7 +95,13 @@ def find_sessions(environment: Environment, agents: Collection[str] | None = Non
     if others := [source for source in _OTHERS if source.AGENT in wanted]:
         folders = agent_folders(environment)
         found += [file for source in others for file in source.find(folders)]
-    yield from sorted(found, key=lambda file: (file.mtime, file.path.as_posix(), file.id))
+    erased = _erased(environment.home)
+    yield from sorted((file for file in found if file.id not in erased),
+                      key=lambda file: (file.mtime, file.path.as_posix(), file.id))  # fmt: skip
+
+
+def _erased(home: Path) -> set[str]:
+    return {str(line.get("session")) for line in files.read_lines(home / ERASED)}
 
 
 def find_session_by_id(environment: Environment, prefix: str) -> SessionFile | None:
@@ -246,7 +254,10 @@ def find_logs(environment: Environment, settings: Settings, brain: Path | None =
             found.append(Log(reader=Reader.CHANNEL, source=SourceName.BRIDGE, id=channel, path=own.path, files=(own,)))
     found += shell_logs.find_shell_sessions(environment.shell_logs)
     found.sort(key=lambda log: (log.mtime_ns, log.path))
-    newest = {(log.source, log.id): log for log in found}  # of a transcript and its copy the newest counts
+    erased = _erased(environment.home)
+    newest = {
+        (log.source, log.id): log for log in found if log.id not in erased
+    }  # of a transcript and its copy the newest counts
     return sorted(newest.values(), key=lambda log: (log.mtime_ns, log.path))
 
 

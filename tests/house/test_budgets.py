@@ -13,13 +13,13 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
-    "modules": 174,
-    "lines": 40_970,
+    "modules": 176,
+    "lines": 41_327,
     "lines of a file": 400,
-    "classes": 290,
+    "classes": 291,
     "re.compile": 305,
     "parameters of a function": 10,
-    "lines of tests": 26_833,  # with the fault laboratory
+    "lines of tests": 26_977,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02
