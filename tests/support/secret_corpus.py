@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-LISTS = ("", "_wide", "_blind", "_told", "_fourth")
-"""The list that our rules were written along, and two that were written without regard to them."""
+LISTS = ("", "_wide", "_blind", "_told", "_fourth", "_fifth")
+"""The list that our rules were written along, and those that were written without regard to them."""
 
 _HERE = Path(__file__).parent
 
