@@ -28,7 +28,7 @@ _NO_SECRET = re.compile(
 _LAST = ("unknown-token", "random-pair", "named-token", "encoded-secret")
 """Kinds that name a secret only if no other kind does."""
 _LAST_RANK = 2
-_OF_PAIRS = "_.-"
+_OF_PAIRS = "_.-|"
 _PARTS = {"unknown-token": "_.-/+=%", "encoded-secret": "_.-/+=%", "random-pair": _OF_PAIRS}
 """Kinds of which a rule finds a part, and the signs that the word around it may hold."""
 _RUN = re.compile(r"[A-Za-z0-9+/=_.%~-]*")
@@ -56,7 +56,7 @@ _JUDGES: dict[str, Callable[[str], bool]] = {
 }
 """How values are judged, by the file of rules that found them; the next table has the kinds that differ."""
 _JUDGES_OF_KINDS: dict[str, Callable[[str], bool]] = {
-    **dict.fromkeys(("private-key", "pin", "recovery-code", "recovery-list"), bool),
+    **dict.fromkeys(("private-key", "pin", "recovery-code", "recovery-list", "license-key"), bool),
     **dict.fromkeys(("google-key", "bearer-token", "npm-token", "upload-token"), judge.is_not_placeholder),
     **dict.fromkeys(("snmp-community", "masked-value", "xml-setting", "json-parameter"), judge.is_given_password),
     **dict.fromkeys(("given-login", "given-basic", "vpn-key", "foreign-password"), judge.is_strong),

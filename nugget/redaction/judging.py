@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from functools import lru_cache
 from pathlib import Path
 from string import hexdigits
 
@@ -17,18 +18,18 @@ _WORDS, _GRAMMAR, OTHER_NAMES = (frozenset(part.split()) for part in _LISTS)
 
 _PLACEHOLDER = re.compile(
     r"""(?x) [\W_]*$ | [$@&%*]\w+[%*]?$ | [$%@]?[({<\[] | \\ | my[_-] | (?:https?|file|op|vault|ssm|arn|urn
-    |projects):[/:] | secretsmanager:[/:] | (?:arn|op|vault|ref|secrets?): | env[:.] | @microsoft\. | enc\[ | / | \./
-    | ~/ | \.\./ | (?:none|null|nil|true|false|undefined|string|str|int|bool|boolean|number|any|bytes|object|optional
-        |required|unset|empty|test|testing|secret|password|passwd|pass|token|user|username|admin|root|key|value|default|hidden)\d{0,3}$
+    |projects):[/:] | secretsmanager:[/:] | (?:arn|op|vault|ref|secrets?): | env[:.] | @microsoft\. | enc\[ | \./
+    | /(?![a-z0-9+]{9}) | ~/ | \.\./ | (?:none|null|nil|true|false|undefined|string|str|int|bool
+        |boolean|number|any|bytes|object|optional|required|unset|empty|test|testing|secret|password|passwd|pass|token
+        |user|username|guest|admin|root|key|value|default|hidden)\d{0,3}$
     | (?:0+|1+|123|123456?7?8?9?0?|abc|abcdef|xyz|foo|bar|baz|foobar|qwerty)$
     """
 )
 """How a placeholder in lower case begins, or reads as a whole."""
-_PLACEHOLDER_PARTS = (
-    "example placeholder redacted changeme change-me change_me dummy sample insert_ insert- replace_ replace- environ"
-    " process.env getenv env( ... … â\x80¦ *** xxxx ${ {{"
-).split()
-_PLACEHOLDER_WITHIN = re.compile(r"%s(?![a-z])|y(?<!\wy)our|f(?<![a-z]f)ake|<[a-z_ -]+>")
+_PLACEHOLDER_WITHIN = re.compile(
+    r"example|placeholder|redacted|change[_-]?me|dummy|sample|(?:insert|replace)[_-]|environ|process\.env|getenv|env\("
+    r"|\.\.\.|…|â\x80¦|\*\*\*|xxxx|\$\{|\{\{|%s(?![a-z])|y(?<!\wy)our|f(?<![a-z]f)ake|<[a-z_ -]+>"
+)
 _REFERENCE = re.compile(
     r"""(?x) [A-Za-z_$][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)+[;,]?$ | [A-Z][A-Z0-9]*_[A-Z0-9_]*$ | \w+:\w+\|
     | [#.@][a-z] | --?[a-z] | [!?~^].{0,2}$ | https?: | \\?n?$ | !\w+$ | \d{1,5}(?:[:/-]\d{1,5})*
@@ -66,10 +67,11 @@ PUBLIC = re.compile(
     r"(?i)(?:req|msg|toolu|cus|price|in|pi|evt|sub|prod|ch|acct|file|asst|thread|run|step|call|chatcmpl|cmpl|resp|agent|org"
     r"|proj|user|batch|img|css|sha\d*|md5|pk|pub|id|uid|trace|span|build|chunk|cache|hash|digest|etag|rev|commit|tree|blob"
     r"|layer|snapshot|test|npub|age1|vs|ft|gpt|log|job|srvtoolu|cntr|container|sc|vendors?|styles?|module|gen|h\d|py\w*|node"
-    r"|app|dpl|ord|order|ref\d*|[0-9a-f]{6,})[_.:-]|[a-z]{1,6}_kwd"
+    r"|app|dpl|phc|v\d+|linux|macos|windows|deps|restore|ord|order|ref\d*|[0-9a-f]{6,})[_.:-]|[a-z]{1,6}_kwd"
 )
 """How names of requests, customers, files and the like begin that look like keys."""
 _PAIR = re.compile(r"(?:[0-9a-f]{24}|[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f-]{27})[.:/][0-9a-f]{32,64}$")
+_MIXED = re.compile(r"[a-z]\d+[a-z]+\d|\d[a-z]+\d+[a-z]")
 _DIGIT, _LETTER = re.compile(r"\d"), re.compile(r"[^\W\d_]")
 _SETTING = re.compile(
     r"(?m)^(?:export )?\w*(?:PASS|SECRET|TOKEN|KEY|PWD|CREDENTIAL)\w*=\S{4,}|PRIVATE KEY-----\s+[A-Za-z0-9+/]{6}|://[^\s:/]+:[^\s@]+@"
@@ -84,15 +86,14 @@ def _different(value: str) -> int:
     return len(set(value[:_LOOKED_AT]))
 
 
+@lru_cache(maxsize=64)
 def is_not_placeholder(value: str, letters: int = 4) -> bool:
     """Return True for a value that can be a real one: no variable, no path, no `<your token>`, no `changeme`.
 
     It has at least so many different `letters`.
     """
     seen = value[:_LOOKED_AT].lower()
-    if len(set(value)) < letters or _PLACEHOLDER.match(seen) or _PLACEHOLDER_WITHIN.search(seen):
-        return False
-    return not any(part in seen for part in _PLACEHOLDER_PARTS)
+    return not (len(set(value)) < letters or _PLACEHOLDER.match(seen) or _PLACEHOLDER_WITHIN.search(seen))
 
 
 def is_issued(value: str) -> bool:
@@ -108,7 +109,7 @@ def is_jumbled(value: str) -> bool:
 def is_random(value: str) -> bool:
     """Return True if digits and letters of both cases change so often that no name is written so."""
     mixed = len(value) >= 12 and _is_mixed(value) and not value.isupper() and not value.islower()
-    return mixed and 3 * len(PARTS.findall(value)) > len(value)
+    return mixed and (3.4 if len(value) >= 20 else 3) * len(PARTS.findall(value)) > len(value)
 
 
 def is_scrambled(value: str) -> bool:
@@ -129,14 +130,14 @@ def is_unknown_token(value: str) -> bool:
     if not _PREFIX.match(seen) or PUBLIC.match(seen) or not is_not_placeholder(seen) or are_words(seen):
         return False
     parts = re.split(r"[_.=-]", seen)[1:]
-    if any(is_random(part) or (len(part) >= 20 and is_scrambled(part)) for part in parts):
+    if any(is_random(part) or (len(part) >= 20 and is_scrambled(part)) for part in (*parts, "".join(parts))):
         return True
     return bool(_LONG_TOKEN.fullmatch(seen) and is_issued(parts[-1]))
 
 
 def is_random_pair(value: str) -> bool:
     """Return True for two random parts with a sign between them."""
-    tail = re.split("[.:/]", value)[-1]
+    tail = re.split("[.:/|]", value)[-1]
     return bool(_PAIR.search(value)) or (is_random(tail) and not PUBLIC.match(value) and not are_words(value))
 
 
@@ -189,6 +190,7 @@ def is_url_password(value: str) -> bool:
     return is_not_placeholder(value, letters=2) and not _VARIABLE.match(value)
 
 
+@lru_cache(maxsize=64)
 def is_given_password(value: str) -> bool:
     """Return True for what can be a password where a program takes one, however plain a word it is."""
     if value in ("root", "admin", "qwerty") or (value.isdigit() and len(value) > 5):
@@ -196,6 +198,7 @@ def is_given_password(value: str) -> bool:
     return is_not_placeholder(value, letters=3) and not is_reference(value) and not _DIGEST.match(value)
 
 
+@lru_cache(maxsize=64)
 def is_strong(value: str) -> bool:
     """Return True for a password that no sentence holds as a word: letters with digits, or with signs within."""
     if not (value.isalpha() and len(value) >= 10 and is_scrambled(value)):
@@ -212,7 +215,11 @@ def is_odd(value: str) -> bool:
     if len(value) < 8 or not _is_mixed(value):
         return False
     signs = re.search(r"\w[!#$%&*+?@^~]+\w|\w[!#$%&?^]\Z", value)
-    mixed = re.search(r"\d[A-Za-z]", value) and is_random(value)
+    mixed = (
+        is_random(value)
+        or is_scrambled(value)
+        or (value.isalnum() and not set(value) <= set(hexdigits) and _MIXED.search(value))
+    )
     return bool(signs or mixed) and is_strong(value) and "@" not in value.split(".")[0][1:-1]
 
 

@@ -113,10 +113,11 @@ def places(text: str, part: str) -> Iterator[int]:
 @lru_cache(maxsize=4096)
 def _meaning(name: str) -> str:
     """Return what a name is given: `password`, `secret`, `token`, `key`, or nothing; `part` of a password's name."""
-    parts = [part.lower() for part in PARTS.findall(name)]
-    while len(parts) > 1 and (parts[-1] in _TRAILERS or parts[-1].isdigit()):
+    parts = [part.lower().rstrip(digits) for part in PARTS.findall(name)]
+    while len(parts) > 1 and (parts[-1] in _TRAILERS or not parts[-1]):
         parts.pop()
-    if not parts or OTHER_NAMES & set(parts):
+    is_password = bool(parts and _PASSWORD.search(parts[-1]) and parts[0][:4] not in ("hash", "test"))
+    if not parts or OTHER_NAMES & set(parts[is_password:]):
         return ""
     if any(map(_PASSWORD.search, parts)):
         return "password" if _PASSWORD.search(parts[-1]) else "part"
@@ -163,10 +164,13 @@ def _is_given(view: str, place: tuple[int, int], name: str, meaning: str, sign: 
     flag = name.startswith("-")
     if len(given) < 3 or (not quoted and (sign in (",", "(") or (sign == ":" and view[head - 1 : head] == ":"))):
         return False
-    if meaning == "key" and not is_random(given) and not _KEY_OF.search(view[max(0, head - 120) : head]):
+    scattered = is_random(given)
+    if scattered and meaning not in ("key", "part") and is_given_password(given):
+        return True
+    if meaning == "key" and not scattered and not _KEY_OF.search(view[max(0, head - 120) : head]):
         return False
     if meaning in ("secret", "token", "key"):
-        told = bool(sign) or flag or quoted or is_random(given) or (meaning == "key" and len(given) > 24)
+        told = bool(sign) or flag or quoted or scattered or (meaning == "key" and len(given) > 24)
         if told and is_generated(given, quoted=quoted):
             return True
         if meaning != "secret" or len(given) < 6:
@@ -206,11 +210,13 @@ def _is_bare(view: str, place: tuple[int, int], name: str, sign: str, given: str
     if compared:
         return strong and (variable or own)
     if not sign:
-        return strong and own and len(name) > 4 and not name[0].isupper()
+        return strong and own and len(name) > 4 and (not name[0].isupper() or "_" in name)
     camel = is_camel(given)
     if sign == "=" and not spaced:
         called = before.count("(") > before.count(")") or view[stop : stop + 1] in (")", "}", ",")
-        return variable or (not camel and (own or not called or bool(_CONNECTION.match(view, stop))))
+        return variable or (
+            (not camel or (strong and not called)) and (own or not called or bool(_CONNECTION.match(view, stop)))
+        )
     weak = not camel and not _WORDLY.match(given) and not are_plain_words(given)
     if sign == ":":
         follows = view[stop : stop + 1]
@@ -246,13 +252,20 @@ _TOKEN = re.compile(
     r"(?P<gap>[ \t\n]{0,4}(?:=[ ])?)[\"'`*(\[]{0,3}(?:[\xc2\xab\xe2\x80\x9c\x9e]{2,3}[ ]?)?"
     r"(?P<word>[-=]>|[^\s\"\\<>`{}=]{1,256})[\"'`*]{0,3}"
 )
+
+
+def _bytes(words: str) -> frozenset[str]:
+    """Return words as a view holds them."""
+    return frozenset(words.encode().decode("latin-1").lower().split())
+
+
 _CLOSING = ".,;:!?)]*'\xc2\xbb"
 _PROSE = re.compile(r"(?:[\w\x80-\xff]+(?:['/-][\w\x80-\xff]+)*|[-:>]{1,3})?[.,;:?!)]*\Z")
-_SAYS = frozenset("is was ist lautet est es è é ã¨ ã©".split())
-_VERBS = _SAYS | frozenset(
+_SAYS = _bytes("is was ist lautet heißt est es è é")
+_VERBS = _SAYS | _bytes(
     "are to still be now this war auf en zu as with were becomes it's its be now: nu jetzt nun currently actually "
-    "ahora maintenant adesso from answer enter type paste von \xc3\xa0 c'est sigue siendo toujours encore immer "
-    "noch literally \xc3\xbcbrigens just".split()
+    "ahora maintenant adesso from answer enter type paste von à c'est sigue siendo toujours encore immer noch "
+    "literally übrigens just hieß era hiess remains equals para pour"
 )
 _SAID_ALONE = re.compile(
     r"[.!]?[ \t]*(?:\Z|[\r\n])|\\{1,16}[nr]|[.!](?=\s)|[.!]?\\{0,16}[\"'](?=[\s.,}\]\"\\]|\Z)"
@@ -275,15 +288,17 @@ def _told(view: str, at: int) -> Span | None:
         if not token or ("\n" in token["gap"] and last[-1] not in (":?." if last == word else ":?")):
             return None
         value = token["word"].rstrip(_CLOSING)
+        value += "!" * (value[-1:].isdigit() and token["word"][len(value) :].startswith("!"))
         start = token.start("word")
         stop = start + len(value)
-        said = value.encode("latin-1").decode("utf-8", "replace")
-        alone = value.isalpha() and len(value) > 5 and is_given_password(value) and not _WORDLY.match(value)
         if len(value) >= 5 and (
-            (is_strong(said) if close or "=" in token["gap"] else is_odd(said))
+            _is_told(value, close or "=" in token["gap"])
             or (
-                alone
-                and (last in _SAYS or view[place - 1] == ":")
+                (last in _SAYS or view[place - 1] == ":")
+                and value.isalpha()
+                and len(value) > 5
+                and is_given_password(value)
+                and not _WORDLY.match(value)
                 and re.match("pass[pe]|contr|clave|sen|mdp|.*w", word)
                 and _SAID_ALONE.match(view, stop)
             )
@@ -299,3 +314,11 @@ def _told(view: str, at: int) -> Span | None:
             or (close and not value)
         )
     return None
+
+
+def _is_told(value: str, close: bool) -> bool:
+    """Return True for a value that no sentence holds as a word; right after the telling word, less is asked of it."""
+    if value.isalpha() and (value.islower() or value[1:].islower()):
+        return False
+    said = value if value.isascii() else value.encode("latin-1").decode("utf-8", "replace")
+    return is_strong(said) if close else is_odd(said)

@@ -14,10 +14,10 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 176,
-    "lines": 41_327,
+    "lines": 41_357,
     "lines of a file": 400,
     "classes": 291,
-    "re.compile": 305,
+    "re.compile": 306,
     "parameters of a function": 10,
     "lines of tests": 26_977,  # with the fault laboratory
 }
