@@ -21,7 +21,7 @@ from nugget.errors import IndexUnavailable
 from nugget.index.fulltext import said_parts
 from nugget.infra import files
 
-SCHEMA_VERSION = "6"
+SCHEMA_VERSION = "7"
 """Another version in a file means: rebuild it. There are no migrations, because nothing lives only in the index."""
 
 _BUSY_TIMEOUT_MS = 15_000

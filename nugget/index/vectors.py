@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from nugget.errors import EmbeddingUnavailable
 from nugget.index import units as stored
 from nugget.index.connection import connect, remove_database, write_transaction
+from nugget.index.fulltext import pieces
 from nugget.infra import files
 from nugget.markdown import body_below_title
 from nugget.text import slugify
@@ -231,7 +232,8 @@ def _texts(connection: sqlite3.Connection, keys: Sequence[int]) -> dict[int, lis
             title = stored.indexed_title(unit.title, unit.body)
             whole = f"{title}\n{body_below_title(unit.body)}" if title else unit.body
             parts = [f"{one.breadcrumb}\n{one.text}" if one.breadcrumb else one.text for one in chunks[key]]
-            texts[key] = [*parts, whole[:_WHOLE_UNIT_CHARS], *([title] if title else [])]
+            words = " ".join(pieces(title)) if title.isalnum() else ""  # as a wiki names its pages: `LearnTesting`
+            texts[key] = [*parts, whole[:_WHOLE_UNIT_CHARS], *([words or title] if title else [])]
     return texts
 
 
