@@ -253,7 +253,6 @@ class Brain:
         results = related(
             self._named(query, fresh=fresh), self.indexes(query.identity), sources=chosen, now=moment,
             settings=self.settings.retrieval, embedder=self.embedder, limit=query.limit or DEFAULT_LIMIT,
-            today=moment.date(),
         )  # fmt: skip
         results = replace(results, query=replace(results.query, given=query.text))
         bundle = as_bundle(results, query)

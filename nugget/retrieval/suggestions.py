@@ -6,19 +6,20 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from datetime import date, datetime
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nugget.config import RetrievalSettings
 from nugget.errors import EmbeddingUnavailable, GitError
-from nugget.index import Index
+from nugget.index import Index, StoredChunk
 from nugget.index.fulltext import STOP_WORDS
 from nugget.infra import git
 from nugget.infra.embedding import Embedder
 from nugget.models import Contribution, Depth, Filter, Hit, HitChunk, Query, SourceName, Unit
-from nugget.retrieval.query_language import parse_search
+from nugget.retrieval.packing import pack
+from nugget.retrieval.query_language import SearchQuery
 from nugget.retrieval.search import BUDGET_TOKENS, Group, Indexes, Results, search_everything
 
 if TYPE_CHECKING:
@@ -53,7 +54,6 @@ def related(
     settings: RetrievalSettings,
     embedder: Embedder | None,
     limit: int,
-    today: date,
     now: datetime,
 ) -> Results:
     """Return what is similar to a unit or to a thought in words: linked units first, then the nearest by meaning.
@@ -61,23 +61,31 @@ def related(
     Where there are no vectors, words stand in for meaning, and `degraded` says so.
     """
     text = thing if isinstance(thing, str) else f"{thing.title} {' '.join(thing.tags)}"
-    query = replace(parse_search("", today=today), given=text, text=text)
+    query = SearchQuery(given=text, text=text)
+    found: Results | None = None
     vector = _vector(thing, indexes, embedder)
     if vector is None:
+        asked = Query(text, limit=limit + 1)
         found = search_everything(
-            query, Query(text, limit=limit + 1), indexes, sources=sources, settings=settings, embedder=embedder, now=now
-        )
-        groups = [_without(group, thing) for group in found.groups]
-        merged = _with_links(groups, thing, indexes, sources)
-        return replace(found, groups=_bounded(merged, limit), degraded=("no_vectors",))
-    model, numbers = vector
-    groups = []
-    for source in sources:
-        index = indexes.of(source)
-        if index is not None and index.embedding_model == model:
-            hits = _nearest(index, numbers, source, limit + 1)
-            groups.append(_without(Group(source=source, hits=tuple(hits)), thing))
-    return Results(query=query, groups=_bounded(_with_links(groups, thing, indexes, sources), limit))
+            query, asked, indexes, sources=sources, settings=settings, embedder=embedder, now=now
+        )  # fmt: skip
+        near = {group.source: group.hits for group in found.groups}
+    else:
+        model, numbers = vector
+        known = {
+            source: index for source in sources if (index := indexes.of(source)) and index.embedding_model == model
+        }
+        near = {source: _nearest(index, numbers, source, limit + 1) for source, index in known.items()}
+    if not isinstance(thing, str) and thing.source in sources:
+        linked = _linked(thing, indexes)
+        passed_over = {thing.ref, *(hit.unit.ref for hit in linked)}
+        rest = (hit for hit in near.get(thing.source, ()) if hit.unit.ref not in passed_over)
+        near[thing.source] = (*linked, *rest)
+    groups = tuple(
+        Group(source=source, hits=pack(near[source][:limit], budget_tokens=BUDGET_TOKENS, depth=Depth.SUMMARY)[0])
+        for source in sources if near.get(source)
+    )  # fmt: skip
+    return Results(query=query, groups=groups, degraded=("no_vectors",) if found else ())
 
 
 def suggest(prefix: str, indexes: Indexes, *, brain: Path, limit: int = 10) -> Suggestions:
@@ -140,7 +148,7 @@ def _vector(thing: Unit | str, indexes: Indexes, embedder: Embedder | None) -> t
         return None
 
 
-def _nearest(index: Index, vector: NDArray[np.float32], source: SourceName, limit: int) -> list[Hit]:
+def _nearest(index: Index, vector: NDArray[np.float32], source: SourceName, limit: int) -> tuple[Hit, ...]:
     """Return the units of a source whose nearest chunk is nearest, with that chunk."""
     with index.reading():
         found = index.search_vectors(vector, limit * 4, Filter(sources=(source,)))
@@ -151,67 +159,33 @@ def _nearest(index: Index, vector: NDArray[np.float32], source: SourceName, limi
                 best.setdefault(unit_of[chunk], (chunk, cosine))
         units = index.units(best)
         chunks = index.chunks(chunk for chunk, _ in best.values())
-    return [
-        Hit(
-            unit=units[key],
-            score=cosine,
-            chunks=(HitChunk(breadcrumb=chunks[chunk].breadcrumb, text=chunks[chunk].text, score=cosine),),
-            reasons=(f"cosine {cosine:.2f}",),
-            contributions=(Contribution(name="vector", value=cosine),),
-        )
+    return tuple(
+        _hit(units[key], chunks[chunk], Contribution(name="vector", value=cosine), f"cosine {cosine:.2f}")
         for key, (chunk, cosine) in list(best.items())[:limit]
-    ]
+    )
 
 
-def _with_links(
-    groups: Sequence[Group], thing: Unit | str, indexes: Indexes, sources: Sequence[SourceName]
-) -> list[Group]:
-    """Return the groups with what is linked to the unit put first in its source."""
-    if isinstance(thing, str) or thing.source not in sources:
-        return list(groups)
-    index = indexes.of(thing.source)
-    keys = index.unit_keys([thing.id], thing.source) if index else {}
+def _linked(unit: Unit, indexes: Indexes) -> list[Hit]:
+    """Return the units that are linked to one, in either direction."""
+    index = indexes.of(unit.source)
+    keys = index.unit_keys([unit.id], unit.source) if index else {}
     if index is None or not keys:
-        return list(groups)
+        return []
     linked: dict[int, str] = {}
     for edge in index.edges(list(keys.values())):
-        linked.setdefault(edge.neighbour_key, f"{thing.id} {edge.relation} it" if edge.outward
-                          else f"{edge.relation} {thing.id}")  # fmt: skip
-    units = index.units(linked)
-    chunks = index.chunks_of_units(linked)
-    first = [
-        Hit(
-            unit=units[key],
-            score=_LINKED,
-            chunks=tuple(HitChunk(breadcrumb=c.breadcrumb, text=c.text, score=_LINKED) for c in chunks[key][:1]),
-            reasons=(reason,),
-            contributions=(Contribution(name="relation", value=_LINKED, detail=reason),),
-        )
+        reason = f"{unit.id} {edge.relation} it" if edge.outward else f"{edge.relation} {unit.id}"
+        linked.setdefault(edge.neighbour_key, reason)
+    units, chunks = index.units(linked), index.chunks_of_units(linked)
+    return [
+        _hit(units[key], chunks[key][0], Contribution(name="relation", value=_LINKED, detail=reason), reason)
         for key, reason in linked.items()
         if key in units and chunks.get(key)
     ]
-    ids = {hit.unit.id for hit in first}
-    merged = {group.source: group.hits for group in groups}
-    rest = tuple(hit for hit in merged.get(thing.source, ()) if hit.unit.id not in ids)
-    merged[thing.source] = (*first, *rest)
-    return [Group(source=source, hits=merged[source]) for source in sources if merged.get(source)]
 
 
-def _without(group: Group, thing: Unit | str) -> Group:
-    if isinstance(thing, str):
-        return group
-    return replace(group, hits=tuple(hit for hit in group.hits if hit.unit.ref != thing.ref))
-
-
-def _bounded(groups: Iterable[Group], limit: int) -> tuple[Group, ...]:
-    """Return as many of each as are wanted, with a summary of each unit."""
-    from nugget.retrieval.packing import pack
-
-    return tuple(
-        replace(group, hits=pack(group.hits[:limit], budget_tokens=BUDGET_TOKENS, depth=Depth.SUMMARY)[0])
-        for group in groups
-        if group.hits
-    )
+def _hit(unit: Unit, chunk: StoredChunk, part: Contribution, reason: str) -> Hit:
+    shown = HitChunk(breadcrumb=chunk.breadcrumb, text=chunk.text, score=part.value)
+    return Hit(unit=unit, score=part.value, chunks=(shown,), reasons=(reason,), contributions=(part,))
 
 
 def _paths(path: str | None) -> Iterable[str]:

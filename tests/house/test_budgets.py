@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 176,
-    "lines": 41_357,
+    "lines": 41_332,
     "lines of a file": 400,
     "classes": 291,
     "re.compile": 306,
