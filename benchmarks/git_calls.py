@@ -31,7 +31,7 @@ def main() -> None:
             repo = _repository(Path(folder) / "brain", count)
             ways: dict[str, Callable[[int], object]] = {
                 "git status": lambda number, repo=repo: git.run(repo, "status", "--porcelain"),  # type: ignore[misc]
-                "git.state (one status, domains only)": lambda number, repo=repo: git.state(repo),  # type: ignore[misc]
+                "git.uncommitted_paths": lambda number, repo=repo: git.uncommitted_paths(repo),  # type: ignore[misc]
                 "git.create_branch (fast-import)": lambda number, repo=repo: git.create_branch(  # type: ignore[misc]
                     repo, f"nugget/session-{number}", files=FILES, message="m\n", now=NOW
                 ),

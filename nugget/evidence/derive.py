@@ -258,7 +258,6 @@ _LEADS = frozenset("todo todo: fixme fixme: next: later: decided decision: chose
 _TO_ASSISTANT = re.compile(
     r"(?:ai|ask|claude|codex|gemini|llm|aider|aish|chat|copilot)\s+(?!-)(?P<said>.{4,})", re.DOTALL
 )
-_GIT = re.compile(r"(?:\S*/)?git(?:\s|$)")
 _COMMENT = re.compile(r"(?:^|\s)#\s*(?P<said>\S.*)$", re.MULTILINE)
 _ECHO = re.compile(r"^(?:echo|printf|note|jot|task add|todo(?: add)?|nugget add)\s+(?:-\w+\s+)*(?P<said>[^|>]+)")
 _QUOTES = "\"' "
@@ -294,14 +293,13 @@ _NO_DECISION = re.compile(
     r"|\bdecide (?:if|whether|which|how|what)\b",
     re.IGNORECASE,
 )
-_TODO_PROGRAM = re.compile(r"^(?:todo|task)(?: add)? ")
 
 
 @lru_cache(maxsize=4096)
 def notes_of_command(text: str) -> tuple[tuple[str, str], ...]:
     """Return the (type, text) of the todos and decisions that a line typed into a shell holds."""
     said = _said_in_command(text.strip())
-    if said and _TODO_PROGRAM.match(text.strip()):
+    if said and text.strip().startswith(("todo ", "task ")):
         return (("todo", shorten(said, MAX_NOTE_CHARS)),)
     return tuple(notes_of_speech(said)) if said else ()
 
@@ -320,7 +318,7 @@ def notes_of_speech(text: str) -> Iterator[tuple[str, str]]:
 
 def _said_in_command(line: str) -> str:
     """Return what a person said in a line typed into a shell (to an assistant, in a comment, in a note), or ""."""
-    if not line or _GIT.match(line):
+    if not line or line.split()[0].rpartition("/")[2] == "git":
         return ""
     if found := _TO_ASSISTANT.match(line) or _ECHO.match(line) or _COMMENT.search(line):
         return str(found["said"]).strip(_QUOTES)

@@ -131,14 +131,12 @@ _SEARCHES = frozenset(
     "lsof".split()
 )
 """Programs whose exit code 1 says "nothing found" and nothing else."""
-_TRIVIAL = re.compile(
-    r"File has not been read yet|has been modified since read|String to replace not found|No changes to make"
-    r"|File does not exist|exceeds maximum allowed|is a directory|EISDIR|InputValidationError|tool_use_error"
-    r"|Found \d+ matches of the string",
-    re.IGNORECASE,
-)
+_TRIVIAL = (
+    "file has not been read yet", "has been modified since read", "string to replace not found", "no changes to make",
+    "file does not exist", "exceeds maximum allowed", "is a directory", "eisdir", "inputvalidationerror",
+    "tool_use_error", "matches of the string",
+)  # fmt: skip
 """Failures of an agent's own tools that it overcomes with its next call."""
-_ERROR_TAG = re.compile(r"</?tool_use_error>")
 _EVERYTHING = frozenset([".", "./..."])
 _JOINS = frozenset(["&&", "||", ";", "|"])
 _WORD = re.compile(r"[\w./@:-]+")
@@ -277,10 +275,10 @@ def _note_tool(row: Sequence[Any], timeline: _Timeline) -> None:
     if same:
         known = same[0]
     else:
-        severity = 0.15 if _TRIVIAL.search(text) else 0.5
+        severity = 0.15 if any(said in text.lower() for said in _TRIVIAL) else 0.5
         known = _opened(row, timeline, started=None, command="", target=(target, frozenset()), severity=severity)
         known.tool = tool
-    said = _ERROR_TAG.sub("", text.removeprefix(f"{target}: "))
+    said = text.removeprefix(f"{target}: ").replace("<tool_use_error>", "").replace("</tool_use_error>", "")
     lines = [shorten(line, 300) for line in said.split("\n")[:3] if line.strip()]
     _add_failure(known, row, timeline.step, lines)
     known.reasons[f"tool {tool} failed"] = None

@@ -81,9 +81,6 @@ class LogSession:
     gone: int = 0
 
 
-_OF_SOURCE = "(source = :source OR (:source IS NULL AND source != 'bridge'))"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadState:
     """A file that was read: a row of read_files. `key` is 0 for a file that has none yet."""
@@ -130,7 +127,8 @@ def id_range(key: int) -> tuple[int, int]:
 
 def find_log_session(connection: sqlite3.Connection, session_id: str, source: str | None = None) -> LogSession | None:
     """Return a session by id; of a shell's and an agent's with the same id, the shell's."""
-    where = f"id = :id AND {_OF_SOURCE} ORDER BY source DESC LIMIT 1"
+    of_source = "(source = :source OR (:source IS NULL AND source != 'bridge'))"
+    where = f"id = :id AND {of_source} ORDER BY source DESC LIMIT 1"
     return next(_sessions(connection, where, id=session_id, source=source), None)
 
 
@@ -139,15 +137,13 @@ def log_session(connection: sqlite3.Connection, key: int) -> LogSession | None:
     return next(_sessions(connection, "key = :key", key=key), None)
 
 
-def log_sessions(
-    connection: sqlite3.Connection, *, workspace: str | None = None, source: str | None = None, limit: int = -1
-) -> list[LogSession]:
+def log_sessions(connection: sqlite3.Connection, *, workspace: str | None = None, limit: int = -1) -> list[LogSession]:
     """Return the sessions of shells and agents that were read, the latest first."""
     where = (
-        f"(:workspace IS NULL OR workspace = :workspace) AND {_OF_SOURCE} "
+        "(:workspace IS NULL OR workspace = :workspace) AND source != 'bridge' "
         "ORDER BY ended_ms DESC NULLS LAST, key DESC LIMIT :limit"
     )
-    return list(_sessions(connection, where, workspace=workspace, source=source, limit=limit))
+    return list(_sessions(connection, where, workspace=workspace, limit=limit))
 
 
 def underived_sessions(connection: sqlite3.Connection) -> list[int]:

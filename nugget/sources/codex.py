@@ -44,7 +44,7 @@ _USER_SHELL = re.compile(
     re.DOTALL,
 )
 _EXIT_CODE = re.compile(r"^(?:Exit code: |Process exited with code )(-?\d{1,9})[ \t]*$", re.MULTILINE)
-_RUNNING = re.compile(r"^Process running with session ID \d+", re.MULTILINE)
+_RUNNING = "Process running with session ID "
 _HEAD_CHARS = 600
 """The exit code stands in the first lines of what a command printed."""
 
@@ -160,7 +160,7 @@ def _read_output(payload: Mapping[str, Any], call_id: str, builder: EventBuilder
         ok = output.get("success") if isinstance(output.get("success"), bool) else None
         output = output.get("content")
     text, code = _unwrapped(joined_text(output))
-    if ok is None and not _RUNNING.search(text[:_HEAD_CHARS]):
+    if ok is None and _RUNNING not in text[:_HEAD_CHARS]:
         ok = not text.startswith(("execution error", "apply_patch verification failed", "failed to", "aborted"))
     builder.result(call_id, _printed(text), ok=ok, exit_code=code)
 
@@ -178,5 +178,5 @@ def _unwrapped(text: str) -> tuple[str, int | None]:
 def _printed(text: str) -> str:
     """Return the output of a command without the lines about how it ran, which stand above `Output:`."""
     head, mark, rest = text.partition("Output:\n")
-    is_head = mark and len(head) <= _HEAD_CHARS and (_EXIT_CODE.search(head) or _RUNNING.search(head))
+    is_head = mark and len(head) <= _HEAD_CHARS and (_EXIT_CODE.search(head) or _RUNNING in head)
     return rest if is_head else text

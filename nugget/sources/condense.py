@@ -14,7 +14,7 @@ from datetime import datetime
 from nugget.models import Event, EventKind, Session, Speaker
 
 _CALLS_SHOWN = ("Task", "Agent", "TodoWrite", "ExitPlanMode", "AskUserQuestion", "WebFetch", "WebSearch", "SendMessage")
-_RECALL_TOOL = re.compile(r"^mcp__(?:plugin_)?nugget(?:_nugget)?__")
+_RECALL_TOOLS = ("mcp__nugget__", "mcp__plugin_nugget__", "mcp__nugget_nugget__", "mcp__plugin_nugget_nugget__")
 _RECALL_COMMAND = re.compile(
     r"(?:^|[;&|(`\n])[ \t]{0,8}(?:\w{1,40}=\S{0,80}[ \t]{1,8}){0,3}(?:[^\s;&|]{0,200}/)?"
     r"nugget[ \t]{1,8}(?:--brain[= \t]{1,8}\S{1,200}[ \t]{1,8})?"
@@ -71,7 +71,7 @@ def is_recall(event: Event) -> bool:
     """Return whether an event calls one of Nugget's own tools or commands, which print what is remembered."""
     if event.kind is EventKind.COMMAND:
         return "nugget" in event.text and _RECALL_COMMAND.search(event.text) is not None
-    return event.tool is not None and event.tool.startswith("mcp__") and _RECALL_TOOL.match(event.tool) is not None
+    return event.tool is not None and event.tool.startswith(_RECALL_TOOLS)
 
 
 def windows(session: Session, *, max_chars: int, output_chars: int = 1600) -> list[str]:

@@ -64,7 +64,7 @@ _HARMLESS = re.compile(
 _ANSI = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[P_^X][^\x1b]*\x1b\\|\x1b[ -/]*[0-~]"
 )
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL = dict.fromkeys([*range(9), *range(0x0B, 0x20), *range(0x7F, 0xA0)])
 _KEY_LIKE = re.compile(r"\s*[A-Za-z0-9+/]{40,}={0,2}\s*")
 _DIGITS = re.compile(r"\d+|0x[0-9a-fA-F]+")
 
@@ -204,7 +204,7 @@ def clean_line(raw: bytes, *, most_chars: int = MAX_LINE_CHARS) -> str:
         text = "".join(shown)
     if text.count("�") * 10 > len(text):
         return ""
-    text = _CONTROL.sub("", text)
+    text = text.translate(_CONTROL)
     return "" if is_opaque(text) else text[:most_chars]
 
 

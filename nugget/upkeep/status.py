@@ -107,11 +107,11 @@ def _git_status(brain: Path) -> dict[str, Any] | None:
         return None
     known = {"branch": None, "head": None, "uncommitted": 0, "unsettled": None, "problem": None}
     try:
-        state = git.state(brain)
-        unsettled = found[0] if state.head and (found := git.unsettled(brain)) else None
+        head = git.head(brain)
+        unsettled = found[0] if head and (found := git.unsettled(brain)) else None
         return known | {
-            "branch": git.current_branch(brain), "head": state.head, "uncommitted": len(state.dirty),
-            "unsettled": unsettled,
+            "branch": git.current_branch(brain), "head": head,
+            "uncommitted": len(git.uncommitted_paths(brain)), "unsettled": unsettled,
         }  # fmt: skip
     except NuggetError as error:
         return known | {"problem": str(error).rstrip(".")}

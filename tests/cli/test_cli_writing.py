@@ -54,7 +54,7 @@ def test_what_is_added_is_found_and_what_is_forgotten_is_gone(nugget: Nugget, wo
     unit_id = re.findall(r"Kept as (\S+) in", added.out)[0]
     assert nugget("search", "quokkas", "-q").out == f"brain:{unit_id}\n"
     assert nugget("get", unit_id, "--json").json["tags"] == ["animals", "jaws"]
-    assert git.state(words).dirty == ()
+    assert git.uncommitted_paths(words) == []
 
     moved = nugget("mv", unit_id, "--domain", "zoology/marsupials", "--name", "quokka-jaws")
     golden("mv", moved.out)

@@ -14,10 +14,10 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 176,
-    "lines": 41_332,
+    "lines": 41_304,
     "lines of a file": 400,
-    "classes": 291,
-    "re.compile": 306,
+    "classes": 290,
+    "re.compile": 298,
     "parameters of a function": 10,
     "lines of tests": 26_977,  # with the fault laboratory
 }

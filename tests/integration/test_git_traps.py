@@ -87,7 +87,7 @@ def test_no_reading_command_runs_what_a_folders_git_configuration_names(
     for command in READING:
         nugget(*command)
         assert traps.sprung == set(), command
-    assert "domains/coding/retry.md" in git.state(shop).dirty, "git looked into the files"
+    assert "domains/coding/retry.md" in git.uncommitted_paths(shop), "git looked into the files"
 
 
 @pytest.mark.proves("GIT-NO-PROGRAMS")

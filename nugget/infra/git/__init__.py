@@ -31,14 +31,6 @@ _RAW = ("--raw", "-z", "--no-renames", "--no-abbrev", "--root")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckoutState:
-    """The commit of a checkout (None before the first) and the paths under `domains/` that differ from it."""
-
-    head: str | None
-    dirty: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
     """A local branch with the commit it points at."""
 
@@ -147,21 +139,12 @@ def checkouts(repo: Path) -> list[Path]:
     return [Path(os.fsdecode(line[9:])) for line in output.split(b"\0") if line.startswith(b"worktree ")]
 
 
-def state(repo: Path) -> CheckoutState:
-    """Return the commit and the uncommitted paths under `domains/`, from one `git status` that takes no lock."""
-    options = ("--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames")
-    output = run(repo, "status", *options, "--", "domains")
-    commit: str | None = None
-    dirty: list[str] = []
-    for record in output.split(b"\0"):
-        kind = record[:1]
-        if record.startswith(b"# branch.oid "):
-            named = record[13:].decode()
-            commit = None if named == "(initial)" else named
-        elif fields_before_path := {b"1": 8, b"u": 10, b"?": 1}.get(kind):
-            path = os.fsdecode(record.split(b" ", fields_before_path)[fields_before_path])
-            dirty += [] if path.endswith("/") else [path]  # a repository of its own
-    return CheckoutState(head=commit, dirty=tuple(dirty))
+def uncommitted_paths(repo: Path) -> list[str]:
+    """Return the paths under `domains/` that differ from the commit, from one `git status` that takes no lock."""
+    options = ("--porcelain", "-z", "--untracked-files=all", "--no-renames")
+    records = run(repo, "status", *options, "--", "domains").split(b"\0")
+    # A path that ends in `/` is a repository of its own.
+    return [os.fsdecode(record[3:]) for record in records if record and not record.endswith(b"/")]
 
 
 def changes(repo: Path, old: str, new: str) -> list[Change]:
@@ -187,9 +170,9 @@ def committed_in(repo: Path, commits: Sequence[str]) -> list[Change]:
     return [change for found in listed for change in found]
 
 
-def versions_of(repo: Path, path: str, *, limit: int = 50) -> list[Change]:
-    """Return the changes of a path in the last commits of any local branch, newest first."""
-    return _history(repo, "--branches", "HEAD", f"--max-count={limit}", "--", path)
+def versions_of(repo: Path, path: str) -> list[Change]:
+    """Return the changes of a path in the last 50 commits to it of any local branch, newest first."""
+    return _history(repo, "--branches", "HEAD", "--max-count=50", "--", path)
 
 
 def unmerged_files(repo: Path, prefix: str) -> list[tuple[str, str, bytes]]:
@@ -206,13 +189,13 @@ def unmerged_files(repo: Path, prefix: str) -> list[tuple[str, str, bytes]]:
     return [(name, path, ours) for (name, path), ours, theirs in pairs if ours is not None and ours != theirs]
 
 
-def last_commit_days(folder: Path, *, max_commits: int = 3000) -> dict[str, date]:
-    """Return the day of the last commit of each file below a folder, as far as the latest commits show it.
+def last_commit_days(folder: Path) -> dict[str, date]:
+    """Return the day of the last commit of each file below a folder, as far as the latest 3,000 commits show it.
 
     Files with uncommitted changes are left out. Empty outside of a repository. Raises GitError if git is missing or
     takes too long.
     """
-    listing = (f"-n{max_commits}", "--format=%x01%cs", "--name-only", "-z", "--relative", "--no-renames", "--", ".")
+    listing = ("-n3000", "--format=%x01%cs", "--name-only", "-z", "--relative", "--no-renames", "--", ".")
     log = start(folder, ("log", *listing), timeout_s=30)
     status = ("status", "--porcelain", "-z", "--no-renames", "--untracked-files=no", "--", ".")
     changed = start(folder, status, timeout_s=30)

@@ -58,12 +58,9 @@ def commit_change(
     return sha
 
 
-def move_checkout(
-    repo: Path, branch: str, sha: str, *, expect: str | None, message: str, also: Sequence[RefChange] = ()
-) -> None:
-    """Move the checked-out branch and its files from `expect` to `sha`, a descendant, and then other branches."""
-    first = RefChange(ref=f"refs/heads/{branch}", new=sha, expect=expect)
-    change_refs(repo, [first, *also], message=message, checkout=True)
+def move_checkout(repo: Path, branch: str, sha: str, *, expect: str | None, message: str) -> None:
+    """Move the checked-out branch and its files from `expect` to `sha`, a descendant."""
+    change_refs(repo, [RefChange(ref=f"refs/heads/{branch}", new=sha, expect=expect)], message=message, checkout=True)
 
 
 def create_branch(

@@ -44,7 +44,7 @@ __all__ = [
 _MAX_RETRIES = 3
 _CONNECT_TIMEOUT_S = 5.0
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]+)?")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL = dict.fromkeys([*range(9), *range(0x0B, 0x20), *range(0x7F, 0xA0)])
 _EXACT = frozenset(
     {"id", "tool_use_id", "signature", "data", "type", "name", "role", "media_type", "cache_control", "thinking"}
 )
@@ -172,7 +172,7 @@ class LLM(Model):
                     call.left_s()
                     _note(event.to_dict(warnings=False), call)
                     if event.type == "content_block_delta" and event.delta.type == "text_delta":
-                        yield _CONTROL.sub("", event.delta.text)
+                        yield event.delta.text.translate(_CONTROL)
             refuse_refusal(call)
             if call.stop_reason == "max_tokens":
                 yield " […]"
