@@ -29,7 +29,6 @@ from nugget.infra.workspace import find_workspace
 from nugget.models import Problem, SourceName
 from nugget.sources.notes import Memory, open_canon, redacting
 from nugget.sources.nugget_store import NuggetUnits
-from nugget.sources.sessions import find_logs
 
 if TYPE_CHECKING:
     from nugget.app import Brain
@@ -149,6 +148,8 @@ def refresh_local_sources(brain: Brain, sources: Sequence[SourceName]) -> Pendin
 
 def _anything(brain: Brain) -> bool:
     """Return whether there is anything on this machine to be searched beside the brain."""
+    from nugget.sources.sessions import find_logs
+
     home = brain.environment.home
     if brain.settings.canon.folders or home_index_file(home).is_file() or (home / "provenance").is_dir():
         return True

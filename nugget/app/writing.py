@@ -11,13 +11,8 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nugget import evaluation
 from nugget.app import brains
 from nugget.brain import load, validate_domain
-from nugget.brain.filing import UnitMove, add_unit, forget_unit, forgotten, move_unit
-from nugget.brain.golden import expecting, read_golden
-from nugget.capture import CaptureResult, following, ledger, promotion, publish, review
-from nugget.capture.compare import ProposalTarget, Similar
 from nugget.config import expanded, load_settings, read_environment
 from nugget.errors import EmbeddingUnavailable, NuggetError, UsageError
 from nugget.evaluation import query_log
@@ -33,6 +28,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nugget.app import Brain
+    from nugget.brain.filing import UnitMove
+    from nugget.capture import CaptureResult, following, promotion, review
+    from nugget.capture.compare import ProposalTarget, Similar
     from nugget.importing import ImportResult
 
 IMPORT_LIMIT = 100
@@ -57,6 +55,9 @@ def add(
     report: Callable[[Mapping[str, int]], None] = lambda counts: None,
 ) -> tuple[str, str]:
     """Keep a text as a new unit, committed; return its id and path. `report` is told what was redacted, by kind."""
+
+    from nugget.brain.filing import add_unit
+
     path = add_unit(
         brain.path, text, type=type, domain=domain, tags=tags, title=title, confidence=confidence,
         now=datetime.now(UTC), allow=allow_list(brain.settings), report=report,
@@ -68,6 +69,10 @@ def add(
 
 def forget(brain: Brain, ref: str) -> tuple[UnitMove, Places]:
     """Take a unit out for good; return what changed, and the golden questions that expect it."""
+
+    from nugget.brain.filing import forget_unit
+    from nugget.brain.golden import expecting
+
     result = forget_unit(brain.path, ref.removeprefix("brain:"))
     make_current(brain)
     return result, expecting(brain.path, result.old_id)
@@ -75,6 +80,10 @@ def forget(brain: Brain, ref: str) -> tuple[UnitMove, Places]:
 
 def move(brain: Brain, ref: str, *, domain: str | None = None, name: str | None = None) -> tuple[UnitMove, Places]:
     """File a unit elsewhere or rename it; return what changed, and the golden questions that expect the old id."""
+
+    from nugget.brain.filing import move_unit
+    from nugget.brain.golden import expecting
+
     result = move_unit(brain.path, ref.removeprefix("brain:"), domain=domain, slug=name)
     make_current(brain)
     return result, expecting(brain.path, result.old_id) if result.new_id != result.old_id else []
@@ -118,6 +127,9 @@ def promote(
     brain: Brain, nugget: Nugget, *, stale: StaleReason | None, type: str | None, domain: str, dry_run: bool
 ) -> CaptureResult:
     """Propose a nugget as a unit of the brain, on a branch."""
+
+    from nugget.capture import promotion
+
     return promotion.promote(nugget, _target(brain, dry_run=dry_run), type=type, domain=domain, stale=stale)
 
 
@@ -126,6 +138,9 @@ def propose(brain: Brain, note: promotion.Note, *, folder: Path) -> CaptureResul
 
     `skipped` says why nothing was proposed. Raises UsageError for a note that no unit can be made of.
     """
+
+    from nugget.capture import ledger, promotion
+
     brain = brains.capturing(brain, folder)
     home = brain.environment.home
     with files.locked(ledger.lock_file(home, ledger.remember_brain(brain.path, home))):
@@ -142,16 +157,25 @@ def _target(brain: Brain, *, dry_run: bool = False) -> ProposalTarget:
 
 def proposals(brain: Brain) -> list[review.ProposalBranch]:
     """Return the proposals that wait, oldest first."""
+
+    from nugget.capture import review
+
     return review.proposals(brain.path)
 
 
 def proposal(brain: Brain, name: str | None) -> review.ProposalBranch:
     """Return one proposal, by a part of its branch's name, or the only one. Raises ReviewError."""
+
+    from nugget.capture import review
+
     return review.show(brains.reviewed_in(brain, name).path, name)
 
 
 def proposal_diff(brain: Brain, shown: review.ProposalBranch) -> str:
     """Return a proposal as a diff."""
+
+    from nugget.capture import review
+
     return review.diff(brains.reviewed_in(brain, shown.branch).path, shown)
 
 
@@ -169,6 +193,9 @@ def decide(
     Units are named by id or path; None is all. `edits` are new texts of accepted units; secrets are taken out of them.
     With `expect_sha`, ConflictError if the proposal is no longer at that commit. Nothing is changed if it raises.
     """
+
+    from nugget.capture import following, publish, review
+
     now, one = datetime.now(UTC), brains.reviewed_in(brain, name)
     environment, settings = brain.environment, one.settings
     allow = allow_list(settings)
@@ -208,6 +235,9 @@ def follow(brain: Brain, *, rebase: bool = False, if_due: bool = False) -> follo
     None without a remote, for a brain that the user does not trust, and with `if_due` if it was looked at lately.
     Raises GitError.
     """
+
+    from nugget.capture import following
+
     now, environment = datetime.now(UTC), brain.environment
     if not (git.is_repository(brain.path) and remotes.find_remote(brain.path) and is_trusted(environment, brain.path)):
         return None
@@ -230,6 +260,8 @@ def make_current(brain: Brain) -> None:
 
 def note_review(brain: Brain) -> None:
     """Note how many proposals wait and were merged, in all brains, for the line that a session's start shows."""
+
+    from nugget.capture import publish
 
     home = brain.environment.home
     file = Path(files.queue_folder(home)) / files.REVIEW_STATE
@@ -275,6 +307,11 @@ def evaluate(
     A run that is not worse than the last one, or is accepted, is kept for the next comparison. Raises NuggetError if
     the named baseline cannot be read.
     """
+
+    from nugget import evaluation
+    from nugget.brain.filing import forgotten
+    from nugget.brain.golden import read_golden
+
     golden, kept = read_golden(brain.path, files), brain.index_folder / "evals" / "last.json"
     is_local = brain.settings.retrieval.reranker.startswith("cross-encoder:")
     reranker, now = brain.reranker(None) if is_local else None, datetime.now(UTC)
@@ -302,6 +339,9 @@ def evaluate(
 
 def suggest_questions(brain: Brain, files: Sequence[Path]) -> str:
     """Return golden questions as YAML, from headings and from questions that found nothing."""
+
+    from nugget.brain.golden import read_golden
+
     known = [question.text for question in read_golden(brain.path, files).questions]
     entries = query_log.read(brain.environment.home, brain=brain.path)
     return query_log.suggestions(brain.index, entries, known=known, limit=_SUGGESTED_QUESTIONS)

@@ -94,24 +94,15 @@ def decide(
         proposal = review.show(brain, name)
         publication = publishing.publications(brain, home=home).get(proposal.branch)
         is_open = publication is not None and publication.state in ("open", "failed") and publication.number is not None
-        target = publishing.find_target(brain, environment, settings)
         is_whole = len(review.choose(proposal, decision.accept)) == len(proposal.files) and not decision.edits
         is_whole = is_whole and decision.expect_sha in (None, proposal.sha)
-        if publication is not None and is_open and is_whole and isinstance(target, Target):
-            run = _run(brain, environment, settings, *publishing.connect(brain, target), now=now)
+        problems: list[NuggetError] = []
+        run = _reach(brain, environment, settings, now=now, problems=problems)
+        if publication is not None and is_open and is_whole and (run.repository or problems):
+            if problems:
+                raise problems[0]
             return _merge_there(run, proposal, publication)
-        run = _reach(brain, environment, settings, now=now, problems=[])
         return _decide_here(run, proposal.branch, decision, page=publication.url if publication and is_open else None)
-
-
-def _run(
-    brain: Path, environment: Environment, settings: Settings, remote: remotes.Remote, repository: Repository | None,
-    *, now: datetime,
-) -> _Run:  # fmt: skip
-    return _Run(
-        brain=brain, home=environment.home, now=now, remote=remote, repository=repository,
-        known=publishing.publications(brain, home=environment.home), may_push=settings.capture.publish != "never",
-    )  # fmt: skip
 
 
 def _reach(
@@ -120,14 +111,18 @@ def _reach(
     found = remotes.find_remote(brain) if git.is_repository(brain) else None
     if found is None:
         raise GitError("The brain has no remote to follow.", hint="`nugget init --remote URL` gives it one.")
+    remote, repository = found, None
     target = publishing.find_target(brain, environment)
-    remote, repository = (target.remote, None) if isinstance(target, Target) else (found, None)
     if isinstance(target, Target):
+        remote = target.remote
         try:
-            return _run(brain, environment, settings, *publishing.connect(brain, target), now=now)
+            remote, repository = publishing.connect(brain, target)
         except NuggetError as error:
             problems.append(error)
-    return _run(brain, environment, settings, remote, repository, now=now)
+    return _Run(
+        brain=brain, home=environment.home, now=now, remote=remote, repository=repository,
+        known=publishing.publications(brain, home=environment.home), may_push=settings.capture.publish != "never",
+    )  # fmt: skip
 
 
 def _follow(run: _Run, problems: list[NuggetError], *, replay: bool, push: bool) -> Followed:

@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 176,
-    "lines": 41_304,
+    "lines": 41_340,
     "lines of a file": 400,
     "classes": 290,
     "re.compile": 298,
