@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from nugget.cli.install import offer_install
+from nugget.cli.install import offer_install, prepare
 from nugget.cli.terminal import BrainOption, JsonOption, open_brain, progress, show
 from nugget.config import current_folder, expanded, read_environment
 from nugget.errors import UsageError
@@ -43,7 +43,7 @@ def init(
     result = setup.make_brain(environment, path or brain, remote=remote, examples=examples, note=note)
     put(f"{'Made the brain' if result.created else 'The brain is there already:'} {result.path}")
     put("It is the default brain now; `--brain` and NUGGET_BRAIN choose another.", style="dim")
-    setup.prepare_machine(environment, note)
+    prepare(environment, result.path)
     steps = [
         ('nugget add "What you learned, in a sentence or more"', "keep something by hand"),
         ("nugget capture-session --transcript FILE", "learn from a Claude Code session"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -12,9 +13,9 @@ import typer
 from typer import Argument, Option
 
 from nugget import config as settings_of
-from nugget.cli.terminal import BrainOption, DryRunOption, JsonOption, print_json
+from nugget.cli.terminal import BrainOption, DryRunOption, JsonOption, open_brain, print_json, progress
 from nugget.config import Environment, current_folder, documented_keys, read_environment, read_user_file
-from nugget.errors import BrainError, UsageError
+from nugget.errors import BrainError, NuggetError, UsageError
 from nugget.render.terminal import console, note, put
 from nugget.text import clean, counted, one_line
 from nugget.upkeep.client_settings import Change, SettingsScope
@@ -59,7 +60,6 @@ def install(
     proposes commit messages.
     """
     from nugget.upkeep.install import own_command, plan_install
-    from nugget.upkeep.trust import prepare_machine
 
     environment = read_environment()
     command = own_command(environment)
@@ -78,7 +78,7 @@ def install(
             return
     changes = plan_install(scope, environment, command=command, cwd=current_folder(), brief=brief, recall=recall)
     if not dry_run:
-        prepare_machine(environment, note)
+        prepare(environment)
     if _carry_out(changes, environment, dry_run=dry_run):
         put("New sessions are captured when they end, and can ask the brain. `nugget uninstall` undoes this.")
         if brief is None:
@@ -118,15 +118,23 @@ def uninstall(place: PlaceArgument = "claude-code", scope: ScopeOption = "user",
         put(f"Nugget is not in {name}; nothing to change.")
 
 
+def prepare(environment: Environment, brain: Path | None = None) -> None:
+    """Compile the rules of redaction and index the brain, with a progress bar, so that no session waits for that."""
+    from nugget.upkeep.trust import prepare_machine
+
+    prepare_machine(environment, note)
+    with suppress(NuggetError), open_brain(brain) as opened, progress() as tell:
+        opened.sync(progress=tell)
+
+
 def _install_clients(place: Place | None, environment: Environment, command: Path, *, dry_run: bool) -> None:
     """Connect one agent, or each whose folder is on this machine."""
     from nugget.upkeep.install import clients, plan_client
-    from nugget.upkeep.trust import prepare_machine
 
     known = clients(environment, command)
     chosen = [known[place]] if place else [client for client in known.values() if client.folder.is_dir()]
     if not dry_run:
-        prepare_machine(environment, note)
+        prepare(environment)
     for client in chosen:
         changes = plan_client(client)
         if _carry_out(changes, environment, dry_run=dry_run) or not changes:

@@ -174,3 +174,11 @@ def test_recall_gives_a_unit_right_after_it_was_accepted(nugget: Nugget, brain: 
     told = hooked(says_something=True, hook_event_name="UserPromptSubmit", cwd="/", session_id="s", prompt=prompt)
     assert ref in told.decode()
     assert nugget("forget", ref).code == 0 and ref not in nugget("recall", prompt).out
+
+
+@pytest.mark.proves("INIT-INDEXES")
+def test_init_and_install_index_the_brain_so_that_no_session_waits(nugget: Nugget, brain: Path) -> None:
+    index = brain / ".nugget/index.db"
+    assert nugget("init", brain).code == 0 and index.is_file()
+    index.unlink()
+    assert nugget("install", "codex").code == 0 and index.is_file()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 PROMISES: dict[str, str] = {
+    "INIT-INDEXES": "`init` and `install` index the brain, so that no session waits for it.",
     "INSTALL-PARTS": "one command puts in hooks with a timeout, the MCP server with alwaysLoad and the permission",
     "INSTALL-SCOPES": "user or project settings; CLAUDE_CONFIG_DIR moves those of the user",
     "INSTALL-MERGE": "only our entries change; the order, the indent and the line ends of the file stay",
