@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from nugget.app.local_sources import INLINE_FILES, read_new_logs
 from nugget.capture import ledger, queue
+from nugget.config import expanded
 from nugget.errors import IndexUnavailable, NuggetError, UsageError
 from nugget.evidence import derive_sessions, put_evidence_units
 from nugget.index import Index, events, provenance
@@ -28,6 +29,7 @@ from nugget.sources import nugget_store
 from nugget.sources.sessions import ERASED, WholeSession, archive_file, find_sessions, read_whole_session
 
 if TYPE_CHECKING:
+    from nugget.app import Brain
     from nugget.app.provenance import Provenance
 
 _END_BYTES = 65_536
@@ -278,3 +280,16 @@ def erase_session(asked: Provenance, name: str) -> tuple[str, list[str]]:
         connection.execute("VACUUM")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return session, list(dict.fromkeys(removed))
+
+
+def import_chats(brain: Brain, path: Path, *, dry_run: bool = False) -> dict[str, str] | None:
+    """Archive the conversations of a ChatGPT or Claude export as sessions; return their titles by id.
+
+    None if there is no such export at the path. Raises UsageError for one that cannot be read.
+    """
+    from nugget.importing import chats
+
+    file = chats.find_export(expanded(path))
+    if file is None:
+        return None
+    return chats.import_chats(file, brain.environment.home, brain.settings, dry_run=dry_run)

@@ -33,7 +33,7 @@ from nugget.infra.llm import open_extractor
 from nugget.models.sessions import said_how
 from nugget.provenance.extraction import extract_captured
 from nugget.redaction import redact
-from nugget.sources.sessions import Redone, find_session_by_id, find_sessions, redact_again
+from nugget.sources.sessions import Redone, archive_file, find_session_by_id, find_sessions, redact_again
 from nugget.text import shorten
 from nugget.upkeep.trust import default_brain, find_brain
 
@@ -256,6 +256,8 @@ def _embed(brain: Brain) -> Embed | None:
 def find_transcript(environment: Environment, session: str | None) -> Path:
     """Return the transcript of a session of any agent. Raises TranscriptError if there is none."""
     found = find_session_by_id(environment, session) if session else None
+    if found is None and session and (kept := archive_file(environment.home, session)).is_file():
+        return kept.with_name(session)  # read from the archive, as the session of a transcript that is gone
     if found is None:
         folder = environment.claude_config
         raise TranscriptError(f"There is no transcript of session {session} under {folder} or of another agent.")

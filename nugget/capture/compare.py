@@ -138,6 +138,7 @@ class _Draft:
     changes: dict[str, ProposedChange] = field(default_factory=dict)
     dropped: list[str] = field(default_factory=list)
     paths: dict[str, str] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
 
     def read(self, path: str, *, proposed: bool = False) -> tuple[Unit | None, str]:
         """Return the unit and the text of a file: as the brain's commit has it, or as `proposed` so far."""
@@ -185,7 +186,18 @@ def compare(
             accepted.append((unit, proposal))
     for unit, proposal in accepted:
         _place(draft, unit, proposal, edits=edits)
+    _prune_relations(draft)
     return tuple(draft.changes.values()), tuple(draft.dropped)
+
+
+def _prune_relations(draft: _Draft) -> None:
+    """Let the links between new units lead to the ids that these got, and drop those that lead nowhere."""
+    for path, change in draft.changes.items():
+        known = [replace(one, id=draft.renamed.get(one.id, one.id)) for one in change.unit.related]
+        related = tuple(one for one in known if one.id in draft.paths and one.id != change.unit.id)
+        if change.before is None and related != change.unit.related:
+            unit = replace(change.unit, related=related)
+            draft.changes[path] = replace(change, unit=unit, text=knowledge.serialise(unit))
 
 
 def _tidy(unit: Unit, *, today: date, session: str | None, origin: Origin) -> Unit | str:
@@ -291,7 +303,9 @@ def _place(draft: _Draft, unit: Unit, proposal: Proposal, *, edits: bool) -> Non
     new_id = numbered(unit.id, draft.paths.keys() | {waiting.id for waiting, _ in draft.brain.waiting})
     path = brains.unit_path(unit.type, unit.domain or "general", new_id.partition("/")[2])
     # Relations that lead somewhere, each once.
-    leading = {(one.id, one.relation): one for one in unit.related if one.id != new_id and one.id in draft.paths}
+    leading = {(one.id, one.relation): one for one in unit.related if one.id != new_id
+               and (one.id in draft.paths or one.relation is RelationType.INFORMED_BY)}  # fmt: skip
+    draft.renamed[unit.id] = new_id
     unit = replace(unit, id=new_id, path=path, related=tuple(leading.values()))
     conflicts = (RelationType.SUPERSEDES, RelationType.CONTRADICTS)
     notes += [f"{one.relation} {one.id}" for one in unit.related if one.relation in conflicts]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +18,7 @@ from nugget.models import KnowledgeType, Severity
 from nugget.render import reports
 from nugget.render.json import fields, import_json, problem_json
 from nugget.render.terminal import put
-from nugget.text import counted
+from nugget.text import counted, one_line
 
 commands = typer.Typer(add_completion=False)
 
@@ -174,6 +174,16 @@ def lint(
     raise typer.Exit(1 if errors else 0)
 
 
+def _show_chats(chats: Mapping[str, str], *, as_json: bool, dry_run: bool) -> None:
+    if as_json:
+        print_json({"sessions": [{"id": name, "title": title or None} for name, title in chats.items()]})
+        return
+    for name, title in chats.items():
+        put((f"   {name[:8]}  ", "cyan"), one_line(title))
+    put(f"{counted(len(chats), 'conversation')} {'would become' if dry_run else 'became'} sessions.")
+    put("Next: nugget sessions --all, then nugget capture-session --session ID")
+
+
 @commands.command("import")
 def import_notes(
     path: Annotated[Path, Argument(metavar="FOLDER|FILE", help="Markdown notes, ADRs, rules, or an export.")],
@@ -190,9 +200,15 @@ def import_notes(
 
     Reads Obsidian vaults, markdown folders, ADRs, CLAUDE.md and AGENTS.md, Cursor rules, and exports of mem0,
     claude-mem and basic-memory. The proposed units are committed on a branch of the brain for review; your notes are
-    not changed.
+    not changed. The conversations.json (or the zip) of a ChatGPT or Claude export becomes sessions.
     """
+    from nugget.app.sessions import import_chats
+
     with open_brain(brain) as opened:
+        chats = import_chats(opened, path, dry_run=dry_run)
+        if chats is not None:
+            _show_chats(chats, as_json=as_json, dry_run=dry_run)
+            return
         result = opened.import_notes(path, domain=domain, limit=limit, dry_run=dry_run)
     if as_json:
         print_json(import_json(result) | {"published": [asdict(entry) for entry in result.published.publications]})

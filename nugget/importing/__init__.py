@@ -24,6 +24,7 @@ from nugget.capture.publish import Published, publish
 from nugget.config import Environment
 from nugget.errors import KnowledgeError, TranscriptError, UsageError, reason_of
 from nugget.extraction.proposals import Proposal
+from nugget.importing.links import with_relations
 from nugget.importing.notes import TOO_LITTLE, LeftOut, day_of, kind_of_sentence, named_kind, notes_of_page, propose
 from nugget.infra import git
 from nugget.infra.files import locked
@@ -95,7 +96,7 @@ def import_notes(path: Path, bound: Import) -> ImportResult:
         if bound.domain:
             fresh = [replace(one, unit=replace(one.unit, domain=bound.domain)) for one in fresh]
         changes, dropped = compare(
-            fresh, brain, today=bound.now.date(), session=None,
+            with_relations(fresh, brain.files), brain, today=bound.now.date(), session=None,
             max_units=bound.limit, origin=Origin.IMPORTED, edits=False, beyond=_BEYOND,
         )  # fmt: skip
         beyond = [reason for reason in dropped if reason.endswith(_BEYOND)]

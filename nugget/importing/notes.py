@@ -19,11 +19,13 @@ from typing import Any
 
 from nugget.brain.frontmatter import FrontmatterError, nodes, plain_line_ends, split
 from nugget.extraction.proposals import Proposal
+from nugget.importing.links import readable, with_links
 from nugget.markdown import body_below_title, headings_of, title_of
 from nugget.models import Evidence, KnowledgeType, SourceName, Unit
 from nugget.settings_file import Node
 from nugget.text import shorten, slugify
 
+JOURNAL = "is a page of a journal, by its name"
 TOO_LITTLE = "says too little to stand alone"
 
 _RULE_FILES = ("CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", "AGENT.md", "GEMINI.md", ".cursorrules")
@@ -93,7 +95,6 @@ _LINK_ONLY = re.compile(
     r"[ \t]{0,12}(?:[-*+]|\d{1,3}\.)?[ \t]{0,8}"
     r"(?:\[\[[^\[\]]{1,200}\]\]|!?\[[^\[\]]{0,200}\]\([^()]{0,500}\)|<?https?://\S+>?)[\s.,;|]*$"
 )
-_WIKI_LINK = re.compile(r"(!?)\[\[([^\[\]|\n]{1,200})(?:\|([^\[\]\n]{1,200}))?\]\]")
 _INLINE_TAG = re.compile(r"`[^`\n]{0,200}`|(?<![\w&/#])#([A-Za-z][\w/-]{1,40})\b")
 _JOURNAL = re.compile(r"\d{4}[-_.]?\d{2}[-_.]?\d{2}(?:\b.*)?|\d{4}-W\d{2}")
 _MARKUP = re.compile(r"!?\[\[[^\[\]]{0,200}\]\]|<!--.{0,500}?-->|https?://\S+|[#*_>`|-]+", re.DOTALL)
@@ -145,6 +146,13 @@ _Section = tuple[int, str, int, str]
 def notes_of_page(text: str, *, path: str) -> Iterator[Proposal | LeftOut]:
     """Return the notes in a markdown file."""
     page = _page(plain_line_ends(text.replace("\0", "")), path)
+    given = (*page.front.get("aliases", ()), *page.front.get("alias", ()))
+    for note in _notes(page, path):
+        names = (page.stem, title_of(page.body) or "", *given)
+        yield note if isinstance(note, LeftOut) else with_links(note, names)
+
+
+def _notes(page: _Page, path: str) -> Iterator[Proposal | LeftOut]:
     name, sections = path.rpartition("/")[2], _sections(page.body)
     texts = {_unnumbered(heading).lower().strip(" :*"): own for _, heading, _, own in sections}
     if _PLACEHOLDER.search(page.body) or "template" in re.split(r"[-_ ]", page.stem.lower()):
@@ -213,7 +221,7 @@ def _by_section(
             yield LeftOut(path=page.path, line=page.line + line, reason=TOO_LITTLE)
         elif text.strip():
             is_named = heading and heading != shared and heading.lower() not in _NO_SUBJECTS
-            yield page.line + line, f"{shared}: {_unnumbered(heading)}" if is_named else shared, _readable(text)
+            yield page.line + line, f"{shared}: {_unnumbered(heading)}" if is_named else shared, text.strip()
 
 
 def propose(
@@ -225,9 +233,10 @@ def propose(
     The evidence is the first words of `quote`, the most telling part, or of the body, that are not a heading; its
     record is a digest of the body, which identifies the note wherever its file lies and whatever it is called.
     """
-    lines = [one.strip() for one in (quote.strip() or body).split("\n")]
+    plain = readable(body)
+    lines = [one.strip() for one in (readable(quote) or plain).split("\n")]
     said = " ".join(one for one in lines if one and not one.startswith(("#", "```"))) or title
-    digest = hashlib.sha256(" ".join(body.split()).encode("utf-8", "replace")).hexdigest()[:16]
+    digest = hashlib.sha256(" ".join(plain.split()).encode("utf-8", "replace")).hexdigest()[:16]
     evidence = Evidence(session=f"{path}:{line}", quote=shorten(said, _QUOTE_CHARS), records=(f"note:{digest}",))
     values = {"domain": _domain(path)} | values
     unit = Unit(
@@ -259,7 +268,7 @@ def _adr(page: _Page, form: str, texts: Mapping[str, str]) -> Proposal | LeftOut
     others = [one[:200] for one in entries if not (taken and (one.lower() in taken or taken in one.lower()))]
     return propose(
         page.path, page.line, title=title, type=KnowledgeType.DECISION,
-        body=f"# {title}\n\n{_readable(body_below_title(page.body))}",
+        body=f"# {title}\n\n{body_below_title(page.body).strip()}",
         reason=f"an architecture decision record ({form}){f', {standing}' if standing else ''}",
         confidence=_STANDINGS.get(standing, 0.8), quote=texts.get("decision outcome") or texts.get("decision", ""),
         tags=(*page.tags, standing) if standing else page.tags, alternatives=tuple(others[:8]),
@@ -296,9 +305,10 @@ def _rules(page: _Page, name: str) -> Iterator[Proposal | LeftOut]:
 def _prose(page: _Page, sections: Sequence[_Section]) -> Iterator[Proposal | LeftOut]:
     title = _unnumbered(page.first("title") or title_of(page.body) or page.stem.replace("_", " "))
     headings = [heading for _, heading, _, _ in sections if heading]
-    tags = tuple(dict.fromkeys((*page.tags, *filter(None, _INLINE_TAG.findall(page.body)))))[:8]
+    status = page.first("status").lower()
+    tags = tuple(dict.fromkeys(filter(None, (*page.tags, status, *_INLINE_TAG.findall(page.body)))))[:8]
     is_whole = len(page.body) <= _MAX_PAGE_CHARS or not headings
-    parts = [(page.line, title, _readable(page.body))]
+    parts = [(page.line, title, page.body.strip())]
     for found in parts if is_whole else _by_section(page, sections, title, max_chars=_MAX_PAGE_CHARS):
         if isinstance(found, LeftOut):
             yield found
@@ -318,7 +328,7 @@ def _no_knowledge(page: _Page) -> str | None:
     if len(_words_only(body_below_title(page.body))) < _MIN_CHARS:
         return TOO_LITTLE
     if _JOURNAL.fullmatch(page.stem):
-        return "is a page of a journal, by its name"
+        return JOURNAL
     lines = [line for line in page.body.split("\n") if line.strip() and not line.startswith("#")]
     if sum(line.lstrip()[:3] in ("- [", "* [") and line.lstrip()[4:6] == "] " for line in lines) > len(lines) / 2:
         return "is a list of tasks"
@@ -333,11 +343,6 @@ def _unnumbered(title: str) -> str:
 
 def _plain(text: str) -> str:
     return re.sub(r"\[([^\[\]]{0,200})\]\([^()]{0,300}\)", r"\1", text).strip(" *_`\"'“”.")
-
-
-def _readable(text: str) -> str:
-    """Return the text with Obsidian's links as plain words: their targets are not in the brain."""
-    return _WIKI_LINK.sub(lambda found: f"({found[2]})" if found[1] else found[3] or found[2], text).strip()
 
 
 def _words_only(text: str) -> str:

@@ -13,13 +13,13 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
-    "modules": 176,
-    "lines": 41_348,
+    "modules": 178,
+    "lines": 41_583,
     "lines of a file": 400,
     "classes": 290,
     "re.compile": 298,
     "parameters of a function": 10,
-    "lines of tests": 26_986,  # with the fault laboratory
+    "lines of tests": 27_096,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

@@ -5,6 +5,8 @@ from __future__ import annotations
 PROMISES: dict[str, str] = {
     "IMPORT-FORMATS": "Obsidian, plain markdown, ADRs (Nygard, MADR), agents' rules, Cursor rules, and exports of "
     "mem0, claude-mem and basic-memory each become units of the right type, with the reason for it.",
+    "IMPORT-GRAPH": "Links, aliases and embeds of a vault become relations; tags, statuses and attachments stay.",
+    "IMPORT-CHATS": "Conversations that ChatGPT and Claude export become sessions: found, shown and captured.",
     "IMPORT-REVIEW": "What is imported is a proposal like any other: a branch that is shown, accepted, or rejected.",
     "IMPORT-ONE-IDEA": "One unit holds one idea: an ADR is one, rules and long notes are cut at their sections.",
     "IMPORT-EVIDENCE": "Each unit names the file and line that it came from, with a quote, and has origin `imported`.",
