@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection, Mapping
 from datetime import date, datetime, time, timedelta
+from functools import lru_cache
 from typing import Any
 
 MAX_HASHED_CHARS = 8_000_000
@@ -53,6 +54,7 @@ _SPAN = re.compile(r"(\d{1,5})([hdwmy])")
 _DAY = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
 _HOURS = {"h": 1, "d": 24, "w": 24 * 7, "m": 24 * 30, "y": 24 * 365}
 _SLUG_BREAK = re.compile(r"[^a-z0-9]+")
+_ENDINGS = "ations ation ings ing ions ion edly ied ies ed es e s y ly".split()
 _SENTENCE_END = re.compile(r"[.!?。！？](?=\s|$)|\n")
 
 
@@ -133,6 +135,16 @@ def shorten(text: str, max_chars: int) -> str:
     if ends and ends[-1] >= len(room) // 2:
         return room[: ends[-1]].rstrip() + " […]"
     return (room.rsplit(" ", 1)[0] if " " in room else room).rstrip() + " […]"
+
+
+@lru_cache(maxsize=1 << 16)
+def word_root(word: str) -> str:
+    """Return an English word in small letters without its ending, so that `expires` and `expired` are the same."""
+    word = word.lower()
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            return word[: -len(ending)]
+    return word
 
 
 def folded(name: str) -> str:

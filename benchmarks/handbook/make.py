@@ -17,8 +17,9 @@ from pathlib import Path
 
 PACKAGES = ("git-doc", "debian-handbook")
 LEAST_PAGES = 200
-_HEADINGS = {"h1": "# ", "h2": "## ", "h3": "### ", "h4": "#### ", "h5": "#### "}
+_HEADINGS = {"h2": "# ", "h3": "## ", "h4": "### ", "h5": "#### "}
 _BLOCKS = {*_HEADINGS, "p", "li", "dt", "dd", "pre", "td", "div"}
+_NAVIGATION = {"Download the ebook", "- Prev", "- Next", "- The Debian Administrator's Handbook"}
 _LEFT_OUT = {"script", "style", "head"}
 
 
@@ -59,7 +60,8 @@ def markdown_of(html: str) -> str:
     page = _Page()
     page.feed(html)
     page.close()
-    return "\n\n".join(page.blocks) + "\n"
+    texts = [block for block in page.blocks if block not in _NAVIGATION]
+    return "\n\n".join(texts) + "\n"
 
 
 def make(folder: Path) -> int:

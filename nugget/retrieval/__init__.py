@@ -20,9 +20,10 @@ from nugget.infra.embedding import QuestionEmbedder
 from nugget.models import Bundle, Contribution, Depth, Hit, Query
 from nugget.retrieval.candidates import Profile, gather
 from nugget.retrieval.grouping import to_hits
-from nugget.retrieval.packing import pack
+from nugget.retrieval.packing import SUMMARY_CHARS, pack
 from nugget.retrieval.reranking import Passage, Reranker
 from nugget.retrieval.scoring import helpful, is_weak, rank
+from nugget.retrieval.snippets import summaries
 
 BUDGET_TOKENS = 2000
 """Length of an answer to a query that names none."""
@@ -71,8 +72,9 @@ def retrieve(
     if query.only_helpful:
         hits = [] if weak else helpful(hits)
     packed, budget, hint = pack(
-        hits, budget_tokens=query.budget_tokens or BUDGET_TOKENS, depth=query.depth or Depth.STANDARD
-    )
+        hits, budget_tokens=query.budget_tokens or BUDGET_TOKENS, depth=query.depth or Depth.STANDARD,
+        summaries=summaries(query.text, gathered.terms.idfs, hits, index, SUMMARY_CHARS),
+    )  # fmt: skip
     clock.append(("pack", time.perf_counter()))
     explain = None
     if query.explain:

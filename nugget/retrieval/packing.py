@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -20,8 +20,9 @@ FRAME_TOKENS = 60
 """What the frame of one unit costs when it is shown: title, id, path, dates and the fence around it."""
 NUGGET_FRAME_TOKENS = 30
 """Type, confidence, date and agent of one nugget, with their keys."""
-SUMMARY_CHARS = 240
+SUMMARY_CHARS = 320
 
+_NONE: Mapping[str, HitChunk] = {}
 _HEADING = re.compile(r"^#{1,6}[ \t].*$", re.MULTILINE)
 _Item = TypeVar("_Item")
 _Shown = TypeVar("_Shown")
@@ -60,14 +61,22 @@ def fill(
     return shown, room, left_out
 
 
-def pack(hits: Sequence[Hit], *, budget_tokens: int, depth: Depth) -> tuple[tuple[Hit, ...], Budget, str | None]:
+def pack(
+    hits: Sequence[Hit], *, budget_tokens: int, depth: Depth, summaries: Mapping[str, HitChunk] = _NONE
+) -> tuple[tuple[Hit, ...], Budget, str | None]:
     """Return the hits that fit, best first, with the budget used and a hint at what was left out.
 
-    Each hit comes with all its matching chunks, best first. First every unit is shown with a summary; then (`standard`,
-    `deep`) the matching passages take the place of the summaries, and whole units that of the passages; then (`deep`)
-    the evidence that a unit rests on is added.
+    Each hit comes with all its matching chunks, best first. First every unit is shown with its summary (the
+    beginning of its best chunk by default); then (`standard`, `deep`) the matching passages take the place of the
+    summaries, and whole units that of the passages; then (`deep`) the evidence that a unit rests on is added.
     """
-    passes = [_summary, _passages, _whole, _with_evidence]
+
+    def summarised(hit: Hit, now: _Chunks | None, room: int) -> _Chunks:
+        best = hit.chunks[0]
+        text = _HEADING.sub("", best.text).strip() or best.text  # on one line a heading would run into its text
+        return (summaries.get(hit.ref) or replace(best, text=shorten(text, SUMMARY_CHARS), position=0),)
+
+    passes = [summarised, _passages, _whole, _with_evidence]
     count = {Depth.SUMMARY: 1, Depth.STANDARD: 3, Depth.DEEP: 4}[depth]
     shown, room, shortened = fill(hits, budget_tokens, cost=_cost, passes=passes[:count])
     packed = tuple(replace(hit, chunks=chunks) for hit, chunks in zip(hits, shown, strict=False))
@@ -80,12 +89,6 @@ def pack(hits: Sequence[Hit], *, budget_tokens: int, depth: Depth) -> tuple[tupl
         parts.append(f"{shortened[0]} shown as a summary only")
     hint = f"{'; '.join(parts)}. Ask again with a larger token budget." if parts else None
     return packed, Budget(requested=budget_tokens, used=budget_tokens - room, truncated=bool(parts)), hint
-
-
-def _summary(hit: Hit, now: _Chunks | None, room: int) -> _Chunks:
-    best = hit.chunks[0]
-    text = _HEADING.sub("", best.text).strip() or best.text  # on one line a heading would run into its text
-    return (HitChunk(breadcrumb=best.breadcrumb, text=shorten(text, SUMMARY_CHARS), score=best.score),)
 
 
 def _passages(hit: Hit, now: _Chunks | None, room: int) -> _Chunks | None:

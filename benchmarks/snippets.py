@@ -1,0 +1,65 @@
+"""Whether the answer stands in the shown snippet, for twenty questions to the handbook of `benchmarks/handbook`.
+
+    python benchmarks/snippets.py [PAGES] [HOME]
+
+The pages are made, and indexed in `HOME`, if they are not there yet. The answer counts if it stands in the snippet of
+the page that holds it, among the eight results that `nugget search` shows; at least 85 % are wanted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from handbook.make import make
+
+LEAST = 0.85
+SHOWN = 8
+ELSEWHERE = ("my cat prefers tuna over salmon", "who won the football world cup in 1990", "best pasta carbonara recipe",
+             "how many days of paid time off do I get", "parental leave weeks")  # fmt: skip
+"""Questions that the handbook does not answer."""
+
+
+def main() -> None:
+    """Ask, and print what was found where."""
+    pages, home = (Path(name).resolve() for name in (sys.argv[1:] or ["dist/handbook"])[:1] * 2)
+    home = Path(sys.argv[2]).resolve() if len(sys.argv) > 2 else pages.with_name("handbook-home")
+    make(pages)
+    brain = home / "brain"
+    brain.mkdir(parents=True, exist_ok=True)
+    (brain / "brain.yaml").touch()
+    settings = {"canon": {"folders": [str(pages)]}}
+    (home / "config.yaml").write_text(json.dumps(settings), "utf-8")
+    os.environ |= {"NUGGET_HOME": str(home), "HOME": tempfile.mkdtemp()}
+
+    from nugget.app import Brain
+    from nugget.models import Filter, Query, SourceName
+
+    questions = json.loads(Path(__file__).with_name("handbook").joinpath("questions.json").read_text("utf-8"))
+    with Brain(brain) as opened:
+        opened.sync()
+        opened.sync_local_sources((SourceName.CANON,))
+        filter_, ranks, weak = Filter(sources=(SourceName.CANON,)), [], 0
+        for one in questions:
+            bundle = opened.search(Query(one["question"], filter=filter_, limit=SHOWN), fresh=False)
+            rank = next((at for at, hit in enumerate(bundle.hits, 1) if (hit.unit.path or "").endswith(one["page"])
+                         and one["answer"] in " ".join(hit.chunks[0].text.split())), 0)  # fmt: skip
+            ranks.append(rank)
+            weak += bundle.weak
+            print(f"{rank or '-':>2}{' weak' * bundle.weak}  {one['question']}")
+            if not rank or "-v" in sys.argv:
+                for at, hit in enumerate(bundle.hits, 1):
+                    if (hit.unit.path or "").endswith(one["page"]):
+                        print(f"      {at}. {hit.chunks[0].breadcrumb}: {hit.chunks[0].text}")
+        known = sum(opened.search(Query(text, filter=filter_), fresh=False).weak for text in ELSEWHERE)
+    share = sum(rank > 0 for rank in ranks) / len(ranks)
+    print(f"answer shown {share:.0%} (wanted {LEAST:.0%}), first {sum(rank == 1 for rank in ranks) / len(ranks):.0%}")
+    print(f"called weak: {weak} of {len(ranks)} answered, {known} of {len(ELSEWHERE)} that it does not answer")
+    sys.exit(share < LEAST)
+
+
+if __name__ == "__main__":
+    main()
