@@ -143,7 +143,8 @@ def word_root(word: str) -> str:
     word = word.lower()
     for ending in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= 3:
-            return word[: -len(ending)]
+            root = word[: -len(ending)]
+            return root[:-1] if root[-1] == root[-2] and root[-1] not in "lsz" and len(root) > 3 else root
     return word
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from nugget.errors import EmbeddingUnavailable, LLMUnavailable
 from nugget.index import Index
 from nugget.infra.embedding import QuestionEmbedder
-from nugget.models import Bundle, Contribution, Depth, Hit, Query
+from nugget.models import Bundle, Contribution, Depth, Hit, HitChunk, Query
 from nugget.retrieval.candidates import Profile, gather
 from nugget.retrieval.grouping import to_hits
 from nugget.retrieval.packing import SUMMARY_CHARS, pack
@@ -49,6 +49,7 @@ def retrieve(
     hits: list[Hit] = []
     degraded: tuple[str, ...] = ()
     candidates, has_vectors = 0, True
+    idfs: dict[str, Mapping[str, float]] = {}
     for name, one in indexes.items():
         with one.reading():
             gathered = gather(query, profile, one, embedder, today=now.date())
@@ -59,6 +60,7 @@ def retrieve(
             found = to_hits(scored, query, profile, one, gathered, at_least=at_least, today=now.date())
             clock.append(("relate", time.perf_counter()))
         hits += [replace(hit, brain=name) for hit in found] if several else found
+        idfs[name] = gathered.terms.idfs
         degraded = tuple(dict.fromkeys((*degraded, *gathered.degraded)))
         candidates, has_vectors = candidates + len(scored), has_vectors and gathered.has_vectors
     if several:
@@ -71,10 +73,13 @@ def retrieve(
     hits = hits[: query.limit]
     if query.only_helpful:
         hits = [] if weak else helpful(hits)
+    shown: dict[tuple[str | None, str], HitChunk] = {}
+    for name, one in indexes.items():
+        mine = [hit for hit in hits if hit.brain == name or not several]
+        shown |= summaries(query.text, idfs[name], mine, one, SUMMARY_CHARS)
     packed, budget, hint = pack(
-        hits, budget_tokens=query.budget_tokens or BUDGET_TOKENS, depth=query.depth or Depth.STANDARD,
-        summaries=summaries(query.text, gathered.terms.idfs, hits, index, SUMMARY_CHARS),
-    )  # fmt: skip
+        hits, budget_tokens=query.budget_tokens or BUDGET_TOKENS, depth=query.depth or Depth.STANDARD, summaries=shown
+    )
     clock.append(("pack", time.perf_counter()))
     explain = None
     if query.explain:

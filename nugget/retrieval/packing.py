@@ -20,9 +20,9 @@ FRAME_TOKENS = 60
 """What the frame of one unit costs when it is shown: title, id, path, dates and the fence around it."""
 NUGGET_FRAME_TOKENS = 30
 """Type, confidence, date and agent of one nugget, with their keys."""
-SUMMARY_CHARS = 320
+SUMMARY_CHARS = 400
 
-_NONE: Mapping[str, HitChunk] = {}
+_NONE: Mapping[tuple[str | None, str], HitChunk] = {}
 _HEADING = re.compile(r"^#{1,6}[ \t].*$", re.MULTILINE)
 _Item = TypeVar("_Item")
 _Shown = TypeVar("_Shown")
@@ -62,7 +62,11 @@ def fill(
 
 
 def pack(
-    hits: Sequence[Hit], *, budget_tokens: int, depth: Depth, summaries: Mapping[str, HitChunk] = _NONE
+    hits: Sequence[Hit],
+    *,
+    budget_tokens: int,
+    depth: Depth,
+    summaries: Mapping[tuple[str | None, str], HitChunk] = _NONE,
 ) -> tuple[tuple[Hit, ...], Budget, str | None]:
     """Return the hits that fit, best first, with the budget used and a hint at what was left out.
 
@@ -74,7 +78,7 @@ def pack(
     def summarised(hit: Hit, now: _Chunks | None, room: int) -> _Chunks:
         best = hit.chunks[0]
         text = _HEADING.sub("", best.text).strip() or best.text  # on one line a heading would run into its text
-        return (summaries.get(hit.ref) or replace(best, text=shorten(text, SUMMARY_CHARS), position=0),)
+        return (summaries.get((hit.brain, hit.ref)) or replace(best, text=shorten(text, SUMMARY_CHARS), position=0),)
 
     passes = [summarised, _passages, _whole, _with_evidence]
     count = {Depth.SUMMARY: 1, Depth.STANDARD: 3, Depth.DEEP: 4}[depth]

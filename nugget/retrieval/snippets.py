@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from nugget.index import Index, StoredChunk
+from nugget.index.fulltext import STOP_WORDS
 from nugget.models import Hit, HitChunk, SourceName
 from nugget.text import shorten, word_root
 
-_WORD = re.compile(r"\S*/\S*/\S*|([^\W_]+)")  # an address or a path says nothing by the words in it
+_WORD = re.compile(r"\S+://\S+|([^\W_]+)")  # an address says nothing by the words in it
 _SENTENCE = re.compile(r"(?:[^.!?。！？\n]|[.!?](?!\s|$)|\n(?!\s*(?:\n|[-*+#|]\s|\d+[.)]\s)))+[.!?。！？]*")
 _MARKUP = re.compile(r"^\s*(?:#{1,6}\s.*|```\S*|[-=~^*_+.]{3,}\s*)$", re.MULTILINE)
 _ASKS_NUMBER = re.compile(
@@ -24,13 +24,19 @@ _ASKS_NUMBER = re.compile(
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"(?<![\w.:/-])\d{1,5}(?:[.,]\d+)?(?![\w-])")
+_FRAGMENTS = 2
+_SAME = 40
+"""Characters by which two fragments are known to overlap."""
 _CUT = "[…]"
 _LONGEST = 160
 """Characters of a sentence that is taken as one; a longer one is cut behind a comma, else between words."""
-_NUMBER_BONUS = 0.3
+_NUMBER_BONUS = 0.4
+_LIST_SHARE = 0.7
+"""Of its value, what a line without function words keeps: code and lists of names answer less than sentences."""
+_AGAIN_SHARE = 0.5
 _TOGETHER_SHARE = 0.5
 _HEADING_SHARE = 0.5
-_CHUNKS_READ = 12
+_CHUNKS_READ = 48
 """Of a unit, at most."""
 _RANK_SHARE = 0.99
 
@@ -42,10 +48,19 @@ class _Sentence(NamedTuple):
     value: float
 
 
+class _Fragment(NamedTuple):
+    value: float
+    roots: frozenset[str]
+    position: int
+    start: int
+    text: str
+    breadcrumb: str
+
+
 def summaries(
     question: str, idfs: Mapping[str, float], hits: Sequence[Hit], index: Index, max_chars: int
-) -> dict[str, HitChunk]:
-    """Return for each hit, by its ref, the sentences of its unit that answer the question best."""
+) -> dict[tuple[str | None, str], HitChunk]:
+    """Return for each hit, by its brain and ref, the sentences of its unit that answer the question best."""
     ids: dict[SourceName, dict[str, str]] = {}
     for hit in hits:
         ids.setdefault(hit.unit.source, {})[hit.unit.id] = hit.ref
@@ -55,8 +70,10 @@ def summaries(
     chunks = {keys[key]: its for key, its in index.chunks_of_units(keys).items()}
     weights = {word_root(word): idf for word, idf in idfs.items()}
     return {
-        hit.ref: _summary(question, weights, hit, chunks[hit.ref], max_chars) for hit in hits if hit.ref in chunks
-    }  # fmt: skip
+        (hit.brain, hit.ref): _summary(question, weights, hit, chunks[hit.ref], max_chars)
+        for hit in hits
+        if hit.ref in chunks
+    }
 
 
 def _summary(
@@ -70,18 +87,33 @@ def _summary(
 
     matched = {chunk.text: rank for rank, chunk in enumerate(hit.chunks)}
     wants_number = _ASKS_NUMBER.search(question) is not None
-    best, shown, most = hit.chunks[0], "", -1.0
     nearest = sorted(chunks, key=lambda chunk: (matched.get(chunk.text, len(matched)), -held(chunk)))[:_CHUNKS_READ]
+    found: list[_Fragment] = []
     for chunk in nearest:
         body = _MARKUP.sub("", chunk.text).strip() or chunk.text
+        if len(chunks) == 1 and len(body) <= max_chars:
+            return HitChunk(breadcrumb=chunk.breadcrumb, text=shorten(body, max_chars), score=hit.score)
         of_heading = _HEADING_SHARE * sum(weights[root] for root in _roots(chunk.breadcrumb) & weights.keys())
-        sentences = _sentences(body, weights, wants_number=wants_number)
-        value, excerpt = _excerpt(body, sentences, weights, max_chars)
-        value = (value + of_heading) * _RANK_SHARE ** matched.get(chunk.text, len(matched))
-        if value > most:
-            best, most = HitChunk(breadcrumb=chunk.breadcrumb, text="", score=hit.score), value
-            shown = excerpt
-    return replace(best, text=shown)
+        share = _RANK_SHARE ** matched.get(chunk.text, len(matched))
+        for value, roots, start, end in _fragments(
+            _sentences(body, weights, wants_number=wants_number), weights, max_chars
+        ):
+            text = " ".join(body[start:end].split())
+            found.append(_Fragment((value + of_heading) * share, roots, chunk.position, start, text, chunk.breadcrumb))
+    if not found:
+        return HitChunk(breadcrumb=nearest[0].breadcrumb, text=shorten(nearest[0].text, max_chars), score=hit.score)
+    kept: list[tuple[int, int, str]] = []
+    best = max(found, key=lambda one: one.value)
+    while found and len(kept) < _FRAGMENTS:
+        next_ = max(found, key=lambda one: one.value)
+        kept.append((next_.position, next_.start, next_.text))
+        found = [
+            one._replace(value=one.value - _AGAIN_SHARE * sum(weights[root] for root in one.roots & next_.roots))
+            for one in found
+            if one.text[:_SAME] not in next_.text and next_.text[:_SAME] not in one.text
+        ]
+    shown = f" {_CUT} ".join(text for _, _, text in sorted(kept))
+    return HitChunk(breadcrumb=best.breadcrumb, text=f"{shown} {_CUT}", score=hit.score)
 
 
 def _roots(text: str) -> set[str]:
@@ -96,6 +128,8 @@ def _sentences(text: str, weights: Mapping[str, float], *, wants_number: bool) -
         value = sum(weights[root] for root in roots)
         if wants_number and value and _NUMBER.search(text, start, end):
             value += _NUMBER_BONUS * mass
+        if STOP_WORDS.isdisjoint(text[start:end].lower().split()):
+            value *= _LIST_SHARE
         found.append(_Sentence(start, end, roots, value))
     return found
 
@@ -114,25 +148,19 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
             yield start, end
 
 
-def _excerpt(
-    text: str, sentences: Sequence[_Sentence], weights: Mapping[str, float], max_chars: int
-) -> tuple[float, str]:
-    """Return the value of the best run of sentences that fits, and the run, with marks where something is left out."""
-    best, most, room = (0, 0), -1.0, max_chars - 2 * len(f" {_CUT}")
-    for first in range(len(sentences)):
-        roots: frozenset[str] = frozenset()
-        highest = 0.0
-        for last in range(first, len(sentences)):
-            if sentences[last].end - sentences[first].start > room:
+def _fragments(
+    sentences: Sequence[_Sentence], weights: Mapping[str, float], max_chars: int
+) -> Iterator[tuple[float, frozenset[str], int, int]]:
+    """Yield each longest run of sentences that fits from a sentence on, as (value, roots, start, end)."""
+    room = max_chars // _FRAGMENTS
+    for first, one in enumerate(sentences):
+        if not one.value:
+            continue
+        run = [one]
+        for other in sentences[first + 1 :]:
+            if other.end - one.start > room:
                 break
-            roots |= sentences[last].roots
-            highest = max(highest, sentences[last].value)
-            value = highest + _TOGETHER_SHARE * sum(weights[root] for root in roots)
-            if value > most + 1e-9 or (value > most - 1e-9 and first == best[0]):  # the longer one of equals
-                best, most = (first, last), value
-    if not sentences or len(text) <= max_chars or not most:
-        return max(most, 0.0), shorten(text, max_chars)
-    start, end = sentences[best[0]].start, sentences[best[1]].end
-    shown = " ".join(text[start:end].split())
-    parts = (text[:start].strip() and _CUT, shown, text[end:].strip() and _CUT)
-    return most, " ".join(filter(None, parts))
+            run.append(other)
+        roots: frozenset[str] = frozenset().union(*(each.roots for each in run))
+        value = max(each.value for each in run) + _TOGETHER_SHARE * sum(weights[root] for root in roots)
+        yield value, roots, one.start, run[-1].end
