@@ -14,7 +14,7 @@ from rich.text import Text
 from nugget.models import Bundle, Contribution, Depth, Hit, SourceName, Unit
 from nugget.models.sessions import said_how
 from nugget.render import degraded_sentences, stale_words, without_title
-from nugget.text import clean, counted, one_line, shorten
+from nugget.text import clean, counted, one_line, shorten, word_root
 
 if TYPE_CHECKING:
     from nugget.evidence import EvidenceBundle
@@ -23,12 +23,15 @@ if TYPE_CHECKING:
 
 IN_FULL = 3
 """So many of the best hits are shown with their passages, the rest in two lines each (all of them with `deep`)."""
-EXCERPT_CHARS = 150
+EXCERPT_CHARS = 480
+"""More than the summary of a hit has."""
+TIMELINE_CHARS = 150
 MAX_WIDTH = 110
 """Longer lines are hard to read, however wide the terminal is."""
 
 _INDENT = "   "
 _LIST_MARK = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)])\s+")
+_WORD = re.compile(r"[^\W_]+")
 _SPEAKERS = {
     "you": "You", "agent": "Agent", "quoted": "Quoted", "tool": "Tool",
     "message": "Message", "command": "Command", "output": "Output",
@@ -48,7 +51,12 @@ def console(*, stderr: bool = False) -> Console:
 def put(*pieces: Piece, style: str = "", stderr: bool = False) -> None:
     """Print pieces on one line, without what a terminal would obey."""
     parts = [(piece, "") if isinstance(piece, str) else piece for piece in pieces]
-    console(stderr=stderr).print(Text.assemble(*((clean(text), own) for text, own in parts), style=style))
+    text, out = Text.assemble(*((clean(text), own) for text, own in parts), style=style), console(stderr=stderr)
+    if not out.is_terminal:
+        out.print(text)
+        return
+    indent = len(text.plain) - len(text.plain.lstrip(" "))
+    _put_indented(text[indent:], " " * indent, width=out.width, stderr=stderr)
 
 
 def note(text: str) -> None:
@@ -89,7 +97,7 @@ def put_answer(bundle: Bundle, *, explain: bool = False) -> None:
             if explain:
                 put("")
         else:
-            _put_indented(Text(shorten(clean(without_title(hit.chunks[0], hit.unit.title).text), EXCERPT_CHARS)))
+            _put_indented(Text(shorten(clean(without_title(hit.chunks[0], hit.unit.title).text), TIMELINE_CHARS)))
         _put_reasons(hit, explain=explain)
         put("")
     put_footer(bundle, explain=explain)
@@ -207,11 +215,13 @@ def _put_reasons(hit: Hit, *, explain: bool) -> None:
             put(f"{_INDENT}found by {', '.join(map(one_line, hit.reasons))}", style="dim")
 
 
-def _put_indented(text: Text, indent: str = _INDENT, *, wrap: bool = True) -> None:
+def _put_indented(
+    text: Text, indent: str = _INDENT, *, wrap: bool = True, width: int = MAX_WIDTH, stderr: bool = False
+) -> None:
     """Wrap on a terminal only: what goes into a file or a pipe keeps its lines."""
-    out, mark = console(), _LIST_MARK.match(text.plain)
+    out, mark = console(stderr=stderr), _LIST_MARK.match(text.plain)
     hanging = " " * len(mark[0]) if mark else ""
-    width = max(20, min(out.width, MAX_WIDTH) - len(indent + hanging))
+    width = max(20, min(out.width, width) - len(indent + hanging))
     lines = text.wrap(out, width) if wrap and out.is_terminal else [text]
     for number, line in enumerate(lines):
         line.rstrip()
@@ -232,12 +242,13 @@ def put_results(bundle: Bundle, found: Results, *, explain: bool) -> None:
         if group.weak:
             put("  No good match. Nearest:", style="yellow")
         if group.source not in _SPOKEN:
-            _put_hits(group.hits, explain=explain)
+            _put_hits(group.hits, found.query.text, explain=explain)
             continue
         kinds = dict.fromkeys(hit.unit.type for hit in group.hits)
         for kind in sorted(kinds, key=lambda kind: order.index(kind) if kind in order else len(order)):
+            of_kind = [hit for hit in group.hits if hit.unit.type == kind]
             put(f"{_SPEAKERS.get(kind, one_line(kind).title())}:", style="italic")
-            _put_hits([hit for hit in group.hits if hit.unit.type == kind], explain=explain)
+            _put_hits(of_kind, found.query.text, explain=explain)
     put_footer(bundle, explain=explain)
 
 
@@ -271,27 +282,53 @@ def put_excerpt(excerpt: Excerpt) -> None:
         put_markdown(passage.text, indent="  ")
 
 
-def _put_hits(hits: Sequence[Hit], *, explain: bool) -> None:
+def _put_hits(hits: Sequence[Hit], question: str, *, explain: bool) -> None:
     for hit in hits:
-        put(f"  {_summary(hit)}")
-        put(("  ref: ", "dim"), (one_line(hit.ref), "cyan"), (f"  {_result_facts(hit)}", "dim"), _stale(hit))
+        title = _heading(hit)
+        if title:
+            put(f"  {title}", style="bold")
+        _put_indented(highlighted(_excerpt(hit), question), "  ")
+        put(("  ref: ", "dim"), (one_line(hit.ref), "dim cyan"), (f"  {_result_facts(hit)}", "dim"), _stale(hit))
         _put_reasons(hit, explain=explain)
         put("")
 
 
-def _summary(hit: Hit, spoken: str | None = None) -> str:
-    """Return the name of what was found, and what it says, cut at a sentence."""
+def highlighted(text: str, question: str) -> Text:
+    """Return a text with the words of a question in bold, whatever their endings."""
+    from nugget.index.fulltext import question_words
+
+    roots, shown = {word_root(word) for word in question_words(question)}, Text(text)
+    for match in _WORD.finditer(text):
+        if word_root(match[0]) in roots:
+            shown.stylize("bold yellow", *match.span())
+    return shown
+
+
+def _heading(hit: Hit) -> str:
+    """Return `Title › Section › Subsection` of what was found; nothing for what was said."""
     unit, chunk = hit.unit, next(iter(hit.chunks), None)
-    text = clean(without_title(chunk, unit.title).text) if chunk else ""
-    excerpt = shorten(text, EXCERPT_CHARS)
+    if unit.source in _SPOKEN and unit.type in _SPEAKERS:
+        return ""
+    parts = [one_line(part) for part in (chunk.breadcrumb if chunk else "").split(" > ") if part]
+    title = one_line(unit.title)
+    return " › ".join(dict.fromkeys([title, *parts]))
+
+
+def _excerpt(hit: Hit) -> str:
+    """Return what the hit says, without its title, cut at a sentence."""
+    unit, chunk = hit.unit, next(iter(hit.chunks), None)
+    text = shorten(clean(without_title(chunk, unit.title).text) if chunk else "", EXCERPT_CHARS)
     if unit.source in _SPOKEN and unit.type in _SPEAKERS:
         speaker = chunk.breadcrumb if chunk and unit.type != "message" else ""
-        said = f"[{one_line(speaker)}] {excerpt}" if speaker else excerpt
-        return f"{spoken}: {said}" if spoken else said
-    named = (unit.path or unit.id) if unit.source is SourceName.CANON else unit.title
-    if text.startswith(named):  # an incident and a unit of one sentence begin with the words of their title
-        return excerpt
-    return f"{one_line(named)}: {excerpt}" if excerpt else one_line(named)
+        return f"[{one_line(speaker)}] {text}" if speaker else text
+    return text
+
+
+def _summary(hit: Hit, spoken: str | None = None) -> str:
+    """Return the name of what was found, and what it says, on one line."""
+    excerpt = shorten(_excerpt(hit), TIMELINE_CHARS)
+    named = f"{spoken}: " if spoken else f"{one_line(hit.unit.title)}: "
+    return excerpt if excerpt.startswith(named.rstrip(": ")) else f"{named}{excerpt}"
 
 
 def _result_facts(hit: Hit) -> str:

@@ -101,7 +101,8 @@ def _summary(
             text = " ".join(body[start:end].split())
             found.append(_Fragment((value + of_heading) * share, roots, chunk.position, start, text, chunk.breadcrumb))
     if not found:
-        return HitChunk(breadcrumb=nearest[0].breadcrumb, text=shorten(nearest[0].text, max_chars), score=hit.score)
+        text = _MARKUP.sub("", nearest[0].text).strip() or nearest[0].text
+        return HitChunk(breadcrumb=nearest[0].breadcrumb, text=shorten(text, max_chars), score=hit.score)
     kept: list[tuple[int, int, str]] = []
     best = max(found, key=lambda one: one.value)
     while found and len(kept) < _FRAGMENTS:

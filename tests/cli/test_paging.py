@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from nugget.text import clean
+
 NUGGET = [sys.executable, "-c", "from nugget.__main__ import console; console()"]
 ROWS = 24
 PAGER = """\
@@ -38,10 +40,12 @@ def notes(brain: Path, isolated_home: Path) -> Path:
     return isolated_home
 
 
-def at_terminal(arguments: list[str], brain: Path, home: Path, variables: Mapping[str, str]) -> str:
-    """What a terminal of 80 columns shows when a command is typed into it."""
+def at_terminal(
+    arguments: list[str], brain: Path, home: Path, variables: Mapping[str, str], *, columns: int = 80
+) -> str:
+    """What a terminal shows when a command is typed into it."""
     ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (ROWS, 80))
+    termios.tcsetwinsize(theirs, (ROWS, columns))
     environment = {
         **os.environ, "HOME": str(home), "NUGGET_BRAIN": str(brain), "NUGGET_EMBEDDING_MODEL": "none",
         "TERM": "xterm-256color", "SEEN": str(home / "seen.json"), **variables,
@@ -79,3 +83,14 @@ def test_a_terminal_gets_its_pager(brain: Path, notes: Path, pager: str, variabl
     assert "PAGED" in shown and "Line 59" not in shown
     assert "Line 0 of the long note." in seen["text"] and "Line 59" in seen["text"]
     assert seen["less"] == less and ("\x1b[3" not in seen["text"] or not variables)
+
+
+@pytest.mark.proves("SEARCH-WIDTH")
+@pytest.mark.parametrize("columns", [60, 80, 120, 200])
+def test_results_are_wrapped_between_words(brain: Path, notes: Path, columns: int) -> None:
+    asking = ["search", "line", "note", "retry", "payment"]
+    at_terminal(["sync"], brain, notes, {})
+    wide = clean(at_terminal(asking, brain, notes, {}, columns=1000))
+    shown = clean(at_terminal(asking, brain, notes, {}, columns=columns))
+    assert shown.split() == wide.split()
+    assert max(map(len, shown.splitlines())) <= columns

@@ -13,13 +13,13 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
-    "modules": 178,
-    "lines": 41_583,
+    "modules": 179,
+    "lines": 41_814,
     "lines of a file": 400,
-    "classes": 290,
-    "re.compile": 298,
+    "classes": 292,
+    "re.compile": 304,
     "parameters of a function": 10,
-    "lines of tests": 27_096,  # with the fault laboratory
+    "lines of tests": 27_125,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

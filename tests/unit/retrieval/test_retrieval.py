@@ -64,6 +64,18 @@ def test_at_least_38_of_40_paraphrased_questions_find_their_unit_in_the_top_thre
     assert len(missed) <= len(questions) * 2 // 40, missed
 
 
+@pytest.mark.proves("SEARCH-SNIPPET")
+def test_a_summary_shows_the_sentences_that_answer(tmp_path: Path) -> None:
+    filler = "\n\n".join(f"## Part {n}\n\nLogin sessions are kept in table {n} of the database." for n in range(40))
+    body = f"{filler}\n\n## Expiry\n\nNobody likes to log in again. A login session expires after 45 minutes of rest."
+    (tmp_path / "domains/coding/concepts").mkdir(parents=True)
+    write_unit(tmp_path, "concept/login-sessions", f"# Login sessions\n\n{body}")
+    with Brain(tmp_path, settings=Settings(embedding=EmbeddingSettings(model="none"))) as brain:
+        brain.sync()
+        hit = brain.ask(Query("how long until a login session expires", depth=Depth.SUMMARY), now=NOW).hits[0]
+    assert "expires after 45 minutes" in hit.chunks[0].text
+
+
 @pytest.mark.proves("ASK-WEAK")
 def test_most_questions_that_the_brain_cannot_answer_are_said_to_be_weak(asked: Brain) -> None:
     golden = yaml.safe_load((REPOSITORY / "tests/golden/questions.yaml").read_text("utf-8"))
