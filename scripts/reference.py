@@ -133,8 +133,8 @@ def constants_part() -> str:
         ("k of RRF", PROFILES["task"].rrf_k, "orders the union; the answer with `retrieval.ranking: rrf`"),
         ("share of the cosine", scoring.MATCH_COSINE_SHARE, "in the match; the rest is BM25's"),
         (
-            "cosine / BM25 / near the best match",
-            " / ".join(map(str, (scoring.COSINE_SHARE, scoring.BM25_SHARE, scoring.NEAR_SHARE))),
+            "cosine / BM25 / near the best match / dated",
+            " / ".join(map(str, (scoring.COSINE_SHARE, scoring.BM25_SHARE, scoring.NEAR_SHARE, scoring.DATE_SHARE))),
             "of the score",
         ),
         ("half point of BM25", scoring.BM25_HALF, "counts half"),
