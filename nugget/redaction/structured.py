@@ -73,13 +73,6 @@ _LINE_END = re.compile(
     r"(?![ \t]*(?:\r?\n|\\{1,16}n)(?:[ \t]|\d+â\x86\x92)*[)}\]])(?:\*\*|[.!])?[ \t]*"
     r"(?:[#;]\s[^\n]*|//\s[^\n]*|\([^\n()]*\))?(?:\Z|[\r\n]|\\{1,16}[nr]|\\{0,16}[\"'`]|[|])"
 )
-_USER = re.compile(
-    r"(?i)\b(?:user(?:[ _]?name)?|login|e-?mail|host(?:name)?|account|benutzer(?:name)?|uid)\b[^\n({]{0,80}$"
-)
-_DESCRIBED = re.compile(r"(?i)[ ](?:[\w-]+[ ]){0,2}(?:password|passwd|secret|credential|user|login|used)s?\b")
-_CONNECTION = re.compile(r"[;,]\s?[A-Za-z][\w ]*=[^=]")
-_SECTION = re.compile(r"(?m)^\s{0,4}\[\[?[\w .:/\"-]{1,60}\]{1,2}\s*$")
-_PROPERTY = re.compile(r"(?i)^(?!(?:self|this|cls|user|form|req|request)\.)(?:[\w-]+\.){1,8}[\w-]+$")
 _LONG_PARTS = re.compile(r"(?<![a-z])[a-z]{3,}[^a-z].*?[a-z]{3}")
 """Two runs of lower case letters, as in `make_session` and `getPassword`."""
 _WORDLY = re.compile(
@@ -214,9 +207,7 @@ def _is_bare(view: str, place: tuple[int, int], name: str, sign: str, given: str
     camel = is_camel(given)
     if sign == "=" and not spaced:
         called = before.count("(") > before.count(")") or view[stop : stop + 1] in (")", "}", ",")
-        return variable or (
-            (not camel or (strong and not called)) and (own or not called or bool(_CONNECTION.match(view, stop)))
-        )
+        return variable or ((not camel or (strong and not called)) and (own or not called))
     weak = not camel and not _WORDLY.match(given) and not are_plain_words(given)
     if sign == ":":
         follows = view[stop : stop + 1]
@@ -224,16 +215,10 @@ def _is_bare(view: str, place: tuple[int, int], name: str, sign: str, given: str
         if strong and not given.isdigit():
             code = follows in (",", ";", ")", "}") and (camel or re.fullmatch(r"\w+", given))
             return own or (spaced and not braced and not code)
-        user = _USER.search(before) and follows not in (",", ";")
-        compound = (
-            follows == " " and re.search(r"\w[_.-]\w|[a-z][A-Z]|wort$", name) and not _DESCRIBED.match(view, stop)
-        )
-        return spaced and weak and bool(own or user or (not braced and len(given) >= 6 and (ends or compound)))
+        return spaced and weak and (own or (not braced and len(given) >= 6 and ends))
     if not own or sign not in ("=", "=>"):
         return False
-    above = re.sub(r"\\{1,16}n", "\n", view[max(0, line - 600) : line])
-    section = bool(_SECTION.search(above)) and "(" not in above and "import " not in above
-    return (strong and not is_code(given)) or (weak and (section or bool(_PROPERTY.match(name)) or given.islower()))
+    return weak or (strong and not is_code(given))
 
 
 _SPEAKING = re.compile(

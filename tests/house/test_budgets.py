@@ -14,10 +14,10 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 179,
-    "lines": 41_814,
+    "lines": 41_799,
     "lines of a file": 400,
     "classes": 292,
-    "re.compile": 304,
+    "re.compile": 299,
     "parameters of a function": 10,
     "lines of tests": 27_125,  # with the fault laboratory
 }
