@@ -19,7 +19,7 @@ BUDGETS = {
     "classes": 292,
     "re.compile": 299,
     "parameters of a function": 10,
-    "lines of tests": 27_125,  # with the fault laboratory
+    "lines of tests": 27_141,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02
