@@ -202,15 +202,15 @@ async def _complete(
         context = {"mode": mode, "injected": bool(text), **(shown if text else {"reason": facts})}
         return next(body), body, f"{'injected' if text else 'none'}; mode={mode}; {facts}", context
 
-    head, body, added, context = await to_thread.run_sync(begin, limiter=limiter)
-    headers = {**head.headers, "x-nugget-context": added}
+    (status, kept), body, added, context = await to_thread.run_sync(begin, limiter=limiter)
+    headers = {**kept, "x-nugget-context": added}
     parts = _parts(body, limiter)
-    if request.stream and head.status < 400:
-        return StreamingResponse(parts, status_code=head.status, headers=headers)
+    if request.stream and status < 400:
+        return StreamingResponse(parts, status_code=status, headers=headers)
     whole = b"".join([part async for part in parts])
-    if request.context_explain and head.status < 400:
+    if request.context_explain and status < 400:
         whole = json.dumps({**json.loads(whole), "context": context}, ensure_ascii=False).encode()
-    return Response(whole, status_code=head.status, headers=headers)
+    return Response(whole, status_code=status, headers=headers)
 
 
 async def _parts(body: Any, limiter: CapacityLimiter) -> AsyncIterator[bytes]:

@@ -162,15 +162,14 @@ def count_nuggets(connection: sqlite3.Connection, workspace: str) -> int:
     return int(row[0])
 
 
-def sessions(connection: sqlite3.Connection, workspace: str | None = None, *, prefix: str = "") -> list[IndexedSession]:
-    """Return the sessions of a workspace, or of all, newest first, whose ids begin so."""
+def sessions(connection: sqlite3.Connection, workspace: str | None = None) -> list[IndexedSession]:
+    """Return the sessions of a workspace, or of all, newest first."""
     names = ("workspace", "session", "agent", "title", "first_prompt", "branch", "transcript", "records")
     rows = connection.execute(
         f"""SELECT started, ended, file, (SELECT count(*) FROM nuggets n WHERE n.file = s.file),
                (SELECT count(*) FROM file_touches t WHERE t.file = s.file), {", ".join(names)}
-            FROM provenance_sessions s WHERE (?1 IS NULL OR workspace = ?1)
-            AND substr(session, 1, ?2) = ?3 ORDER BY started DESC, session""",
-        (workspace, len(prefix), prefix),
+            FROM provenance_sessions s WHERE ?1 IS NULL OR workspace = ?1 ORDER BY started DESC, session""",
+        (workspace,),
     )
     found = []
     for started, ended, file, nuggets, touched, *values in rows:
@@ -195,17 +194,14 @@ def touches_of(connection: sqlite3.Connection, file: str) -> list[FileTouch]:
 
 def sessions_touching(
     connection: sqlite3.Connection, workspace: str, paths: Sequence[str], *, below: Sequence[str] = ()
-) -> list[tuple[IndexedSession, tuple[TouchAction, ...]]]:
-    """Return the sessions that touched one of these files, or anything below a folder, newest first, with how."""
-    start = "SELECT file, action FROM file_touches WHERE workspace = ?"
-    rows: list[Any] = list(select_in(connection, f"{start} AND path IN", paths, (workspace,)))
+) -> list[IndexedSession]:
+    """Return the sessions that touched one of these files, or anything below a folder, newest first."""
+    start = "SELECT file FROM file_touches WHERE workspace = ?"
+    found = {row[0] for row in select_in(connection, f"{start} AND path IN", paths, (workspace,))}
     for folder in below:
-        rows += connection.execute(f"{start} AND path >= ? AND path < ?", (workspace, *_bounds_below(folder)))
-    found: dict[str, dict[TouchAction, None]] = {}
-    for file, action in rows:
-        found.setdefault(file, {})[TouchAction(action)] = None
-    known = sessions(connection, workspace) if found else []
-    return [(session, tuple(found[session.file])) for session in known if session.file in found]
+        rows = connection.execute(f"{start} AND path >= ? AND path < ?", (workspace, *_bounds_below(folder)))
+        found.update(row[0] for row in rows)
+    return [session for session in sessions(connection, workspace) if session.file in found] if found else []
 
 
 def touched_renames(connection: sqlite3.Connection, workspace: str) -> list[tuple[str, str]]:

@@ -105,20 +105,18 @@ def _read_events(shell: ShellSession, file: Path, *, is_searched: bool) -> None:
 def _read_text(shell: ShellSession, file: Path, *, is_searched: bool) -> None:
     run, name = shell.run, file.name
     now_ms = int((run.now or datetime.now(UTC)).timestamp() * 1000)
-    part = read_text(file, now_ms=now_ms, most_chars=MAX_LINE_CHARS + MARGIN_CHARS)
-    if part is None:
-        return
-    given = [line.text for line in part.lines]
+    found, mtime_ms, is_waiting = read_text(file, now_ms=now_ms, most_chars=MAX_LINE_CHARS + MARGIN_CHARS)
+    given = [line.text for line in found]
     cleaned = redact("\n".join(given), allow=run.allow, keep_lines=True)
     run.redacted.update(cleaned.counts)
     lines = cleaned.text.split("\n") if given else []
     texts = [within(text, MAX_LINE_CHARS, was=len(line)) for line, text in zip(given, lines, strict=True)]
-    shell.ts_ms = shell.ts_ms or part.mtime_ms
+    shell.ts_ms = shell.ts_ms or mtime_ms
     shell.started_ms = shell.started_ms or shell.ts_ms
     if name == INPUT:
         table, rows = "command_inputs", _input_rows(texts, shell)
     else:
-        table, rows = "pane_output", _output_rows(STREAMS[name], part.lines, texts, shell)
+        table, rows = "pane_output", _output_rows(STREAMS[name], found, texts, shell)
     number, room = 0, 0
     for row in rows:
         text = row[2] if name == INPUT else row[3]
@@ -127,7 +125,7 @@ def _read_text(shell: ShellSession, file: Path, *, is_searched: bool) -> None:
             number, room = number + 1, PASSAGE_CHARS - len(text)
         row.append(number if is_searched else None)
     shell.rows.setdefault(table, []).extend(rows)
-    if part.is_waiting:
+    if is_waiting:
         shell.waiting.add(str(file))
 
 

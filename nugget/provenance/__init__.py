@@ -122,8 +122,7 @@ def answer_code(
         if with_sessions and (present := bundle.query.path) is not None:
             place, _ = locate(NuggetQuery(path=present), connection, checkout)
             below = [present] if checkout.is_folder(present) else []
-            touched = stored.sessions_touching(connection, workspace.identity, place.names(present), below=below)
-            sessions = [session for session, _ in touched]
+            sessions = stored.sessions_touching(connection, workspace.identity, place.names(present), below=below)
     return CodeAnswer(
         bundle=replace(bundle, notes=(*notes, *bundle.notes)), workspace=workspace, sessions=tuple(sessions),
         duration_ms=(time.perf_counter() - started) * 1000,

@@ -14,7 +14,6 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path, PurePosixPath
 from stat import S_ISREG
@@ -162,21 +161,16 @@ class _Notes:
         return datetime.fromtimestamp(max(0, min(file.stat().st_mtime, 253402300799)), UTC).date()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CanonFolder:
-    """A folder of canon, and the name by which its units are known; it may not lead out of `inside`, if given."""
-
-    name: str
-    path: Path
-    inside: Path | None = None
+CanonFolders = Mapping[str, tuple[Path, Path | None]]
+"""Folders of canon by the name that their units are known by, each with the folder that it may not lead out of."""
 
 
-def canon_folders(given: Sequence[str], *, base: Path) -> list[CanonFolder]:
+def canon_folders(given: Sequence[str], *, base: Path) -> CanonFolders:
     """Parse `canon.folders`: paths, or `name=path`, relative ones from `base`.
 
     A folder without a name gets that of the last part of its path, with its parent's in front if that is taken.
     """
-    folders: dict[str, CanonFolder] = {}
+    folders: dict[str, tuple[Path, Path | None]] = {}
     for text in given:
         name, equals, rest = text.partition("=")
         given_path = expanded(rest if equals else text)
@@ -185,9 +179,9 @@ def canon_folders(given: Sequence[str], *, base: Path) -> list[CanonFolder]:
         wanted = [slugify(name)] if equals else [_plain(path.name), _plain(f"{path.parent.name}-{path.name}")]
         unique = f"{wanted[0]}-{_digest(path)}"
         chosen = next((name for name in (*wanted, unique) if name and name not in folders), None)
-        if chosen and path not in [folder.path for folder in folders.values()]:
-            folders[chosen] = CanonFolder(name=chosen, path=path, inside=inside)
-    return list(folders.values())
+        if chosen and path not in [known for known, _ in folders.values()]:
+            folders[chosen] = path, inside
+    return folders
 
 
 def _plain(name: str) -> str:
@@ -209,7 +203,7 @@ class Canon(_Notes):
     name = SourceName.CANON
 
     def __init__(
-        self, folders: Sequence[CanonFolder], *, redact: Callable[[str], str], max_files: int,
+        self, folders: CanonFolders, *, redact: Callable[[str], str], max_files: int,
         private: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset()),
     ) -> None:  # fmt: skip
         super().__init__(redact)
@@ -224,19 +218,19 @@ class Canon(_Notes):
         self.problems.clear()
         self.left_out.clear()
         self._names = {}
-        for folder in self.folders:
+        for name, (place, bound) in self.folders.items():
             # os.path.realpath, since that of pathlib raises for links in a circle
-            real, inside = os.path.realpath(folder.path), os.path.realpath(folder.inside or "/")
+            real, inside = os.path.realpath(place), os.path.realpath(bound or "/")
             if not Path(real).is_relative_to(inside):
-                reason = f"leads out of {folder.inside}, so it is not read; name it by its absolute path"
-                self.problems.append(Problem(path=str(folder.path), reason=reason))
+                reason = f"leads out of {bound}, so it is not read; name it by its absolute path"
+                self.problems.append(Problem(path=str(place), reason=reason))
                 continue
             walk = Walk(
-                root=folder.path, suffixes=SUFFIXES, max_files=self._max_files, problems=self.problems,
+                root=place, suffixes=SUFFIXES, max_files=self._max_files, problems=self.problems,
                 left_out=self.left_out, private_names=self._private[0], private_folders=self._private[1],
             )  # fmt: skip
             for path, file in walk.files():
-                self._add(key := f"{folder.name}/{path}")
+                self._add(key := f"{name}/{path}")
                 yield key, file
 
     def _day(self, key: str, file: Path) -> date:
@@ -244,9 +238,8 @@ class Canon(_Notes):
         name, _, path = key.partition("/")
         if name not in self._committed:
             self._committed[name] = {}
-            with suppress(GitError, StopIteration):
-                folder = next(folder.path for folder in self.folders if folder.name == name)
-                self._committed[name] = git.last_commit_days(folder)
+            with suppress(GitError):
+                self._committed[name] = git.last_commit_days(self.folders[name][0])
         return self._committed[name].get(path) or super()._day(key, file)
 
 

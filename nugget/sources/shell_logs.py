@@ -86,14 +86,6 @@ class LogEvent(NamedTuple):
     given: Mapping[str, Any]
 
 
-class LogText(NamedTuple):
-    """The lines of a file of text. `is_waiting`: its last line has no end yet and is left out."""
-
-    lines: tuple[LogLine, ...]
-    mtime_ms: int
-    is_waiting: bool
-
-
 def is_session_id(text: str) -> bool:
     """Return whether a text can be a session's id: a plain name that leads nowhere."""
     return bool(_SESSION_ID.fullmatch(text)) and ".." not in text
@@ -140,18 +132,18 @@ def read_events(file: Path) -> tuple[list[LogEvent], int]:
     return events, malformed
 
 
-def read_text(file: Path, *, now_ms: int, most_chars: int = MAX_LINE_CHARS) -> LogText | None:
-    """Return the lines of a file of text, of each at most `most_chars`; None if it cannot be read.
+def read_text(file: Path, *, now_ms: int, most_chars: int = MAX_LINE_CHARS) -> tuple[list[LogLine], int, bool]:
+    """Return the lines of a file of text, of each at most `most_chars`, its time in ms, and whether one was left out.
 
-    A last line without end is left for the next time, unless the file has rested for five seconds.
+    That is a last line without end, unless the file has rested for five seconds.
     """
     with _opened(file) as opened:
         if opened is None:
-            return None
+            return [], 0, False
         state = os.fstat(opened.fileno())
         mtime_ms = int(state.st_mtime * 1000)
         end = state.st_size if now_ms - mtime_ms > 5000 else _last_border(opened, state.st_size)
-        return LogText(tuple(_keep_lines(opened, end, most_chars)), mtime_ms, is_waiting=end < state.st_size)
+        return list(_keep_lines(opened, end, most_chars)), mtime_ms, end < state.st_size
 
 
 @contextmanager

@@ -14,12 +14,12 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 179,
-    "lines": 41_799,
+    "lines": 41_768,
     "lines of a file": 400,
-    "classes": 292,
+    "classes": 289,
     "re.compile": 299,
     "parameters of a function": 10,
-    "lines of tests": 27_141,  # with the fault laboratory
+    "lines of tests": 27_139,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

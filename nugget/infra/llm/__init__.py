@@ -11,7 +11,6 @@ import re
 import shutil
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     import anthropic
 
 __all__ = [
-    "LLM", "BadReply", "CostCapReached", "DailyBudget", "DailyCapReached", "Head", "Model", "Reply", "Request",
+    "LLM", "BadReply", "CostCapReached", "DailyBudget", "DailyCapReached", "Model", "Reply", "Request",
     "open_extractor", "open_llm", "spending",
 ]  # fmt: skip
 
@@ -52,14 +51,6 @@ _EXACT = frozenset(
 _NAMED = ("model", "max_tokens", "messages", "stream")
 """Arguments that the SDK wants by name."""
 _HEADERS = ("content-type", "retry-after", "request-id")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
-    """The beginning of a forwarded reply: its status, and the headers that the caller needs."""
-
-    status: int
-    headers: Mapping[str, str]
 
 
 class DailyCapReached(CostCapReached):
@@ -180,8 +171,8 @@ class LLM(Model):
 
     def forward(
         self, body: Mapping[str, Any], *, purpose: str, timeout_s: float, max_usd: float, session: str | None = None
-    ) -> Generator[Head | bytes]:
-        """Pass a caller's own call (the API's JSON body) on: yield a Head first, then the reply as it comes.
+    ) -> Generator[tuple[int, Mapping[str, str]] | bytes]:
+        """Pass a caller's own call (the API's JSON body) on: yield status and headers, then the reply as it comes.
 
         An error of the API comes back the same way, with its status. Nothing is retried: that is the caller's choice.
         Raises LLMUnavailable if the reply is incomplete, and before a call that could exceed `max_usd`.
@@ -199,13 +190,13 @@ class LLM(Model):
         with self._recorded(call), self._client(call, retries=0) as client:
             try:
                 with client.messages.with_streaming_response.create(**named, extra_body=more) as response:
-                    yield Head(status=response.status_code, headers=_kept(response.headers))
+                    yield response.status_code, _kept(response.headers)
                     chunks = response.iter_bytes()
                     yield from _streamed(chunks, call) if body.get("stream") else _whole(chunks, call)
             except anthropic.APIStatusError as error:
                 call.free = True
                 call.error = f"HTTP {error.status_code}"
-                yield Head(status=error.status_code, headers=_kept(error.response.headers))
+                yield error.status_code, _kept(error.response.headers)
                 yield self._scrub(error.response.text).encode()
 
     def _body(self, request: Request, schema: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 
 from nugget.errors import UsageError
 from nugget.sources.shell_logs import (
-    LogText,
+    LogLine,
     clean_line,
     find_shell_session,
     find_shell_sessions,
@@ -27,10 +27,8 @@ def event(ts_ms: int, kind: str, **given: object) -> str:
     return json.dumps({"ts_ms": ts_ms, "session_id": "s", "kind": kind, "data": given}) + "\n"
 
 
-def text_of(file: Path, *, now_ms: int = LATER_MS) -> LogText:
-    part = read_text(file, now_ms=now_ms)
-    assert part is not None
-    return part
+def lines_of(file: Path, *, now_ms: int = LATER_MS) -> list[LogLine]:
+    return read_text(file, now_ms=now_ms)[0]
 
 
 @pytest.mark.proves("EVI-SHELL-TORN")
@@ -42,9 +40,9 @@ def test_a_torn_last_line_waits_for_its_end(tmp_path: Path) -> None:
     assert [(e.ts_ms, e.kind, e.given) for e in events] == [(4, "command.start", {"cmd": "x"})] and malformed == 0
     out.write_text("done\nerror: half a li")
     now_ms = int(out.stat().st_mtime * 1000)
-    assert [line.text for line in text_of(out, now_ms=now_ms).lines] == ["done"]
-    rested = text_of(out, now_ms=now_ms + 60_000)
-    assert [line.text for line in rested.lines] == ["done", "error: half a li"]
+    assert [line.text for line in lines_of(out, now_ms=now_ms)] == ["done"]
+    rested = lines_of(out, now_ms=now_ms + 60_000)
+    assert [line.text for line in rested] == ["done", "error: half a li"]
 
 
 @pytest.mark.proves("EVI-SHELL-TERMINAL")
@@ -80,20 +78,20 @@ def test_of_a_large_log_beginning_end_and_failures_are_kept_and_the_rest_is_foun
         file.write(dull[:middle] + mark + again + dull[middle:])
         file.write(b"the very last line\n")
     tracemalloc.start()
-    part = text_of(out)
+    found = lines_of(out)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    texts = [line.text for line in part.lines]
+    texts = [line.text for line in found]
     assert out.stat().st_size > 40_000_000
     assert texts[0] == "   Compiling crate-0000000 v1.0.0 (registry)" and texts[-1] == "the very last line"
     assert "error[E0308]: mismatched types in crate-42" in texts
     assert sum(text.startswith("error: attempt") for text in texts) == 3
     assert sum(len(text) for text in texts) < 500_000
     assert peak < 64_000_000
-    found = next(line for line in part.lines if "E0308" in line.text)
+    told = next(line for line in found if "E0308" in line.text)
     with out.open("rb") as opened:
-        opened.seek(found.offset)
-        assert [opened.readline().decode().strip() for _ in "12"] == [found.text, "error: attempt 0 failed"]
+        opened.seek(told.offset)
+        assert [opened.readline().decode().strip() for _ in "12"] == [told.text, "error: attempt 0 failed"]
 
 
 @pytest.mark.proves("EVI-SHELL-PATHS")
@@ -110,8 +108,8 @@ def test_no_session_id_and_no_link_leads_out_of_the_log_folder(tmp_path: Path) -
     assert [log.id for log in find_shell_sessions(logs)] == ["good"]
     for name in ("../outside", "linked", "..", ".", "", "a/b", "a\0b", "x" * 200, "half"):
         assert find_shell_session(logs, name) is None
-    assert read_text(logs / "half" / "stderr.log", now_ms=LATER_MS) is None
-    assert read_text(logs / "half" / "stdout.log", now_ms=LATER_MS) is None
+    assert read_text(logs / "half" / "stderr.log", now_ms=LATER_MS)[0] == []
+    assert read_text(logs / "half" / "stdout.log", now_ms=LATER_MS)[0] == []
     assert list(find_shell_sessions(tmp_path / "absent")) == []
     with pytest.raises(UsageError, match="is not a session id"):
         require_session_id("../../etc")
