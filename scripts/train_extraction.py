@@ -29,9 +29,8 @@ import knowledge as bench
 
 from nugget.extraction.claims import SessionClaims, claims_of
 from nugget.extraction.drafts import Draft, drafts_of
-from nugget.extraction.judge import Judge
+from nugget.extraction.offline import Judge, select
 from nugget.extraction.offline import drafts as judged_drafts
-from nugget.extraction.offline import select
 from nugget.models import KnowledgeType
 from nugget.sources.claude_code import read_session
 from nugget.sources.condense import without_recalled

@@ -1,13 +1,19 @@
 """Knowledge from a session without an LLM: claims are found, judged and worded; the best few become proposals.
 
-At most MAX_UNITS units a session, each about another subject; none is a good answer.
+At most MAX_UNITS units a session, each about another subject; none is a good answer. The judge is linear models over
+named features, trained by scripts/train_extraction.py; judge.json holds the numbers and their card.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
+from importlib.resources import files
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -16,7 +22,6 @@ from nugget.extraction import domains, phrases
 from nugget.extraction.claims import CHORE, Claim, SessionClaims, claims_of, is_confirmed
 from nugget.extraction.drafts import Draft, drafts_of
 from nugget.extraction.episodes import Turn
-from nugget.extraction.judge import Judge, trained
 from nugget.extraction.proposals import Proposal
 from nugget.extraction.speech import Channel
 from nugget.models import EventKind, Evidence, KnowledgeType, Origin, Scope, Session, SourceName, Speaker, Unit
@@ -47,6 +52,37 @@ _SHARED_WORDS, _SAME_MEANING = 0.4, 0.65
 _FILLER = frozenset(
     "the a an is are was be to of for in on at by with and or not it its that this from as no only".split()
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judge:
+    """The models: of drafts and of each type; `slope` and `offset` turn a draft's score into a probability."""
+
+    draft: Mapping[str, float]
+    types: Mapping[str, Mapping[str, float]]
+    slope: float
+    offset: float
+    threshold: float
+
+    def draft_score(self, features: Mapping[str, float]) -> float:
+        """Return the probability that a draft says something worth keeping."""
+        score = self.slope * _sum(self.draft, features) + self.offset
+        return 1 / (1 + math.exp(-max(-30.0, min(30.0, score))))
+
+    def type_of(self, features: Mapping[str, float]) -> str:
+        """Return the type that a draft most likely is."""
+        return max(self.types, key=lambda name: _sum(self.types[name], features))
+
+
+@cache
+def trained() -> Judge:
+    """Return the judge as it is shipped."""
+    stored = json.loads((files("nugget.extraction") / "judge.json").read_text("utf-8"))
+    return Judge(**{name: stored[name] for name in ("draft", "types", "slope", "offset", "threshold")})
+
+
+def _sum(weights: Mapping[str, float], features: Mapping[str, float]) -> float:
+    return weights[""] + sum(weights.get(name, 0.0) * value for name, value in features.items())
 
 
 def extract_offline(session: Session, *, embed: Embed | None, now: datetime) -> list[Proposal]:
@@ -102,15 +138,28 @@ def select(made: Sequence[Draft], read: SessionClaims, embed: Embed | None = Non
         said = [id(one.anchor.episode) for one in kept]
         values = [one.confidence - _AGAIN * said.count(id(one.anchor.episode)) for one in ranked]
         best = ranked.pop(values.index(max(values)))
-        if not any(_same_subject(best, other, read) for other in kept):
+        same = [place for place, other in enumerate(kept) if _same_subject(best, other, read)]
+        if not same:
             kept.append(best)
+        elif _replaces(best, kept[same[0]]):
+            kept[same[0]] = best
     return kept
+
+
+def _replaces(one: Draft, other: Draft) -> bool:
+    """Return whether a person said later that something else holds now."""
+    found = one.anchor.features
+    are_theirs = all(draft.anchor.sentence.channel is Channel.USER for draft in (one, other))
+    is_later = one.anchor.sentence.place > other.anchor.sentence.place
+    return bool(are_theirs and is_later and (found["instead"] or found["passing"]))
 
 
 def _settle(draft: Draft) -> None:
     """Raise what a person laid down as a rule or chose: that needs no guess."""
     anchor = draft.anchor
     text, found = anchor.sentence.text, anchor.features
+    if draft.statement.rstrip(" .").endswith(("?", "？")):
+        return
     if found["offer accepted"] or found["option chosen"]:
         if not (phrases.ABOUT_THE_WORK.search(text) or CHORE.search(draft.statement)):
             draft.kind, draft.confidence = KnowledgeType.DECISION, max(draft.confidence, _AGREED)

@@ -42,7 +42,7 @@ _COMMITS = re.compile(r"\bgit\b[^\n;|&]*\bcommit\b")
 _PUBLISHES = re.compile(r"\bgh (?:pr (?:create|edit|comment|review)|issue|api\b.*?(?:replies|comments))", re.DOTALL)
 _HERE_DOCUMENT = re.compile(r"<<-?\s*['\"]?(?P<mark>\w+)['\"]?\n(?P<text>.*?)\n\s*(?P=mark)\b", re.DOTALL)
 _QUOTED = re.compile(
-    r"(?:\s-m|\s--message|--body|-f body)[ =](?P<quote>[\"'])(?P<text>.+?)(?<!\\)(?P=quote)", re.DOTALL
+    r"(?:\s-[a-z]*m|\s--message|--body|-f body)[ =](?P<quote>[\"'])(?P<text>.+?)(?<!\\)(?P=quote)", re.DOTALL
 )
 _SUMMARY_SECTIONS = any_of(r"concept|error|fix|problem|solv|feedback|decision|learn")
 _USER_MESSAGES = any_of(r"user messages")

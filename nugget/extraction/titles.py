@@ -98,7 +98,7 @@ _ENDS = (
         r",\s(?:which|so|because|but|since|and|even|where|then|not|rather|as|while|making|meaning|causing"
         r"|leading)\b|\s(?:because|so that|instead of|rather than|since|even though|although)\s"
     ),
-    re.compile(r",\s|、|，"),
+    re.compile(r",\s(?!(?:if|when|unless|until|except|only|wenn|falls|si|cuando)\b)|、|，"),
 )
 _SPARE = any_of(
     r"(?<=\w )(?:the|an?|just|also|actually|really|simply|basically|explicitly|correctly|pre-existing|current"

@@ -20,7 +20,7 @@ from nugget.extraction.offline import MAX_UNITS, extract_offline
 from nugget.extraction.phrases import end_of
 from nugget.extraction.proposals import Proposal
 from nugget.extraction.speech import sentences_of, split
-from nugget.extraction.titles import TITLE_CHARS, clean, title_of
+from nugget.extraction.titles import TITLE_CHARS, title_of
 from nugget.models import Event, EventKind, KnowledgeType, Session, Speaker
 from nugget.redaction import redact_session
 from nugget.sources.claude_code import read_session
@@ -165,15 +165,13 @@ def test_a_rule_of_the_person_becomes_a_belief_with_its_reason(rule: str, reason
     "text",
     [
         "Decision: we chose postgres for the queue over sqlite, because several workers must write at once.",
-        "We decided to keep the archive on disk instead of in the database.",
         "we're going with pnpm rather than npm, since the lock file must be shared",
         "Wir nehmen Postgres statt Redis für die Warteschlange.",
     ],
 )
 def test_a_choice_of_the_person_is_a_decision(text: str) -> None:
     (proposal,) = extract(prompt(text), said("Understood."))
-    assert proposal.unit.type == DECISION
-    assert proposal.reason == "You said so"
+    assert (proposal.unit.type, proposal.reason) == (DECISION, "You said so")
 
 
 @pytest.mark.proves("EXT-DECISION")
@@ -268,14 +266,16 @@ def test_what_the_session_takes_back_later_gives_no_unit(later: list[Event]) -> 
     assert not [one for one in extract(_INSTALLS, later) if "npm install" in one.unit.body]
 
 
+@pytest.mark.proves("EXT-REFUTED")
+def test_of_two_choices_about_one_subject_the_later_one_is_kept() -> None:
+    choices = "We decided to use port 8080 for the server.", "We now use port 9090 for the server instead of 8080."
+    [proposal] = extract(*map(prompt, choices))
+    assert "9090" in proposal.unit.title and proposal.unit.alternatives == ("8080",)
+
+
 @pytest.mark.proves("EXT-JUNK")
 def test_a_report_of_a_bug_is_no_rule() -> None:
-    report = "I think we have a bug somewhere, because the agents in the metadata must not be empty."
-    assert extract(prompt(report)) == []
-
-
-def test_asterisks_in_code_stay() -> None:
-    assert clean("**Use** `!**/node_modules/**/*` here") == "Use `!**/node_modules/**/*` here"
+    assert extract(prompt("I think we have a bug, because the agents in the metadata must not be empty.")) == []
 
 
 @pytest.mark.parametrize(
