@@ -14,10 +14,10 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 179,
-    "lines": 41_768,
+    "lines": 41_772,
     "lines of a file": 400,
     "classes": 289,
-    "re.compile": 299,
+    "re.compile": 300,
     "parameters of a function": 10,
     "lines of tests": 27_139,  # with the fault laboratory
 }
