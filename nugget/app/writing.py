@@ -149,6 +149,8 @@ def propose(brain: Brain, note: promotion.Note, *, folder: Path) -> CaptureResul
 
 
 def _target(brain: Brain, *, dry_run: bool = False) -> ProposalTarget:
+    from nugget.capture.compare import ProposalTarget
+
     return ProposalTarget(
         brain=brain.path, home=brain.environment.home, settings=brain.settings, similar=similar_units(brain),
         now=datetime.now(UTC), dry_run=dry_run,

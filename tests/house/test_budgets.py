@@ -13,8 +13,8 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
-    "modules": 179,
-    "lines": 41_772,
+    "modules": 178,
+    "lines": 41_773,
     "lines of a file": 400,
     "classes": 289,
     "re.compile": 300,
