@@ -72,6 +72,9 @@ def ask(
     budget: Annotated[
         int | None, Option("--budget", metavar="TOKENS", help="Maximum size of the answer, in tokens.")
     ] = None,
+    source: Annotated[
+        list[str] | None, Option("--source", metavar="S,..", help=f"Only these sources: {', '.join(SourceName)}.")
+    ] = None,
     types: TypeOption = None,
     domains: DomainOption = None,
     tags: TagOption = None,
@@ -82,11 +85,14 @@ def ask(
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
-    """Answer a question from the brain.
+    """Answer a question from the brain, and from what is indexed of other sources.
 
     With an LLM key (ANTHROPIC_API_KEY) the answer is written for you, with its sources; without one you get the best
     passages.
     """
+    from nugget.app.local_sources import with_other_sources
+    from nugget.app.params import source_names
+
     text = terminal.words(question, "a question")
     with open_brain(brain) as opened:
         llm = None if no_llm else opened.llm()
@@ -95,7 +101,13 @@ def ask(
             text, filter=_filter(KnowledgeType, types, domains, tags, since), limit=limit, budget_tokens=budget,
             depth=depth, explain=explain,
         )  # fmt: skip
-        bundle = opened.ask(query, fresh=False, reranker=None if no_llm else opened.reranker(llm))
+        if source:
+            named = source_names([name.lower() for name in listed(source)])
+            asked = replace(query, filter=replace(query.filter, sources=named), limit=limit or 8, budget_tokens=None)
+            bundle = opened.search(asked, fresh=False)
+        else:
+            bundle = opened.ask(query, fresh=False, reranker=None if no_llm else opened.reranker(llm))
+            bundle = with_other_sources(opened, query, bundle)
         missing = "no_llm" if not llm and (as_json or not no_llm) else ""
         bundle = _with_degraded(bundle, "index_behind" if behind else "", missing)
         if as_json:

@@ -192,8 +192,9 @@ def _put_chunks(hit: Hit) -> None:
 
 def _put_unit_facts(hit: Hit, *, before: str = "") -> None:
     unit = hit.unit
-    facts = [hit.brain or "", unit.type, unit.domain or "", f"confidence {unit.confidence:g}"]
-    put(_INDENT, before, (one_line(unit.id), "cyan"), (f"  {_joined(*facts, _day(unit))}", "dim"), _stale(hit))
+    facts = [hit.brain or "", unit.type, unit.domain or "", f"confidence {unit.confidence:g}" * unit.is_judged]
+    name = unit.id if unit.source is SourceName.BRAIN else hit.ref
+    put(_INDENT, before, (one_line(name), "cyan"), (f"  {_joined(*facts, _day(unit))}", "dim"), _stale(hit))
 
 
 def _stale(hit: Hit) -> Piece:

@@ -317,3 +317,12 @@ def test_filters_alone_list_what_they_admit_the_newest_first(nugget: Nugget, ope
     assert listed("source:memory", "--as", "zealot") == ["memory:zealot/plan.md"]
     assert nugget("search", "(").out.startswith("Nothing matches."), "no filter, no words"
     assert nugget("search").code == 2
+
+
+@pytest.mark.proves("ASK-SOURCES")
+def test_ask_answers_from_canon_and_can_be_narrowed(nugget: Nugget, world: World) -> None:
+    narrowed = nugget("ask", "retry payments three times", "--source", "canon", "--no-llm")
+    assert "canon:handbook/adr/0007-retries.md" in narrowed.out
+    everything = nugget("ask", "constitution of cupid who sees love in every commit", "--no-llm")
+    assert "canon:handbook/constitutions/cupid.md" in everything.out
+    assert "does not seem to know" not in everything.out

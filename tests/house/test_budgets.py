@@ -14,12 +14,12 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 178,
-    "lines": 41_773,
+    "lines": 41_803,
     "lines of a file": 400,
     "classes": 289,
     "re.compile": 300,
     "parameters of a function": 10,
-    "lines of tests": 27_139,  # with the fault laboratory
+    "lines of tests": 27_149,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

@@ -5,6 +5,7 @@ PROMISES: dict[str, str] = {
     "SEARCH-LIST": "filters without words list all that they admit, the newest first",
     "SEARCH-MALFORMED": "a malformed query is searched as plain text and says so; every string is a query",
     "SEARCH-GROUPS": "one query searches every source; results are grouped, each with an excerpt and a ref",
+    "ASK-SOURCES": "ask answers from every indexed source that is likely to help, and from one that is named",
     "SEARCH-SNIPPET": "a result shows the sentences of its unit that answer the question, below its title and section",
     "SEARCH-WIDTH": "results are wrapped between words at every width of a terminal",
     "SEARCH-EXAMPLES": "the examples of search over a realistic world are golden transcripts",
