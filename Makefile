@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 # numpy's BLAS starts a thread a core when it is imported; nothing here gains from it.
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: help check test test-all faults demo sbom bench format docs clean
+.PHONY: help check test test-all faults demo sbom browser shots bench format docs clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -32,6 +32,14 @@ faults: $(INSTALLED)  ## The fault laboratory in full: every command killed at e
 
 demo: $(INSTALLED)  ## From a bundled session to an answer over MCP, and by pull request, in a temporary HOME
 	$(BIN)/python examples/demo
+
+browser: $(INSTALLED)  ## The page in a real Chromium, which has to be there (apt install chromium-headless-shell)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group browser
+	$(BIN)/pytest tests/browser
+
+shots: $(INSTALLED)  ## The pictures of the page that README shows
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group browser
+	$(BIN)/python scripts/shots.py
 
 bench: $(INSTALLED)  ## The benchmarks, as ratios against the bare tools
 	@for program in benchmarks/*.py; do echo "== $$program"; $(BIN)/python $$program || exit 1; done

@@ -18,7 +18,14 @@ from nugget.infra import git
 if TYPE_CHECKING:
     from nugget.app import Brain
 
-_VERBS = {"accept": "accepted", "Add": "added", "Forget": "forgotten", "Move": "moved", "File": "moved"}
+_VERBS = {
+    "accept": "accepted",
+    "Add": "added",
+    "Edit": "edited",
+    "Forget": "forgotten",
+    "Move": "moved",
+    "File": "moved",
+}
 _UNDOES = "Nugget-Undoes"
 _LOOKED_AT = 1000
 

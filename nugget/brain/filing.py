@@ -7,6 +7,7 @@ so that capture does not propose it again.
 from __future__ import annotations
 
 import difflib
+import hashlib
 import itertools
 import os
 import re
@@ -145,6 +146,28 @@ def move_unit(brain: Path, unit_id: str, *, domain: str | None = None, slug: str
         return UnitMove(
             old_id=unit_id, new_id=new_id, old_path=path, new_path=new_path, relinked=tuple(relinked), commit=commit
         )
+
+
+def replace_unit(
+    brain: Path, unit_id: str, text: str, *, expect: str, allow: Sequence[re.Pattern[str]] = (), now: datetime
+) -> str:
+    """Write a new text into the file of a unit, commit it, and return its path; secrets are taken out first.
+
+    `expect` is the SHA-256 (hex) of the content that the change was made from. Raises KnowledgeError if there is no
+    such unit or the text is not a knowledge file, UsageError if it has another id, ConflictError if the file has
+    changed meanwhile.
+    """
+    text = redact(plain_line_ends(text), allow=allow).text
+    with git.only_writer(brain):
+        branch, head = git.ready_branch(brain)
+        path, content, _ = _find(brain, unit_id)
+        if hashlib.sha256(content).hexdigest() != expect:
+            raise ConflictError(f"{path} has changed since you opened it; nothing was written.", hint="Open it again.")
+        unit, written = _finished(text)
+        if unit.id != unit_id:
+            raise UsageError(f"The id is {unit_id}, not {unit.id}.", hint="`nugget mv` renames a unit.")
+        git.commit_change(brain, {path: written.encode()}, f"Edit {unit_id}", branch=branch, expect_head=head, now=now)
+        return path
 
 
 def forgotten(brain: Path) -> Forgotten:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from nugget.capture.compare import BRANCH_PREFIX, ProposalTarget, ProposedChange, base_commit, numbered
 from nugget.infra import git
-from nugget.models import Origin, Session, Speaker, Unit
+from nugget.models import EventKind, Origin, Session, Speaker, Unit
 from nugget.models.sessions import said_how
 from nugget.text import clean, counted, shorten, slugify
 
@@ -44,7 +44,7 @@ _CODE = re.compile(r"`([^`\n]{2,400})`|^(?: {4}|\t|[$%] )\s*(.{2,400})$", re.MUL
 _FENCED = re.compile(r"^(?:```|~~~)[^\n]*\n(.*?)^(?:```|~~~)", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"\s*(?:[$%#>] )?(?:\w+=\S+ )*(\S+)")
 
-_TRAILERS = ("Nugget-Import", "Nugget-Session", "Nugget-Records", "Nugget-Method")
+_TRAILERS = ("Nugget-Import", "Nugget-Title", "Nugget-Session", "Nugget-Records", "Nugget-Method")
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>|~!$])")
 _LINKING = re.compile(r"([@#])(?=\w)|(?<=:)(?=//)|(?<=\bwww)(?=\.)|(?<=\bGH)(?=-\d)")
 
@@ -136,7 +136,9 @@ def session_message(
     summary = inline(result.summary, max_chars=600) if result.summary else ""
     method, cost = _code(result.method), f"Cost: ${result.usd:.4f}."
     closing = f"Extraction: {method}. Redacted: {_kinds(result.redacted)}. {cost}"
-    trailers = {"Session": _token(session.id), "Records": capture_id(keys), "Method": _token(result.method)}
+    asked = session.title or next((one.text for one in session.events if one.kind is EventKind.PROMPT), "")
+    trailers = {"Title": _subject(asked, 120)} if asked else {}
+    trailers |= {"Session": _token(session.id), "Records": capture_id(keys), "Method": _token(result.method)}
     return _message(
         f"Knowledge from session {moment:%Y-%m-%d %H:%M}",
         [opening, summary, *_parts(changes, result.dropped), closing, _how_to(branch)], trailers,

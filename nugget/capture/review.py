@@ -72,6 +72,16 @@ class ProposalBranch:
     trailers: Mapping[str, str]
     files: tuple[ProposedFile, ...]
 
+    @property
+    def session(self) -> str | None:
+        """The id of the session that it comes from."""
+        return self.trailers.get("Nugget-Session")
+
+    @property
+    def prompt(self) -> str | None:
+        """The session's title or first prompt."""
+        return self.trailers.get("Nugget-Title")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:

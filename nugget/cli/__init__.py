@@ -25,7 +25,7 @@ from nugget.text import printable
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 """Typer's class of all usage errors, which it does not export by name."""
 _COMMANDS = {
-    "Ask": {"ask": "ask", "search": "ask", "get": "ask", "suggest": "ask", "serve": "admin"},
+    "Ask": {"ask": "ask", "search": "ask", "get": "ask", "suggest": "ask", "serve": "admin", "web": "admin"},
     "Learn from sessions": {
         "capture-session": "capture", "capture": "capture", "review": "review", "import": "knowledge",
     },

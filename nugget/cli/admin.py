@@ -169,3 +169,25 @@ def restore_backup(file: ArchiveArgument) -> None:
 
     count = restore(read_environment().home, expanded(file))
     put(f"{counted(count, 'file')} restored. Next: nugget sync")
+
+
+@commands.command()
+def web(
+    port: Annotated[int | None, Option("--port", metavar="N", min=0, max=65535, help="Port; default 5034.")] = None,
+    opens: Annotated[bool, Option("--open/--no-open", help="Open the page in the browser.")] = True,
+    key: Annotated[bool, Option("--key", help="Print a new address for a page that is shown already.")] = False,
+    identity: Annotated[
+        str | None, Option("--as", metavar="IDENTITY", help="Identity whose memory is searched; none by default.")
+    ] = None,
+    brain: BrainOption = None,
+) -> None:
+    """Show the brain in the browser: review, search, read and edit.
+
+    Only this machine can connect, by an address that works once.
+    """
+    from nugget import web as page
+
+    if key:
+        put(page.new_address(read_environment().home, port))
+        return
+    page.serve(expanded(brain) if brain else None, port=port, opens=opens, identity=identity)

@@ -62,6 +62,7 @@ class Face(StrEnum):
     MCP = "mcp"
     HTTP = "http"
     PYTHON = "python"
+    WEB = "web"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -227,7 +227,7 @@ def serve(
     settings = session.settings
     token = http_token(environment) if with_token else None
     access = access_for(wanted, token=token, allowed_hosts=settings.http.allowed_hosts)
-    listening = _listen(wanted)
+    listening = listen(wanted)
     heard = replace(wanted, port=listening.getsockname()[1])
     logs = Logs(environment=environment, settings=settings)
     mcp = make_server(session, openqed=openqed)
@@ -250,10 +250,10 @@ def serve(
     app.router.routes.append(Route("/mcp", mcp_app.routes[0].app, methods=["POST"]))  # type: ignore[attr-defined]
     app.add_middleware(Guard, access=access)
     signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn ends in order, then hands the signal on
-    _run(app, listening)
+    run(app, listening)
 
 
-def _run(app: Any, listening: socket.socket) -> None:
+def run(app: Any, listening: socket.socket) -> None:
     """Run uvicorn on a socket that listens already, without its own words on stdout and stderr."""
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     config = uvicorn.Config(
@@ -277,7 +277,7 @@ def _access_line(address: Address, session: AgentSession, token: str | None) -> 
     return f"Ask it: curl -H {header} '{address.url}/v1/search?q=cache'"
 
 
-def _listen(address: Address) -> socket.socket:
+def listen(address: Address) -> socket.socket:
     """Return a socket that listens. Raises NuggetError if the address cannot be used."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:

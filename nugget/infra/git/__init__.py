@@ -170,9 +170,9 @@ def committed_in(repo: Path, commits: Sequence[str]) -> list[Change]:
     return [change for found in listed for change in found]
 
 
-def versions_of(repo: Path, path: str) -> list[Change]:
-    """Return the changes of a path in the last 50 commits to it of any local branch, newest first."""
-    return _history(repo, "--branches", "HEAD", "--max-count=50", "--", path)
+def versions_of(repo: Path, path: str, *, revisions: Sequence[str] = ("--branches", "HEAD")) -> list[Change]:
+    """Return the changes of a path in the last 50 commits to it, by default of any local branch, newest first."""
+    return _history(repo, *revisions, "--max-count=50", "--", path)
 
 
 def unmerged_files(repo: Path, prefix: str) -> list[tuple[str, str, bytes]]:

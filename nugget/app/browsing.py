@@ -1,0 +1,310 @@
+"""What the page in the browser asks of a brain beyond questions: a tag of what changed, the graph, edits of units."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+import secrets
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nugget.errors import NuggetError
+from nugget.infra import files, git
+from nugget.models import Filter, Query, SourceName, Unit
+
+if TYPE_CHECKING:
+    from nugget.app import Brain
+    from nugget.evaluation.query_log import Asked
+    from nugget.provenance.inventory import Covered, Gaps
+
+MAX_NODES = 60
+"""Units around one that a graph shows."""
+NEAR = 6
+"""Units that are near in meaning, beside those that are related."""
+_LEAST_COSINE = 0.35
+_RING = 190.0
+_ROOM = 150.0
+"""Width that a node with its name takes on a ring."""
+_GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A unit in a graph, at its place; `steps` from the unit in the middle."""
+
+    unit: Unit
+    steps: int
+    x: float
+    y: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A relation between two nodes, by their ids; `near` in meaning if it has no name."""
+
+    source: str
+    target: str
+    relation: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """The units around one, nearest first, with what connects them; `left_out` did not fit."""
+
+    nodes: tuple[Node, ...]
+    links: tuple[Link, ...]
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Area:
+    """A domain on the map: its centre and radius, its units with their places, and how many it has in all."""
+
+    domain: str
+    x: float
+    y: float
+    radius: float
+    nodes: tuple[Node, ...]
+    units: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """A unit's file as a commit left it, None if the commit deleted it."""
+
+    commit: str
+    when: datetime
+    subject: str
+    before: str | None
+    after: str | None
+
+
+def new_key(home: Path, port: int) -> str:
+    """Make the key that lets one browser into the page on a port, in place of the one before."""
+    key = secrets.token_urlsafe(24)
+    files.private_folder(home / "run")
+    files.replace(_key_file(home, port), key.encode())
+    return key
+
+
+def use_key(home: Path, port: int, key: str) -> bool:
+    """Return whether this is the key of the page on a port, which then works no more."""
+    file = _key_file(home, port)
+    try:
+        kept = file.read_bytes()
+    except OSError:
+        return False
+    if not kept or not hmac.compare_digest(key.encode("utf-8", "replace"), kept):
+        return False
+    files.replace(file, b"")
+    return True
+
+
+def is_shown(home: Path, port: int) -> bool:
+    """Return whether a page was opened on this port and not closed."""
+    return _key_file(home, port).is_file()
+
+
+def forget_key(home: Path, port: int) -> None:
+    """Let the key of a port work no more, since its page is closed."""
+    _key_file(home, port).unlink(missing_ok=True)
+
+
+def _key_file(home: Path, port: int) -> Path:
+    return home / "run" / f"web-{port}.key"
+
+
+def pulse(brain: Brain) -> dict[str, str]:
+    """Return a short tag for each part of the brain that changes when the part does. Asks the file system alone."""
+    folder, home = git.git_dir(brain.path), brain.environment.home
+    parts = {
+        "review": (folder / "refs" / "heads" / "nugget", folder / "packed-refs", folder / "logs" / "HEAD"),
+        "index": (brain.index_folder / "index.db", brain.index_folder / "index.db-wal"),
+        "log": (home / "ledger" / "queries.jsonl", home / "ledger" / "captures.jsonl", Path(files.queue_folder(home))),
+    }
+    return {name: "-".join(map(_stamp, paths)) for name, paths in parts.items()}
+
+
+def _stamp(path: Path) -> str:
+    with suppress(OSError):
+        seen = path.stat()
+        return f"{seen.st_mtime_ns:x}.{seen.st_size:x}" if seen.st_size else "0"
+    return "0"
+
+
+def graph(brain: Brain, ref: str, *, steps: int = 2, near: bool = True) -> Graph:
+    """Return the units around one: by relations, `steps` away at most, and those nearest in meaning.
+
+    Raises NuggetError if there is no such unit.
+    """
+    focus = brain.get(ref, fresh=False).unit
+    if focus is None or focus.source is not SourceName.BRAIN:
+        raise NuggetError(f"{ref} is not a unit of the brain.", hint="Only the brain's units have a graph.")
+    index = brain.index
+    centre = index.unit_keys([focus.id])[focus.id]
+    distance, parent = {centre: 0}, {centre: centre}
+    links: dict[tuple[int, int], str] = {}
+    border = [centre]
+    for step in range(1, steps + 1):
+        found = []
+        for edge in index.edges(border):
+            pair = (edge.unit_key, edge.neighbour_key) if edge.outward else (edge.neighbour_key, edge.unit_key)
+            links.setdefault(pair, str(edge.relation).replace("_", " "))
+            if edge.neighbour_key not in distance:
+                distance[edge.neighbour_key], parent[edge.neighbour_key] = step, edge.unit_key
+                found.append(edge.neighbour_key)
+        border = found
+    if near:
+        hits = brain.related(Query(focus.ref, limit=NEAR, filter=Filter(sources=(SourceName.BRAIN,))),
+                             fresh=False, log=False)[0].hits  # fmt: skip
+        keys = index.unit_keys([hit.unit.id for hit in hits if hit.score >= _LEAST_COSINE])
+        for key in keys.values():
+            if key not in distance:
+                distance[key], parent[key] = 1, centre
+                links[centre, key] = ""
+    shown = sorted(distance, key=lambda key: (distance[key], key))[:MAX_NODES]
+    places = _rings(shown, distance, parent)
+    units = index.units(shown)
+    return Graph(
+        nodes=tuple(Node(unit=units[key], steps=distance[key], x=places[key][0], y=places[key][1]) for key in shown
+                    if key in units),
+        links=tuple(Link(source=units[one].id, target=units[other].id, relation=name)
+                    for (one, other), name in links.items() if one in units and other in units),
+        left_out=len(distance) - len(shown),
+    )  # fmt: skip
+
+
+def _rings(keys: Sequence[int], distance: dict[int, int], parent: dict[int, int]) -> dict[int, tuple[float, float]]:
+    """Return a place for each: the first in the middle, the others on a ring for each step, near their parents."""
+    places, angles, radius = {keys[0]: (0.0, 0.0)}, {keys[0]: 0.0}, 0.0
+    for step in sorted({distance[key] for key in keys} - {0}):
+        ring = [key for key in keys if distance[key] == step]
+        wanted = [angles[parent[key]] for key in ring]
+        ring = [key for _, key in sorted(zip(wanted, ring, strict=True))]
+        even = [math.tau * number / len(ring) for number in range(len(ring))]
+        # The even places are turned as a whole to where they are nearest to the parents on average.
+        apart = [angles[parent[key]] - angle for key, angle in zip(ring, even, strict=True)]
+        turn = math.atan2(sum(map(math.sin, apart)), sum(map(math.cos, apart))) if step > 1 else -math.pi / 2
+        radius = max(radius + _RING, len(ring) * _ROOM / math.tau)
+        for key, angle in zip(ring, even, strict=True):
+            angles[key] = (angle + turn) % math.tau
+            places[key] = (radius * math.cos(angle + turn) * 1.35, radius * math.sin(angle + turn))
+    return places
+
+
+def domain_map(brain: Brain, *, limit: int = 250) -> list[Area]:
+    """Return the brain's domains as areas beside each other, largest first, with up to `limit` of the newest units."""
+    with brain.index.reading():
+        keys = brain.index.newest_units(Filter(sources=(SourceName.BRAIN,)), 1_000_000)
+        units = brain.index.units(keys)
+    by_domain: dict[str, list[Unit]] = {}
+    for key in keys:
+        by_domain.setdefault(units[key].domain or "general", []).append(units[key])
+    shown = {unit.id for key in keys[:limit] if (unit := units[key])}
+    areas, x, y, height = [], 0.0, 0.0, 0.0
+    for domain, held in sorted(by_domain.items(), key=lambda item: (-len(item[1]), item[0])):
+        radius = 46 + 11 * math.sqrt(len(held))
+        if x and x + 2 * radius > 1180:
+            x, y, height = 0.0, y + height + 40, 0.0
+        centre_x, centre_y, height = x + radius, y + radius, max(height, 2 * radius)
+        nodes = tuple(
+            Node(unit=unit, steps=0, x=centre_x + 10 * math.sqrt(number) * math.cos(number * _GOLDEN_ANGLE),
+                 y=centre_y + 10 * math.sqrt(number) * math.sin(number * _GOLDEN_ANGLE))
+            for number, unit in enumerate(one for one in held if one.id in shown)
+        )  # fmt: skip
+        areas.append(Area(domain=domain, x=centre_x, y=centre_y, radius=radius, nodes=nodes, units=len(held)))
+        x += 2 * radius + 24
+    return areas
+
+
+def unit_file(brain: Brain, unit: Unit) -> tuple[str, str]:
+    """Return the file of a unit as it is on the disk, and the SHA-256 of its content. Raises KnowledgeError."""
+    from nugget.brain import read_file
+
+    content = read_file(brain.path, unit.path or "")
+    return content.decode("utf-8", "replace"), hashlib.sha256(content).hexdigest()
+
+
+def unit_history(brain: Brain, unit: Unit) -> list[Version]:
+    """Return the last 20 versions of a unit's file, newest first."""
+    if not unit.path or not git.is_repository(brain.path):
+        return []
+    changes = git.versions_of(brain.path, unit.path, revisions=["HEAD"])[:20]
+    wanted = [blob for one in changes for blob in (one.before, one.after) if blob]
+    contents = dict(zip(wanted, git.read_objects(brain.path, wanted), strict=True))
+
+    def text(blob: str | None) -> str | None:
+        content = contents.get(blob or "")
+        return None if content is None else content.decode("utf-8", "replace")
+
+    return [
+        Version(commit=one.commit, when=one.committed, subject=one.message.partition("\n")[0], before=text(one.before),
+                after=text(one.after))
+        for one in changes
+    ]  # fmt: skip
+
+
+def edit_unit(brain: Brain, unit_id: str, text: str, *, expect: str) -> str:
+    """Replace the file of a unit by a text, as a commit, as `filing.replace_unit` does; return its path."""
+    from nugget.brain.filing import replace_unit
+    from nugget.redaction import allow_list
+
+    path = replace_unit(
+        brain.path, unit_id, text, expect=expect, allow=allow_list(brain.settings), now=datetime.now(UTC)
+    )
+    brain.make_current()
+    return path
+
+
+def newest(brain: Brain, limit: int) -> list[Unit]:
+    """Return the newest units of the brain."""
+    with brain.index.reading():
+        keys = brain.index.newest_units(Filter(sources=(SourceName.BRAIN,)), limit)
+        units = brain.index.units(keys)
+    return [units[key] for key in keys]
+
+
+def titles(brain: Brain, ids: Iterable[str]) -> dict[str, str]:
+    """Return the titles of units of the brain, by id; those that are gone are left out."""
+    keys = brain.index.unit_keys(ids)
+    return {unit.id: unit.title for unit in brain.index.units(keys.values()).values()}
+
+
+def questions(brain: Brain, since: date) -> list[Asked]:
+    """Return the questions asked of the brain since a day, newest first."""
+    from nugget.evaluation import query_log
+
+    return list(query_log.read(brain.environment.home, brain=brain.path, since=since))[::-1]
+
+
+def problems(brain: Brain) -> list[dict[str, Any]]:
+    """Return the findings of `nugget doctor` that are not fine."""
+    from nugget.upkeep.doctor import doctor
+
+    found = doctor(brain.path, brain.settings, brain.environment, now=datetime.now(UTC))
+    return [one for one in found if one["state"] != "ok"]
+
+
+def capture_overview(brain: Brain) -> dict[str, Any]:
+    """Return the counts of the queue of sessions and the cost of LLM calls, by `nugget status`'s names."""
+    from nugget.capture import queue
+    from nugget.infra.llm import spending
+
+    spent = spending(brain.environment.home)
+    return {**queue.overview(brain.environment.home), "calls": spent.calls, "usd": spent.usd}
+
+
+def coverage(brain: Brain, folder: Path) -> tuple[list[Covered], Gaps | None]:
+    """Return the files of the folder's workspace by their nuggets, and what is asked or changed more than explained."""
+    from nugget.app.provenance import Provenance
+
+    seen = Provenance(environment=brain.environment, folder=folder, brain=brain)
+    try:
+        return seen.coverage(), seen.gaps()
+    except NuggetError:
+        return [], None

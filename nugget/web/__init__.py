@@ -1,0 +1,168 @@
+"""The page in the browser, `nugget web`: for one person, on this machine, over the calls of `nugget.Brain`.
+
+Other users and other pages can reach a loopback port too. So a browser is let in by a key that works once and becomes
+a cookie, the Host must name this machine, nothing changes but by a POST of our own page, and no page loads anything
+from elsewhere.
+"""
+
+from __future__ import annotations
+
+import errno
+import secrets
+import sys
+import webbrowser
+from http.cookies import SimpleCookie
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from starlette.datastructures import Headers
+from starlette.responses import RedirectResponse
+
+from nugget.app import browsing
+from nugget.app.agent_session import AgentSession
+from nugget.config import current_folder, read_environment
+from nugget.errors import NuggetError
+from nugget.http import Address, is_loopback, listen, run
+from nugget.web.pages import make_app
+from nugget.web.site import Problem, problem_page
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+DEFAULT_PORT = 5034
+MAX_FORM_BYTES = 4_000_000
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+# A stricter policy of referrers would make browsers send `Origin: null` with our own forms.
+_HEADERS = (
+    (b"content-security-policy", _POLICY.encode()), (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"same-origin"), (b"cross-origin-opener-policy", b"same-origin"),
+)  # fmt: skip
+_LOCKED_OUT = Problem(
+    401, "This page is private",
+    "Run `nugget web` on this machine: it opens the page with a key that works once. "
+    "`nugget web --key` prints a new one.",
+)  # fmt: skip
+
+
+class Gate:
+    """ASGI middleware that every request passes: who asks, from where, and how much is sent."""
+
+    def __init__(self, app: ASGIApp, *, home: Path, port: int) -> None:
+        self._app, self._home, self._port = app, home, port
+        self._cookie, self._sessions = f"nugget-{port}", set[str]()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, let a browser in by its key, or answer with a page that says what is wrong."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers, path, received = Headers(scope=scope), scope["path"], 0
+
+        async def receive_limited() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > MAX_FORM_BYTES:
+                raise Problem(413, "This is too much", f"A form may hold {MAX_FORM_BYTES:,} bytes.")
+            return message
+
+        async def send_marked(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                given = list(message.get("headers", ()))
+                names = {name for name, _ in given}
+                kept = [] if b"cache-control" in names else [(b"cache-control", b"no-store")]
+                message["headers"] = [*given, *_HEADERS, *kept]
+            await send(message)
+
+        problem = self._refused(scope["method"], headers)
+        if problem is None and path == "/enter":
+            key = dict(part.partition("=")[::2] for part in scope["query_string"].decode("latin-1").split("&"))
+            if session := self._let_in(key.get("key", "")):
+                reply = RedirectResponse("/", status_code=303)
+                reply.set_cookie(self._cookie, session, httponly=True, samesite="lax", path="/")
+                await reply(scope, receive, send_marked)
+                return
+            problem = _LOCKED_OUT
+        if problem is None and not path.startswith("/assets/") and not self._knows(headers):
+            problem = _LOCKED_OUT
+        if problem is not None:
+            await problem_page(problem)(scope, receive, send_marked)
+            return
+        await self._app(scope, receive_limited, send_marked)
+
+    def _refused(self, method: str, headers: Headers) -> Problem | None:
+        """Return why a request may not pass, whoever sent it: another host, another page, another method."""
+        host = headers.get("host", "")
+        name, _, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
+        if not is_loopback(name.strip("[]")) or port != str(self._port):
+            return Problem(421, "Wrong address", f"Open http://127.0.0.1:{self._port} instead.")
+        site = headers.get("sec-fetch-site", "none")
+        if method in ("GET", "HEAD"):
+            opens = (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == ("navigate", "document")
+            if site in ("none", "same-origin") or opens:
+                return None
+        elif method == "POST" and site == "same-origin" and headers.get("origin") == f"http://{host}":
+            return None
+        return Problem(403, "Not from here", "Another page may not do this; only the pages of this server can.")
+
+    def _let_in(self, key: str) -> str | None:
+        """Return a new session for the key of now, which then works no more; None for any other."""
+        if not browsing.use_key(self._home, self._port, key):
+            return None
+        session = secrets.token_urlsafe(32)
+        self._sessions.add(session)
+        return session
+
+    def _knows(self, headers: Headers) -> bool:
+        try:
+            cookie = SimpleCookie(headers.get("cookie", "")).get(self._cookie)
+        except ValueError:
+            return False
+        return cookie is not None and cookie.value in self._sessions
+
+
+def serve(
+    brain: Path | None = None, *, port: int | None = None, opens: bool = True, identity: str | None = None
+) -> None:
+    """Show the brain in the browser until SIGTERM or Ctrl-C; if a page is shown already, open that one.
+
+    Raises NuggetError for a port that another program has.
+    """
+    environment = read_environment()
+    address = Address(host="127.0.0.1", port=DEFAULT_PORT if port is None else port)
+    try:
+        listening = listen(address)
+    except NuggetError as error:
+        taken = error.__cause__
+        is_taken = isinstance(taken, OSError) and taken.errno == errno.EADDRINUSE
+        if is_taken and browsing.is_shown(environment.home, address.port):
+            _show(new_address(environment.home, address.port), opens=opens)
+            return
+        raise
+    own = listening.getsockname()[1]
+    session = AgentSession(flag=brain, environment=environment, cwd=current_folder(), face="web", identity=identity)
+    app = make_app(session)
+    app.add_middleware(Gate, home=environment.home, port=own)
+    Thread(target=session.warm, name="nugget-open", daemon=True).start()
+    _show(new_address(environment.home, own), opens=opens)
+    try:
+        run(app, listening)
+    finally:
+        browsing.forget_key(environment.home, own)
+        session.close()
+
+
+def new_address(home: Path, port: int | None = None) -> str:
+    """Return an address that lets one browser in, once."""
+    port = DEFAULT_PORT if port is None else port
+    return f"http://127.0.0.1:{port}/enter?key={browsing.new_key(home, port)}"
+
+
+def _show(address: str, *, opens: bool) -> None:
+    print(f"Nugget's page: {address} (Ctrl-C ends it).", file=sys.stderr, flush=True)
+    if opens:
+        webbrowser.open(address)

@@ -1,0 +1,362 @@
+"""The pages: what each shows. Nothing is decided here."""
+
+from __future__ import annotations
+
+import hashlib
+import mimetypes
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from nugget.app import browsing
+from nugget.app.agent_session import AgentSession, print_traceback
+from nugget.app.provenance import Provenance
+from nugget.app.sessions import find_session, list_sessions
+from nugget.errors import BrainError, ConflictError, NuggetError, ReviewError, TranscriptError, UsageError
+from nugget.models import Event, KnowledgeType, Query, SourceName, Unit
+from nugget.render import degraded_sentences, stale_words
+from nugget.text import clean, shorten
+from nugget.web import review
+from nugget.web.markup import marked
+from nugget.web.site import ASSETS, Problem, Site, asset_hashes, problem_page, render
+
+if TYPE_CHECKING:
+    from nugget.app import Brain
+
+MAX_QUERY_CHARS = 2_000
+_RECENT = timedelta(days=14)
+_SHARES = {
+    "vector": ("meaning", "meaning of the passage"), "vector, whole unit": ("meaning", "meaning of the whole"),
+    "vector, title": ("meaning", "meaning of the title"),
+    "bm25": ("words", "its words"), "words": ("words", "its words"),
+    "near the best match": ("relations", "near the best match"), "relation": ("relations", "related to another result"),
+}  # fmt: skip
+"""The colour and the name of each part of a score; every other part is `other`."""
+
+
+def make_app(session: AgentSession) -> Starlette:
+    """Return the application of all pages."""
+    pages: Mapping[str, Callable[[Site, Request], Response]] = {
+        "/": home, "/review": review.waiting, "/review/{branch:path}": review.proposal, "/search": search,
+        "/unit/{ref:path}": unit, "/session/{session}": conversation, "/graph": graph, "/activity": activity,
+        "/why": why,
+    }  # fmt: skip
+    actions: Mapping[str, Callable[[Site, Any], Response]] = {
+        "/review/{branch:path}": review.decide,
+        "/undo": review.undo,
+        "/unit/{ref:path}": change_unit,
+        "/add": add,
+    }
+    site = Site(session)
+    routes = [
+        Route("/assets/{name}", asset), Route("/pulse", partial(_answer, site, pulse)),
+        *(Route(path, partial(_answer, site, page), methods=["GET"]) for path, page in pages.items()),
+        *(Route(path, partial(_act, site, action), methods=["POST"]) for path, action in actions.items()),
+    ]  # fmt: skip
+    return Starlette(
+        routes=routes, exception_handlers={Problem: _problem, HTTPException: _problem, Exception: _problem}
+    )
+
+
+async def _answer(site: Site, page: Callable[[Site, Request], Response], request: Request) -> Response:
+    return await run_in_threadpool(_guarded, page, site, request)
+
+
+async def _act(site: Site, action: Callable[[Site, Any], Response], request: Request) -> Response:
+    request.state.form = await request.form(max_fields=5_000)
+    return await run_in_threadpool(_guarded, action, site, request)
+
+
+def _guarded(page: Callable[[Site, Request], Response], site: Site, request: Request) -> Response:
+    """Return a page, or one that says in a sentence what is wrong."""
+    try:
+        return page(site, request)
+    except BrainError as error:
+        problem = Problem(503, "There is no brain here", _sentence(error))
+    except ConflictError as error:
+        problem = Problem(409, "Something changed meanwhile", _sentence(error))
+    except (ReviewError, UsageError) as error:
+        problem = Problem(404 if request.method == "GET" else 422, "That did not work", _sentence(error))
+    except NuggetError as error:
+        is_unknown = type(error) in (NuggetError, TranscriptError)
+        problem = Problem(404 if is_unknown else 500, "That did not work", _sentence(error))
+    return problem_page(problem)
+
+
+def _sentence(error: NuggetError) -> str:
+    return f"{error} {error.hint or ''}".strip()
+
+
+async def _problem(request: Request, error: Exception) -> Response:
+    if isinstance(error, Problem):
+        return problem_page(error)
+    if isinstance(error, HTTPException):
+        text = "There is nothing at this address." if error.status_code == 404 else str(error.detail)
+        return problem_page(
+            Problem(error.status_code, "Not found" if error.status_code == 404 else "Not possible", text)
+        )
+    print_traceback(error)
+    text = f"Something unexpected went wrong ({type(error).__name__}). The terminal of `nugget web` has the details."
+    return problem_page(Problem(500, "This failed", text))
+
+
+def asset(request: Request) -> Response:
+    """Return a style sheet or script; its address names its content, so that it can be kept."""
+    name = request.path_params["name"]
+    if name not in asset_hashes():
+        raise HTTPException(404)
+    kind = mimetypes.guess_type(name)[0]
+    headers = {"cache-control": "public, max-age=31536000, immutable"}
+    return Response((ASSETS / name).read_bytes(), media_type=kind, headers=headers)
+
+
+def pulse(site: Site, request: Request) -> Response:
+    """Return the tags of what changes, or 304 if they are those that the browser knows."""
+    tags = browsing.pulse(site.session.ready())
+    mark = '"' + hashlib.sha256(repr(tags).encode()).hexdigest()[:16] + '"'
+    if request.headers.get("if-none-match") == mark:
+        return Response(status_code=304, headers={"etag": mark})
+    return JSONResponse(tags, headers={"etag": mark})
+
+
+def home(site: Site, request: Request) -> Response:
+    """What waits, what is new, what was asked in vain, and what is wrong."""
+    brain = site.session.ready()
+    tags = browsing.pulse(brain)
+    proposals = site.proposals(brain)
+    since = datetime.now(UTC).date() - _RECENT
+    fresh = [one for one in browsing.newest(brain, 60) if (one.last_modified or one.created or date.min) >= since]
+    imported = Counter(one.domain or "general" for one in fresh if str(one.origin) == "imported")
+    report = site.once("report", tags["log"] + tags["index"], lambda: brain.asked_questions(since))
+    open_questions = [one for one in report["queries"] if (one["weak"] or one["zero"]) and not one["used"]][:8]
+    problems = site.once("problems", tags["review"] + tags["index"], lambda: browsing.problems(brain))
+    return render(
+        site, request, "home", proposals=proposals, fresh=[one for one in fresh if str(one.origin) != "imported"][:12],
+        imported=imported, questions=open_questions, report=report, problems=problems, types=list(KnowledgeType),
+        added=request.query_params.get("added", ""), text=request.query_params.get("text", "")[:MAX_QUERY_CHARS],
+    )  # fmt: skip
+
+
+def search(site: Site, request: Request) -> Response:
+    """The hits of `nugget search`, with facets; only the list of results if the script asks for it."""
+    brain = site.session.ready()
+    text = request.query_params.get("q", "")
+    if len(text) > MAX_QUERY_CHARS:
+        raise Problem(422, "This question is too long", f"A question may have {MAX_QUERY_CHARS:,} characters.")
+    text = text.replace("\0", " ")
+    chosen = {name: [value for value in request.query_params.getlist(name) if value] for name in ("source", "type")}
+    bundle = results = None
+    if text.strip():
+        words = [text, *(f"{name}:{value}" for name, values in chosen.items() for value in values)]
+        query = Query(" ".join(words), limit=20, explain=True, identity=site.session.identity)
+        bundle, results = brain.search_groups(query, log="partial" not in request.query_params)
+    hits = [_shown_hit(hit, text) for hit in bundle.hits] if bundle else []
+    facets = {
+        "source": Counter(str(hit["unit"].source) for hit in hits),
+        "type": Counter(hit["unit"].type for hit in hits),
+    }
+
+    def narrowed(name: str, value: str) -> str:
+        values = {**chosen, name: [] if value in chosen[name] else [value]}
+        return "/search?" + urlencode([("q", text), *((key, one) for key, given in values.items() for one in given)])
+
+    return render(
+        site, request, "results" if "partial" in request.query_params else "search", text=text, hits=hits,
+        facets=facets, chosen=chosen, narrowed=narrowed, weak=bool(bundle and bundle.weak),
+        notes=degraded_sentences(bundle.degraded) if bundle else [], counts=results.counts if results else {},
+    )  # fmt: skip
+
+
+def _shown_hit(hit: Any, text: str) -> dict[str, Any]:
+    """Return a hit with its snippet, its words marked, and its score as parts of a bar."""
+    parts = Counter[str]()
+    named = [(*_SHARES.get(one.name, ("other", one.name)), one) for one in hit.contributions]
+    for colour, _, one in named:
+        parts[colour] += max(one.value, 0.0)
+    chunk = hit.chunks[0] if hit.chunks else None
+    crumbs = [part for part in (chunk.breadcrumb.split(" > ") if chunk else []) if part and part != hit.unit.title]
+    words = text.replace('"', " ").split()
+    bar, start = [], 0.0
+    for name in ("meaning", "words", "relations", "other"):
+        if parts[name] > 0.001:
+            bar.append((name, round(start * 100, 1), round(min(parts[name], 1 - start) * 100, 1)))
+            start = min(start + parts[name], 1.0)
+    return {
+        "hit": hit, "unit": hit.unit, "section": " › ".join(crumbs), "bar": bar, "link": link_to(hit),
+        "snippet": marked(shorten(" ".join(chunk.text.split()), 320) if chunk else "", words),
+        "title": marked(hit.unit.title, words), "parts": [(name, one.value, one.detail) for _, name, one in named],
+        "stale": stale_words(hit) if hit.stale_reason else "",
+    }  # fmt: skip
+
+
+def link_to(hit: Any) -> str:
+    """Return the address of what was found: its session for history, else its own page."""
+    source, _, name = hit.ref.partition(":")
+    if source in ("session", "sessions") and "#" in name:
+        session, _, number = name.partition("#")
+        return f"/session/{quote(session, safe='')}#exchange-{number}"
+    return f"/unit/{quote(hit.ref, safe='/:')}"
+
+
+def unit(site: Site, request: Request) -> Response:
+    """A unit, whole: its text, evidence, relations both ways, what is near, its history and who used it."""
+    brain, ref = site.session.ready(), request.path_params["ref"]
+    shown = brain.get(ref, identity=site.session.identity, fresh=False)
+    if shown.unit is None:
+        assert shown.excerpt is not None
+        return RedirectResponse(f"/session/{quote(shown.excerpt.session, safe='')}", 303)
+    found: Unit = shown.unit
+    is_ours = found.source is SourceName.BRAIN
+    near = graph_ = None
+    history: Sequence[browsing.Version] = ()
+    file, digest = "", ""
+    if is_ours:
+        graph_ = browsing.graph(brain, found.ref, steps=1)
+        history = browsing.unit_history(brain, found)
+        file, digest = browsing.unit_file(brain, found)
+    else:
+        near = brain.related(found.ref, fresh=False, log=False)[0].hits[:5]
+    report = brain.asked_questions()
+    return render(
+        site, request, "unit", unit=found, graph=graph_ and drawn(graph_), near=near or (), history=history, file=file,
+        digest=digest, is_ours=is_ours, wants="edit" if "edit" in request.query_params else "",
+        asked=_askings(report, found) if is_ours else [],
+        saved=request.query_params.get("saved", ""),
+    )  # fmt: skip
+
+
+def _askings(report: Mapping[str, Any], unit: Unit) -> list[Any]:
+    """Return the questions that the unit was part of the answer to."""
+    return [one for one in report["queries"] if any(unit.id == its["id"] for its in one["units"])][:8]
+
+
+def change_unit(site: Site, request: Request) -> Response:
+    """Edit, restore, move or forget a unit."""
+    brain, ref, form = site.session.ready(), request.path_params["ref"], request.state.form
+    shown = brain.get(ref, fresh=False).unit
+    if shown is None or shown.source is not SourceName.BRAIN:
+        raise Problem(422, "That did not work", "Only units of the brain can be changed.")
+    act = str(form.get("act", ""))
+    if act == "forget":
+        brain.forget(shown.id)
+        return RedirectResponse("/?added=forgotten", 303)
+    new_id = shown.id
+    if act == "move":
+        moved, _ = brain.move(shown.id, domain=str(form.get("domain", "")) or None)
+        new_id = moved.new_id
+    elif act == "edit":
+        text = str(form.get("text", "")).replace("\r\n", "\n")
+        browsing.edit_unit(brain, shown.id, text, expect=str(form.get("digest", "")))
+    else:
+        raise Problem(422, "That did not work", "There is no such change.")
+    return RedirectResponse(f"/unit/{quote(new_id, safe='/:')}?saved={act}", 303)
+
+
+def add(site: Site, request: Request) -> Response:
+    """Keep a text as a new unit."""
+    form = request.state.form
+    text, kind, domain = (str(form.get(name, "")) for name in ("text", "type", "domain"))
+    unit_id, _ = site.session.ready().add(text.replace("\r\n", "\n"), type=kind, domain=domain.strip() or "general")
+    return RedirectResponse(f"/unit/{quote(unit_id, safe='/:')}?saved=add", 303)
+
+
+def conversation(site: Site, request: Request) -> Response:
+    """A session: its exchanges, failures marked, and what came of it."""
+    brain = site.session.ready()
+    detail = find_session(_seen(site, brain), request.path_params["session"])
+    quoted = " ".join(request.query_params.get("quote", "")[:300].split())
+    if "partial" in request.query_params and detail.whole:
+        found = [one for one in detail.whole.exchanges if any(_says(event, quoted) for event in one.events)]
+        return render(site, request, "exchanges", exchanges=found[:1], quote=quoted)
+    return render(site, request, "session", detail=detail, quote=quoted)
+
+
+def _says(event: Event, quoted: str) -> bool:
+    return bool(quoted) and quoted[:60] in " ".join(event.text.split())
+
+
+def _seen(site: Site, brain: Brain) -> Provenance:
+    return Provenance(environment=brain.environment, folder=site.session.cwd, brain=brain)
+
+
+def graph(site: Site, request: Request) -> Response:
+    """The units around one; without one, the map of all domains."""
+    brain, focus = site.session.ready(), request.query_params.get("focus", "")
+    steps = 1 if request.query_params.get("steps") == "1" else 2
+    if not focus:
+        tag = browsing.pulse(brain)["index"]
+        areas = site.once("map", tag, lambda: browsing.domain_map(brain))
+        size = (1240, max((area.y + area.radius for area in areas), default=100) + 40)
+        return render(site, request, "map", areas=areas, size=size)
+    found = browsing.graph(brain, focus, steps=steps, near=request.query_params.get("near") != "no")
+    return render(site, request, "graph", graph=drawn(found), steps=steps, focus=focus)
+
+
+def drawn(graph: browsing.Graph) -> dict[str, Any]:
+    """Return a graph as its template draws it: the view box, its lines and its nodes with names in two lines."""
+    xs, ys = [node.x for node in graph.nodes], [node.y for node in graph.nodes]
+    left, top = min(xs) - 130, min(ys) - 50
+    places = {node.unit.id: node for node in graph.nodes}
+    lines = [
+        (places[one.source].x, places[one.source].y, places[one.target].x, places[one.target].y, one)
+        for one in graph.links
+    ]
+    nodes = [(node, _two_lines(clean(node.unit.title))) for node in graph.nodes]
+    size = (max(xs) + 130 - left, max(ys) + 80 - top)
+    return {
+        "box": f"{left:.0f} {top:.0f} {size[0]:.0f} {size[1]:.0f}",
+        "lines": lines,
+        "nodes": nodes,
+        "links": graph.links,
+        "left_out": graph.left_out,
+        "titles": {key: one.unit.title for key, one in places.items()},
+    }
+
+
+def _two_lines(title: str, width: int = 24) -> list[str]:
+    lines = [""]
+    for word in title.split():
+        if lines[-1] and len(lines[-1]) + len(word) >= width:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}".strip()
+    short = [line if len(line) <= width + 6 else line[: width + 5] + "…" for line in lines[:2]]
+    if len(lines) > 2:
+        short[1] = short[1].rstrip("…") + " …"
+    return short
+
+
+def activity(site: Site, request: Request) -> Response:
+    """What was captured, asked and spent in the last 14 or 90 days."""
+    brain = site.session.ready()
+    days = 90 if request.query_params.get("days") == "90" else 14
+    since = datetime.now(UTC).date() - timedelta(days=days - 1)
+    _, sessions = list_sessions(_seen(site, brain), everything=True, since=datetime.combine(since, time(), UTC))
+    asked = browsing.questions(brain, since)
+    per_day = Counter(one.time.astimezone(UTC).date() for one in asked)
+    return render(
+        site, request, "activity", days=days, asked=asked[:100], sessions=sessions,
+        most=max(per_day.values(), default=1),
+        calendar=[(day := since + timedelta(days=number), per_day[day]) for number in range(days)],
+        report=brain.asked_questions(since), capture=browsing.capture_overview(brain),
+        titles=browsing.titles(brain, {name for one in asked[:100] for name in one.unit_ids}),
+    )  # fmt: skip
+
+
+def why(site: Site, request: Request) -> Response:
+    """Files of the workspace by what is known of them, what is missing, and the answer for one file."""
+    path = request.query_params.get("path", "").strip()[:500]
+    answer = site.session.explain_code(path=path) if path else None
+    brain = site.session.ready()
+    tag = browsing.pulse(brain)["log"]
+    covered, gaps = site.once("coverage", tag, lambda: browsing.coverage(brain, folder=site.session.cwd))
+    return render(site, request, "why", path=path, answer=answer, covered=covered[:60], gaps=gaps)

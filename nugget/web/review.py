@@ -1,0 +1,115 @@
+"""The pages of review: what waits, and one proposal with a decision for each unit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from nugget.errors import ConflictError, NuggetError, ReviewError
+from nugget.models import Unit
+from nugget.web.site import Site, render
+
+if TYPE_CHECKING:
+    from nugget.app import Brain
+
+CARDS = 20
+"""Units on one page."""
+
+
+def waiting(site: Site, request: Request) -> Response:
+    """Go to the oldest proposal that waits, or say that none does."""
+    found = site.proposals(site.session.ready())
+    if found:
+        return RedirectResponse(f"/review/{found[0].branch}?{request.url.query}".rstrip("?"), 303)
+    return render(site, request, "nothing", done=request.query_params)
+
+
+def proposal(
+    site: Site, request: Request, *, problem: str = "", marks: Mapping[str, str] | None = None, status: int = 200
+) -> Response:
+    """A proposal: its units as cards, each with what it rests on and the nearest unit of the brain."""
+    brain, branch = site.session.ready(), request.path_params["branch"]
+    everything = site.proposals(brain)
+    shown = next((one for one in everything if one.branch == branch), None)
+    if shown is None:
+        raise ReviewError(f"There is no proposal {branch}.", hint="It was decided already, here or elsewhere.")
+    page = max(1, int(given)) if (given := request.query_params.get("page", "1")).isdecimal() else 1
+    files = shown.files[(page - 1) * CARDS : page * CARDS]
+    tag = f"{shown.sha} {page}"
+    cards = site.once(f"cards {branch}", tag, lambda: [_card(brain, file) for file in files])
+    return render(
+        site, request, "review", status=status, proposals=everything, shown=shown, cards=cards, page=page,
+        pages=-(-len(shown.files) // CARDS), problem=problem, marks=marks or {}, done=request.query_params,
+        reasons=reasons_in(shown.body),
+    )  # fmt: skip
+
+
+def _card(brain: Brain, file: Any) -> dict[str, Any]:
+    near = None
+    if file.unit is not None and file.status == "new":
+        near = next(iter(_nearest(brain, file.unit)), None)
+    before, after = (_body(text or "") for text in (file.before, file.after))
+    if before == after:
+        before, after = file.before or "", file.after or ""
+    return {"file": file, "unit": file.unit, "near": near, "before": before, "after": after}
+
+
+def _body(text: str) -> str:
+    """Return a file without its frontmatter, whose evidence and dates are shown apart."""
+    parts = text.split("\n---\n", 1)
+    return parts[1].strip() if text.startswith("---\n") and len(parts) == 2 else text
+
+
+def _nearest(brain: Brain, unit: Unit) -> list[tuple[Unit, float]]:
+    try:
+        found = brain.similar_units()(unit)
+    except NuggetError:
+        return []
+    return [(near, cosine) for near, cosine in found if cosine >= 0.5]
+
+
+def reasons_in(body: str) -> dict[str, str]:
+    """Return why each file was proposed, by path, from the table in a proposal's text."""
+    found = {}
+    for line in body.splitlines():
+        cells = [cell.strip() for cell in line.strip("| ").split(" | ")]
+        if len(cells) == 5 and cells[0].startswith("`"):
+            found[cells[0].strip("`").partition("`")[0]] = cells[4].replace("\\", "")
+    return found
+
+
+def decide(site: Site, request: Request) -> Response:
+    """Accept and reject as marked, all or nothing; if the proposal has changed meanwhile, show it with the marks."""
+    form, branch = request.state.form, request.path_params["branch"]
+    marks: dict[str, str] = {}
+    edits: dict[str, str] = {}
+    number = 0
+    while (path := form.get(f"path-{number}")) is not None:
+        marks[str(path)] = str(form.get(f"mark-{number}", "later"))
+        text, before = (str(form.get(f"{name}-{number}", "")).replace("\r\n", "\n") for name in ("text", "was"))
+        if text.strip() and text != before:
+            edits[str(path)] = text
+        number += 1
+    accepted = [path for path, mark in marks.items() if mark == "accept"]
+    rejected = [path for path, mark in marks.items() if mark == "reject"]
+    if not accepted and not rejected:
+        return proposal(site, request, problem="Mark a unit first: accept or reject it.", status=422)
+    try:
+        site.session.ready().decide(
+            branch, expect_sha=str(form.get("sha", "")), accept=accepted, reject=rejected,
+            edits={path: text for path, text in edits.items() if path in accepted},
+        )  # fmt: skip
+    except (ConflictError, ReviewError) as error:
+        return proposal(site, request, problem=f"{error} {error.hint or ''}", marks=marks, status=409)
+    left = any(one.branch == branch for one in site.proposals(site.session.ready()))
+    place = f"/review/{branch}" if left else "/review"
+    return RedirectResponse(f"{place}?accepted={len(accepted)}&rejected={len(rejected)}", 303)
+
+
+def undo(site: Site, request: Request) -> Response:
+    """Take back the last change."""
+    site.session.ready().undo()
+    return RedirectResponse("/review?undone=1", 303)

@@ -1,0 +1,219 @@
+"""Every page over a real brain: what it shows, what it changes, and what it refuses."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import html5lib
+import pytest
+from knowledge_files import commit
+from web_stage import PORT, Page, page
+
+from nugget.app import browsing, open
+from nugget.infra import git
+
+UNIT = "/unit/brain:pattern/retry-with-idempotency"
+PAGES = ("/", "/review", "/search", "/search?q=cache", UNIT, "/graph", f"/graph?focus={UNIT[6:]}", "/activity", "/why")
+
+
+@pytest.fixture
+def shown(words: Path) -> Iterator[Page]:
+    with page(words) as opened:
+        yield opened
+
+
+def headings(text: str) -> list[str]:
+    return re.findall(r"<h1[^>]*>", text)
+
+
+@pytest.mark.proves("WEB-PAGES")
+@pytest.mark.parametrize("address", PAGES)
+def test_every_page_is_valid_and_loads_nothing_from_elsewhere(shown: Page, address: str) -> None:
+    reply = shown.get(address)
+    assert reply.status_code == 200
+    html5lib.HTMLParser(strict=True).parse(reply.text)
+    assert len(headings(reply.text)) == 1 and re.search(r"<title>\S", reply.text)
+    assert not re.search(r' style=|<script>| on\w+="|(?:src|href)="(?:https?:)?//', reply.text)
+    assert "script-src 'self'" in reply.headers["content-security-policy"]
+    assert reply.headers["cache-control"] == "no-store" and reply.headers["referrer-policy"] == "same-origin"
+    assert len(reply.content) < 60_000
+
+
+@pytest.mark.proves("WEB-PAGES")
+def test_what_is_not_there_is_said_in_a_page(shown: Page) -> None:
+    for address in ("/nothing", "/unit/brain:pattern/nothing", "/review/nothing", "/session/nothing", "/assets/../x"):
+        reply = shown.get(address)
+        assert reply.status_code == 404 and len(headings(reply.text)) == 1, address
+    assert shown.get("/search?q=" + "a" * 9000).status_code == 422
+    for text in ("\0", "\u202e", "%ed%a0%80", "../../etc", "-" * 500, '"'):
+        assert shown.get(f"/search?q={quote(text)}").status_code == 200
+
+
+@pytest.mark.proves("WEB-PAGES")
+def test_without_a_brain_the_page_says_how_to_make_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with page(None) as opened:
+        reply = opened.get("/")
+    assert reply.status_code == 503 and "nugget init" in reply.text
+
+
+@pytest.mark.proves("WEB-GATE")
+def test_a_key_lets_one_browser_in_once(shown: Page) -> None:
+    key = browsing.new_key(shown.home, PORT)
+    shown.client.cookies.clear()
+    assert shown.get("/").status_code == 401
+    assert shown.get("/enter?key=wrong").status_code == 401
+    assert shown.get(f"/enter?key={key}").status_code == 200
+    cookie = shown.client.cookies[f"nugget-{PORT}"]
+    assert cookie != key
+    shown.client.cookies.clear()
+    assert shown.get(f"/enter?key={key}").status_code == 401
+    shown.client.cookies[f"nugget-{PORT}"] = "x" * 43
+    assert shown.get("/").status_code == 401
+    assert (shown.home / f"run/web-{PORT}.key").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.proves("WEB-GATE")
+def test_other_hosts_and_other_pages_are_refused(shown: Page, words: Path) -> None:
+    for host in ("evil.example:5034", "127.0.0.1", "127.0.0.1:1", "localhost.evil.example:5034", ""):
+        assert shown.get("/", host=host).status_code == 421
+    assert shown.get("/", sec_fetch_site="cross-site", sec_fetch_mode="no-cors").status_code == 403
+    link = {"sec_fetch_site": "cross-site", "sec_fetch_mode": "navigate", "sec_fetch_dest": "document"}
+    assert shown.get("/", **link).status_code == 200
+    assert shown.get("/", **link | {"sec_fetch_dest": "iframe"}).status_code == 403
+    before = git.head(words)
+    form = {"text": "Never do this.", "type": "belief", "domain": "x"}
+    for headers in (
+        {}, {"sec-fetch-site": "cross-site", "origin": "http://evil.example"}, {"sec-fetch-site": "same-origin"},
+        {"sec-fetch-site": "same-origin", "origin": "http://127.0.0.1:1"},
+        {"sec-fetch-site": "same-site", "origin": f"http://127.0.0.1:{PORT}"},
+    ):  # fmt: skip
+        assert shown.client.post("/add", data=form, headers=headers).status_code == 403
+    assert shown.client.put("/", headers={"sec-fetch-site": "same-origin"}).status_code == 403
+    assert git.head(words) == before
+    assert shown.post("/add", text="x" * 5_000_000, type="belief").status_code == 413
+
+
+@pytest.mark.proves("WEB-HOSTILE")
+def test_what_a_unit_holds_is_shown_as_text(words: Path) -> None:
+    evil = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
+    body = (
+        f"# {evil}\n\n<script>alert(3)</script>\n\n[click](javascript:alert(4)) ![picture](https://evil.example/x.png)\n\n"
+        f"<div hx-get='/x'>\u202e</div> \x1b[31m " + "a" * 10_000
+    )
+    (words / "domains/evil/patterns").mkdir(parents=True)
+    (words / "domains/evil/patterns/evil.md").write_text(
+        "---\nid: pattern/evil\ntype: pattern\ndomain: evil\ntags: ['<b>']\nconfidence: 0.5\n"
+        f"title: {evil!r}\n---\n{body}\n"
+    )
+    commit(words, ["domains/evil/patterns/evil.md"], evil)
+    with page(words) as shown:
+        for address in (
+            "/unit/brain:pattern/evil",
+            "/search?q=alert",
+            "/graph?focus=brain:pattern/evil",
+            "/graph",
+            "/",
+        ):
+            text = shown.get(address).text
+            html5lib.HTMLParser(strict=True).parse(text)
+            assert "<script>alert" not in text and "<img" not in text and "\u202e" not in text and "\x1b" not in text
+            assert not re.search(r'href="javascript|<div hx-get', text)
+        text = shown.get("/unit/brain:pattern/evil").text
+        assert 'href="https://evil.example/x.png"' in text and "nofollow" in text
+
+
+@pytest.mark.proves("WEB-PAGES")
+def test_search_shows_the_hits_of_search_with_their_reasons(shown: Page, words: Path) -> None:
+    text = shown.get("/search?q=idempotency").text
+    with open(words) as brain:
+        ids = [hit.unit.id for hit in brain.search("idempotency").hits]
+    assert re.findall(r'<h2>.*?href="/unit/brain:([^"]+)"', text) == ids[:20]
+    assert "<mark>" in text and "its words" in text and 'class="words"' in text
+    part = shown.get("/search?q=idempotency&partial=1").text
+    assert not headings(part) and "<article>" in part
+    narrowed = shown.get("/search?q=idempotency&type=bug").text
+    assert "type=bug" not in re.findall(r'<h2>.*?href="([^"]+)"', narrowed) and ">bug<" in narrowed
+
+
+@pytest.mark.proves("WEB-EDIT")
+def test_a_unit_is_edited_restored_moved_and_forgotten(shown: Page, words: Path) -> None:
+    def fields(text: str) -> tuple[str, str]:
+        found = re.search(r'name="digest" value="(\w+)".*?<textarea id="text"[^>]*>\n(.*?)</textarea>', text, re.DOTALL)
+        assert found
+        return found[1], found[2].replace("&#39;", "'").replace("&#34;", '"').replace("&gt;", ">").replace("&lt;", "<")
+
+    digest, file = fields(shown.get(UNIT).text)
+    edited = file.rstrip() + "\n\nOne line more.\n"
+    reply = shown.post(UNIT, act="edit", digest=digest, text=edited.replace("\n", "\r\n"))
+    assert reply.status_code == 200 and "One line more." in reply.text and "Done: edit" in reply.text
+    assert git.versions_of(words, "domains/coding/patterns/retry-with-idempotency.md")[0].message.startswith("Edit ")
+    late = shown.post(UNIT, act="edit", digest=digest, text=file)
+    assert late.status_code == 409 and "has changed since" in late.text
+    digest, _ = fields(shown.get(UNIT).text)
+    assert shown.post(UNIT, act="edit", digest=digest, text="no frontmatter").status_code in (422, 500)
+    assert shown.post(UNIT, act="edit", digest=digest, text=file).status_code == 200
+    assert "One line more." not in shown.get(UNIT).text.split("History")[0]
+    moved = shown.post(UNIT, act="move", domain="operations")
+    assert moved.status_code == 200 and "operations" in moved.text
+    assert shown.post(UNIT, act="forget").status_code == 200 and shown.get(UNIT).status_code == 404
+
+
+@pytest.mark.proves("WEB-EDIT")
+def test_an_unanswered_question_becomes_a_unit(shown: Page, words: Path) -> None:
+    shown.get("/search?q=zebra+crossings+in+quarkland")
+    text = shown.get("/").text
+    assert "zebra crossings in quarkland" in text and "write it" in text
+    made = shown.post("/add", text="Zebra crossings in Quarkland are blue.", type="concept", domain="travel")
+    assert made.status_code == 200 and "Zebra crossings" in made.text
+    assert "Zebra" in shown.get("/search?q=quarkland").text
+
+
+@pytest.mark.proves("WEB-PULSE")
+def test_the_pulse_tells_what_changed_by_the_file_system_alone(shown: Page, words: Path) -> None:
+    first = shown.get("/pulse")
+    assert set(first.json()) == {"review", "index", "log"}
+    assert shown.get("/pulse", if_none_match=first.headers["etag"]).status_code == 304
+    shown.post("/add", text="Something new was learned here.", type="concept")
+    later = shown.get("/pulse", if_none_match=first.headers["etag"])
+    assert later.status_code == 200 and later.json()["index"] != first.json()["index"]
+
+
+@pytest.mark.proves("WEB-PAGES")
+def test_assets_are_named_by_their_content(shown: Page) -> None:
+    for address in re.findall(r'(/assets/[^"?]+\?\w+)', shown.get("/").text):
+        reply = shown.get(address)
+        assert "immutable" in reply.headers["cache-control"]
+        assert hashlib.sha256(reply.content).hexdigest().startswith(address.partition("?")[2])
+
+
+@pytest.mark.proves("WEB-REVIEW")
+def test_a_proposal_is_decided_in_one_commit_against_what_was_seen(words: Path, tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    for name in ("wind", "rain", "snow"):
+        text = f"Close the hatches when {name} comes, because the cargo suffers from it. Ask the mate of the watch."
+        (notes / f"{name}.md").write_text(f"# When {name} comes to the harbour\n\n{text} Then write it into the log.\n")
+    with open(words) as brain:
+        brain.import_notes(notes, domain="harbour")
+    with page(words) as shown:
+        text = shown.get("/review").text
+        html5lib.HTMLParser(strict=True).parse(text)
+        sha = re.search(r'name="sha" value="(\w+)"', text)
+        paths = re.findall(r'name="path-\d+" value="([^"]+)"', text)
+        address = re.search(r'id="review" action="([^"]+)"', text)
+        assert sha and address and len(paths) == 3 and "cargo suffers" in text
+        fields = {f"path-{number}": path for number, path in enumerate(paths)}
+        assert shown.post(address[1], sha=sha[1], **fields).status_code == 422
+        marks = {"mark-0": "accept", "mark-1": "reject", "mark-2": "later"}
+        wrong = shown.post(address[1], sha="0" * 40, **fields, **marks)
+        assert wrong.status_code == 409 and wrong.text.count('value="accept" checked') == 1
+        done = shown.post(address[1], sha=sha[1], **fields, **marks)
+        assert "1 accepted, 1 rejected" in done.text and (words / paths[0]).is_file()
+        again = shown.post(address[1], sha=sha[1], **fields, **marks)
+        assert again.status_code in (404, 409) and not (words / paths[2]).exists()
+        assert shown.post("/undo").status_code == 200 and not (words / paths[0]).exists()
