@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nugget.capture import ledger, review
+from nugget.capture.compare import BRANCH_PREFIX, numbered
 from nugget.capture.proposals import is_digest
 from nugget.capture.review import ProposalBranch
 from nugget.config import Environment, Settings
@@ -131,7 +132,11 @@ def _open(
         # Refused if somebody works on the remote's branch: what they made of it stands.
         replacing = before.sha if before and before.sha != sha else None
         is_pushed = remotes.push(brain, remote, sha, branch=proposal.branch, replacing=replacing)
-    if not is_pushed and before and before.sha:
+    is_new = before is None or before.sha is None
+    if is_new and not is_pushed and _is_foreign(brain, remote, proposal.branch, sha):
+        renamed = replace(proposal, branch=_rename(brain, proposal.branch, sha), sha=sha)
+        return _open(brain, renamed, None, remote, repository, tip, labels)
+    if before and before.sha and not is_pushed:
         sha = before.sha
     pull = found or repository.open_pull(proposal.branch, base=tip[0], title=proposal.title, body=proposal.body)
     text = before.text if before else None
@@ -156,6 +161,25 @@ def _open(
 
 def _text_key(title: str, body: str) -> str:
     return ledger.text_key(f"{title[:250]}\n{fitting(body)}")
+
+
+def _is_foreign(brain: Path, remote: remotes.Remote, branch: str, sha: str) -> bool:
+    """Return True if the remote's branch of this name has nothing to do with a proposal."""
+    try:
+        theirs = remotes.fetch(brain, remote, branch)
+    except GitError:  # it is gone
+        return False
+    return git.merge_base(brain, theirs, sha) not in (theirs, sha)
+
+
+def _rename(brain: Path, branch: str, sha: str) -> str:
+    """Give a branch another name, and return it."""
+    git.refuse_checked_out(brain, branch)
+    name = numbered(branch, {one.name for one in git.branches(brain, BRANCH_PREFIX)})
+    made = git.RefChange(ref=f"refs/heads/{name}", new=sha, expect=None)
+    gone = git.RefChange(ref=f"refs/heads/{branch}", new=None, expect=sha)
+    git.change_refs(brain, [made, gone], message=f"rename {branch} to {name}")
+    return name
 
 
 def close_pull_requests(

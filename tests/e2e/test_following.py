@@ -188,6 +188,17 @@ def test_a_repository_that_was_renamed_is_followed(place: Place) -> None:
     assert place.publish().publications[0].state == "open"
 
 
+@pytest.mark.proves("PUBLISH-FOREIGN")
+def test_a_remote_branch_of_our_name_with_other_content_is_left_alone(place: Place) -> None:
+    branch = place.propose(RETRY)
+    theirs = place.server.commit(branch, {"domains/coding/other.md": "theirs\n"})
+    (done,) = place.publish().publications
+    assert place.server.head(branch) == theirs and (done.state, done.branch) == ("open", f"{branch}-2")
+    assert list(place.server.files_of(1)) == [RETRY_FILE] and place.waiting() == ["pattern/retry-once"]
+    place.accept()
+    assert is_one_history(place) and place.server.head(branch) == theirs
+
+
 @pytest.mark.proves("INIT-PUSHES")
 def test_a_new_brain_is_pushed_to_its_remote_at_once_or_later(
     place: Place, nugget: Nugget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
