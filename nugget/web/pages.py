@@ -226,7 +226,7 @@ def unit(site: Site, request: Request) -> Response:
         file, digest = browsing.unit_file(brain, found)
     else:
         near = brain.related(found.ref, fresh=False, log=False)[0].hits[:5]
-    report = brain.asked_questions()
+    report = site.once("all questions", browsing.pulse(brain)["log"], brain.asked_questions)
     return render(
         site, request, "unit", unit=found, graph=graph_ and drawn(graph_), near=near or (), history=history, file=file,
         digest=digest, is_ours=is_ours, wants="edit" if "edit" in request.query_params else "",
@@ -340,14 +340,19 @@ def activity(site: Site, request: Request) -> Response:
     brain = site.session.ready()
     days = 90 if request.query_params.get("days") == "90" else 14
     since = datetime.now(UTC).date() - timedelta(days=days - 1)
-    _, sessions = list_sessions(_seen(site, brain), everything=True, since=datetime.combine(since, time(), UTC))
+    tags, begin = browsing.pulse(brain), datetime.combine(since, time(), UTC)
+    _, sessions = site.once(
+        f"sessions {days}", f"{tags} {datetime.now(UTC):%Y%m%d%H%M}",
+        lambda: list_sessions(_seen(site, brain), everything=True, since=begin),
+    )  # fmt: skip
     asked = browsing.questions(brain, since)
     per_day = Counter(one.time.astimezone(UTC).date() for one in asked)
     return render(
         site, request, "activity", days=days, asked=asked[:100], sessions=sessions,
         most=max(per_day.values(), default=1),
         calendar=[(day := since + timedelta(days=number), per_day[day]) for number in range(days)],
-        report=brain.asked_questions(since), capture=browsing.capture_overview(brain),
+        report=site.once(f"questions {since}", tags["log"] + tags["index"], lambda: brain.asked_questions(since)),
+        capture=browsing.capture_overview(brain),
         titles=browsing.titles(brain, {name for one in asked[:100] for name in one.unit_ids}),
     )  # fmt: skip
 
