@@ -88,7 +88,7 @@ _WHICH = any_of(
     r"|should (?:we|i|be)(?: used)?)(?: to use)? ?(?P<rest>.*)$"
 )
 _EITHER = any_of(r",? or (?:would you (?:prefer|rather|like)|should (?:i|we)|do you prefer) (?:the )?")
-_ASIDE = re.compile(r"\s*\((?:[^()]|\([^()]*\))*\)")
+_ASIDE = re.compile(r"\s+\((?:[^()]|\([^()]*\))*\)")
 _COMMIT_PREFIX = any_of(r"^(?:fix|feat|chore|docs?|style|tests?|refactor|perf|ci|build)(?:\([^)]*\))?!?:\s+")
 _CODE_FIRST = re.compile(r"`|[a-z]+[A-Z_.(/:-]|[a-z]+\d|--")
 _ENDS = (

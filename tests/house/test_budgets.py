@@ -19,7 +19,7 @@ BUDGETS = {
     "classes": 297,
     "re.compile": 304,
     "parameters of a function": 10,
-    "lines of tests": 27_679,  # with the fault laboratory
+    "lines of tests": 27_684,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

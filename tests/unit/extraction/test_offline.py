@@ -125,7 +125,7 @@ def test_a_root_cause_becomes_a_bug_with_its_reason() -> None:
     )
     unit = proposal.unit
     assert unit.type == BUG
-    assert unit.title.startswith("`os.Chdir` changes the working directory of the whole process")
+    assert unit.title.startswith("`os.Chdir()` changes the working directory of the whole process")
     assert "see each other's folder" in unit.body and "Let me fix" not in unit.body
     assert unit.evidence[0].records == ("u1",)
     assert unit.session == "s1"
@@ -357,6 +357,11 @@ def test_no_session_raises(events: list[Event]) -> None:
 def test_sentences_are_slices_of_the_text_and_a_title_is_one_short_line(text: str) -> None:
     assert all(0 <= start < end <= len(text) for start, end in split(text, 0, len(text)))
     assert len(title_of(text)) <= TITLE_CHARS
+
+
+def test_a_long_title_loses_an_aside_but_not_what_a_call_is_given() -> None:
+    said = "The key of a payment is made by `str(uuid4())` before the first of its attempts (not in the loop)."
+    assert title_of(said) == "The key of a payment is made by `str(uuid4())` before the first of its attempts"
 
 
 @pytest.mark.parametrize(
