@@ -139,7 +139,7 @@ def _propose(session: Session, capture: Capture, line: dict[str, Any]) -> Captur
     def planned(branch: str) -> str:
         """Note the plan before the branch is made, and return its message."""
         line["branch"] = branch
-        message = proposal_text.session_message(session, result, branch=branch, moment=moment, keys=keys)
+        message = proposal_text.session_message(session, result, branch=branch, keys=keys)
         _note(capture, line | records, event="planned")
         return message
 

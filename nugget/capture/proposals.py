@@ -90,8 +90,7 @@ def _period(day: str, every: str) -> tuple[int, ...]:
 
 def digest_text(units: Sequence[tuple[Unit, str]]) -> tuple[str, str]:
     """Return title and text of the pull request of a digest, from its units, each with `new` or `edited`."""
-    more = f", and {len(units) - 1} more" if len(units) > 1 else ""
-    title = f"{_subject(units[0][0].title)}{more}" if units else "Nothing is left of this digest"
+    title = _titled([unit for unit, _ in units]) if units else "Nothing is left of this digest"
     parts = [f"{counted(len(units), 'unit')} from sessions, a commit for each session. Tick what you have read."]
     for unit, status in units:
         fence = "`" * (3 + max(map(len, re.findall("`{3,}", unit.body)), default=0))
@@ -104,6 +103,12 @@ def digest_text(units: Sequence[tuple[Unit, str]]) -> tuple[str, str]:
         "Edit the files here, delete what you do not want, merge what is right; close it to reject everything."
     )
     return title, "\n\n".join(filter(None, parts))
+
+
+def _titled(units: Sequence[Unit]) -> str:
+    """Return the title of a proposal of these units: `Webhook signatures over raw bodies, and 3 more`."""
+    more = f", and {len(units) - 1} more" if len(units) > 1 else ""
+    return f"{_subject(units[0].title)}{more}"
 
 
 def branch_name(kind: str, name: str, moment: datetime) -> str:
@@ -123,9 +128,7 @@ def capture_id(keys: Sequence[str]) -> str:
     return f"{len(keys)} {hashlib.sha256(' '.join(keys).encode()).hexdigest()[:16]}"
 
 
-def session_message(
-    session: Session, result: CaptureResult, *, branch: str, moment: datetime, keys: Sequence[str]
-) -> str:
+def session_message(session: Session, result: CaptureResult, *, branch: str, keys: Sequence[str]) -> str:
     """Return the whole commit message of what a session taught."""
     changes = result.changes
     new = sum(change.is_new for change in changes)
@@ -140,7 +143,7 @@ def session_message(
     trailers = {"Title": _subject(asked, 120)} if asked else {}
     trailers |= {"Session": _token(session.id), "Records": capture_id(keys), "Method": _token(result.method)}
     return _message(
-        f"Knowledge from session {moment:%Y-%m-%d %H:%M}",
+        _titled([change.unit for change in changes]),
         [opening, summary, *_parts(changes, result.dropped), closing, _how_to(branch)], trailers,
     )  # fmt: skip
 

@@ -39,7 +39,7 @@ def test_a_proposal_becomes_one_pull_request_with_its_branch_title_body_files_an
     (done,) = place.publish().publications
     (pull,) = place.server.pulls
     proposal = review.show(place.brain, branch)
-    assert (pull.branch, pull.base, pull.title) == (branch, "main", "Knowledge from session 2026-03-01 12:00")
+    assert (pull.branch, pull.base, pull.title) == (branch, "main", "retry-once, and 1 more")
     assert pull.title == proposal.title and pull.body == proposal.body and "### Evidence" in pull.body
     assert sorted(place.server.files_of(1)) == sorted(file.path for file in proposal.files)
     assert place.server.head(branch) == proposal.sha == done.sha and pull.labels == ["nugget", "knowledge"]

@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 184,
-    "lines": 43_061,
+    "lines": 43_064,
     "lines of a file": 400,
     "classes": 297,
     "re.compile": 304,

@@ -67,7 +67,7 @@ def test_a_session_becomes_one_commit_on_a_branch_named_after_it(brain: Path, ho
         assert parsed.unit.origin == "ai-session"
     (branch,) = git.branches(brain, "nugget/")
     title, body, trailers = parse_message(branch.message)
-    assert title == "Knowledge from session 2026-03-01 12:00"
+    assert title == f"{RETRY.title}, and 1 more"
     assert trailers["Nugget-Session"] == session
     row = "| `domains/coding/patterns/retry-only-idempotent-calls.md` | pattern | coding | 0.70 | because of "
     assert row in body

@@ -48,7 +48,7 @@ def test_what_waits_is_listed_and_shown_with_its_files(brain: Path, home: Path) 
     assert review.proposals(brain) == []
     branch = propose(brain, home, RETRY, CACHE)
     (proposal,) = review.proposals(brain)
-    assert (proposal.branch, proposal.title) == (branch, "Knowledge from session 2026-03-01 12:00")
+    assert (proposal.branch, proposal.title) == (branch, "Retry idempotent calls only, and 1 more")
     assert [(file.status, file.id) for file in proposal.files] == [
         ("new", "concept/expire-caches-by-event"),
         ("new", "pattern/retry-idempotent-calls-only"),
