@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 from nugget import __version__
 from nugget.cli.terminal import GlobalBrainOption, accept_any_text, complain, report
 from nugget.errors import NuggetError, UsageError
-from nugget.render.terminal import console
+from nugget.render.terminal import console_of
 from nugget.text import printable
 
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
@@ -106,7 +106,7 @@ def nugget(
 def run(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code; expected failures and wrong usage go to stderr."""
     accept_any_text()
-    console.cache_clear()
+    console_of.cache_clear()
     try:
         code = app(args=_documents_last(arguments), prog_name="nugget", standalone_mode=False)
         sys.stdout.flush()

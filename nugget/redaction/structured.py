@@ -73,6 +73,9 @@ _LINE_END = re.compile(
     r"(?![ \t]*(?:\r?\n|\\{1,16}n)(?:[ \t]|\d+â\x86\x92)*[)}\]])(?:\*\*|[.!])?[ \t]*"
     r"(?:[#;]\s[^\n]*|//\s[^\n]*|\([^\n()]*\))?(?:\Z|[\r\n]|\\{1,16}[nr]|\\{0,16}[\"'`]|[|])"
 )
+_USER = re.compile(
+    r"(?i)\b(?:user(?:[ _]?name)?|login|e-?mail|host(?:name)?|account|benutzer(?:name)?|uid)\b[^\n({]{0,80}$"
+)
 _DESCRIBED = re.compile(r"(?i)[ ](?:[\w-]+[ ]){0,2}(?:password|passwd|secret|credential|user|login|used)s?\b")
 _LONG_PARTS = re.compile(r"(?<![a-z])[a-z]{3,}[^a-z].*?[a-z]{3}")
 """Two runs of lower case letters, as in `make_session` and `getPassword`."""
@@ -216,10 +219,11 @@ def _is_bare(view: str, place: tuple[int, int], name: str, sign: str, given: str
         if strong and not given.isdigit():
             code = follows in (",", ";", ")", "}") and (camel or re.fullmatch(r"\w+", given))
             return own or (spaced and not braced and not code)
+        user = _USER.search(before) and follows not in (",", ";")
         compound = (
             follows == " " and re.search(r"\w[_.-]\w|[a-z][A-Z]|wort$", name) and not _DESCRIBED.match(view, stop)
         )
-        return spaced and weak and bool(own or (not braced and len(given) >= 6 and (ends or compound)))
+        return spaced and weak and bool(own or user or (not braced and len(given) >= 6 and (ends or compound)))
     if not own or sign not in ("=", "=>"):
         return False
     return weak or (strong and not is_code(given))

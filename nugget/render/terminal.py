@@ -42,9 +42,14 @@ Piece = str | tuple[str, str]
 """A text, or a text and its style."""
 
 
-@cache
 def console(*, stderr: bool = False) -> Console:
     """Return the console of a command. It takes text as it is: no markup, no emoji codes, no guessed highlights."""
+    return console_of(stderr)
+
+
+@cache
+def console_of(stderr: bool) -> Console:
+    """Return the one console of a stream: what a pager holds back has to be all that is printed."""
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 

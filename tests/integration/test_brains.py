@@ -83,6 +83,7 @@ def test_a_brain_that_cannot_be_used_is_named_and_never_stops_the_others(
         assert nugget("trust", "--remove", team).code == 0
         said = f"is not trusted; run `nugget trust {team}`"
     else:
+        shutil.rmtree(team / ".nugget", ignore_errors=True)
         (team / ".nugget/index.db").mkdir(parents=True)
         said = "team: "
     shown = nugget("ask", QUESTION, "--json")

@@ -75,8 +75,8 @@ def extract(llm: LLM, session: Session = SESSION, **changed: Any) -> Extraction:
 def written(extraction: Extraction, *, brain: KnownBrain | None = None) -> dict[str, str]:
     """The files that capture would write, by path."""
     known = brain or KnownBrain(files={}, read=lambda path: None, similar=lambda unit: ())
-    comparison = compare(extraction.proposals, known, today=NOW.date(), session=SESSION.id, max_units=12)
-    return {change.path: change.text for change in comparison.changes}
+    changes, _ = compare(extraction.proposals, known, today=NOW.date(), session=SESSION.id, max_units=12)
+    return {change.path: change.text for change in changes}
 
 
 def test_a_sound_unit_becomes_a_proposal(llm: LLM, server: AnthropicServer) -> None:
