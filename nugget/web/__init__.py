@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import errno
 import secrets
+import signal
 import sys
 import webbrowser
-from http.cookies import SimpleCookie
+from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -120,7 +121,7 @@ class Gate:
     def _knows(self, headers: Headers) -> bool:
         try:
             cookie = SimpleCookie(headers.get("cookie", "")).get(self._cookie)
-        except ValueError:
+        except CookieError:
             return False
         return cookie is not None and cookie.value in self._sessions
 
@@ -142,13 +143,14 @@ def serve(
         if is_taken and browsing.is_shown(environment.home, address.port):
             _show(new_address(environment.home, address.port), opens=opens)
             return
-        raise
+        raise NuggetError(str(error), hint=f"Choose another port: nugget web --port {address.port + 1}") from error
     own = listening.getsockname()[1]
     session = AgentSession(flag=brain, environment=environment, cwd=current_folder(), face="web", identity=identity)
     app = make_app(session)
     app.add_middleware(Gate, home=environment.home, port=own)
     Thread(target=session.warm, name="nugget-open", daemon=True).start()
     _show(new_address(environment.home, own), opens=opens)
+    signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn ends in order, then hands the signal on
     try:
         run(app, listening)
     finally:

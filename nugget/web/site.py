@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ASSETS = Path(__file__).parent / "assets"
 
 
-@dataclass
+@dataclass(eq=False)
 class Problem(Exception):
     """Why a page cannot be shown, in a sentence, and the way on."""
 
