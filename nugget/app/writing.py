@@ -55,7 +55,6 @@ def add(
     report: Callable[[Mapping[str, int]], None] = lambda counts: None,
 ) -> tuple[str, str]:
     """Keep a text as a new unit, committed; return its id and path. `report` is told what was redacted, by kind."""
-
     from nugget.brain.filing import add_unit
 
     path = add_unit(
@@ -69,7 +68,6 @@ def add(
 
 def forget(brain: Brain, ref: str) -> tuple[UnitMove, Places]:
     """Take a unit out for good; return what changed, and the golden questions that expect it."""
-
     from nugget.brain.filing import forget_unit
     from nugget.brain.golden import expecting
 
@@ -80,7 +78,6 @@ def forget(brain: Brain, ref: str) -> tuple[UnitMove, Places]:
 
 def move(brain: Brain, ref: str, *, domain: str | None = None, name: str | None = None) -> tuple[UnitMove, Places]:
     """File a unit elsewhere or rename it; return what changed, and the golden questions that expect the old id."""
-
     from nugget.brain.filing import move_unit
     from nugget.brain.golden import expecting
 
@@ -127,7 +124,6 @@ def promote(
     brain: Brain, nugget: Nugget, *, stale: StaleReason | None, type: str | None, domain: str, dry_run: bool
 ) -> CaptureResult:
     """Propose a nugget as a unit of the brain, on a branch."""
-
     from nugget.capture import promotion
 
     return promotion.promote(nugget, _target(brain, dry_run=dry_run), type=type, domain=domain, stale=stale)
@@ -138,7 +134,6 @@ def propose(brain: Brain, note: promotion.Note, *, folder: Path) -> CaptureResul
 
     `skipped` says why nothing was proposed. Raises UsageError for a note that no unit can be made of.
     """
-
     from nugget.capture import ledger, promotion
 
     brain = brains.capturing(brain, folder)
@@ -159,7 +154,6 @@ def _target(brain: Brain, *, dry_run: bool = False) -> ProposalTarget:
 
 def proposals(brain: Brain) -> list[review.ProposalBranch]:
     """Return the proposals that wait, oldest first."""
-
     from nugget.capture import review
 
     return review.proposals(brain.path)
@@ -167,7 +161,6 @@ def proposals(brain: Brain) -> list[review.ProposalBranch]:
 
 def proposal(brain: Brain, name: str | None) -> review.ProposalBranch:
     """Return one proposal, by a part of its branch's name, or the only one. Raises ReviewError."""
-
     from nugget.capture import review
 
     return review.show(brains.reviewed_in(brain, name).path, name)
@@ -175,7 +168,6 @@ def proposal(brain: Brain, name: str | None) -> review.ProposalBranch:
 
 def proposal_diff(brain: Brain, shown: review.ProposalBranch) -> str:
     """Return a proposal as a diff."""
-
     from nugget.capture import review
 
     return review.diff(brains.reviewed_in(brain, shown.branch).path, shown)
@@ -195,7 +187,6 @@ def decide(
     Units are named by id or path; None is all. `edits` are new texts of accepted units; secrets are taken out of them.
     With `expect_sha`, ConflictError if the proposal is no longer at that commit. Nothing is changed if it raises.
     """
-
     from nugget.capture import following, publish, review
 
     now, one = datetime.now(UTC), brains.reviewed_in(brain, name)
@@ -237,7 +228,6 @@ def follow(brain: Brain, *, rebase: bool = False, if_due: bool = False) -> follo
     None without a remote, for a brain that the user does not trust, and with `if_due` if it was looked at lately.
     Raises GitError.
     """
-
     from nugget.capture import following
 
     now, environment = datetime.now(UTC), brain.environment
@@ -262,7 +252,6 @@ def make_current(brain: Brain) -> None:
 
 def note_review(brain: Brain) -> None:
     """Note how many proposals wait and were merged, in all brains, for the line that a session's start shows."""
-
     from nugget.capture import publish
 
     home = brain.environment.home
@@ -309,7 +298,6 @@ def evaluate(
     A run that is not worse than the last one, or is accepted, is kept for the next comparison. Raises NuggetError if
     the named baseline cannot be read.
     """
-
     from nugget import evaluation
     from nugget.brain.filing import forgotten
     from nugget.brain.golden import read_golden
@@ -341,7 +329,6 @@ def evaluate(
 
 def suggest_questions(brain: Brain, files: Sequence[Path]) -> str:
     """Return golden questions as YAML, from headings and from questions that found nothing."""
-
     from nugget.brain.golden import read_golden
 
     known = [question.text for question in read_golden(brain.path, files).questions]

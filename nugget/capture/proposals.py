@@ -231,6 +231,16 @@ def _parts(changes: Sequence[ProposedChange], dropped: Sequence[str]) -> list[st
     return parts
 
 
+def reasons_in(body: str) -> dict[str, str]:
+    """Return why each file is proposed, by its path, from the table of `_parts`."""
+    found = {}
+    for line in body.splitlines():
+        cells = [cell.strip() for cell in line.strip("| ").split(" | ")]
+        if len(cells) == 5 and cells[0].startswith("`"):
+            found[cells[0].strip("`").partition("`")[0]] = cells[4].replace("\\", "")
+    return found
+
+
 def _evidence(change: ProposedChange) -> str:
     evidence = change.unit.evidence
     quotes = [f"> {said_how(one.speaker, one.origin)}: `{_code(shorten(one.quote, 300))}`" for one in evidence]

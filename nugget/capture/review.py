@@ -16,7 +16,7 @@ from nugget.brain import is_knowledge_path
 from nugget.brain import knowledge_file as knowledge
 from nugget.capture import ledger
 from nugget.capture.compare import BRANCH_PREFIX
-from nugget.capture.proposals import digest_text, is_digest, parse_message
+from nugget.capture.proposals import digest_text, is_digest, parse_message, reasons_in
 from nugget.errors import BrainError, ConflictError, ReviewError
 from nugget.infra import git
 from nugget.models import Problem, Severity, Unit
@@ -46,6 +46,14 @@ class ProposedFile:
     def after(self) -> str | None:
         """The proposed text, None for a deleted file."""
         return None if self.theirs is None else self.theirs.decode("utf-8", "replace")
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """The bodies before and after, or the whole texts if only their frontmatter differs."""
+        units = [knowledge.parse_bytes(side or b"", path=self.path).unit for side in (self.base, self.theirs)]
+        whole = (self.before or "", self.after or "")
+        before, after = (unit.body.strip() if unit else text for unit, text in zip(units, whole, strict=True))
+        return whole if before == after else (before, after)
 
     @property
     def status(self) -> str:
@@ -81,6 +89,11 @@ class ProposalBranch:
     def prompt(self) -> str | None:
         """The session's title or first prompt."""
         return self.trailers.get("Nugget-Title")
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Why each file was proposed, by its path."""
+        return reasons_in(self.body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from nugget.models import Bundle, Hit, SourceName
 from nugget.models.nuggets import scope_text
 from nugget.models.sessions import standing
-from nugget.text import clean, one_line, shorten
+from nugget.text import clean, one_line, shorten, word_root
 
 if TYPE_CHECKING:
     from nugget.index.provenance import IndexedSession
@@ -37,6 +37,7 @@ DEGRADED: Mapping[str, str] = {
 
 
 _BACKTICKS = re.compile(r"`+")
+_WORD = re.compile(r"[^\W_]+")
 
 
 def degraded_sentences(degraded: Sequence[str]) -> list[str]:
@@ -60,6 +61,14 @@ def without_title(chunk: HitChunk, title: str) -> HitChunk:
     if first.startswith("#") and first.lstrip("# ").strip() == title.strip():
         return replace(chunk, text=rest.lstrip("\n"))
     return chunk
+
+
+def question_spans(text: str, question: str) -> list[tuple[int, int]]:
+    """Return where the words of a question stand in a text, whatever their endings."""
+    from nugget.index.fulltext import question_words
+
+    roots = {word_root(word) for word in question_words(question)}
+    return [found.span() for found in _WORD.finditer(text) if word_root(found[0]) in roots]
 
 
 def stale_words(hit: Hit) -> str:

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from nugget.models import Bundle, Contribution, Depth, Hit, SourceName, Unit
 from nugget.models.sessions import said_how
-from nugget.render import degraded_sentences, stale_words, without_title
-from nugget.text import clean, counted, one_line, shorten, word_root
+from nugget.render import degraded_sentences, question_spans, stale_words, without_title
+from nugget.text import clean, counted, one_line, shorten
 
 if TYPE_CHECKING:
     from nugget.evidence import EvidenceBundle
@@ -31,7 +31,6 @@ MAX_WIDTH = 110
 
 _INDENT = "   "
 _LIST_MARK = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)])\s+")
-_WORD = re.compile(r"[^\W_]+")
 _SPEAKERS = {
     "you": "You", "agent": "Agent", "quoted": "Quoted", "tool": "Tool",
     "message": "Message", "command": "Command", "output": "Output",
@@ -301,12 +300,9 @@ def _put_hits(hits: Sequence[Hit], question: str, *, explain: bool) -> None:
 
 def highlighted(text: str, question: str) -> Text:
     """Return a text with the words of a question in bold, whatever their endings."""
-    from nugget.index.fulltext import question_words
-
-    roots, shown = {word_root(word) for word in question_words(question)}, Text(text)
-    for match in _WORD.finditer(text):
-        if word_root(match[0]) in roots:
-            shown.stylize("bold yellow", *match.span())
+    shown = Text(text)
+    for span in question_spans(text, question):
+        shown.stylize("bold yellow", *span)
     return shown
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
 from nugget.models import Unit
+from nugget.render import question_spans
 from nugget.render.terminal import without_heading
 from nugget.text import clean
 
@@ -61,17 +62,13 @@ def body(unit: Unit) -> Markup:
     return markdown(text)
 
 
-def marked(text: str, words: Iterable[str]) -> Markup:
-    """Return a line of markdown without its marks, and with the given words marked, whatever their ending."""
-    text = _MARKS.sub("", text)
-    wanted = sorted({re.escape(word) for word in words if len(word) > 2}, key=len, reverse=True)
-    if not wanted:
-        return escape(clean(text))
-    pattern = re.compile(rf"(?i)\b((?:{'|'.join(wanted[:30])})\w{{0,4}})")
-    parts = pattern.split(clean(text))
-    return Markup().join(
-        Markup("<mark>{}</mark>").format(part) if number % 2 else part for number, part in enumerate(parts)
-    )
+def marked(text: str, question: str) -> Markup:
+    """Return a line of markdown without its marks, and with the words of a question marked."""
+    text, shown, end = clean(_MARKS.sub("", text)), Markup(), 0
+    for start, stop in question_spans(text, question):
+        shown += escape(text[end:start]) + Markup("<mark>{}</mark>").format(text[start:stop])
+        end = stop
+    return shown + escape(text[end:])
 
 
 def difference(before: str, after: str, *, context: int = 2) -> list[tuple[str, Markup]]:

@@ -185,7 +185,6 @@ def _shown_hit(hit: Any, text: str) -> dict[str, Any]:
         parts[colour] += max(one.value, 0.0)
     chunk = hit.chunks[0] if hit.chunks else None
     crumbs = [part for part in (chunk.breadcrumb.split(" > ") if chunk else []) if part and part != hit.unit.title]
-    words = text.replace('"', " ").split()
     bar, start = [], 0.0
     for name in ("meaning", "words", "relations", "other"):
         if parts[name] > 0.001:
@@ -193,8 +192,8 @@ def _shown_hit(hit: Any, text: str) -> dict[str, Any]:
             start = min(start + parts[name], 1.0)
     return {
         "hit": hit, "unit": hit.unit, "section": " › ".join(crumbs), "bar": bar, "link": link_to(hit),
-        "snippet": marked(shorten(" ".join(chunk.text.split()), 320) if chunk else "", words),
-        "title": marked(hit.unit.title, words), "parts": [(name, one.value, one.detail) for _, name, one in named],
+        "snippet": marked(shorten(" ".join(chunk.text.split()), 320) if chunk else "", text),
+        "title": marked(hit.unit.title, text), "parts": [(name, one.value, one.detail) for _, name, one in named],
         "stale": stale_words(hit) if hit.stale_reason else "",
     }  # fmt: skip
 

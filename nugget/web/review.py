@@ -43,7 +43,6 @@ def proposal(
     return render(
         site, request, "review", status=status, proposals=everything, shown=shown, cards=cards, page=page,
         pages=-(-len(shown.files) // CARDS), problem=problem, marks=marks or {}, done=request.query_params,
-        reasons=reasons_in(shown.body),
     )  # fmt: skip
 
 
@@ -51,16 +50,8 @@ def _card(brain: Brain, file: Any) -> dict[str, Any]:
     near = None
     if file.unit is not None and file.status == "new":
         near = next(iter(_nearest(brain, file.unit)), None)
-    before, after = (_body(text or "") for text in (file.before, file.after))
-    if before == after:
-        before, after = file.before or "", file.after or ""
+    before, after = file.texts
     return {"file": file, "unit": file.unit, "near": near, "before": before, "after": after}
-
-
-def _body(text: str) -> str:
-    """Return a file without its frontmatter, whose evidence and dates are shown apart."""
-    parts = text.split("\n---\n", 1)
-    return parts[1].strip() if text.startswith("---\n") and len(parts) == 2 else text
 
 
 def _nearest(brain: Brain, unit: Unit) -> list[tuple[Unit, float]]:
@@ -69,16 +60,6 @@ def _nearest(brain: Brain, unit: Unit) -> list[tuple[Unit, float]]:
     except NuggetError:
         return []
     return [(near, cosine) for near, cosine in found if cosine >= 0.5]
-
-
-def reasons_in(body: str) -> dict[str, str]:
-    """Return why each file was proposed, by path, from the table in a proposal's text."""
-    found = {}
-    for line in body.splitlines():
-        cells = [cell.strip() for cell in line.strip("| ").split(" | ")]
-        if len(cells) == 5 and cells[0].startswith("`"):
-            found[cells[0].strip("`").partition("`")[0]] = cells[4].replace("\\", "")
-    return found
 
 
 def decide(site: Site, request: Request) -> Response:

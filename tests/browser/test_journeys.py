@@ -90,6 +90,15 @@ def tab(chromium: Any, address: str) -> Iterator[Any]:
     assert not [text for text in wrong if "409" not in text]  # a conflict is a reply of its own
 
 
+def accept_one_while_another_is_rejected_elsewhere(tab: Any, words: Path) -> None:
+    tab.goto(tab.url + "review")
+    tab.keyboard.press("j")
+    tab.keyboard.press("a")
+    with open(words) as brain:
+        (shown,) = brain.proposals()
+        brain.reject(shown.branch, units=[shown.files[-1].id])
+
+
 def waiting(brain: Path) -> int:
     with open(brain) as opened:
         return sum(len(one.files) for one in opened.proposals())
@@ -128,12 +137,7 @@ def test_a_unit_is_edited_before_it_is_accepted(tab: Any, words: Path) -> None:
 
 @pytest.mark.proves("WEB-BROWSER")
 def test_a_proposal_that_moved_meanwhile_keeps_the_marks(tab: Any, words: Path) -> None:
-    tab.goto(tab.url + "review")
-    tab.keyboard.press("j")
-    tab.keyboard.press("a")
-    with open(words) as brain:
-        (shown,) = brain.proposals()
-        brain.reject(shown.branch, units=[shown.files[-1].id])
+    accept_one_while_another_is_rejected_elsewhere(tab, words)
     tab.click("text=Apply")
     assert "moved since you looked" in tab.inner_text("[role=alert]")
     assert tab.locator("input[value=accept]:checked").count() == 1
@@ -174,12 +178,7 @@ def test_the_graph_is_walked_by_keyboard(tab: Any) -> None:
 
 @pytest.mark.proves("WEB-BROWSER")
 def test_what_changed_elsewhere_is_said_and_moves_nothing(tab: Any, words: Path) -> None:
-    tab.goto(tab.url + "review")
-    tab.keyboard.press("j")
-    tab.keyboard.press("a")
-    with open(words) as brain:
-        (shown,) = brain.proposals()
-        brain.reject(shown.branch, units=[shown.files[-1].id])
+    accept_one_while_another_is_rejected_elsewhere(tab, words)
     tab.wait_for_selector("#banner:not([hidden])", timeout=60_000)
     assert tab.inner_text("#tally").startswith("1 accepted")
 
