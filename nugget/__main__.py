@@ -1,7 +1,7 @@
-"""The console entry: standard library only, until it is known what is wanted.
+"""The console entry point; it imports only the standard library until the command is known.
 
-A hook call is answered before typer is imported. What nobody foresaw ends here: one line on stderr, the details in
-a log file that can be pasted into a report, exit code 3.
+Hook calls are answered without importing typer. An unexpected exception ends here, with one line on stderr, the
+details in a log file that can be pasted into a report, and exit code 3.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ UNEXPECTED = 3
 INTERRUPTED = 130
 
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
-"""Importing makes tens of thousands of objects that stay: looking through them for garbage is a tenth of a start."""
+"""Imports create tens of thousands of objects that live on; collecting among them takes a tenth of the start-up."""
 
 
 def console() -> NoReturn:
-    """The `nugget` command: run it, and leave without taking the interpreter apart, which is a sixth of a question.
+    """Run the `nugget` command and exit without tearing down the interpreter, which takes a sixth of a question's time.
 
-    Nothing is left for that: files and indexes are closed where they are opened, and no thread has work to finish.
+    That is safe: files and indexes are closed where they are opened, and no thread has unfinished work.
     """
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, 10, 10)
     try:
         code = main()
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
-    except KeyboardInterrupt:  # a second one, or one before `main` was ready for it
+    except KeyboardInterrupt:  # a second Ctrl-C, or one before `main` could catch it
         code = INTERRUPTED
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # `nugget.cli.run` has told what it could not print
+        with suppress(OSError, ValueError):  # `nugget.cli.run` has already reported it
             stream.flush()
     os._exit(code)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `nugget <arguments>` (default: the process's own command line) and return its exit code."""
-    # Before numpy is imported: starting its threads costs 50 ms, and nothing here multiplies large matrices.
+    # Set before numpy is imported: its threads take 50 ms to start, and Nugget multiplies no large matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     _stand_in_for_closed_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _serve_by_resident(arguments: Sequence[str]) -> int | None:
-    """Run `nugget serve` by the resident server; None if this process has to serve itself."""
+    """Run `nugget serve` through the resident server; return None if this process has to serve."""
     from nugget.hooks.session import home_folder
     from nugget.infra import resident
 
@@ -80,14 +80,14 @@ def _serve_by_resident(arguments: Sequence[str]) -> int | None:
 
 
 def _stand_in_for_closed_streams() -> None:
-    """Nobody hears what is printed where the caller closed a stream (`>&-`), and no file takes its number."""
+    """Open the null device for streams that the caller closed (`>&-`), so that no file gets their descriptor."""
     sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
 
 
 def _reader_left() -> int:
-    """Whoever read our output (`| head`) has enough; nothing failed, and nothing more can be said."""
+    """Discard the rest of the output after the reader (such as `| head`) has closed the pipe; return 0."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return 0
 
@@ -95,7 +95,7 @@ def _reader_left() -> int:
 def _unexpected(error: Exception) -> int:
     try:
         where = f"Details are in {_write_log(error)}"
-    except Exception as failure:  # this is the last line of defence: whatever it is, it ends in a sentence
+    except Exception as failure:  # the last line of defence must not raise
         where = f"The details could not be written ({failure})"
     print(f"Error: something unexpected went wrong ({type(error).__name__}). {where}.", file=sys.stderr)
     return UNEXPECTED

@@ -59,7 +59,7 @@ RENAMED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What the process was given: read once, at the face."""
+    """The environment of the process, read once at start."""
 
     home: Path
     brain: Path | None = None
@@ -76,7 +76,7 @@ class Environment:
 
 
 def current_folder() -> Path:
-    """Return the folder this was called in. Raises UsageError if it is gone."""
+    """Return the current folder. Raises UsageError if it no longer exists."""
     try:
         return Path.cwd()
     except OSError as error:
@@ -84,7 +84,7 @@ def current_folder() -> Path:
 
 
 def expanded(path: Path | str) -> Path:
-    """Return a path with the home folder for `~`; of an unknown user it stays as it is."""
+    """Return a path with `~` expanded, unless it names an unknown user."""
     return Path(os.path.expanduser(path))  # noqa: PTH111 - pathlib's raises RuntimeError there
 
 
@@ -94,12 +94,12 @@ def user_home(environment: Environment) -> Path:
 
 
 def config_home(environment: Environment) -> Path:
-    """Return the folder of the person's settings of programs, by the XDG base directory specification."""
+    """Return the user's configuration folder, as defined by the XDG base directory specification."""
     return Path(environment.variables.get("XDG_CONFIG_HOME") or user_home(environment) / ".config")
 
 
 def rule_cache() -> Path | None:
-    """Return the folder for compiled rules of redaction; None if the engine reads it from KF_RULE_CACHE_DIR."""
+    """Return the cache folder for compiled redaction rules; None if KF_RULE_CACHE_DIR sets it."""
     return None if os.environ.get("KF_RULE_CACHE_DIR") else read_environment().home / "cache" / "rules"
 
 
@@ -131,7 +131,7 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
 
 
 def absolute_folder(value: str, *, user_home: Path) -> Path:
-    """Return a folder as a person writes it; `~` alone or before a `/` is `user_home`, as in the hook."""
+    """Return the absolute path of a folder; a leading `~` stands for `user_home`, as in the hook."""
     whole = str(user_home) + value[1:] if value == "~" or value.startswith("~/") else value
     return Path(os.path.abspath(expanded(whole)))  # noqa: PTH100 - links stay links
 
@@ -143,7 +143,7 @@ BrainFile = tuple[dict[str, Any], list["Problem"], dict[str, Entry]]
 def load_settings(environment: Environment, brain: Path | None = None) -> Settings:
     """Layer brain.yaml, the user's config.yaml and `NUGGET_*` over the defaults.
 
-    What is wrong in brain.yaml is left out. Raises UsageError, naming place and key, for a bad value of the user's.
+    Invalid entries of brain.yaml are skipped. Raises UsageError, with place and key, for an invalid value elsewhere.
     """
     shared = read_brain_file(brain)[0] if brain else {}
     values = dict(shared)
@@ -188,7 +188,7 @@ def read_user_file(environment: Environment) -> dict[str, Entry]:
 
 
 def read_brain_file(brain: Path) -> BrainFile:
-    """Read brain.yaml; whatever is wrong with it is left out and comes back as problems."""
+    """Read brain.yaml; invalid entries are returned as problems."""
     from nugget.models import Problem, Severity
 
     file = brain / "brain.yaml"
@@ -218,7 +218,7 @@ def read_brain_file(brain: Path) -> BrainFile:
 
 
 def taken(key: str, value: Any) -> Any:
-    """Return a value as its setting takes it. Raises ValueError that says what it must be."""
+    """Return a value converted for its setting. Raises ValueError with what it must be."""
     from pydantic import ValidationError
 
     if key not in _keys():
@@ -254,7 +254,7 @@ def variable_of(key: str) -> str:
 
 
 def _is_inside(folder: str) -> bool:
-    """Return whether a folder of canon is a path that stays below the brain, as far as its words tell."""
+    """Return True if the path of a canon folder stays below the brain, judged without the file system."""
     path = PurePath(folder.partition("=")[2] or folder)
     return not (path.is_absolute() or ".." in path.parts or str(path).startswith("~"))
 

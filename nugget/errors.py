@@ -1,6 +1,6 @@
-"""The error tree. Every expected failure is one of these; each carries one clear sentence and an exit code.
+"""The exceptions for all expected failures; each carries one sentence and an exit code.
 
-NuggetError                 exit 1   an expected failure, told in one sentence
+NuggetError                 exit 1   an expected failure
     UsageError              exit 2   the command or call was given something it cannot take
     BrainError              exit 1   the brain folder is missing, foreign, read-only or otherwise unusable
     KnowledgeError          exit 1   a knowledge file cannot be read or written as asked
@@ -15,7 +15,7 @@ NuggetError                 exit 1   an expected failure, told in one sentence
     InstallError            exit 1   a client's settings cannot be read or changed as asked
     ConflictError           exit 1   a file changed under us; nothing was written
 
-Third-party exceptions are translated into these at the one gateway module of each package.
+The gateway module of each third-party package translates its exceptions into these.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class ConflictError(NuggetError):
 
 
 def reason_of(error: Exception) -> str:
-    """Return in one line why one of many could not be read, for the loop that goes on with the others."""
+    """Return the reason of a failure in one line, for loops that skip what fails."""
     if isinstance(error, NuggetError):
         return str(error)
     said = (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"

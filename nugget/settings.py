@@ -1,4 +1,4 @@
-"""Everything that can be set, with its default and its line in docs/configuration.md. `config` reads the values."""
+"""All settings, with their defaults and their descriptions in docs/configuration.md; `config` reads the values."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 _MOST = 10**9
-"""Above anything useful; much larger values overflow timers, floats or SQLite."""
+"""Upper limit of numbers; much larger values overflow timers, floats or SQLite."""
 
 
 def _set(default: Any, doc: str, **limits: Any) -> Any:
-    """Return a dataclass field with its default, its line in docs/configuration.md and its limits as pydantic's."""
+    """Return a dataclass field with its default, its description and its limits in pydantic's words."""
     if "ge" in limits:
         limits.setdefault("le", _MOST)
     return field(default=default, metadata={"doc": doc, "limits": limits})
@@ -44,7 +44,7 @@ class RetrievalSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LLMSettings:
-    """Which models are asked for what. Without a key nothing here is used."""
+    """Models and limits for LLM calls, unused without a key."""
 
     enabled: bool = _set(True, "false: never call an LLM, even with a key")
     answer_model: str = _set("claude-sonnet-5-5", "writes the answer of `nugget ask`")
@@ -90,7 +90,7 @@ class CaptureSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSettings:
-    """Where other agents keep their sessions, when it is not where they do by default."""
+    """Folders in which other agents keep their sessions, if not the default ones."""
 
     codex: str = _set("", "Codex' folder; empty: `$CODEX_HOME`, else ~/.codex")
     gemini: str = _set("", "Gemini CLI's folder; empty: `$GEMINI_CLI_HOME/.gemini`, else ~/.gemini")
@@ -125,7 +125,7 @@ class SyncSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrainsSettings:
-    """More brains beside the one in use."""
+    """More brains that are searched and captured into."""
 
     folders: tuple[str, ...] = _set((), "more [brains to search](#several-brains): paths or `name=path`")
     captures: tuple[str, ...] = _set((), "`name=glob`: sessions in such a repository or folder go to that brain")
@@ -133,7 +133,7 @@ class BrainsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanonSettings:
-    """Folders of markdown that are searched beside the brain, and never written."""
+    """Folders of markdown that are searched with the brain and never written to."""
 
     folders: tuple[str, ...] = _set((), "folders to search: paths or `name=path`; from brain.yaml only those inside it")
     max_files: int = _set(20_000, "notes read from one of these folders, at most", ge=1)
@@ -148,7 +148,7 @@ class HistorySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySettings:
-    """Whose private notes are found where."""
+    """Private notes that count as memory."""
 
     workspaces: tuple[str, ...] = _set((), "more workspaces whose CLAUDE.md and AGENTS.md count as memory")
 
@@ -172,7 +172,7 @@ class RedactionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything that can be set, with where this run happens."""
+    """All settings."""
 
     owner: str = _set("", "whose brain this is; used in commits and messages")
     name: str = _set("", "what the brain is called")

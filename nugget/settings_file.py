@@ -1,6 +1,6 @@
-"""YAML as nodes with their lines: brain.yaml, the user's config.yaml, frontmatter and golden questions.
+"""Parse YAML into nodes with line numbers: brain.yaml, config.yaml, frontmatter and golden questions.
 
-Nothing is ever constructed, so tags, aliases and bombs in a hostile file have no effect.
+No object is constructed, so tags, aliases and bombs in a hostile file have no effect.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Node = Any
 
 
 class YAMLRefused(ValueError):
-    """YAML that is broken or out of bounds; `line` counts from 1, None if no line is to blame."""
+    """Invalid or oversized YAML; `line` counts from 1 and is None if no single line is at fault."""
 
     def __init__(self, reason: str, line: int | None = None) -> None:
         super().__init__(reason)
@@ -52,10 +52,10 @@ def read_mapping(text: str, *, max_chars: int = MAX_CHARS) -> list[tuple[Node, N
     try:
         node: Node = yaml.compose(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
-        # For what was opened and never closed, the place that helps is where it was opened.
+        # For an unclosed bracket or quote, report where it was opened.
         is_unclosed = any(word in str(error.context) for word in ("flow", "quoted"))
         mark = error.context_mark if is_unclosed else error.problem_mark
-        # What is missing at the very end is missing in the last line.
+        # If something is missing at the end, report the last line.
         line = min(mark.line, max(0, text.count("\n") - 1)) + 1 if mark else None
         quote = "; a value with `: ` or ` #` in it needs quotes" if "mapping values" in str(error.problem) else ""
         raise YAMLRefused(f"is not valid YAML ({error.problem}{quote})", line) from None

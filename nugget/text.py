@@ -15,7 +15,7 @@ MAX_HASHED_CHARS = 8_000_000
 CHARS_PER_TOKEN = 4
 """Tokens are estimated at four characters each if no tokenizer is at hand (openqed's rule)."""
 
-# Control characters, line ends, bytes that are no UTF-8, and what turns the direction of text around.
+# Control characters, line ends, bytes that are not UTF-8, and characters that change the direction of text.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 _ESCAPES = re.compile(
     r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC: titles, links, clipboard
@@ -28,7 +28,7 @@ _EMOJI = (
     "#*0-9\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u21ff\u2300-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
 )
 _JOINED = f"\u0600-\u061b\u061d-\u115e\u1161-\u17b3\u17b6-\u180a\u1810-\u1cff{_EMOJI[4:]}"
-# What nobody sees and a model reads. A joiner stays between characters of scripts that join them, and in emoji.
+# Characters that a model reads and a person does not see. Joiners stay in scripts that need them, and in emoji.
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0d"
     "\ufeff\uffa0\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
@@ -46,9 +46,9 @@ _CLIENT_TAGS = re.compile(
     r"|manually_attached_skills|external_links|image_files|available_skills|claude-mem-context)\b)|\|\w+\|>)",
     re.IGNORECASE,
 )
-"""Where a tag begins to which a client, or the model behind it, gives a meaning."""
+"""The start of tags that have a meaning for a client or its model."""
 DATE_FORMS = "YYYY-MM-DD, or an age such as 24h, 30d, 6w, 3m, 1y"
-"""What can be written, for helps and error sentences."""
+"""The accepted forms of dates, for help texts and messages."""
 
 _SPAN = re.compile(r"(\d{1,5})([hdwmy])")
 _DAY = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
@@ -59,9 +59,9 @@ _SENTENCE_END = re.compile(r"[.!?。！？](?=\s|$)|\n")
 
 
 def clean(text: str) -> str:
-    """Return a text as it may be shown to people and agents.
+    """Return a text that is safe to show to people and agents.
 
-    What a terminal would obey is taken out, characters that nobody sees are spelled out (`\\u200b`), and tags that
+    Escape sequences of terminals are removed, invisible characters are spelled out (`\\u200b`), and tags that
     clients give a meaning to are escaped. Line ends become `\\n`; tabs stay.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -77,13 +77,13 @@ def one_line(text: str) -> str:
 
 
 def clean_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values for JSON with every text in them as it may be shown."""
+    """Return a JSON value with `clean` applied to every text."""
     cleaned: dict[str, Any] = map_texts(values, clean)
     return cleaned
 
 
 def map_texts(value: Any, change: Callable[[str], str], *, exact: Collection[str] = ()) -> Any:
-    """Apply `change` to every text in a JSON value, but for those under the keys in `exact`."""
+    """Apply `change` to every text in a JSON value, except under the keys in `exact`."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, (list, tuple)):
@@ -94,7 +94,7 @@ def map_texts(value: Any, change: Callable[[str], str], *, exact: Collection[str
 
 
 def estimate_tokens(text: str) -> int:
-    """Tokens of a text, estimated at four characters each, rounded up."""
+    """Return an estimate of the tokens in a text: four characters each, rounded up."""
     return -(-len(text) // CHARS_PER_TOKEN)
 
 
@@ -126,7 +126,7 @@ def ago(moment: datetime, now: datetime) -> str:
 
 
 def shorten(text: str, max_chars: int) -> str:
-    """The text on one line, cut at a sentence (else a word) boundary with `[…]` when it is longer."""
+    """Return a text on one line; a longer one is cut after a sentence, else a word, and ends with `[…]`."""
     line = " ".join(text.split())
     if len(line) <= max_chars:
         return line
@@ -149,12 +149,12 @@ def word_root(word: str) -> str:
 
 
 def folded(name: str) -> str:
-    """A name as names are compared: in small letters, and composed, however a file system wrote its accents."""
+    """Return a name in lower case and Unicode form C, so that names compare equal across file systems."""
     return unicodedata.normalize("NFC", name).lower()
 
 
 def printable(path: str) -> str:
-    """A path as a message shows it: on one line, whatever bytes its name has."""
+    """Return a path for use in a message: on one line and printable."""
     return _UNPRINTABLE.sub(lambda char: char[0].encode("unicode_escape").decode(), path)
 
 
@@ -170,7 +170,7 @@ def line_hash(line: str) -> str:
 
 
 def apply_edit(content: str, before: str, after: str, *, everywhere: bool = False) -> str | None:
-    """Return the content with `before` replaced by `after`, as Claude Code does it; None if it does not contain it.
+    """Return the content with `before` replaced by `after`, as Claude Code does; None if `before` is not in it.
 
     Deleting lines deletes the line end behind them too.
     """
@@ -184,7 +184,7 @@ def apply_edit(content: str, before: str, after: str, *, everywhere: bool = Fals
 def parse_day(text: str, *, today: date, last: bool = False) -> date | None:
     """Parse 2026-01-31, 2026-01, 2026, or 24h, 30d, 6w, 3m, 1y back; return None for anything else.
 
-    Of a month or a year it is the first day, or with `last` the last one. Hours count as the days that they reach into.
+    A month or a year gives its first day, or its last with `last`. Hours are rounded to days.
     """
     if (hours := _span_hours(text)) is not None:
         most = today.toordinal() - 2  # to the second day that there is: a day before it can be told too

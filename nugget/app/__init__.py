@@ -1,4 +1,4 @@
-"""The Python face: a brain, opened once, asked many times. The CLI, MCP and HTTP faces are made of these calls."""
+"""The Python library: open a brain once, ask it many times. CLI, MCP and HTTP are built on these calls."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 SEARCH = Query("", limit=DEFAULT_LIMIT, depth=Depth.SUMMARY, profile="search")
 """Defaults of a search."""
 INLINE_CHANGES = 50
-"""Up to this many changed files are synced before a question is answered; more are left to a sync of their own."""
+"""At most this many changed files are synced before a question is answered; more are synced separately."""
 
 
 class Brain:
@@ -101,7 +101,7 @@ class Brain:
 
     @property
     def embedder(self) -> Embedder | None:
-        """The configured embedding model; None for `none`, or where it cannot be had (`embedder_problem` says why)."""
+        """The configured embedding model; None for `none`, or if it is unavailable (`embedder_problem` says why)."""
         return self._model.embedder
 
     @property
@@ -141,10 +141,10 @@ class Brain:
         return result
 
     def refresh(self, *, progress: Progress | None = None) -> IndexState:
-        """Sync what little changed since the last question; leave much, or another model, to a sync of its own.
+        """Sync a few changes since the last question; leave many, or another model, to a separate sync.
 
-        If there is no usable index at all, build it now: there is nothing to answer from. An index that cannot be
-        written (a full disk, another process at work) is used as it is. Raises BrainError if the folder is gone.
+        Builds the index if there is no usable one. An index that cannot be written (full disk, another writer) is used
+        as it is. Raises BrainError if the folder is gone.
         """
         if not self.path.is_dir():
             raise BrainError(f"{self.path} is not there any more.", hint="Put it back, or name another brain.")
@@ -239,7 +239,7 @@ class Brain:
         if pending and pending.lacks_vectors:
             results = replace(results, degraded=(*results.degraded, "vectors_behind"))
         bundle = as_bundle(results, asked)
-        of_memory_alone = chosen == (SourceName.MEMORY,)  # of which the log may not even say that it was of use
+        of_memory_alone = chosen == (SourceName.MEMORY,)  # the log may not even mention memory
         if self.query_log and log and parsed.text.strip() and not of_memory_alone:
             self.query_log.note(bundle, started=started, now=moment)
         return bundle, results
@@ -367,7 +367,7 @@ class Brain:
         return done
 
     def close(self) -> None:
-        """Let go of the index, which closes itself when the last thread is done, and log what is not logged yet."""
+        """Release the index, which closes when the last thread is done, and write pending log lines."""
         if self.query_log:
             self.query_log.write()
         for other in self.others:

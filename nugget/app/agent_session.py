@@ -1,4 +1,4 @@
-"""The brain of a server: opened when it is there, warmed up once and kept fresh. MCP and HTTP share it."""
+"""The brain that a server holds: opened when it exists, warmed up once and kept current. MCP and HTTP share it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 PATIENCE_S = 20.0
 """Seconds that a question waits for a brain to be read for the first time."""
 _BEHIND = frozenset({"index_behind", "vectors_behind"})
-"""Parts of an answer that are missing until a sync."""
+"""Values of `degraded` that a sync resolves."""
 MIN_TOKEN_CHARS = 16
 _BEARER = "Authorization: Bearer "
 
@@ -43,7 +43,7 @@ _BEARER = "Authorization: Bearer "
 class AgentSession:
     """A brain that stays open for agents, with the identity whose memory they may search. Thread-safe.
 
-    A brain that is not there yet is looked for at every question, so `nugget init` needs no restart of the server.
+    A missing brain is looked for at every question, so the server need not be restarted after `nugget init`.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class AgentSession:
         return self.ready().propose(Note(**given), folder=self.cwd)
 
     def takes_notes(self) -> bool:
-        """Return whether the person lets agents on this machine propose knowledge while they work."""
+        """Return True if the user lets agents propose knowledge during a session."""
         return self._face is Face.MCP and load_settings(self.environment).capture.notes
 
     @cached_property
@@ -148,7 +148,7 @@ class AgentSession:
         raise LLMUnavailable("There is no key for the Anthropic API.", hint=hint)
 
     def ask(self, query: Query, *, with_llm: bool) -> Bundle:
-        """Answer from the brain, in words if an LLM may and can be asked."""
+        """Answer from the brain; an LLM writes the answer if one is configured and allowed."""
         brain = self.ready()
         llm = self.llm(brain) if with_llm else None
         bundle = brain.ask(query, reranker=brain.reranker(llm) if with_llm else None)
@@ -177,12 +177,12 @@ class AgentSession:
         )
 
     def explain_code(self, *, with_sessions: bool = False, **asked: Any) -> CodeAnswer:
-        """Return what is known of a piece of code, with the brain's units if there is a brain. Raises NuggetError."""
+        """Explain a piece of code from its nuggets and, if there is a brain, its units. Raises NuggetError."""
         from nugget.app.provenance import Provenance
 
         try:
             brain = self.ready()
-        except UsageError:  # the brain here is not trusted: nothing is looked at in its folder
+        except UsageError:  # the brain in this folder is not trusted
             raise
         except NuggetError:
             brain = None
@@ -190,7 +190,7 @@ class AgentSession:
         return seen.explain(asked, with_sessions=with_sessions)
 
     def caught_up(self, bundle: Bundle) -> Bundle:
-        """Return the bundle, and sync in the background what it does not know yet."""
+        """Return the bundle, and start a sync in the background if it is incomplete."""
         brain = self.open()
         with self._lock:
             if _BEHIND & {*bundle.degraded} and not (self._catching_up and self._catching_up.is_alive()):
@@ -202,14 +202,14 @@ class AgentSession:
         return bundle
 
     def close(self) -> None:
-        """Let go of the brain."""
+        """Close the brain."""
         self._closed.set()
         with self._lock:
             if self._brain is not None:
                 self._brain.close()
 
     def _warm_up(self, brain: Brain) -> None:
-        """Make the index if it is missing, then ask once, which loads the model, the index and numpy; then follow."""
+        """Build the index if it is missing and ask once to load model, index and numpy; then follow the remote."""
 
         def note(what: str, done: int, total: int) -> None:
             self._reading = (done, total)
@@ -229,7 +229,7 @@ class AgentSession:
 
 
 def _reported(work: Callable[[], object]) -> None:
-    """Do work that nobody waits for; print what goes wrong on stderr."""
+    """Run background work; print failures on stderr."""
     try:
         work()
     except NuggetError as error:
@@ -239,7 +239,7 @@ def _reported(work: Callable[[], object]) -> None:
 
 
 def warn(message: str) -> None:
-    """Print a failure beside the answers on stderr, which a client may keep, without secrets."""
+    """Print a failure on stderr, redacted, since clients may keep their servers' stderr."""
     print(f"nugget: {redact(message).text}", file=sys.stderr)
 
 

@@ -25,7 +25,7 @@ Answer = TypeVar("Answer", Bundle, Results)
 
 
 def join(brain: Brain) -> Brain:
-    """Have a brain searched together with the user's others, by one embedding model; return it."""
+    """Connect a brain with the user's others, which share its embedding model; return it."""
     from nugget.app import Brain
 
     known, brain.left_out = usable_brains(brain.environment, brain.settings)
@@ -53,7 +53,9 @@ def ask_all(brain: Brain, ask: Callable[[dict[str, Index]], Answer], *, alone: b
         answer = ask(indexes)
     except UsageError:
         raise
-    except Exception as error:  # an index is damaged: this brain is asked alone, and mended if it is its own
+    except (
+        Exception
+    ) as error:  # an index is damaged: ask this brain alone, and rebuild its index if that one is damaged
         left_out += [f"{name}: {reason_of(error)}" for name in indexes]
         answer = guarded(brain, lambda: ask({}))
     return replace(answer, degraded=(*answer.degraded, *(f"brain_left_out: {one}" for one in left_out)))
@@ -63,7 +65,7 @@ def guarded(brain: Brain, ask: Callable[[], T]) -> T:
     """Ask; if the brain's index turns out to be damaged, rebuild it and ask once more."""
     try:
         return ask()
-    except Exception as error:  # damage also shows as a row that is missing or a value of another kind
+    except Exception as error:  # damage also shows as missing rows or values of another type
         if isinstance(error, NuggetError) and not isinstance(error, Unusable):
             raise
         if isinstance(error, sqlite3.Error) and not is_damage(error):
@@ -96,10 +98,10 @@ def waiting_in(brain: Brain) -> Iterator[tuple[Brain, list[ProposalBranch]]]:
 
 
 def capturing(brain: Brain, folder: Path | None, *, transcript: Path | None = None) -> Brain:
-    """Return the brain that sessions in a folder are captured into, by `brains.captures`; without a rule, this one.
+    """Return the brain that `brains.captures` names for sessions in a folder; this one if no rule matches.
 
-    Without a folder it is that of the transcript. Raises NuggetError if the rule's brain cannot be used: what belongs
-    there goes nowhere else.
+    Without a folder, that of the transcript counts. Raises NuggetError if the rule's brain cannot be used, so that its
+    sessions go nowhere else.
     """
     from nugget.sources.sessions import read_any
 

@@ -1,7 +1,7 @@
-"""What Nugget changed in a brain, and taking the last change back.
+"""List what Nugget changed in a brain, and undo the last change.
 
-Every change of ours is one move of the checked-out branch, which git's reflog names. Taking one back is a commit that
-puts its files back as they were; what changed since in other lines stays.
+Each change is one move of the checked-out branch, named in git's reflog. Undoing it is a commit that restores the
+files; later changes of other lines stay.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOOKED_AT = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrainChange:
-    """A change that Nugget made: the commits before and after it, and the commit that took it back, if any."""
+    """A change that Nugget made: the commits before and after it, and the commit that undid it, if any."""
 
     kind: str
     title: str
@@ -43,7 +43,7 @@ class BrainChange:
 
 
 def changes(brain: Brain, *, limit: int = 20) -> list[BrainChange]:
-    """Return what was accepted, added, moved and forgotten in this clone, newest first, and what was taken back."""
+    """Return what was accepted, added, moved, forgotten and undone in this clone, newest first."""
     branch, _ = git.ready_branch(brain.path)
     form = f"--format=%H%x00%gs%x00%ct%x00%(trailers:key={_UNDOES},valueonly)%x01"
     shown = git.run(brain.path, "log", "-g", form, "-n", str(_LOOKED_AT), f"refs/heads/{branch}", "--")
@@ -62,7 +62,7 @@ def changes(brain: Brain, *, limit: int = 20) -> list[BrainChange]:
 
 
 def undo(brain: Brain) -> BrainChange:
-    """Take back the last change that is not taken back yet, by a commit, and return it.
+    """Undo the last change that is not undone yet, by a new commit, and return it.
 
     Raises NuggetError if there is none, ConflictError if the same lines changed since, or a file has uncommitted work.
     """

@@ -10,9 +10,9 @@ from nugget.models import Depth, Query, SourceName
 
 
 def checked(question: Query | str, usual: Query) -> Query:
-    """Return the question as a valid query, with what it leaves open from `usual`.
+    """Return a validated query; what it leaves open is taken from `usual`.
 
-    Raises UsageError for a source, depth or identity that cannot be, and for a number below 1.
+    Raises UsageError for an invalid source, depth or identity, and for a number below 1.
     """
     query = Query(question) if isinstance(question, str) else question
     check_identity(query.identity)
@@ -34,7 +34,7 @@ def checked(question: Query | str, usual: Query) -> Query:
 
 
 def check_identity(identity: str | None) -> None:
-    """Raise UsageError for an identity that cannot be one."""
+    """Raise UsageError for an invalid identity."""
     if identity is not None:
         from nugget.sources import notes
 

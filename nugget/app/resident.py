@@ -1,7 +1,7 @@
-"""The resident server: the MCP server of every window of one home, in one process with one model.
+"""The resident server: one process with one model serves MCP to all windows of one home.
 
-`nugget.infra.resident` starts it and pipes each client's bytes to it. It also embeds the questions of commands and
-recalls for hooks, and ends some minutes after its last window.
+`nugget.infra.resident` starts it and pipes each client's bytes to it. It also embeds questions for commands and
+recalls units for hooks, and exits some minutes after its last window.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nugget.errors import NuggetError
 from nugget.infra import files, resident
 
 ServeLines = Callable[[AgentSession, "Lines", bool], Awaitable[None]]
-"""Serves one client of a session over its lines until it leaves, with openqed's tools or without."""
+"""Serve one client over its lines until it disconnects; the flag adds openqed's tools."""
 _MAX_LINE_BYTES = 1 << 26
 _REQUEST_PATIENCE_S = 5.0
 _CHECK_S = 2.0
@@ -32,7 +32,7 @@ _MOST_PROMPT_CHARS = 8_000
 
 
 class Resident:
-    """The server of one socket: its windows, and the questions of commands and hooks in between."""
+    """The server of one socket, for windows, commands and hooks."""
 
     def __init__(self, file: Path, serve: ServeLines) -> None:
         self._file = file
@@ -66,7 +66,7 @@ class Resident:
                 writer.write(json.dumps(answer).encode())
                 await writer.drain()
         except (OSError, ValueError, TypeError, RecursionError, NuggetError):
-            pass  # the other end serves itself, or goes without an answer
+            pass  # the client serves itself, or goes without an answer
         except Exception as error:
             print_traceback(error)
         finally:
@@ -95,7 +95,7 @@ class Resident:
 
     def _answer_question(self, question: dict[str, Any]) -> dict[str, Any]:
         """Return `{"vector": ...}` for a question of `infra.embedding.RemoteEmbedder`, or `{"lines": [...]}` for
-        `{"recall": prompt, "brains": {name: folder}, "folder": ...}`; if that fails, who asked does it alone.
+        `{"recall": prompt, "brains": {name: folder}, "folder": ...}`; on failure the caller does the work itself.
         """
         from nugget.infra.embedding import vector_for
         from nugget.upkeep.briefing import recalled
@@ -137,7 +137,7 @@ class Lines:
 
 
 def _listen(file: Path) -> socket.socket:
-    """Return a socket that listens from the moment it appears at its place. Raises OSError."""
+    """Return a listening socket; its file appears only once it listens. Raises OSError."""
     partial = file.with_suffix(".partial")
     partial.unlink(missing_ok=True)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

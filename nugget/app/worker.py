@@ -1,6 +1,6 @@
-"""The capture worker: what turns queued sessions into proposals, started by the hook or by `nugget capture`.
+"""The capture worker, started by the hook or by `nugget capture`: it turns queued sessions into proposals.
 
-One worker holds the queue's lock; it ends when there is nothing left to do. Nothing of a session reaches its log.
+One worker holds the queue's lock and exits when the queue is empty. It logs nothing of what a session says.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from nugget.extraction.offline import Embed
 
 MAX_JOBS = 100
-"""A worker hands over to a fresh one after so many jobs, so that nothing it leaks can add up."""
+"""After this many jobs a new worker takes over, so that leaks cannot add up."""
 MAX_JOB_S = 1800
 MAX_MEMORY_BYTES = 2 * 1024**3
 MAX_LOG_BYTES = 2_000_000
@@ -60,7 +60,7 @@ class WorkerRun:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """A detached worker's life: `python -m nugget.app.worker [--catch-up]`. Exit code 0; failures are in the queue."""
+    """Run a detached worker: `python -m nugget.app.worker [--catch-up]`. Return 0; failures are kept in the queue."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     environment = read_environment()
     _leave_the_session(environment.home)
@@ -136,11 +136,13 @@ def work(
                 brain_for(None)
             published = {
                 brain.path: _keep_up(brain, publish=publish, background=background)
-                for brain in sorted(opened.values(), key=lambda one: not one.is_chosen)  # the line is of the last
+                for brain in sorted(
+                    opened.values(), key=lambda one: not one.is_chosen
+                )  # the status line shows the last one
             }
     finally:
         os.close(held)
-    # What was queued between the last look and here found the lock taken, and what is beyond `MAX_JOBS` is left.
+    # Jobs queued since the last look found the lock taken, and those beyond `MAX_JOBS` remain.
     if queue.jobs(home, "pending"):
         files.start_worker(home)
     return WorkerRun(found=found, jobs=tuple(ended), published=published)
@@ -149,14 +151,14 @@ def work(
 def queue_ended(environment: Environment, agents: Sequence[str], *, background: bool) -> int:
     """Queue the sessions of some agents that were never captured; return how many."""
     since = None
-    with suppress(FileNotFoundError):  # what ended before Nugget was there is captured if a person asks
+    with suppress(FileNotFoundError):  # sessions from before the installation are captured only on request
         installed = Path(files.queue_folder(environment.home)) / "installed"
         since = datetime.fromtimestamp(installed.stat().st_mtime, UTC) if background else None
     return len(queue.catch_up(environment.home, find_sessions(environment, agents), now=_now(), since=since))
 
 
 def _keep_up(brain: Brain, *, publish: bool, background: bool) -> Published:
-    """Publish what waits, follow what was decided on the remote, and leave every index current."""
+    """Publish waiting proposals, follow the remote, and bring every index up to date."""
     environment, settings, now = brain.environment, brain.settings, _now()
     done = Published()
     try:
@@ -174,7 +176,7 @@ def _keep_up(brain: Brain, *, publish: bool, background: bool) -> Published:
     try:
         brain.make_current()
         brain.sync_local_sources()
-    except (NuggetError, OSError, sqlite3.Error) as error:  # the next question brings them in line
+    except (NuggetError, OSError, sqlite3.Error) as error:  # the next question syncs them
         write_log(environment.home, f"{brain.path}: {error}")
     return done
 
@@ -208,7 +210,7 @@ def capture_file(
 
 
 def explain_session(transcript: Path, brain: Brain, *, way: str | None = None) -> tuple[str, list[str]]:
-    """Return the id of a session, and a line for what was considered in it: why, judged by whom, and its fate."""
+    """Return the id of a session and a line for each candidate in it, with its reasons and its fate."""
     brain = brains.capturing(brain, None, transcript=transcript)
     capture = open_capture(brain, now=_now(), way=way, dry_run=True)
     session, _ = read_redacted(transcript, capture)
@@ -230,12 +232,12 @@ def explain_session(transcript: Path, brain: Brain, *, way: str | None = None) -
 
 
 def redact_archive(environment: Environment, brain: Path) -> Redone:
-    """Redact the archived sessions again, by the rules of today."""
+    """Redact the archived sessions again with the current rules."""
     return redact_again(environment.home, load_settings(environment, brain))
 
 
 def keep_provenance(transcript: Path, capture: Capture) -> None:
-    """Keep why the files of a captured session are as they are; what goes wrong there never touches the capture."""
+    """Store the provenance of a captured session; failures there do not affect the capture."""
     if not capture.dry_run:
         extract_captured(transcript, home=capture.home, settings=capture.settings, now=capture.now)
 
@@ -257,7 +259,7 @@ def find_transcript(environment: Environment, session: str | None) -> Path:
     """Return the transcript of a session of any agent. Raises TranscriptError if there is none."""
     found = find_session_by_id(environment, session) if session else None
     if found is None and session and (kept := archive_file(environment.home, session)).is_file():
-        return kept.with_name(session)  # read from the archive, as the session of a transcript that is gone
+        return kept.with_name(session)  # `read_redacted` falls back to the archive
     if found is None:
         folder = environment.claude_config
         raise TranscriptError(f"There is no transcript of session {session} under {folder} or of another agent.")
@@ -286,7 +288,7 @@ def _capture_job(job: Job, brain: Brain) -> tuple[str | None, str | None]:
         capture = open_capture(brain, now=_now().astimezone())
         result = capture_transcript(transcript, capture)
         keep_provenance(transcript, capture)
-        with suppress(NuggetError, OSError, sqlite3.Error):  # the session is captured, whatever becomes of this
+        with suppress(NuggetError, OSError, sqlite3.Error):  # a failure here does not undo the capture
             note_uses(transcript, result.session, capture=capture, index=brain.index)
     return result.branch, result.skipped
 
@@ -299,7 +301,7 @@ def _is_headless(transcript: Path) -> bool:
 
 
 def _leave_the_session(home: Path) -> None:
-    """Be in nobody's way: a session, folder and priority of our own, and a limit on memory.
+    """Detach from the caller: own session and folder, low priority, limited memory.
 
     Beyond the limit a job fails with MemoryError instead of slowing the person's machine down.
     """

@@ -1,4 +1,4 @@
-"""What changes a brain: the methods of `Brain` that write knowledge, decide on proposals, publish and evaluate."""
+"""The methods of `Brain` that write knowledge, decide on proposals, publish and evaluate."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def add(
     confidence: float = 0.8,
     report: Callable[[Mapping[str, int]], None] = lambda counts: None,
 ) -> tuple[str, str]:
-    """Keep a text as a new unit, committed; return its id and path. `report` is told what was redacted, by kind."""
+    """Keep a text as a new unit, committed; return its id and path. `report` receives the counts of redacted kinds."""
     from nugget.brain.filing import add_unit
 
     path = add_unit(
@@ -241,9 +241,9 @@ def follow(brain: Brain, *, rebase: bool = False, if_due: bool = False) -> follo
 
 
 def make_current(brain: Brain) -> None:
-    """Bring the brain's index in line with its files, as everything that changed them does before it says so.
+    """Sync the brain's index with its files; every command that changed them does so before it reports.
 
-    An index that cannot be written now is brought in line by the next question.
+    If the index cannot be written now, the next question syncs it.
     """
     with suppress(NuggetError, OSError, sqlite3.Error):
         brain.sync(in_passing=True)
@@ -266,7 +266,7 @@ def note_review(brain: Brain) -> None:
                 state = dict(json.loads(file.read_bytes()))
             except (OSError, ValueError):
                 state = {}
-            state.pop(str(brain.path), None)  # the one noted last stands last, where status lines look
+            state.pop(str(brain.path), None)  # keep the latest last, where status lines look
             files.replace(file, json.dumps(state | {str(brain.path): [waiting, merged]}).encode())
 
 
@@ -317,7 +317,7 @@ def evaluate(
         if earlier is None:
             raise NuggetError(f"There is no file {baseline}.", hint=f"Create it with: nugget eval --json > {baseline}")
     else:
-        with suppress(NuggetError):  # the last run is derived: one that cannot be read is no loss
+        with suppress(NuggetError):  # the last run is derived and may be lost
             earlier = evaluation.read_baseline(kept)
     found = evaluation.compare(run, earlier, threshold=threshold) if earlier else None
     is_worse = bool(found and found["regressed"])
@@ -346,13 +346,13 @@ def asked_questions(brain: Brain, since: date | None = None) -> dict[str, Any]:
 def similar_units(brain: Brain) -> Similar:
     """Return a function that compares a unit with the brain by the cosine of its nearest candidates.
 
-    Without an embedding model, and while it cannot be had, every candidate has similarity 0, and the shared words
+    Without an embedding model every candidate has similarity 0, and the shared words
     decide.
     """
     vectors: dict[str, NDArray[np.float32]] = {}
 
     def vector(text: str) -> NDArray[np.float32]:
-        # The units of one session have neighbours in common.
+        # Units of one session share neighbours.
         if text not in vectors and brain.embedder is not None:
             vectors[text] = next(iter(brain.embedder.embed([text])))
         return vectors[text]

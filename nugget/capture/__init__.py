@@ -1,8 +1,8 @@
-"""Capture: a session becomes knowledge files on a branch of the brain, once.
+"""Capture a session once, as knowledge files on a branch of the brain.
 
-read -> redact -> archive -> leave out what was captured before -> extract -> compare with the brain -> branch.
-The user's checkout is never touched. The ledger is written before and after the branch, so that a kill at any
-point neither loses a session nor captures it twice.
+read -> redact -> archive -> skip what was captured before -> extract -> compare with the brain -> branch.
+The user's checkout is never touched. The ledger is written before and after the branch is created, so that a kill
+at any point neither loses a session nor captures it twice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nugget.redaction import is_excluded_project, redact_session, rules_stamp
 from nugget.sources.sessions import archive_file, read_any, read_archive, write_archive
 
 MAX_NOTED = 20
-"""Of so many units that were left out the ledger keeps the reason."""
+"""Number of rejected candidates whose reasons the ledger keeps."""
 
 Extract = Callable[[Session], Extraction]
 """Finds knowledge in a redacted session; the face binds method, models and limits."""
@@ -31,7 +31,7 @@ Extract = Callable[[Session], Extraction]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureResult:
-    """Result for a session. `skipped` says why nothing was proposed; `branch` is where the proposal waits."""
+    """Result of a capture. `skipped` says why nothing was proposed; `branch` holds the proposal."""
 
     session: str
     branch: str | None = None
@@ -46,7 +46,7 @@ class CaptureResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capture(ProposalTarget):
-    """Everything that one capture needs, bound once by the face."""
+    """Everything that a capture needs."""
 
     extract: Extract
 
@@ -54,7 +54,7 @@ class Capture(ProposalTarget):
 def capture_transcript(transcript: Path, capture: Capture) -> CaptureResult:
     """Capture a transcript into the brain; if the client has deleted it, from the archive.
 
-    Raises TranscriptError, BrainError, GitError, LLMUnavailable: nothing was captured then, and it can be tried again.
+    Raises TranscriptError, BrainError, GitError or LLMUnavailable; nothing was captured then, and it can be retried.
     """
     size = transcript.stat().st_size if transcript.is_file() else None
     session, redacted = read_redacted(transcript, capture)
@@ -77,7 +77,7 @@ def capture_transcript(transcript: Path, capture: Capture) -> CaptureResult:
 
 
 def read_redacted(transcript: Path, capture: Capture) -> tuple[Session, Mapping[str, int]]:
-    """Read a session without secrets; return it with how many of which kinds were removed."""
+    """Read and redact a session; return it with the number of secrets removed by kind."""
     try:
         session = read_any(transcript)
     except TranscriptError:
@@ -91,7 +91,7 @@ def read_redacted(transcript: Path, capture: Capture) -> tuple[Session, Mapping[
 
 
 def _is_excluded(session: Session, capture: Capture) -> bool:
-    """Return True if the session is never read: by `capture.exclude_projects`, or because Nugget itself ran it."""
+    """Return True if the session is excluded by `capture.exclude_projects`, or Nugget itself started it."""
     ours = session.cwd is not None and Path(session.cwd).is_relative_to(capture.home)
     return ours or is_excluded_project(session, settings=capture.settings)
 
@@ -144,7 +144,7 @@ def _propose(session: Session, capture: Capture, line: dict[str, Any]) -> Captur
         return message
 
     branch = proposal_text.propose(capture, proposal_text.session_branch_name(session, moment), result.changes, planned)
-    # The plan holds the records already; this line only closes it.
+    # The plan already lists the records; this line closes it.
     _note(capture, line | {"units": [change.unit.id for change in result.changes]})
     return replace(result, branch=branch)
 

@@ -1,8 +1,8 @@
-"""Compare new units with the brain: new files, edits of existing files, or nothing new; and put them on a branch.
+"""Compare new units with the brain: each becomes a new file, an edit of an existing one, or is dropped.
 
-The comparison decides over what is handed in: the brain's committed files, what waits for review, what was turned down,
-and `similar`, which knows the index. No unit enters the brain twice because a session was captured twice, and
-nothing that a person turned down comes back.
+It is compared with the brain's committed files, with what waits for review, with what was rejected, and with the
+nearest units of the index (`similar`). A session that is captured twice adds nothing twice, and what a person rejected
+is not proposed again.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ Similar = Callable[[Unit], Sequence[tuple[Unit, float]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposalTarget:
-    """The brain that proposals are made for, and everything that making one needs."""
+    """The brain to propose for, and everything that a proposal needs."""
 
     brain: Path
     home: Path
@@ -89,9 +89,9 @@ class ProposedChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownBrain:
-    """The brain as a capture sees it: `files` maps the paths of a commit to anything, `read` gives their text.
+    """The brain as a capture sees it: `files` has the paths of a commit as keys, `read` returns their text.
 
-    `waiting` are the units on branches that nobody has reviewed yet, with the branch.
+    `waiting` has the units on branches that nobody has reviewed yet, with the branch.
     """
 
     files: Mapping[str, str]
@@ -103,7 +103,7 @@ class KnownBrain:
 
 
 def known_brain(target: ProposalTarget) -> KnownBrain:
-    """Return what new units are compared with: the base commit, what waits, what was rejected or forgotten."""
+    """Return the brain as a capture sees it: the base commit and what waits, was rejected or was forgotten."""
     brain, base = target.brain, base_commit(target.brain)
 
     def read(path: str) -> str | None:
@@ -127,7 +127,7 @@ def base_commit(brain: Path) -> str | None:
 
 
 def numbered(name: str, taken: Collection[str]) -> str:
-    """Return a name that is not taken, with a number behind it if need be."""
+    """Return a name that is not taken, with a number at its end if necessary."""
     return next(one for one in chain([name], (f"{name}-{number}" for number in count(2))) if one not in taken)
 
 
@@ -168,8 +168,8 @@ def compare(
 ) -> tuple[tuple[ProposedChange, ...], tuple[str, ...]]:
     """Return the files to propose, up to `max_units`, the most trusted first, and why each other unit is left out.
 
-    Without `edits` no file of the brain is changed: what adds to one is proposed as a file of its own, and flagged.
-    `beyond` is the reason for what is more than `max_units`.
+    Without `edits` no existing file is changed: what would add to one is proposed as a new file, and flagged.
+    `beyond` is the reason given for units beyond `max_units`.
     """
     draft = _Draft(brain, today, paths={unit_id_of(path): path for path in brain.files})
     beyond = beyond or f"more than {max_units} units (capture.max_units)"
@@ -191,7 +191,7 @@ def compare(
 
 
 def _prune_relations(draft: _Draft) -> None:
-    """Let the links between new units lead to the ids that these got, and drop those that lead nowhere."""
+    """Point links between new units to their final ids, and drop links that lead nowhere."""
     for path, change in draft.changes.items():
         known = [replace(one, id=draft.renamed.get(one.id, one.id)) for one in change.unit.related]
         related = tuple(one for one in known if one.id in draft.paths and one.id != change.unit.id)
@@ -201,9 +201,9 @@ def _prune_relations(draft: _Draft) -> None:
 
 
 def _tidy(unit: Unit, *, today: date, session: str | None, origin: Origin) -> Unit | str:
-    """Return the unit with nothing in it that a file could not hold, or the reason why it cannot be taken.
+    """Return the unit in a form that a file can hold, or the reason why it is refused.
 
-    Type, domain and slug may come from a model or a transcript: only their safe form is used for the path.
+    Type, domain and slug may come from a model or a transcript, so only their sanitised form is used in the path.
     """
     if unit.type not in set(KnowledgeType):
         return f"unknown type {shorten(unit.type, 40)!r}"
@@ -239,7 +239,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _content_words(text: str) -> frozenset[str]:
-    """Return the words of a text that tell what it is about."""
+    """Return the words of a text without filler words."""
     return _words(text) - _FILLER
 
 
@@ -260,7 +260,7 @@ def _quotes(unit: Unit) -> set[str]:
 
 
 def _same_knowledge(one: Unit, other: Unit) -> bool:
-    """Return True if two units say the same in mostly the same words, or much the same of the same quotes."""
+    """Return True if two units share most of their words, or their quotes and many of their words."""
     likeness = _shared_words(one.title, other.title)
     if one.evidence and _quotes(one) == _quotes(other) and likeness >= HELD_WORDS:
         return True
@@ -292,17 +292,17 @@ def _place(draft: _Draft, unit: Unit, proposal: Proposal, *, edits: bool) -> Non
         try:
             _add_to(draft, twin, unit, proposal.reason, score)
             return
-        except KnowledgeError:  # its frontmatter is written in a way that only a person can edit
+        except KnowledgeError:  # only a person can edit its frontmatter
             notes.append(f"{twin.id} has to be edited by hand")
     if twin is not None:
         if not _what_is_new(twin.body, unit):
             draft.drop(unit, f"{twin.id} says it already")
             return
         notes.append(f"much like {twin.id}" + (f" (similarity {score:.2f})" if score else ""))
-    # The slug is one that neither the brain, nor this proposal, nor one that waits uses already.
+    # The slug must be unused in the brain, in this proposal and in those that wait.
     new_id = numbered(unit.id, draft.paths.keys() | {waiting.id for waiting, _ in draft.brain.waiting})
     path = brains.unit_path(unit.type, unit.domain or "general", new_id.partition("/")[2])
-    # Relations that lead somewhere, each once.
+    # Keep each relation that leads somewhere, once.
     leading = {(one.id, one.relation): one for one in unit.related if one.id != new_id
                and (one.id in draft.paths or one.relation is RelationType.INFORMED_BY)}  # fmt: skip
     draft.renamed[unit.id] = new_id
@@ -325,7 +325,7 @@ def _superseded(draft: _Draft, unit: Unit, similar: Sequence[Unit]) -> Iterator[
     gone = list(map(_content_words, unit.alternatives))
     slugs = {slugify(word) for words in gone for word in words}
     near = {one.id: one for one in similar}
-    for unit_id, path in draft.paths.items():  # those whose file is named after what this one rejects
+    for unit_id, path in draft.paths.items():  # units named after what this one rejects
         is_named = unit_id not in near and slugs & set(unit_id.partition("/")[2].split("-"))
         if is_named and (found := draft.read(path)[0]) is not None:
             near[unit_id] = found
@@ -338,9 +338,9 @@ def _superseded(draft: _Draft, unit: Unit, similar: Sequence[Unit]) -> Iterator[
 
 
 def _twin(draft: _Draft, unit: Unit, near: Sequence[tuple[Unit, float]]) -> tuple[Unit | None, float | None]:
-    """Return the committed unit that says the same, with how similar it is.
+    """Return the committed unit that says the same, and its similarity.
 
-    Two choices or rules about different things are no twins, however alike their words are.
+    Choices or rules about different things are never twins, however similar their words.
     """
     replaced = {relation.id for relation in unit.related if relation.relation is not RelationType.USES}
     found: tuple[Unit | None, float | None] = (None, None)
@@ -382,7 +382,7 @@ def _add_to(draft: _Draft, twin: Unit, unit: Unit, reason: str, score: float | N
 def _mark_superseded(draft: _Draft, unit_id: str, by: Unit) -> None:
     known, text = draft.read(draft.paths[unit_id], proposed=True)
     if known is not None and known.path in draft.brain.files:
-        with suppress(KnowledgeError):  # only a person can edit it; what supersedes it says so too
+        with suppress(KnowledgeError):  # only a person can edit it; the new unit says `supersedes` anyway
             marked = knowledge.edit(text, changes={"superseded_by": by.id, "last_modified": draft.today})
             reason = f"superseded by {by.id}"
             draft.edit(known, known.path or "", marked, reason=reason, note=f"marked as {reason}")

@@ -1,7 +1,7 @@
-"""Following: what was decided on the remote comes here, what was accepted here goes there, and there is one history.
+"""Follow the remote: pull what was decided there and push what was accepted here, in one linear history.
 
-The checked-out main branch only moves forward, to what the remote holds. What was accepted here and could not be pushed
-is pushed later, on top of what the remote got meanwhile.
+The checked-out main branch only moves forward, to the remote's commit. Accepted units that could not be pushed are
+pushed later, on top of what the remote received meanwhile.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from nugget.infra.github import Repository
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """Result of following the remote: the new commit of main, if any, what was settled, and what stood in the way."""
+    """Result of following the remote: the new commit of main, if any, settled publications, and problems."""
 
     commit: str | None = None
     changed: tuple[Publication, ...] = ()
@@ -36,7 +36,7 @@ class Followed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """One look at the remote, with the lock held. `repository` is None if it is not on GitHub, or cannot be asked."""
+    """One run against the remote, with the lock held. `repository` is None if it is not on GitHub or unreachable."""
 
     brain: Path
     home: Path
@@ -51,7 +51,7 @@ class _Run:
 
 
 def is_due(brain: Path, home: Path, *, now: datetime) -> bool:
-    """Return True if the remote was not looked at for a while, and note that it is looked at now."""
+    """Return True if the remote was not checked recently, and note that it is checked now."""
     stamp = ledger.lock_file(home, ledger.brain_key(brain, home), "-follow").with_suffix(".stamp")
     with files.locked(stamp.with_suffix(".lock")):
         try:
@@ -68,10 +68,10 @@ def is_due(brain: Path, home: Path, *, now: datetime) -> bool:
 def follow(
     brain: Path, *, environment: Environment, settings: Settings, now: datetime, rebase: bool = False
 ) -> Followed:
-    """Bring in what the remote holds, and follow here what became of pull requests there.
+    """Pull from the remote, and apply what became of its pull requests.
 
-    Only a clean checkout of the default branch is moved, and only forward; with `rebase`, commits that only this brain
-    has are put on top of the remote's and pushed. Raises GitError without a remote; all else is in `problems`.
+    Only a clean checkout of the default branch is moved, and only forward; with `rebase`, local commits are put on top
+    of the remote's and pushed. Raises GitError without a remote; other failures are returned in `problems`.
     """
     with publishing.locked(brain, environment.home):
         problems: list[NuggetError] = []
@@ -82,10 +82,10 @@ def follow(
 def decide(
     brain: Path, name: str | None, decision: Decision, *, environment: Environment, settings: Settings, now: datetime
 ) -> Decided:
-    """Decide on a proposal: a whole one is merged by its pull request if it has one, anything else here, and pushed.
+    """Decide on a proposal: merge its pull request if all of it is accepted, else decide locally and push.
 
-    Raises what `review.decide` raises, and GitHubError or PushRefused if the remote does not take it: nothing was
-    changed then. If it cannot be reached, a proposal without a pull request is accepted here and pushed later.
+    Raises what `review.decide` raises, and GitHubError or PushRefused if the remote refuses; nothing was changed then.
+    If the remote is unreachable, a proposal without a pull request is accepted locally and pushed later.
     """
     if settings.capture.publish == "never" or not git.is_repository(brain) or remotes.find_remote(brain) is None:
         return review.decide(brain, name, decision, home=environment.home, now=now)
@@ -152,7 +152,7 @@ def _follow(run: _Run, problems: list[NuggetError], *, replay: bool, push: bool)
 
 
 def _seen(run: _Run, repository: Repository, publication: Publication) -> Publication:
-    """Return what became of a pull request; what a person edited there is brought to the local branch."""
+    """Return the current state of a pull request; edits made there are fetched into the local branch."""
     found = repository.pull(publication.number or 0)
     current = replace(publication, state=found.state, merged_as=found.merged_as, url=found.url)
     if found.state != "open" or found.head == publication.sha:
@@ -161,10 +161,10 @@ def _seen(run: _Run, repository: Repository, publication: Publication) -> Public
     theirs = remotes.fetch(brain, run.remote, branch)
     ours = git.resolve(brain, f"refs/heads/{branch}")
     if ours is None or ours != publication.sha or branch == git.current_branch(brain):
-        return current  # also changed here, or looked at right now: both stay as they are
+        return current  # changed here as well, or checked out: leave both sides as they are
     paths = git.files_at(brain, theirs)
     gone = [file.path for file in review.show(brain, branch).files if file.base is None and file.path not in paths]
-    if gone:  # the reviewer took them out
+    if gone:  # the reviewer removed them
         review.reject(brain, branch, home=run.home, now=run.now, units=gone)
     if left := git.resolve(brain, f"refs/heads/{branch}"):
         git.move_branch(brain, branch, theirs, expect=left)
@@ -172,9 +172,9 @@ def _seen(run: _Run, repository: Repository, publication: Publication) -> Public
 
 
 def _bring_main(run: _Run, tip: tuple[str, str] | None, *, replay: bool, push: bool) -> str | None:
-    """Move main to what the remote holds, and push what was accepted; return its new commit, None for none.
+    """Move main to the remote's commit and push what was accepted; return its new commit, if it moved.
 
-    Raises GitError with what stands in the way, and changes nothing then.
+    Raises GitError if that is not possible; nothing was changed then.
     """
     brain, name = run.brain, run.remote.name
     branch, here = git.ready_branch(brain)
@@ -211,7 +211,7 @@ def _bring_main(run: _Run, tip: tuple[str, str] | None, *, replay: bool, push: b
 
 
 def _push_main(run: _Run, branch: str, commit: str) -> None:
-    """Push main; a failure is noted, so that `nugget status` tells it and the next look at the remote tries again."""
+    """Push main; a failure is recorded for `nugget status` and retried the next time the remote is followed."""
     current = Publication(branch=branch, state="unpushed", sha=commit)
     try:
         if not remotes.push(run.brain, run.remote, commit, branch=branch):
@@ -223,7 +223,7 @@ def _push_main(run: _Run, branch: str, commit: str) -> None:
 
 
 def _replayed(run: _Run, base: str, here: str, there: str) -> str:
-    """Return `there` with the commits from `base` to `here` made again on top of it, each as it was."""
+    """Return a commit that replays the commits from `base` to `here` on top of `there`."""
     brain, new = run.brain, there
     for commit in git.run(brain, "rev-list", "--reverse", "--first-parent", f"{base}..{here}").decode().split():
         changes = git.changes(brain, f"{commit}^", commit)
@@ -247,10 +247,10 @@ def _replayed(run: _Run, base: str, here: str, there: str) -> str:
 
 
 def _settle(run: _Run, publication: Publication) -> Publication:
-    """Do here what was decided there, as far as the checkout holds it."""
+    """Apply a decision made on the remote, once the checkout contains it."""
     brain, branch, state = run.brain, publication.branch, publication.state
     if state not in ("merged", "closed") or branch == git.current_branch(brain):
-        return publication  # a person who looks at the branch right now is not disturbed
+        return publication  # do not disturb a person who has the branch checked out
     if state == "merged":
         merged = git.resolve(brain, publication.merged_as) if publication.merged_as else None
         if merged is None or git.merge_base(brain, "HEAD", merged) != merged:
@@ -258,9 +258,9 @@ def _settle(run: _Run, publication: Publication) -> Publication:
     if git.resolve(brain, f"refs/heads/{branch}"):
         shown = review.show(brain, branch)
         pushed = git.changes(brain, shown.base, publication.sha) if publication.sha else []
-        # What came to a digest after it was last pushed was not decided on: it goes on waiting, on another branch.
+        # Units added to a digest after its last push were not decided on: they wait on another branch.
         late = [file for file in shown.files if is_digest(branch) and file.path not in {one.path for one in pushed}]
-        # New files that did not come with the merge were taken out by the reviewer.
+        # New files that are missing from the merge were removed by the reviewer.
         gone = [file.path for file in shown.files if file not in late and
                 (state == "closed" or (file.base is None and file.ours is None))]  # fmt: skip
         if late:
@@ -275,7 +275,7 @@ def _settle(run: _Run, publication: Publication) -> Publication:
 
 
 def _merge_there(run: _Run, proposal: ProposalBranch, publication: Publication) -> Decided:
-    """Merge a proposal's pull request on GitHub, and bring the merge here."""
+    """Merge a proposal's pull request on GitHub, and pull the merge."""
     brain, repository, branch = run.brain, run.repository, proposal.branch
     assert repository is not None
     if proposal.sha != publication.sha:
@@ -284,7 +284,7 @@ def _merge_there(run: _Run, proposal: ProposalBranch, publication: Publication) 
     if found.state == "open" and found.head == proposal.sha:
         merged = repository.merge_pull(found.number, head=proposal.sha)
         run.note(replace(publication, state="merged", sha=proposal.sha, merged_as=merged, reason=None))
-        with suppress(GitError):  # deleted by GitHub already, or protected
+        with suppress(GitError):  # already deleted by GitHub, or protected
             remotes.push(brain, run.remote, None, branch=branch, replacing=proposal.sha)
     run = replace(run, known=publishing.publications(brain, home=run.home))
     followed = _follow(run, [], replay=True, push=False)
@@ -299,14 +299,14 @@ def _merge_there(run: _Run, proposal: ProposalBranch, publication: Publication) 
 
 
 def _decide_here(run: _Run, branch: str, decision: Decision, *, page: str | None) -> Decided:
-    """Accept on top of what the remote holds, and push before anything here moves."""
+    """Accept on top of the remote's commit, and push before anything moves locally."""
     brain, name = run.brain, run.remote.name
     unreachable: GitError | None = None
     tip: tuple[str, str] | None = None
     try:
         tip = publishing.fetched(brain, run.remote)
     except GitError as error:
-        if page is not None:  # merged there meanwhile, and accepted here, it would be in two histories
+        if page is not None:  # accepted here and merged there, it would be in two histories
             raise
         unreachable = error
     into, _ = git.ready_branch(brain)

@@ -1,13 +1,13 @@
-"""The ledgers: append-only JSON lines in `$NUGGET_HOME/ledger/`, the memory of what capture did.
+"""The ledgers: append-only JSON lines in `$NUGGET_HOME/ledger/` that record what capture did.
 
 `captures.jsonl` says which transcript records were captured for which brain. A capture writes two lines: `planned`
-before its branch is made and `captured` after. A crash in between leaves a plan, and the repository itself
-says whether the plan was carried out: its commit carries the plan's trailer.
-`rejected.jsonl` says which units a person turned down.
-`brains.jsonl` says which brain was where, so that clones, moves and a rewritten history keep the name of a brain. A
-brain carries an `id` in its brain.yaml; the id of one that has none is its first commit. An id can be copied, so it
-counts only together with a place: the folder or the remote that was noted when the ledgers were last written, or any
-folder once the noted one is gone. A brain with a copied id in another place has a name, and so a memory, of its own.
+before its branch is created and `captured` after. A crash in between leaves a plan; the repository tells whether it was
+carried out, because the commit has the plan's trailer.
+`rejected.jsonl` says which units a person rejected.
+`brains.jsonl` says where each brain was, so that it keeps its name when it is cloned or moved or its history is
+rewritten. A brain has an `id` in its brain.yaml, else its first commit is its id. Ids can be copied, so an id counts
+only together with a place: the folder or remote noted when the ledgers were last written, or any folder once the noted
+one is gone. A brain with a copied id in another place gets a name, and so a history, of its own.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ class Rejections:
 
 
 def brain_key(brain: Path, home: Path) -> str:
-    """Return what the ledgers call a brain. Writes nothing."""
+    """Return the name of a brain in the ledgers. Writes nothing."""
     return str(_identity(brain, home)["key"])
 
 
 def remember_brain(brain: Path, home: Path) -> str:
-    """Return what the ledgers call a brain, and note where it is now."""
+    """Return the name of a brain in the ledgers, and note where it is now."""
     line = _identity(brain, home)
     files.append_line(home / "ledger" / BRAINS, line, once=True)
     return str(line["key"])
 
 
 def lock_file(home: Path, key: str, purpose: str = "") -> Path:
-    """Return the file whose lock serialises what is done for a brain: captures, or another purpose."""
+    """Return the file whose lock serialises captures, or another `purpose`, for a brain."""
     return home / "locks" / f"{key.replace('/', '_')[-60:]}{purpose}.lock"
 
 
 def declared_id(brain: Path) -> str | None:
-    """Return the `id` of a brain.yaml; None if it has none that can be taken."""
+    """Return the `id` in a brain.yaml; None if there is no valid one."""
     try:
         entry = read_entries(brain / "brain.yaml").get("id")
     except (OSError, YAMLRefused):
@@ -69,7 +69,7 @@ def declared_id(brain: Path) -> str | None:
 def write_id(brain: Path, home: Path) -> str | None:
     """Commit the id of a brain that declares none to its brain.yaml and return it; None if there is nothing to do.
 
-    Raises BrainError, ConflictError: the brain is in the middle of something, or the file has uncommitted changes.
+    Raises BrainError during a merge or rebase, ConflictError if the file has uncommitted changes.
     """
     if not git.is_repository(brain) or git.head(brain) is None or "id" in read_entries(brain / "brain.yaml"):
         return None
@@ -87,8 +87,8 @@ def write_id(brain: Path, home: Path) -> str | None:
 def record_keys(session: Session) -> list[str]:
     """Return twelve hex digits for the record of every event, in the order of the transcript.
 
-    Made of the record's uuid, which a resumed or forked session keeps; if an agent writes none, of what the event says
-    in its session.
+    Hashes of the records' uuids, which resumed and forked sessions keep, or of session and content if an agent writes
+    none.
     """
 
     def key(event: Event) -> str:
@@ -102,7 +102,7 @@ def record_keys(session: Session) -> list[str]:
 def captured_keys(home: Path, *, brain: str, keys: Collection[str], carried_out: Callable[[str], bool]) -> set[str]:
     """Return those of `keys` that were captured for the brain before.
 
-    `carried_out` decides on a plan without its `captured` line, by its id: whether the repository holds its commit.
+    `carried_out` tells whether the repository holds the commit of a plan that has no `captured` line, by its id.
     """
     wanted, found = set(keys), set[str]()
     plans: dict[str, set[str]] = {}
@@ -119,7 +119,7 @@ def captured_keys(home: Path, *, brain: str, keys: Collection[str], carried_out:
 
 
 def captured_sizes(home: Path) -> dict[str, int]:
-    """Return transcript path -> the size in bytes up to which it was captured, for any brain."""
+    """Return the size in bytes up to which each transcript was captured, by path, for any brain."""
     sizes: dict[str, int] = {}
     for line in files.read_lines(home / "ledger" / CAPTURES):
         size = line.get("size")
@@ -130,7 +130,7 @@ def captured_sizes(home: Path) -> dict[str, int]:
 
 
 def forget_texts(home: Path, session: str) -> None:
-    """Take out of the ledger what it says about a session; that it was captured stays known."""
+    """Delete a session's texts from the ledger; that it was captured remains known."""
     file = home / "ledger" / CAPTURES
     with files.locked(file.with_suffix(".lock")):
         kept = []
@@ -142,12 +142,12 @@ def forget_texts(home: Path, session: str) -> None:
 
 
 def text_key(text: str) -> str:
-    """Return a hash of a text that spacing and letter case do not change."""
+    """Return a hash of a text that ignores spacing and letter case."""
     return hashlib.sha256(" ".join(text.lower().split()).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def rejected_units(home: Path, *, brain: str) -> dict[str, list[str]]:
-    """Return the rejected ids by the branch that proposed them; edits are not among them."""
+    """Return the ids of rejected new units by the branch that proposed them."""
     found: dict[str, list[str]] = {}
     for line in _lines(home, REJECTED, brain):
         found.setdefault(str(line.get("branch")), []).extend(filter(None, [str(line.get("id") or "")]))
@@ -155,7 +155,7 @@ def rejected_units(home: Path, *, brain: str) -> dict[str, list[str]]:
 
 
 def rejections(home: Path, *, brain: str) -> Rejections:
-    """Return everything that was turned down for a brain."""
+    """Return everything that was rejected for a brain."""
     lines = list(_lines(home, REJECTED, brain))
     return Rejections(
         ids=frozenset(str(line.get("id")) for line in lines),
@@ -169,14 +169,14 @@ def _lines(home: Path, name: str, brain: str) -> Iterator[dict[str, Any]]:
 
 
 def _identity(brain: Path, home: Path) -> dict[str, Any]:
-    """Return the line of the ledger that says which brain is here."""
+    """Return the line of the ledger that identifies the brain in a folder."""
     path, remote, declared, first = os.path.realpath(brain), _remote(brain), declared_id(brain), _first_commit(brain)
     here = {"declared": declared is not None, "path": path, "remote": remote}
     lines = files.read_lines(home / "ledger" / BRAINS)
     known = [line for line in lines if line.keys() >= {"key", "id", "path", "remote", "declared"}]
     for line in reversed(known):
         is_here = line["path"] in (path, remote) or (remote is not None and line["remote"] == remote)
-        # Without an id of its own a brain in the same place is the same one, whatever became of its history.
+        # A brain without an id is the same one as before if it is in the same place, even if its history was rewritten.
         is_same = line["id"] == declared if declared else not line["declared"]
         noted = Path(str(line["path"]))
         has_moved = line["id"] == (declared or first) and not (
@@ -185,7 +185,7 @@ def _identity(brain: Path, home: Path) -> dict[str, Any]:
         if (is_here and is_same) or has_moved:
             return {"key": line["key"], "id": declared or line["id"], **here}
     named = declared or first or path
-    # The ledgers of brains without an id are kept by first commits, which another brain may only have if it is its own.
+    # Brains without an id are named by their first commit, so a brain cannot claim another's first commit as its id.
     is_taken = any(line["key"] == named for line in known) or (_COMMIT.fullmatch(named) and named != first)
     key = hashlib.sha256(f"{named}\0{path}".encode("utf-8", "surrogateescape")).hexdigest()[:40] if is_taken else named
     return {"key": key, "id": named, **here}
@@ -198,7 +198,7 @@ def _first_commit(brain: Path) -> str | None:
 
 
 def _remote(brain: Path) -> str | None:
-    """Return the address of the remote that all its clones share; of one on this machine its real path."""
+    """Return the normalised address of the remote; for a local one its real path."""
     found = remotes.find_remote(brain) if git.is_repository(brain) else None
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Units from elsewhere than a capture, through the usual review: a nugget, or what an agent proposes in its session."""
+"""Propose single units for review: a nugget, or a note that an agent makes during its session."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ BECOMES: Mapping[NuggetType, KnowledgeType] = {
     NuggetType.INTENT: KnowledgeType.CONCEPT,
     NuggetType.DEPENDENCY: KnowledgeType.DECISION,
 }
-"""The type of knowledge unit that a nugget becomes, unless another is asked for."""
+"""The default type of the unit that a nugget becomes."""
 _QUOTE_CHARS = 280
 _NOTE_CONFIDENCE = 0.7
 _MOST_NOTES = 30
-"""Notes of agents that wait for review at once."""
+"""Number of notes that may wait for review."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """What an agent proposes to keep; its texts may come from anywhere, as all that an agent says."""
+    """A note that an agent proposes to keep; its texts are untrusted."""
 
     title: str
     statement: str
@@ -85,7 +85,7 @@ def promote(
 
 
 def propose_unit(proposal: Proposal, target: ProposalTarget, *, name: str, title: str, opening: str) -> CaptureResult:
-    """Propose one unit on a branch of this name; `skipped` says why not. Raises BrainError without git."""
+    """Propose one unit on a branch of this name; `skipped` says if nothing was. Raises BrainError without git."""
     if not git.is_repository(target.brain):
         raise BrainError(f"{target.brain} is not a git repository.", hint=f"Run `nugget init {target.brain}`.")
     session = proposal.unit.session or ""
@@ -101,7 +101,7 @@ def propose_unit(proposal: Proposal, target: ProposalTarget, *, name: str, title
 
 
 def propose_note(note: Note, target: ProposalTarget, *, session: str, folder: Path) -> CaptureResult:
-    """Propose what an agent noted while it worked in a folder; `skipped` says why not.
+    """Propose the note of an agent that works in a folder; `skipped` says why nothing was proposed.
 
     Raises UsageError for a path outside the folder's repository, ReviewError if too many notes wait.
     """

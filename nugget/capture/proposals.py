@@ -1,8 +1,8 @@
 """Proposals as branches: the name, the title, the body of the pull request, the trailers of the commit.
 
 The commit's message is the title, the body and the trailers, so that a proposal can be listed, shown and opened
-as a pull request later from the repository alone. What comes from a session is hostile: it stands in code
-spans or is escaped, so that it mentions nobody, closes no issue, loads no image and forges no trailer.
+as a pull request later from the repository alone. Text from sessions is hostile: it is put into
+code spans or escaped, so that it mentions nobody, closes no issue, loads no image and forges no trailer.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def propose(
 ) -> str | None:
     """Make the branch of a proposal, on top of the base commit; return its name, None for a dry run.
 
-    The name gets a number if it is taken; `message` gives the commit's message for the branch. What sessions propose
-    goes on the digest of the day or week, if `publish.every` asks for one.
+    The name gets a number if it is taken; `message` gives the commit's message for the branch. Sessions are
+    added to the digest of the day or week if `publish.every` asks for one.
     """
     if target.dry_run:
         return None
@@ -79,7 +79,7 @@ def propose(
 
 
 def is_digest(branch: str) -> bool:
-    """Return True for a branch that holds the proposals of several sessions, a commit each."""
+    """Return True if a branch holds the proposals of several sessions, one commit each."""
     return re.match(rf"{DIGEST}\d{{8}}-", branch) is not None
 
 
@@ -89,7 +89,7 @@ def _period(day: str, every: str) -> tuple[int, ...]:
 
 
 def digest_text(units: Sequence[tuple[Unit, str]]) -> tuple[str, str]:
-    """Return title and text of the pull request of a digest, from its units, each with `new` or `edited`."""
+    """Return title and text of a digest's pull request; each unit comes with `new` or `edited`."""
     title = _titled([unit for unit, _ in units]) if units else "Nothing is left of this digest"
     parts = [f"{counted(len(units), 'unit')} from sessions, a commit for each session. Tick what you have read."]
     for unit, status in units:
@@ -112,24 +112,24 @@ def _titled(units: Sequence[Unit]) -> str:
 
 
 def branch_name(kind: str, name: str, moment: datetime) -> str:
-    """Return `nugget/<kind>-<YYYYmmdd-HHMMSS>-<name>`, in UTC, so that it is the same wherever it is made."""
+    """Return `nugget/<kind>-<YYYYmmdd-HHMMSS>-<name>`, in UTC, so that it does not depend on the time zone."""
     return f"{BRANCH_PREFIX}{kind}-{moment.astimezone(UTC):%Y%m%d-%H%M%S}-{slugify(name, max_chars=30)}"
 
 
 def session_branch_name(session: Session, moment: datetime) -> str:
-    """Return the branch name of a session: the end of it is the beginning of its id, or a hash."""
+    """Return the branch name of a session, which ends with the first digits of the session's id or of a hash."""
     plain = re.fullmatch(r"([0-9a-f]{8})-[0-9a-f-]{27}", session.id)
     short = plain[1] if plain else hashlib.sha256(session.id.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return branch_name("session", short, moment)
 
 
 def capture_id(keys: Sequence[str]) -> str:
-    """Return the id that a plan in the ledger and its commit's trailer share: the number of records and a digest."""
+    """Return the id shared by a plan in the ledger and its commit: the number of records and a digest."""
     return f"{len(keys)} {hashlib.sha256(' '.join(keys).encode()).hexdigest()[:16]}"
 
 
 def session_message(session: Session, result: CaptureResult, *, branch: str, keys: Sequence[str]) -> str:
-    """Return the whole commit message of what a session taught."""
+    """Return the commit message for the proposal of a session."""
     changes = result.changes
     new = sum(change.is_new for change in changes)
     counts = ", ".join(f"{count} {how}" for count, how in ((new, "new"), (len(changes) - new, "edited")) if count)
@@ -151,7 +151,7 @@ def session_message(session: Session, result: CaptureResult, *, branch: str, key
 def import_message(
     name: str, changes: Sequence[ProposedChange], *, branch: str, dropped: Sequence[str], redacted: Mapping[str, int]
 ) -> str:
-    """Return the whole commit message of an import from a folder or file of this name."""
+    """Return the commit message for an import from a folder or file of this name."""
     files = counted(len(changes), "file")
     opening = f"{files} imported from `{_code(name)}`, each with the file and line that it came from."
     parts = [opening, *_parts(changes, dropped), f"Redacted: {_kinds(redacted)}.", _how_to(branch)]
@@ -161,13 +161,13 @@ def import_message(
 def unit_message(
     title: str, opening: str, session: str, changes: Sequence[ProposedChange], *, branch: str, dropped: Sequence[str]
 ) -> str:
-    """Return the whole commit message of a single unit that was not found by a capture; `opening` is markdown."""
+    """Return the commit message for a single unit; `opening` is markdown."""
     parts = [opening, *_parts(changes, dropped), _how_to(branch)]
     return _message(_subject(title, 80), parts, {"Session": _token(session), "Method": "promotion"})
 
 
 def parse_message(text: str) -> tuple[str, str, dict[str, str]]:
-    """Return title, body and trailers of a proposal's message; a person may have reworded all but the trailers."""
+    """Return title, body and trailers of a proposal's message, which a person may have edited."""
     first, _, rest = text.strip().partition("\n")
     lines = rest.strip().split("\n")
     trailers: dict[str, str] = {}
@@ -179,14 +179,14 @@ def parse_message(text: str) -> tuple[str, str, dict[str, str]]:
 
 
 def inline(text: str | None, *, max_chars: int = 300) -> str:
-    """Return one line of a session's text as harmless markdown."""
+    """Return text from a session on one line, escaped for markdown."""
     return _unlinked(_MARKUP.sub(r"\\\1", shorten(_printable(text or ""), max_chars)))
 
 
 def flags_of(unit: Unit, *, before: str | None = None, after: str | None = None) -> tuple[str, ...]:
-    """Return what a reviewer should look at in a unit, each in a few words; at most MAX_FLAGS.
+    """Return what a reviewer should check in a unit, as short phrases; at most MAX_FLAGS.
 
-    Of a file that is there already, as it is `before` and `after`, only the new lines count.
+    For an edited file, given as `before` and `after`, only its new lines count.
     """
     text = f"{unit.title}\n{unit.body}"
     if before is not None and after is not None:
@@ -210,7 +210,7 @@ def _message(title: str, parts: Sequence[str], trailers: Mapping[str, str]) -> s
 
 
 def _parts(changes: Sequence[ProposedChange], dropped: Sequence[str]) -> list[str]:
-    """Return the table of files, what to look at, the evidence, and what was left out."""
+    """Return the sections of a message: table of files, points to check, evidence, and what was left out."""
     rows = ["| file | type | domain | confidence | why |", "|---|---|---|---|---|"]
     noted: list[str] = []
     for change in changes:
@@ -263,12 +263,12 @@ def _kinds(redacted: Mapping[str, int]) -> str:
 
 
 def _subject(text: str, max_chars: int = 60) -> str:
-    """Return text for a commit's first line, which is no markdown."""
+    """Return text for a commit's first line, which is not markdown."""
     return _unlinked(shorten(_printable(text), max_chars))
 
 
 def _code(text: str) -> str:
-    """Return text for within a code span: one line, no backtick, no cell border."""
+    """Return text for use inside a code span: on one line, without backticks and cell borders."""
     return _unlinked(" ".join(_printable(text).replace("`", "'").replace("|", "\u2502").split()))
 
 
@@ -278,7 +278,7 @@ def coded(text: str) -> str:
 
 
 def _unlinked(text: str) -> str:
-    """Put a word joiner after @ and #, and inside ://, so that GitHub links and closes nothing."""
+    """Insert word joiners after @ and # and in ://, so that GitHub makes no links and closes no issues."""
     return _LINKING.sub(lambda found: f"{found[0]}\u2060", text)
 
 

@@ -1,8 +1,8 @@
-"""Publishing: proposals become pull requests, and what was decided there comes back.
+"""Publish proposals as pull requests.
 
 push -> pull request -> a person merges or closes it on GitHub -> `nugget.capture.following` -> sync -> answers.
-The local branch is the truth until then: whatever fails, the units wait on it, the ledger says why, and the next
-attempt goes on from there. Every step first looks at what is there already, so it can be repeated at any time.
+Until then the local branch is the source of truth: if a step fails, the units stay on it, the ledger records why, and
+the next attempt continues. Every step checks first what has been done, so it can be repeated at any time.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Publication:
     """A proposal on GitHub. `state` is `failed` (and `reason` says why), `open`, `merged`, `closed` or `settled`.
 
     The main branch is `unpushed` after something was accepted that could not be pushed yet (and `reason` says why).
-    `sha` is the commit that we pushed; `merged_as` the commit that the remote has instead; `settled` is what was
-    merged or closed and is taken care of here; `text` is a hash of what we wrote as title and text.
+    `sha` is the pushed commit, `merged_as` the commit of the merge on the remote, `text` a hash of our title and text.
+    A publication is `settled` once a merge or rejection has been applied locally.
     """
 
     branch: str
@@ -49,14 +49,14 @@ class Publication:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """Result of an attempt to publish. `local` says why everything stays local, if it does."""
+    """Result of publishing. `local` says why everything stays local, if it does."""
 
     publications: tuple[Publication, ...] = ()
     local: str | None = None
 
     @property
     def failed(self) -> tuple[Publication, ...]:
-        """Return the proposals that are still local because something went wrong."""
+        """Return the publications that failed."""
         return tuple(publication for publication in self.publications if publication.state == "failed")
 
 
@@ -69,7 +69,7 @@ class Target(NamedTuple):
 
 
 def publications(brain: Path, *, home: Path) -> dict[str, Publication]:
-    """Return what is known of each published proposal, by branch. Reads only."""
+    """Return the last known state of each published proposal by branch. Reads only."""
     own = ledger.brain_key(brain, home)
     kinds = dict.fromkeys(("branch", "state", "sha", "url", "merged_as", "reason", "text"), str) | {"number": int}
     known: dict[str, Publication] = {}
@@ -85,14 +85,14 @@ def publish(
 ) -> Published:
     """Open a pull request for every proposal that waits without one; `forced` overrides `capture.publish: never`.
 
-    Failures are values: each failed proposal says why, and stays where it is.
+    A failed proposal stays local, and its publication says why.
     """
     target = find_target(brain, environment, None if forced else settings)
     if isinstance(target, str):
         return Published(local=target)
     with locked(brain, environment.home):
         known = publications(brain, home=environment.home)
-        # Left alone: what is decided on GitHub, and open pull requests of the very commit.
+        # Skip what was decided on GitHub, and open pull requests that are up to date.
         waiting = [
             proposal for proposal in review.proposals(brain)
             if (one := known.get(proposal.branch)) is None or one.state == "failed"
@@ -124,12 +124,12 @@ def _open(
     brain: Path, proposal: ProposalBranch, before: Publication | None, remote: remotes.Remote, repository: Repository,
     tip: tuple[str, str], labels: Sequence[str],
 ) -> Publication:  # fmt: skip
-    """Push a proposal and return its pull request, which is opened unless there is one."""
+    """Push a proposal, open its pull request if there is none yet, and return the publication."""
     sha, reason = proposal.sha, None
     found, is_pushed = repository.find_pull(proposal.branch), False
     if found is None or found.state == "open":
         sha = _on_remote_base(brain, proposal, tip, remote)
-        # Refused if somebody works on the remote's branch: what they made of it stands.
+        # The push is refused if somebody else pushed to the branch; their commits stay.
         replacing = before.sha if before and before.sha != sha else None
         is_pushed = remotes.push(brain, remote, sha, branch=proposal.branch, replacing=replacing)
     is_new = before is None or before.sha is None
@@ -164,7 +164,7 @@ def _text_key(title: str, body: str) -> str:
 
 
 def _is_foreign(brain: Path, remote: remotes.Remote, branch: str, sha: str) -> bool:
-    """Return True if the remote's branch of this name has nothing to do with a proposal."""
+    """Return True if the remote has an unrelated branch of this name."""
     try:
         theirs = remotes.fetch(brain, remote, branch)
     except GitError:  # it is gone
@@ -173,7 +173,7 @@ def _is_foreign(brain: Path, remote: remotes.Remote, branch: str, sha: str) -> b
 
 
 def _rename(brain: Path, branch: str, sha: str) -> str:
-    """Give a branch another name, and return it."""
+    """Rename a branch to a free name, and return that."""
     git.refuse_checked_out(brain, branch)
     name = numbered(branch, {one.name for one in git.branches(brain, BRANCH_PREFIX)})
     made = git.RefChange(ref=f"refs/heads/{name}", new=sha, expect=None)
@@ -187,8 +187,8 @@ def close_pull_requests(
 ) -> Published:
     """Close the pull request of every proposal that was rejected here, with a comment, and delete its branch.
 
-    Failures are values: `failed` and `local` say what is still to be done, and why; the next `nugget capture --publish`
-    or run of the worker does it. `forced` overrides `capture.publish: never`.
+    `failed` and `local` say what remains to be done, and why; the next `nugget capture --publish` or run of the worker
+    retries it. `forced` overrides `capture.publish: never`.
     """
     home = environment.home
     target = find_target(brain, environment, None if forced else settings)
@@ -209,7 +209,7 @@ def close_pull_requests(
                 current = _close(brain, publication, remote, repository, rejected[publication.branch])
                 note(brain, home, current, known=known, now=now)
             except NuggetError as error:
-                current = failed(publication, error)  # not noted: the ledger still says `open` for the next attempt
+                current = failed(publication, error)  # not recorded, so that the next attempt finds it open
             done.append(current)
     return Published(publications=tuple(done))
 
@@ -237,7 +237,7 @@ def _close(
 
 
 def find_target(brain: Path, environment: Environment, settings: Settings | None = None) -> Target | str:
-    """Return where proposals go, or why they stay local, also by settings if given. Makes no network call."""
+    """Return the target of proposals, or the reason why they stay local. Makes no network call."""
     if settings is not None and settings.capture.publish == "never":
         return "capture.publish is `never`"
     remote, api_url = remotes.find_remote(brain) if git.is_repository(brain) else None, environment.github_api_url
@@ -251,7 +251,7 @@ def find_target(brain: Path, environment: Environment, settings: Settings | None
 
 
 def connect(brain: Path, target: Target) -> tuple[remotes.Remote, Repository]:
-    """Return a remote and its repository on GitHub; one that was renamed gets its new address here."""
+    """Return a remote and its repository on GitHub; the address of a renamed one is updated."""
     repository, remote = target.open(target.name), target.remote
     if (name := repository.current_name()).lower() != target.name.lower():
         remote = replace(remote, url=remote.url.replace(target.name, name))
@@ -261,7 +261,7 @@ def connect(brain: Path, target: Target) -> tuple[remotes.Remote, Repository]:
 
 
 def with_token(remote: remotes.Remote, environment: Environment, token: str | None = None) -> remotes.Remote:
-    """Return a remote with the token, if that may travel there."""
+    """Return a remote with the token, if the token may be sent there."""
     token = token or github.find_token(environment)
     trusted = github.may_see_token(remote.url, api_url=environment.github_api_url)
     return replace(remote, token=token) if token and trusted else remote
@@ -273,7 +273,7 @@ def locked(brain: Path, home: Path) -> AbstractContextManager[None]:
 
 
 def note(brain: Path, home: Path, publication: Publication, *, known: Mapping[str, Publication], now: datetime) -> None:
-    """Add a line to the ledger, unless it says what the last one did."""
+    """Add a publication to the ledger, unless it is unchanged."""
     if known.get(publication.branch) != publication:
         values = {name: value for name, value in asdict(publication).items() if value is not None}
         line = {"time": now.isoformat(), "brain": ledger.remember_brain(brain, home)}
@@ -281,15 +281,15 @@ def note(brain: Path, home: Path, publication: Publication, *, known: Mapping[st
 
 
 def failed(publication: Publication, error: NuggetError) -> Publication:
-    """Return a publication that failed, with the reason and what to do."""
+    """Return a publication as failed, with the reason and the hint."""
     return replace(publication, state="failed", reason=" ".join(filter(None, [str(error), error.hint])))
 
 
 def _on_remote_base(brain: Path, proposal: ProposalBranch, tip: tuple[str, str], remote: remotes.Remote) -> str:
-    """Return the proposal's commit on top of what the remote has.
+    """Return the proposal's commit based on a commit that the remote has.
 
-    Commits of the user that were never pushed are not published with a proposal: its files alone are put on the
-    last commit that both sides share, and the local branch follows.
+    Unpushed commits of the user are not published with a proposal: its files are committed on the merge base, and the
+    local branch moves there.
     """
     shared = git.merge_base(brain, tip[1], proposal.sha)
     if shared is None:
@@ -306,7 +306,7 @@ def _on_remote_base(brain: Path, proposal: ProposalBranch, tip: tuple[str, str],
 
 
 def fetched(brain: Path, remote: remotes.Remote) -> tuple[str, str] | None:
-    """Return the remote's default branch and its commit, which is here afterwards; None for an empty remote."""
+    """Fetch the remote's default branch; return its name and commit, None for an empty remote."""
     there = remotes.default_branch(brain, remote)
     return None if there is None else (there, remotes.fetch(brain, remote, there))
 

@@ -1,8 +1,8 @@
 """The capture queue: one JSON file a job in `$NUGGET_HOME/queue/<state>/`, moved between states by rename.
 
-pending -> running -> done | skipped | failed -> pending again when its time has come. A job is in one state at
-every moment, whatever is killed; the queue's lock says whether a worker is alive, so whatever is `running`
-without one was left behind and is taken up again.
+pending -> running -> done | skipped | failed -> pending again for a retry. A job is in exactly one state at any time,
+even if a process is killed. The queue's lock tells whether a worker is alive; jobs that are `running` without one are
+put back.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from nugget.models import SessionFile
 
 JOB_STATES = ("pending", "running", "failed", "done", "skipped")
 MAX_ATTEMPTS = 13
-"""A job that failed so often, over about a day, waits for `nugget capture --retry`."""
+"""After this many failures, in about a day, a job waits for `nugget capture --retry`."""
 MAX_DEATHS = 3
-"""A job that the worker died on so often is put off like one that failed."""
+"""After this many deaths of the worker a job counts as failed."""
 FIRST_RETRY = timedelta(minutes=1)
 LAST_RETRY = timedelta(hours=6)
 KEPT = timedelta(days=30)
-"""How long done and skipped jobs stay to be looked at."""
+"""How long done and skipped jobs are kept."""
 PAUSES = "pauses.jsonl"
-"""When capture was paused and went on, in all or for one session."""
+"""When capture was paused and resumed, for all sessions or one."""
 QUIET = timedelta(minutes=10)
-"""A transcript written to more recently belongs to a session that may still run."""
+"""A transcript changed more recently than this may belong to a running session."""
 _FIELDS = {
     "transcript": str, "session": str, "cwd": str, "brain": str, "reason": str, "branch": str, "event": str,
     "attempts": int, "queued": int | float, "next_try": int | float,
 }  # fmt: skip
-"""The fields of a job that its file holds."""
+"""The fields of a job that are stored in its file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,15 +62,15 @@ class Job:
 
 
 def jobs(home: Path, state: str) -> list[Job]:
-    """Return the jobs in a state, oldest first, without those whose file cannot be read now: they wait.
+    """Return the jobs in a state, oldest first; files that cannot be read now are skipped.
 
-    A file that is not a job counts as one that says so in its reason.
+    A file that is not a job becomes a job whose reason says so.
     """
     return list(filter(None, map(_read, _files(home, state))))
 
 
 def claim(home: Path, now: datetime) -> Job | None:
-    """Take the oldest pending job: it is `running` from here on, with one more attempt on its count."""
+    """Move the oldest pending job to `running`, count the attempt, and return the job."""
     for job in jobs(home, "pending"):
         if (moved := _move(home, job, "running")) is not None:
             return _rewrite(home, replace(moved, attempts=moved.attempts + 1, next_try=None))
@@ -84,7 +84,7 @@ def finish(home: Path, job: Job, *, branch: str | None, skipped: str | None) -> 
 
 
 def fail(home: Path, job: Job, reason: str, *, now: datetime) -> Job:
-    """Put a failed job off, each time twice as long, until it is left to a person."""
+    """Postpone a failed job, each time twice as long, up to MAX_ATTEMPTS."""
     wait = min(FIRST_RETRY * 2 ** min(job.attempts - 1, 20), LAST_RETRY)
     due = (now + wait).timestamp() if job.attempts < MAX_ATTEMPTS else None
     ended = _rewrite(home, replace(job, reason=reason, next_try=due))
@@ -92,7 +92,7 @@ def fail(home: Path, job: Job, reason: str, *, now: datetime) -> Job:
 
 
 def recover(home: Path, *, now: datetime) -> None:
-    """Take up what a killed worker left behind; to be called with the queue's lock held."""
+    """Put back the jobs of a killed worker. The caller holds the queue's lock."""
     for job in jobs(home, "running"):
         if job.attempts >= MAX_DEATHS:
             fail(home, job, "the worker was killed while it worked on this session", now=now)
@@ -101,7 +101,7 @@ def recover(home: Path, *, now: datetime) -> None:
 
 
 def release(home: Path, *, now: datetime, everything: bool = False) -> None:
-    """Make failed jobs pending again whose time has come, or (`everything`) all of them with a fresh count."""
+    """Make failed jobs that are due pending again, or (`everything`) all of them with a count of 0."""
     for job in jobs(home, "failed"):
         if everything or (job.next_try is not None and job.next_try <= now.timestamp()):
             fresh = replace(job, attempts=0 if everything else job.attempts, next_try=None)
@@ -109,7 +109,7 @@ def release(home: Path, *, now: datetime, everything: bool = False) -> None:
 
 
 def prune(home: Path, *, now: datetime) -> None:
-    """Forget done and skipped jobs of long ago, and what interrupted writes left behind."""
+    """Delete old done and skipped jobs, and leftovers of interrupted writes."""
     for state in JOB_STATES:
         with suppress(FileNotFoundError):
             for entry in (Path(files.queue_folder(home)) / state).iterdir():
@@ -120,9 +120,9 @@ def prune(home: Path, *, now: datetime) -> None:
 
 
 def catch_up(home: Path, sessions: Iterable[SessionFile], *, now: datetime, since: datetime | None = None) -> list[str]:
-    """Queue the sessions that were never captured, or grew since; returns their locators.
+    """Queue sessions that were never captured or grew since; return their locators.
 
-    Left out: what is in the queue already, what was written to within `QUIET`, and what is older than `since`.
+    Skips sessions that are queued already, changed within `QUIET`, or are older than `since`.
     """
     known = ledger.captured_sizes(home)
     queued = {job.transcript for state in ("pending", "running", "failed") for job in jobs(home, state)}
@@ -141,7 +141,7 @@ def catch_up(home: Path, sessions: Iterable[SessionFile], *, now: datetime, sinc
 
 
 def is_paused(home: Path, session: str | None, moment: float) -> bool:
-    """Return whether the person had paused capture at this time, in all or for this session."""
+    """Return True if capture was paused at this time, for all sessions or for this one."""
     states: dict[str | None, bool] = {}
     for line in files.read_lines(home / PAUSES):
         if line.get("session") or float(line.get("time") or 0) <= moment:
@@ -159,11 +159,10 @@ def drain(
     redact: Callable[[str], str] = str,
     max_jobs: int | None = None,
 ) -> int:
-    """Work pending jobs until there are none (or `max_jobs` were worked); returns how many.
+    """Process pending jobs until none is left or `max_jobs` were processed; return their number.
 
-    `capture` returns the branch of a job's proposal, else why there is none.
-    What an unforeseen error says may be a session's words: it passes `redact` on its way to reason and log.
-    A job's failure never stops the rest. To be called with the queue's lock held.
+    `capture` returns the branch of a job's proposal and why there is none. Messages of unexpected errors may quote a
+    session, so they pass `redact`. A job's failure never stops the rest. The caller holds the queue's lock.
     """
     worked = 0
     while (max_jobs is None or worked < max_jobs) and (job := claim(home, now())) is not None:
@@ -185,7 +184,7 @@ def drain(
                 reason = " ".join(redact(f"unexpected {type(error).__name__}: {error}").split())[:500]
             ended = fail(home, job, reason, now=now())
         except BaseException:
-            # Interrupted by a person or a signal: nothing wrong with the job, so it waits for the next worker.
+            # Interrupted by a person or a signal: the job is not at fault and waits for the next worker.
             _move(home, _rewrite(home, replace(job, attempts=job.attempts - 1)), "pending")
             raise
         report(ended)
@@ -203,15 +202,15 @@ def overview(home: Path) -> dict[str, Any]:
 
 
 def _failure_of(job: Job) -> str:
-    """Return why a job failed, and when it is tried again by itself."""
+    """Return why a job failed, and when it is retried."""
     again = f" (tried again {datetime.fromtimestamp(job.next_try):%Y-%m-%d %H:%M})" if job.next_try else ""
     return f"{job.session or job.transcript or job.name}: {job.reason or 'unknown'}{again}"
 
 
 def is_working(home: Path) -> bool:
-    """Return True if a worker holds the queue. Tries the lock only if it names a process that lives.
+    """Return True if a worker holds the queue. Tries the lock only if it names a live process.
 
-    Whoever tests a lock holds it for a moment, and a hook at that moment would not start a worker.
+    Testing a lock holds it for a moment, and a hook at that moment would not start a worker.
     """
     file = Path(files.queue_folder(home)) / "worker.lock"
     try:
@@ -262,12 +261,12 @@ def _rewrite(home: Path, job: Job) -> Job:
 
 
 def _move(home: Path, job: Job, state: str) -> Job | None:
-    """Rename a job into a state; None when it is not where it was (another process took it)."""
+    """Move a job to a state; None if another process has moved it."""
     queue = Path(files.queue_folder(home))
     files.private_folder(queue / state)
     try:
         (queue / job.state / job.name).rename(queue / state / job.name)
     except FileNotFoundError:
         return None
-    # Not waited for: a rename that a power cut takes back leaves the job in the state before, to be taken up again.
+    # Not synced to disk: after a power cut the job is in its former state, and is processed again.
     return replace(job, state=state)

@@ -1,7 +1,7 @@
-"""Review: a person accepts or rejects what capture proposed on local branches.
+"""Accept or reject what capture proposed on local branches.
 
-Accepting makes a commit from the repository's objects and lets git fast-forward the checkout to it: files with
-uncommitted work in them stop it before anything changed, every other file of the user stays as it is.
+Accepting makes a commit from the repository's objects and lets git fast-forward the checkout to it: uncommitted work in
+the same files stops it before anything changes, and all other files of the user stay as they are.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ProposedFile:
 
     @property
     def id(self) -> str:
-        """By what a person names the file: the id of its unit, else its path."""
+        """The name of the file for people: the id of its unit, else its path."""
         return self.unit.id if self.unit else self.path
 
 
@@ -98,7 +98,7 @@ class ProposalBranch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What a person decides about a proposal: the ids or paths of units to accept and to reject, None for all.
+    """A person's decision on a proposal: the ids or paths of units to accept and to reject, None for all.
 
     `edits` are new texts of accepted files by id or path. `expect_sha` is the commit that the person looked at.
     """
@@ -111,10 +111,10 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """Result of `decide`: the branch and commit that hold what was accepted, and the files by what became of them.
+    """Result of `decide`: the branch and commit with what was accepted, and the files by outcome.
 
-    `pending` says what is still to be done so that the remote and this brain hold the same, and why; `closed` has
-    the pull requests that were closed, and how.
+    `pending` says what remains to be done so that remote and brain agree, and why; `closed` has the pull requests that
+    were closed, and how.
     """
 
     into: str = ""
@@ -127,7 +127,7 @@ class Decided:
 
 
 def proposals(brain: Path) -> list[ProposalBranch]:
-    """Return every proposal of which something is left to decide, oldest first."""
+    """Return the proposals with something left to decide, oldest first."""
     tip = _require_commit(brain)
     held = git.files_at(brain, tip)
     read = [_read(brain, branch, tip=tip, held=held) for branch in git.branches(brain, BRANCH_PREFIX)]
@@ -135,7 +135,7 @@ def proposals(brain: Path) -> list[ProposalBranch]:
 
 
 def show(brain: Path, name: str | None = None) -> ProposalBranch:
-    """Return one proposal, by its branch, by any part that only its branch has, or the only one there is.
+    """Return one proposal: by its branch or a unique part of its name, or the only one there is.
 
     Raises ReviewError if there is not exactly one.
     """
@@ -153,7 +153,7 @@ def show(brain: Path, name: str | None = None) -> ProposalBranch:
 
 
 def diff(brain: Path, proposal: ProposalBranch) -> str:
-    """Return the unified diff of a proposal against where it started."""
+    """Return the unified diff of a proposal against its base."""
     return git.diff(brain, proposal.base, proposal.sha, [file.path for file in proposal.files])
 
 
@@ -161,13 +161,13 @@ def decide(
     brain: Path, name: str | None, decision: Decision, *, home: Path, now: datetime,
     share: Callable[[str, str], None] = lambda into, commit: None,
 ) -> Decided:  # fmt: skip
-    """Accept, reject and edit units of a proposal as one act: one lock, one commit, all or nothing.
+    """Accept, reject and edit units of a proposal atomically, with one lock and one commit.
 
-    What is accepted is merged into the checked-out branch; what is rejected is not proposed again; the rest waits.
-    `share` gets the branch and the new commit before anything moves, and may raise to prevent it. Raises BrainError if
-    the brain is in the middle of a merge or no branch is checked out, ReviewError if a file cannot be read, GitError if
-    the proposal is checked out elsewhere or git is locked, ConflictError if the proposal moved since it was looked at,
-    or if the same file changed on both sides or has uncommitted work in it; nothing was changed then.
+    Accepted units are merged into the checked-out branch, rejected ones are not proposed again, the rest waits. `share`
+    gets the branch and the new commit before anything moves, and may raise to prevent it. Nothing is changed on errors:
+    BrainError during a merge or without a branch, ReviewError for an invalid file, GitError if the proposal is checked
+    out elsewhere or git is locked, ConflictError if the proposal moved since it was looked at, or if a file changed on
+    both sides or has uncommitted work.
     """
     if decision.accept == decision.reject == ():
         raise ReviewError("Nothing was decided.", hint="Name units to accept or to reject.")
@@ -210,12 +210,12 @@ def decide(
 def reject(
     brain: Path, name: str | None = None, *, home: Path, now: datetime, units: Sequence[str] | None = None
 ) -> tuple[ProposedFile, ...]:
-    """Turn down a proposal, or only the named units of it, as `decide` does."""
+    """Reject a proposal, or only the named units of it, as `decide` does."""
     return decide(brain, name, Decision(reject=units), home=home, now=now).rejected
 
 
 def _with_edits(kept: Sequence[ProposedFile], edits: Mapping[str, str]) -> tuple[ProposedFile, ...]:
-    """Return the accepted files with the texts that a person gave some. Raises ReviewError for an unknown name."""
+    """Return the accepted files with a person's edits. Raises ReviewError for an unknown name."""
     known = {name for file in kept for name in (file.id, file.path)}
     if unknown := [name for name in edits if name not in known]:
         raise ReviewError(f"{', '.join(unknown)} is edited but not accepted.", hint="Accept it too.")
@@ -272,7 +272,7 @@ def _read(brain: Path, branch: git.Branch, *, tip: str, held: Mapping[str, str])
 
 
 def choose(proposal: ProposalBranch, units: Sequence[str] | None) -> tuple[ProposedFile, ...]:
-    """Return the files of the named units, all by default. Raises ReviewError for a name that is not there."""
+    """Return the files of the named units, all by default. Raises ReviewError for an unknown name."""
     if units is None:
         return proposal.files
     names = {name for file in proposal.files for name in (file.id, file.path)}
@@ -283,7 +283,7 @@ def choose(proposal: ProposalBranch, units: Sequence[str] | None) -> tuple[Propo
 
 
 def _refuse_unreadable(files: Sequence[ProposedFile], branch: str) -> None:
-    """Raise ReviewError for a knowledge file that nobody would find once accepted: a reviewer may have broken it."""
+    """Raise ReviewError for an invalid knowledge file, which could not be indexed; a reviewer may have broken it."""
     for file in files:
         if file.theirs is not None and file.unit is None and is_knowledge_path(file.path):
             problem = next(one for one in file.problems if one.severity is Severity.ERROR)
@@ -304,7 +304,7 @@ def _merged(file: ProposedFile, proposal: ProposalBranch, *, into: str) -> bytes
 
 
 def merge_sides(path: str, ours: bytes | None, before: bytes | None, theirs: bytes | None) -> bytes | None:
-    """Return what two changes of a file make together, None if it is deleted. Raises ConflictError."""
+    """Return the merge of two changes of a file, None if it is deleted. Raises ConflictError."""
     if ours in (before, theirs):
         return theirs
     if theirs == before:
@@ -333,7 +333,7 @@ def _merge_knowledge(path: str, ours: bytes, before: bytes, theirs: bytes) -> by
 def _merge_commit(
     brain: Path, proposal: ProposalBranch, contents: Mapping[str, bytes | None], *, tip: str, whole: bool, now: datetime
 ) -> str:
-    """Return the commit to go to: the proposal's own if nothing else happened since, else one on top of `tip`."""
+    """Return the commit of the merge: the proposal's own if that is a fast-forward, else a new one on `tip`."""
     if whole and proposal.base == tip:
         return proposal.sha
     trailers = "\n".join(f"{name}: {value}" for name, value in proposal.trailers.items())
@@ -346,7 +346,7 @@ def _merge_commit(
 def _left(
     brain: Path, proposal: ProposalBranch, rest: Sequence[ProposedFile], *, tip: str, now: datetime
 ) -> git.RefChange:
-    """Let the branch hold only what still waits, on top of `tip` if that has not changed it; without any, drop it."""
+    """Return the change that leaves only waiting files on the branch, based on `tip` if possible, or deletes it."""
     ref = f"refs/heads/{proposal.branch}"
     if not rest:
         return git.RefChange(ref=ref, new=None, expect=proposal.sha)
@@ -357,7 +357,7 @@ def _left(
 
 
 def _remembered(file: ProposedFile, brain: str, branch: str) -> dict[str, Any]:
-    """Return the line to remember of a rejected file; of an edit only what it would have added."""
+    """Return the ledger line of a rejected file; for an edit only what it would have added."""
     line: dict[str, Any] = {"brain": brain, "branch": branch, "id": file.path, "quotes": []}
     if file.unit is None:
         return line | {"body": ledger.text_key(file.after or "")}

@@ -1,4 +1,4 @@
-"""The command line. A command parses, makes one call, renders, and ends with an exit code; nothing is decided here.
+"""The command line: a command parses its arguments, makes one call, prints the result and returns an exit code.
 
 Exit codes: 0 done, 1 an expected failure, in one sentence, 2 wrong usage, 3 unexpected, 130 interrupted.
 """
@@ -52,7 +52,7 @@ _VALUES = {str: "TEXT", int: "N", float: "NUMBER", Path: "PATH"}
 
 
 class _Nugget(TyperGroup):
-    """The commands by name; a module is imported when one of its commands is looked up."""
+    """The commands by name; their modules are imported on first use."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -74,7 +74,7 @@ class _Nugget(TyperGroup):
 
 
 def _with_plain_help(command: Any) -> Any:
-    """Make the help plain text, which is quicker than with rich, with TEXT, N and PATH instead of Python types."""
+    """Print help as plain text, which is faster than with rich, with TEXT, N and PATH for types."""
     command.rich_markup_mode = None
     for entry in command.params:
         if entry.param_type_name == "argument":
@@ -126,7 +126,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _documents_last(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with texts that begin with frontmatter at the end, so that none is taken for an option."""
+    """Move arguments that begin with frontmatter to the end, so that none is taken for an option."""
     before = list(takewhile(lambda text: text != "--", arguments))
     documents = [text for text in before if text.startswith(("---\n", "---\r\n"))]
     if not documents:
@@ -135,7 +135,7 @@ def _documents_last(arguments: Sequence[str]) -> list[str]:
 
 
 def _refused(error: OSError) -> int:
-    """Report what the system refused: to print, or to read or write a file."""
+    """Report that the system refused to print, or to read or write a file."""
     reason = (error.strerror or str(error)).lower()
     try:
         sys.stdout.flush()

@@ -32,7 +32,7 @@ WayOption = Annotated[Way | None, Option("--with", help="How to find knowledge, 
 
 
 def chosen_way(way: Way | None, method: str | None) -> str | None:
-    """Return the way to find knowledge that the options ask for; say which old names were used."""
+    """Return the way to find knowledge that the options name; report old names."""
     environment = read_environment()
     for key, value in renamed_keys(environment, read_user_file(environment)).items():
         note(f"`{key}: {value}` is called `extraction.with` now, and will not be read in the next release.")
@@ -148,7 +148,7 @@ def _re_redact(folder: Path, *, as_json: bool) -> int:
 
 
 def _transcript(transcript: Path | None, session: str | None, *, foreground: bool) -> Path:
-    """Return the transcript that was meant: by its path, its session's id, or the payload on stdin."""
+    """Return the transcript given by its path, its session's id, or the payload on stdin."""
     from nugget.app.worker import find_transcript
 
     if transcript is None and session is None and foreground:

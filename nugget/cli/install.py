@@ -144,7 +144,7 @@ def _install_clients(place: Place | None, environment: Environment, command: Pat
 
 
 def _ask_for_claude(environment: Environment) -> None:
-    """Ask the person at the terminal, once, whether the `claude` command may find knowledge; keep the answer."""
+    """Ask once at the terminal whether the `claude` command may find knowledge; keep the answer."""
     is_asked = "extraction.use_claude" in read_user_file(environment)
     is_there = shutil.which("claude", path=environment.variables.get("PATH")) is not None
     if is_asked or not is_there or not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -157,7 +157,7 @@ def _ask_for_claude(environment: Environment) -> None:
 
 
 def offer_install(environment: Environment) -> bool:
-    """Ask the person at the terminal whether to install now; return whether Nugget is installed."""
+    """Ask at the terminal whether to install now; return whether Nugget is installed."""
     from nugget.upkeep.install import own_command, plan_install
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):

@@ -56,7 +56,7 @@ def add(
 
 
 def _stdin() -> str:
-    """Read stdin as UTF-8 whatever the locale. Raises UsageError for bytes that are not text."""
+    """Read stdin as UTF-8 in any locale. Raises UsageError for other bytes."""
     content = sys.stdin.buffer.read(4 * _MAX_STDIN_CHARS + 4)
     try:
         return content.decode("utf-8-sig")

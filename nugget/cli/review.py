@@ -150,7 +150,7 @@ def _show_decided(done: Decided, *, as_json: bool = False) -> None:
 
 
 def _review_by_keys(brain: BrainOption) -> None:
-    """Walk through the proposals; each is decided in one commit, after a last question."""
+    """Walk through the proposals; each is decided in one commit, after a confirmation."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("`nugget review -i` needs a terminal.", hint="`nugget review accept` and `reject` do not.")
     with open_brain(brain) as opened:
@@ -163,7 +163,7 @@ def _review_by_keys(brain: BrainOption) -> None:
 
 
 def _decide_by_keys(opened: Brain, proposal: ProposalBranch) -> bool:
-    """Ask for a key a unit, then apply what was chosen; return False if the person stopped."""
+    """Ask for a key for each unit, then apply the choices; return False if the person stopped."""
     put(f"\n{proposal.branch}", style="bold cyan")
     put(f"{one_line(proposal.title)}\n")
     chosen: dict[str, str] = {}
@@ -195,7 +195,7 @@ def _decide_by_keys(opened: Brain, proposal: ProposalBranch) -> bool:
 
 
 def _edited(text: str) -> str:
-    """Return the text as the person leaves it in their editor. Raises UsageError if that cannot be run."""
+    """Return the text as edited in the person's editor. Raises UsageError if that cannot be run."""
     variables = read_environment().variables
     editor = shlex.split(variables.get("VISUAL") or variables.get("EDITOR") or "vi")
     with tempfile.TemporaryDirectory() as folder:
@@ -209,7 +209,7 @@ def _edited(text: str) -> str:
 
 
 def _key(known: str) -> str:
-    """Return the next key that is pressed and known. Ctrl-C ends the review, and nothing of this proposal changed."""
+    """Return the next known key that is pressed. Ctrl-C ends the review without changing this proposal."""
     while (key := typer.getchar()) not in known:
         if not key or key in "\x03\x04":
             raise typer.Abort
@@ -217,7 +217,7 @@ def _key(known: str) -> str:
 
 
 def _meant_by(key: str, file: ProposedFile, proposal: ProposalBranch) -> list[str]:
-    """Return the paths that a key decides on: of this file, of all of its type, or of all of its domain."""
+    """Return the paths that a key applies to: this file, all of its type, or all of its domain."""
     if key in "tT" and file.unit:
         return [one.path for one in proposal.files if one.unit and one.unit.type == file.unit.type]
     folder = file.path.rsplit("/", 2)[0]

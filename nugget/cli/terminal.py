@@ -1,4 +1,4 @@
-"""Shared by the commands: options, the brain in use, JSON, errors, progress, pager, completion."""
+"""Helpers of the commands: options, the brain in use, JSON, errors, progress, pager, completion."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from nugget.models import SourceName
 
 BAR_FROM = 10
-"""Shorter work is over before a bar could be read."""
+"""Steps from which a bar is shown."""
 _MOST = 100
 Day = TypeVar("Day", date, datetime)
 
 
 def _local_or_global(ctx: typer.Context, value: Path | None) -> Path | None:
-    """`nugget --brain X ask` and `nugget ask --brain X` are the same; the nearest one counts."""
+    """Let `nugget --brain X ask` mean `nugget ask --brain X`; the option next to the command wins."""
     above = ctx.parent
     while value is None and above is not None:
         value, above = above.params.get("brain"), above.parent
@@ -57,14 +57,14 @@ DryRunOption = Annotated[bool, Option("--dry-run", help="Show what would be done
 
 
 def open_brain(flag: Path | None) -> Brain:
-    """Open the brain in use. Raises BrainError if there is none, UsageError for settings it cannot take."""
+    """Open the brain in use. Raises BrainError if there is none, UsageError for invalid settings."""
     from nugget import app
 
     return app.open(flag, face="cli")
 
 
 def provenance(flag: Path | None = None) -> Provenance:
-    """Return the provenance of the current folder, with the brain in use if there is one or one was named."""
+    """Return the provenance of the current folder, with the brain in use if there is one."""
     from nugget.app.provenance import Provenance
 
     try:
@@ -83,7 +83,7 @@ def print_json(value: Any) -> None:
 
 
 def show(value: Any, otherwise: Callable[[], object]) -> None:
-    """Print a value as the command's JSON document; if it is None, print what people read."""
+    """Print a value as the command's JSON document; if it is None, print the text for people."""
     if value is None:
         otherwise()
     else:
@@ -91,7 +91,7 @@ def show(value: Any, otherwise: Callable[[], object]) -> None:
 
 
 def accept_any_text() -> None:
-    """Let stdout and stderr show `?` for what their encoding does not have, rather than fail."""
+    """Print `?` for characters that the encoding of stdout or stderr lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -112,7 +112,7 @@ def report(error: NuggetError) -> int:
 
 @contextmanager
 def progress() -> Iterator[Progress]:
-    """Show long work as a bar on stderr if that is a terminal."""
+    """Show a progress bar on stderr if that is a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -134,22 +134,22 @@ def progress() -> Iterator[Progress]:
 
 @contextmanager
 def paged(*, is_wanted: bool = True) -> Iterator[None]:
-    """Show what is printed in the person's pager if both ends are a terminal."""
+    """Show the output in the person's pager if stdin and stdout are terminals."""
     if not (is_wanted and sys.stdout.isatty() and sys.stdin.isatty()):
         yield
         return
-    os.environ.setdefault("LESS", "FRX")  # as git sets it: quit if it fits, keep colours, keep the screen
+    os.environ.setdefault("LESS", "FRX")  # as git does: quit if it fits, keep colours, keep the screen
     with console().pager(styles=True):
         yield
 
 
 def complete_ref(incomplete: str) -> list[tuple[str, str]]:
-    """Return refs that begin so, with their titles. Memory is never among them."""
+    """Return the refs that begin so, with their titles, but none of memory."""
     return _suggested(lambda brain: brain.refs_beginning(incomplete, limit=_MOST))
 
 
 def _completing(names: Callable[[str], Iterable[str]]) -> Callable[[str], list[str]]:
-    """Return a completion of the last of several names, separated by commas."""
+    """Return a completer for the last of several names separated by commas."""
 
     def complete(incomplete: str) -> list[str]:
         before, comma, last = incomplete.rpartition(",")
@@ -169,7 +169,7 @@ complete_any_type = _completing(lambda last: TYPES)
 
 
 def _suggested(ask: Callable[[Brain], list[tuple[str, str]]]) -> list[tuple[str, str]]:
-    """Ask the brain in use as it is; a person who types sees no error."""
+    """Ask the brain in use without syncing; errors are swallowed during completion."""
     from nugget import app
 
     try:
@@ -180,7 +180,7 @@ def _suggested(ask: Callable[[Brain], list[tuple[str, str]]]) -> list[tuple[str,
 
 
 def words(given: Sequence[str], what: str) -> str:
-    """Join the words of an argument to one text. Raises UsageError if there are none."""
+    """Join the words of an argument. Raises UsageError if there are none."""
     text = " ".join(given).strip()
     if not text:
         raise UsageError(f"Give {what}.")
@@ -188,7 +188,7 @@ def words(given: Sequence[str], what: str) -> str:
 
 
 def listed(values: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the values of an option that may be repeated and may hold several, with commas between."""
+    """Return the values of an option that may be repeated and may hold several, separated by commas."""
     return tuple(part.strip() for value in values or () for part in value.split(",") if part.strip())
 
 
@@ -217,7 +217,7 @@ def _date(text: str, found: Day | None) -> Day:
 
 
 def refresh(brain: Brain) -> bool:
-    """Sync what changed; return True if that is so much that it runs in the background and this answer is older.
+    """Sync changes; return True if they are so many that they are synced in the background, and this answer is older.
 
     An index without vectors of the configured model is rebuilt in the background too.
     """
@@ -238,7 +238,7 @@ def refresh(brain: Brain) -> bool:
 
 
 def refresh_local_sources(brain: Brain, sources: Sequence[SourceName], *, is_quiet: bool) -> bool:
-    """Index what little changed outside the brain; return True if more waits, which the background then indexes."""
+    """Index a few changes outside the brain; return True if there are more, which are indexed in the background."""
     state = brain.refresh_local_sources(sources)
     for problem in () if is_quiet else state.problems:
         note(str(problem))

@@ -1,7 +1,7 @@
 """The prepare-commit-msg hook of git: `nugget commit --hook FILE [SOURCE [COMMIT]]`.
 
-Whatever happens here, the commit goes on: the exit code is 0, nothing is printed, and after five seconds at the latest
-it is over. What failed is noted in `$NUGGET_HOME/log/hook.log`; the message is then as git made it.
+The hook never stops a commit: the exit code is 0, nothing is printed, and it ends within five seconds. Failures are
+logged in `$NUGGET_HOME/log/hook.log`; the message then stays as git made it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _READ_FOR_S = 0.15
 """Processor time for reading sessions."""
 _GIVEN_UP_AFTER_S = 5.0
 _OF_FILES = ("claude-code", "codex", "gemini-cli")
-"""Agents whose sessions are single files: databases are too slow to be looked at while somebody waits."""
+"""Agents whose sessions are single files; databases are too slow to read while a person waits."""
 _HANDED_ON = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
-"""The variables with which git tells a hook about the commit under way, such as the index of `git commit FILE`."""
+"""The variables by which git describes the commit under way, such as the index of `git commit FILE`."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         with files.time_limit(_GIVEN_UP_AFTER_S):
             _write(environment, *arguments[2:4])
-    except Exception as error:  # whatever it is, it must not stop a commit
+    except Exception as error:  # nothing may stop a commit
         note(environment.home, error, hook="commit hook: ")
     return 0
 

@@ -1,7 +1,7 @@
-"""The hooks of Claude Code: note the session in the queue, start the worker, get out of the way.
+"""The hooks of Claude Code: queue the session, start the worker and return.
 
-A session gets at its start a short brief if reviewed knowledge of its repository exists, the whole one with `--brief`,
-none with `--no-brief`; with `--recall` each prompt gets what is known of that.
+At its start a session gets a short brief if there is reviewed knowledge of its repository, the whole brief with
+`--brief`, none with `--no-brief`; with `--recall` each prompt gets related units.
 
 Standard library only, and as little of it as possible: all SessionEnd hooks together have 1.5 s. Nothing that goes
 wrong here may disturb the client: the exit code is always 0, nothing is printed but the notice that the
@@ -26,15 +26,15 @@ _MAX_PAYLOAD_BYTES = 4_000_000
 FLAGS = ("--brief", "--no-brief", "--recall")
 SHORT_BRIEF_TOKENS = 150
 _CONTEXT_S = 1.5
-"""Far more than it takes; on an overloaded machine a session starts without a brief."""
+"""Time limit; on an overloaded machine a session starts without a brief."""
 _BRIEFED_ALREADY = ("resume", "fork")
-"""The brief stands in the conversation that goes on."""
+"""Starts of sessions whose conversation already has the brief."""
 _QUEUED_EVENTS = ("SessionEnd", "PreCompact", "")
 _JOB_FIELDS = {"session_id": "session", "transcript_path": "transcript", "cwd": "cwd", "reason": "ended_by"}
 
 
 def is_hook_call(arguments: Sequence[str]) -> bool:
-    """Return whether `nugget <arguments>` is a hook at work: `capture-session` alone, with the payload on stdin."""
+    """Return True for a hook call: `capture-session` without other arguments, and the payload on stdin."""
     is_ours = list(arguments[:1]) == ["capture-session"] and all(flag in FLAGS for flag in arguments[1:])
     return is_ours and sys.stdin is not None and not sys.stdin.isatty()
 
@@ -72,7 +72,7 @@ def home_folder() -> str:
 def _read_payload() -> dict[str, object]:
     """Return the JSON object on stdin, complete or not closed; empty if none arrives within a second.
 
-    A client that keeps the pipe open must not hold us, so reading ends where the object ends.
+    Reading stops where the object ends, because some clients keep the pipe open.
     """
     import select
 
@@ -132,7 +132,7 @@ def _is_due(stamp: str, every_s: float) -> bool:
 
 
 def _review_state(home: str, brain: str) -> list[str]:
-    """Return what waits for review, and how much was merged since a session last started, as the worker left it."""
+    """Return the proposals that wait and how many were merged since the last session, as recorded by the worker."""
     queue = files.make_queue(home)
     try:
         with open(os.path.join(queue, files.REVIEW_STATE), "rb") as file:
@@ -149,7 +149,7 @@ def _review_state(home: str, brain: str) -> list[str]:
 
 
 def _brief_tokens(arguments: Sequence[str]) -> int | None:
-    """Return the limit of the brief in tokens: None for the whole one, which was asked for, 0 for none."""
+    """Return the limit of the brief in tokens: None for the whole brief, 0 for none."""
     if _wants(arguments, "--brief", "NUGGET_BRIEF"):
         return None
     is_off = "--no-brief" in arguments or os.environ.get("NUGGET_BRIEF", "").lower() in ("0", "false", "no")
@@ -161,7 +161,7 @@ def _wants(arguments: Sequence[str], flag: str, variable: str) -> bool:
 
 
 def _context(payload: dict[str, object], what: str, *, unasked: int | None = None) -> dict[str, object]:
-    """Return the hook output that the client adds to the conversation; empty if nothing was found in time.
+    """Return the output that the client adds to the conversation; empty if nothing was found in time.
 
     `unasked` is the limit in tokens of a brief that nobody asked for.
     """
@@ -205,7 +205,7 @@ def _brain(home: str) -> str:
 
 
 def note(home: str | os.PathLike[str], error: BaseException, *, hook: str = "") -> None:
-    """Leave one line where `nugget status` and `nugget doctor` look; a full disk cannot be helped here."""
+    """Write one line to the log that `nugget status` and `nugget doctor` read; failures to write are ignored."""
     with suppress(OSError):
         line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {hook}{type(error).__name__}: {_redacted(str(error))}"[:500]
         with files.open_private(os.path.join(home, "log", "hook.log"), "a") as log:

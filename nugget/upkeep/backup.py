@@ -1,4 +1,4 @@
-"""Backup of `$NUGGET_HOME`: what cannot be derived, as one archive, and putting it back."""
+"""Back up and restore what cannot be derived in `$NUGGET_HOME`, as one archive."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def backup(home: Path, target: Path) -> int:
     try:
         with files.open_private(partial, "wb") as opened, tarfile.open(fileobj=opened, mode="w:gz") as archive:
             for file in _kept(home):
-                with suppress(FileNotFoundError):  # a job that another process just moved
+                with suppress(FileNotFoundError):  # a job that another process has moved
                     archive.add(file, arcname=file.relative_to(home).as_posix(), recursive=False)
                     count += 1
         partial.replace(target)
@@ -53,9 +53,9 @@ def _kept(home: Path) -> Iterator[Path]:
 
 
 def restore(home: Path, source: Path) -> int:
-    """Put a backup into a home that has nothing of its own yet; return the number of files.
+    """Restore a backup into an empty home; return the number of files.
 
-    An archive with anything but files and folders inside of it is refused. Raises UsageError, ConflictError if the home
+    An archive with anything but plain files and folders is refused. Raises UsageError, ConflictError if the home
     is in use, NuggetError for an archive that cannot be read; nothing was changed then.
     """
     if next(_kept(home), None) is not None:
@@ -67,7 +67,7 @@ def restore(home: Path, source: Path) -> int:
             tempfile.TemporaryDirectory(dir=home.parent) as folder,
         ):  # fmt: skip
             members = list(_checked(archive))
-            while stream.read(1 << 20):  # to the end, whose checksum says that nothing is missing
+            while stream.read(1 << 20):  # read to the end, to check the checksum
                 pass
             for member in members:
                 archive.extract(member, folder, filter="data")

@@ -1,4 +1,4 @@
-"""The user's brains, by name: which can be used, and into which one a session is captured."""
+"""Find the user's brains by name, and the one that a session is captured into."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nugget.upkeep.trust import brain_around, default_brain
 
 
 def configured_brains(environment: Environment, settings: Settings) -> dict[str, Path]:
-    """Return the brains of `brains.folders`, and the default one, by name: a given one, else the folder's."""
+    """Return the default brain and those of `brains.folders` by name, by default the folder's name."""
     found: dict[str, Path] = {}
     for entry in (*settings.brains.folders, str(default_brain(environment) or "")):
         name, is_named, folder = entry.rpartition("=")
@@ -28,7 +28,7 @@ def configured_brains(environment: Environment, settings: Settings) -> dict[str,
 def usable_brain(environment: Environment, folder: Path) -> Path:
     """Return the real path of a configured brain. Raises BrainError if it is not one, UsageError if it is not trusted.
 
-    To name a folder is not to trust it: whoever made it may have written to it since.
+    Naming a folder does not make it trusted, since others may have written to it.
     """
     if not is_brain(folder):
         raise BrainError(f"There is no brain in {printable(str(folder))}.", hint="See `nugget config`.")
@@ -50,7 +50,7 @@ def usable_brains(environment: Environment, settings: Settings) -> tuple[dict[st
 def brain_for_session(environment: Environment, settings: Settings, folder: Path) -> Path | None:
     """Return the brain that a rule of `brains.captures` names for sessions in a folder; None if no rule does.
 
-    A rule's glob is a path that the folder or one above it has, or the address of its repository, such as
+    A glob matches the path of the folder or of one above it, or the address of its repository, such as
     `github.com/acme/*`. Raises UsageError for a rule without a brain, and what `usable_brain` raises.
     """
     brains, address = configured_brains(environment, settings), None

@@ -1,7 +1,7 @@
-"""The brief at a session's start and the recall at a prompt: short, fenced, rare.
+"""Write the brief at a session's start and recall units at a prompt: short, fenced and only if they help.
 
-Called by hooks that the client waits for, so only the standard library, SQLite and git stand on the way: no embedding
-model and no YAML. Nothing is synced first.
+Clients wait for the hooks that call this, so it uses only the standard library, SQLite and git, loads no model and no
+YAML parser, and syncs nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_RECALL_TOKENS = 600
 MOST_TODOS, MOST_RULES, MOST_HITS, MOST_REVIEWED = 6, 8, 3, 5
 SHORTEST_PROMPT = 12
 _MOST_LOOKED_AT = 40
-"""Nuggets of a repository among which those are taken that the user stated."""
+"""Nuggets of a repository that are searched for those that the user stated."""
 _PROMPT_CHARS = 2000
 _LINE_CHARS = 240
 
@@ -46,8 +46,8 @@ def brief(
 ) -> str | None:
     """Return the brief for a session in `folder`: reviewed units, last failure, todos, the user's rules, capture.
 
-    None if nothing is known. At most `MAX_BRIEF_TOKENS`; `unasked` is a shorter limit, and None too unless the brain
-    holds reviewed knowledge of this code. Raises UsageError in a brain that is not trusted.
+    None if nothing is known. At most `MAX_BRIEF_TOKENS`; with the shorter limit `unasked`, also None if the brain has
+    no reviewed knowledge of this code. Raises UsageError in a brain that is not trusted.
     """
     from nugget.infra.workspace import find_workspace
 
@@ -68,8 +68,8 @@ def brief(
 def recall(environment: Environment, prompt: str, folder: Path, *, now: datetime) -> str | None:
     """Return the few strongest units for a prompt; None if nothing is likely to help.
 
-    A running Nugget server also finds them by meaning; without one, or if it does not answer at once, words alone are
-    searched. Raises UsageError in a brain that is not trusted.
+    A running server also searches by meaning; without one, or if it does not answer in time, only words are searched.
+    Raises UsageError in a brain that is not trusted.
     """
     text = typed_text(strip_injected(prompt)).strip()[:_PROMPT_CHARS]
     if len(text) < SHORTEST_PROMPT or text.startswith(("/", "!", "#")):
@@ -84,7 +84,7 @@ def recall(environment: Environment, prompt: str, folder: Path, *, now: datetime
 def recalled(
     home: Path, text: str, brains: Mapping[str, Path], folder: Path, *, embedder: Embedder | None, now: datetime
 ) -> list[str]:
-    """Return the strongest units of brains and of a folder's code repository as lines; empty if none would help."""
+    """Return the best units from brains and a folder's code repository as lines; empty if none is relevant."""
     found: list[Hit] = []
     for name, brain in brains.items():
         found += (replace(hit, brain=name) for hit in _of_brain(brain, text, now, embedder))
@@ -162,7 +162,7 @@ def _known_of(home: Path, workspace: str, session: str | None, now: datetime) ->
 
 
 def _capture_lines(home: Path, *, is_quiet: bool) -> list[str]:
-    """Return the state of capture; if all is well, only beside something else."""
+    """Return lines on the state of capture; if all is well and `is_quiet`, none."""
     failed, pending = (_count(home, state) for state in ("failed", "pending"))
     if failed:
         noun = "session" if failed == 1 else "sessions"
@@ -190,7 +190,7 @@ def _of_brain(brain: Path, text: str, now: datetime, embedder: Embedder | None) 
 
 
 def _of_workspace(home: Path, text: str, folder: Path, now: datetime, embedder: Embedder | None) -> list[Hit]:
-    """Nuggets of the code repository that the session works in."""
+    """Return nuggets that the user stated about the code repository of a folder."""
     from nugget.index import read_home
     from nugget.index.connection import home_index_file
     from nugget.infra.workspace import find_workspace
@@ -199,7 +199,7 @@ def _of_workspace(home: Path, text: str, folder: Path, now: datetime, embedder: 
     if not home_index_file(home).is_file() or (workspace := find_workspace(folder)) is None:
         return []
     found = _strongest(lambda: read_home(home), text, SourceName.PROVENANCE, now, embedder, most=_MOST_LOOKED_AT)
-    # Nobody has reviewed them: only what the user typed is passed on without being asked for.
+    # Nobody has reviewed nuggets: only what the user typed is passed on unasked.
     own = [hit for hit in found if hit.unit.scope and hit.unit.scope.repo == workspace.identity]
     return [hit for hit in own if is_typed(hit.unit.evidence)]
 
@@ -235,7 +235,7 @@ def _brains_of(environment: Environment, folder: Path) -> dict[str, Path]:
 
 
 def _brain_of(environment: Environment, folder: Path) -> Path | None:
-    """Return the brain in use. The default is read without a YAML parser if it stands as `nugget init` writes it."""
+    """Return the brain in use. The default is read without a YAML parser, in the form that `nugget init` writes."""
     if environment.brain is None:
         if around := brain_around(environment, folder):
             return around
@@ -251,7 +251,7 @@ def _brain_of(environment: Environment, folder: Path) -> Path | None:
 
 
 def _fenced(lines: Sequence[str], *, max_tokens: int) -> str:
-    """Return the lines between tags that they cannot close, as many as fit."""
+    """Return as many lines as fit, between tags that the lines cannot close."""
     room = max_tokens * CHARS_PER_TOKEN - 2 * len(MEMORY_TAG) - 8
     kept: list[str] = []
     for line in lines:
@@ -260,6 +260,6 @@ def _fenced(lines: Sequence[str], *, max_tokens: int) -> str:
         if room < 0:
             break
         kept.append(line)
-    while kept[-1].endswith(":"):  # a heading whose lines did not fit
+    while kept[-1].endswith(":"):  # drop a heading whose lines did not fit
         kept.pop()
     return "\n".join([f"<{MEMORY_TAG}>", *kept, f"</{MEMORY_TAG}>"])

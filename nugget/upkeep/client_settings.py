@@ -1,7 +1,7 @@
-"""Other programs' settings: read, edited and written with only our entries changed, and a list of what was edited.
+"""Edit other programs' settings: only our entries change.
 
-Everything else keeps its value, its order and its indent. `$NUGGET_HOME/install.json` lists the files that hold
-something of ours.
+Everything else keeps its value, its order and its indent. `$NUGGET_HOME/install.json` lists the files that have
+entries of ours.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LISTS = frozenset({"SessionEnd", "SessionStart", "UserPromptSubmit", "allow"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """The text of a file before and after a change; None: no file. `mode` is for a new file."""
+    """The text of a file before and after a change, None for no file; `mode` applies to a new file."""
 
     path: Path
     before: str | None
@@ -39,7 +39,7 @@ class Change:
 
 
 def apply(changes: Sequence[Change], environment: Environment) -> None:
-    """Write planned changes. Raises ConflictError if a file changed meanwhile, else InstallError; nothing is written.
+    """Write planned changes. Raises ConflictError if a file changed meanwhile, or InstallError, before writing any.
 
     A symbolic link is followed, and the mode of an existing file stays.
     """
@@ -100,10 +100,10 @@ def parse(path: Path, text: str | None) -> Any:
 
 
 def _dumped(value: Any, before: str) -> str | None:
-    """Return a value as text, JSON with the indent and the line ends of the file; None if nothing is left in it."""
+    """Return a value as text, with the indent and line ends of the old file; None if the value is empty."""
     if not value:
         return None
-    if hasattr(value, "as_string"):  # TOML, which knows its own layout
+    if hasattr(value, "as_string"):  # a TOML document keeps its own layout
         return str(value.as_string())
     indent = re.search(r"\n([ \t]+)\S", before)
     is_one_line = before.strip() and "\n" not in before.strip()
@@ -115,7 +115,7 @@ def _dumped(value: Any, before: str) -> str | None:
 
 
 def part(path: Path, value: Any, *place: str) -> Any:
-    """Return the object, or list, at a place, which is made if it is missing. Raises InstallError for another kind."""
+    """Return the object or list at a place, created if missing. Raises InstallError if it has another type."""
     for depth, key in enumerate(place, 1):
         is_list = key in _LISTS
         if key not in value and hasattr(value, "as_string"):
@@ -131,14 +131,14 @@ def part(path: Path, value: Any, *place: str) -> Any:
 
 
 def drop_empty(path: Path, value: Any, *place: str) -> None:
-    """Remove a container that is empty, and then those around it that are."""
+    """Remove an empty container, then its parents if they became empty."""
     while place and not part(path, value, *place):
         del part(path, value, *place[:-1])[place[-1]]
         place = place[:-1]
 
 
 def add_server(path: Path, place: str, entry: Mapping[str, Any], value: Any) -> None:
-    """Put our MCP server into a parsed file; arguments of it that a person set stay. Raises InstallError."""
+    """Add our MCP server to parsed settings; arguments that a person set stay. Raises InstallError."""
     servers = part(path, value, place)
     found = servers.setdefault("nugget", dict(entry))
     if not is_our_server(found):
@@ -159,18 +159,18 @@ def drop_server(path: Path, place: str, value: Any) -> None:
 
 
 def is_our_server(entry: object) -> bool:
-    """Return whether an MCP server is `nugget serve`, wherever it is and whatever else it is given."""
+    """Return True if an MCP server runs `nugget serve`, from any folder and with any options."""
     words = command_line(entry) if isinstance(entry, dict) else []
     return bool(words) and is_nugget(words[0]) and "serve" in words
 
 
 def is_nugget(command: str) -> bool:
-    """Return whether a command is `nugget`, wherever it is."""
+    """Return True if a command is `nugget`, in any folder."""
     return Path(command).name == "nugget"
 
 
 def command_line(entry: Mapping[str, Any]) -> list[str]:
-    """Return the command line of a hook or a server: command and arguments, one list, or a shell line taken apart."""
+    """Return the words of a command line, given as command and arguments, as one list, or as a shell line."""
     command, arguments = entry.get("command"), entry.get("args")
     with suppress(ValueError):
         if isinstance(command, list) or isinstance(arguments, list):
@@ -181,14 +181,14 @@ def command_line(entry: Mapping[str, Any]) -> list[str]:
 
 
 def edited_files(environment: Environment) -> set[str]:
-    """Return the files that hold something of ours; empty if the list cannot be read."""
+    """Return the files with entries of ours; empty if the list cannot be read."""
     with suppress(InstallError, ValueError, TypeError, LookupError):
         return set(json.loads(read_text(environment.home / "install.json") or "")["files"])
     return set()
 
 
 def read_text(path: Path) -> str | None:
-    """Return the text of another program's file, line ends as they are; None if it is missing. Raises InstallError."""
+    """Return the text of a file with its line ends; None if it is missing. Raises InstallError."""
     try:
         return path.read_bytes().decode("utf-8")
     except FileNotFoundError:

@@ -48,20 +48,20 @@ task changes: it returns what earlier sessions found out, reviewed by a person. 
 """
 _NO_BRIEF = "--no-brief"
 _FLAGS = {"SessionEnd": "", "SessionStart": "--brief", "UserPromptSubmit": "--recall"}
-"""Our hooks, each with the argument by which it adds text to a session; without one a hook only captures."""
+"""Our hooks, each with the option that makes it add text to a session; without one it only captures."""
 _ALWAYS = ("SessionEnd", "SessionStart")
 _RULES = (RULE, "mcp__nugget", "mcp__nugget__*")
 _TIMEOUT_S = 10
-"""For a hook that takes 0.1 s: without a timeout of its own it would share 1.5 s with every other SessionEnd hook."""
+"""Without a timeout of its own a hook shares 1.5 s with all other SessionEnd hooks; ours takes 0.1 s."""
 _HOOK = "prepare-commit-msg"
 KEPT = f"{_HOOK}.before-nugget"
-"""A hook of somebody else's, which ours runs first, with its arguments; if it fails, the commit fails as before."""
+"""Name of a foreign hook that we keep; ours runs it first with the same arguments, and fails if it fails."""
 _MARK = "# Nugget's prepare-commit-msg hook."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """A coding agent: its name, its folder, its settings with the place of MCP servers, our entry, its rules file."""
+    """A coding agent: name, folder, settings file, key of MCP servers in it, our entry, and rules file."""
 
     title: str
     folder: Path
@@ -81,7 +81,7 @@ def own_command(environment: Environment) -> Path:
 
 
 def clients(environment: Environment, command: Path) -> dict[str, Client]:
-    """Return the agents but Claude Code that `command` can be connected with, by the name `nugget install` takes."""
+    """Return the agents other than Claude Code that `nugget install` can connect, by the name that it takes."""
     user, kept = user_home(environment), agent_folders(environment, AgentSettings())
     codex, gemini, config = (
         absolute_folder(str(folder), user_home=user) for folder in (kept.codex, kept.gemini, config_home(environment))
@@ -122,9 +122,9 @@ def plan_install(
     brief: bool | None = None,
     recall: bool | None = None,
 ) -> list[Change]:
-    """Return what `apply` would write so that Claude Code captures sessions with `command` and asks it.
+    """Return the changes that make Claude Code capture sessions with `command` and ask its MCP server.
 
-    `brief` and `recall` say whether text is added at a session's start and at each prompt; None leaves that as it is:
+    `brief` and `recall` say whether text is added at a session's start and at each prompt; None keeps the choice,
     at first a short brief if there is reviewed knowledge of the code, and no recall. Raises InstallError for settings
     that cannot be read, are not JSON, or have another server named `nugget`.
     """
@@ -136,9 +136,9 @@ def plan_install(
 
 
 def plan_uninstall(scope: SettingsScope, environment: Environment, *, cwd: Path) -> list[Change]:
-    """Return what `apply` would write to remove Nugget from Claude Code's settings; [] if it is not in them.
+    """Return the changes that remove Nugget from Claude Code's settings.
 
-    A file without other entries goes. Raises InstallError for settings that cannot be read or are not JSON.
+    A file without other entries is removed. Raises InstallError for settings that cannot be read or are not JSON.
     """
     settings, servers = _claude_files(scope, environment, cwd)
     return planned((settings, servers), (partial(_drop_hooks, settings), partial(drop_server, servers, "mcpServers")))
@@ -192,7 +192,7 @@ def connections(environment: Environment) -> Iterator[tuple[str, str, str, str |
 
 
 def _claude_state(settings: Path, servers: Path, environment: Environment) -> tuple[str, str]:
-    """Return the state of Claude Code's settings, and what is in place or not; no text if nothing of ours is there."""
+    """Return the state of Claude Code's settings and a sentence; no sentence if Nugget is not in them."""
     value, server = parse(settings, read_text(settings)), parse(servers, read_text(servers))
     hooks = {event: next(iter(_our_hooks(settings, value, event)), None) for event in _FLAGS}
     entries = {f"{event} hook": entry for event, entry in hooks.items() if entry or event in _ALWAYS}
@@ -220,7 +220,7 @@ def _claude_state(settings: Path, servers: Path, environment: Environment) -> tu
 
 
 def _claude_files(scope: SettingsScope, environment: Environment, cwd: Path) -> tuple[Path, Path]:
-    """Return the file of the settings and that of the MCP servers; of a project those at its repository's root."""
+    """Return Claude Code's files of settings and MCP servers; for a project, those at its repository's root."""
     if scope == "project":
         with suppress(GitError):
             cwd = git.top_folder(cwd)
@@ -231,7 +231,7 @@ def _claude_files(scope: SettingsScope, environment: Environment, cwd: Path) -> 
 
 
 def _add_hooks(path: Path, command: str, wishes: Sequence[bool | None], value: Any) -> None:
-    """Put our hooks and the permission into Claude Code's settings, each once."""
+    """Add our hooks and permission to Claude Code's settings, each once."""
     for event, wish in zip(_FLAGS, wishes, strict=True):
         flag, ours = _FLAGS[event], _our_hooks(path, value, event)
         before = command_line(ours[0])[2:] if ours else []
@@ -287,7 +287,7 @@ def _remove_hooks(path: Path, value: Any, event: str, hooks: Sequence[Mapping[st
 
 
 def _with_rules(text: str, remove: bool) -> str:
-    """Return a rules file with our paragraph at its end, or where it was, or without it."""
+    """Return a rules file with our paragraph, where it was or at the end, or without it."""
     head, begun, rest = text.partition(BEGIN)
     _, ended, tail = rest.partition(END)
     if not (begun and ended):
@@ -299,10 +299,10 @@ def _with_rules(text: str, remove: bool) -> str:
 
 
 def install_hook(repo: Path, *, command: Path, dry_run: bool) -> Iterator[str]:
-    """Put the hook into the repository that holds `repo`, and yield what was done.
+    """Install the git hook in the repository that contains `repo`, and yield what was done.
 
-    Raises GitError outside of git, InstallError if a kept hook is in the way or a file cannot be written: everything
-    is then as it was.
+    Raises GitError outside of a repository, InstallError if a kept hook is in the way or a file cannot be written;
+    nothing is changed then.
     """
     hook, scope = _hook_file(repo)
     kept, script = hook.with_name(KEPT), _script(command)
@@ -336,7 +336,7 @@ def install_hook(repo: Path, *, command: Path, dry_run: bool) -> Iterator[str]:
 
 
 def uninstall_hook(repo: Path, *, dry_run: bool) -> Iterator[str]:
-    """Remove our hook, put the kept one back in its place, and yield what was done. Raises GitError, InstallError."""
+    """Remove our hook, restore the kept one, and yield what was done. Raises GitError, InstallError."""
     hook, _ = _hook_file(repo)
     kept = hook.with_name(KEPT)
     if not _is_our_hook(hook):
@@ -360,7 +360,7 @@ def _hook_file(repo: Path) -> tuple[Path, str | None]:
     folder, scope = Path(common) / "hooks", None
     for line in os.fsdecode(set_by).split("\n"):
         origin, _, value = line.partition("\t")
-        if value and origin != "command":  # the scope in which our own git processes switch hooks off
+        if value and origin != "command":  # our own git processes switch hooks off in this scope
             folder, scope = Path(top[0] if top else common, value), origin
     return folder / _HOOK, scope
 
@@ -370,7 +370,7 @@ def _is_our_hook(hook: Path) -> bool:
 
 
 def _script(command: Path) -> str:
-    """Return the hook: the kept one first, if there is one, then Nugget, which never stops a commit."""
+    """Return the script of the hook: it runs a kept hook first, then Nugget, which never stops a commit."""
     return f"""#!/bin/sh
 {_MARK} `nugget uninstall git-hook` takes it out again.
 kept="${{0%/*}}/{KEPT}"

@@ -1,4 +1,4 @@
-"""Put right what killed processes and failing disks left, and take out secrets that slipped through."""
+"""Repair what killed processes and failing disks left, and remove secrets that slipped through."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from nugget.redaction import redact, secret_lines
 from nugget.text import counted, printable
 
 _LEFTOVER = re.compile(r"\..+\.(\d+)\.[0-9a-f]{8}(?:\.partial)?")
-"""Temporary files of ours, with the process that made them."""
+"""Names of our temporary files, with the id of the process."""
 _GIT_TAKES_S = 60.0
-"""Age from which a lock of git counts as left behind."""
+"""Age from which a lock of git is stale."""
 _UNKNOWN_TAKES_S = 3600.0
-"""Age from which a temporary file of an unknown process counts as left behind."""
+"""Age from which a temporary file is stale even if its process seems to run."""
 _NOT_STORES = frozenset({"models", "cache", ".git"})
 _DATABASE = b"SQLite format 3\0"
 _PACKED = b"\x1f\x8b"
@@ -32,10 +32,10 @@ _OBJECT = re.compile(rb"([0-9a-f]{40,64}) (\w+) (\d+)")
 
 
 def repair(brain: Path, home: Path) -> list[str]:
-    """Finish or drop half changes, remove stale locks and leftovers, and remove databases that are damaged.
+    """Finish or drop interrupted changes, and remove stale locks, leftovers and damaged databases.
 
-    Returns a sentence for each thing done, and for each that could not be. Removed databases are derived: the next
-    sync rebuilds them.
+    Returns a sentence for each repair, and for each that failed. Removed databases are derived: the next sync rebuilds
+    them.
     """
     messages: list[str] = []
     steps = [_leftovers(brain, home), _databases(brain, home)]
@@ -52,7 +52,7 @@ def repair(brain: Path, home: Path) -> list[str]:
 
 
 def _locks(brain: Path) -> Iterator[str]:
-    """Remove the locks that no command of git holds for so long."""
+    """Remove stale locks of git."""
     for lock in git.lock_files(brain):
         with suppress(FileNotFoundError):
             age_s = time.time() - lock.lstat().st_mtime
@@ -62,7 +62,7 @@ def _locks(brain: Path) -> Iterator[str]:
 
 
 def _changes(brain: Path, home: Path) -> Iterator[str]:
-    """Finish or drop a half change, and write the id of a brain that was made before brains had one."""
+    """Finish or drop an interrupted change, and write the id of a brain that has none."""
     if (git.git_dir(brain) / "nugget" / "work").exists():
         with git.only_writer(brain):
             pass
@@ -96,7 +96,7 @@ def _is_old(file: Path) -> bool:
 
 
 def _objects(brain: Path) -> Iterator[str]:
-    """Name what `git fsck` finds: lost objects can only come from another clone."""
+    """Report what `git fsck` finds; lost objects can only come from another clone."""
     try:
         git.run(brain, "fsck", "--no-dangling", "--no-progress", timeout_s=600)
     except GitError as error:
@@ -105,7 +105,7 @@ def _objects(brain: Path) -> Iterator[str]:
 
 
 def _databases(brain: Path, home: Path) -> Iterator[str]:
-    """Remove every index with damage in it, and what an interrupted rebuild left."""
+    """Remove damaged indexes, and leftovers of interrupted rebuilds."""
     for folder in [home, *(home / "indexes").glob("*"), home / "memory-indexes", brain / ".nugget"]:
         for file in sorted(folder.glob("*.db")):
             if damage := find_damage(file):
@@ -134,11 +134,10 @@ def find_leaks(home: Path, brain: Path, *, allow: Sequence[re.Pattern[str]] = ()
 def scrub(
     home: Path, brain: Path, known: Sequence[str] = (), *, allow: Sequence[re.Pattern[str]] = (), dry_run: bool = False
 ) -> dict[str, list[str]]:
-    """Take what redaction finds, and the `known` secrets, out of the stores below `$NUGGET_HOME` and the brain's files.
+    """Remove what redaction finds, and the `known` secrets, from the stores below `$NUGGET_HOME` and the brain's files.
 
-    Returns the files `rewritten`, the indexes `removed`, since they are made from the files again, what `failed`, and
-    the objects of the git `history` that hold one. The queue's lock is held meanwhile. Raises NuggetError if a worker
-    has it.
+    Returns the files `rewritten`, the indexes `removed` (they are rebuilt), what `failed`, and the objects of the git
+    `history` with a secret. Holds the queue's lock; raises NuggetError if a worker has it.
     """
     done: dict[str, list[str]] = {"rewritten": [], "removed": [], "failed": []}
     try:
@@ -164,7 +163,7 @@ def scrub(
 
 
 def _cleaned(text: str, known: Sequence[str], allow: Sequence[re.Pattern[str]]) -> tuple[str, bool]:
-    """Return a text without secrets, and whether it was without any before."""
+    """Return a text without secrets, and whether it had none."""
     plain = text
     for secret in filter(None, known):
         plain = plain.replace(secret, "[redacted:scrubbed]")
@@ -173,7 +172,7 @@ def _cleaned(text: str, known: Sequence[str], allow: Sequence[re.Pattern[str]]) 
 
 
 def _stored_files(folder: Path) -> Iterator[Path]:
-    """Yield the files of a store, but for models, compiled rules and git's own."""
+    """Yield the files of a store, except models, compiled rules and git's own."""
     for file in sorted(folder.rglob("*")):
         inside = set(file.relative_to(folder).parts)
         side_file = file.name.endswith(("-wal", "-shm", "-journal", ".lock"))
@@ -187,7 +186,7 @@ def _begins(file: Path, start: bytes) -> bool:
 
 
 def _text_of(file: Path) -> str:
-    """Return the text of a file: unpacked, or the rows of a database with what its write-ahead log holds."""
+    """Return the text of a file, unpacked; of a database its rows, including the write-ahead log."""
     if _begins(file, _DATABASE):
         with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as connection:
             connection.text_factory = lambda data: data.decode("utf-8", "replace")
@@ -201,7 +200,7 @@ def _text_of(file: Path) -> str:
 def _rows(connection: sqlite3.Connection) -> Iterator[str]:
     tables = [str(name) for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
     for table in tables:
-        with suppress(sqlite3.Error):  # a virtual table of an extension that is not loaded
+        with suppress(sqlite3.Error):  # a virtual table whose extension is not loaded
             for row in connection.execute(f'SELECT * FROM "{table}"'):
                 yield from (value for value in row if isinstance(value, str))
 

@@ -1,4 +1,4 @@
-"""Find, make, clone and trust brains, and write the user's own settings."""
+"""Find, create, clone and trust brains, and write the user's settings."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def default_brain(environment: Environment) -> Path | None:
 def find_brain(environment: Environment, *, flag: Path | None = None, cwd: Path | None) -> Path:
     """Return the brain in use: `--brain` > `NUGGET_BRAIN` > the one that `cwd` is in > the user's default.
 
-    Raises BrainError if there is none, if the folder named is not a brain, or if `cwd` itself is half a one;
-    UsageError if `cwd` is in a brain that the user has not trusted.
+    Raises BrainError if there is none or the named folder is not a brain, UsageError if `cwd` is in a brain that is not
+    trusted.
     """
     named = flag or environment.brain or (brain_around(environment, cwd) if cwd else None)
     if named is None and cwd and (cwd / "brain.yaml").is_file():
@@ -61,7 +61,7 @@ def find_brain(environment: Environment, *, flag: Path | None = None, cwd: Path 
 def brain_around(environment: Environment, cwd: Path) -> Path | None:
     """Return the brain that a folder is in, None if it is in none. Raises UsageError if it is not trusted.
 
-    A trusted brain is asked for again when it belongs to another user, or when others can write to it.
+    A trusted brain is refused too if it belongs to another user or others can write to it.
     """
     place = next(filter(is_brain, (cwd, *cwd.parents)), None)
     if place is None:
@@ -102,11 +102,11 @@ def set_values(environment: Environment, values: Mapping[str, Any]) -> None:
 
 
 def _write_settings(environment: Environment, values: Mapping[str, Any]) -> None:
-    """Write the user's own configuration, with every other line and comment of it kept."""
+    """Write values to the user's configuration, keeping all other lines and comments."""
     from ruamel.yaml import YAML
     from ruamel.yaml.comments import CommentedMap
 
-    read_user_file(environment)  # raises the sentence for a file that cannot be read
+    read_user_file(environment)  # raises if the file cannot be read
     file = environment.home / "config.yaml"
     yaml = YAML()
     yaml.preserve_quotes, yaml.width = True, 100_000
@@ -133,20 +133,20 @@ def trusted(environment: Environment) -> list[dict[str, object]]:
         found = json.loads((environment.home / "trusted.json").read_text("utf-8"))["brains"]
         return [{"path": str(one["path"]), "uid": int(one["uid"])} for one in found]
     except (OSError, ValueError, TypeError, LookupError):
-        return []  # whatever this file is, it trusts nothing
+        return []  # an invalid file trusts nothing
 
 
 def is_trusted(environment: Environment, brain: Path) -> bool:
-    """Return True if the user trusts a brain, or made it the default one: what is sent for it is theirs to send."""
+    """Return True if the user trusts a brain or made it the default one."""
     real, default = os.path.realpath(brain), default_brain(environment)
     known = {"path": real, "uid": os.lstat(real).st_uid} in trusted(environment)
     return known or (default is not None and os.path.realpath(default) == real)
 
 
 def trust(environment: Environment, folder: Path, *, keep_index: bool = False) -> Path:
-    """Record a brain as trusted and return its real path. Raises UsageError if it is none, or not the user's alone.
+    """Record a brain as trusted and return its real path. Raises UsageError for no brain, or one others can write to.
 
-    Its index is made again unless `keep_index`: whoever made the folder may have made that too.
+    Its index is removed unless `keep_index`, since whoever made the folder may have made that too.
     """
     real = os.path.realpath(folder)
     if not is_brain(Path(real)):
@@ -201,14 +201,14 @@ def _unsafe(real: str) -> str | None:
             return f"{printable(str(place))} belongs to another user"
         is_sticky = place in folder.parents and status.st_mode & stat.S_ISVTX
         if stat.S_ISLNK(status.st_mode) or is_sticky:
-            continue  # in a folder such as /tmp nobody can rename or remove what is another's
+            continue  # in a sticky folder such as /tmp nobody can rename or remove the files of others
         if status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and not _is_private(status.st_gid)):
             return f"others can write to {printable(str(place))} (`chmod go-w` takes that away)"
     return None
 
 
 def _is_private(group: int) -> bool:
-    """Return whether a group is the user's own, as many systems give each user one."""
+    """Return True if a group has no member but the user; many systems give each user such a group."""
     try:
         found, name = grp.getgrgid(group), pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -219,13 +219,13 @@ def _is_private(group: int) -> bool:
 def make_brain(
     environment: Environment, path: Path | None, *, remote: str | None, examples: bool, note: Callable[[str], None]
 ) -> InitResult:
-    """Make a brain from the template, trust it, and make it the default one. What is there already stays.
+    """Create a brain from the template, trust it, and make it the default one. Existing files stay.
 
     Without a path it is the current folder if that is empty or a brain, else ~/brain.
     """
     from nugget.brain import init_brain
 
-    before = default_brain(environment)  # a config.yaml that cannot be read is reported before anything is made
+    before = default_brain(environment)  # raises for an unreadable config.yaml before anything is created
     folder = expanded(path or environment.brain or _usual_folder(environment))
     if (shown := printable(str(folder))) != str(folder):
         raise UsageError(f"A brain cannot be in a folder with such a name: {shown}.", hint="Name another folder.")
@@ -250,7 +250,7 @@ def make_brain(
 
 
 def _push(environment: Environment, brain: Path, note: Callable[[str], None]) -> None:
-    """Push a brain to its new remote, unless the user wants nothing published."""
+    """Push a brain to its new remote, unless `capture.publish` is `never`."""
     from nugget.capture import following
 
     settings = load_settings(environment, brain)
@@ -267,7 +267,7 @@ def _push(environment: Environment, brain: Path, note: Callable[[str], None]) ->
 
 
 def prepare_machine(environment: Environment, note: Callable[[str], None]) -> None:
-    """Compile the rules of redaction and convert the embedding model, so that no session waits for them."""
+    """Compile the redaction rules and load the embedding model, so that no session waits for them."""
     from nugget.infra.embedding import ConfiguredModel
     from nugget.redaction.engine import prepare
 
@@ -286,7 +286,7 @@ def _usual_folder(environment: Environment) -> Path:
 
 
 def _owner() -> str:
-    """Return the owner's name: as git knows the person, else the login name."""
+    """Return the owner's name: git's `user.name`, else the login name."""
     try:
         named = git.run(current_folder(), "config", "--get", "user.name", check=False).decode("utf-8", "replace")
         return named.strip() or getpass.getuser()
@@ -295,9 +295,9 @@ def _owner() -> str:
 
 
 def clone_brain(environment: Environment, url: str, path: Path | None) -> tuple[Path, bool]:
-    """Clone and trust a brain; return its folder, and whether it became the default, as the first one does.
+    """Clone and trust a brain; return its folder, and whether it became the default, as the first brain does.
 
-    A clone that is there already is used. Raises UsageError, BrainError, GitError.
+    An existing clone is used. Raises UsageError, BrainError, GitError.
     """
     first = default_brain(environment) is None
     name = url.rstrip("/").removesuffix(".git").rpartition("/")[2].rpartition(":")[2]

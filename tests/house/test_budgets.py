@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 184,
-    "lines": 43_067,
+    "lines": 43_069,
     "lines of a file": 400,
     "classes": 297,
     "re.compile": 304,
