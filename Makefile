@@ -51,12 +51,12 @@ format: $(INSTALLED)  ## Format the code, and fix what ruff can fix
 docs: $(INSTALLED)  ## Rewrite the reference pages from the code
 	$(BIN)/python scripts/reference.py
 
-sbom: $(INSTALLED)  ## The software bill of materials of a release, in dist/nugget-brain.cdx.json
+sbom: $(INSTALLED)  ## The software bill of materials of a release, in dist/nugget.cdx.json
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group release
 	rm -rf build/release && $(PYTHON) -m venv --without-pip build/release
 	$(BIN)/python -m pip --python build/release/bin/python install --quiet --disable-pip-version-check .
 	mkdir -p dist
-	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --of JSON -o dist/nugget-brain.cdx.json build/release
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --of JSON -o dist/nugget.cdx.json build/release
 
 clean:  ## Remove what was made here
 	rm -rf $(VENV) .models dist build

