@@ -85,6 +85,7 @@ class CaptureSettings:
     publish: Literal["auto", "never"] = _set("auto", "`auto`: proposals become pull requests on GitHub, with a token")
     labels: tuple[str, ...] = _set((), "labels that pull requests are given")
     headless: bool = _set(True, "false: sessions that a program ran (`claude -p`, the SDK) are not captured")
+    server: str | None = _set(None, "address of a space on [a team's server](team.md) that sessions are sent to")
     agents: tuple[str, ...] = _set(("claude-code",), "[agents](agents.md) that catch-up captures, or `all`")
 
 
@@ -161,6 +162,15 @@ class HttpSettings:
     backfill: bool = _set(True, "true: all logs are read at the start, in the background")
     max_usd: float = _set(2.0, "most that one call of /v1/completions may cost, in USD", ge=0)
     max_usd_per_day: float = _set(2.0, "most that all calls over HTTP may cost in a day (UTC), in USD", ge=0)
+    auth: Literal["", "token", "oidc", "proxy"] = _set("", "how [a team's server](team.md) knows its callers")
+    public_url: str | None = _set(None, "address of the team's server for its clients, if a proxy is in front of it")
+    rights: tuple[str, ...] = _set((), "`GROUP=SPACE:read` or `GROUP=SPACE:write`, for `oidc` and `proxy`")
+    issuer: str | None = _set(None, "`oidc`: address of the OpenID provider")
+    audience: str | None = _set(None, "`oidc`: audience that access tokens must name")
+    groups_claim: str = _set("groups", "`oidc`: claim with the groups of a caller")
+    proxies: tuple[str, ...] = _set((), "`proxy`: addresses or networks whose headers are trusted")
+    user_header: str = _set("x-forwarded-user", "`proxy`: header with the name of the caller")
+    groups_header: str = _set("x-forwarded-groups", "`proxy`: header with the groups of the caller, with commas")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -189,6 +189,10 @@ class AgentSession:
         seen = Provenance(environment=self.environment, folder=self.cwd, brain=brain, face=Face.MCP)
         return seen.explain(asked, with_sessions=with_sessions)
 
+    def follow(self) -> None:
+        """Bring in what was merged on the remote; failures are printed on stderr."""
+        _reported(lambda: self.open().follow())
+
     def caught_up(self, bundle: Bundle) -> Bundle:
         """Return the bundle, and start a sync in the background if it is incomplete."""
         brain = self.open()

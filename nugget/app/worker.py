@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nugget.app import Brain, brains
+from nugget.app.team import send_session
 from nugget.capture import Capture, CaptureResult, capture_transcript, queue, read_redacted
 from nugget.capture import publish as publishing
 from nugget.capture.compare import compare, known_brain
@@ -286,6 +287,8 @@ def _capture_job(job: Job, brain: Brain) -> tuple[str | None, str | None]:
         return None, "a headless run (capture.headless)"
     with files.time_limit(MAX_JOB_S):
         capture = open_capture(brain, now=_now().astimezone())
+        if brain.settings.capture.server:
+            return None, send_session(transcript, capture)
         result = capture_transcript(transcript, capture)
         keep_provenance(transcript, capture)
         with suppress(NuggetError, OSError, sqlite3.Error):  # a failure here does not undo the capture

@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from nugget.cli.install import offer_install, prepare
 from nugget.cli.terminal import BrainOption, JsonOption, open_brain, progress, show
-from nugget.config import current_folder, expanded, read_environment
+from nugget.config import current_folder, expanded, load_settings, read_environment
 from nugget.errors import UsageError
 from nugget.models import Severity
 from nugget.render.terminal import note, put
@@ -136,6 +136,12 @@ def serve(
     folder, openqed = expanded(brain) if brain else None, compat == "openqed"
     if http:
         from nugget.http import serve as answer_requests
+        from nugget.http.team import serve_team
+
+        environment = read_environment()
+        if (settings := load_settings(environment)).http.auth:
+            serve_team(environment, settings, address)
+            return
 
         answer_requests(address, brain=folder, openqed=openqed, identity=identity, with_token=not no_token)
     elif address or no_token:

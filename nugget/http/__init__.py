@@ -15,7 +15,7 @@ import shlex
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -113,9 +113,10 @@ class Access:
 class Guard:
     """ASGI middleware that every request passes: access, size, and the number of requests under way."""
 
-    def __init__(self, app: ASGIApp, *, access: Access) -> None:
+    def __init__(self, app: ASGIApp, *, access: Access, limits: Mapping[str, int]) -> None:
         self._app = app
         self._access = access
+        self._limits = limits
         self.under_way = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -125,7 +126,7 @@ class Guard:
             return
 
         headers, path, received = Headers(scope=scope), scope["path"], 0
-        limit = MAX_COMPLETION_BYTES if path == "/v1/completions" else MAX_BODY_BYTES
+        limit = self._limits.get(path, MAX_BODY_BYTES)
 
         async def receive_limited() -> Message:
             nonlocal received
@@ -248,7 +249,7 @@ def serve(
     app = make_app(session, logs, lifespan=lifespan)
     # POST alone: without sessions a GET would hold a stream open for nothing.
     app.router.routes.append(Route("/mcp", mcp_app.routes[0].app, methods=["POST"]))  # type: ignore[attr-defined]
-    app.add_middleware(Guard, access=access)
+    app.add_middleware(Guard, access=access, limits={"/v1/completions": MAX_COMPLETION_BYTES})
     signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn ends in order, then hands the signal on
     run(app, listening)
 

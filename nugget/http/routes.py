@@ -67,13 +67,28 @@ def make_app(session: AgentSession, logs: Logs, *, lifespan: Callable[[FastAPI],
         responses={code: {"model": models.Error, "description": HTTPStatus(code).phrase} for code in _STATUSES},
     )  # fmt: skip
     app.state.server = Server(session, logs)
+    app.include_router(questions)
     app.include_router(router)
+    add_handlers(app)
+    return app
+
+
+def make_space_app(session: AgentSession) -> FastAPI:
+    """Return the application that answers questions to one brain, for a server of several."""
+    app = FastAPI(title="Nugget", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app.state.server = Server(session, Logs(environment=session.environment, settings=session.settings))
+    app.include_router(questions)
+    add_handlers(app)
+    return app
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Have every failure answered as `{"error": {"code", "message", "hint"}}`."""
     for kind, answer in (
         (RequestValidationError, _invalid), (HTTPException, _wrong), (Refusal, _refused), (errors.NuggetError, _failed),
         (sqlite3.Error, _failed), (Exception, _failed),
     ):  # fmt: skip
         app.add_exception_handler(kind, answer)  # type: ignore[arg-type]
-    return app
 
 
 async def _server(request: Request) -> Server:
@@ -81,7 +96,7 @@ async def _server(request: Request) -> Server:
     return server
 
 
-router = APIRouter()
+questions, router = APIRouter(), APIRouter()
 Running = Annotated[Server, Depends(_server)]
 SessionId = Annotated[str, Path(description="The session's id", max_length=128, pattern=models.SESSION_ID)]
 
@@ -96,31 +111,31 @@ async def health(request: Request, server: Running) -> Response:
     return JSONReply({**state, "backfill": server.logs.backfill})
 
 
-@router.get("/v1/search")
+@questions.get("/v1/search")
 def search_get(request: Annotated[models.SearchRequest, Query()], server: Running) -> Response:
     """Find everything that matches, as short excerpts: the JSON of `nugget search --json`."""
     return _search(request, server)
 
 
-@router.post("/v1/search")
+@questions.post("/v1/search")
 def search_post(request: models.SearchRequest, server: Running) -> Response:
     """Find everything that matches, as short excerpts: the JSON of `nugget search --json`."""
     return _search(request, server)
 
 
-@router.get("/v1/ask")
+@questions.get("/v1/ask")
 async def ask_get(request: Annotated[models.AskRequest, Query()], server: Running) -> Response:
     """Find the best units for a question: the JSON of `nugget ask --json`."""
     return await _ask(request, server)
 
 
-@router.post("/v1/ask")
+@questions.post("/v1/ask")
 async def ask_post(request: models.AskRequest, server: Running) -> Response:
     """Find the best units for a question: the JSON of `nugget ask --json`."""
     return await _ask(request, server)
 
 
-@router.get("/v1/units/{ref:path}")
+@questions.get("/v1/units/{ref:path}")
 def unit(
     ref: Annotated[str, Path(pattern=_REF, max_length=500, description="A ref, its slashes as they are, `#` as %23")],
     server: Running,

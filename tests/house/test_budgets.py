@@ -13,13 +13,13 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
-    "modules": 185,
-    "lines": 43_109,
+    "modules": 190,
+    "lines": 43_890,
     "lines of a file": 400,
-    "classes": 297,
-    "re.compile": 304,
+    "classes": 303,
+    "re.compile": 307,
     "parameters of a function": 10,
-    "lines of tests": 27_768,  # with the fault laboratory
+    "lines of tests": 28_084,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

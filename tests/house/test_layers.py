@@ -26,7 +26,7 @@ GATEWAYS: dict[str, set[str]] = {
     "git": {"infra.git"},
     "github": {"infra.github"},
     "jinja2": {"render", "web"},
-    "httpx": {"infra.embedding"},
+    "httpx": {"infra.embedding", "infra.http_client"},
     "httpx2": {"infra.llm"},
     "jsonschema": {"infra.llm"},
     "kingfisher_sdk": {"redaction.engine"},

@@ -138,7 +138,7 @@ def served(
         raise AssertionError((line + process.communicate()[1]).decode())
     server = Served(process=process, port=int(found[1]), home=folder, brain=brain, said=[process.stderr.readline()])
     header = Path(environment["NUGGET_HOME"]) / "http-header"
-    if "NUGGET_HTTP_TOKEN" not in environment and "--no-token" not in options:
+    if "NUGGET_HTTP_TOKEN" not in environment and "--no-token" not in options and header.exists():
         name, _, value = header.read_text().strip().partition(": ")
         server.headers[name] = value
     try:

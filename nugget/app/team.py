@@ -1,0 +1,236 @@
+"""A team's server: which spaces it has, who holds a token for them, and sessions that members send to it.
+
+A space is one of the server's brains, by its name in `brains.folders`. Tokens are kept as hashes in
+`$NUGGET_HOME/tokens.json`. A sent session enters the same archive and queue as a session of this machine.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import ModuleType
+from urllib.parse import urlencode
+
+from nugget.capture import Capture, read_redacted
+from nugget.config import Environment, load_settings, read_environment
+from nugget.errors import ConflictError, NuggetError, TranscriptError, UsageError
+from nugget.infra import files, git, github, http_client, remotes
+from nugget.infra.package import import_extra
+from nugget.redaction import redact_session, rules_stamp
+from nugget.sources.sessions import archive_file, read_archive, write_archive
+from nugget.text import printable
+from nugget.upkeep.brains import usable_brains
+
+TOKEN_PREFIX = "nug_"
+READ, WRITE = "read", "write"
+MAX_SESSION_BYTES, MAX_UNPACKED_BYTES = 64_000_000, 512_000_000
+SEND_TIMEOUT_S = 60.0
+MAX_DELIVERIES = 1000
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}")
+_SESSION_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_LOOPBACK = re.compile(r"http://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """A token without its text: whose it is, the right (`read` or `write`) in each space, and its last day."""
+
+    id: str
+    identity: str
+    spaces: Mapping[str, str]
+    created: str
+    expires: str | None
+    hash: str
+
+
+def require(module: str, purpose: str) -> ModuleType:
+    """Import a module of the extra `team`. Raises UsageError with how to install it."""
+    return import_extra(module, "team", purpose, UsageError)
+
+
+def spaces(environment: Environment) -> tuple[dict[str, Path], tuple[str, ...]]:
+    """Return the brains that can be served, by name, and a sentence for each that cannot."""
+    return usable_brains(environment, load_settings(environment))
+
+
+def parse_rights(values: Sequence[str]) -> dict[str, str]:
+    """Return the right in each space from `NAME` or `NAME:read|write`. Raises UsageError."""
+    rights = {}
+    for value in values:
+        name, _, right = value.partition(":")
+        if not name or (right or READ) not in (READ, WRITE):
+            raise UsageError(f"{value!r} names no right.", hint="Write it as NAME:read or NAME:write.")
+        rights[name] = right or READ
+    return rights
+
+
+def make_token(home: Path, identity: str, rights: Mapping[str, str], *, days: int | None, now: datetime) -> str:
+    """Keep the hash of a new token and return its text, which cannot be shown again. Raises UsageError."""
+    if not _NAME.fullmatch(identity):
+        raise UsageError(f"{printable(identity)!r} is not a name for an identity.", hint="Use a login or an address.")
+    if not rights:
+        raise UsageError("A token needs a space.", hint="Name one with --space NAME:read.")
+    text, last = TOKEN_PREFIX + secrets.token_urlsafe(32), now + timedelta(days=days) if days else None
+    made = Token(
+        id=secrets.token_hex(4), identity=identity, spaces=dict(rights), created=now.isoformat(timespec="seconds"),
+        expires=last.isoformat(timespec="seconds") if last else None, hash=_hash(text),
+    )  # fmt: skip
+    with files.locked(home / "locks" / "tokens.lock"):
+        _write_tokens(home, [*tokens(home), made])
+    return text
+
+
+def revoke_token(home: Path, token_id: str) -> Token:
+    """Delete a token. Raises UsageError for an unknown id."""
+    with files.locked(home / "locks" / "tokens.lock"):
+        known = tokens(home)
+        gone = next((token for token in known if token.id == token_id), None)
+        if gone is None:
+            raise UsageError(f"There is no token {printable(token_id)}.", hint="`nugget token list` shows them.")
+        _write_tokens(home, [token for token in known if token is not gone])
+    return gone
+
+
+def tokens(home: Path) -> list[Token]:
+    """Return the tokens that are kept. Raises NuggetError if their file is damaged, so that none is lost."""
+    file = home / "tokens.json"
+    try:
+        return [Token(**one) for one in json.loads(file.read_text("utf-8"))["tokens"]]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, TypeError, LookupError) as error:
+        raise NuggetError(f"{file} cannot be read ({error}).", hint="Restore it from a backup.") from error
+
+
+def token_of(home: Path, text: str, *, now: datetime) -> Token | None:
+    """Return the token with this text, None if there is none or it has expired."""
+    wanted = _hash(text)
+    found = next((token for token in tokens(home) if secrets.compare_digest(token.hash, wanted)), None)
+    is_over = found is not None and found.expires is not None and datetime.fromisoformat(found.expires) <= now
+    return None if is_over else found
+
+
+def _write_tokens(home: Path, kept: Sequence[Token]) -> None:
+    document = {"version": 1, "tokens": [asdict(token) for token in kept]}
+    files.replace(home / "tokens.json", json.dumps(document, indent=1).encode())
+
+
+def _hash(text: str) -> str:
+    """Return the SHA-256 of a token; a random token needs no salt and no slow hash."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def spaces_of_repository(environment: Environment, repository: str) -> list[str]:
+    """Return the spaces whose brain has this GitHub repository (`owner/name`) as its remote."""
+    found = []
+    for name, brain in spaces(environment)[0].items():
+        remote = remotes.find_remote(brain) if git.is_repository(brain) else None
+        known = github.repository_name(remote.url, api_url=environment.github_api_url) if remote else None
+        if known and known.lower() == repository.lower():
+            found.append(name)
+    return found
+
+
+def note_delivery(home: Path, delivery: str) -> bool:
+    """Return True for the id of a webhook's delivery that was not seen before, and remember it."""
+    file = home / "ledger" / "deliveries.json"
+    with files.locked(home / "locks" / "deliveries.lock"):
+        try:
+            seen = [str(one) for one in json.loads(file.read_text("utf-8"))]
+        except (OSError, ValueError, TypeError):
+            seen = []
+        if not delivery or delivery in seen:
+            return False
+        files.replace(file, json.dumps([*seen, delivery][-MAX_DELIVERIES:]).encode())
+    return True
+
+
+def keys_address(issuer: str) -> str:
+    """Return the address of the keys of an OpenID provider. Raises NuggetError."""
+    status, found = http_client.send(f"{issuer.rstrip('/')}/.well-known/openid-configuration", timeout_s=SEND_TIMEOUT_S)
+    if not (status == 200 and isinstance(found, dict) and isinstance(found.get("jwks_uri"), str)):
+        raise NuggetError(f"{issuer} does not say where its keys are (HTTP {status}).")
+    return str(found["jwks_uri"])
+
+
+def queue_states(home: Path) -> dict[str, int]:
+    """Return the number of jobs in the capture queue by state."""
+    from nugget.capture.queue import JOB_STATES, jobs
+
+    return {state: len(jobs(home, state)) for state in JOB_STATES}
+
+
+def take_session(environment: Environment, brain: Path, upload: Path, *, identity: str, now: datetime) -> str:
+    """Redact and archive a session that a member sent, queue it for a brain, and return its id.
+
+    Raises UsageError if the file is not an archived session, ConflictError if another session of this id is kept.
+    """
+    home, settings = environment.home, load_settings(environment, brain)
+    _refuse_large(upload)
+    try:
+        session = read_archive(upload)
+    except TranscriptError as error:
+        raise UsageError("This is not an archived session.", hint="`nugget capture` sends sessions.") from error
+    if not _SESSION_ID.fullmatch(session.id) or not session.events:
+        raise UsageError("This session has no events, or an id that cannot be kept.")
+    session, _ = redact_session(session, settings=settings)
+    with suppress(TranscriptError):
+        held = {(event.uuid, event.kind, event.text) for event in read_archive(archive_file(home, session.id)).events}
+        if not held <= {(event.uuid, event.kind, event.text) for event in session.events}:
+            raise ConflictError(f"Another session {session.id} was sent before; this one does not continue it.")
+    write_archive(home, session, stamps=[rules_stamp(settings)])
+    files.queue_job(home, {
+        "version": 1, "queued": now.timestamp(), "event": "sent", "session": session.id, "brain": str(brain),
+        "identity": identity,
+    })  # fmt: skip
+    files.start_worker(home)
+    return session.id
+
+
+def _refuse_large(upload: Path) -> None:
+    """Raise UsageError for a file that unpacks to more than `MAX_UNPACKED_BYTES`, or is not gzip."""
+    size = 0
+    try:
+        with gzip.open(upload) as unpacked:
+            while part := unpacked.read(1 << 20):
+                size += len(part)
+                if size > MAX_UNPACKED_BYTES:
+                    raise UsageError(f"The session is larger than {MAX_UNPACKED_BYTES // 1_000_000:,} MB.")
+    except (OSError, EOFError) as error:
+        raise UsageError("This is not an archived session.", hint="`nugget capture` sends sessions.") from error
+
+
+def send_session(transcript: Path, capture: Capture) -> str:
+    """Send a session, redacted, to the team's server of `capture.server`; return a sentence that says so.
+
+    Raises NuggetError if the server cannot be reached or refuses it, and TranscriptError.
+    """
+    environment, server = read_environment(), capture.settings.capture.server or ""
+    address, found, space = server.rstrip("/").rpartition("/s/")
+    token = environment.variables.get("NUGGET_TEAM_TOKEN")
+    if not found or not (address.startswith("https://") or _LOOPBACK.match(address)):
+        raise UsageError(f"`capture.server` is {printable(server)!r}.", hint="Write it as https://HOST/s/SPACE.")
+    if not token:
+        raise UsageError("`capture.server` needs a token.", hint="Set NUGGET_TEAM_TOKEN; who runs the server has one.")
+    session, _ = read_redacted(transcript, capture)
+    if not session.events:
+        return "the session is excluded or empty"
+    archive = write_archive(capture.home, session, stamps=[rules_stamp(capture.settings)])
+    headers = {"authorization": f"Bearer {token}", "content-type": "application/gzip"}
+    status, reply = http_client.send(
+        f"{address}/v1/sessions?{urlencode({'space': space})}", archive.read_bytes(), headers, timeout_s=SEND_TIMEOUT_S
+    )
+    if status != 202:
+        why = f"HTTP {status}"
+        with suppress(LookupError, TypeError):
+            why = printable(str(reply["error"]["message"]))[:300]
+        raise NuggetError(f"{address} did not take the session: {why}")
+    return f"sent to the space {space} of {address}"

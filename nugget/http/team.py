@@ -1,0 +1,269 @@
+"""The server of a team: `nugget serve --http` with `http.auth`. Every space has its endpoints and MCP below `/s/NAME`.
+
+Spaces are the server's brains. A space that the caller may not read answers as one that does not exist. GitHub's
+webhook has a merged proposal followed at once; sessions that members send enter the capture queue.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+from anyio import to_thread
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+from starlette.routing import Mount, Route
+
+from nugget import __version__
+from nugget.app import team
+from nugget.app.agent_session import AgentSession
+from nugget.config import Environment, Settings
+from nugget.errors import BrainError, NuggetError
+from nugget.http.identity import Caller, Identify, identify_by
+from nugget.http.models import JSONReply, Refusal
+from nugget.http.routes import add_handlers, make_space_app
+from nugget.mcp import make_server
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+OPEN_PATHS = ("/healthz", "/readyz", "/hooks/github")
+"""Paths without a caller: probes, and the webhook, which is signed."""
+_METADATA = "/.well-known/oauth-protected-resource"
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """A brain that is served, kept open."""
+
+    session: AgentSession
+    app: FastAPI
+    mcp: Any
+
+
+def make_team_app(environment: Environment, settings: Settings, *, url: str) -> FastAPI:
+    """Return the application for all spaces. Raises UsageError if `http.auth` is incomplete or there is no space."""
+    prometheus_client: Any = team.require("prometheus_client", "A team's server")
+    found, left_out = team.spaces(environment)
+    for sentence in left_out:
+        print(f"nugget: not served: {sentence}", file=sys.stderr)
+    if not found:
+        raise BrainError("There is no brain to serve.", hint="Run `nugget init`, or set `brains.folders`.")
+    spaces: dict[str, Space] = {}
+    for name, path in found.items():
+        session = AgentSession(flag=path, environment=environment, cwd=path, face="http")
+        server = make_server(session)
+        answers = server.streamable_http_app(json_response=True, stateless_http=True, host="0.0.0.0")
+        app = make_space_app(session)
+        app.router.routes.append(Route("/mcp", answers.routes[0].app, methods=["POST"]))  # type: ignore[attr-defined]
+        spaces[name] = Space(session, app, server)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            for space in spaces.values():
+                await stack.enter_async_context(space.mcp.session_manager.run())
+                Thread(target=space.session.warm, daemon=True).start()
+            yield
+            for space in spaces.values():
+                space.session.close()
+
+    app = FastAPI(title="Nugget", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None,
+                  openapi_url=None)  # fmt: skip
+    add_handlers(app)
+    registry = prometheus_client.CollectorRegistry()
+    endpoints = _Endpoints(environment, settings, spaces, registry)
+    app.add_api_route("/healthz", endpoints.health)
+    app.add_api_route("/readyz", endpoints.ready)
+    app.add_api_route("/metrics", endpoints.metrics)
+    app.add_api_route("/v1/spaces", endpoints.list_spaces)
+    app.add_api_route("/v1/sessions", endpoints.take_session, methods=["POST"], status_code=202)
+    app.add_api_route("/hooks/github", endpoints.github, methods=["POST"])
+    if settings.http.auth == "oidc":
+        app.add_api_route(_METADATA + "/{resource:path}", partial(_metadata, settings, url))
+    for name, space in spaces.items():
+        app.router.routes.append(Mount(f"/s/{name}", app=space.app))
+    metadata = url + _METADATA if settings.http.auth == "oidc" else None
+    app.add_middleware(Authenticate, identify=identify_by(settings.http, environment), registry=registry,
+                       spaces=frozenset(spaces), metadata=metadata)  # fmt: skip
+    return app
+
+
+async def _metadata(settings: Settings, url: str, resource: str) -> Response:
+    """Return where clients get tokens for a resource (RFC 9728)."""
+    return JSONReply({
+        "resource": f"{url}/{resource}", "authorization_servers": [settings.http.issuer],
+        "bearer_methods_supported": ["header"], "resource_name": "Nugget",
+    })  # fmt: skip
+
+
+class Authenticate:
+    """ASGI middleware that finds the caller, hides spaces that they may not read, and counts and logs requests."""
+
+    def __init__(
+        self, app: ASGIApp, *, identify: Identify, registry: Any, spaces: frozenset[str], metadata: str | None
+    ) -> None:
+        from prometheus_client import Counter, Histogram
+
+        self._app, self._identify, self._spaces, self._metadata = app, identify, spaces, metadata
+        self._requests = Counter("nugget_requests", "Requests", ["space", "status"], registry=registry)
+        self._seconds = Histogram("nugget_request_seconds", "Time to the reply", ["space"], registry=registry)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on with its caller, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, status, path = time.monotonic(), 500, scope["path"]
+        parts = path.split("/", 3)
+        space = parts[2] if path.startswith("/s/") and parts[2] in self._spaces else ""
+        caller: Caller | None = None
+
+        async def send_counted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            is_open = path in OPEN_PATHS or path.startswith(_METADATA)
+            caller = None if is_open else await self._required(Request(scope))
+            if caller and path.startswith("/s/") and not (space and caller.may(space)):
+                raise Refusal(404, "not_found", "There is nothing at this path.", hint="/v1/spaces lists your spaces.")
+            scope.setdefault("state", {}).update(caller=caller, knows_token=True)
+            await self._app(scope, receive, send_counted)
+        except NuggetError as error:  # the provider of identities cannot be asked
+            refusal = Refusal(503, "no_identity", str(error), headers={"retry-after": "10"})
+            await refusal.reply()(scope, receive, send_counted)
+        except Refusal as refusal:
+            await refusal.reply()(scope, receive, send_counted)
+        finally:
+            seconds = time.monotonic() - started
+            self._requests.labels(space, str(status)).inc()
+            self._seconds.labels(space).observe(seconds)
+            line = {
+                "time": datetime.now(UTC).isoformat(timespec="milliseconds"), "caller": caller and caller.name,
+                "space": space, "method": scope["method"], "status": status, "ms": round(seconds * 1000),
+            }  # fmt: skip
+            print(json.dumps(line), file=sys.stderr, flush=True)
+
+    async def _required(self, request: Request) -> Caller:
+        caller = await self._identify(request)
+        if caller is not None:
+            return caller
+        where = f', resource_metadata="{self._metadata}{request.url.path}"' if self._metadata else ""
+        raise Refusal(
+            401, "unauthorized", "This server asks for a valid token.", hint="Who runs the server can give you one.",
+            headers={"www-authenticate": f'Bearer realm="nugget"{where}'},
+        )  # fmt: skip
+
+
+class _Endpoints:
+    """The endpoints beside the spaces."""
+
+    def __init__(
+        self, environment: Environment, settings: Settings, spaces: Mapping[str, Space], registry: Any
+    ) -> None:
+        from prometheus_client import Gauge
+
+        self._environment, self._settings, self._spaces, self._registry = environment, settings, spaces, registry
+        self._jobs = Gauge("nugget_capture_jobs", "Jobs in the capture queue", ["state"], registry=registry)
+        self._ready = Gauge("nugget_space_ready", "1 if a space answers", ["space"], registry=registry)
+
+    async def health(self) -> Response:
+        """Answer as long as the process lives."""
+        return JSONReply({"status": "ok"})
+
+    async def ready(self) -> Response:
+        """Answer 200 once every space has been opened and read."""
+        waiting = [name for name, space in self._spaces.items() if space.session.folder is None]
+        return JSONReply({"status": "starting" if waiting else "ready", "waiting": len(waiting)},
+                         status_code=503 if waiting else 200)  # fmt: skip
+
+    async def metrics(self) -> Response:
+        """Return counters for Prometheus."""
+        from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+        states = await to_thread.run_sync(team.queue_states, self._environment.home)
+        for state, number in states.items():
+            self._jobs.labels(state).set(number)
+        for name, space in self._spaces.items():
+            self._ready.labels(name).set(space.session.folder is not None)
+        return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
+
+    async def list_spaces(self, request: Request) -> Response:
+        """Return the spaces that the caller may read, each with their right and the address of its MCP server."""
+        caller: Caller = request.state.caller
+        listed = [{"name": name, "right": caller.rights[name], "mcp": f"/s/{name}/mcp"}
+                  for name in self._spaces if caller.may(name)]  # fmt: skip
+        return JSONReply({"spaces": listed})
+
+    async def take_session(self, request: Request, space: str) -> Response:
+        """Take a session that a member's `nugget capture` sends, and queue it for a space."""
+        caller: Caller = request.state.caller
+        if space not in self._spaces or not caller.may(space):
+            raise Refusal(404, "not_found", "There is no such space.", hint="/v1/spaces lists your spaces.")
+        if not caller.may(space, team.WRITE):
+            raise Refusal(403, "read_only", f"You may read {space}, but not send sessions to it.")
+        folder = self._spaces[space].session.folder
+        if folder is None:
+            raise Refusal(503, "starting", f"{space} is still being read.", headers={"retry-after": "10"})
+        with tempfile.NamedTemporaryFile(suffix=".gz") as upload:
+            async for part in request.stream():
+                upload.write(part)
+            upload.flush()
+            take = partial(team.take_session, self._environment, folder, Path(upload.name), identity=caller.name,
+                           now=datetime.now(UTC))  # fmt: skip
+            session = await to_thread.run_sync(take)
+        return JSONReply({"session": session, "space": space}, status_code=202)
+
+    async def github(self, request: Request) -> Response:
+        """Follow the remote of a space when GitHub says that its repository changed."""
+        secret = self._environment.variables.get("NUGGET_WEBHOOK_SECRET")
+        body = await request.body()
+        given = request.headers.get("x-hub-signature-256", "")
+        if not secret or not hmac.compare_digest(
+            given.encode(), b"sha256=" + hmac.new(secret.encode(), body, "sha256").hexdigest().encode()
+        ):
+            raise Refusal(401, "bad_signature", "The webhook is not signed with NUGGET_WEBHOOK_SECRET.")
+        repository = ""
+        with suppress(ValueError, LookupError, TypeError):
+            repository = str(json.loads(body)["repository"]["full_name"])
+        names = await to_thread.run_sync(team.spaces_of_repository, self._environment, repository)
+        delivery = request.headers.get("x-github-delivery", "")
+        if not names:
+            raise Refusal(404, "unknown_repository", "No space has this repository.")
+        if not await to_thread.run_sync(team.note_delivery, self._environment.home, delivery):
+            raise Refusal(409, "delivered_before", "This delivery was handled before.")
+        for name in names:
+            Thread(target=self._spaces[name].session.follow, name=f"nugget-follow-{name}", daemon=True).start()
+        return JSONReply({"followed": names}, status_code=202)
+
+
+def serve_team(environment: Environment, settings: Settings, address: str | None) -> None:
+    """Serve all spaces on `HOST:PORT` until SIGTERM or Ctrl-C. Raises UsageError, BrainError, NuggetError."""
+    from nugget.http import Guard, access_for, listen, parse_address, run
+
+    wanted = parse_address(address)
+    # The guard checks Host, Origin and sizes; callers are identified behind it.
+    access = replace(access_for(wanted, token="identified", allowed_hosts=settings.http.allowed_hosts), token=None)
+    listening = listen(wanted)
+    heard = replace(wanted, port=listening.getsockname()[1])
+    app = make_team_app(environment, settings, url=(settings.http.public_url or heard.url).rstrip("/"))
+    app.add_middleware(Guard, access=access, limits={"/v1/sessions": team.MAX_SESSION_BYTES})
+    print(f"Nugget serves the team on {heard.url} (Ctrl-C ends it).", file=sys.stderr)
+    print(f"Spaces: {', '.join(team.spaces(environment)[0])}.", file=sys.stderr, flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn ends in order, then hands the signal on
+    run(app, listening)

@@ -1,0 +1,305 @@
+"""A team's server: spaces that only their readers see, by tokens, OpenID or a proxy; sent sessions; the webhook."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import shutil
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import httpx2
+import jwt
+import pytest
+from commands import Nugget
+from cryptography.hazmat.primitives.asymmetric import rsa
+from knowledge_files import commit
+from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.types import TextContent
+from paths import REPOSITORY
+from served import Answer, Served, served, variables_for
+from sessions import write_transcript
+from waiting import PATIENCE_S, wait_for
+from worker_stage import LESSONS
+
+from nugget.app import team
+from nugget.app.worker import work
+from nugget.capture import review
+from nugget.config import Environment, read_environment
+from nugget.errors import UsageError
+from nugget.infra import files, git
+from nugget.upkeep.trust import trust
+
+QUESTION = "why do users see old prices"
+SECRET_WORDS = "The acquisition of Zephyr is called project Kestrel."
+WEBHOOK_SECRET = "a-secret-of-the-webhook"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Team:
+    """The server's folder with two brains, `open` and `closed`."""
+
+    folder: Path
+    environment: Environment
+    variables: Mapping[str, str]
+
+    def token(self, *rights: str, identity: str = "ada", days: int | None = 90) -> dict[str, str]:
+        """Return the header of a new token."""
+        text = team.make_token(
+            self.environment.home, identity, team.parse_rights(rights), days=days, now=datetime.now(UTC)
+        )
+        return {"authorization": f"Bearer {text}"}
+
+    def serve(self, **settings: str) -> Any:
+        """Start the server; a context manager."""
+        return served(self.folder, **{**self.variables, "NUGGET_HTTP_AUTH": "token", **settings})
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Team:
+    (tmp_path / ".gitconfig").write_text("[user]\n\tname = Test\n\temail = test@example.invalid\n")
+    shutil.copytree(REPOSITORY / "tests" / "brain", tmp_path / "open")
+    closed = tmp_path / "closed" / "domains" / "coding" / "concepts"
+    closed.mkdir(parents=True)
+    (tmp_path / "closed" / "brain.yaml").write_text("owner: board\n")
+    (closed / "kestrel.md").write_text(
+        f"---\nid: concept/kestrel\ntype: concept\ndomain: coding\n---\n# Kestrel\n\n{SECRET_WORDS}\n"
+    )
+    for name in ("open", "closed"):
+        git.init(tmp_path / name)
+        commit(tmp_path / name, ["."], "First")
+    variables = {"NUGGET_BRAINS_FOLDERS": f"open={tmp_path / 'open'},closed={tmp_path / 'closed'}"}
+    environment = read_environment(variables_for(tmp_path, **variables))
+    for name in ("open", "closed"):
+        trust(environment, tmp_path / name)
+    return Team(folder=tmp_path, environment=environment, variables=variables)
+
+
+def ready(server: Served) -> Served:
+    wait_for(lambda: server.ask("/readyz").status == 200)
+    return server
+
+
+@pytest.mark.proves("TEAM-SPACES")
+def test_who_may_not_read_a_space_finds_nothing_there_through_any_door(place: Team) -> None:
+    reader, other = place.token("open"), place.token("open:write", "closed", identity="grace")
+    with place.serve() as server:
+        ready(server)
+        doors = [("/s/{}/v1/search", {"q": "kestrel"}), ("/s/{}/v1/ask", {"q": "kestrel"}),
+                 ("/s/{}/v1/units/concept/kestrel", {}), ("/s/{}/mcp", None), ("/s/{}/v1/anything", {})]  # fmt: skip
+        for path, query in doors:
+            for name in ("closed", "missing"):
+                body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"} if query is None else None
+                refused = server.ask(path.format(name), headers=reader, body=body, **(query or {}))
+                assert (refused.status, refused.error.code) == (404, "not_found"), (path, name)
+                assert b"Kestrel" not in refused.body and b"closed" not in refused.body
+        assert server.ask("/v1/spaces", headers=reader).json == {
+            "spaces": [{"name": "open", "right": "read", "mcp": "/s/open/mcp"}]
+        }
+        assert {one["name"] for one in server.ask("/v1/spaces", headers=other).json["spaces"]} == {"open", "closed"}
+        found = server.ask("/s/closed/v1/ask", headers=other, q="what is kestrel", no_llm="true")
+        assert found.json["hits"][0]["id"] == "concept/kestrel"
+        hits = server.ask("/s/open/v1/search", headers=reader, q="kestrel acquisition zephyr").json["hits"]
+        assert "concept/kestrel" not in {hit["id"] for hit in hits}
+        counted = server.ask("/metrics", headers=reader).body.decode()
+        assert 'nugget_requests_total{space="closed",status="404"}' in counted and "Kestrel" not in counted
+        assert 'nugget_space_ready{space="open"} 1.0' in counted
+
+
+@pytest.mark.proves("TEAM-TOKENS")
+def test_without_a_valid_token_only_the_probes_answer(place: Team) -> None:
+    expired = team.make_token(
+        place.environment.home, "old", {"open": "read"}, days=1, now=datetime.now(UTC) - timedelta(days=2)
+    )
+    kept = place.token("open")
+    with place.serve() as server:
+        ready(server)
+        assert server.ask("/healthz").json == {"status": "ok"}
+        for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": f"Bearer {expired}"}):
+            for path in ("/v1/spaces", "/s/open/v1/search?q=x", "/metrics", "/nothing"):
+                assert server.ask(path, headers=headers).status == 401, path
+        assert server.ask("/v1/spaces", headers=kept).status == 200
+        known = team.tokens(place.environment.home)
+        assert kept["authorization"].removeprefix("Bearer ") not in (place.environment.home / "tokens.json").read_text()
+        team.revoke_token(place.environment.home, next(one.id for one in known if one.identity == "ada"))
+        assert server.ask("/v1/spaces", headers=kept).status == 401
+        assert server.ask("/v1/spaces", headers={**kept, "host": "evil.example"}).status == 421
+        code = server.stop()
+    assert code == 0 and QUESTION.encode() not in b"".join(server.said)
+    with pytest.raises(UsageError):
+        team.revoke_token(place.environment.home, "missing")
+
+
+@pytest.mark.proves("TEAM-SPACES")
+def test_an_agent_asks_a_space_over_mcp(place: Team) -> None:
+    async def talk(server: Served) -> str:
+        async with (
+            httpx2.AsyncClient(headers=place.token("open"), timeout=PATIENCE_S) as sender,
+            Client(streamable_http_client(f"{server.url}/s/open/mcp", http_client=sender)) as client,
+        ):
+            result = await client.call_tool("get_relevant_context", {"task_description": QUESTION})
+            (block,) = result.content
+            assert isinstance(block, TextContent)
+            return block.text
+
+    with place.serve() as server:
+        assert "concept/cache-invalidation" in asyncio.run(asyncio.wait_for(talk(ready(server)), PATIENCE_S))
+
+
+@pytest.mark.proves("TEAM-SESSIONS")
+def test_a_members_session_becomes_a_proposal(place: Team, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The member's worker sends it; the server's worker captures it. Nothing is proposed on the member's machine."""
+    laptop = tmp_path_factory.mktemp("laptop")
+    shutil.copytree(place.folder / "open", laptop / "brain")
+    transcript = laptop / ".claude/projects/-srv-shop/s.jsonl"
+    session = write_transcript(transcript, LESSONS)
+    token = place.token("open:write")["authorization"].removeprefix("Bearer ")
+    with place.serve() as server:
+        ready(server)
+        member = read_environment(variables_for(
+            laptop, NUGGET_BRAIN=str(laptop / "brain"), NUGGET_TEAM_TOKEN=token,
+            NUGGET_CAPTURE_SERVER=f"{server.url}/s/open",
+        ))  # fmt: skip
+        files.queue_job(member.home, {"queued": time.time(), "session": session, "transcript": str(transcript)})
+        (job,) = send(member).jobs
+        assert (job.state, job.reason) == ("skipped", f"sent to the space open of {server.url}")
+        wait_for(lambda: review.proposals(place.folder / "open"))
+        assert review.proposals(laptop / "brain") == []
+        (proposal,) = review.proposals(place.folder / "open")
+        assert proposal.session == session
+        read_only = {**place.token("open", identity="bob"), "content-type": "application/gzip"}
+        assert server.ask("/v1/sessions?space=open", headers=read_only, body=b"x").status == 403
+        assert server.ask("/v1/sessions?space=closed", headers=read_only, body=b"x").status == 404
+        bad = server.ask("/v1/sessions?space=open", headers={"authorization": f"Bearer {token}"}, body=b"not gzip")
+        assert (bad.status, bad.error.code) == (422, "invalid_request")
+
+
+def send(member: Environment) -> Any:
+    """Run the member's worker with its own environment."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in member.variables.items():
+            patch.setenv(name, value)
+        return work(member)
+
+
+@pytest.mark.proves("TEAM-WEBHOOK")
+def test_only_a_signed_new_delivery_for_a_known_repository_is_followed(place: Team) -> None:
+    git.run(place.folder / "open", "remote", "add", "origin", "https://github.com/acme/brain.git")
+    body = json.dumps({"repository": {"full_name": "acme/brain"}}).encode()
+
+    def post(server: Served, body: bytes, delivery: str, secret: str = WEBHOOK_SECRET) -> Answer:
+        signature = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+        headers = {"x-hub-signature-256": f"sha256={signature}", "x-github-delivery": delivery}
+        return server.ask("/hooks/github", headers=headers, body=body)
+
+    with place.serve(NUGGET_WEBHOOK_SECRET=WEBHOOK_SECRET) as server:
+        ready(server)
+        assert post(server, body, "1", secret="wrong").status == 401
+        assert server.ask("/hooks/github", body=body).status == 401
+        assert post(server, b'{"repository": {"full_name": "acme/other"}}', "1").status == 404
+        assert post(server, b"[]", "1").status == 404
+        assert (post(server, body, "1").status, post(server, body, "1").status) == (202, 409)
+        assert post(server, body, "2").json == {"followed": ["open"]}
+
+
+class Provider(BaseHTTPRequestHandler):
+    """An OpenID provider: its configuration and the keys that it publishes."""
+
+    keys: ClassVar[list[dict[str, Any]]] = []
+
+    def do_GET(self) -> None:
+        issuer = f"http://127.0.0.1:{self.server.server_address[1]}"
+        document: dict[str, Any] = {"issuer": issuer, "jwks_uri": f"{issuer}/keys"}
+        text = json.dumps({"keys": self.keys} if self.path == "/keys" else document).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Keep the tests' output quiet."""
+
+
+@pytest.fixture
+def issuer() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Provider)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.proves("TEAM-OIDC")
+def test_an_access_token_gives_the_rights_of_its_groups(place: Team, issuer: str) -> None:
+    key, foreign = (rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2))
+    public = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key()))
+    Provider.keys = [{**public, "kid": "one", "use": "sig", "alg": "RS256"}]
+    claims = {"iss": issuer, "aud": "nugget", "sub": "u1", "groups": ["engineers"],
+              "exp": datetime.now(UTC) + timedelta(hours=1)}  # fmt: skip
+
+    def header(signed_by: Any = key, **changed: Any) -> dict[str, str]:
+        text = jwt.encode({**claims, **changed}, signed_by, algorithm="RS256", headers={"kid": "one"})
+        return {"authorization": f"Bearer {text}"}
+
+    settings = {
+        "NUGGET_HTTP_AUTH": "oidc", "NUGGET_HTTP_ISSUER": issuer, "NUGGET_HTTP_AUDIENCE": "nugget",
+        "NUGGET_HTTP_RIGHTS": "engineers=open:write,board=closed",
+    }  # fmt: skip
+    with place.serve(**settings) as server:
+        ready(server)
+        granted = server.ask("/v1/spaces", headers=header()).json["spaces"]
+        assert [(one["name"], one["right"]) for one in granted] == [("open", "write")]
+        both = server.ask("/v1/spaces", headers=header(groups=["engineers", "board"])).json["spaces"]
+        assert {one["name"] for one in both} == {"open", "closed"}
+        shared = jwt.encode(claims, public["n"], algorithm="HS256", headers={"kid": "one"})
+        unsigned = jwt.encode(claims, None, algorithm="none")
+        wrong = (
+            header(aud="another"), header(iss="http://evil.example"), header(signed_by=foreign),
+            header(exp=datetime.now(UTC) - timedelta(hours=1)), {"authorization": f"Bearer {shared}"},
+            {"authorization": "Bearer x.y.z"}, {"authorization": f"Bearer {unsigned}"},
+        )  # fmt: skip
+        for headers in wrong:
+            refused = server.ask("/s/open/mcp", headers=headers, body={})
+            assert refused.status == 401
+            found = refused.headers["www-authenticate"].partition('resource_metadata="')[2].rstrip('"')
+        metadata = server.ask(found.removeprefix(server.url)).json
+        assert metadata["authorization_servers"] == [issuer] and metadata["resource"].endswith("/s/open/mcp")
+
+
+@pytest.mark.proves("TEAM-PROXY")
+@pytest.mark.parametrize(("proxies", "status"), [("127.0.0.0/8", 200), ("10.1.2.3", 401)])
+def test_a_proxys_headers_count_from_its_address_alone(place: Team, proxies: str, status: int) -> None:
+    settings = {"NUGGET_HTTP_AUTH": "proxy", "NUGGET_HTTP_PROXIES": proxies, "NUGGET_HTTP_RIGHTS": "ada=open:read"}
+    with place.serve(**settings) as server:
+        ready(server)
+        assert server.ask("/s/open/v1/search?q=x", headers={"x-forwarded-user": "ada"}).status == status
+        assert server.ask("/s/open/v1/search?q=x").status == 401
+
+
+@pytest.mark.proves("TEAM-TOKENS")
+def test_an_incomplete_configuration_is_refused_with_a_sentence(place: Team) -> None:
+    for auth, missing in (("oidc", "http.issuer"), ("proxy", "http.proxies")):
+        with pytest.raises(AssertionError, match=missing), place.serve(NUGGET_HTTP_AUTH=auth):
+            pass
+
+
+@pytest.mark.proves("TEAM-TOKENS")
+def test_tokens_are_made_listed_and_revoked_at_the_command_line(nugget: Nugget) -> None:
+    made = nugget("token", "new", "--identity", "ada", "--space", "acme:write", "--expires", "30d")
+    assert made.code == 0 and made.out.startswith(team.TOKEN_PREFIX) and "no space acme yet" in made.err
+    (listed,) = nugget("token", "list", "--json").json["tokens"]
+    assert (listed["identity"], listed["spaces"]) == ("ada", {"acme": "write"}) and "hash" not in listed
+    assert listed["id"] in nugget("token", "list").out
+    for wrong in (("--space", "acme:all"), ("--space", "acme", "--expires", "soon")):
+        assert nugget("token", "new", "--identity", "ada", *wrong).code == 2
+    assert nugget("token", "revoke", listed["id"]).code == 0
+    assert nugget("token", "list", "--json").json == {"tokens": []}
