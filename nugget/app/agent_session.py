@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import stat
 import sys
@@ -18,7 +17,7 @@ from nugget.app.params import check_identity
 from nugget.config import Environment, Settings, load_settings
 from nugget.errors import BrainError, IndexUnavailable, LLMUnavailable, NuggetError, UsageError
 from nugget.evaluation.query_log import Face
-from nugget.infra import files
+from nugget.infra import files, system
 from nugget.infra.llm import LLM, DailyBudget, open_llm
 from nugget.infra.llm import DailyCapReached as DailyCapReached
 from nugget.models import Bundle, Depth, Query, SourceName
@@ -274,7 +273,7 @@ def http_token(environment: Environment) -> str:
         try:
             held = file.lstat()
             kept = file.read_text("ascii").removeprefix(_BEARER).strip() if stat.S_ISREG(held.st_mode) else ""
-            is_private = held.st_uid == os.getuid() and not held.st_mode & 0o077
+            is_private = held.st_uid == system.user_id() and not held.st_mode & system.OTHERS
         except (OSError, ValueError):
             kept, is_private = "", False
         if not (is_private and _is_token(kept)):

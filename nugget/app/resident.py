@@ -21,7 +21,7 @@ from typing import Any
 from nugget.app.agent_session import AgentSession, print_traceback
 from nugget.config import expanded, read_environment
 from nugget.errors import NuggetError
-from nugget.infra import files, resident
+from nugget.infra import files, resident, system
 
 ServeLines = Callable[[AgentSession, "Lines", bool], Awaitable[None]]
 """Serve one client over its lines until it disconnects; the flag adds openqed's tools."""
@@ -44,7 +44,7 @@ class Resident:
         """Answer until the last window has been closed for a while, or the socket is gone."""
         listening = _listen(self._file)
         inode = self._file.lstat().st_ino
-        server = await asyncio.start_unix_server(self._answer, sock=listening, limit=_MAX_LINE_BYTES)
+        server = await asyncio.start_server(self._answer, sock=listening, limit=_MAX_LINE_BYTES)
         while True:
             await asyncio.sleep(min(_CHECK_S, resident.idle_s()))
             is_ours = self._file.exists() and self._file.lstat().st_ino == inode
@@ -140,7 +140,7 @@ def _listen(file: Path) -> socket.socket:
     """Return a listening socket; its file appears only once it listens. Raises OSError."""
     partial = file.with_suffix(".partial")
     partial.unlink(missing_ok=True)
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listening = system.unix_socket()
     listening.bind(str(partial))
     partial.chmod(0o600)
     listening.listen(64)

@@ -29,7 +29,7 @@ from nugget.errors import NuggetError, TranscriptError
 from nugget.evaluation.query_log import note_uses
 from nugget.extraction import extract
 from nugget.extraction.offline import explain
-from nugget.infra import files
+from nugget.infra import files, system
 from nugget.infra.llm import open_extractor
 from nugget.models.sessions import said_how
 from nugget.provenance.extraction import extract_captured
@@ -308,17 +308,9 @@ def _leave_the_session(home: Path) -> None:
 
     Beyond the limit a job fails with MemoryError instead of slowing the person's machine down.
     """
-    with suppress(OSError, AttributeError):
-        os.setsid()
+    system.leave_session(MAX_MEMORY_BYTES)
     with suppress(OSError):
         os.chdir(home)
-    with suppress(OSError, AttributeError):
-        os.nice(10)
-    with suppress(ImportError, ValueError, OSError):
-        import resource
-
-        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY_BYTES, hard))
 
 
 def _now() -> datetime:

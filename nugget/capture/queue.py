@@ -19,7 +19,7 @@ from typing import Any
 
 from nugget.capture import ledger
 from nugget.errors import NuggetError, TranscriptError
-from nugget.infra import files
+from nugget.infra import files, system
 from nugget.models import SessionFile
 
 JOB_STATES = ("pending", "running", "failed", "done", "skipped")
@@ -215,10 +215,8 @@ def is_working(home: Path) -> bool:
     file = Path(files.queue_folder(home)) / "worker.lock"
     try:
         process = int(file.read_bytes() or b"0")
-        if process <= 0:
+        if process <= 0 or not system.is_running(process):
             return False
-        with suppress(PermissionError):
-            os.kill(process, 0)
     except (OSError, ValueError):
         return False
     lock = files.try_lock(file)
@@ -230,7 +228,8 @@ def is_working(home: Path) -> bool:
 def sign(lock: int) -> None:
     """Name this process in the lock file that it holds."""
     os.ftruncate(lock, 0)
-    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    os.lseek(lock, 0, os.SEEK_SET)
+    os.write(lock, str(os.getpid()).encode())
 
 
 def _files(home: Path, state: str) -> list[Path]:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from nugget.infra import files
+from nugget.infra import files, system
 
 NOTICE = "This session will be analyzed for knowledge capture"
 CATCH_UP_EVERY_S = 3600
@@ -74,11 +74,9 @@ def _read_payload() -> dict[str, object]:
 
     Reading stops where the object ends, because some clients keep the pipe open.
     """
-    import select
-
     received = b""
     deadline = time.monotonic() + _STDIN_WAIT_S
-    while len(received) < _MAX_PAYLOAD_BYTES and select.select([0], [], [], max(0.0, deadline - time.monotonic()))[0]:
+    while len(received) < _MAX_PAYLOAD_BYTES and system.has_input(max(0.0, deadline - time.monotonic())):
         part = os.read(0, 65536)
         received += part
         if not part or part.rstrip().endswith(b"}"):

@@ -7,15 +7,15 @@ all SessionEnd hooks together.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import signal
 import stat
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+
+from nugget.infra import system
 
 TYPE_CHECKING = False  # `typing` costs a hook more than the rest of this module
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ FOLLOW_EVERY_S = 300
 """What runs in the background looks at the remote of a brain no more often than this."""
 STARTED: list[int] = []
 """Ids of detached processes that have not been seen to end."""
-_FILE_MODE, _FOLDER_MODE, _OTHERS = 0o600, 0o700, 0o077
+_FILE_MODE, _FOLDER_MODE = 0o600, 0o700
 
 StrPath = str | os.PathLike[str]
 
@@ -99,13 +99,14 @@ def replace(path: StrPath, content: bytes, *, mode: int = _FILE_MODE, check: Cal
 
 
 def sync_folder(folder: StrPath) -> None:
-    """Make renames in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    """Make renames in a folder durable, if the system can open folders."""
+    with suppress(PermissionError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            with suppress(OSError):
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def try_lock(path: StrPath, *, wait: bool = False) -> int | None:
@@ -116,7 +117,7 @@ def try_lock(path: StrPath, *, wait: bool = False) -> int | None:
     private_folder(os.path.dirname(path))
     descriptor = _open(path, os.O_RDWR)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        system.lock(descriptor, wait=wait)
     except OSError:
         os.close(descriptor)
         if wait:
@@ -200,7 +201,8 @@ def start_worker(home: StrPath, *arguments: str, python: str = "") -> bool:
         # The worker leaves the folder that a relative path starts from. One thread is enough for what numpy does
         # here, and starting more costs 50 ms.
         variables = {GUARD: "1", "NUGGET_HOME": os.path.abspath(home), "OPENBLAS_NUM_THREADS": "1"}
-        start_detached(command, keep=lock, variables={**variables, WORKER_LOCK: str(lock)})
+        inherited = {WORKER_LOCK: str(lock)} if system.IS_POSIX else {}
+        start_detached(command, keep=lock, variables={**variables, **inherited})
     finally:
         os.close(lock)
     return True
@@ -211,43 +213,29 @@ def start_detached(command: Sequence[str], *, keep: int, variables: Mapping[str,
 
     It inherits the descriptor `keep`, such as that of a lock, and gets `variables` on top of the environment.
     """
-    for process in [*STARTED]:  # those that have ended would stay as zombies of a long-lived server
-        with suppress(ChildProcessError):
-            if os.waitpid(process, os.WNOHANG) == (0, 0):
-                continue
-        STARTED.remove(process)
-    null = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in range(3)]
-    os.set_inheritable(keep, True)
-    try:
-        every = {**os.environ, **(variables or {})}
-        STARTED.append(os.posix_spawn(command[0], list(command), every, file_actions=null, setsid=True))
-    finally:
-        os.set_inheritable(keep, False)
+    # Those that have ended would stay as zombies of a long-lived server.
+    STARTED[:] = [process for process in STARTED if not system.has_ended(process)]
+    if process := system.spawn(command, {**os.environ, **(variables or {})}, keep=keep):
+        STARTED.append(process)
 
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
     """Raise TimeoutError from a block that takes longer, in the middle of whatever it does.
 
-    Without effect outside of the main thread.
+    Without effect outside of the main thread, and on Windows.
     """
 
     def give_up(*_: object) -> None:
         raise OutOfTime
 
+    stop = system.start_alarm(seconds, give_up)
     try:
-        before = signal.signal(signal.SIGALRM, give_up)
-    except ValueError:  # not the main thread
-        yield
-        return
-    try:
-        signal.setitimer(signal.ITIMER_REAL, seconds)
         yield
     except OutOfTime:
         raise TimeoutError(f"it took longer than {seconds:g} s") from None
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        stop()
 
 
 def resource(name: str) -> Path:
@@ -277,7 +265,7 @@ def make_private(*roots: StrPath) -> list[str]:
     mended = []
     for path in exposed(*roots):
         with suppress(OSError):
-            os.chmod(path, _exposed_mode(path) & ~_OTHERS)
+            os.chmod(path, _exposed_mode(path) & ~system.OTHERS)
             mended.append(path)
     return mended
 
@@ -286,8 +274,8 @@ def _open(path: StrPath, flags: int) -> int:
     """Open a file, making it if it is missing; a file of ours that others can read is closed to them."""
     descriptor = os.open(path, flags | os.O_CREAT, _FILE_MODE)
     found = os.fstat(descriptor)
-    if stat.S_ISREG(found.st_mode) and stat.S_IMODE(found.st_mode) != _FILE_MODE and found.st_uid == os.getuid():
-        os.fchmod(descriptor, _FILE_MODE)
+    if stat.S_ISREG(found.st_mode) and stat.S_IMODE(found.st_mode) != _FILE_MODE and found.st_uid == system.user_id():
+        system.make_private(descriptor, _FILE_MODE)
     return descriptor
 
 
@@ -295,6 +283,6 @@ def _exposed_mode(path: str) -> int:
     """Return the mode of a file, folder or socket of ours that others have rights to, else 0."""
     with suppress(OSError):
         found = os.lstat(path)
-        if not stat.S_ISLNK(found.st_mode) and found.st_uid == os.getuid() and found.st_mode & _OTHERS:
+        if not stat.S_ISLNK(found.st_mode) and found.st_uid == system.user_id() and found.st_mode & system.OTHERS:
             return stat.S_IMODE(found.st_mode)
     return 0

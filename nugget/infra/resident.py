@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from nugget import __version__
-from nugget.infra import files
+from nugget.infra import files, system
 
 PATIENCE_S, START_PATIENCE_S, _IDLE_S = 0.1, 12.0, 600.0
 """How long a hook waits for an answer, a window for a server that starts, and the server for another window."""
@@ -37,7 +37,9 @@ _OPTIONS = {"--brain": "brain", "--as": "identity", "--compat": "compat"}
 
 
 def idle_s() -> float:
-    """Return how many seconds the resident server outlives its last window; 0: there is none."""
+    """Return how many seconds the resident server outlives its last window; 0: there is none, as on Windows."""
+    if not system.IS_POSIX:
+        return 0.0
     with suppress(ValueError):
         return float(os.environ.get("NUGGET_RESIDENT_S") or _IDLE_S)
     return _IDLE_S
@@ -97,10 +99,11 @@ def forward(home: files.StrPath, arguments: Sequence[str]) -> int | None:
 def connect(file: str, timeout_s: float) -> socket.socket:
     """Connect to a socket that is this person's, in a folder that nobody else may enter. Raises OSError."""
     place, folder = os.lstat(file), os.lstat(os.path.dirname(file))
-    mine = place.st_uid == folder.st_uid == os.getuid()
-    if not (mine and stat.S_ISSOCK(place.st_mode) and stat.S_ISDIR(folder.st_mode) and not folder.st_mode & 0o077):
+    mine = place.st_uid == folder.st_uid == system.user_id()
+    is_private = stat.S_ISDIR(folder.st_mode) and not folder.st_mode & system.OTHERS
+    if not (mine and stat.S_ISSOCK(place.st_mode) and is_private):
         raise PermissionError
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection = system.unix_socket()
     connection.settimeout(timeout_s)
     try:
         connection.connect(file)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import re
 import sqlite3
 import time
@@ -15,7 +14,7 @@ from typing import Any
 from nugget.capture.ledger import write_id
 from nugget.errors import GitError, NuggetError, reason_of
 from nugget.index.connection import find_damage, remove_database
-from nugget.infra import files, git
+from nugget.infra import files, git, system
 from nugget.redaction import redact, secret_lines
 from nugget.text import counted, printable
 
@@ -76,19 +75,9 @@ def _leftovers(brain: Path, home: Path) -> Iterator[str]:
     for file in (file for root in (home, brain / ".nugget", brain / "domains") for file in root.rglob(".*")):
         found = _LEFTOVER.fullmatch(file.name)
         with suppress(FileNotFoundError):
-            if found and file.is_file() and (not _runs(int(found[1])) or _is_old(file)):
+            if found and file.is_file() and (not system.is_running(int(found[1])) or _is_old(file)):
                 file.unlink()
                 yield f"Removed {printable(str(file))}, left by process {found[1]}, which is gone."
-
-
-def _runs(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:
-        pass
-    return True
 
 
 def _is_old(file: Path) -> bool:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import getpass
-import grp
 import io
 import json
 import os
-import pwd
 import shlex
 import shutil
 import stat
@@ -19,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from nugget.brain import is_brain
 from nugget.config import Environment, current_folder, expanded, is_known, load_settings, read_user_file, taken
 from nugget.errors import BrainError, GitError, NuggetError, UsageError
-from nugget.infra import files, git, remotes
+from nugget.infra import files, git, remotes, system
 from nugget.text import printable
 
 if TYPE_CHECKING:
@@ -197,23 +195,15 @@ def _unsafe(real: str) -> str | None:
             status = place.lstat()
         except OSError:
             continue
-        if status.st_uid not in (os.getuid(), 0):
+        if status.st_uid not in (system.user_id(), 0):
             return f"{printable(str(place))} belongs to another user"
+        others = status.st_mode & system.OTHERS
         is_sticky = place in folder.parents and status.st_mode & stat.S_ISVTX
         if stat.S_ISLNK(status.st_mode) or is_sticky:
             continue  # in a sticky folder such as /tmp nobody can rename or remove the files of others
-        if status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and not _is_private(status.st_gid)):
+        if others & stat.S_IWOTH or (others & stat.S_IWGRP and not system.is_own_group(status.st_gid)):
             return f"others can write to {printable(str(place))} (`chmod go-w` takes that away)"
     return None
-
-
-def _is_private(group: int) -> bool:
-    """Return True if a group has no member but the user; many systems give each user such a group."""
-    try:
-        found, name = grp.getgrgid(group), pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return False
-    return found.gr_name == name and set(found.gr_mem) <= {name}
 
 
 def make_brain(

@@ -18,6 +18,8 @@ PROMISES: dict[str, str] = {
     "HOUSE-EXTRA": "What an extra brings is asked for in one sentence with the command that installs it, pinned, "
     "never by a bare name.",
     "HOUSE-RELEASE": "Version and changelog are those of one place, and the notes on a version stay short.",
+    "HOUSE-SYSTEMS": "What Windows lacks is called in one module, where each function says what happens there; without "
+    "these calls a session is captured, reviewed and found again.",
     "HOUSE-DEMO": "The demo runs the main job, from transcript to an answer over MCP, offline in a temporary HOME.",
 }
 GAPS: dict[str, str] = {}

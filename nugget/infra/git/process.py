@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +21,7 @@ from pathlib import Path
 
 from nugget.config import read_environment
 from nugget.errors import GitError
+from nugget.infra import system
 
 Setting = tuple[str, str]
 """A key of git's configuration and its value."""
@@ -197,9 +197,9 @@ def _execute(
         import git
     except ImportError as error:  # GitPython looks for git while it is imported
         raise missing from error
-    # GitPython passes every variable on; env(1) takes those out that are not wanted.
+    # GitPython passes every variable on; env(1), which Windows lacks, takes those out that are not wanted.
     foreign = [name for name in read_environment().variables if name.startswith("GIT_") and name not in variables]
-    without = ["env", *chain.from_iterable(("-u", name) for name in foreign)] if foreign else []
+    without = ["env", *chain.from_iterable(("-u", name) for name in foreign)] if foreign and system.IS_POSIX else []
     # `-C`, not GitPython's own folder: it expands `$` in it, and goes without a folder that it cannot enter. The root
     # as the working folder, as this process's own may be gone or closed to us.
     command = [*without, "git", "-C", str(repo.absolute()), "--no-pager", "--literal-pathspecs", *args]
@@ -215,7 +215,7 @@ def _execute(
         printed, complaint = process.communicate(stdin, timeout=timeout_s)
     except BaseException as error:
         with suppress(OSError):  # with what it started; on SIGTERM git removes its lock files
-            os.killpg(process.pid, signal.SIGTERM)
+            system.end_group(process, gently=True)
         if isinstance(error, subprocess.TimeoutExpired):
             raise GitError(f"git {args[0]} did not end within {timeout_s:g} s in {repo}.") from error
         raise

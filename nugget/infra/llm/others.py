@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -16,7 +14,7 @@ from urllib.parse import urlsplit
 
 from nugget.config import LLMSettings
 from nugget.errors import LLMUnavailable
-from nugget.infra import files
+from nugget.infra import files, system
 from nugget.infra.llm.gate import Model, ModelCall, Price, Request
 from nugget.text import shorten
 
@@ -91,7 +89,7 @@ class ClaudeCli(Model):
             try:
                 output, errors = process.communicate(call.body["messages"].encode(), timeout=call.left_s())
             except BaseException:
-                os.killpg(process.pid, signal.SIGKILL)  # with its children
+                system.end_group(process)
                 raise
         if not output.strip():
             said = shorten(self._scrub(errors.decode("utf-8", "replace")), 200) or f"exit code {process.returncode}"
