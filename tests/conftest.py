@@ -16,6 +16,7 @@ import pytest
 from commands import Nugget, Result
 from hypothesis import HealthCheck, settings
 from paths import REPOSITORY
+from team_stage import database_server, empty_database, team_database  # noqa: F401 - fixtures
 
 if TYPE_CHECKING:
     from loopback_anthropic import AnthropicServer

@@ -26,7 +26,8 @@ from nugget.index.connection import (
     open_existing,
     open_memory,
 )
-from nugget.index.fulltext import COLUMN_WEIGHTS, Terms, chunk_count, match_any, terms_of
+from nugget.index.fulltext import COLUMN_WEIGHTS, Terms, Vocabulary, chunk_count, match_any, terms_of
+from nugget.index.protocols import Found, IndexReader
 from nugget.index.units import CHANGED, CHUNK_COLUMNS, Edge, StoredChunk, conditions_of, select_in
 from nugget.models import Filter, Problem, SourceName, Unit
 from nugget.text import folded
@@ -36,7 +37,18 @@ if TYPE_CHECKING:
 
 _WEIGHTS = ", ".join(map(str, COLUMN_WEIGHTS))
 
-__all__ = ["Edge", "Index", "IndexState", "StoredChunk", "SyncResult", "Terms", "Unusable", "read_home", "read_memory"]
+__all__ = [
+    "Edge",
+    "Index",
+    "IndexReader",
+    "IndexState",
+    "StoredChunk",
+    "SyncResult",
+    "Terms",
+    "Unusable",
+    "read_home",
+    "read_memory",
+]
 
 
 class Index:
@@ -89,6 +101,11 @@ class Index:
         return str(self._local.vector_search)
 
     @property
+    def other_model(self) -> str:
+        """The entry of `degraded` for a client with another model: a sync gives this index the client's own."""
+        return "no_vectors"
+
+    @property
     def chunk_count(self) -> int:
         """Chunks of all sources."""
         return chunk_count(self.connection)
@@ -113,9 +130,21 @@ class Index:
         names = ("units", "chunks", "vectors", "relationships", "files")
         return {name: self.connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names}
 
-    def terms(self, text: str) -> Terms:
+    def terms(self, text: str, *, matches: Sequence[str] = ()) -> Terms:
         """Return the words of a question that are worth looking for."""
-        return terms_of(self.connection, text)
+        return terms_of(Vocabulary(self.connection), text)
+
+    def search(
+        self, terms: Terms, vector: Vector | None, filter_: Filter, *, k: int, depth: int, within: Filter | None = None
+    ) -> Found:
+        """Return the best `depth` chunks and units by words, the best k chunks by vectors, and k units of a period."""
+        # One after the other: in threads beside each other they wait longer for the interpreter than they gain.
+        texts = self.search_text(terms, depth, filter_)
+        wholes = self.search_unit_text(terms, depth, filter_)
+        of_period = self.search_unit_text(terms, k, within) if within else []
+        nearest = self.search_vectors(vector, k, filter_) if vector is not None else []
+        unit_of = self.units_of_chunks(list({key for key, _ in [*texts, *nearest]}))
+        return Found(texts, wholes, of_period, nearest, unit_of)
 
     def search_text(self, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
         """Return the k best chunks for any of these terms as (chunk key, BM25 score, higher is better)."""
@@ -199,6 +228,14 @@ class Index:
         """Return the keys of units by id, within one source."""
         return stored.unit_keys(self.connection, ids, source)
 
+    def unit_vector(self, unit_key: int) -> Vector | None:
+        """Return the vector of a unit as a whole, if it has one."""
+        import numpy as np
+
+        sql = "SELECT embedding FROM unit_vectors WHERE unit_key = ?"
+        row = self.connection.execute(sql, (unit_key,)).fetchone()
+        return np.frombuffer(row[0], dtype="<f4") if row else None
+
     def has_source(self, source: SourceName) -> bool:
         """Return whether there is any unit of a source."""
         sql = "SELECT 1 FROM units WHERE source = ? LIMIT 1"
@@ -216,6 +253,16 @@ class Index:
         conditions, parameters = conditions_of(filter_)
         sql = f"SELECT u.key FROM units u WHERE {conditions or 'true'} ORDER BY {CHANGED} DESC, u.id LIMIT ?"
         return [row[0] for row in self.connection.execute(sql, (*parameters, limit))]
+
+    def places(self, limit: int) -> Iterable[tuple[str | None, str, str, str | None, str | None, str, str]]:
+        """Yield domain, tags as JSON, type, path, path of the scope, source and title of units, for suggestions."""
+        return self.connection.execute(f"{stored.PLACES} LIMIT ?", (limit,))
+
+    def titles(self, prefix: str, *, whole: bool, limit: int) -> list[tuple[str, str]]:
+        """Return the ids that begin so, with their titles; with `whole` the refs, which name the source."""
+        name = "source || ':' || id" if whole else "id"
+        sql = f"SELECT {name}, title FROM units WHERE substr({name}, 1, ?) = ? ORDER BY 1 LIMIT ?"
+        return self.connection.execute(sql, (len(prefix), prefix, limit)).fetchall()
 
     def edges(self, keys: Sequence[int]) -> list[Edge]:
         """Return the relations of these units, in both directions."""

@@ -176,7 +176,7 @@ _COMMON_SHARE = 0.3
 _AFFORDED_SHARE = 0.06
 _ALWAYS_ASKED = 2
 
-_LARGEST_CHARACTER = "\U0010ffff"
+LARGEST_CHARACTER = "\U0010ffff"
 _LINKS = ("", "s", "es", "n", "en", "er")
 """What German puts between the words of a compound."""
 
@@ -210,24 +210,55 @@ def chunk_count(connection: sqlite3.Connection) -> int:
     return int(connection.execute("SELECT count(*) FROM chunks").fetchone()[0])
 
 
-def terms_of(connection: sqlite3.Connection, text: str) -> Terms:
+class Vocabulary:
+    """The terms of an embedded index; those of another kind come from a class below this."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks the index has."""
+        return chunk_count(self._connection)
+
+    def tokens(self, words: Sequence[str]) -> list[tuple[str, list[str]]]:
+        """Return each word with its terms."""
+        return _tokens(self._connection, words)
+
+    def frequency(self, term: str) -> int:
+        """Return in how many chunks a term stands."""
+        row = self._connection.execute("SELECT doc FROM chunks_vocabulary WHERE term = ?", (term,)).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def beginning_with(self, character: str) -> int:
+        """Return in how many chunks a character of an unspaced script stands."""
+        sql = "SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH ?"
+        return int(self._connection.execute(sql, (match_any([character]),)).fetchone()[0])
+
+    def near(self, term: str) -> Iterable[str]:
+        """Return the terms that begin with the same two letters."""
+        sql = "SELECT term FROM chunks_vocabulary WHERE term >= ? AND term < ?"
+        return (row[0] for row in self._connection.execute(sql, (term[:2], term[:2] + LARGEST_CHARACTER)))
+
+
+def terms_of(vocabulary: Vocabulary, text: str) -> Terms:
     """Look the words of a question up in the vocabulary of an index."""
-    chunks = chunk_count(connection)
     words: dict[str, int] = {}
     stems: dict[str, str] = {}
     idfs: dict[str, float] = {}
     seen: set[str] = set()
-    for word, tokens in _tokens(connection, question_words(text)):
+    chunks = vocabulary.chunks
+    for word, tokens in vocabulary.tokens(question_words(text)):
         term = tokens[0]
         if term in seen:
             continue
         seen.add(term)
-        words[word] = _beginning_with(connection, word) if is_unspaced_character(word) else _frequency(connection, term)
+        words[word] = vocabulary.beginning_with(word) if is_unspaced_character(word) else vocabulary.frequency(term)
         stems[word] = " ".join(tokens)
         idfs[word] = inverse_frequency(chunks, words[word])
         if not words[word]:
-            for meant in _meant(connection, word, term):
-                words[meant] = _frequency(connection, meant)
+            for meant in _meant(vocabulary, word, term):
+                words[meant] = vocabulary.frequency(meant)
                 stems[meant] = f"~{meant}"  # a term, which the search stems once more
     chosen = _affordable(words, chunks) if chunks > LARGE_INDEX_CHUNKS else _rare_enough(words, chunks)
     return Terms(
@@ -301,29 +332,21 @@ def _tokens(connection: sqlite3.Connection, words: Sequence[str]) -> list[tuple[
     return [(words[position], terms) for position, terms in tokens.items()]
 
 
-def _frequency(connection: sqlite3.Connection, term: str) -> int:
-    row = connection.execute("SELECT doc FROM chunks_vocabulary WHERE term = ?", (term,)).fetchone()
-    return 0 if row is None else int(row[0])
+def is_guessed(term: str) -> bool:
+    """Return whether a term that stands nowhere may be a misspelling, or a compound of terms that do."""
+    return len(term) >= _FEWEST_TYPED and term.isalpha()
 
 
-def _beginning_with(connection: sqlite3.Connection, character: str) -> int:
-    """In how many chunks a character of an unspaced script stands."""
-    sql = "SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH ?"
-    return int(connection.execute(sql, (match_any([character]),)).fetchone()[0])
-
-
-def _meant(connection: sqlite3.Connection, word: str, term: str) -> list[str]:
+def _meant(vocabulary: Vocabulary, word: str, term: str) -> list[str]:
     """Return what an unknown word may mean: a term spelt nearly so, else the parts of a compound."""
-    if len(term) < _FEWEST_TYPED or not term.isalpha():
+    if not is_guessed(term):
         return []
-    range_ = (term[:2], term[:2] + _LARGEST_CHARACTER)
-    rows = connection.execute("SELECT term FROM chunks_vocabulary WHERE term >= ? AND term < ?", range_)
-    near = nearest(term, (row[0] for row in rows))
+    near = nearest(term, vocabulary.near(term))
     if near or len(word) < 2 * _FEWEST_TYPED:
         return near
 
     def is_known(part: str) -> bool:
-        return any(_frequency(connection, stem) for _, stem in stemmed(connection, [part]))
+        return any(vocabulary.frequency(terms[0]) for _, terms in vocabulary.tokens([part]))
 
     return compound_parts(word.lower(), is_known)
 

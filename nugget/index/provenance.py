@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
-from nugget.index.fulltext import terms_of
+from nugget.index.fulltext import Vocabulary, terms_of
 from nugget.index.units import select_in
 from nugget.models import Scope, Speaker, SpeechOrigin
 from nugget.models.nuggets import FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
@@ -106,7 +106,7 @@ def search_nuggets(
     types: Sequence[str] = (), since: datetime | None = None,
 ) -> dict[str, float]:  # fmt: skip
     """Return the ids of a workspace's nuggets in which words of a text stand, with their BM25 scores, best first."""
-    terms = terms_of(connection, text)
+    terms = terms_of(Vocabulary(connection), text)
     if not terms.match:
         return {}
     where, fixed = _selection(workspace, types, since)

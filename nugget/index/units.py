@@ -33,7 +33,8 @@ from nugget.text import printable
 _IN_ONE_QUERY = 500
 CHANGED = "max(coalesce(u.last_modified, ''), coalesce(u.created, ''))"
 CHUNK_COLUMNS = "key, unit_key, position, heading_breadcrumb, content"
-_UNIT_COLUMNS = (
+PLACES = "SELECT domain, tags, type, path, scope_path, source, title FROM units"
+UNIT_COLUMNS = (
     "source, id, path, title, type, domain, tags, confidence, origin, created, last_modified, stale_after, "
     "scope_repo, scope_path, scope_symbol, session, details, content"
 )
@@ -61,13 +62,13 @@ class Edge(NamedTuple):
 
 def units_by_key(connection: sqlite3.Connection, keys: Iterable[int]) -> dict[int, Unit]:
     """Return the units of these keys."""
-    rows = select_in(connection, f"SELECT key, {_UNIT_COLUMNS} FROM units WHERE key IN", list(keys))
+    rows = select_in(connection, f"SELECT key, {UNIT_COLUMNS} FROM units WHERE key IN", list(keys))
     found = {row[0]: row[1:] for row in rows}
     edges: dict[int, list[Relation]] = {}
     sql = "SELECT source_key, target_id, relation_type FROM relationships WHERE source_key IN"
     for key, target, relation in select_in(connection, sql, list(found)):
         edges.setdefault(key, []).append(Relation(id=target, relation=RelationType(relation)))
-    return {key: _unit(row, edges.get(key, [])) for key, row in found.items()}
+    return {key: unit_of(row, edges.get(key, [])) for key, row in found.items()}
 
 
 def unit_keys(connection: sqlite3.Connection, ids: Iterable[str], source: SourceName) -> dict[str, int]:
@@ -85,7 +86,10 @@ def chunks_of_units(connection: sqlite3.Connection, keys: Iterable[int]) -> dict
 
 
 def conditions_of(filter_: Filter) -> tuple[str, list[object]]:
-    """Return the SQL tests of a filter on units `u`, with their parameters; an empty text for no filter."""
+    """Return the SQL tests of a filter on units `u`, with their parameters; an empty text for no filter.
+
+    All but `match` is SQL that PostgreSQL reads in the same way, but for `max`.
+    """
     conditions: list[str] = []
     parameters: list[object] = []
     for column, values in (("source", filter_.sources), ("type", filter_.types)):
@@ -98,10 +102,10 @@ def conditions_of(filter_: Filter) -> tuple[str, list[object]]:
         for domain in filter_.domains:
             parameters += [domain, len(domain) + 1, f"{domain}/"]
     for tag in filter_.tags:
-        conditions.append("EXISTS (SELECT 1 FROM json_each(u.tags) WHERE lower(value) = lower(?))")
-        parameters.append(tag)
+        conditions.append("replace(lower(u.tags), ?, '') != lower(u.tags)")
+        parameters.append(_lower(_json(tag)))
     if filter_.paths:
-        in_either = ["substr(lower(u.{0}), 1, ?) = ?", "instr(lower(u.{0}), ?) > 0"]
+        in_either = ["substr(lower(u.{0}), 1, ?) = ?", "replace(lower(u.{0}), ?, '') != lower(u.{0})"]
         one = " OR ".join(part.format(column) for column in ("path", "scope_path") for part in in_either)
         conditions.append(f"({' OR '.join([one] * len(filter_.paths))})")
         for path in filter_.paths:
@@ -223,7 +227,7 @@ def put_unit(connection: sqlite3.Connection, unit: Unit, chunks: Sequence[Chunk]
     scope = unit.scope or Scope()
     details = {"evidence": [asdict(entry) for entry in unit.evidence], "alternatives": unit.alternatives}
     key = connection.execute(
-        f"INSERT INTO units ({_UNIT_COLUMNS}) VALUES ({','.join('?' * 18)})",
+        f"INSERT INTO units ({UNIT_COLUMNS}) VALUES ({','.join('?' * 18)})",
         (
             unit.source, unit.id, unit.path, unit.title, unit.type, unit.domain, _json(unit.tags), unit.confidence,
             unit.origin, *(str(day) if day else None for day in (unit.created, unit.last_modified, unit.stale_after)),
@@ -307,7 +311,8 @@ def put_meta(connection: sqlite3.Connection, **values: str) -> None:
     connection.executemany("INSERT OR REPLACE INTO meta VALUES (?,?)", list(values.items()))
 
 
-def _unit(row: Any, related: Sequence[Relation]) -> Unit:
+def unit_of(row: Any, related: Sequence[Relation]) -> Unit:
+    """Return the unit of a row of UNIT_COLUMNS."""
     (source, id_, path, title, type_, domain, tags, confidence, origin, created, last_modified, stale_after,
      repo, scope_path, symbol, session, details_json, content) = row  # fmt: skip
     details, days = (
@@ -324,6 +329,11 @@ def _unit(row: Any, related: Sequence[Relation]) -> Unit:
         alternatives=tuple(details["alternatives"]),
         **{name: date.fromisoformat(day) if day else None for name, day in days.items()},
     )  # fmt: skip
+
+
+def _lower(text: str) -> str:
+    """Return a text as SQLite's `lower` does it: ASCII alone."""
+    return text.encode("utf-8", "replace").lower().decode()
 
 
 def _json(value: object) -> str:

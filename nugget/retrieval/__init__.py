@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from nugget.errors import EmbeddingUnavailable, LLMUnavailable
-from nugget.index import Index
+from nugget.index import IndexReader, StoredChunk
 from nugget.infra.embedding import QuestionEmbedder
 from nugget.models import Bundle, Contribution, Depth, Hit, HitChunk, Query
 from nugget.retrieval.candidates import Profile, gather
@@ -23,7 +23,7 @@ from nugget.retrieval.grouping import to_hits
 from nugget.retrieval.packing import SUMMARY_CHARS, pack
 from nugget.retrieval.reranking import Passage, Reranker
 from nugget.retrieval.scoring import helpful, is_weak, rank
-from nugget.retrieval.snippets import summaries
+from nugget.retrieval.snippets import chunks_of_hits, summaries
 
 BUDGET_TOKENS = 2000
 """Length of an answer to a query that names none."""
@@ -34,7 +34,7 @@ RERANKED = 30
 def retrieve(
     query: Query,
     profile: Profile,
-    index: Index | Mapping[str, Index],
+    index: IndexReader | Mapping[str, IndexReader],
     *,
     embedder: QuestionEmbedder | None,
     reranker: Reranker | None = None,
@@ -50,6 +50,7 @@ def retrieve(
     degraded: tuple[str, ...] = ()
     candidates, has_vectors = 0, True
     idfs: dict[str, Mapping[str, float]] = {}
+    chunks: dict[str, dict[str, list[StoredChunk]]] = {}
     for name, one in indexes.items():
         with one.reading():
             gathered = gather(query, profile, one, embedder, today=now.date())
@@ -58,6 +59,7 @@ def retrieve(
             clock.append(("rank", time.perf_counter()))
             at_least = RERANKED if reranker else 0
             found = to_hits(scored, query, profile, one, gathered, at_least=at_least, today=now.date())
+            chunks[name] = chunks_of_hits(found[: max(query.limit, at_least) if query.limit else None], one)
             clock.append(("relate", time.perf_counter()))
         hits += [replace(hit, brain=name) for hit in found] if several else found
         idfs[name] = gathered.terms.idfs
@@ -74,9 +76,9 @@ def retrieve(
     if query.only_helpful:
         hits = [] if weak else helpful(hits)
     shown: dict[tuple[str | None, str], HitChunk] = {}
-    for name, one in indexes.items():
+    for name in indexes:
         mine = [hit for hit in hits if hit.brain == name or not several]
-        shown |= summaries(query.text, idfs[name], mine, one, SUMMARY_CHARS)
+        shown |= summaries(query.text, idfs[name], mine, chunks[name], SUMMARY_CHARS)
     packed, budget, hint = pack(
         hits, budget_tokens=query.budget_tokens or BUDGET_TOKENS, depth=query.depth or Depth.STANDARD, summaries=shown
     )
@@ -125,7 +127,7 @@ def _rerank(question: str, hits: Sequence[Hit], reranker: Reranker) -> tuple[lis
 
 
 def _explain(
-    profile: Profile, counts: Mapping[str, int], laps: dict[str, float], hits: Sequence[Hit], index: Index
+    profile: Profile, counts: Mapping[str, int], laps: dict[str, float], hits: Sequence[Hit], index: IndexReader
 ) -> dict[str, Any]:
     return {
         "profile": {name: getattr(profile, name) for name in ("name", "ranking", "candidates", "rrf_k", "hops")},

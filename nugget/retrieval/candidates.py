@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nugget.config import RetrievalSettings
 from nugget.errors import EmbeddingUnavailable, UsageError
-from nugget.index import Index, Terms
+from nugget.index import IndexReader, Terms
 from nugget.infra.embedding import QuestionEmbedder
 from nugget.models import Query, Unit
 from nugget.retrieval.dates import Days, asked_days, asks_when, days_in, nearness
@@ -118,7 +118,7 @@ class Matcher:
 
     def __init__(
         self,
-        index: Index,
+        index: IndexReader,
         vector: Vector | None,
         chunk_bm25: dict[int, float],
         unit_bm25: dict[int, float],
@@ -162,24 +162,23 @@ class Matcher:
         ]
 
 
-def gather(query: Query, profile: Profile, index: Index, embedder: QuestionEmbedder | None, *, today: date) -> Gathered:
+def gather(
+    query: Query, profile: Profile, index: IndexReader, embedder: QuestionEmbedder | None, *, today: date
+) -> Gathered:
     """Return the units of the best chunks by vectors, of the best chunks by BM25, and the best whole units by BM25.
 
     If the question names a period, the best whole units of that period are among them.
     """
-    terms = index.terms(query.text)
+    terms = index.terms(query.text, matches=[query.match_any, query.filter.match])
     if query.match_any:
         terms = replace(terms, match=query.match_any, stems=())
     calibrated = profile.ranking != "rrf"
-    # One after the other: in threads beside each other they wait longer for the interpreter than they gain.
-    texts = index.search_text(terms, BM25_DEPTH, query.filter)
-    wholes = index.search_unit_text(terms, BM25_DEPTH, query.filter) if calibrated else []
     days = asked_days(query.text, today=today) if calibrated else None
     within = replace(query.filter, since=days[0], until=days[1]) if days else None
-    of_period = index.search_unit_text(terms, profile.candidates, within) if within else []
     vector, degraded = embed_question(query.text, index, embedder)
-    nearest = index.search_vectors(vector, profile.candidates, query.filter) if vector is not None else []
-    unit_of = index.units_of_chunks(list({key for key, _ in [*texts, *nearest]}))
+    found = index.search(terms, vector, query.filter, k=profile.candidates, depth=BM25_DEPTH, within=within)
+    texts, nearest, unit_of, of_period = found.texts, found.nearest, found.unit_of, found.of_period
+    wholes = found.wholes if calibrated else []
     chunk_bm25: dict[int, float] = {}
     for key, score in texts:
         chunk_bm25.setdefault(unit_of[key], score)
@@ -222,10 +221,14 @@ def _matching_chunks(
     return chunks
 
 
-def embed_question(text: str, index: Index, embedder: QuestionEmbedder | None) -> tuple[Vector | None, tuple[str, ...]]:
+def embed_question(
+    text: str, index: IndexReader, embedder: QuestionEmbedder | None
+) -> tuple[Vector | None, tuple[str, ...]]:
     """Return the question's vector if the index has vectors of this model; else the entry of `degraded`."""
-    if embedder is None or index.embedding_model != embedder.model or not text.strip():
-        return None, ("no_vectors",)
+    model = index.embedding_model
+    if embedder is None or model != embedder.model or not text.strip():
+        is_other = embedder and model and model != embedder.model
+        return None, (index.other_model if is_other else "no_vectors",)
     try:
         vector = embedder.embed_query(text)
     except EmbeddingUnavailable:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import date
 from typing import NamedTuple
 
-from nugget.index import Index, StoredChunk
+from nugget.index import IndexReader, StoredChunk
 from nugget.models import Contribution, Hit, HitChunk, Query, RelationType, StaleReason
 from nugget.retrieval.candidates import Gathered, Match, Matcher, Profile
 from nugget.retrieval.scoring import (
@@ -39,7 +39,7 @@ def to_hits(
     scored: Sequence[Scored],
     query: Query,
     profile: Profile,
-    index: Index,
+    index: IndexReader,
     gathered: Gathered,
     *,
     at_least: int,
@@ -53,8 +53,8 @@ def to_hits(
         return []
     matcher.look_up(keys)
     matches = dict(zip(keys, matcher.matches(keys), strict=True))
-    helps = _helps(keys[0], matches[keys[0]], gathered, index)
     units = index.units(keys)
+    helps = _helps(keys[0], matches[keys[0]], gathered, index)
     stale = stale_reasons(units, index, today=today)
     chunks = _shown_chunks(wanted, index, matcher)
     hits: dict[int, Hit] = {}
@@ -74,7 +74,7 @@ def to_hits(
     return [hits[key] for key in order]
 
 
-def _helps(best: int, match: Match, gathered: Gathered, index: Index) -> Callable[[int, Match], float]:
+def _helps(best: int, match: Match, gathered: Gathered, index: IndexReader) -> Callable[[int, Match], float]:
     """Return a function that gives the relevance of a unit and its match, beside the best of all."""
     held = index.words_of_unit(gathered.terms, best)
     has_vectors, most = gathered.has_vectors, calibrated(match)
@@ -85,7 +85,7 @@ def _helps(best: int, match: Match, gathered: Gathered, index: Index) -> Callabl
     )
 
 
-def _shown_chunks(scored: Sequence[Scored], index: Index, matcher: Matcher) -> dict[int, list[StoredChunk]]:
+def _shown_chunks(scored: Sequence[Scored], index: IndexReader, matcher: Matcher) -> dict[int, list[StoredChunk]]:
     """Return the best chunks of each unit; of a unit that only matched as a whole, the nearest or the first."""
     wanted = {entry.candidate.unit_key: entry.candidate.chunk_keys[:CHUNKS_A_UNIT] for entry in scored}
     stored = index.chunks(chunk for chunks in wanted.values() for chunk in chunks)
@@ -94,7 +94,7 @@ def _shown_chunks(scored: Sequence[Scored], index: Index, matcher: Matcher) -> d
     return shown | {key: [chunk] for key, chunk in _nearest_chunks(unplaced, index, matcher).items()}
 
 
-def _nearest_chunks(keys: Sequence[int], index: Index, matcher: Matcher) -> dict[int, StoredChunk]:
+def _nearest_chunks(keys: Sequence[int], index: IndexReader, matcher: Matcher) -> dict[int, StoredChunk]:
     """Return the nearest chunk of each unit; the first of a unit without vectors."""
     nearest = {} if matcher.vector is None else index.nearest_chunks(matcher.vector, keys)
     stored = index.chunks(nearest.values())
@@ -115,7 +115,7 @@ def _parts(entry: Scored, profile: Profile, matcher: Matcher) -> tuple[Contribut
 
 
 def _behind_successors(
-    order: list[int], hits: dict[int, Hit], stale: Mapping[int, StaleReason], index: Index
+    order: list[int], hits: dict[int, Hit], stale: Mapping[int, StaleReason], index: IndexReader
 ) -> list[int]:
     """A match on a superseded unit is one on its successor: that takes the higher place, the old one follows it."""
     superseded = [key for key in order if stale.get(key) is StaleReason.SUPERSEDED]
@@ -152,7 +152,7 @@ def _with_neighbours(
     hits: Mapping[int, Hit],
     query: Query,
     profile: Profile,
-    index: Index,
+    index: IndexReader,
     matcher: Matcher,
     helps: Callable[[int, Match], float],
     *,
@@ -203,7 +203,7 @@ class Neighbour(NamedTuple):
     hops: int
 
 
-def _neighbours_of(seeds: Sequence[int], index: Index, *, hops: int) -> list[Neighbour]:
+def _neighbours_of(seeds: Sequence[int], index: IndexReader, *, hops: int) -> list[Neighbour]:
     """Return the units that relations lead to from the seeds (not the seeds themselves), by their shortest path."""
     found: dict[int, Neighbour] = {}
     frontier = {key: key for key in seeds}

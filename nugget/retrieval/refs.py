@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 
 from nugget.brain.frontmatter import plain_line_ends
 from nugget.errors import NuggetError, TranscriptError, UsageError
-from nugget.index import Index
+from nugget.index import IndexReader
 from nugget.index import passages as tables
 from nugget.index.events import MORE
 from nugget.index.passages import StoredPassage
@@ -110,7 +110,7 @@ def split_ref(ref: str) -> tuple[SourceName, str]:
     return SourceName(prefix), name
 
 
-def _unit(index: Index, source: SourceName, name: str) -> Shown | None:
+def _unit(index: IndexReader, source: SourceName, name: str) -> Shown | None:
     unit = index.unit(name, source)
     if unit is not None:
         return Shown(ref=unit.ref, unit=unit)

@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from typing import NamedTuple
 
-from nugget.index import Index, Terms
+from nugget.index import IndexReader, Terms
 from nugget.models import Contribution, Hit, StaleReason, Unit
 from nugget.retrieval.candidates import Candidate, Gathered, Match
 
@@ -173,7 +173,7 @@ def held_share(held: Collection[str], terms: Terms) -> float:
     return sum(squares[word] for word in held) / (sum(squares.values()) or 1.0)
 
 
-def stale_reasons(units: Mapping[int, Unit], index: Index, *, today: date) -> dict[int, StaleReason]:
+def stale_reasons(units: Mapping[int, Unit], index: IndexReader, *, today: date) -> dict[int, StaleReason]:
     """Return key -> reason for each stale unit: another one supersedes it, or its `stale_after` has passed."""
     reasons = dict.fromkeys(index.superseded_by(list(units)), StaleReason.SUPERSEDED)
     for key, unit in units.items():

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from nugget.config import RetrievalSettings
 from nugget.errors import UsageError
-from nugget.index import Index
+from nugget.index import Index, IndexReader
 from nugget.index.fulltext import STOP_WORDS, question_words
 from nugget.infra.embedding import QuestionEmbedder, Vector
 from nugget.models import Budget, Bundle, Contribution, Depth, Filter, Hit, HitChunk, Query, SourceName, Unit
@@ -56,20 +56,20 @@ class Indexes:
     `others` are those of the other brains by name, `name` is that of this one.
     """
 
-    brain: Index
+    brain: IndexReader
     machine: Index | None = None
     memory: Index | None = None
     name: str = ""
-    others: Mapping[str, Index] = field(default_factory=dict)
+    others: Mapping[str, IndexReader] = field(default_factory=dict)
 
-    def of(self, source: SourceName) -> Index | None:
+    def of(self, source: SourceName) -> IndexReader | None:
         """Return the index that holds a source, if there is one."""
         if source is SourceName.BRAIN:
             return self.brain
         return self.memory if source is SourceName.MEMORY else self.machine
 
     @property
-    def brains(self) -> dict[str, Index]:
+    def brains(self) -> dict[str, IndexReader]:
         """Return the index of each brain, by its name."""
         return {self.name: self.brain, **self.others}
 
@@ -232,8 +232,8 @@ def _listed(
                 for key in keys
             ]  # fmt: skip
         hits = list(pack(whole, budget_tokens=BUDGET_TOKENS, depth=depth)[0])
-        if source in HISTORY_SOURCES and not _is_about_units(filter_):
-            hits += newest_history(index.connection, source, filter_, limit)
+        if indexes.machine and source in HISTORY_SOURCES and not _is_about_units(filter_):
+            hits += newest_history(indexes.machine.connection, source, filter_, limit)
         if hits:
             hits.sort(key=lambda hit: (day_of(hit) or date.min).toordinal(), reverse=True)
             yield Group(source=source, hits=tuple(hits[:limit]))
@@ -253,7 +253,7 @@ def _asked_of(source: SourceName, query: SearchQuery, *, limit: int, depth: Dept
     )
 
 
-def _units_of(source: SourceName, query: SearchQuery, bundle: Bundle, index: Index) -> tuple[list[Hit], bool]:
+def _units_of(source: SourceName, query: SearchQuery, bundle: Bundle, index: IndexReader) -> tuple[list[Hit], bool]:
     """Return the units that one source shows, of those that were found, and whether they are weak.
 
     Units of the brain stand in the order of `ask`.
@@ -296,7 +296,7 @@ def _by_relevance_and_recency(hits: Iterable[Hit]) -> list[Hit]:
     return sorted(hits, key=place)
 
 
-def _names_first(query: SearchQuery, asked: Query, hits: Sequence[Hit], index: Index) -> list[Hit]:
+def _names_first(query: SearchQuery, asked: Query, hits: Sequence[Hit], index: IndexReader) -> list[Hit]:
     """The notes in whose path every word stands before those that only say them; a match of the name itself first."""
     words = [word for word in _NAME_WORD.findall(folded(query.text)) if word not in STOP_WORDS]
     if not words or len(words) > 8:
@@ -339,7 +339,7 @@ def _passages(
 ) -> dict[SourceName, list[Hit]]:
     """Return the passages of each source of history."""
     chosen = [source for source in sources if source in HISTORY_SOURCES]
-    index = indexes.of(chosen[0]) if chosen and not _is_about_units(query.filter) else None
+    index = indexes.machine if chosen and not _is_about_units(query.filter) else None
     if index is None:
         return {}
     if not question_words(query.text) and not query.match:

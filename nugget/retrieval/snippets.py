@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from nugget.index import Index, StoredChunk
+from nugget.index import IndexReader, StoredChunk
 from nugget.index.fulltext import STOP_WORDS
 from nugget.models import Hit, HitChunk, SourceName
 from nugget.text import shorten, word_root
@@ -57,17 +57,25 @@ class _Fragment(NamedTuple):
     breadcrumb: str
 
 
-def summaries(
-    question: str, idfs: Mapping[str, float], hits: Sequence[Hit], index: Index, max_chars: int
-) -> dict[tuple[str | None, str], HitChunk]:
-    """Return for each hit, by its brain and ref, the sentences of its unit that answer the question best."""
+def chunks_of_hits(hits: Sequence[Hit], index: IndexReader) -> dict[str, list[StoredChunk]]:
+    """Return the chunks of the units of hits, by ref."""
     ids: dict[SourceName, dict[str, str]] = {}
     for hit in hits:
         ids.setdefault(hit.unit.source, {})[hit.unit.id] = hit.ref
     keys = {
         key: refs[unit_id] for source, refs in ids.items() for unit_id, key in index.unit_keys(refs, source).items()
     }
-    chunks = {keys[key]: its for key, its in index.chunks_of_units(keys).items()}
+    return {keys[key]: its for key, its in index.chunks_of_units(keys).items()}
+
+
+def summaries(
+    question: str,
+    idfs: Mapping[str, float],
+    hits: Sequence[Hit],
+    chunks: Mapping[str, Sequence[StoredChunk]],
+    max_chars: int,
+) -> dict[tuple[str | None, str], HitChunk]:
+    """Return for each hit, by its brain and ref, the sentences of its unit that answer the question best."""
     weights = {word_root(word): idf for word, idf in idfs.items()}
     return {
         (hit.brain, hit.ref): _summary(question, weights, hit, chunks[hit.ref], max_chars)

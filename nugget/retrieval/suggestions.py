@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from nugget.config import RetrievalSettings
 from nugget.errors import EmbeddingUnavailable, GitError
-from nugget.index import Index, StoredChunk
+from nugget.index import IndexReader, StoredChunk
 from nugget.index.fulltext import STOP_WORDS
 from nugget.infra import git
 from nugget.infra.embedding import Embedder
@@ -23,8 +23,7 @@ from nugget.retrieval.query_language import SearchQuery
 from nugget.retrieval.search import BUDGET_TOKENS, Group, Indexes, Results, search_everything
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from nugget.infra.embedding import Vector
 
 LEAST_COSINE = 0.3
 """What is less alike than this is called related by nobody."""
@@ -95,9 +94,7 @@ def suggest(prefix: str, indexes: Indexes, *, brain: Path, limit: int = 10) -> S
     """
     domains, tags, types, paths, terms = (Counter[str]() for _ in range(5))
     for index in filter(None, (indexes.brain, indexes.machine)):
-        for domain, its_tags, type_, path, scope_path, source, title in index.connection.execute(
-            "SELECT domain, tags, type, path, scope_path, source, title FROM units LIMIT ?", (_MAX_TITLES,)
-        ):
+        for domain, its_tags, type_, path, scope_path, source, title in index.places(_MAX_TITLES):
             parts = domain.split("/") if domain else []
             domains.update("/".join(parts[:end]) for end in range(1, len(parts) + 1))
             tags.update(json.loads(its_tags))
@@ -117,28 +114,21 @@ def refs_beginning(prefix: str, indexes: Indexes, *, limit: int = 100) -> list[t
     for index, whole in ((indexes.brain, False), (indexes.machine, True)):
         if index is None:
             continue
-        name = "source || ':' || id" if whole else "id"
-        wanted = prefix if whole else bare
-        rows = index.connection.execute(
-            f"SELECT {name}, title FROM units WHERE substr({name}, 1, ?) = ? ORDER BY 1 LIMIT ?",
-            (len(wanted), wanted, limit),
-        )
+        rows = index.titles(prefix if whole else bare, whole=whole, limit=limit)
         given = "brain:" if not whole and prefix.startswith("brain:") else ""
         found += [(f"{given}{ref}", title) for ref, title in rows]
     return found[:limit]
 
 
-def _vector(thing: Unit | str, indexes: Indexes, embedder: Embedder | None) -> tuple[str, NDArray[np.float32]] | None:
+def _vector(thing: Unit | str, indexes: Indexes, embedder: Embedder | None) -> tuple[str, Vector] | None:
     """Return the vector of a unit as it is stored, or of a text as the model makes it, with the model's name."""
     if isinstance(thing, Unit):
         index = indexes.of(thing.source)
         keys = index.unit_keys([thing.id], thing.source) if index else {}
         if index and keys:
-            import numpy as np
-
-            wanted = "SELECT embedding FROM unit_vectors WHERE unit_key = ?"
-            if row := index.connection.execute(wanted, list(keys.values())).fetchone():
-                return index.embedding_model or "", np.frombuffer(row[0], dtype="<f4")
+            vector = index.unit_vector(next(iter(keys.values())))
+            if vector is not None:
+                return index.embedding_model or "", vector
     if embedder is None:
         return None
     text = thing if isinstance(thing, str) else f"{thing.title}\n{thing.body}"[:2000]
@@ -148,7 +138,7 @@ def _vector(thing: Unit | str, indexes: Indexes, embedder: Embedder | None) -> t
         return None
 
 
-def _nearest(index: Index, vector: NDArray[np.float32], source: SourceName, limit: int) -> tuple[Hit, ...]:
+def _nearest(index: IndexReader, vector: Vector, source: SourceName, limit: int) -> tuple[Hit, ...]:
     """Return the units of a source whose nearest chunk is nearest, with that chunk."""
     with index.reading():
         found = index.search_vectors(vector, limit * 4, Filter(sources=(source,)))

@@ -13,13 +13,13 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
-    "modules": 191,
-    "lines": 44_007,
+    "modules": 198,
+    "lines": 45_645,
     "lines of a file": 400,
-    "classes": 303,
-    "re.compile": 307,
+    "classes": 314,
+    "re.compile": 308,
     "parameters of a function": 10,
-    "lines of tests": 28_219,  # with the fault laboratory
+    "lines of tests": 28_357,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

@@ -1,6 +1,8 @@
-"""A team's server."""
+"""A team: its index in PostgreSQL, and its server."""
 
 PROMISES: dict[str, str] = {
+    "TEAM-SAME": "a team's index in PostgreSQL gives the hits of the embedded one, with the same BM25 scores",
+    "TEAM-TRIPS": "a question to a team's index takes at most five trips to the database",
     "TEAM-SPACES": "Each brain of a team's server is a space; to callers who may not read it, it does not exist.",
     "TEAM-TOKENS": "Tokens are stored as hashes, expire, and stop working when they are revoked.",
     "TEAM-OIDC": "Access tokens of an OpenID provider are checked by keys, issuer, audience and expiry; groups "

@@ -14,7 +14,7 @@ import pytest
 from nugget.index import Index
 from nugget.index import units as stored
 from nugget.index.connection import create, write_transaction
-from nugget.index.fulltext import terms_of
+from nugget.index.fulltext import Vocabulary, terms_of
 from nugget.markdown import chunk_markdown
 from nugget.models import Filter, SourceName, Unit
 from nugget.retrieval.query_language import SearchQuery, merge_filters, parse_search
@@ -49,7 +49,7 @@ def found(index: Index, text: str) -> list[str]:
     query = parsed(text)
     assert query.problem is None, query.problem
     chosen = merge_filters(query.filter, Filter(match=query.match))
-    terms = terms_of(index.connection, query.text)
+    terms = terms_of(Vocabulary(index.connection), query.text)
     rows = index.search_unit_text(replace(terms, match=query.match_any or terms.match), 9, chosen)
     return sorted(unit.id for unit in index.units([key for key, _ in rows]).values())
 
@@ -172,6 +172,6 @@ def test_every_string_is_a_query_that_sqlite_takes(index: Index) -> None:
         text = "".join(random.choice(scraps) + random.choice(["", " "]) for _ in range(random.randint(1, 12)))
         query = parsed(text)
         chosen = merge_filters(query.filter, Filter(match=query.match))
-        index.search_unit_text(terms_of(index.connection, query.text or "pool"), 9, chosen)
+        index.search_unit_text(terms_of(Vocabulary(index.connection), query.text or "pool"), 9, chosen)
         for match in filter(None, (query.match, query.match_any)):
             index.connection.execute("SELECT 1 FROM units_fts WHERE units_fts MATCH ?", (match,)).fetchall()

@@ -1,0 +1,345 @@
+"""A team's index: a space in PostgreSQL with pgvector, read with the same answers as the embedded one.
+
+A question reads in a few trips. Each trip sends several statements at once and brings along what retrieval asks for
+next; until the end of `reading` it is remembered.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Iterable, Sequence
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from nugget.index.fulltext import LARGE_INDEX_CHUNKS, Terms, chunk_columns, match_any, terms_of, unit_columns
+from nugget.index.postgres import statements as sql
+from nugget.index.postgres.connection import Statement
+from nugget.index.postgres.transactions import Rows, Transactions
+from nugget.index.postgres.words import (
+    CHUNKS,
+    UNITS,
+    AskedWords,
+    Document,
+    Item,
+    documents,
+    items_of,
+    places,
+    ranges,
+)  # fmt: skip
+from nugget.index.protocols import Found, Scored
+from nugget.index.units import Edge, StoredChunk, indexed_title, unit_of
+from nugget.markdown import body_below_title
+from nugget.models import Filter, Relation, RelationType, SourceName, Unit
+from nugget.text import folded
+
+if TYPE_CHECKING:
+    from nugget.index.vectors import UnitCosines
+    from nugget.infra.embedding import Vector
+
+
+class PostgresIndex(Transactions):
+    """A space of a team's index, opened for reading. Thread-safe: each thread has a transaction of its own."""
+
+    vector_search, other_model = "pgvector", "other_model"
+
+    @property
+    def chunk_count(self) -> int:
+        """Chunks of the space."""
+        return self._state[2]
+
+    @property
+    def embedding_model(self) -> str | None:
+        """The model of the space; None when it has no vectors."""
+        return self._state[0] or None
+
+    def terms(self, text: str, *, matches: Sequence[str] = ()) -> Terms:
+        """Return the words of a question that are worth looking for, and read what `matches` will need."""
+        asked = AskedWords(text)
+        placed = [item for match in matches for item in items_of(match) if item.is_placed]
+        with self.reading():
+            rows, *found = self._trip(
+                (sql.VOCABULARY, {"space": self.space, **asked.parameters}),
+                *((sql.DOCUMENTS[kind], {"space": self.space, "terms": item.required})
+                  for item in placed for kind in (CHUNKS, UNITS)),
+            )  # fmt: skip
+            self._remember_places(placed, found)
+            return terms_of(asked.answered(self.chunk_count, rows), text)
+
+    def _remember_places(self, placed: Sequence[Item], found: Iterable[Rows]) -> None:
+        rows, known = iter(found), self._now.of("places") if self._now else {}
+        for item in placed:
+            for kind in (CHUNKS, UNITS):
+                known[item.given, kind] = places(item, [_document(row) for row in next(rows)])
+
+    def _parameters(self, match: str, name: str) -> dict[str, Any]:
+        """Return the parameters of an FTS5 query, after reading the documents of its phrases if need be."""
+        items = items_of(match)
+        with self.reading():
+            known = self._now.of("places") if self._now else {}
+            placed = [item for item in items if item.is_placed and (item.given, UNITS) not in known]
+            if placed:
+                asked = [(sql.DOCUMENTS[kind], {"space": self.space, "terms": item.required})
+                         for item in placed for kind in (CHUNKS, UNITS)]  # fmt: skip
+                self._remember_places(placed, self._trip(*asked))
+            parameters = ranges(items, name)
+            for kind in (CHUNKS, UNITS):
+                rows = [
+                    (at, *row) for at, item in enumerate(items) if item.is_placed for row in known[item.given, kind]
+                ]
+                for column, name_ in enumerate(("item", "key", "freq", "length")):
+                    parameters[f"{name}{kind}_{name_}"] = [row[column] for row in rows]
+        return parameters
+
+    def search(
+        self, terms: Terms, vector: Vector | None, filter_: Filter, *, k: int, depth: int, within: Filter | None = None
+    ) -> Found:
+        """Return the best `depth` chunks and units by words, the best k chunks by vectors, and k units of a period."""
+        with self.reading():
+            now, vector = self._now, self._fitting(vector)
+            assert now is not None
+            now.vector, now.filter = vector, filter_
+            parameters: dict[str, Any] = {"space": self.space, "k": k, "depth": depth, **self._vector(vector)}
+            parameters |= self._parameters(terms.match, "any")
+            tests, of_filter = sql.conditions(filter_, "f")
+            period, of_period = sql.conditions(within, "p") if within else (None, {})
+            parameters |= of_filter | of_period | (self._parameters(filter_.match, "must") if filter_.match else {})
+            statement = sql.search(tests, period, prefixes='"*' in terms.match, vectors=self._by_vectors(tests, vector))
+            rows = self._trip((statement, parameters))[0]
+            unit_of = {row[1]: row[3] for row in rows if row[0] in (0, 3)}
+            now.of("unit_of").update(unit_of)
+            lists: list[Scored] = [[], [], [], []]
+            for list_, key, score, *_ in rows:
+                if list_ < 4:
+                    lists[list_].append((key, score))
+            for one in lists:
+                one.sort(key=lambda entry: (-entry[1], entry[0]))
+            if vector is not None:
+                best = [
+                    unit_of.get(key, key) if at in (0, 3) else key for at, one in enumerate(lists) for key, _ in one[:k]
+                ]
+                cosines = {row[3]: (row[2], row[4], row[5], row[1]) for row in rows if row[0] == 4}
+                now.of("cosines").update((key, cosines.get(key)) for key in best)
+            texts, wholes, dated, nearest = lists
+            return Found(texts, wholes, dated, nearest, unit_of)
+
+    def _fitting(self, vector: Vector | None) -> Vector | None:
+        """Return a vector if it can be compared with those of the space."""
+        numbers = [] if vector is None else _numbers(vector)
+        return vector if len(numbers) == self._state[1] and all(map(isfinite, numbers)) else None
+
+    def _vector(self, vector: Vector | None) -> dict[str, Any]:
+        return {} if vector is None else {"vector": json.dumps(_numbers(vector))}
+
+    def _by_vectors(self, tests: str, vector: Vector | None) -> str:
+        if vector is None:
+            return ""
+        _, dimensions, chunks = self._state
+        return sql.by_vectors(tests, dimensions=dimensions if chunks > LARGE_INDEX_CHUNKS else 0)
+
+    def search_vectors(self, vector: Vector, k: int, filter_: Filter) -> Scored:
+        """Return the k chunks of highest cosine with a normalised vector, as (chunk key, cosine)."""
+        with self.reading():
+            if self._fitting(vector) is None:
+                return []
+            tests, parameters = sql.conditions(filter_, "f")
+            parameters |= self._parameters(filter_.match, "must") if filter_.match else {}
+            rows = self._rows(self._by_vectors(tests, vector), k=k, **self._vector(vector), **parameters)
+            if self._now:
+                self._now.of("unit_of").update((row[0], row[2]) for row in rows)
+            return sorted(((row[0], row[1]) for row in rows), key=lambda entry: (-entry[1], entry[0]))
+
+    def words_of_unit(self, terms: Terms, unit_key: int) -> list[str]:
+        """Return those of the words that stand in a unit."""
+        unit, chunks = self.units([unit_key]).get(unit_key), self.chunks_of_units([unit_key]).get(unit_key, [])
+        if unit is None:
+            return []
+        title = indexed_title(unit.title, unit.body)
+        rows = documents((one.key, chunk_columns(title, unit.tags, one.breadcrumb, one.text)) for one in chunks)
+        asked = "SELECT 1 FROM docs WHERE docs MATCH ? LIMIT 1"
+        return [word for word in terms.words if rows.execute(asked, (match_any([word]),)).fetchone()]
+
+    def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, UnitCosines]:
+        """Return the cosines with each of these units that has vectors: of its nearest chunk, the whole, its title."""
+        return {key: (one[0], one[1] or 0.0, one[2]) for key, one in self._cosines(vector, unit_keys).items()}
+
+    def nearest_chunks(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, int]:
+        """Return the nearest chunk of each of these units that has vectors: unit key -> chunk key."""
+        return {key: one[3] for key, one in self._cosines(vector, unit_keys).items()}
+
+    def _cosines(self, vector: Vector, keys: Sequence[int]) -> dict[int, tuple[float, float, float | None, int]]:
+        def fetch(missing: list[int]) -> dict[int, Any]:
+            rows = self._rows(sql.COSINES, keys=missing, **self._vector(vector))
+            return {row[0]: (row[2], row[3], row[4], row[1]) for row in rows}
+
+        with self.reading():
+            if self._fitting(vector) is None:
+                return {}
+            if self._now and self._now.vector is not vector:
+                self._now.vector = vector
+                self._now.of("cosines").clear()
+            return self._known("cosines", keys, fetch)
+
+    def nearness(self, unit_key: int, unit_keys: Sequence[int]) -> dict[int, float]:
+        """Return the cosine of each of these units with another one, each as a whole; 0 if it is below."""
+
+        def fetch(missing: list[int]) -> dict[int, float]:
+            read = self._now.of("units") if self._now else {}
+            keys = [*missing, *read]  # what was read already may be asked for next
+            found: dict[int, float] = dict(self._rows(sql.NEARNESS.format("= ANY(%(keys)s)"), best=unit_key, keys=keys))
+            if self._now:
+                self._now.of("nearness").update((key, found.get(key)) for key in keys)
+            return found
+
+        with self.reading():
+            if self._now and self._now.best != unit_key:
+                self._now.best = unit_key
+                self._now.of("nearness").clear()
+            return {key: max(near, 0.0) for key, near in self._known("nearness", unit_keys, fetch).items()}
+
+    def units_of_chunks(self, keys: Sequence[int]) -> dict[int, int]:
+        """Return the unit of each of these chunks: chunk key -> unit key."""
+        statement = "SELECT key, unit_key FROM nugget.chunks WHERE space = %(space)s AND key = ANY(%(keys)s)"
+        return self._known("unit_of", keys, lambda missing: dict(self._rows(statement, keys=missing)))
+
+    def units(self, keys: Iterable[int]) -> dict[int, Unit]:
+        """Return units by key."""
+        return self._known("units", keys, lambda missing: self._related(missing)["units"])
+
+    def _related(self, keys: list[int]) -> dict[str, dict[int, Any]]:
+        """Read units with their chunks and those that they are related to; remember all, and return it by kind."""
+        with self.reading():
+            now = self._now
+            assert now is not None
+            names = list(sql.RELATED)
+            given: dict[str, Any] = {"space": self.space, "keys": keys}
+            asked: list[Statement] = [(sql.RELATED[name], given) for name in names]
+            tests, parameters = sql.conditions(now.filter, "f")
+            if tests:
+                parameters |= self._parameters(now.filter.match, "must") if now.filter.match else {}
+                asked.append((f"{sql.units_admitted(tests)} AND u.key {sql.AROUND}", {**given, **parameters}))
+            if now.vector is not None:
+                of_vector = {**given, **self._vector(now.vector), "best": now.best or 0}
+                asked += [(sql.RELATED_COSINES, of_vector), (sql.RELATED_NEARNESS, of_vector)]
+            found = self._trip(*asked)
+            rows = dict(zip(names, found, strict=False))
+            found = found[len(names) :]
+            around = [row[0] for row in rows["units"]]
+            relations: dict[int, list[Relation]] = {}
+            for key, target, relation in rows["relations"]:
+                relations.setdefault(key, []).append(Relation(id=target, relation=RelationType(relation)))
+            chunks: dict[int, list[StoredChunk]] = {key: [] for key in around}
+            for row in rows["chunks"]:
+                chunks[row[1]].append(StoredChunk(*row))
+            read: dict[str, dict[int, Any]] = {
+                "units": {row[0]: unit_of(row[1:], relations.get(row[0], ())) for row in rows["units"]},
+                "chunks_of": chunks,
+                "chunks": {one.key: one for its in chunks.values() for one in its},
+                "superseded": dict.fromkeys(around) | dict(rows["superseded"]),
+                "edges": {key: _edges(key, rows["edges"]) for key in keys},
+            }
+            if tests:
+                admitted = {row[0] for row in found.pop(0)}
+                read["admitted"] = {key: key in admitted for key in around}
+            if found:
+                cosines = {row[0]: (row[2], row[3], row[4], row[1]) for row in found[0]}
+                read["cosines"] = dict.fromkeys(around) | cosines
+                if now.best is not None:
+                    read["nearness"] = dict.fromkeys(around) | dict(found[1])
+            for name, values in read.items():
+                now.of(name).update(values)
+            return read
+
+    def chunks(self, keys: Iterable[int]) -> dict[int, StoredChunk]:
+        """Return chunks by key."""
+
+        def fetch(missing: list[int]) -> dict[int, StoredChunk]:
+            units = set(self.units_of_chunks(missing).values())
+            return {one.key: one for its in self.chunks_of_units(units).values() for one in its}
+
+        return self._known("chunks", keys, fetch)
+
+    def chunks_of_units(self, keys: Iterable[int]) -> dict[int, list[StoredChunk]]:
+        """Return all chunks of these units, in order."""
+        found = self._known("chunks_of", keys, lambda missing: self._related(missing)["chunks_of"])
+        return {key: chunks for key, chunks in found.items() if chunks}
+
+    def edges(self, keys: Sequence[int]) -> list[Edge]:
+        """Return the relations of these units, in both directions."""
+        found: dict[int, list[Edge]] = self._known("edges", keys, lambda missing: self._related(missing)["edges"])
+        every = [edge for edges in found.values() for edge in edges]
+        return sorted(every, key=lambda edge: not edge.outward)
+
+    def superseded_by(self, keys: Sequence[int]) -> dict[int, str]:
+        """Return for each of these units that a newer one supersedes the id of the newer one."""
+        return self._known("superseded", keys, lambda missing: self._related(missing)["superseded"])
+
+    def admitted(self, keys: Sequence[int], filter_: Filter) -> set[int]:
+        """Return those of the units that a filter admits."""
+        tests, parameters = sql.conditions(filter_, "f")
+        if not tests:
+            return set(keys)
+
+        def fetch(missing: list[int]) -> dict[int, bool]:
+            must = self._parameters(filter_.match, "must") if filter_.match else {}
+            statement = f"{sql.units_admitted(tests)} AND u.key = ANY(%(keys)s)"
+            return {row[0]: True for row in self._rows(statement, keys=missing, **parameters, **must)}
+
+        with self.reading():
+            if self._now and self._now.filter != filter_:
+                self._now.filter = filter_
+                self._now.of("admitted").clear()
+            return {key for key, is_admitted in self._known("admitted", keys, fetch).items() if is_admitted}
+
+    def unit(self, unit_id: str, source: SourceName = SourceName.BRAIN) -> Unit | None:
+        """Return the unit of this id, if it is indexed."""
+        with self.reading():
+            return next(iter(self.units(self.unit_keys([unit_id], source).values()).values()), None)
+
+    def unit_keys(self, ids: Iterable[str], source: SourceName = SourceName.BRAIN) -> dict[str, int]:
+        """Return the keys of units by id, within one source."""
+        wanted = list(ids)
+        with self.reading():
+            units = self._now.of("units") if self._now else {}
+            known = {unit.id: key for key, unit in units.items() if unit and unit.source is source}
+            if all(id_ in known for id_ in wanted):
+                return {id_: known[id_] for id_ in wanted}
+            statement = "SELECT id, key FROM nugget.units WHERE space = %(space)s AND source = %(source)s"
+            return dict(self._rows(f"{statement} AND id = ANY(%(ids)s)", source=source, ids=wanted))
+
+    def units_named(self, words: Sequence[str], filter_: Filter) -> list[tuple[int, str]]:
+        """Return the units in whose path every one of these `folded` words stands, as (key, path)."""
+        rows = self._listed("u.key, u.path", filter_, "u.path")
+        return [(key, path) for key, path in rows if path and all(word in folded(path) for word in words)]
+
+    def newest_units(self, filter_: Filter, limit: int) -> list[int]:
+        """Return the keys of the units that a filter admits, what changed last first."""
+        return [
+            row[0] for row in self._listed("u.key", filter_, f"{sql.NEWEST} DESC, u.id LIMIT %(limit)s", limit=limit)
+        ]
+
+    def _listed(self, columns: str, filter_: Filter, order: str, **given: Any) -> Rows:
+        with self.reading():
+            tests, parameters = sql.conditions(filter_, "f")
+            parameters |= self._parameters(filter_.match, "must") if filter_.match else {}
+            statement = f"SELECT {columns} FROM nugget.units u WHERE u.space = %(space)s AND {tests or 'true'}"
+            return self._rows(f"{statement} ORDER BY {order}", **parameters, **given)
+
+
+def _edges(key: int, rows: Rows) -> list[Edge]:
+    """Return the edges of one unit."""
+    outward = [Edge(key, target, RelationType(relation), True) for source, target, relation in rows if source == key]
+    return outward + [Edge(key, source, RelationType(one), False) for source, target, one in rows if target == key]
+
+
+def _numbers(vector: Vector) -> list[float]:
+    return array("f", vector.tobytes()).tolist()
+
+
+def _document(row: Sequence[Any]) -> Document:
+    """Return a document as FTS5 indexes it, of a row of statements.DOCUMENTS."""
+    key, title, tags, content, *chunk = row
+    title = indexed_title(title, content)
+    if chunk:
+        return key, chunk_columns(title, json.loads(tags), *chunk)
+    return key, unit_columns(title, json.loads(tags), body_below_title(content))

@@ -1,0 +1,182 @@
+"""Connections to a team's PostgreSQL: the address, one pool a database, transactions of a space, the schema's versions.
+
+The only module that imports psycopg, which comes with the extra `team`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nugget.errors import IndexUnavailable, UsageError
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+    from psycopg_pool import ConnectionPool
+
+MIGRATIONS = (Path(__file__).with_name("schema.sql"),)
+"""The steps of the schema; its version is how many of them were taken."""
+SERVICE = "nugget_service"
+"""The role that every transaction takes on: it may read and write rows of its spaces, and owns nothing."""
+PATIENCE_S = 5
+"""No question waits longer for a connection or for a reply."""
+MOST_CONNECTIONS = 8
+_MIGRATING = 0x6E756767
+_EXACT_HNSW = {"hnsw.ef_search": "200", "hnsw.iterative_scan": "strict_order"}
+_SETTINGS = {"plan_cache_mode": "force_custom_plan", "jit": "off", **_EXACT_HNSW}
+
+_opening = threading.Lock()
+_pools: dict[str, ConnectionPool[Any]] = {}
+atexit.register(lambda: close_pools())
+
+Statement = tuple[str, Mapping[str, Any] | Sequence[Any]]
+
+
+class IndexBusy(IndexUnavailable):
+    """Every connection of the pool is in use; try again."""
+
+
+def split_address(address: str) -> tuple[str, str | None]:
+    """Return the URL for PostgreSQL and the name of the space behind its `#`, if there is one."""
+    url, _, space = address.partition("#")
+    return url, space or None
+
+
+@contextmanager
+def clear_errors() -> Iterator[None]:
+    """Turn the errors of psycopg into one sentence that holds neither address nor password."""
+    psycopg = _psycopg()
+    from psycopg_pool import PoolTimeout
+
+    try:
+        yield
+    except PoolTimeout as error:
+        raise IndexBusy("The team's index has no free connection.", hint="Try again in a few seconds.") from error
+    except (psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedFunction, psycopg.errors.UndefinedTable) as error:
+        raise IndexUnavailable(
+            "The database has no index of Nugget's, or an old one.", hint="Run: nugget index migrate"
+        ) from error
+    except psycopg.errors.QueryCanceled as error:
+        raise IndexBusy(f"The team's index took longer than {PATIENCE_S} s.", hint="Try again.") from error
+    except psycopg.Error as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        raise IndexUnavailable(f"The team's index failed ({first}).", hint="Is the database up? Try again.") from error
+
+
+def open_connection(url: str) -> Connection[Any]:
+    """Open a connection of its own, in autocommit, for work that a person waits for without a limit of time."""
+    with clear_errors():
+        connection: Connection[Any] = _psycopg().connect(url, autocommit=True, **_limits(url))
+        return connection
+
+
+def lost(error: Exception) -> bool:
+    """Return whether an error means that the connection is gone."""
+    return isinstance(error, _psycopg().OperationalError)
+
+
+def clean(value: Any) -> Any:
+    """Return a text, or what holds texts, without what PostgreSQL cannot hold: NUL and half surrogates."""
+    if isinstance(value, str):
+        return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [clean(one) for one in value]
+    return {key: clean(one) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+def pool_of(url: str) -> ConnectionPool[Any]:
+    """Return the process's pool of connections to a database."""
+    _psycopg()
+    from psycopg_pool import ConnectionPool
+
+    with _opening:
+        if url not in _pools:
+            _pools[url] = ConnectionPool(
+                url, min_size=0, max_size=MOST_CONNECTIONS, timeout=PATIENCE_S, open=True, num_workers=1,
+                reconnect_timeout=PATIENCE_S, kwargs={"autocommit": True, **_limits(url)},
+            )  # fmt: skip
+        return _pools[url]
+
+
+def close_pools() -> None:
+    """Close the connections of this process; later questions open new ones."""
+    for pool in _pools.values():
+        pool.close()
+    _pools.clear()
+
+
+def begin(space: str, *, writes: bool = False) -> list[Statement]:
+    """Return the statements that begin a transaction of the service in a space."""
+    named = {"nugget.spaces": space, "nugget.writable": space if writes else ""}
+    timeout = "0" if writes else f"{PATIENCE_S}s"
+    settings = {"role": SERVICE, **named, **_SETTINGS, "statement_timeout": timeout}
+    calls = ", ".join("set_config(%s, %s, true)" for _ in settings)
+    level = "READ COMMITTED" if writes else "REPEATABLE READ, READ ONLY"
+    return [
+        (f"BEGIN ISOLATION LEVEL {level}", ()),
+        (f"SELECT {calls}", [part for pair in settings.items() for part in pair]),
+    ]
+
+
+def space_lock(space: str) -> int:
+    """Return the number of the advisory lock that the writers of a space hold."""
+    return int.from_bytes(hashlib.sha256(space.encode()).digest()[:8], signed=True)
+
+
+def check_version(version: int) -> None:
+    """Raise IndexUnavailable if the schema is not the one that this version of Nugget works with."""
+    if version > len(MIGRATIONS):
+        raise IndexUnavailable(
+            f"The team's index has schema {version}, this version of Nugget knows {len(MIGRATIONS)}.",
+            hint="Upgrade nugget-brain.",
+        )
+    if version < len(MIGRATIONS):
+        raise IndexUnavailable(
+            f"The team's index has schema {version}, this version of Nugget wants {len(MIGRATIONS)}.",
+            hint="Run: nugget index migrate",
+        )
+
+
+def migrate(url: str) -> tuple[int, int]:
+    """Bring the schema forward as its owner, in one transaction; return its version before and after."""
+    with clear_errors(), open_connection(url) as connection, connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATING,))
+        before = _version(connection)
+        if before > len(MIGRATIONS):
+            check_version(before)
+        for script in MIGRATIONS[before:]:
+            connection.execute(script.read_text("utf-8"))
+        connection.execute(
+            "CREATE OR REPLACE FUNCTION nugget.schema_version() RETURNS int LANGUAGE sql IMMUTABLE "
+            f"AS 'SELECT {len(MIGRATIONS)}'"
+        )
+    return before, len(MIGRATIONS)
+
+
+def _version(connection: Connection[Any]) -> int:
+    found = connection.execute("SELECT to_regprocedure('nugget.schema_version()')").fetchone()
+    if not found or found[0] is None:
+        return 0
+    row = connection.execute("SELECT nugget.schema_version()").fetchone()
+    return int(row[0]) if row else 0
+
+
+def _limits(url: str) -> dict[str, Any]:
+    """Return how long to wait for the network, unless the address says so itself."""
+    limits = {"connect_timeout": PATIENCE_S, "tcp_user_timeout": PATIENCE_S * 1000, "application_name": "nugget"}
+    return {name: value for name, value in limits.items() if f"{name}=" not in url}
+
+
+def _psycopg() -> Any:
+    try:
+        import psycopg
+    except ImportError as error:
+        raise UsageError(
+            "A team's index needs the extra `team`.", hint="Install it: pip install 'nugget-brain[team]'"
+        ) from error
+    return psycopg

@@ -1,0 +1,264 @@
+"""BM25 in PostgreSQL with the scores of FTS5: postings from its own tokens, one statement a list.
+
+FTS5 in memory takes texts and questions apart, so that both indexes hold the same terms.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import threading
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nugget.index.fulltext import (
+    COLUMN_WEIGHTS,
+    Vocabulary,
+    compound_parts,
+    is_guessed,
+    is_unspaced_character,
+    question_words,
+)
+
+CHUNKS, UNITS = 0, 1
+"""Kinds of documents."""
+LAST = "\U0010ffff"
+"""Behind every term that begins so."""
+_TOKENIZER = "porter unicode61 remove_diacritics 2"
+_COLUMNS = ("title", "body", "parts")
+_WEIGHTS = dict(zip(_COLUMNS, COLUMN_WEIGHTS, strict=True))
+_HALVES = " ".join(f"WHEN '{name}' THEN {round(weight * 2)}" for name, weight in _WEIGHTS.items())
+_ITEM = re.compile(r'(?P<column>- parts : )?(?:NEAR\([^)]*\)|"(?P<text>[^"]*)"(?P<begins>\*?))')
+_local = threading.local()
+
+Document = tuple[int, tuple[str, str, str]]
+"""A key with the three columns that FTS5 indexes."""
+
+
+@dataclass(slots=True)
+class Postings:
+    """The documents of each term: keys, weighted frequencies in half units, and lengths of the documents."""
+
+    of_term: dict[str, tuple[array[int], array[int], array[int]]] = field(default_factory=dict)
+    lengths: dict[int, int] = field(default_factory=dict)
+
+
+def documents(rows: Iterable[Document]) -> sqlite3.Connection:
+    """Return this thread's FTS5 in memory with these documents in `docs`, until the next call."""
+    connection: sqlite3.Connection | None = getattr(_local, "connection", None)
+    if connection is None:
+        connection = _local.connection = sqlite3.connect(":memory:", isolation_level=None)
+        columns = ", ".join(_COLUMNS)
+        connection.execute(f"CREATE VIRTUAL TABLE docs USING fts5 ({columns}, content='', tokenize='{_TOKENIZER}')")
+        connection.execute("CREATE VIRTUAL TABLE instances USING fts5vocab (docs, 'instance')")
+    connection.execute("INSERT INTO docs (docs) VALUES ('delete-all')")
+    connection.execute("BEGIN")
+    connection.executemany(
+        "INSERT INTO docs (rowid, title, body, parts) VALUES (?,?,?,?)", ((key, *columns) for key, columns in rows)
+    )
+    connection.execute("COMMIT")
+    return connection
+
+
+def add_postings(postings: Postings, rows: Sequence[Document]) -> None:
+    """Add documents, whose keys are above all that are there, to postings."""
+    sql = f"SELECT term, doc, sum(CASE col {_HALVES} END), count(*) FROM instances GROUP BY term, doc"
+    counted = documents(rows).execute(f"{sql} ORDER BY term, doc").fetchall()
+    lengths = dict.fromkeys((key for key, _ in rows), 0)
+    for _, key, _, count in counted:
+        lengths[key] += count
+    postings.lengths |= lengths
+    for term, key, freq, _ in counted:
+        keys, freqs, sizes = postings.of_term.setdefault(term, (array("i"), array("h"), array("i")))
+        keys.append(key)
+        freqs.append(min(freq, 32_767))
+        sizes.append(lengths[key])
+
+
+def terms_in(texts: Sequence[str]) -> list[list[str]]:
+    """Return the terms of each text, in their order."""
+    found: list[list[str]] = [[] for _ in texts]
+    rows = documents((at, (text, "", "")) for at, text in enumerate(texts))
+    for at, term in rows.execute("SELECT doc, term FROM instances ORDER BY doc, offset"):
+        found[at].append(term)
+    return found
+
+
+class AskedWords(Vocabulary):
+    """The vocabulary of one question: the terms of its words and of what they may mean, then their frequencies."""
+
+    chunks = 0
+
+    def __init__(self, text: str) -> None:
+        self._terms: dict[str, list[str]] = {}
+        self._counts: dict[str, dict[str, int]] = {}
+        words = question_words(text)
+        self.tokens(words)
+        parts = {word: _parts_of(word) for word, terms in self.tokens(words) if is_guessed(terms[0])}
+        self.tokens([part for its in parts.values() for part in its])
+        guessed = [
+            (self._terms[word][0], self._terms[part][:1]) for word, its in parts.items() for part in its or [word]
+        ]
+        self.parameters = {
+            "terms": list({its[0]: None for word in words if (its := self._terms[word])}),
+            "guessed": [term for term, _ in guessed],
+            "parts": [part[0] if part else "" for _, part in guessed],
+            "characters": [self._terms[word][0] for word in words if is_unspaced_character(word) and self._terms[word]],
+        }
+
+    def answered(self, chunks: int, rows: Iterable[Sequence[Any]]) -> AskedWords:
+        """Return the vocabulary with the frequencies that statements.VOCABULARY gave."""
+        self.chunks = chunks
+        for kind, term, count in rows:
+            self._counts.setdefault(kind, {})[term] = count
+        return self
+
+    def tokens(self, words: Sequence[str]) -> list[tuple[str, list[str]]]:
+        """Return each word with the terms that FTS5 makes of it; words of which it makes none are left out."""
+        new = [word for word in words if word not in self._terms]
+        self._terms.update(zip(new, terms_in(new), strict=True))
+        return [(word, self._terms[word]) for word in words if self._terms[word]]
+
+    def frequency(self, term: str) -> int:
+        """Return in how many chunks a term stands."""
+        near = (its[term] for kind, its in self._counts.items() if kind != "character" and term in its)
+        return next(near, 0)
+
+    def beginning_with(self, character: str) -> int:
+        """Return in how many chunks a character of an unspaced script stands."""
+        return self._counts.get("character", {}).get(self._terms[character][0], 0)
+
+    def near(self, term: str) -> Iterable[str]:
+        """Return the terms that begin with the same two letters and are about as long."""
+        return self._counts.get(f"~{term}", {})
+
+
+def _parts_of(word: str) -> list[str]:
+    """Return all that `compound_parts` may ask about a word."""
+    parts: list[str] = []
+
+    def note(part: str) -> bool:
+        parts.append(part)
+        return word.lower().endswith(part)
+
+    compound_parts(word.lower(), note)
+    return parts
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A part of an FTS5 query: a word, the beginning of one, a phrase, or words near each other.
+
+    A phrase of several `terms`, and what is NEAR, is found by reading the documents that hold all of them.
+    """
+
+    given: str
+    terms: tuple[str, ...]
+    begins: bool
+    in_parts: bool
+
+    @property
+    def required(self) -> list[str]:
+        """The terms that a document must hold."""
+        return list(dict.fromkeys(self.terms[: len(self.terms) - (self.begins and len(self.terms) > 1)]))
+
+    @property
+    def is_placed(self) -> bool:
+        """Return whether it matters where the terms stand."""
+        return len(self.terms) > 1 or not self.in_parts
+
+
+def items_of(match: str) -> list[Item]:
+    """Return the parts of an FTS5 query of Nugget's, in their order."""
+    found = list(_ITEM.finditer(match))
+    terms = terms_in([" ".join(one[0].split('"')[1::2]) for one in found])
+    return [
+        Item(one[0], tuple(its), one["begins"] == "*", one["column"] is None)
+        for one, its in zip(found, terms, strict=True)
+    ]
+
+
+def ranges(items: Sequence[Item], name: str) -> dict[str, list[Any]]:
+    """Return the parameters of the items that postings alone answer."""
+    plain = [(at, item) for at, item in enumerate(items) if item.terms and not item.is_placed]
+    return {
+        f"{name}_items": [at for at, _ in plain],
+        f"{name}_lows": [item.terms[0] for _, item in plain],
+        f"{name}_highs": [item.terms[0] + (LAST if item.begins else "") for _, item in plain],
+    }
+
+
+def places(item: Item, rows: Sequence[Document]) -> list[tuple[int, int, int]]:
+    """Return the documents in which an item stands, as (key, weighted frequency in half units, length)."""
+    connection = documents(rows)
+    held = {row[0] for row in connection.execute("SELECT rowid FROM docs WHERE docs MATCH ?", (item.given,))}
+    at: dict[tuple[int, str], list[str]] = {}
+    for key, column, term in connection.execute("SELECT doc, col, term FROM instances ORDER BY doc, col, offset"):
+        at.setdefault((key, column), []).append(term)
+    freqs, lengths = dict.fromkeys(held, 0), dict.fromkeys(held, 0)
+    size = len(item.terms)
+    for (key, column), terms in at.items():
+        if key not in held:
+            continue
+        lengths[key] += len(terms)
+        if column == "parts" and not item.in_parts:
+            continue
+        count = sum(
+            tuple(terms[start : start + size - 1]) == item.terms[:-1] and _ends(item, terms[start + size - 1])
+            for start in range(len(terms) - size + 1)
+        )
+        freqs[key] += count * round(_WEIGHTS[column] * 2)
+    return [(key, freqs[key], lengths[key]) for key in sorted(held)]
+
+
+def _ends(item: Item, term: str) -> bool:
+    return term.startswith(item.terms[-1]) if item.begins else term == item.terms[-1]
+
+
+def hits(kind: int, name: str) -> str:
+    """Return the SELECT of (item, key, freq, length): the documents of each item of the query called `name`.
+
+    It reads the parameters of `ranges` and `found`.
+    """
+    where = f"space = %(space)s AND kind = {kind}"
+    arrays = ", ".join(f"%({name}{kind}_{column})s::int[]" for column in ("item", "key", "freq", "length"))
+    return f"""
+        SELECT q.item, u.key, u.freq::float8 / 2 AS freq, u.length
+        FROM unnest(%({name}_items)s::int[], %({name}_lows)s::text[], %({name}_highs)s::text[]) AS q(item, low, high)
+        CROSS JOIN LATERAL (
+            SELECT keys, freqs, lengths FROM nugget.postings WHERE {where} AND term BETWEEN q.low AND q.high) AS p
+        CROSS JOIN LATERAL unnest(p.keys, p.freqs, p.lengths) AS u(key, freq, length)
+        WHERE u.key NOT IN (SELECT key FROM nugget.dead WHERE {where})
+        UNION ALL SELECT item, key, freq::float8 / 2, length FROM unnest({arrays}) AS f(item, key, freq, length)"""
+
+
+def ranking(kind: int, *, limit: str, admitted: str = "", prefixes: bool = False) -> str:
+    """Return the SELECT of the best documents for any item of the query `any`, as (key, score), with FTS5's BM25.
+
+    `admitted` selects the keys that may be found; frequencies are counted before it, as FTS5 does.
+    """
+    found = hits(kind, "any")
+    if prefixes:  # several terms of a document may begin so
+        found = f"SELECT item, key, sum(freq) AS freq, max(length) AS length FROM ({found}) GROUP BY item, key"
+    return f"""
+        WITH total AS MATERIALIZED (
+            SELECT sum(docs)::float8 AS docs, sum(tokens)::float8 / nullif(sum(docs), 0) AS length
+            FROM nugget.segments WHERE space = %(space)s AND kind = {kind}),
+        hits AS MATERIALIZED ({found}),
+        weights AS MATERIALIZED (
+            SELECT item, greatest(ln((docs - count(*) + 0.5) / (count(*) + 0.5)), 1e-6) AS idf
+            FROM hits, total GROUP BY item, docs)
+        SELECT key,
+            sum(idf * freq * 2.2 / (freq + 1.2 * (0.25::float8 + 0.75::float8 * hits.length / total.length))) AS score
+        FROM hits JOIN weights USING (item), total {f"WHERE key IN ({admitted})" if admitted else ""}
+        GROUP BY key ORDER BY score DESC, key LIMIT {limit}"""
+
+
+def matching(match: str) -> str:
+    """Return the SELECT of the keys of the units that an FTS5 query, called `must`, matches."""
+    order = iter(range(len(match)))
+    condition = _ITEM.sub(lambda _: f"coalesce(bool_or(item = {next(order)}), false)", match)
+    condition = re.sub(r"\bNOT\b", "AND NOT", condition)
+    return f"SELECT key FROM ({hits(UNITS, 'must')}) AS h GROUP BY key HAVING {condition}"
