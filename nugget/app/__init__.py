@@ -244,22 +244,18 @@ class Brain:
             self.query_log.note(bundle, started=started, now=moment)
         return bundle, results
 
-    def related(self, question: Query | str, *, fresh: bool = True, log: bool = True) -> tuple[Bundle, Results]:
+    def related(self, question: Query | str, *, fresh: bool = True) -> tuple[Bundle, Results]:
         """Return what is similar to a ref or a thought, as one Bundle and by source. Raises NuggetError for no ref."""
         from nugget.retrieval.suggestions import related
 
-        query, started, moment = checked(question, SEARCH), time.perf_counter(), datetime.now(UTC)
+        query = checked(question, SEARCH)
         chosen = chosen_sources(query.filter.sources, identity=query.identity)
         results = related(
-            self._named(query, fresh=fresh), self.indexes(query.identity), sources=chosen, now=moment,
+            self._named(query, fresh=fresh), self.indexes(query.identity), sources=chosen, now=datetime.now(UTC),
             settings=self.settings.retrieval, embedder=self.embedder, limit=query.limit or DEFAULT_LIMIT,
         )  # fmt: skip
         results = replace(results, query=replace(results.query, given=query.text))
-        bundle = as_bundle(results, query)
-        of_memory = query.text.strip().startswith(f"{SourceName.MEMORY}:") or chosen == (SourceName.MEMORY,)
-        if self.query_log and log and not of_memory:
-            self.query_log.note(bundle, started=started, now=moment, related=True)
-        return bundle, results
+        return as_bundle(results, query), results
 
     def _named(self, query: Query, *, fresh: bool) -> Unit | str:
         """Return the unit a ref names, or the words of its exchange; a text that is not a ref is a thought in words."""

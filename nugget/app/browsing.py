@@ -160,8 +160,8 @@ def graph(brain: Brain, ref: str, *, steps: int = 2, near: bool = True) -> Graph
                 found.append(edge.neighbour_key)
         border = found
     if near:
-        hits = brain.related(Query(focus.ref, limit=NEAR, filter=Filter(sources=(SourceName.BRAIN,))),
-                             fresh=False, log=False)[0].hits  # fmt: skip
+        query = Query(focus.ref, limit=NEAR, filter=Filter(sources=(SourceName.BRAIN,)))
+        hits = brain.related(query, fresh=False)[0].hits
         keys = index.unit_keys([hit.unit.id for hit in hits if hit.score >= _LEAST_COSINE])
         for key in keys.values():
             if key not in distance:

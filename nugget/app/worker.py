@@ -26,7 +26,6 @@ from nugget.capture.publish import Published
 from nugget.capture.queue import Job
 from nugget.config import Environment, load_settings, read_environment
 from nugget.errors import NuggetError, TranscriptError
-from nugget.evaluation.query_log import note_uses
 from nugget.extraction import extract
 from nugget.extraction.offline import explain
 from nugget.infra import files, system
@@ -291,8 +290,6 @@ def _capture_job(job: Job, brain: Brain) -> tuple[str | None, str | None]:
             return None, send_session(transcript, capture)
         result = capture_transcript(transcript, capture)
         keep_provenance(transcript, capture)
-        with suppress(NuggetError, OSError, sqlite3.Error):  # a failure here does not undo the capture
-            note_uses(transcript, result.session, capture=capture, index=brain.index)
     return result.branch, result.skipped
 
 

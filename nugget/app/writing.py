@@ -337,10 +337,9 @@ def suggest_questions(brain: Brain, files: Sequence[Path]) -> str:
 
 
 def asked_questions(brain: Brain, since: date | None = None) -> dict[str, Any]:
-    """Return what was asked of the brain, and how much of it was ever of use."""
-    home = brain.environment.home
-    entries = query_log.read(home, brain=brain.path, since=since)
-    return query_log.report(entries, list(query_log.read_uses(home)), unit_ids=brain.index.unit_ids())
+    """Return the questions asked of the brain, and how many of its units were part of an answer."""
+    entries = query_log.read(brain.environment.home, brain=brain.path, since=since)
+    return query_log.report(entries, unit_ids=brain.index.unit_ids())
 
 
 def similar_units(brain: Brain) -> Similar:

@@ -321,7 +321,7 @@ def queries(
 ) -> None:  # fmt: skip
     """Show the questions asked of the brain, most frequent first.
 
-    Also shows what came back, what found nothing, how long it took, and how much of the brain was ever useful.
+    Also shows what came back, what found nothing, how long it took, and how much of the brain was ever returned.
     """
     with open_brain(brain) as opened:
         found = opened.asked_questions(day(since))

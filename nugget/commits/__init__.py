@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 _REASONS = (NuggetType.CONSTRAINT, NuggetType.DECISION, NuggetType.WORKAROUND, NuggetType.CAVEAT)
 _MAX_HASHED = 20
 _MAX_PROMPT = 4000
-_ALWAYS_LOOKED_AT = 20
 _SLACK_S = 2.0
 """A transcript that much newer than what the store has of it has grown since."""
 
@@ -52,8 +51,8 @@ _SLACK_S = 2.0
 class CommitOptions:
     """How a commit is prepared. `variables` are those that git gave its hook.
 
-    Unknown transcripts are read up to `max_bytes`, everything `until` a value of time.process_time, so that it does not
-    matter what else the machine does; a few of the newest sessions are read in any case.
+    Transcripts that the store does not know are read up to `max_bytes`, and `until` a value of time.process_time; the
+    newest is read in any case.
     """
 
     now: datetime
@@ -126,7 +125,7 @@ def _recent_sessions(
     news = [one for one in transcripts if one.mtime >= since and known.get(one.id, 0.0) + _SLACK_S < one.mtime]
     fresh = {record.session: record for record in _read_transcripts(news, workspace, named, settings, options)}
     newest = sorted((file for file in files if file.stem not in fresh), key=lambda file: -files[file])
-    stored = _read_stored((file for file in newest if files[file] >= since), named, options)
+    stored = _read_stored((file for file in newest if files[file] >= since), named)
     touching = [one for one in (*fresh.values(), *stored) if any(touch.path in named for touch in one.touches)]
     return sorted((one for one in touching if _moment(one).timestamp() >= since), key=_moment, reverse=True)
 
@@ -136,11 +135,9 @@ def _moment(record: SessionRecord) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _read_stored(files: Iterable[Path], named: set[str], options: CommitOptions) -> Iterator[SessionRecord]:
-    """Return what the store has of sessions in which one of the paths occurs: most files need not be parsed."""
-    for number, file in enumerate(files):
-        if number >= _ALWAYS_LOOKED_AT and time.process_time() >= options.until:
-            return
+def _read_stored(files: Iterable[Path], named: set[str]) -> Iterator[SessionRecord]:
+    """Yield the stored sessions whose files hold one of the paths: most need not be parsed."""
+    for file in files:
         with suppress(Exception):
             if _holds(file, named):
                 yield provenance.read_session_file(file)[0]
@@ -192,15 +189,14 @@ def _record(session: Session, roots: Sequence[Workspace], touches: Sequence[File
 
 
 def _prompted(session: Session, roots: Sequence[Workspace]) -> Iterator[Nugget]:
-    prompt, seen = "", set()
+    """Yield the prompt of each edit of a file as an intent that is scoped to the file."""
+    prompt = ""
     for event in session.events:
         if event.kind is EventKind.PROMPT:
             prompt = redact(event.text[:_MAX_PROMPT]).text
         elif event.kind is EventKind.FILE_EDIT and event.path and prompt:
             named = (relative_path(root, event.path, folder=session.cwd) for root in roots)
-            path = next(filter(None, named), None)
-            if path and (path, prompt) not in seen:
-                seen.add((path, prompt))
+            if path := next(filter(None, named), None):
                 yield Nugget(
                     id="", type=NuggetType.INTENT, summary=shorten(prompt, SUMMARY_CHARS), confidence=0.5,
                     session=session.id, scope=Scope(path=path), source_prompt=prompt,
@@ -208,12 +204,11 @@ def _prompted(session: Session, roots: Sequence[Workspace]) -> Iterator[Nugget]:
 
 
 def _held(repo: Path, staged: Sequence[StagedFile]) -> dict[str, frozenset[str]]:
-    """Return the lines, without space at their ends, that the staged files hold in HEAD, by their present path."""
+    """Return the lines, without space at their ends, that the staged files have in HEAD, by their present path."""
     files = [file for file in staged if file.status != "A" and file.added and has_lines(file)]
-    plain = [file for file in files if "\n" not in (file.previous or file.path)]
-    contents = git.read_objects(repo, [f"HEAD:{file.previous or file.path}" for file in plain])
-    lines = [(content or b"").decode("utf-8", "replace").splitlines() for content in contents]
-    return {file.path: frozenset(map(str.strip, its)) for file, its in zip(plain, lines, strict=True)}
+    contents = git.read_objects(repo, [f"HEAD:{file.previous or file.path}" for file in files])
+    lines = ((content or b"").decode("utf-8", "replace").splitlines() for content in contents)
+    return {file.path: frozenset(map(str.strip, its)) for file, its in zip(files, lines, strict=True)}
 
 
 def _matched(
@@ -238,28 +233,22 @@ def _matched(
 def _intents(matched: Sequence[SessionRecord], staged: Sequence[StagedFile]) -> list[str]:
     """Return the prompts under which the staged files were edited, most frequent first; else the session's first."""
     paths = {file.path for file in staged}
-    of_files: Counter[str] = Counter()
-    of_sessions: list[str] = []
-    for record in matched:
-        for nugget in record.nuggets:
-            if nugget.type is NuggetType.INTENT and nugget.scope.path in paths:
-                of_files[nugget.source_prompt or nugget.summary] += 1
-        of_sessions += [text for text in (record.first_prompt, record.title) if text]
-    prompts_of_files = [text for text, _ in of_files.most_common()]
-    return prompts_of_files if any(map(messages.subject_of, prompts_of_files)) else of_sessions[:1]
+    nuggets = [one for record in matched for one in record.nuggets]
+    intents = [one for one in nuggets if one.type is NuggetType.INTENT and one.scope.path in paths]
+    prompts = [text for text, _ in Counter(one.source_prompt or one.summary for one in intents).most_common()]
+    if any(map(messages.subject_of, prompts)):
+        return prompts
+    return [text for record in matched for text in (record.first_prompt, record.title) if text][:1]
 
 
 def _reasons(matched: Sequence[SessionRecord], staged: Sequence[StagedFile]) -> list[str]:
-    """Constraints, decisions and the like that are known of the staged files."""
+    """Return constraints, decisions and the like that are known of the staged files."""
     paths = {file.path for file in staged}
-    found: dict[str, None] = {}
-    for kind in _REASONS:
-        for nugget in (one for record in matched for one in record.nuggets if one.type is kind):
-            if nugget.scope.path in paths:
-                label = f"{kind.capitalize()}: "
-                text = nugget.summary.removeprefix(label)  # a summary may begin with its type already
-                found[f"{label}{messages.sentence(text)}"] = None
-    return list(found)
+    nuggets = [one for record in matched for one in record.nuggets if one.scope.path in paths]
+    # A summary may begin with its type already.
+    found = (f"{kind.capitalize()}: {messages.sentence(one.summary.removeprefix(f'{kind.capitalize()}: '))}"
+             for kind in _REASONS for one in nuggets if one.type is kind)  # fmt: skip
+    return list(dict.fromkeys(found))
 
 
 def write_message(file: Path, make: Callable[[], Commit | None], *, comment: Callable[[], str] = lambda: "#") -> bool:

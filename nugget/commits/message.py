@@ -14,7 +14,7 @@ from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from nugget.commits.attribution import LOCK_FILES, SUBMODULE, Attribution, StagedFile, has_lines
+from nugget.commits.attribution import LOCK_FILES, Attribution, StagedFile, has_lines
 from nugget.config import Settings
 from nugget.text import counted
 
@@ -38,31 +38,25 @@ AUTHORS = {
 """How an agent is named in `Co-authored-by`."""
 
 _KINDS = {
-    "ci": r"^\.github/(?:workflows|actions)/|^\.circleci/|^\.buildkite/|(?:^|/)Jenkinsfile"
-    r"|^\.?(?:gitlab-ci|travis|appveyor|azure-pipelines|cloudbuild|drone|woodpecker)[^/]*\.ya?ml$",
+    "ci": r"^\.github/(?:workflows|actions)/|^\.circleci/|(?:^|/)Jenkinsfile|^\.(?:gitlab-ci|travis)[^/]*$",
     "test": r"(?:^|/)(?:tests?|__tests__|specs?|testdata|fixtures|e2e)/|(?:^|/)(?:test_[^/]*|conftest\.py)$"
-    r"|[._-](?:tests?|spec)\.[a-z]+$|Tests?\.(?:java|kt|cs|swift)$",
-    "build": r"(?:^|/)(?:package\.json|pyproject\.toml|setup\.(?:py|cfg)|requirements[^/]*\.(?:txt|in)"
-    r"|(?:GNU)?[Mm]akefile|CMakeLists\.txt|[^/]*\.cmake|go\.mod|Cargo\.toml|Gemfile|composer\.json|pom\.xml"
-    r"|(?:build|settings)\.gradle(?:\.kts)?|Dockerfile[^/]*|[^/]*\.Dockerfile|docker-compose[^/]*|meson\.build|BUILD(?:\.bazel)?|WORKSPACE"
-    r"|tsconfig[^/]*\.json|(?:webpack|vite|rollup|esbuild|babel)\.config\.[a-z]+)$",
-    "docs": r"(?i:(?:^|/)(?:docs?|documentation)/|\.(?:md|mdx|rst|adoc|txt)$|(?:^|/)(?:LICENSE|NOTICE|AUTHORS)[^/]*$)",
-    "chore": r"(?:^|/)\.[^/]+$|\.(?:ya?ml|toml|ini|cfg|json|properties)$",
+    r"|[._-](?:tests?|spec)\.[a-z]+$",
+    "build": r"(?:^|/)(?:package\.json|pyproject\.toml|setup\.(?:py|cfg)|requirements[^/]*\.txt|Makefile"
+    r"|CMakeLists\.txt|go\.mod|Cargo\.toml|Gemfile|pom\.xml|build\.gradle(?:\.kts)?|Dockerfile[^/]*|docker-compose[^/]*)$",
+    "docs": r"(?i:(?:^|/)(?:docs?|documentation)/|\.(?:md|mdx|rst|adoc|txt)$|(?:^|/)LICENSE[^/]*$)",
+    "chore": r"(?:^|/)\.[^/]+$|\.(?:ya?ml|toml|ini|cfg|json)$",
 }
 """Paths by the type of a change to them, the first that fits; every other is code."""
-_GENERIC = frozenset(
-    "src lib app apps pkg packages internal source sources main java python cmd core index mod".split()
-)
+_GENERIC = frozenset("src lib app pkg packages internal source main java python core index mod __init__".split())
 _REQUESTS = {
-    "chore": r"\b(?:bump|upgrade (?:the )?dependenc|housekeeping|reformat|formatter|lint(?:er|ing)?)\b",
-    "refactor": r"\b(?:refactor\w*|restructure\w*|clean ?up|simplif\w+|rename[sd]?|deduplicate\w*|tidy"
-    r"|split\b.{0,40}\binto|extract (?:the |a )?(?:function|method|class|module)|move (?:the |it )?.{0,30}\bto)\b",
-    "fix": r"\b(?:fix(?:e[sd]|ing)?|bugs?|broken|crash(?:es|ed|ing)?|regressions?|repair|hotfix|wrong(?:ly)?|errors?"
-    r"|fail(?:s|ed|ing|ure)?|leak(?:s|ing)?|race condition|deadlock|doesn't work|does not work|beheb\w*|fehler\w*)\b",
+    "chore": r"\b(?:bump|upgrade (?:the )?dependenc|reformat|lint(?:er|ing)?)\b",
+    "refactor": r"\b(?:refactor\w*|restructure\w*|clean ?up|simplif\w+|rename[sd]?|deduplicate\w*)\b",
+    "fix": r"\b(?:fix(?:e[sd]|ing)?|bugs?|broken|crash(?:es|ed|ing)?|regressions?|repair|wrong(?:ly)?|errors?"
+    r"|fail(?:s|ed|ing|ure)?|leak(?:s|ing)?|deadlock|doesn't work|does not work|beheb\w*|fehler\w*)\b",
 }
 """Requests by the type of change that they ask for, the first that fits."""
-_CONVENTIONAL = re.compile(r"^(?P<type>[a-z]{2,10})(?:\((?P<scope>[^)]{1,40})\))?!?:\s+(?P<subject>.+)$")
-_UNSAYABLE = re.compile(r"https?://\S+|[`\"]{3}|\x1b\[[\d;]*m|[\x00-\x09\x0b-\x1f\x7f]")
+_CONVENTIONAL = r"(?P<type>[a-z]{2,10})(?:\((?P<scope>[^)]{1,40})\))?!?:\s+(?P<subject>.+)"
+_UNSAYABLE = r"https?://\S+|[`\"]{3}|\x1b\[[\d;]*m|[\x00-\x09\x0b-\x1f\x7f]"
 
 MAX_DIFF_CHARS = 24_000
 _MAX_FILE_CHARS = 6_000
@@ -99,14 +93,13 @@ class MessageDraft:
 def draft(staged: Sequence[StagedFile], *, intents: Sequence[str] = (), reasons: Sequence[str] = ()) -> MessageDraft:
     """Return a message by rules alone.
 
-    `intents` are what the person asked for, the likeliest first; `reasons` are decisions and constraints that are
-    known of the files. Both are untrusted text, redacted already.
+    `intents` are requests of the person, the likeliest first; `reasons` are decisions and constraints that are known of
+    the files. Both are untrusted text, redacted already.
     """
     usable = [subject for intent in intents if (subject := subject_of(intent))]
     kind, scope = commit_type(staged, " ".join(usable[:1])), common_scope(staged)
     subject = usable[0] if usable else described(staged)
-    found = _CONVENTIONAL.match(subject)
-    if found and found["type"] in TYPES:
+    if (found := re.match(_CONVENTIONAL, subject)) and found["type"] in TYPES:
         kind, scope, subject = found["type"], found["scope"] or scope, found["subject"]
     made = MessageDraft(type=kind, scope=scope, subject=subject)
     why = [] if made.header.endswith(subject) else [sentence(subject)]
@@ -114,62 +107,56 @@ def draft(staged: Sequence[StagedFile], *, intents: Sequence[str] = (), reasons:
     body = ["\n".join(f"- {reason}" for reason in [*why, *reasons][:_MAX_REASONS])] if why or reasons else []
     if len(staged) > 1 or not usable:
         body.append("\n".join(_listed(staged)))
-    return MessageDraft(type=kind, scope=scope, subject=subject, body=tuple(body))
+    return replace(made, body=tuple(body))
 
 
 def commit_type(staged: Sequence[StagedFile], intent: str = "") -> str:
-    """Return the conventional type: by the paths if they agree, else by the request, else by the diff."""
-    kinds = {_kind(file.path) for file in staged} - {"lock"} or {"build"}
+    """Return the conventional type: by the paths if none is code, else by the request, else by the diff."""
+    kinds = {_kind(file.path) for file in staged}
     if "code" not in kinds:
-        return kinds.pop() if len(kinds) == 1 else next(one for one in ("build", "ci", "test", "docs") if one in kinds)
+        return next(kind for kind in ("build", "ci", "test", "docs", "chore") if kind in kinds)
     if asked := next((kind for kind, pattern in _REQUESTS.items() if re.search(pattern, intent, re.I)), None):
         return asked
     code = [file for file in staged if _kind(file.path) == "code"]
-    if all(file.status in "RCD" and len(file.added) <= len(file.removed) for file in code):
-        return "refactor"
-    added, removed = sum(len(file.added) for file in code), sum(len(file.removed) for file in code)
-    is_new = intent or any(file.status == "A" for file in code) or added >= 2 * max(1, removed)
-    return "feat" if is_new else "refactor"
+    is_new = any(file.status == "A" for file in code)
+    grows = sum(len(file.added) for file in code) >= 2 * max(1, sum(len(file.removed) for file in code))
+    return "feat" if intent or is_new or grows else "refactor"
 
 
 def common_scope(staged: Sequence[StagedFile]) -> str:
     """Return the name of the folder, or file, that the change is about; empty if it is about several."""
     paths = [PurePosixPath(file.path) for file in staged if _kind(file.path) == "code"]
     paths = paths or [PurePosixPath(file.path) for file in staged]
-    levels = zip(*(path.parts[:-1] for path in paths), strict=False)
-    common = [level[0] for level in takewhile(lambda level: len(set(level)) == 1, levels)]
-    names = [part for part in common if part.lower() not in _GENERIC and not part.startswith(".")]
-    chosen = names[-1] if names else ""
-    if len(paths) == 1 and len(names) < 2:
-        stem = paths[0].name.lstrip(".").split(".")[0]
-        chosen = chosen if chosen and stem.lower() in {*_GENERIC, "__init__"} else stem
-    slug = re.sub(r"[^a-z0-9_-]+", "-", chosen.lower()).strip("-_")
+    levels = takewhile(lambda level: len(set(level)) == 1, zip(*(path.parts[:-1] for path in paths), strict=False))
+    names = [level[0] for level in levels if level[0].lower() not in _GENERIC and not level[0].startswith(".")]
+    stem = paths[0].name.lstrip(".").split(".")[0]
+    if len(paths) == 1 and len(names) < 2 and stem.lower() not in _GENERIC:
+        names.append(stem)
+    slug = re.sub(r"[^a-z0-9_-]+", "-", names[-1].lower()).strip("-_") if names else ""
     return slug if 1 < len(slug) <= 20 else ""
 
 
 def subject_of(intent: str) -> str:
-    """Return a prompt as a subject: what it asks for in its first sentence; empty if it is not a request."""
+    """Return the first sentence of a request as a subject; empty if it is not a request."""
     from nugget.extraction.reasons import aim_of
 
-    text = re.sub(r"\s(#{1,6}\s)", r"\n\1", _UNSAYABLE.sub(" ", intent.strip()))  # a plan's title on a line of its own
-    if found := _CONVENTIONAL.match(text.partition("\n")[0]):
+    text = re.sub(r"\s(#{1,6}\s)", r"\n\1", re.sub(_UNSAYABLE, " ", intent.strip()))  # a plan's title on its own line
+    if found := re.match(_CONVENTIONAL, text.partition("\n")[0]):
         return found[0] if found["type"] in TYPES else found["subject"]
     request = re.split(r"(?<=[a-z0-9)\]\"'])[.!?](?:\s|$)", aim_of(text), maxsplit=1)[0].rstrip(" .,;:!?…")
     words = request.split()
     if len(words) < 2 or len(request) > 300:
         return ""
-    return request if _is_name(words[0]) else request[:1].lower() + request[1:]
+    is_plain = words[0][1:].islower()  # unlike `README`, `OAuth2` and `I`
+    return request[:1].lower() + request[1:] if is_plain else request
 
 
 def described(staged: Sequence[StagedFile]) -> str:
     """Return a subject made of the changed files alone."""
     verbs = {_verb(file) for file in staged}
     verb = verbs.pop() if len(verbs) == 1 else "update"
-    names = [_printable(PurePosixPath(file.path).name) for file in staged]
-    if len(staged) == 1 and verb == "rename":
-        names = [f"{_printable(PurePosixPath(staged[0].previous or '').name)} to {names[0]}"]
     if len(staged) <= 2:
-        return f"{verb} {' and '.join(names)}"
+        return f"{verb} {' and '.join(_printable(PurePosixPath(file.path).name) for file in staged)}"
     folders = {file.path.partition("/")[0] if "/" in file.path else "" for file in staged}
     place = f" in {_printable(folders.pop())}" if len(folders) == 1 and "" not in folders else ""
     return f"{verb} {counted(len(staged), 'file')}{place}"
@@ -211,8 +198,7 @@ def cut(text: str, max_chars: int) -> str:
     if len(line) <= max_chars:
         return line
     room = line[: max_chars - 1]
-    kept = room.rsplit(" ", 1)[0] if " " in room[max_chars // 2 :] else room
-    return kept.rstrip(" ,;:-(") + "…"
+    return (room.rpartition(" ")[0] or room).rstrip(" ,;:-(") + "…"
 
 
 def sentence(text: str) -> str:
@@ -225,28 +211,20 @@ def _listed(staged: Sequence[StagedFile]) -> list[str]:
     lines = []
     for file in staged[:MAX_LISTED]:
         amount = f" (+{len(file.added)} -{len(file.removed)})" if file.added or file.removed else ""
-        amount = "" if file.mode == SUBMODULE else " (binary)" if file.is_binary else amount
-        path = _printable(file.path)
-        what = f"{_printable(file.previous)} to {path}" if file.previous else path
-        lines.append(f"- {_verb(file)} {what}{amount}")
-    if len(staged) > MAX_LISTED:
-        lines.append(f"- and {counted(len(staged) - MAX_LISTED, 'more file')}")
-    return lines
+        before = f"{_printable(file.previous)} to " if file.previous else ""
+        lines.append(f"- {_verb(file)} {before}{_printable(file.path)}{amount}")
+    left = len(staged) - MAX_LISTED
+    return [*lines, f"- and {counted(left, 'more file')}"] if left > 0 else lines
 
 
 def _kind(path: str) -> str:
     if PurePosixPath(path).name in LOCK_FILES:
-        return "lock"
+        return "build"
     return next((kind for kind, pattern in _KINDS.items() if re.search(pattern, path)), "code")
 
 
 def _verb(file: StagedFile) -> str:
     return {"A": "add", "D": "remove", "R": "rename", "C": "copy"}.get(file.status, "update")
-
-
-def _is_name(word: str) -> bool:
-    """Return whether a word keeps its capital: `README`, `OAuth2`, `I`, but not `Add`."""
-    return any(letter.isupper() or letter.isdigit() for letter in word[1:]) or not word[1:].isalpha()
 
 
 def _printable(path: str) -> str:
@@ -292,10 +270,8 @@ def _diff(staged: Sequence[StagedFile]) -> str:
     parts = []
     for file in staged:
         lines = [f"- {line}" for line in file.removed] + [f"+ {line}" for line in file.added] if has_lines(file) else []
-        text = "\n".join([f"=== {file.status} {file.path}", *lines])
-        parts.append(text if len(text) <= _MAX_FILE_CHARS else f"{text[:_MAX_FILE_CHARS]}\n… (more)")
-    whole = "\n".join(parts)
-    return whole if len(whole) <= MAX_DIFF_CHARS else f"{whole[:MAX_DIFF_CHARS]}\n… (more files)"
+        parts.append("\n".join([f"=== {file.status} {file.path}", *lines])[:_MAX_FILE_CHARS])
+    return "\n".join(parts)[:MAX_DIFF_CHARS]
 
 
 def _paragraph(text: str) -> str:

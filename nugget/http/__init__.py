@@ -21,10 +21,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import uvicorn
-from fastapi import FastAPI, HTTPException
+from fastapi import FastAPI
 from starlette.datastructures import Headers
 from starlette.routing import Route
 
@@ -42,21 +41,13 @@ if TYPE_CHECKING:
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 5033
 MAX_UNDER_WAY = 64
 MAX_BODY_BYTES, MAX_COMPLETION_BYTES = 1_000_000, 8_000_000
-OPEN_PATHS = ("/healthz",)
-"""Paths that answer without a token, with less in the reply."""
+OPEN_PATH = "/healthz"
+"""The path that answers without a token, with less in the reply."""
 
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))?(?::([0-9]{1,5}))?")
 """A host and its port, both of which may be missing."""
 _ADDED = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
-
-
-BACKLOG = 256
-MAX_CONNECTIONS = 256
-MAX_HEAD_BYTES = 32_768
-IDLE_TIMEOUT_S = 15
-"""Between two requests on one connection."""
-SHUTDOWN_S = 5
-"""How long replies under way may take to end after SIGTERM or Ctrl-C."""
+_BACKLOG = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,28 +77,26 @@ class Access:
     token: str | None = None
 
     def check(self, headers: Headers, path: str) -> bool:
-        """Return False for a request without a token to an open path. Raises Refusal for one that may not pass."""
+        """Return False for a request without a token to the open path. Raises Refusal for one that may not pass."""
         host = headers.get("host", "")
         found = _HOST.fullmatch(host)
         name = (found[1] or found[2] or "").lower().rstrip(".") if found else ""
-        is_known = name in self.hosts or is_loopback(name) or (self.any_address and _ip(name) is not None)
-        if not name or not is_known:
+        if not (name in self.hosts or is_loopback(name) or (self.any_address and _ip(name))):
             hint = "Call it by localhost or by its address; `http.allowed_hosts` adds names."
             raise Refusal(421, "wrong_host", "This server does not answer to the Host of this request.", hint=hint)
-        if not _is_own_origin(headers, host):
+        own = (None, f"http://{host}".lower(), f"https://{host}".lower())
+        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") or headers.get("origin") not in own:
             hint = "Call it from a program, not from a browser."
             raise Refusal(403, "foreign_origin", "Web pages of another origin may not call this server.", hint=hint)
         scheme, _, given = headers.get("authorization", "").partition(" ")
         is_same = hmac.compare_digest(given.strip().encode(), (self.token or "").encode())
         if self.token is None or (scheme.lower() == "bearer" and is_same):
             return True
-        if path in OPEN_PATHS:
+        if path == OPEN_PATH:
             return False
-        raise Refusal(
-            401, "unauthorized", "This server asks for a bearer token, and this request has none or a wrong one.",
-            hint="Send the header that the server named when it started.",
-            headers={"www-authenticate": 'Bearer realm="nugget"'},
-        )  # fmt: skip
+        text = "This server asks for a bearer token, and this request has none or a wrong one."
+        hint = "Send the header that the server named when it started."
+        raise Refusal(401, "unauthorized", text, hint=hint, headers={"www-authenticate": 'Bearer realm="nugget"'})
 
 
 class Guard:
@@ -124,7 +113,6 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-
         headers, path, received = Headers(scope=scope), scope["path"], 0
         limit = self._limits.get(path, MAX_BODY_BYTES)
 
@@ -133,7 +121,7 @@ class Guard:
             message = await receive()
             received += len(message.get("body", b""))
             if received > limit:
-                raise HTTPException(413, f"The body is larger than {limit:,} bytes")
+                raise too_large
             return message
 
         async def send_marked(message: Message) -> None:
@@ -141,13 +129,14 @@ class Guard:
                 message["headers"] = [*message.get("headers", ()), *_ADDED]
             await send(message)
 
+        too_large = Refusal(413, "body_too_large", f"The body is larger than {limit:,} bytes.", hint="Send less.")
         try:
             knows_token = self._access.check(headers, path)
             if int(headers.get("content-length", 0)) > limit:
-                raise Refusal(413, "body_too_large", f"The body is larger than {limit:,} bytes.", hint="Send less.")
+                raise too_large
             if self.under_way >= MAX_UNDER_WAY:
-                busy = "The server has more to do than it can take."
-                raise Refusal(429, "busy", busy, hint="Try again in a moment.", headers={"retry-after": "1"})
+                busy, retry = "The server has more to do than it can take.", {"retry-after": "1"}
+                raise Refusal(429, "busy", busy, hint="Try again in a moment.", headers=retry)
         except Refusal as refusal:
             await refusal.reply()(scope, receive, send_marked)
             return
@@ -174,8 +163,7 @@ def access_for(address: Address, *, token: str | None, allowed_hosts: Sequence[s
 def parse_address(text: str | None) -> Address:
     """Parse `HOST:PORT`, `HOST`, `PORT` or `[IPV6]:PORT`. Raises UsageError."""
     text = (text or "").strip()
-    whole = f":{text}" if text.isdigit() else f"[{text}]" if ":" in text and _ip(text) else text
-    found = _HOST.fullmatch(whole)
+    found = _HOST.fullmatch(f":{text}" if text.isdigit() else f"[{text}]" if _ip(text) and ":" in text else text)
     if found is None or int(found[3] or 0) > 65535 or (found[1] and _ip(found[1]) is None):
         hint = f"Write HOST:PORT, such as {DEFAULT_HOST}:{DEFAULT_PORT}."
         raise UsageError(f"{text!r} is not an address.", hint=hint)
@@ -190,18 +178,6 @@ def is_loopback(host: str) -> bool:
     return (getattr(ip, "ipv4_mapped", None) or ip).is_loopback
 
 
-def _is_own_origin(headers: Headers, host: str) -> bool:
-    """Return True unless a page of another origin sent the request."""
-    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-        return False
-    origin = headers.get("origin")
-    try:
-        parts = urlsplit(origin or "")
-    except ValueError:
-        return False
-    return origin is None or (parts.scheme in ("http", "https") and parts.netloc.lower() == host.lower())
-
-
 def _ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(text)
@@ -210,18 +186,14 @@ def _ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def serve(
-    address: str | None = None,
-    *,
-    brain: Path | None = None,
-    openqed: bool = False,
-    identity: str | None = None,
+    address: str | None = None, *, brain: Path | None = None, openqed: bool = False, identity: str | None = None,
     with_token: bool = True,
-) -> None:
+) -> None:  # fmt: skip
     """Answer over HTTP on `HOST:PORT` until SIGTERM or Ctrl-C.
 
-    `brain` is the folder of `--brain`; without one the usual order of `find_brain` decides, at every question until
-    there is a brain. `openqed` adds openqed's tools to MCP. `identity` is whose memory everybody who may ask can
-    search. Raises UsageError for an address that is invalid or needs a token; NuggetError for one that is taken.
+    `brain` is the folder of `--brain`; without one each question looks for the brain in the usual order until there is
+    one. `openqed` adds openqed's tools to MCP. Every caller can search the memory of `identity`. Raises UsageError for
+    an address that is invalid or needs a token; NuggetError for one that is taken.
     """
     environment, wanted = read_environment(), parse_address(address)
     session = AgentSession(flag=brain, environment=environment, cwd=Path.cwd(), face="http", identity=identity)
@@ -259,20 +231,19 @@ def run(app: Any, listening: socket.socket) -> None:
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     config = uvicorn.Config(
         app, http="h11", ws="none", log_config=None, access_log=False, proxy_headers=False, server_header=False,
-        lifespan="on", backlog=BACKLOG, limit_concurrency=MAX_CONNECTIONS, timeout_keep_alive=IDLE_TIMEOUT_S,
-        timeout_graceful_shutdown=SHUTDOWN_S, h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+        lifespan="on", backlog=_BACKLOG, limit_concurrency=256, timeout_keep_alive=15, timeout_graceful_shutdown=5,
+        h11_max_incomplete_event_size=32_768,
     )  # fmt: skip
     uvicorn.Server(config).run(sockets=[listening])
 
 
 def _access_line(address: Address, session: AgentSession, token: str | None) -> str:
-    """Return how to ask, without the token itself, or what it opens that no token is needed."""
+    """Return how to ask, without the token itself; without a token, a warning."""
     environment = session.environment
     if token is None:
+        spends = f" and spend up to ${session.settings.http.max_usd_per_day:.2f} a day with your key"
         opened = "every program and every user of this machine can read what you know"
-        if session.llm():
-            opened += f" and spend up to ${session.settings.http.max_usd_per_day:.2f} a day with your key"
-        return f"No token is asked for: {opened}."
+        return f"No token is asked for: {opened}{spends if session.llm() else ''}."
     kept = shlex.quote(f"@{header_file(environment.home)}")
     header = '"Authorization: Bearer $NUGGET_HTTP_TOKEN"' if environment.http_token else kept
     return f"Ask it: curl -H {header} '{address.url}/v1/search?q=cache'"
@@ -282,17 +253,15 @@ def listen(address: Address) -> socket.socket:
     """Return a socket that listens. Raises NuggetError if the address cannot be used."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
-        listening = socket.create_server((address.host, address.port), family=family, backlog=BACKLOG)
+        listening = socket.create_server((address.host, address.port), family=family, backlog=_BACKLOG)
     except OSError as error:
+        text = f"Nugget cannot listen on {address.host}:{address.port} ({error.strerror or error})."
         if error.errno == errno.EADDRINUSE:
-            raise NuggetError(
-                f"Port {address.port} of {address.host} is taken by another program.",
-                hint=f"End that one, or choose another port: nugget serve --http {address.host}:{address.port + 1}",
-            ) from error
-        raise NuggetError(
-            f"Nugget cannot listen on {address.host}:{address.port} ({error.strerror or error}).",
-            hint="Choose an address of this machine and a port from 1024 on, such as 127.0.0.1:5033.",
-        ) from error
+            text = f"Port {address.port} of {address.host} is taken by another program."
+        hint = (
+            f"Choose an address of this machine and a free port: nugget serve --http {DEFAULT_HOST}:{DEFAULT_PORT + 1}"
+        )
+        raise NuggetError(text, hint=hint) from error
     # Without this each reply waits 40 ms for an ACK; connections inherit it.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening

@@ -12,6 +12,7 @@ from datetime import date
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from nugget.app import logs
@@ -90,9 +91,8 @@ class SearchRequest(Finding):
 
     def query(self, identity: str | None) -> Query:
         """Return the query of the request."""
-        return Query(
-            self.q, filter=self.filter(self.sources), limit=self.limit, identity=identity, explain=self.explain
-        )
+        chosen = self.filter(self.sources)
+        return Query(self.q, filter=chosen, limit=self.limit, identity=identity, explain=self.explain)
 
 
 class AskRequest(Finding):
@@ -104,10 +104,8 @@ class AskRequest(Finding):
 
     def query(self) -> Query:
         """Return the query of the request."""
-        return Query(
-            self.q, filter=self.filter(), limit=self.limit, budget_tokens=self.budget, depth=self.depth,
-            explain=self.explain,
-        )  # fmt: skip
+        named = {"limit": self.limit, "budget_tokens": self.budget, "depth": self.depth, "explain": self.explain}
+        return Query(self.q, filter=self.filter(), **named)  # type: ignore[arg-type]
 
 
 class SessionRequest(Parameters):
@@ -176,10 +174,37 @@ class CompletionRequest(Parameters):
         named = ("chunk_tokens", "max_chunks", "include_events", "model")
         return logs.SelectorOptions(**{name: getattr(self, f"context_selector_{name}") for name in named})
 
-    def call(self) -> dict[str, Any]:
-        """Return the fields that the Messages API knows."""
-        own = self.model_dump(exclude_none=True, exclude={"session_id", "prompt"})
-        return {name: value for name, value in own.items() if not name.startswith("context_")}
+    def call(self, model: str, *, added: str) -> dict[str, Any]:
+        """Return the body of the API's call, by default to `model`, with `added` at the end of its system text.
+
+        System messages become system text, where the API takes them. Raises Refusal without a message.
+        """
+        messages = [message for message in self.messages if message.get("role") != "system"]
+        if self.prompt:
+            messages.append({"role": "user", "content": self.prompt})
+        if not messages:
+            raise Refusal(422, "missing_parameter", "There is no message.", hint="Send `messages`, or a `prompt`.")
+        system = [{"type": "text", "text": self.system}] if isinstance(self.system, str) else [*(self.system or ())]
+        texts = [_text_of(message.get("content")) for message in self.messages if message.get("role") == "system"]
+        system += [{"type": "text", "text": text} for text in (*texts, added) if text]
+        own = self.model_dump(exclude_none=True, exclude={"session_id", "prompt", "system"})
+        own = {name: value for name, value in own.items() if not name.startswith("context_")}
+        call = {**own, "model": self.model or model, "messages": messages}
+        return {**call, "system": system} if system else call
+
+    def question(self) -> str:
+        """Return the text of the user's last message."""
+        from_user = [message for message in self.messages if message.get("role") == "user"]
+        return self.prompt or (_text_of(from_user[-1].get("content")) if from_user else "")
+
+
+def _text_of(content: object) -> str:
+    """Return the text of a message's content: a text, or the text blocks of a list."""
+    if isinstance(content, str):
+        return content
+    blocks = content if isinstance(content, list) else []
+    texts = [block.get("text") for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
+    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 Error = dict[Literal["error"], dict[Literal["code", "message", "hint"], str | None]]
@@ -194,19 +219,16 @@ class JSONReply(JSONResponse):
         return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
-class Refusal(Exception):
+class Refusal(HTTPException):
     """A request that is not answered as asked, with the status and the sentence that say why."""
 
     def __init__(
         self, status: int, code: str, message: str, *, hint: str | None = None, headers: Mapping[str, str] | None = None
     ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-        self.hint = hint
-        self.headers = headers
+        super().__init__(status, message, headers)
+        self.error = {"code": code, "message": message, "hint": hint}
 
     def reply(self) -> JSONReply:
         """Return the refusal as a response."""
-        error = without_secrets({"code": self.code, "message": str(self), "hint": self.hint})
-        return JSONReply({"error": error}, status_code=self.status, headers=self.headers)
+        error = without_secrets(self.error)
+        return JSONReply({"error": error}, status_code=self.status_code, headers=self.headers)

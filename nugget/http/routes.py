@@ -11,12 +11,11 @@ import json
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Annotated, Any
 
 from anyio import CapacityLimiter, to_thread
-from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request
+from fastapi import Depends, FastAPI, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response, StreamingResponse
 from fastapi.security import HTTPBearer
@@ -46,29 +45,32 @@ _STATUS_OF: tuple[tuple[type[errors.NuggetError], int, str], ...] = (
 )
 """The first kind that an error is decides its status and code."""
 _REF = r"^[^\s:\x00-\x1f\x7f][^\x00-\x1f\x7f\\]*$"
-_STATUSES = (400, 401, 403, 404, 405, 413, 415, 421, 422, 429, 500, 503)
-
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    """State that the endpoints share."""
-
-    session: AgentSession
-    logs: Logs
-    llm_threads: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(LLM_THREADS))
+_STATUSES = (400, 401, 403, 404, 405, 413, 421, 422, 429, 500, 503)
+SessionId = Annotated[
+    str, Path(alias="session", description="The session's id", max_length=128, pattern=models.SESSION_ID)
+]
 
 
 def make_app(session: AgentSession, logs: Logs, *, lifespan: Callable[[FastAPI], Any]) -> FastAPI:
-    """Return the application; `lifespan` holds what runs beside it."""
+    """Return the application; `lifespan` starts and ends what runs with it."""
     app = FastAPI(
         title="Nugget", summary="The memory layer for coding agents", version=__version__, lifespan=lifespan,
         license_info={"name": "MIT", "identifier": "MIT"}, docs_url=None, redoc_url=None, redirect_slashes=False,
         dependencies=[Depends(HTTPBearer(auto_error=False))],
         responses={code: {"model": models.Error, "description": HTTPStatus(code).phrase} for code in _STATUSES},
     )  # fmt: skip
-    app.state.server = Server(session, logs)
-    app.include_router(questions)
-    app.include_router(router)
+    llm_threads = CapacityLimiter(LLM_THREADS)
+    _add_brain(app, session, llm_threads)
+    _add_logs(app, session, logs, llm_threads)
+
+    @app.get("/healthz")
+    async def health(request: Request) -> Response:
+        """Return the state of the server."""
+        if not request.state.knows_token:
+            return JSONReply({"status": "ok"})
+        state = {"status": "ok", "version": __version__, "pid": os.getpid(), "under_way": request.state.under_way}
+        return JSONReply({**state, "brain": session.folder and str(session.folder), "backfill": logs.backfill})
+
     add_handlers(app)
     return app
 
@@ -76,8 +78,7 @@ def make_app(session: AgentSession, logs: Logs, *, lifespan: Callable[[FastAPI],
 def make_space_app(session: AgentSession) -> FastAPI:
     """Return the application that answers questions to one brain, for a server of several."""
     app = FastAPI(title="Nugget", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
-    app.state.server = Server(session, Logs(environment=session.environment, settings=session.settings))
-    app.include_router(questions)
+    _add_brain(app, session, CapacityLimiter(LLM_THREADS))
     add_handlers(app)
     return app
 
@@ -85,116 +86,88 @@ def make_space_app(session: AgentSession) -> FastAPI:
 def add_handlers(app: FastAPI) -> None:
     """Have every failure answered as `{"error": {"code", "message", "hint"}}`."""
     for kind, answer in (
-        (RequestValidationError, _invalid), (HTTPException, _wrong), (Refusal, _refused), (errors.NuggetError, _failed),
-        (sqlite3.Error, _failed), (Exception, _failed),
+        (RequestValidationError, _invalid), (HTTPException, _wrong), (Refusal, _refused), (Exception, _failed),
+        (errors.NuggetError, _failed), (sqlite3.Error, _failed),
     ):  # fmt: skip
         app.add_exception_handler(kind, answer)  # type: ignore[arg-type]
 
 
-async def _server(request: Request) -> Server:
-    server: Server = request.app.state.server
-    return server
+def _add_brain(app: FastAPI, session: AgentSession, llm_threads: CapacityLimiter) -> None:
+    """Add the endpoints that read the brain."""
+
+    def search(request: models.SearchRequest) -> Response:
+        found = session.caught_up(session.ready().search(request.query(session.identity)))
+        return JSONReply(without_secrets(bundle_json(found)))
+
+    async def ask(request: models.AskRequest) -> Response:
+        def work() -> Response:
+            return JSONReply(without_secrets(bundle_json(session.ask(request.query(), with_llm=not request.no_llm))))
+
+        waits_for_llm = not request.no_llm and session.llm()
+        return await to_thread.run_sync(work, limiter=llm_threads if waits_for_llm else None)
+
+    @app.get("/v1/search")
+    def search_get(request: Annotated[models.SearchRequest, Query()]) -> Response:
+        """Find everything that matches, as short excerpts: the JSON of `nugget search --json`."""
+        return search(request)
+
+    @app.post("/v1/search")
+    def search_post(request: models.SearchRequest) -> Response:
+        """Find everything that matches, as short excerpts: the JSON of `nugget search --json`."""
+        return search(request)
+
+    @app.get("/v1/ask")
+    async def ask_get(request: Annotated[models.AskRequest, Query()]) -> Response:
+        """Find the best units for a question: the JSON of `nugget ask --json`."""
+        return await ask(request)
+
+    @app.post("/v1/ask")
+    async def ask_post(request: models.AskRequest) -> Response:
+        """Find the best units for a question: the JSON of `nugget ask --json`."""
+        return await ask(request)
+
+    @app.get("/v1/units/{ref:path}")
+    def unit(
+        ref: Annotated[str, Path(pattern=_REF, max_length=500, description="A ref; write `/` as it is, `#` as %23")],
+        around: Annotated[int, Query(ge=0, le=50, description="Exchanges before and after the named one")] = 1,
+    ) -> Response:
+        """Show what a ref names, whole: the JSON of `nugget get --json`."""
+        try:
+            shown = session.ready().get(ref, identity=session.identity, around=around)
+        except errors.NuggetError as error:
+            if type(error) not in (errors.NuggetError, errors.TranscriptError):
+                raise
+            known = str(error) if isinstance(error, errors.TranscriptError) else "Nothing has this ref."
+            raise Refusal(404, "unknown_ref", known, hint="/v1/search finds refs.") from error
+        return JSONReply(without_secrets(shown_json(shown)))
 
 
-questions, router = APIRouter(), APIRouter()
-Running = Annotated[Server, Depends(_server)]
-SessionId = Annotated[str, Path(description="The session's id", max_length=128, pattern=models.SESSION_ID)]
+def _add_logs(app: FastAPI, session: AgentSession, logs: Logs, llm_threads: CapacityLimiter) -> None:
+    """Add the endpoints of shell logs, and of completions with evidence from them."""
 
+    @app.post("/v1/sessions", status_code=201)
+    def make_session(request: models.SessionRequest = models.SessionRequest()) -> Response:  # noqa: B008
+        """Make a session with a folder for its logs."""
+        return JSONReply(logs.make_session(request.title), status_code=201)
 
-@router.get("/healthz")
-async def health(request: Request, server: Running) -> Response:
-    """Return the state of the server."""
-    if not request.state.knows_token:
-        return JSONReply({"status": "ok"})
-    folder, state = server.session.folder, {"status": "ok", "version": __version__, "pid": os.getpid()}
-    state |= {"brain": None if folder is None else str(folder), "under_way": request.state.under_way}
-    return JSONReply({**state, "backfill": server.logs.backfill})
+    @app.get("/v1/logs/ingest/{session}")
+    @app.post("/v1/logs/ingest/{session}")
+    def ingest(session_id: SessionId) -> Response:
+        """Read what is new in the logs of a session."""
+        return JSONReply(ingested_json(logs.ingest(session_id)))
 
+    @app.get("/v1/logs/context/{session}")
+    def logs_context(session_id: SessionId, request: Annotated[models.LogsContextRequest, Query()]) -> Response:
+        """Return what the logs of a session say about a question."""
+        found = logs.session_evidence(session_id, request.q, request.options(), fresh=False)
+        return JSONReply(evidence_json(found, explain=request.explain))
 
-@questions.get("/v1/search")
-def search_get(request: Annotated[models.SearchRequest, Query()], server: Running) -> Response:
-    """Find everything that matches, as short excerpts: the JSON of `nugget search --json`."""
-    return _search(request, server)
-
-
-@questions.post("/v1/search")
-def search_post(request: models.SearchRequest, server: Running) -> Response:
-    """Find everything that matches, as short excerpts: the JSON of `nugget search --json`."""
-    return _search(request, server)
-
-
-@questions.get("/v1/ask")
-async def ask_get(request: Annotated[models.AskRequest, Query()], server: Running) -> Response:
-    """Find the best units for a question: the JSON of `nugget ask --json`."""
-    return await _ask(request, server)
-
-
-@questions.post("/v1/ask")
-async def ask_post(request: models.AskRequest, server: Running) -> Response:
-    """Find the best units for a question: the JSON of `nugget ask --json`."""
-    return await _ask(request, server)
-
-
-@questions.get("/v1/units/{ref:path}")
-def unit(
-    ref: Annotated[str, Path(pattern=_REF, max_length=500, description="A ref, its slashes as they are, `#` as %23")],
-    server: Running,
-    around: Annotated[int, Query(ge=0, le=50, description="Exchanges or messages before and after the named one")] = 1,
-) -> Response:
-    """Show what a ref names, whole: the JSON of `nugget get --json`."""
-    try:
-        shown = server.session.ready().get(ref, identity=server.session.identity, around=around)
-    except errors.NuggetError as error:
-        if type(error) not in (errors.NuggetError, errors.TranscriptError):
-            raise
-        known = str(error) if isinstance(error, errors.TranscriptError) else "Nothing has this ref."
-        raise Refusal(404, "unknown_ref", known, hint="/v1/search finds refs.") from error
-    return JSONReply(without_secrets(shown_json(shown)))
-
-
-@router.post("/v1/sessions", status_code=201)
-def make_session(server: Running, request: models.SessionRequest = models.SessionRequest()) -> Response:  # noqa: B008
-    """Make a session with a folder for its logs."""
-    return JSONReply(server.logs.make_session(request.title), status_code=201)
-
-
-@router.get("/v1/logs/ingest/{session}")
-@router.post("/v1/logs/ingest/{session}")
-def ingest(session: SessionId, server: Running) -> Response:
-    """Read what is new in the logs of a session."""
-    return JSONReply(ingested_json(server.logs.ingest(session)))
-
-
-@router.get("/v1/logs/context/{session}")
-def logs_context(
-    session: SessionId, request: Annotated[models.LogsContextRequest, Query()], server: Running
-) -> Response:
-    """Return what the logs of a session say about a question."""
-    found = server.logs.session_evidence(session, request.q, request.options(), fresh=False)
-    return JSONReply(evidence_json(found, explain=request.explain))
-
-
-@router.post(
-    "/v1/completions",
-    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
-)  # fmt: skip
-async def completions(request: models.CompletionRequest, server: Running) -> Response:
-    """Call the Anthropic Messages API with evidence from a session's logs."""
-    return await _complete(request, server.session, server.logs, limiter=server.llm_threads)
-
-
-def _search(request: models.SearchRequest, server: Server) -> Response:
-    session = server.session
-    found = session.caught_up(session.ready().search(request.query(session.identity)))
-    return JSONReply(without_secrets(bundle_json(found)))
-
-
-async def _ask(request: models.AskRequest, server: Server) -> Response:
-    def work() -> Response:
-        return JSONReply(without_secrets(bundle_json(server.session.ask(request.query(), with_llm=not request.no_llm))))
-
-    waits_for_llm = not request.no_llm and server.session.llm()
-    return await to_thread.run_sync(work, limiter=server.llm_threads if waits_for_llm else None)
+    @app.post(
+        "/v1/completions", responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}}
+    )  # fmt: skip
+    async def completions(request: models.CompletionRequest) -> Response:
+        """Call the Anthropic Messages API with evidence from a session's logs."""
+        return await _complete(request, session, logs, limiter=llm_threads)
 
 
 async def _complete(
@@ -206,12 +179,12 @@ async def _complete(
     def begin() -> tuple[Any, Any, str, dict[str, Any]]:
         text, facts, shown = "", "off" if mode == "off" else "no session", dict[str, Any]()
         if mode != "off" and request.session_id:
-            question = _question(request)[:MAX_QUESTION_CHARS]
+            question = request.question()[:MAX_QUESTION_CHARS]
             text, facts, shown = logs.for_call(
                 request.session_id, question, request.options(), request.selector(), mode=mode, llm=llm
             )
         body = llm.forward(
-            _call(request, model=settings.llm.answer_model, added=text), purpose="completion", timeout_s=TIMEOUT_S,
+            request.call(settings.llm.answer_model, added=text), purpose="completion", timeout_s=TIMEOUT_S,
             max_usd=settings.http.max_usd, session=request.session_id,
         )  # fmt: skip
         context = {"mode": mode, "injected": bool(text), **(shown if text else {"reason": facts})}
@@ -237,93 +210,40 @@ async def _parts(body: Any, limiter: CapacityLimiter) -> AsyncIterator[bytes]:
         body.close()
 
 
-def _call(request: CompletionRequest, *, model: str, added: str) -> dict[str, Any]:
-    """Return the body of the API's call. System messages go where the API takes them."""
-    system = (
-        [{"type": "text", "text": request.system}] if isinstance(request.system, str) else [*(request.system or ())]
-    )
-    given = [message for message in request.messages if message.get("role") == "system"]
-    texts = [*(_text_of(message.get("content")) for message in given), *([added] if added else [])]
-    messages = [message for message in request.messages if message.get("role") != "system"]
-    if request.prompt:
-        messages.append({"role": "user", "content": request.prompt})
-    if not messages:
-        raise Refusal(422, "missing_parameter", "There is no message.", hint="Send `messages`, or a `prompt`.")
-    system += [{"type": "text", "text": text} for text in texts]
-    call = {**request.call(), "model": request.model or model, "messages": messages}
-    call.pop("system", None)
-    return {**call, "system": system} if system else call
-
-
-def _question(request: CompletionRequest) -> str:
-    """Return the text of the user's last message."""
-    if request.prompt:
-        return request.prompt
-    from_user = [message for message in request.messages if message.get("role") == "user"]
-    return _text_of(from_user[-1].get("content")) if from_user else ""
-
-
-def _text_of(content: object) -> str:
-    """Return the text of a message's content: a text, or the text blocks of a list."""
-    if isinstance(content, str):
-        return content
-    blocks = content if isinstance(content, list) else []
-    texts = [block.get("text") for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
-    return "\n".join(text for text in texts if isinstance(text, str))
-
-
 async def _refused(_: Request, refusal: Refusal) -> Response:
     return refusal.reply()
 
 
 async def _invalid(_: Request, error: RequestValidationError) -> Response:
     """Describe the first problem of a request in a sentence."""
-    problems = error.errors()
-    place, kind = problems[0]["loc"], problems[0]["type"]
-    name = ".".join(str(part) for part in place[1:])[:60] or "the body"
-    message = str(problems[0]["msg"]).removeprefix("Value error, ")
-    more = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
-    status, code, hint = 422, "invalid_parameter", "/openapi.json describes every parameter."
-    text = f"`{name}`: {message[:1].lower()}{message[1:150]}{more}."
-    if kind == "json_invalid":
-        status, code, text, hint = 400, "malformed_json", "The body is not valid JSON.", ""
-    elif isinstance(error.body, bytes):
-        status, code, hint = 415, "unsupported_media_type", "Send `Content-Type: application/json`."
-        text = "The body must be JSON."
-    elif kind in ("model_attributes_type", "dict_type") and len(place) == 1:
-        status, code, text, hint = 400, "malformed_json", "The body must be a JSON object.", 'Write {"q": "..."}.'
-    elif kind == "extra_forbidden":
-        code, text = "unknown_parameter", f"There is no parameter `{name}`."
-    elif kind == "missing":
-        code, text = "missing_parameter", f"The parameter `{name}` is missing."
-    elif place[:2] == ("path", "ref"):
-        code, text = "invalid_ref", "This is not a ref."
-        hint = "Refs look like pattern/retry-once or session:4f1c#3."
-    elif place[-1] in ("session", "session_id"):
-        code, text = "invalid_session_id", "This is not a session id."
-        hint = "An id has letters, digits, `_`, `-`, `.`, `:` and `@`, 128 at most."
-    return Refusal(status, code, text, hint=hint or None).reply()
+    problem = error.errors()[0]
+    place, kind = problem["loc"], problem["type"]
+    name = ".".join(map(str, place[1:]))[:60] or "the body"
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    status, code, text = 422, "invalid_parameter", f"`{name}`: {message[:1].lower()}{message[1:150]}."
+    if kind == "json_invalid" or (kind in ("model_attributes_type", "dict_type") and len(place) == 1):
+        status, code, text = 400, "malformed_json", "The body must be a JSON object, sent as application/json."
+    elif kind in ("extra_forbidden", "missing"):
+        code = "unknown_parameter" if kind == "extra_forbidden" else "missing_parameter"
+    elif place[0] == "path":
+        code = "invalid_ref" if place[1] == "ref" else "invalid_session_id"
+    return Refusal(status, code, text, hint="/openapi.json describes every parameter.").reply()
 
 
 async def _wrong(request: Request, error: HTTPException) -> Response:
-    """Answer what Starlette and FastAPI refuse: an unknown path or method, a body that is too large or unreadable."""
+    """Answer what Starlette and FastAPI refuse: an unknown path or method, or an unreadable body."""
+    code, text, hint = "malformed_json", "The body cannot be read as JSON.", "/openapi.json describes every path."
     if error.status_code == 404:
-        hint = "/openapi.json lists what there is."
-        return Refusal(404, "not_found", "There is nothing at this path.", hint=hint).reply()
-    if error.status_code == 405:
-        allow = (error.headers or {}).get("Allow", "POST")
-        text = f"{request.method[:20]} is not allowed here."
-        return Refusal(405, "method_not_allowed", text, hint=f"Use {allow}.", headers={"allow": allow}).reply()
-    if error.status_code == 413:
-        return Refusal(413, "body_too_large", f"{error.detail}.", hint="Send less.").reply()
-    return Refusal(error.status_code, "malformed_json", "The body cannot be read as JSON.").reply()
+        code, text = "not_found", "There is nothing at this path."
+    elif error.status_code == 405:
+        code, text = "method_not_allowed", f"{request.method[:20]} is not allowed here."
+    return Refusal(error.status_code, code, text, hint=hint, headers=error.headers).reply()
 
 
 async def _failed(_: Request, error: Exception) -> Response:
-    """Answer a failure in a sentence without secrets; whoever started the server gets the details of a surprise."""
+    """Answer a failure in a sentence without secrets; an unexpected one is printed where the server was started."""
     if isinstance(error, sqlite3.Error):
-        text = f"The machine's index could not be used ({error})."
-        error = errors.IndexUnavailable(text, hint="Try again; check the disk's space.")
+        error = errors.IndexUnavailable(f"The index could not be used ({error}).", hint="Try again; check the disk.")
     if isinstance(error, errors.NuggetError):
         status, code = next((status, code) for kind, status, code in _STATUS_OF if isinstance(error, kind))
         headers = {"retry-after": str(error.retry_after_s)} if isinstance(error, DailyCapReached) else None

@@ -138,7 +138,7 @@ def home(site: Site, request: Request) -> Response:
     fresh = [one for one in browsing.newest(brain, 60) if (one.last_modified or one.created or date.min) >= since]
     imported = Counter(one.domain or "general" for one in fresh if str(one.origin) == "imported")
     report = site.once("report", tags["log"] + tags["index"], lambda: brain.asked_questions(since))
-    open_questions = [one for one in report["queries"] if (one["weak"] or one["zero"]) and not one["used"]][:8]
+    open_questions = [one for one in report["queries"] if one["weak"] or one["zero"]][:8]
     problems = site.once("problems", tags["review"] + tags["index"], lambda: browsing.problems(brain))
     return render(
         site, request, "home", proposals=proposals, fresh=[one for one in fresh if str(one.origin) != "imported"][:12],
@@ -224,7 +224,7 @@ def unit(site: Site, request: Request) -> Response:
         history = browsing.unit_history(brain, found)
         file, digest = browsing.unit_file(brain, found)
     else:
-        near = brain.related(found.ref, fresh=False, log=False)[0].hits[:5]
+        near = brain.related(found.ref, fresh=False)[0].hits[:5]
     report = site.once("all questions", browsing.pulse(brain)["log"], brain.asked_questions)
     return render(
         site, request, "unit", unit=found, graph=graph_ and drawn(graph_), near=near or (), history=history, file=file,

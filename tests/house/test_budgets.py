@@ -14,12 +14,12 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 198,
-    "lines": 45_645,
+    "lines": 45_411,
     "lines of a file": 400,
-    "classes": 314,
-    "re.compile": 308,
+    "classes": 312,
+    "re.compile": 305,
     "parameters of a function": 10,
-    "lines of tests": 28_357,  # with the fault laboratory
+    "lines of tests": 28_293,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

@@ -15,12 +15,7 @@ PROMISES: dict[str, str] = {
     "LOG-HARMLESS": "a log that cannot be written or read fails no question, and costs less than a millisecond",
     "LOG-BOUNDED": "the query log does not grow without bound",
     "QUERIES-REPORT": "nugget queries shows top, zero-result and weak questions, p50, p95 and coverage",
-    "USED-LATER": "a returned unit that the session later cites, or whose file it edits, counts as used, once",
     "LANG-BM25": "in eleven languages and scripts words alone put the right unit first for 95 of 100 questions",
     "LANG-DEFAULT": "the English default model takes nothing away from other languages",
-    "USED-RANKING": "use informs ranking by a documented, bounded, explainable boost",
 }
-GAPS: dict[str, str] = {
-    "USED-RANKING": "use is recorded and shown but moves no rank: whether it helps can only be measured on logs of "
-    "real use, which do not exist yet, and a boost that is not measured would feed on itself",
-}
+GAPS: dict[str, str] = {}

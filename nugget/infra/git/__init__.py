@@ -183,9 +183,8 @@ def unmerged_files(repo: Path, prefix: str) -> list[tuple[str, str, bytes]]:
     glob = f"--branches={prefix}*"
     output = run(repo, "log", *_RAW, "--format=%x01%S", glob, "--not", *(["HEAD"] if head(repo) else []))
     wanted = dict.fromkeys((branch, change.path) for branch, change in _raw_changes(output))
-    readable = [(name, path) for name, path in wanted if "\n" not in path]
-    blobs = read_objects(repo, [f"{revision}:{path}" for name, path in readable for revision in (name, "HEAD")])
-    pairs = zip(readable, blobs[0::2], blobs[1::2], strict=True)
+    blobs = read_objects(repo, [f"{revision}:{path}" for name, path in wanted for revision in (name, "HEAD")])
+    pairs = zip(wanted, blobs[0::2], blobs[1::2], strict=True)
     return [(name, path, ours) for (name, path), ours, theirs in pairs if ours is not None and ours != theirs]
 
 
@@ -235,7 +234,8 @@ def read_objects(repo: Path, names: Sequence[str]) -> list[bytes | None]:
     """
     if not names:
         return []
-    output = run(repo, "cat-file", "--batch=%(objectsize) %(objecttype)", stdin=os.fsencode("\n".join(names) + "\n"))
+    asked = [name if "\n" not in name else EMPTY_TREE for name in names]  # each is asked for on a line
+    output = run(repo, "cat-file", "--batch=%(objectsize) %(objecttype)", stdin=os.fsencode("\n".join(asked) + "\n"))
     found: list[bytes | None] = []
     stream = BytesIO(output)
     for _ in names:

@@ -1,11 +1,9 @@
-"""The query log and what it tells: written by the faces, private, bounded, harmless; summed up; what was used."""
+"""The query log and what it tells: written by the faces, private, bounded, harmless; and summed up."""
 
 from __future__ import annotations
 
 import json
 import stat
-import time
-from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,18 +13,17 @@ from commands import Nugget
 from hypothesis import given
 from hypothesis import strategies as st
 from paths import TESTS
-from sessions import NOW, STARTED, write_transcript
+from sessions import NOW
 
 import nugget as package
 from nugget.app.agent_session import AgentSession
-from nugget.app.worker import work
 from nugget.config import RedactionSettings, Settings, read_environment
 from nugget.evaluation import query_log
-from nugget.evaluation.query_log import Asked, Face, Use, report, uses_in
+from nugget.evaluation.query_log import Asked, Face, report
 from nugget.infra import files
 from nugget.mcp.answers import Question
 from nugget.mcp.answers import answer as answer_question
-from nugget.models import Event, EventKind, Filter, Query, Session
+from nugget.models import Filter, Query
 from nugget.redaction import redact
 
 CORPUS = TESTS / "redaction_corpus"
@@ -153,13 +150,13 @@ def test_the_report_counts_what_was_asked_and_what_came_back() -> None:
         entry("unknown", id="3", weak=True, units=(("a/9", 0.1),), duration_ms=30),
         entry("nothing", id="4", weak=True, duration_ms=1000),
     ]
-    found = report(entries, [Use(asked="1", unit="a/2", how="cited")], unit_ids=["a/1", "a/2", "a/3", "a/4"])
-    assert [found[name] for name in ("asked", "faces", "zero", "weak", "p50_ms", "p95_ms", "used_in")] == [
-        4, {"cli": 3, "mcp": 1}, 1, 1, 20, 1000, 1,
+    found = report(entries, unit_ids=["a/1", "a/2", "a/3", "a/4"])
+    assert [found[name] for name in ("asked", "faces", "zero", "weak", "p50_ms", "p95_ms")] == [
+        4, {"cli": 3, "mcp": 1}, 1, 1, 20, 1000,
     ]  # fmt: skip
     assert found["coverage"] == {"units": 4, "returned": 2, "share": 0.5}
     assert found["queries"][0] == {
-        "text": "how do WE?", "times": 2, "last": NOW.isoformat(), "weak": False, "zero": False, "used": ["a/2"],
+        "text": "how do WE?", "times": 2, "last": NOW.isoformat(), "weak": False, "zero": False,
         "units": [{"id": "a/2", "score": 0.6}],
     }  # fmt: skip
     assert [one["text"] for one in found["queries"] if one["zero"]] == ["nothing"]
@@ -183,59 +180,3 @@ def test_queries_shows_top_zero_and_weak_questions_and_the_coverage(words: Path,
     assert "4 questions (4 cli), 3 different" in shown and "   2 × Cache invalidation\n" in shown
     assert nugget("queries", "--since", "2999-01-01")[1] == "Nothing was asked yet.\n"
     assert nugget("queries", "--since", "soon")[0] == 2
-
-
-# --- what was used ---
-
-
-def event(kind: EventKind, text: str, minutes: float, **values: Any) -> Event:
-    return Event(kind=kind, text=text, timestamp=NOW + timedelta(minutes=minutes), **values)
-
-
-@pytest.mark.proves("USED-LATER")
-@pytest.mark.parametrize(
-    ("later", "used"),
-    [
-        (event(EventKind.REPLY, "As pattern/retry says, wait.", 1), [("pattern/retry", "cited")]),
-        (event(EventKind.COMMAND, "nugget get brain:pattern/retry", 1), [("pattern/retry", "cited")]),
-        (event(EventKind.REPLY, "As pattern/retry-twice says", 1), []),
-        (event(EventKind.REPLY, "As pattern/retry says", -1), []),
-        (event(EventKind.TOOL_RESULT, "### 1. pattern/retry · pattern", 1), []),
-        (event(EventKind.OUTPUT, "pattern/retry", 1), []),
-        (event(EventKind.FILE_EDIT, "", 1, path="/srv/shop/src/pay/client.py"), [("bug/pay", "edited")]),
-        (event(EventKind.FILE_EDIT, "", 1, path="/srv/shop/src/payment.py"), []),
-        (event(EventKind.FILE_EDIT, "", 1, path="x.py", after="# bug/pay"), [("bug/pay", "cited")]),
-    ],
-)
-def test_use_is_a_later_citation_or_an_edit_of_what_the_unit_is_about(later: Event, used: list[Any]) -> None:
-    session = Session(id="s", agent="claude-code", path="", events=(later,))
-    entries = [entry("q", units=(("pattern/retry", 0.9), ("bug/pay", 0.5)))]
-    found = uses_in(session, entries, scope_of={"bug/pay": "src/pay"}.get)
-    assert [(use.unit, use.how) for use in found] == used
-
-
-@pytest.mark.proves("USED-LATER")
-def test_the_worker_notes_use_once_when_it_captures_the_session(tmp_path: Path, words: Path) -> None:
-    environment = read_environment()
-    home = environment.home
-    file = environment.claude_config / "projects/-srv-shop/s.jsonl"
-    turns = [
-        ("How do we retry?", "I asked the brain."),
-        ("Go on.", "As concept/idempotency-keys says: store the key first."),
-    ]
-    session = write_transcript(file, turns)
-    asked = entry(
-        "retry", id="q1", brain=str(words), session=session, time=STARTED + timedelta(seconds=12),
-        units=(("concept/idempotency-keys", 0.9), ("pattern/other", 0.2)),
-    )  # fmt: skip
-    assert query_log.record(home, asked, settings=Settings())
-    assert query_log.record(home, replace(asked, id="q2", session="another"), settings=Settings())
-    for number in range(2):
-        files.queue_job(home, {"queued": time.time(), "session": session, "transcript": str(file)})
-        work(environment)
-        write_transcript(
-            file, [(f"And {number}?", "Yes.")], session=session, started=STARTED + timedelta(hours=1 + number)
-        )
-    assert list(query_log.read_uses(home)) == [Use(asked="q1", unit="concept/idempotency-keys", how="cited")]
-    found = report(query_log.read(home), list(query_log.read_uses(home)), unit_ids=[])
-    assert found["used_in"] == 1 and found["queries"][0]["used"] == ["concept/idempotency-keys"]
