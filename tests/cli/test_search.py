@@ -246,7 +246,6 @@ def test_memory_is_nowhere_without_its_identity(nugget: Nugget, opened: Brain, w
         opened.search(Query("plan", identity="../zealot"))
     entries = query_log.read(read_environment().home)
     assert not any(unit.startswith(("memory:", "zealot")) for entry in entries for unit in entry.unit_ids)
-    assert not any("memory" in entry.sources for entry in entries)
     with closing(sqlite3.connect(world.home / ".nugget" / "index.db")) as machine:
         assert machine.execute("SELECT count(*) FROM units WHERE source = 'memory'").fetchone() == (0,)
         assert machine.execute("SELECT count(*) FROM chunks_vocabulary WHERE term = ?", (SECRET,)).fetchone() == (0,)

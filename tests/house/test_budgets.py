@@ -19,7 +19,7 @@ BUDGETS = {
     "classes": 312,
     "re.compile": 305,
     "parameters of a function": 10,
-    "lines of tests": 28_293,  # with the fault laboratory
+    "lines of tests": 28_292,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02
