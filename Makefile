@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 # numpy's BLAS starts a thread a core when it is imported; nothing here gains from it.
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: help check test test-all faults demo sbom browser shots bench format docs clean
+.PHONY: help check test test-all faults demo sbom browser shots bench format docs site clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -48,8 +48,13 @@ format: $(INSTALLED)  ## Format the code, and fix what ruff can fix
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-docs: $(INSTALLED)  ## Rewrite the reference pages from the code
+docs: $(INSTALLED)  ## Rewrite the reference pages, the man page and the completions from the code
 	$(BIN)/python scripts/reference.py
+	$(BIN)/python scripts/manual.py
+
+site: $(INSTALLED)  ## The documentation as a site, in build/site
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group site
+	NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict --quiet
 
 sbom: $(INSTALLED)  ## The software bill of materials of a release, in dist/nugget.cdx.json
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group release

@@ -51,11 +51,11 @@ def commands_part() -> str:
 def _command(path: str, command: Any) -> str:
     arguments = [entry for entry in command.params if entry.param_type_name == "argument"]
     options = [entry for entry in command.params if entry.param_type_name == "option" and not entry.hidden]
-    usage = [path, *(["COMMAND"] if hasattr(command, "commands") else []), *(map(_placeholder, arguments))]
+    usage = [path, *(["COMMAND"] if hasattr(command, "commands") else []), *(map(placeholder, arguments))]
     lines = [f"## `{path}`\n", " ".join((command.help or "").split("\f")[0].split()) + "\n"]
     lines.append(f"```\n{' '.join(usage)}{' [OPTIONS]' if options else ''}\n```\n")
-    rows = [(_placeholder(entry), entry.help or "") for entry in arguments]
-    rows += [(_option(entry), entry.help or "") for entry in options]
+    rows = [(placeholder(entry), entry.help or "") for entry in arguments]
+    rows += [(option_names(entry), entry.help or "") for entry in options]
     if rows:
         lines.append("| | |\n|---|---|")
         lines += [f"| `{_cell(name)}` | {_cell(text)} |" for name, text in rows]
@@ -63,12 +63,12 @@ def _command(path: str, command: Any) -> str:
     return "\n".join(lines)
 
 
-def _placeholder(argument: Any) -> str:
+def placeholder(argument: Any) -> str:
     name = argument.metavar or argument.name.upper()
     return name if argument.required or name.startswith("[") else f"[{name}]"
 
 
-def _option(option: Any) -> str:
+def option_names(option: Any) -> str:
     names = ", ".join([*option.opts, *option.secondary_opts])
     if option.is_flag:
         return names

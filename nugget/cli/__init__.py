@@ -43,7 +43,7 @@ _COMMANDS = {
         "init": "admin", "clone": "admin", "trust": "admin", "install": "install", "uninstall": "install",
         "watch": "install", "sync": "upkeep", "rebuild": "upkeep", "eval": "upkeep", "queries": "upkeep",
         "config": "install", "status": "upkeep", "doctor": "upkeep", "redact": "upkeep", "scrub": "upkeep",
-        "backup": "admin", "restore": "admin", "token": "team",
+        "backup": "admin", "restore": "admin", "self-check": "admin", "token": "team",
     },
 }  # fmt: skip
 """The commands by section of `nugget --help`, each with the module below nugget.cli that defines it."""

@@ -14,7 +14,7 @@ from nugget.config import current_folder, expanded, load_settings, read_environm
 from nugget.errors import UsageError
 from nugget.models import Severity
 from nugget.render.terminal import note, put
-from nugget.text import counted, printable
+from nugget.text import counted, one_line, printable
 from nugget.upkeep.trust import distrust, trust, trusted
 
 commands = typer.Typer(add_completion=False)
@@ -175,6 +175,27 @@ def restore_backup(file: ArchiveArgument) -> None:
 
     count = restore(read_environment().home, expanded(file))
     put(f"{counted(count, 'file')} restored. Next: nugget sync")
+
+
+@commands.command("self-check")
+def check_itself(as_json: JsonOption = False) -> None:
+    """Check that this installation works: from a session to an answer, in a temporary home, offline.
+
+    Your brain and your settings are neither read nor changed. The exit code is 1 if something does not work.
+    """
+    from nugget.upkeep.self_check import self_check
+
+    found = []
+    for finding in self_check():
+        found.append(finding)
+        if not as_json:
+            put(one_line("{state:7} {name:10} {said}".format(**finding)))
+    works = all(finding["state"] == "ok" for finding in found)
+    show(
+        {"ok": works, "findings": found} if as_json else None,
+        lambda: put("It works." if works else "It does not work."),
+    )
+    raise typer.Exit(0 if works else 1)
 
 
 @commands.command()

@@ -23,7 +23,7 @@ from nugget.retrieval.candidates import PROFILES
 
 PAGES = [REPOSITORY / "README.md", REPOSITORY / "CHANGELOG.md", *sorted(REPOSITORY.glob("docs/**/*.md"))]
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
+LINK = re.compile(r"\]\((?!https?://)([^)#\s]*)(#[^)\s]*)?\)")
 ANYTHING = "…"
 
 
@@ -120,10 +120,11 @@ def test_the_lines_of_the_python_page_run(brain: Path, monkeypatch: pytest.Monke
     assert {hit.unit.type for hit in told["strict"].hits} <= {"pattern", "bug"}
 
 
-@pytest.mark.proves("HOUSE-DOCS-GENERATED")
-def test_the_reference_parts_are_what_the_code_says() -> None:
+@pytest.mark.proves("HOUSE-DOCS-GENERATED", "HOUSE-MANUAL")
+@pytest.mark.parametrize("script", ["reference", "manual"])
+def test_the_reference_parts_are_what_the_code_says(script: str) -> None:
     done = subprocess.run(
-        [sys.executable, "scripts/reference.py", "--check"],
+        [sys.executable, f"scripts/{script}.py", "--check"],
         cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -178,12 +179,34 @@ def test_every_environment_variable_that_is_read_is_documented() -> None:
 @pytest.mark.proves("HOUSE-DOCS-COMPLETE")
 def test_links_between_pages_lead_somewhere() -> None:
     dead = [
-        f"{page.relative_to(REPOSITORY)}: {target}"
+        f"{page.relative_to(REPOSITORY)}: {target}{anchor}"
         for page in PAGES
-        for target in LINK.findall(page.read_text("utf-8"))
-        if not (page.parent / target).exists()
+        for target, anchor in LINK.findall(page.read_text("utf-8"))
+        if not (there := page.parent / target if target else page).exists()
+        or (anchor and anchor[1:] not in anchors(there))
     ]
     assert dead == []
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub and MkDocs write them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.proves("HOUSE-SITE")
+def test_the_site_holds_every_page_and_each_link_stays_in_it() -> None:
+    pages, settings = [page for page in PAGES if "docs" in page.parts], text_of("mkdocs.yml")
+    inside = REPOSITORY / "docs"
+    missing = [name for page in pages if (name := page.relative_to(inside).as_posix()) not in settings]
+    assert [name for name in missing if not name.startswith("decisions/0")] == []
+    outside = [
+        (page.name, target)
+        for page in pages
+        for target, _ in LINK.findall(page.read_text("utf-8"))
+        if target and not (page.parent / target).resolve().is_relative_to(inside)
+    ]
+    assert outside == [] and "strict" in text_of("Makefile")
 
 
 @pytest.mark.proves("HOUSE-RELEASE")

@@ -16,6 +16,11 @@ from pathlib import Path
 import pytest
 from paths import REPOSITORY
 
+SHARED = (
+    "man/man1/nugget.1", "bash-completion/completions/nugget", "zsh/site-functions/_nugget",
+    "fish/vendor_completions.d/nugget.fish",
+)  # fmt: skip
+
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -67,7 +72,8 @@ def test_the_wheel_carries_everything_and_nothing_else(wheel: Path) -> None:
         ["git", "-C", REPOSITORY, "ls-files", "nugget"], check=True, capture_output=True, text=True
     ).stdout.split()
     assert set(tracked) - names == set(), "tracked, but not in the wheel"
-    assert {name for name in names if name.split("/")[0] not in ("nugget", metadata_folder(wheel))} == set()
+    shared = {f"{metadata_folder(wheel).replace('dist-info', 'data')}/data/share/{place}" for place in SHARED}
+    assert {name for name in names if name.split("/")[0] not in ("nugget", metadata_folder(wheel))} == shared
     assert not [name for name in names if "/.nugget/" in name or name.endswith((".db", ".pyc"))]
 
 
@@ -94,6 +100,20 @@ def test_init_add_and_ask_work_where_only_the_wheel_is_installed(
     assert "twice the time" in answer
     assert "embedding" not in answer.lower(), "the bundled model was used"
     run(nugget, "lint", cwd=isolated_home)
+
+
+@pytest.mark.proves("HOUSE-WHEEL", "HOUSE-SELF-CHECK", "HOUSE-MANUAL")
+def test_the_wheel_checks_itself_and_brings_its_manual(installed: Path, isolated_home: Path) -> None:
+    assert run(installed / "nugget", "self-check", cwd=isolated_home).endswith("It works.\n")
+    for place in SHARED:
+        assert "nugget" in (installed.parent / "share" / place).read_text("utf-8").lower()
+    megabytes = sum(file.stat().st_blocks * 512 for file in installed.parent.rglob("*") if not file.is_symlink()) / 1e6
+    without = sum(
+        file.stat().st_blocks * 512
+        for name in ("pip", "setuptools", "pkg_resources")
+        for file in installed.parent.glob(f"lib/python3*/site-packages/{name}/**/*")
+    )
+    assert megabytes - without / 1e6 <= 400 * 1.048576
 
 
 @pytest.mark.proves("HOUSE-WHEEL", "HOUSE-DEMO")

@@ -13,13 +13,13 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
-    "modules": 198,
-    "lines": 45_411,
+    "modules": 199,
+    "lines": 45_530,
     "lines of a file": 400,
     "classes": 312,
     "re.compile": 305,
     "parameters of a function": 10,
-    "lines of tests": 28_292,  # with the fault laboratory
+    "lines of tests": 28_367,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

@@ -20,6 +20,10 @@ PROMISES: dict[str, str] = {
     "HOUSE-RELEASE": "Version and changelog are those of one place, and the notes on a version stay short.",
     "HOUSE-SYSTEMS": "What Windows lacks is called in one module, where each function says what happens there; without "
     "these calls a session is captured, reviewed and found again.",
+    "HOUSE-SELF-CHECK": "`nugget self-check` plays the way from a session to an answer in a temporary home and "
+    "says what works.",
+    "HOUSE-MANUAL": "The wheel brings a man page and completions, which are what the code says.",
+    "HOUSE-SITE": "The documentation is a site that is built without a warning and without a network.",
     "HOUSE-DEMO": "The demo runs the main job, from transcript to an answer over MCP, offline in a temporary HOME.",
 }
 GAPS: dict[str, str] = {}

@@ -1,0 +1,1 @@
+complete --command nugget --no-files --arguments "(env _NUGGET_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) nugget)" --condition "env _NUGGET_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) nugget"
