@@ -10,7 +10,7 @@ NuggetError                 exit 1   an expected failure
     TranscriptError         exit 1   a transcript cannot be read at all
     GitError                exit 1   git refused
         PushRefused         exit 1   the remote does not take what is pushed: by a rule, or for want of permission
-    GitHubError             exit 1   GitHub refused or could not be reached
+    ForgeError              exit 1   GitHub or GitLab refused, or could not be reached
     ReviewError             exit 1   a proposal cannot be shown, accepted or rejected
     InstallError            exit 1   a client's settings cannot be read or changed as asked
     ConflictError           exit 1   a file changed under us; nothing was written
@@ -72,8 +72,8 @@ class PushRefused(GitError):
     """The remote does not take what is pushed: by a rule of its own, or for want of permission."""
 
 
-class GitHubError(NuggetError):
-    """GitHub refused or could not be reached."""
+class ForgeError(NuggetError):
+    """GitHub or GitLab refused, or could not be reached."""
 
 
 class ReviewError(NuggetError):

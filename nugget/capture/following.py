@@ -22,7 +22,7 @@ from nugget.capture.review import Decided, Decision, ProposalBranch
 from nugget.config import Environment, Settings
 from nugget.errors import ConflictError, GitError, NuggetError, PushRefused, ReviewError
 from nugget.infra import files, git, remotes
-from nugget.infra.github import Repository
+from nugget.infra.forge import Forge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class _Run:
     home: Path
     now: datetime
     remote: remotes.Remote
-    repository: Repository | None
+    repository: Forge | None
     known: Mapping[str, Publication]
     may_push: bool
 
@@ -84,7 +84,7 @@ def decide(
 ) -> Decided:
     """Decide on a proposal: merge its pull request if all of it is accepted, else decide locally and push.
 
-    Raises what `review.decide` raises, and GitHubError or PushRefused if the remote refuses; nothing was changed then.
+    Raises what `review.decide` raises, and ForgeError or PushRefused if the remote refuses; nothing was changed then.
     If the remote is unreachable, a proposal without a pull request is accepted locally and pushed later.
     """
     if settings.capture.publish == "never" or not git.is_repository(brain) or remotes.find_remote(brain) is None:
@@ -151,7 +151,7 @@ def _follow(run: _Run, problems: list[NuggetError], *, replay: bool, push: bool)
     return Followed(commit=commit, changed=tuple(changed), problems=tuple(problems))
 
 
-def _seen(run: _Run, repository: Repository, publication: Publication) -> Publication:
+def _seen(run: _Run, repository: Forge, publication: Publication) -> Publication:
     """Return the current state of a pull request; edits made there are fetched into the local branch."""
     found = repository.pull(publication.number or 0)
     current = replace(publication, state=found.state, merged_as=found.merged_as, url=found.url)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,9 +19,10 @@ from nugget.capture.compare import BRANCH_PREFIX, numbered
 from nugget.capture.proposals import is_digest
 from nugget.capture.review import ProposalBranch
 from nugget.config import Environment, Settings
-from nugget.errors import GitError, GitHubError, NuggetError
-from nugget.infra import files, git, github, remotes
-from nugget.infra.github import Repository, fitting
+from nugget.errors import ForgeError, GitError, NuggetError
+from nugget.infra import files, forge, git, remotes
+from nugget.infra.forge import Forge
+from nugget.infra.github import fitting
 
 PUBLISHED = "published.jsonl"
 """The ledger of what became of each published proposal: the last line about a branch counts."""
@@ -61,11 +61,11 @@ class Published:
 
 
 class Target(NamedTuple):
-    """The remote that proposals go to, and how to reach its repository on GitHub by a name."""
+    """The remote that proposals go to, and how to open its repository on the forge by name."""
 
     remote: remotes.Remote
     name: str
-    open: Callable[[str], Repository]  # PyGithub takes a while to import
+    open: Callable[[str], Forge]
 
 
 def publications(brain: Path, *, home: Path) -> dict[str, Publication]:
@@ -100,7 +100,7 @@ def publish(
         ]  # fmt: skip
         if not waiting:
             return Published()
-        reached: tuple[remotes.Remote, Repository, tuple[str, str]] | NuggetError
+        reached: tuple[remotes.Remote, Forge, tuple[str, str]] | NuggetError
         try:
             remote, repository = connect(brain, target)
             reached = remote, repository, _require_tip(brain, remote)
@@ -121,7 +121,7 @@ def publish(
 
 
 def _open(
-    brain: Path, proposal: ProposalBranch, before: Publication | None, remote: remotes.Remote, repository: Repository,
+    brain: Path, proposal: ProposalBranch, before: Publication | None, remote: remotes.Remote, repository: Forge,
     tip: tuple[str, str], labels: Sequence[str],
 ) -> Publication:  # fmt: skip
     """Push a proposal, open its pull request if there is none yet, and return the publication."""
@@ -151,7 +151,7 @@ def _open(
             labels = list(dict.fromkeys([*labels, *(one.type for one in units), *(one.domain or "" for one in units)]))
         if labels and (found is None or is_digest(proposal.branch)):
             repository.label(pull.number, [label[:50] for label in labels if label])
-    except GitHubError as error:
+    except ForgeError as error:
         reason = f"without labels: {error}" if found is None else str(error)
     return Publication(
         branch=proposal.branch, state=pull.state, sha=sha, number=pull.number, url=pull.url, merged_as=pull.merged_as,
@@ -215,14 +215,14 @@ def close_pull_requests(
 
 
 def _close(
-    brain: Path, publication: Publication, remote: remotes.Remote, repository: Repository, ids: Sequence[str]
+    brain: Path, publication: Publication, remote: remotes.Remote, repository: Forge, ids: Sequence[str]
 ) -> Publication:
     named = ", ".join(f"`{name}`" for name in ids) or "Its edits"
     comment = f"Turned down with `nugget review reject`: {named}. It will not be proposed again."
     number, remarks = publication.number or 0, list[str]()
     try:
         pull = repository.close_pull(number, comment=comment)
-    except GitHubError as error:
+    except ForgeError as error:
         pull = repository.pull(number)
         if pull.state == "open":
             raise
@@ -240,18 +240,17 @@ def find_target(brain: Path, environment: Environment, settings: Settings | None
     """Return the target of proposals, or the reason why they stay local. Makes no network call."""
     if settings is not None and settings.capture.publish == "never":
         return "capture.publish is `never`"
-    remote, api_url = remotes.find_remote(brain) if git.is_repository(brain) else None, environment.github_api_url
+    remote = remotes.find_remote(brain) if git.is_repository(brain) else None
     if remote is None:
         return "the brain has no remote"
-    if (name := github.repository_name(remote.url, api_url=api_url)) is None:
-        return f"{remote.name} is not on {github.web_host(api_url)}"
-    if (token := github.find_token(environment)) is None:
-        return "there is no GitHub token (GITHUB_TOKEN, or `gh auth login`)"
-    return Target(with_token(remote, environment, token), name, partial(Repository, token=token, api_url=api_url))
+    found = forge.find(remote.url, environment)
+    if isinstance(found, str):
+        return f"{remote.name} {found}" if found.startswith("is not") else found
+    return Target(with_token(remote, environment, found.token), found.name, found.open)
 
 
-def connect(brain: Path, target: Target) -> tuple[remotes.Remote, Repository]:
-    """Return a remote and its repository on GitHub; the address of a renamed one is updated."""
+def connect(brain: Path, target: Target) -> tuple[remotes.Remote, Forge]:
+    """Return a remote and its repository on the forge; the address of a renamed one is updated."""
     repository, remote = target.open(target.name), target.remote
     if (name := repository.current_name()).lower() != target.name.lower():
         remote = replace(remote, url=remote.url.replace(target.name, name))
@@ -262,9 +261,9 @@ def connect(brain: Path, target: Target) -> tuple[remotes.Remote, Repository]:
 
 def with_token(remote: remotes.Remote, environment: Environment, token: str | None = None) -> remotes.Remote:
     """Return a remote with the token, if the token may be sent there."""
-    token = token or github.find_token(environment)
-    trusted = github.may_see_token(remote.url, api_url=environment.github_api_url)
-    return replace(remote, token=token) if token and trusted else remote
+    found = forge.find(remote.url, environment)
+    token = token or (found.token if isinstance(found, forge.Found) else None)
+    return replace(remote, token=token) if token and forge.may_see_token(remote.url, environment) else remote
 
 
 def locked(brain: Path, home: Path) -> AbstractContextManager[None]:

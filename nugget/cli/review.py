@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 from nugget.cli.terminal import BrainOption, JsonOption, listed, open_brain, print_json
 from nugget.config import read_environment
-from nugget.errors import GitHubError, PushRefused, UsageError
+from nugget.errors import ForgeError, PushRefused, UsageError
 from nugget.render import reports
 from nugget.render.json import proposal_json
 from nugget.render.terminal import note, put
@@ -110,7 +110,7 @@ def review_accept(
     with open_brain(brain) as opened:
         try:
             done = opened.accept(branch, units=listed(units) or None)
-        except (GitHubError, PushRefused) as error:
+        except (ForgeError, PushRefused) as error:
             page = re.search(r"https?://\S+/pull/\d+", error.hint or "")
             if page and sys.stdin.isatty() and sys.stdout.isatty():
                 typer.launch(page[0])

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from nugget.config import Environment, read_environment
-from nugget.errors import GitHubError
+from nugget.errors import ForgeError
 
 if TYPE_CHECKING:
     from github.GithubException import GithubException
@@ -94,15 +94,8 @@ def repository_name(url: str, *, api_url: str | None) -> str | None:
     return f"{named[1]}/{named[2]}" if named else None
 
 
-def may_see_token(url: str, *, api_url: str | None) -> bool:
-    """Return whether a token may travel to a remote: encrypted, or to the very server that the API address names."""
-    return url.startswith("https://") or (
-        bool(api_url) and urlsplit(url).netloc.rpartition("@")[2] == urlsplit(api_url).netloc
-    )
-
-
 class Repository:
-    """A repository on GitHub. Raises GitHubError for whatever goes wrong, with one clear sentence."""
+    """A repository on GitHub. Raises ForgeError for whatever goes wrong, with one clear sentence."""
 
     def __init__(self, name: str, *, token: str, api_url: str | None = None) -> None:
         from github import Auth, Github
@@ -143,7 +136,7 @@ class Repository:
         try:
             with self._errors():
                 return _pull(self._remote.create_pull(base, branch, title=title[:250], body=fitting(body)))
-        except GitHubError as error:
+        except ForgeError as error:
             if "already exists" in str(error) and (found := self.find_pull(branch)):
                 return found
             raise
@@ -151,7 +144,7 @@ class Repository:
     def merge_pull(self, number: int, *, head: str) -> str:
         """Merge a pull request whose branch still ends in `head`, in a way that the repository allows.
 
-        Returns the new commit. Raises GitHubError, with the address of its page, if a rule or a conflict forbids it.
+        Returns the new commit. Raises ForgeError, with the address of its page, if a rule or a conflict forbids it.
         """
         pull = self._remote.get_pull(number)
         with self._errors():
@@ -166,8 +159,8 @@ class Repository:
                 if not (done.merged and re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", done.sha)):
                     raise ValueError("not merged")
                 return done.sha
-        except GitHubError as error:
-            raise GitHubError(f"It cannot be merged now. {error}", hint=f"See {page}") from None
+        except ForgeError as error:
+            raise ForgeError(f"It cannot be merged now. {error}", hint=f"See {page}") from None
 
     def edit_pull(self, number: int, *, title: str, body: str) -> None:
         """Give a pull request another title and text."""
@@ -207,11 +200,11 @@ class Repository:
         except requests.RequestException as error:
             reason = f"no answer within {TIMEOUT_S} s" if isinstance(error, requests.Timeout) else "no connection"
             hint = "Look at the network, or at GITHUB_API_URL."
-            raise GitHubError(f"GitHub cannot be reached ({reason}).", hint=hint) from None
+            raise ForgeError(f"GitHub cannot be reached ({reason}).", hint=hint) from None
         except (BadAttributeException, *_NO_ANSWER) as error:
-            raise GitHubError(f"GitHub answered what is no answer ({type(error).__name__}).") from error
+            raise ForgeError(f"GitHub answered what is no answer ({type(error).__name__}).") from error
 
-    def _refusal(self, error: GithubException) -> GitHubError:
+    def _refusal(self, error: GithubException) -> ForgeError:
         body: object = error.data
         parts = [body.get("message")] if isinstance(body, Mapping) else [body]
         details = body.get("errors") if isinstance(body, Mapping) else None
@@ -220,10 +213,10 @@ class Repository:
         words = " ".join(" ".join(str(part) for part in parts if part).split()).replace(self._token, "…")
         reason = re.sub(r"[^ -~…]", "?", words)[:300].rstrip(".") or "no reason was given"
         if error.status >= 500:
-            return GitHubError(f"GitHub has a fault of its own ({error.status}).", hint="Try again later.")
+            return ForgeError(f"GitHub has a fault of its own ({error.status}).", hint="Try again later.")
         status = 429 if error.status == 403 and "rate limit" in reason.lower() else error.status
         sentence, hint = _REFUSALS.get(status, (f"GitHub refused with {status}: {{reason}}.", None))
-        return GitHubError(sentence.format(name=self.name, reason=reason), hint=hint)
+        return ForgeError(sentence.format(name=self.name, reason=reason), hint=hint)
 
 
 def fitting(body: str) -> str:
@@ -242,7 +235,7 @@ def _retry() -> Retry:
             wait_s = super().get_retry_after(response)
             if wait_s and wait_s > MAX_WAIT_S:
                 message = f"GitHub's rate limit is used up for another {wait_s:.0f} s."
-                raise GitHubError(message, hint="Try again then.")
+                raise ForgeError(message, hint="Try again then.")
             return wait_s
 
     return WithRateLimits(

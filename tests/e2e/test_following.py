@@ -19,7 +19,7 @@ from waiting import PATIENCE_S, wait_for
 from nugget.capture import publish as publishing
 from nugget.capture import review
 from nugget.config import Settings
-from nugget.errors import GitHubError, PushRefused, ReviewError
+from nugget.errors import ForgeError, PushRefused, ReviewError
 from nugget.infra import git
 from nugget.upkeep.doctor import doctor
 from nugget.upkeep.status import drift, status
@@ -88,7 +88,7 @@ def test_where_github_forbids_the_merge_nothing_changes_and_the_page_is_named(
     wait_for(opened.exists)
     assert opened.read_text() == f"{place.server.origin}/{OWNER}/{NAME}/pull/1\n"
     monkeypatch.setenv("GITHUB_API_URL", "http://127.0.0.1:9/api/v3")
-    with pytest.raises(GitHubError, match="cannot be reached"):
+    with pytest.raises(ForgeError, match="cannot be reached"):
         place.accept()
     assert git.head(place.brain) == before == place.server.head("main") and place.waiting() == ["pattern/retry-once"]
 

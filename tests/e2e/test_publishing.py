@@ -77,7 +77,7 @@ def test_without_remote_token_or_will_everything_stays_local(place: Place, monke
     assert "no GitHub token" in str(place.publish().local)
     monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
     git.run(place.brain, "remote", "set-url", "origin", "git@gitlab.example:me/brain.git")
-    assert place.publish().local == "origin is not on 127.0.0.1"
+    assert place.publish().local == "origin is not on 127.0.0.1 or gitlab.com"
     git.run(place.brain, "remote", "remove", "origin")
     assert place.publish().local == "the brain has no remote"
     assert place.server.requests == [] and place.waiting() == ["pattern/retry-once"]

@@ -13,13 +13,13 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
-    "modules": 199,
-    "lines": 45_530,
+    "modules": 201,
+    "lines": 45_759,
     "lines of a file": 400,
-    "classes": 312,
+    "classes": 315,
     "re.compile": 305,
     "parameters of a function": 10,
-    "lines of tests": 28_367,  # with the fault laboratory
+    "lines of tests": 28_615,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

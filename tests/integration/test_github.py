@@ -14,9 +14,10 @@ from github_description import described
 from loopback_github import NAME, OWNER, TOKEN, GitHubServer
 
 from nugget.config import read_environment
-from nugget.errors import GitHubError
+from nugget.errors import ForgeError
 from nugget.infra import github
-from nugget.infra.github import Repository, find_token, may_see_token, repository_name
+from nugget.infra.forge import may_see_token
+from nugget.infra.github import Repository, find_token, repository_name
 
 BRANCH = "nugget/session-20260301-120000-0a1b2c3d"
 
@@ -57,11 +58,13 @@ def test_only_a_remote_on_github_has_a_name_there(url: str, name: str | None) ->
 
 @pytest.mark.proves("GITHUB-TOKEN")
 def test_a_token_travels_encrypted_or_to_the_api_server_itself() -> None:
-    assert may_see_token("https://github.com/acme/brain", api_url=None)
-    assert not may_see_token("http://github.com/acme/brain", api_url=None)
-    assert not may_see_token("ssh://git@github.com/acme/brain", api_url=None)
-    assert may_see_token("http://127.0.0.1:80/a/b", api_url="http://127.0.0.1:80/api/v3")
-    assert not may_see_token("http://127.0.0.1:81/a/b", api_url="http://127.0.0.1:80/api/v3")
+    assert may_see_token("https://github.com/acme/brain", read_environment({}))
+    assert not may_see_token("http://github.com/acme/brain", read_environment({}))
+    assert not may_see_token("ssh://git@github.com/acme/brain", read_environment({}))
+    assert may_see_token("http://127.0.0.1:80/a/b", read_environment({"GITHUB_API_URL": "http://127.0.0.1:80/api/v3"}))
+    assert not may_see_token(
+        "http://127.0.0.1:81/a/b", read_environment({"GITHUB_API_URL": "http://127.0.0.1:80/api/v3"})
+    )
 
 
 @pytest.mark.proves("GITHUB-TOKEN")
@@ -88,7 +91,7 @@ def test_a_rate_limit_is_waited_for_as_long_as_github_asks(server: GitHubServer)
     assert time.monotonic() - started >= 2
     assert made.state == "open" and len(server.pulls) == 1
     server.fail(429, message="too many", headers={"Retry-After": "3600"})
-    with pytest.raises(GitHubError, match="rate limit is used up for another 3600 s"):
+    with pytest.raises(ForgeError, match="rate limit is used up for another 3600 s"):
         connect(server).pull(1)
 
 
@@ -105,11 +108,11 @@ def test_every_refusal_is_one_sentence_without_the_token(server: GitHubServer) -
     for status, message, said in cases:
         repository = connect(server)
         server.fail(status, message=message)
-        with pytest.raises(GitHubError, match=said) as failure:
+        with pytest.raises(ForgeError, match=said) as failure:
             repository.find_pull(BRANCH)
         assert TOKEN not in str(failure.value) and str(failure.value).isprintable()
     server.fail(500, times=4, message="oops")
-    with pytest.raises(GitHubError, match="a fault of its own"):
+    with pytest.raises(ForgeError, match="a fault of its own"):
         connect(server).find_pull(BRANCH)
     assert connect(server).find_pull(BRANCH) is None, "four tries were made"
 
@@ -124,7 +127,7 @@ def test_a_pull_request_that_exists_is_found_and_its_state_read(server: GitHubSe
     assert repository.pull(1).state == "closed"
     merged = server.merge(1)
     assert (repository.pull(1).state, repository.pull(1).merged_as) == ("merged", merged)
-    with pytest.raises(GitHubError, match=r"No commits between|head|invalid"):
+    with pytest.raises(ForgeError, match=r"No commits between|head|invalid"):
         repository.open_pull("nugget/none", base="main", title="T", body="B")
 
 
@@ -157,11 +160,11 @@ def test_a_pull_request_is_merged_as_the_repository_allows_and_a_refusal_names_i
     repository = connect(server)
     made = repository.open_pull(BRANCH, base="main", title="T", body="B")
     server.forbids_merging = 'Required status check "lint" is failing.'
-    with pytest.raises(GitHubError, match=r"cannot be merged now.*\"lint\" is failing") as refusal:
+    with pytest.raises(ForgeError, match=r"cannot be merged now.*\"lint\" is failing") as refusal:
         repository.merge_pull(made.number, head=made.head)
     assert refusal.value.hint == f"See {made.url}"
     server.forbids_merging = ""
-    with pytest.raises(GitHubError, match="Head branch was modified"):
+    with pytest.raises(ForgeError, match="Head branch was modified"):
         repository.merge_pull(made.number, head="0" * 40)
     server.methods["merge"] = False
     merged = connect(server).merge_pull(made.number, head=made.head)
@@ -214,7 +217,7 @@ def odd() -> Iterator[tuple[str, type[_Odd]]]:
 def test_a_reply_that_is_no_pull_request_is_told_in_one_sentence(body: bytes, odd: tuple[str, type[_Odd]]) -> None:
     url, server = odd
     server.script[:] = [(200, body, {})]
-    with pytest.raises(GitHubError) as told:
+    with pytest.raises(ForgeError) as told:
         Repository("acme/brain", token=TOKEN, api_url=url).pull(1)
     assert str(told.value).isprintable() and TOKEN not in str(told.value) and len(str(told.value)) < 400
 
@@ -224,6 +227,6 @@ def test_a_reply_that_is_no_pull_request_is_told_in_one_sentence(body: bytes, od
 def test_the_token_follows_no_redirect_to_another_host(status: int, odd: tuple[str, type[_Odd]]) -> None:
     url, server = odd
     server.script[:] = [(status, b"", {"location": url.replace("127.0.0.1", "localhost") + "/elsewhere"})]
-    with pytest.raises(GitHubError):
+    with pytest.raises(ForgeError):
         Repository("acme/brain", token=TOKEN, api_url=url).pull(1)
     assert not any("elsewhere" in path for path in server.seen)

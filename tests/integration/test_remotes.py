@@ -13,7 +13,7 @@ import pytest
 from knowledge_files import commit
 from loopback_github import TOKEN, GitHubServer
 
-from nugget.errors import GitError, GitHubError
+from nugget.errors import ForgeError, GitError
 from nugget.infra import git, remotes
 from nugget.infra.github import Repository
 
@@ -160,7 +160,7 @@ def test_git_and_github_go_through_the_proxy_of_the_environment(
         git.run(brain, "remote", "set-url", "origin", "https://git.invalid/acme/brain.git")
         with pytest.raises(GitError):
             remotes.fetch(brain, remote_of(brain), "main")
-        with pytest.raises(GitHubError):
+        with pytest.raises(ForgeError):
             Repository("acme/brain", token=TOKEN, api_url="https://api.invalid").current_name()
         proxy.shutdown()
     assert {*asked} == {b"git.invalid:443", b"api.invalid:443"}

@@ -1,6 +1,7 @@
 """Publishing: git remotes, pull requests, and what comes back from them."""
 
 PROMISES: dict[str, str] = {
+    "GITLAB": "On GitLab proposals are merge requests, handled as pull requests are on GitHub.",
     "PUBLISH-PULL-REQUEST": "A proposal becomes a branch on the remote and one pull request with its title and text.",
     "PUBLISH-ONCE": "Publishing is repeatable: what is on GitHub already is found, not doubled, also by two at once.",
     "PUBLISH-LABELS": "Pull requests get the configured labels; where labels are refused they are open all the same.",
@@ -34,7 +35,7 @@ PROMISES: dict[str, str] = {
     "GITHUB-MERGE": "A pull request is merged in a way the repository allows; a refusal says why and names its page.",
     "GITHUB-WAITS": "A rate limit is waited for as GitHub asks, for a minute at most; a longer one is told.",
     "GITHUB-TOKEN": "The token goes to GitHub's own address alone, and stands in no message, argument or file.",
-    "GITHUB-SENTENCE": "Every failure of GitHub or of the way to it is a GitHubError with one clear sentence.",
+    "GITHUB-SENTENCE": "Every failure of GitHub or of the way to it is a ForgeError with one clear sentence.",
     "REMOTE-PROXY": "The remote and GitHub are reached through the proxy that the environment names.",
     "REMOTE-CLEAN": "A remote is spoken to in the cleaned environment: no inherited GIT_DIR, no prompt, no hooks.",
     "GITHUB-OPENAPI": "Requests and replies of the loopback GitHub fit GitHub's published OpenAPI description.",

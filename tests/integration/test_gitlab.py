@@ -1,0 +1,137 @@
+"""Proposals as merge requests on GitLab: opened, merged there and here, edited, closed; refusals in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from knowledge_files import commit
+from loopback_gitlab import TOKEN, GitLabServer
+from publishing_stage import LOCKS, RETRY
+from sessions import NOW, STARTED, ScriptedExtraction, capture_into, write_transcript
+
+from nugget.capture import capture_transcript, following, review
+from nugget.capture import publish as publishing
+from nugget.capture.review import Decision
+from nugget.config import Environment, read_environment
+from nugget.errors import ForgeError
+from nugget.infra import forge, git, gitlab
+from nugget.models import Unit
+from nugget.settings import Settings
+from nugget.upkeep.trust import trust
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A brain whose origin is the loopback GitLab."""
+
+    brain: Path
+    environment: Environment
+    server: GitLabServer
+
+    def propose(self, *units: Unit) -> str:
+        transcript = self.brain.parent / f"{units[0].id.rpartition('/')[2]}.jsonl"
+        write_transcript(transcript, [(f"{one.title}: remember it.", "I will.") for one in units], started=STARTED)
+        capture = capture_into(self.brain, self.environment.home, ScriptedExtraction(units))
+        branch = capture_transcript(transcript, capture).branch
+        assert branch is not None
+        return branch
+
+    def publish(self) -> publishing.Published:
+        return publishing.publish(self.brain, environment=self.environment, settings=Settings(), now=NOW)
+
+    def decide(self, decision: Decision) -> review.Decided:
+        return following.decide(self.brain, None, decision, environment=self.environment, settings=Settings(), now=NOW)
+
+    def follow(self) -> following.Followed:
+        return following.follow(self.brain, environment=self.environment, settings=Settings(), now=NOW)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    with GitLabServer(tmp_path / "gitlab") as server:
+        brain = tmp_path / "brain"
+        (brain / "domains").mkdir(parents=True)
+        (brain / "brain.yaml").write_text("owner: test\n")
+        git.init(brain)
+        commit(brain, ["brain.yaml"], "First")
+        git.run(brain, "remote", "add", "origin", server.url)
+        variables = {
+            "HOME": str(tmp_path), "NUGGET_HOME": str(tmp_path / ".nugget"), "GITLAB_URL": server.origin,
+            "GITLAB_TOKEN": TOKEN, "PATH": "/usr/bin:/bin",
+        }  # fmt: skip
+        environment = read_environment(variables)
+        trust(environment, brain)
+        stage = Stage(brain=brain, environment=environment, server=server)
+        following.follow(brain, environment=environment, settings=Settings(), now=NOW, rebase=True)
+        yield stage
+
+
+@pytest.mark.proves("GITLAB")
+def test_a_proposal_is_opened_once_and_what_is_merged_there_comes_here(stage: Stage) -> None:
+    branch = stage.propose(RETRY)
+    (opened,) = stage.publish().publications
+    assert (opened.state, opened.number) == ("open", 1) and (opened.url or "").endswith("/-/merge_requests/1")
+    assert stage.publish().publications == ()
+    merged = stage.server.merge(1)
+    done = stage.follow()
+    assert done.problems == () and done.commit == merged == git.head(stage.brain)
+    assert [one.state for one in done.changed] == ["settled"] and review.proposals(stage.brain) == []
+    assert git.resolve(stage.brain, f"refs/heads/{branch}") is None
+
+
+@pytest.mark.proves("GITLAB")
+def test_accepting_merges_the_request_and_rejecting_closes_it(stage: Stage) -> None:
+    stage.propose(RETRY)
+    stage.publish()
+    stage.server.refusal = "405 Method Not Allowed"
+    with pytest.raises(ForgeError, match="cannot be merged now") as refused:
+        stage.decide(Decision(accept=None))
+    assert "/-/merge_requests/1" in (refused.value.hint or "") and len(review.proposals(stage.brain)) == 1
+    stage.server.refusal = ""
+    assert stage.decide(Decision(accept=None)).pending is None
+    assert git.head(stage.brain) == stage.server.head("main") and stage.server.merges[0]["state"] == "merged"
+    stage.propose(LOCKS)
+    stage.publish()
+    stage.decide(Decision(reject=None))
+    closed = publishing.close_pull_requests(stage.brain, environment=stage.environment, settings=Settings(), now=NOW)
+    assert [one.state for one in closed.publications] == ["settled"]
+    assert stage.server.merges[1]["state"] == "closed" and "Turned down" in stage.server.notes[0]
+
+
+@pytest.mark.proves("GITLAB")
+def test_refusals_are_sentences_without_the_token(stage: Stage) -> None:
+    def project(**changed: str) -> gitlab.Project:
+        asked = {"name": "acme/platform/brain", "token": TOKEN, "server": stage.server.origin} | changed
+        return gitlab.Project(**asked)
+
+    for asked, expected in (
+        (project(token="wrong"), "does not accept the token"),
+        (project(name="acme/other"), "knows no project acme/other"),
+        (project(server="http://127.0.0.1:9"), "cannot be reached"),
+    ):
+        with pytest.raises(ForgeError, match=expected) as refused:
+            asked.current_name()
+        assert TOKEN not in str(refused.value)
+    stage.propose(RETRY)
+    stage.publish()
+    branch = stage.server.merges[0]["source_branch"]
+    assert project().open_pull(branch, base="main", title="T", body="B").number == 1, "a lost reply opens no second one"
+    project().edit_pull(1, title="Another", body="text")
+    project().label(1, ["pattern", "coding"])
+    assert stage.server.merges[0]["title"] == "Another" and stage.server.merges[0]["labels"] == ["pattern", "coding"]
+
+
+@pytest.mark.proves("GITLAB", "GITHUB-TOKEN")
+def test_a_token_goes_to_its_own_forge_alone(stage: Stage) -> None:
+    environment = replace(stage.environment, github_token="ghp_x")
+    for url, token in (
+        (stage.server.url, TOKEN), ("https://github.com/acme/brain", "ghp_x"),
+        ("https://gitlab.com/acme/brain", None), ("https://evil.example/acme/brain", None),
+    ):  # fmt: skip
+        found = forge.find(url, environment)
+        assert (found.token if isinstance(found, forge.Found) else None) == token
+    assert gitlab.project_path("git@gitlab.com:a/b/c.git", server="https://gitlab.com") == "a/b/c"
+    assert gitlab.project_path("https://gitlab.com/c.git", server="https://gitlab.com") is None

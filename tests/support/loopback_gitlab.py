@@ -1,0 +1,107 @@
+"""GitLab on loopback: its REST API for merge requests, and its git server over one bare repository.
+
+The fields and refusals are those of docs.gitlab.com/api/merge_requests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from git_over_http import GitAnswer, GitServer
+
+TOKEN = "glpat-loopbackloopback01"
+GROUP, NAME = "acme/platform", "brain"
+
+
+class _Answer(GitAnswer):
+    place: GitLabServer
+
+    def _answer(self, body: bytes) -> None:
+        parts, place = urlsplit(self.path), self.place
+        if not parts.path.startswith("/api/v4/"):
+            if self._token() != TOKEN:
+                self._send(401, b"", {"WWW-Authenticate": 'Basic realm="GitLab"'})
+                return
+            self._git(parts.path, parts.query, body)
+            return
+        place.requests.append((self.command, parts.path))
+        status, value = 401, {"message": "401 Unauthorized"}
+        if self.headers.get("PRIVATE-TOKEN") == TOKEN:
+            status, value = place.answer(
+                self.command, parts.path, parse_qs(parts.query), json.loads(body) if body else {}
+            )
+        self._send(status, json.dumps(value).encode(), {"Content-Type": "application/json"})
+
+
+class GitLabServer(GitServer):
+    """The server; `with` starts and stops it."""
+
+    answers = _Answer
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, os.environ, owner=GROUP, name=NAME)
+        self.merges: list[dict[str, Any]] = []
+        self.notes: list[str] = []
+        self.requests: list[tuple[str, str]] = []
+        self.refusal = ""
+
+    def head(self, branch: str) -> str | None:
+        """Return the commit of a branch, None if there is none."""
+        command = ["git", "-C", str(self.bare), "rev-parse", "--verify", "-q", f"refs/heads/{branch}"]
+        return subprocess.run(command, text=True, capture_output=True, check=False).stdout.strip() or None
+
+    def answer(self, method: str, path: str, query: dict[str, list[str]], given: dict[str, Any]) -> tuple[int, Any]:
+        """Return the status and the JSON of a reply."""
+        project = "/api/v4/projects/acme%2Fplatform%2Fbrain"
+        if path == project:
+            return 200, {"id": 1, "path_with_namespace": f"{GROUP}/{NAME}"}
+        found = re.fullmatch(project + r"/merge_requests(?:/(\d+))?(/merge|/notes)?", path)
+        if found is None or (found[1] and int(found[1]) > len(self.merges)):
+            return 404, {"message": f"404 Not found: {unquote(path)}"}
+        if found[1] is None and method == "GET":
+            branch = query.get("source_branch", [""])[0]
+            return 200, [self.view(one) for one in reversed(self.merges) if one["source_branch"] == branch]
+        if found[1] is None:
+            if any(one["source_branch"] == given["source_branch"] and one["state"] == "opened" for one in self.merges):
+                return 409, {"message": ["Another open merge request already exists for this source branch: !1"]}
+            self.merges.append({**given, "iid": len(self.merges) + 1, "state": "opened", "labels": []})
+            return 201, self.view(self.merges[-1])
+        one = self.merges[int(found[1]) - 1]
+        if found[2] == "/notes":
+            self.notes.append(given["body"])
+            return 201, {"id": 1, "body": given["body"]}
+        if found[2] == "/merge":
+            if given.get("sha") not in (None, self.head(one["source_branch"])):
+                return 409, {"message": "SHA does not match HEAD of source branch"}
+            if self.refusal:
+                return 405, {"message": self.refusal}
+            self.merge(one["iid"])
+        elif method == "PUT":
+            one["labels"] += filter(None, given.get("add_labels", "").split(","))
+            one["state"] = "closed" if given.get("state_event") == "close" else one["state"]
+            one |= {name: given[name] for name in ("title", "description") if name in given}
+        return 200, self.view(one)
+
+    def merge(self, number: int) -> str:
+        """Merge by a merge commit, and delete the branch; return the commit."""
+        one = self.merges[number - 1]
+        base, head = self.head(one["target_branch"]), self.head(one["source_branch"])
+        assert base and head
+        tree = self.git("merge-tree", "--write-tree", base, head).split("\n")[0]
+        commit = self.git("commit-tree", tree, "-p", base, "-p", head, "-m", one["title"])
+        self.git("update-ref", f"refs/heads/{one['target_branch']}", commit)
+        one |= {"state": "merged", "merge_commit_sha": commit, "last": head}
+        self.git("update-ref", "-d", f"refs/heads/{one['source_branch']}")
+        return commit
+
+    def view(self, one: dict[str, Any]) -> dict[str, Any]:
+        """Return a merge request as GitLab shows it."""
+        one["last"] = self.head(one["source_branch"]) or one.get("last")
+        web = f"{self.origin}/{GROUP}/{NAME}/-/merge_requests/{one['iid']}"
+        return {**one, "sha": one["last"], "web_url": web, "squash_commit_sha": None}
