@@ -1,4 +1,7 @@
-"""Whether the answer stands in the shown snippet, for twenty questions to the handbook of `benchmarks/handbook`.
+"""Whether the answer stands in the shown snippet, for questions to the handbook of `benchmarks/handbook`.
+
+Snippets were tuned on the twenty of `questions.json` alone; the twenty of `fresh.json` were written later, before they
+were asked.
 
     python benchmarks/snippets.py [PAGES] [HOME]
 
@@ -38,27 +41,30 @@ def main() -> None:
     from nugget.app import Brain
     from nugget.models import Filter, Query, SourceName
 
-    questions = json.loads(Path(__file__).with_name("handbook").joinpath("questions.json").read_text("utf-8"))
     with Brain(brain) as opened:
         opened.sync()
         opened.sync_local_sources((SourceName.CANON,))
-        filter_, ranks, weak = Filter(sources=(SourceName.CANON,)), [], 0
-        for one in questions:
-            bundle = opened.search(Query(one["question"], filter=filter_, limit=SHOWN), fresh=False)
-            rank = next((at for at, hit in enumerate(bundle.hits, 1) if (hit.unit.path or "").endswith(one["page"])
-                         and one["answer"] in " ".join(hit.chunks[0].text.split())), 0)  # fmt: skip
-            ranks.append(rank)
-            weak += bundle.weak
-            print(f"{rank or '-':>2}{' weak' * bundle.weak}  {one['question']}")
-            if not rank or "-v" in sys.argv:
-                for at, hit in enumerate(bundle.hits, 1):
-                    if (hit.unit.path or "").endswith(one["page"]):
-                        print(f"      {at}. {hit.chunks[0].breadcrumb}: {hit.chunks[0].text}")
+        filter_, worst = Filter(sources=(SourceName.CANON,)), 1.0
+        for name in ("questions", "fresh"):
+            questions = json.loads(Path(__file__).with_name("handbook").joinpath(f"{name}.json").read_text("utf-8"))
+            ranks, weak = [], 0
+            for one in questions:
+                bundle = opened.search(Query(one["question"], filter=filter_, limit=SHOWN), fresh=False)
+                rank = next((at for at, hit in enumerate(bundle.hits, 1) if (hit.unit.path or "").endswith(one["page"])
+                             and one["answer"] in " ".join(hit.chunks[0].text.split())), 0)  # fmt: skip
+                ranks.append(rank)
+                weak += bundle.weak
+                print(f"{rank or '-':>2}{' weak' * bundle.weak}  {one['question']}")
+                if not rank or "-v" in sys.argv:
+                    for at, hit in enumerate(bundle.hits, 1):
+                        if (hit.unit.path or "").endswith(one["page"]):
+                            print(f"      {at}. {hit.chunks[0].breadcrumb}: {hit.chunks[0].text}")
+            share, first = sum(map(bool, ranks)) / len(ranks), ranks.count(1) / len(ranks)
+            worst = min(worst, share)
+            print(f"{name}: answer shown {share:.0%} (wanted {LEAST:.0%}), first {first:.0%}, called weak {weak}")
         known = sum(opened.search(Query(text, filter=filter_), fresh=False).weak for text in ELSEWHERE)
-    share = sum(rank > 0 for rank in ranks) / len(ranks)
-    print(f"answer shown {share:.0%} (wanted {LEAST:.0%}), first {sum(rank == 1 for rank in ranks) / len(ranks):.0%}")
-    print(f"called weak: {weak} of {len(ranks)} answered, {known} of {len(ELSEWHERE)} that it does not answer")
-    sys.exit(share < LEAST)
+        print(f"called weak: {known} of {len(ELSEWHERE)} that it does not answer")
+    sys.exit(worst < LEAST)
 
 
 if __name__ == "__main__":
