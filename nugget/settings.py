@@ -30,7 +30,7 @@ class EmbeddingSettings:
 class RetrievalSettings:
     """How a question is answered."""
 
-    limit: int = _set(10, "units in an answer, at most", ge=1)
+    limit: int = _set(8, "results of a question, at most", ge=1)
     budget_tokens: int = _set(2000, "tokens in an answer, at most", ge=1)
     candidates: int = _set(50, "chunks taken from each of vectors and BM25", ge=1)
     rrf_k: int = _set(60, "k of reciprocal rank fusion", ge=0)

@@ -28,16 +28,9 @@ from nugget.models import Bundle, Depth, Query, SourceName, Unit
 from nugget.models.nuggets import NuggetBundle, NuggetQuery
 from nugget.retrieval import answering, retrieve
 from nugget.retrieval.candidates import configured
-from nugget.retrieval.query_language import merge_filters, parse_search
+from nugget.retrieval.query_language import SearchQuery, merge_filters, parse_search
 from nugget.retrieval.reranking import Reranker, choose_reranker
-from nugget.retrieval.search import (
-    DEFAULT_LIMIT,
-    Indexes,
-    Results,
-    as_bundle,
-    chosen_sources,
-    search_everything,
-)
+from nugget.retrieval.search import Indexes, chosen_sources
 from nugget.upkeep.trust import find_brain
 
 if TYPE_CHECKING:
@@ -45,8 +38,8 @@ if TYPE_CHECKING:
     from nugget.retrieval.refs import Shown
     from nugget.retrieval.suggestions import Suggestions
 
-SEARCH = Query("", limit=DEFAULT_LIMIT, depth=Depth.SUMMARY, profile="search")
-"""Defaults of a search."""
+SEARCH_TOKENS = 200_000
+"""Budget of a search: more than its snippets ever need."""
 INLINE_CHANGES = 50
 """At most this many changed files are synced before a question is answered; more are synced separately."""
 
@@ -178,84 +171,76 @@ class Brain:
         log: bool = True,
         alone: bool = False,
     ) -> Bundle:
-        """Answer a question from the brain and, unless `alone`, the others; `answer` writes the passages up.
+        """Answer a question from every source, or those of its filter; `answer` writes the passages up.
 
-        `fresh=False` skips the look at what changed, `log=False` keeps the question out of the query log.
-        Raises UsageError for a filter that names nothing known.
+        Memory is searched only for the query's `identity`, other brains unless `alone`. `fresh=False` skips the look at
+        what changed, `log=False` keeps the question out of the query log. Raises UsageError for a filter that names
+        nothing known, or memory without an identity.
         """
-        started, moment = time.perf_counter(), now or datetime.now(UTC)
         defaults = self.settings.retrieval
         usual = Query("", limit=defaults.limit, budget_tokens=defaults.budget_tokens, profile="task")
         query = checked(question, usual)
-        state = self.refresh() if fresh else IndexState()
-        profile = configured(query.profile or "task", defaults)
-
-        bundle = brains.ask_all(
-            self,
-            lambda others: retrieve(
-                query, profile, {self.name: self.index, **others}, embedder=self._question_embedder(),
-                reranker=reranker, now=moment,
-            ),
-            alone=alone,
-        )  # fmt: skip
-        if state.is_behind:
-            bundle = replace(bundle, degraded=(*bundle.degraded, "index_behind"))
-        if self.query_log and log:
-            self.query_log.note(bundle, started=started, now=moment)
-        return bundle
+        parsed = SearchQuery(given=query.text, text=query.text, filter=query.filter)
+        return self._retrieve(query, parsed, reranker, now or datetime.now(UTC), fresh=fresh, log=log, alone=alone)
 
     def search(
         self, question: Query | str, *, now: datetime | None = None, fresh: bool = True, log: bool = True
     ) -> Bundle:
-        """Search every source at once, `limit` results of each, and return them source by source.
+        """Find what `ask` answers from, by a text in the query language (docs/search.md).
 
-        The text is of the query language (docs/search.md). Memory is searched only for the query's `identity`. `fresh`
-        and `log` are as in `ask`. Raises UsageError for a filter that names nothing known, or memory without identity.
+        `fresh` and `log` are as in `ask`. Raises UsageError as `ask` does.
         """
-        return self.search_groups(question, now=now, fresh=fresh, log=log)[0]
-
-    def search_groups(
-        self, question: Query | str, *, now: datetime | None = None, fresh: bool = True, log: bool = True
-    ) -> tuple[Bundle, Results]:
-        """Return the Bundle of `search`, and the same results in one group a source."""
-        started, moment = time.perf_counter(), now or datetime.now(UTC)
-        asked = checked(question, SEARCH)
-        parsed = parse_search(asked.text, today=moment.date())
-        merged = merge_filters(asked.filter, parsed.filter)
-        lists = not parsed.text.strip() and not merged.is_empty
-        parsed = replace(parsed, filter=replace(merged, sources=()), lists=lists)
-        chosen = chosen_sources(merged.sources, identity=asked.identity)
-        state = self.refresh() if fresh and SourceName.BRAIN in chosen else IndexState()
-        pending = self.refresh_local_sources(chosen) if fresh else None
-        results = brains.ask_all(
-            self,
-            lambda others: search_everything(
-                parsed, asked, replace(self.indexes(asked.identity), others=others), sources=chosen, now=moment,
-                settings=self.settings.retrieval, embedder=self._question_embedder(),
-            ),
+        moment = now or datetime.now(UTC)
+        defaults = self.settings.retrieval
+        usual = Query(
+            "", limit=defaults.limit, budget_tokens=SEARCH_TOKENS, depth=Depth.SUMMARY, profile="task"
         )  # fmt: skip
-        if state.is_behind or (pending and pending.total):
-            results = replace(results, degraded=(*results.degraded, "index_behind"))
-        if pending and pending.lacks_vectors:
-            results = replace(results, degraded=(*results.degraded, "vectors_behind"))
-        bundle = as_bundle(results, asked)
-        of_memory_alone = chosen == (SourceName.MEMORY,)  # the log may not even mention memory
-        if self.query_log and log and parsed.text.strip() and not of_memory_alone:
-            self.query_log.note(bundle, started=started, now=moment)
-        return bundle, results
+        query = checked(question, usual)
+        parsed = parse_search(query.text, today=moment.date())
+        merged = merge_filters(query.filter, parsed.filter)
+        parsed = replace(parsed, filter=merged, lists=not parsed.text.strip() and not merged.is_empty)
+        return self._retrieve(query, parsed, None, moment, fresh=fresh, log=log)
 
-    def related(self, question: Query | str, *, fresh: bool = True) -> tuple[Bundle, Results]:
-        """Return what is similar to a ref or a thought, as one Bundle and by source. Raises NuggetError for no ref."""
+    def _retrieve(
+        self, query: Query, parsed: SearchQuery, reranker: Reranker | None, now: datetime, *, fresh: bool, log: bool,
+        alone: bool = False,
+    ) -> Bundle:  # fmt: skip
+        started, defaults = time.perf_counter(), self.settings.retrieval
+        sources = chosen_sources(parsed.filter.sources, identity=query.identity)
+        profile = configured(query.profile or "task", defaults)
+        parsed = replace(parsed, filter=replace(parsed.filter, sources=()))
+        state = self.refresh() if fresh and SourceName.BRAIN in sources else IndexState()
+        pending = self.refresh_local_sources(sources) if fresh else None
+        bundle = brains.ask_all(
+            self,
+            lambda others: retrieve(
+                query, profile, replace(self.indexes(query.identity), others=others), sources=sources, parsed=parsed,
+                embedder=self._question_embedder(), reranker=reranker, now=now,
+            ),
+            alone=alone,
+        )  # fmt: skip
+        behind = ["index_behind"] if state.is_behind or (pending and pending.total) else []
+        behind += ["vectors_behind"] if pending and pending.lacks_vectors else []
+        bundle = replace(
+            bundle, query=replace(query, text=parsed.given, filter=parsed.filter),
+            degraded=(*bundle.degraded, *behind),
+        )  # fmt: skip
+        of_memory_alone = sources == (SourceName.MEMORY,)  # the log may not even mention memory
+        if self.query_log and log and parsed.text.strip() and not of_memory_alone:
+            self.query_log.note(bundle, started=started, now=now)
+        return bundle
+
+    def related(self, question: Query | str, *, fresh: bool = True) -> Bundle:
+        """Return what is similar to a ref or a thought. Raises NuggetError for an unknown ref."""
         from nugget.retrieval.suggestions import related
 
-        query = checked(question, SEARCH)
+        defaults = self.settings.retrieval
+        query = checked(question, Query("", limit=defaults.limit, depth=Depth.SUMMARY, profile="task"))
         chosen = chosen_sources(query.filter.sources, identity=query.identity)
-        results = related(
-            self._named(query, fresh=fresh), self.indexes(query.identity), sources=chosen, now=datetime.now(UTC),
-            settings=self.settings.retrieval, embedder=self.embedder, limit=query.limit or DEFAULT_LIMIT,
+        return related(
+            self._named(query, fresh=fresh), query, self.indexes(query.identity), sources=chosen, now=datetime.now(UTC),
+            profile=configured("task", defaults), embedder=self.embedder,
         )  # fmt: skip
-        results = replace(results, query=replace(results.query, given=query.text))
-        return as_bundle(results, query), results
 
     def _named(self, query: Query, *, fresh: bool) -> Unit | str:
         """Return the unit a ref names, or the words of its exchange; a text that is not a ref is a thought in words."""

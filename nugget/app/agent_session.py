@@ -160,19 +160,29 @@ class AgentSession:
 
         Of the source `sessions` only the given ones are searched, if there are any.
         """
+        from nugget.app import SEARCH_TOKENS
+
         brain, given = self.ready(), query.filter
         filters = [given]
         if sessions and SourceName.SESSIONS in given.sources:
             others = tuple(name for name in given.sources if name is not SourceName.SESSIONS)
             filters = [replace(given, sources=others)] if others else []
             filters.append(replace(given, sources=(SourceName.SESSIONS,), sessions=tuple(sessions)))
-        bundles = [brain.search(replace(query, filter=one, identity=self.identity)) for one in filters]
+        asked = replace(query, identity=self.identity, budget_tokens=SEARCH_TOKENS)
+        bundles = [brain.search(replace(asked, filter=one)) for one in filters]
         hits = sorted((hit for bundle in bundles for hit in bundle.hits), key=lambda hit: -hit.score)
         packed, used, hint = pack(hits, budget_tokens=budget_tokens, depth=query.depth or Depth.STANDARD)
         degraded = tuple(dict.fromkeys(reason for bundle in bundles for reason in bundle.degraded))
         weak = all(bundle.weak for bundle in bundles)
         return self.caught_up(
-            replace(bundles[0], hits=packed, budget=used, more_context_hint=hint, degraded=degraded, weak=weak)
+            replace(
+                bundles[0],
+                hits=packed[: query.limit],
+                budget=used,
+                more_context_hint=hint,
+                degraded=degraded,
+                weak=weak,
+            )
         )
 
     def explain_code(self, *, with_sessions: bool = False, **asked: Any) -> CodeAnswer:

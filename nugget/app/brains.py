@@ -13,7 +13,6 @@ from nugget.errors import IndexUnavailable, NuggetError, ReviewError, UsageError
 from nugget.index import Index, Unusable
 from nugget.index.connection import discard_damaged, find_damage, is_damage
 from nugget.models import Bundle
-from nugget.retrieval.search import Results
 from nugget.upkeep.brains import brain_for_session, usable_brains
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from nugget.capture.review import ProposalBranch
 
 T = TypeVar("T")
-Answer = TypeVar("Answer", Bundle, Results)
 
 
 def join(brain: Brain) -> Brain:
@@ -37,7 +35,7 @@ def join(brain: Brain) -> Brain:
     return brain
 
 
-def ask_all(brain: Brain, ask: Callable[[dict[str, Index]], Answer], *, alone: bool = False) -> Answer:
+def ask_all(brain: Brain, ask: Callable[[dict[str, Index]], Bundle], *, alone: bool = False) -> Bundle:
     """Ask a brain and, by name, the indexes of the others; one that cannot be read is named in `degraded`."""
     if alone or not (brain.others or brain.left_out):
         return guarded(brain, lambda: ask({}))
@@ -48,7 +46,6 @@ def ask_all(brain: Brain, ask: Callable[[dict[str, Index]], Answer], *, alone: b
             indexes[other.name] = other.index
         except (NuggetError, OSError, sqlite3.Error) as error:
             left_out.append(f"{other.name}: {reason_of(error)}")
-    answer: Answer
     try:
         answer = ask(indexes)
     except UsageError:

@@ -161,7 +161,7 @@ def graph(brain: Brain, ref: str, *, steps: int = 2, near: bool = True) -> Graph
         border = found
     if near:
         query = Query(focus.ref, limit=NEAR, filter=Filter(sources=(SourceName.BRAIN,)))
-        hits = brain.related(query, fresh=False)[0].hits
+        hits = brain.related(query, fresh=False).hits
         keys = index.unit_keys([hit.unit.id for hit in hits if hit.score >= _LEAST_COSINE])
         for key in keys.values():
             if key not in distance:

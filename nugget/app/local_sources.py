@@ -26,7 +26,7 @@ from nugget.index.sync import document_changes, sync_documents, sync_provenance
 from nugget.index.vectors import Progress, any_missing
 from nugget.infra import files
 from nugget.infra.workspace import find_workspace
-from nugget.models import Bundle, Filter, Problem, Query, SourceName
+from nugget.models import Problem, SourceName
 from nugget.sources.notes import Memory, open_canon, redacting
 from nugget.sources.nugget_store import NuggetUnits
 
@@ -45,8 +45,6 @@ INLINE_BYTES = 8_000_000
 """Up to this much of changed transcripts is read before a search: a quarter of a second."""
 
 _WITH_VECTORS = 3
-_HITS_BESIDE = 3
-"""Of each source, added to an answer of the brain."""
 _HISTORY = frozenset({SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE})
 
 
@@ -233,18 +231,3 @@ def sync_in_background(brain: Brain, *, source: str = "brain") -> bool:
 def _model_of(connection: sqlite3.Connection) -> str | None:
     row = connection.execute("SELECT value FROM meta WHERE key = 'embedding_model'").fetchone()
     return None if row is None else str(row[0])
-
-
-def with_other_sources(brain: Brain, query: Query, bundle: Bundle) -> Bundle:
-    """Return the bundle with the hits of other sources that are likely to help; they replace a weak answer."""
-    from nugget.retrieval.scoring import helpful
-
-    given = query.filter
-    if given.types or given.domains or given.tags:
-        return bundle
-    others = tuple(name for name in SourceName if name not in (SourceName.BRAIN, SourceName.MEMORY))
-    asked = Query(query.text, filter=Filter(sources=others, since=given.since), limit=_HITS_BESIDE)
-    found = tuple(helpful(brain.search(asked, fresh=False, log=False).hits))
-    if not found:
-        return bundle
-    return replace(bundle, hits=found if bundle.weak else (*bundle.hits, *found), weak=False)

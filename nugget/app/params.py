@@ -30,6 +30,7 @@ def checked(question: Query | str, usual: Query) -> Query:
         ),
         depth=depth_named(query.depth or usual.depth or Depth.STANDARD),
         profile=query.profile or usual.profile,
+        offset=max(query.offset, 0),
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from nugget.config import expanded, load_settings, read_environment
 from nugget.errors import EmbeddingUnavailable, NuggetError, UsageError
 from nugget.evaluation import query_log
 from nugget.infra import files, git, remotes
-from nugget.models import Hit, KnowledgeType, Problem, Query, StaleReason, Unit
+from nugget.models import Filter, Hit, KnowledgeType, Problem, Query, SourceName, StaleReason, Unit
 from nugget.models.nuggets import Nugget
 from nugget.redaction import allow_list, redact
 from nugget.redaction import secret_lines as find_secrets
@@ -380,4 +380,5 @@ def similar_units(brain: Brain) -> Similar:
 
 def neighbours(brain: Brain, text: str) -> Sequence[Hit]:
     """Return the brain's units that are nearest to a text."""
-    return brain.ask(Query(text, limit=NEIGHBOURS, budget_tokens=100_000), log=False, alone=True).hits
+    query = Query(text, filter=Filter(sources=(SourceName.BRAIN,)), limit=NEIGHBOURS, budget_tokens=100_000)
+    return brain.ask(query, log=False, alone=True).hits

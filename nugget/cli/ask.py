@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 commands = typer.Typer(add_completion=False)
 
+_TIMELINE = 50
+"""Results of a timeline, by default."""
+
 
 def _types(known: Sequence[str]) -> str:
     return f"Only these types: {', '.join(known)}."
@@ -65,51 +68,53 @@ AsOption = Annotated[
 ]
 
 
+LimitOption = Annotated[int | None, Option("--limit", "-n", metavar="N", help="Maximum number of results.")]
+MoreOption = Annotated[int, Option("--more", count=True, help="Show the next page; repeat it for later pages.")]
+SourceOption = Annotated[
+    list[str] | None,
+    Option("--source", "--scope", metavar="S,..", help=f"Only these sources: {', '.join(SourceName)}."),
+]
+
+
 @commands.command()
 def ask(
     question: Annotated[list[str], Argument(metavar="QUESTION", help="The question.")],
-    limit: Annotated[int | None, Option("--limit", "-n", metavar="N", help="Maximum number of units.")] = None,
+    limit: LimitOption = None,
+    more: MoreOption = 0,
     budget: Annotated[
         int | None, Option("--budget", metavar="TOKENS", help="Maximum size of the answer, in tokens.")
     ] = None,
-    source: Annotated[
-        list[str] | None, Option("--source", metavar="S,..", help=f"Only these sources: {', '.join(SourceName)}.")
-    ] = None,
+    source: SourceOption = None,
+    identity: AsOption = None,
     types: TypeOption = None,
     domains: DomainOption = None,
     tags: TagOption = None,
     since: SinceOption = None,
     depth: Annotated[Depth, Option("--depth", help="How much of each unit to show.")] = Depth.STANDARD,
     no_llm: Annotated[bool, Option("--no-llm", help="Show passages only, even if a key is set.")] = False,
+    pager: PagerOption = True,
     explain: ExplainOption = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
-    """Answer a question from the brain, and from what is indexed of other sources.
+    """Answer a question from everything that is indexed: the brain, canon, sessions and more.
 
     With an LLM key (ANTHROPIC_API_KEY) the answer is written for you, with its sources; without one you get the best
-    passages.
+    passages, those that `nugget search` finds.
     """
-    from nugget.app.local_sources import with_other_sources
-    from nugget.app.params import source_names
-
     text = terminal.words(question, "a question")
     with open_brain(brain) as opened:
         llm = None if no_llm else opened.llm()
-        behind = terminal.refresh(opened)
+        filter_ = _filter(KnowledgeType, types, domains, tags, since, source)
+        limit = limit or opened.settings.retrieval.limit
         query = Query(
-            text, filter=_filter(KnowledgeType, types, domains, tags, since), limit=limit, budget_tokens=budget,
+            text, filter=filter_, limit=limit, offset=more * limit, budget_tokens=budget, identity=identity,
             depth=depth, explain=explain,
         )  # fmt: skip
-        if source:
-            named = source_names([name.lower() for name in listed(source)])
-            asked = replace(query, filter=replace(query.filter, sources=named), limit=limit or 8, budget_tokens=None)
-            bundle = opened.search(asked, fresh=False)
-        else:
-            bundle = opened.ask(query, fresh=False, reranker=None if no_llm else opened.reranker(llm))
-            bundle = with_other_sources(opened, query, bundle)
+        behind = _refresh(opened, filter_, is_quiet=as_json)
+        bundle = opened.ask(query, fresh=False, reranker=None if no_llm else opened.reranker(llm))
         missing = "no_llm" if not llm and (as_json or not no_llm) else ""
-        bundle = _with_degraded(bundle, "index_behind" if behind else "", missing)
+        bundle = _with_degraded(bundle, behind, missing)
         if as_json:
             print_json(bundle_json(opened.answer(bundle, llm)))
             return
@@ -124,11 +129,22 @@ def ask(
                 put(f"\n\n{lost}\n", style="yellow")
             bundle, written = _with_degraded(bundle, f"no_answer: {error}"), ""
         if not written:
-            render.put_answer(bundle, explain=explain)
+            with terminal.paged(is_wanted=pager):
+                render.put_answer(bundle, explain=explain)
             return
         put("")
         render.put_sources(bundle.hits, opened.citations(written, bundle))
         render.put_footer(bundle, explain=explain)
+
+
+def _refresh(opened: Brain, filter_: Filter, *, is_quiet: bool = False) -> str:
+    """Index what changed in the sources to search; return `index_behind` if not all of it could be."""
+    sources = filter_.sources or tuple(SourceName)
+    behind = terminal.refresh(opened) if SourceName.BRAIN in sources else False
+    behind = terminal.refresh_local_sources(opened, sources, is_quiet=is_quiet) or behind
+    if sources == (SourceName.CANON,) and not opened.settings.canon.folders:
+        note(f"No folder is canon yet: name some as `canon.folders` in {opened.environment.home / 'config.yaml'}.")
+    return "index_behind" if behind else ""
 
 
 def _with_degraded(bundle: Bundle, *names: str) -> Bundle:
@@ -140,16 +156,14 @@ def search(
     query: Annotated[
         list[str] | None, Argument(metavar="QUERY", help="Words, or the query language of docs/search.md.")
     ] = None,
-    source: Annotated[
-        list[str] | None,
-        Option("--source", "--scope", metavar="S,..", help=f"Only these sources: {', '.join(SourceName)}."),
-    ] = None,
+    source: SourceOption = None,
     identity: AsOption = None,
     types: AnyTypeOption = None,
     domains: DomainOption = None,
     tags: TagOption = None,
     since: SinceOption = None,
-    limit: Annotated[int, Option("--limit", "-n", help="Maximum results from each source.")] = 10,
+    limit: LimitOption = None,
+    more: MoreOption = 0,
     related: Annotated[
         str | None,
         Option(
@@ -161,6 +175,7 @@ def search(
     ] = None,
     timeline: Annotated[bool, Option("--timeline", help="Sort by date, to see how an idea evolved.")] = False,
     quiet: Annotated[bool, Option("--quiet", "-q", help="Print only refs, one per line.")] = False,
+    pager: PagerOption = True,
     explain: ExplainOption = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
@@ -171,45 +186,41 @@ def search(
     since:2026-01-01; anything else is searched by words and by meaning. Filters without words list everything they
     match, newest first. Memory is private and needs --as IDENTITY.
     """  # fmt: skip
-    from nugget.app.params import source_names
-
     is_narrowed = any((related, source, types, domains, tags, since))
     if related and any((query, types, domains, tags, since)):
         raise UsageError("--related stands for words and filters.", hint="It goes with --source, --as and --limit.")
     text = " ".join(query or []) if is_narrowed else terminal.words(query or [], "something to look for")
     with open_brain(brain) as opened:
-        behind = terminal.refresh(opened)
-        named = source_names([name.lower() for name in listed(source)])
-        sources, given = named or tuple(SourceName), _filter(TYPES, types, domains, tags, since)
+        filter_ = _filter(TYPES, types, domains, tags, since, source)
+        limit = limit or (_TIMELINE if timeline else opened.settings.retrieval.limit)
         asked = Query(
-            related or text, filter=replace(given, sources=named), limit=limit, identity=identity, explain=explain
+            related or text, filter=filter_, limit=limit, offset=more * limit, identity=identity, explain=explain
         )
-        if related is not None:
-            bundle, found = opened.related(asked, fresh=False)
-        else:
-            behind = terminal.refresh_local_sources(opened, sources, is_quiet=quiet) or behind
-            bundle, found = opened.search_groups(asked, fresh=False)
-    bundle = _with_degraded(bundle, "index_behind" if behind else "")
-    if sources == (SourceName.CANON,) and not opened.settings.canon.folders:
-        note(f"No folder is canon yet: name some as `canon.folders` in {opened.environment.home / 'config.yaml'}.")
-    days = found.timeline if timeline else []
+        behind = _refresh(opened, filter_, is_quiet=quiet)
+        bundle = opened.related(asked, fresh=False) if related else opened.search(asked, fresh=False)
+    bundle = _with_degraded(bundle, behind)
     if as_json:
-        print_json(bundle_json(bundle) | ({"timeline": timeline_json(days)} if timeline else {}))
+        print_json(bundle_json(bundle) | ({"timeline": timeline_json(bundle.timeline)} if timeline else {}))
     elif quiet:
-        for hit in [hit for _, hit in days] if timeline else bundle.hits:
+        for hit in [hit for _, hit in bundle.timeline] if timeline else bundle.hits:
             typer.echo(clean(hit.ref))
-    elif timeline:
-        render.put_timeline(found, days)
     else:
-        render.put_results(bundle, found, explain=explain)
+        with terminal.paged(is_wanted=pager):
+            (render.put_timeline if timeline else render.put_results)(bundle, explain=explain)
 
 
 def _filter(
     known: Sequence[str] | type[KnowledgeType], types: Sequence[str] | None, domains: Sequence[str] | None,
-    tags: Sequence[str] | None, since: str | None,
+    tags: Sequence[str] | None, since: str | None, sources: Sequence[str] | None,
 ) -> Filter:  # fmt: skip
+    from nugget.app.params import source_names
+
     return Filter(
-        types=terminal.types_among(known, types), domains=listed(domains), tags=listed(tags), since=terminal.day(since)
+        sources=source_names([name.lower() for name in listed(sources)]),
+        types=terminal.types_among(known, types),
+        domains=listed(domains),
+        tags=listed(tags),
+        since=terminal.day(since),
     )
 
 
@@ -253,7 +264,7 @@ def get(
 def _with_near(opened: Brain, name: str, error: NuggetError) -> NuggetError:
     """Return the error with what is near in the brain as its hint if the ref was one of the brain."""
     if ":" not in name:
-        query = Query(name.replace("/", " ").replace("-", " "), limit=3, profile="search")
+        query = Query(name.replace("/", " ").replace("-", " "), filter=Filter(sources=(SourceName.BRAIN,)), limit=3)
         if near := opened.ask(query, fresh=False, log=False).hits:
             error.hint = f"Near: {', '.join(hit.unit.id for hit in near)}."
     return error

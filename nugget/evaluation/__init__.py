@@ -22,7 +22,7 @@ from nugget import __version__
 from nugget.brain.golden import GoldenQuestion
 from nugget.errors import NuggetError
 from nugget.infra import files
-from nugget.models import Bundle, Depth, Filter, Hit, Problem, Query, Severity
+from nugget.models import Bundle, Depth, Filter, Hit, Problem, Query, Severity, SourceName
 
 METRICS = ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")
 LISTED = 50
@@ -172,7 +172,8 @@ def _result(question: GoldenQuestion, ask: Ask, *, has_vectors: bool) -> dict[st
 
 
 def _query(text: str, filter_: Filter) -> Query:
-    """Return a query for the first `LISTED` units, whatever their length."""
+    """Return a query for the first `LISTED` units of the brain, whatever their length."""
+    filter_ = replace(filter_, sources=(SourceName.BRAIN,))
     return Query(text=text, filter=filter_, limit=LISTED, budget_tokens=10**9, depth=Depth.SUMMARY)
 
 

@@ -7,7 +7,7 @@ does not go unnoticed.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import date
 from typing import Annotated, Any, Literal
 
@@ -74,12 +74,13 @@ class Finding(Parameters):
     domains: Names = Field(default=[], description="Only these domains and those below them")
     tags: Names = Field(default=[], description="Only units with all these tags")
     since: date | None = Field(default=None, description="Only units created or changed since (YYYY-MM-DD)")
+    sources: Sources = Field(default=[], description="Only these sources")
     explain: bool = Field(default=False, description="Add how each score came about")
 
-    def filter(self, sources: Sequence[SourceName] = ()) -> Filter:
+    def filter(self) -> Filter:
         """Return the filter of the request."""
         return Filter(
-            sources=tuple(sources), types=tuple(self.types), domains=tuple(self.domains), tags=tuple(self.tags),
+            sources=tuple(self.sources), types=tuple(self.types), domains=tuple(self.domains), tags=tuple(self.tags),
             since=self.since,
         )  # fmt: skip
 
@@ -87,12 +88,13 @@ class Finding(Parameters):
 class SearchRequest(Finding):
     """Parameters of `nugget search`."""
 
-    sources: Sources = Field(default=[], description="Only these sources")
+    offset: int = Field(default=0, ge=0, le=1000, description="Results to pass over: those of earlier pages")
 
     def query(self, identity: str | None) -> Query:
         """Return the query of the request."""
-        chosen = self.filter(self.sources)
-        return Query(self.q, filter=chosen, limit=self.limit, identity=identity, explain=self.explain)
+        return Query(
+            self.q, filter=self.filter(), limit=self.limit, offset=self.offset, identity=identity, explain=self.explain
+        )
 
 
 class AskRequest(Finding):

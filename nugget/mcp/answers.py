@@ -30,6 +30,8 @@ MAX_NAME_CHARS = 1_000
 DECISIVE = (NuggetType.DECISION, NuggetType.REJECTION, NuggetType.CONSTRAINT)
 """The types that `openqed_decisions` returns."""
 
+REVIEWED = (SourceName.BRAIN, SourceName.CANON)
+"""The sources of an answer if none is named: what people wrote or reviewed."""
 _MIN_TOKENS = 100
 _HITS_A_SOURCE = 8
 
@@ -122,9 +124,10 @@ def openqed_decisions(session: AgentSession, *, path: str | None, budget: float)
 
 
 def _answer_brain(session: AgentSession, question: Question) -> str:
-    """Answer from the brain, with what is known of the code before it."""
+    """Answer from the brain and, if no source is named, canon, with what is known of the code before it."""
     code = _code_part(session, question, budget_tokens=question.budget_tokens // 2)
     types = [name for name in question.types if name in list(KnowledgeType)]
+    sources = source_names(list(filter(None, question.sources))) or REVIEWED
     if code.text and question.types and not types:
         return code.text
     try:
@@ -134,7 +137,7 @@ def _answer_brain(session: AgentSession, question: Question) -> str:
             return code.text
         raise
     query = Query(
-        question.words, filter=Filter(types=tuple(types), sources=source_names(question.sources)), limit=question.limit,
+        question.words, filter=Filter(types=tuple(types), sources=sources), limit=question.limit,
         budget_tokens=max(question.budget_tokens - code.used, _MIN_TOKENS), depth=depth_named(question.depth),
         profile=question.profile, only_helpful=True,
     )  # fmt: skip

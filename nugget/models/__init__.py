@@ -233,7 +233,7 @@ class Filter:
 class Query:
     """A question; None stands for what is usual. `identity` is whose memory may be searched.
 
-    `match_any` is an FTS5 expression to rank words by instead of `text`.
+    `match_any` is an FTS5 expression to rank words by instead of `text`. `offset` hits are passed over: earlier pages.
     `only_helpful` leaves out what is not likely to help.
     """
 
@@ -244,6 +244,7 @@ class Query:
     symbol: str | None = None
     filter: Filter = field(default_factory=Filter)
     limit: int | None = None
+    offset: int = 0
     budget_tokens: int | None = None
     depth: Depth | None = None
     profile: str | None = None
@@ -296,6 +297,11 @@ class Hit:
         """The name by which `nugget get` finds it."""
         return self.named or self.unit.ref
 
+    @property
+    def name(self) -> str:
+        """The name it is shown and cited by: the id of a unit of the brain, the ref of anything else."""
+        return self.unit.id if self.unit.source is SourceName.BRAIN else self.ref
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
@@ -316,7 +322,7 @@ class Bundle:
     """Result of retrieval. `weak` says that nothing found is likely to answer the question.
 
     `degraded` names the parts that are normally there and were not (`no_vectors`, `no_llm`, `index_behind`...);
-    `explain` holds counts, stages and timings when asked for.
+    `remaining` is at least 1 if a next page has more; `explain` holds counts, stages and timings when asked for.
     """
 
     query: Query
@@ -327,4 +333,11 @@ class Bundle:
     weak: bool = False
     answer: str | None = None
     more_context_hint: str | None = None
+    remaining: int = 0
     explain: Mapping[str, Any] | None = None
+
+    @property
+    def timeline(self) -> list[tuple[date | None, Hit]]:
+        """All hits by the day they were made, oldest first, those without a day last."""
+        dated = [(hit.unit.created or hit.unit.last_modified, hit) for hit in self.hits]
+        return sorted(dated, key=lambda entry: (entry[0] is None, entry[0] or date.max, entry[1].ref))

@@ -166,8 +166,7 @@ def _head(bundle: Bundle) -> list[str]:
 def _unit_markdown(position: int, hit: Hit, *, max_chars: int) -> str | None:
     """A unit in its frame, its text cut at a line when it must be; None when not even a little of it fits."""
     unit = hit.unit
-    named = unit.id if unit.source is SourceName.BRAIN else hit.ref
-    lines = [f"{_plain(named)} · {' · '.join(_facts(hit))}"]
+    lines = [f"{_plain(hit.name)} · {' · '.join(_facts(hit))}"]
     if unit.path:
         lines.append(f"path: {_plain(unit.path)}")
     if unit.related:

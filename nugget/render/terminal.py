@@ -19,7 +19,6 @@ from nugget.text import clean, counted, one_line, shorten
 if TYPE_CHECKING:
     from nugget.evidence import EvidenceBundle
     from nugget.retrieval.refs import Excerpt
-    from nugget.retrieval.search import Results
 
 IN_FULL = 3
 """So many of the best hits are shown with their passages, the rest in two lines each (all of them with `deep`)."""
@@ -76,42 +75,48 @@ def put_facts(facts: Iterable[tuple[str, str | None]], *, width: int = 13) -> No
 
 
 def put_answer(bundle: Bundle, *, explain: bool = False) -> None:
-    """Print the passages of a bundle, or say that the brain does not know."""
-    full = len(bundle.hits) if bundle.query.depth is Depth.DEEP else IN_FULL
-    if bundle.weak:
-        full = 0
-    if not bundle.hits and bundle.more_context_hint:
-        put(f"Nothing that matches fits into {counted(bundle.budget.requested, 'token')}.", style="bold yellow")
-        put("Allow more with --budget.")
-    elif not bundle.hits:
-        put("Nothing in the brain matches.", style="bold yellow")
-        is_open = bundle.query.filter.is_empty
-        fewer = "Try other words, or fewer of --type, --domain, --tag, --since and --source."
-        put("Try other words. What you find out can be kept with `nugget add`." if is_open else fewer)
-    elif bundle.weak:
-        put("The brain does not seem to know this.", style="bold yellow")
-        put("Nearest, probably not it:\n", style="dim")
+    """Print the passages of a bundle, or say that nothing answers."""
+    full = len(bundle.hits) if bundle.query.depth is Depth.DEEP else 0 if bundle.weak else IN_FULL
+    _put_head(bundle)
     for position, hit in enumerate(bundle.hits, 1):
         if position == full + 1 > 1:
             put("Also:\n", style="dim")
-        put((f"{position}. ", "dim"), (one_line(hit.unit.title), "bold"))
+        put((f"{bundle.query.offset + position}. ", "dim"), (one_line(hit.unit.title), "bold"))
         _put_unit_facts(hit)
         if position <= full:
-            _put_chunks(hit)
+            _put_chunks(hit, bundle.query.text)
             if explain:
                 put("")
         else:
-            _put_indented(Text(shorten(clean(without_title(hit.chunks[0], hit.unit.title).text), TIMELINE_CHARS)))
+            text = shorten(clean(without_title(hit.chunks[0], hit.unit.title).text), TIMELINE_CHARS)
+            _put_indented(highlighted(text, bundle.query.text))
         _put_reasons(hit, explain=explain)
         put("")
     put_footer(bundle, explain=explain)
 
 
+def _put_head(bundle: Bundle) -> None:
+    """Print that nothing was found, or nothing likely to answer, and what to do then."""
+    if not bundle.hits and bundle.more_context_hint:
+        put(f"Nothing that matches fits into {counted(bundle.budget.requested, 'token')}.", style="bold yellow")
+        put("Allow more with --budget.")
+    elif not bundle.hits:
+        put("No more results." if bundle.query.offset else "Nothing matches.", style="bold yellow")
+        if bundle.query.offset:
+            return
+        is_open = bundle.query.filter.is_empty
+        fewer = "Try other words, or fewer of --type, --domain, --tag, --since and --source."
+        put("Try other words. What you find out can be kept with `nugget add`." if is_open else fewer)
+    elif bundle.weak:
+        put("Nothing that is indexed seems to answer this.", style="bold yellow")
+        put("Nearest, probably not it:\n", style="dim")
+
+
 def put_sources(hits: Sequence[Hit], cited: Sequence[str]) -> None:
     """Print the units that an answer cites, in its order; all that it was written from if it cites none."""
-    by_id = {hit.unit.id: hit for hit in hits}
+    by_name = {hit.name: hit for hit in hits}
     put("\nSources" if cited else "\nThe answer cites nothing; it was written from", style="bold")
-    for hit in [by_id[unit_id] for unit_id in cited] or hits:
+    for hit in [by_name[name] for name in cited] or hits:
         _put_unit_facts(hit, before=f"{one_line(hit.unit.title)}  ")
 
 
@@ -143,8 +148,11 @@ def without_heading(unit: Unit) -> str:
     return rest.strip("\n") if first.lstrip("# ").strip() == unit.title.strip() else unit.body.strip("\n")
 
 
-def put_markdown(text: str, *, indent: str = _INDENT) -> None:
-    """Print markdown readably: headings bold, code in colour, nothing rearranged, lines wrapped on a terminal."""
+def put_markdown(text: str, *, indent: str = _INDENT, question: str = "") -> None:
+    """Print markdown readably: headings bold, code in colour, lines wrapped on a terminal, words of a question marked.
+
+    Nothing is rearranged.
+    """
     in_code = False
     for line in clean(text).split("\n"):
         marks, _, heading = line.strip().partition(" ")
@@ -159,6 +167,7 @@ def put_markdown(text: str, *, indent: str = _INDENT) -> None:
             shown = Text(line)
             shown.highlight_regex(r"\*\*[^*\n]+\*\*", "bold")
             shown.highlight_regex(r"`+[^`\n]+`+", "cyan")
+        _mark(shown, question)
         _put_indented(shown, indent, wrap=not in_code)
 
 
@@ -168,6 +177,9 @@ def put_footer(bundle: Bundle, *, explain: bool = False) -> None:
         put(f"Note: {'; '.join(missing)}.", style="dim")
     if bundle.more_context_hint:
         put(one_line(bundle.more_context_hint), style="dim")
+    if bundle.remaining and bundle.query.limit:
+        pages = bundle.query.offset // bundle.query.limit + 1
+        put(f"For more results, add:{' --more' * pages}", style="dim")
     if explain and (known := bundle.explain):
         counts = ", ".join(f"{count} {name}" for name, count in known.get("counts", {}).items())
         times = ", ".join(f"{name} {ms:.1f} ms" for name, ms in known.get("timings_ms", {}).items())
@@ -184,21 +196,20 @@ def explained_score(score: float, contributions: Iterable[Contribution]) -> str:
     return f"{score:.3f} = {' + '.join(addends)}".replace("+ -", "- ") if addends else f"{score:.3f}"
 
 
-def _put_chunks(hit: Hit) -> None:
+def _put_chunks(hit: Hit, question: str) -> None:
     title = one_line(hit.unit.title)
     for chunk in (without_title(chunk, hit.unit.title) for chunk in hit.chunks):
         place = one_line(chunk.breadcrumb)
         put("")
         if place and place != title:
             _put_indented(Text(place, "italic dim"))
-        put_markdown(chunk.text.strip("\n"))
+        put_markdown(chunk.text.strip("\n"), question=question)
 
 
 def _put_unit_facts(hit: Hit, *, before: str = "") -> None:
     unit = hit.unit
     facts = [hit.brain or "", unit.type, unit.domain or "", f"confidence {unit.confidence:g}" * unit.is_judged]
-    name = unit.id if unit.source is SourceName.BRAIN else hit.ref
-    put(_INDENT, before, (one_line(name), "cyan"), (f"  {_joined(*facts, _day(unit))}", "dim"), _stale(hit))
+    put(_INDENT, before, (one_line(hit.name), "cyan"), (f"  {_joined(*facts, _day(unit))}", "dim"), _stale(hit))
 
 
 def _stale(hit: Hit) -> Piece:
@@ -234,37 +245,32 @@ def _put_indented(
         out.print(Text(before).append_text(line))
 
 
-def put_results(bundle: Bundle, found: Results, *, explain: bool) -> None:
-    """Print the results of each source: an excerpt and a ref per result, those of conversations by who spoke."""
-    if not found.groups:
-        put("Nothing matches.", style="bold yellow")
-        put("Try other words, or fewer of them, of the filters and of the sources.")
-    else:
+def put_results(bundle: Bundle, *, explain: bool) -> None:
+    """Print the results by source: an excerpt and a ref per result, those of conversations by who spoke."""
+    _put_head(bundle)
+    if bundle.hits:
         put("## RESULTS\n", style="bold")
+    groups: dict[SourceName, list[Hit]] = {}
+    for hit in bundle.hits:
+        groups.setdefault(hit.unit.source, []).append(hit)
     order = list(_SPEAKERS)
-    for group in found.groups:
-        put(f"{str(group.source).upper()} ({len(group.hits)})", style="bold")
-        if group.weak:
-            put("  No good match. Nearest:", style="yellow")
-        if group.source not in _SPOKEN:
-            _put_hits(group.hits, found.query.text, explain=explain)
+    for source, hits in groups.items():
+        put(f"{str(source).upper()} ({len(hits)})", style="bold")
+        if source not in _SPOKEN:
+            _put_hits(hits, bundle.query.text, explain=explain)
             continue
-        kinds = dict.fromkeys(hit.unit.type for hit in group.hits)
+        kinds = dict.fromkeys(hit.unit.type for hit in hits)
         for kind in sorted(kinds, key=lambda kind: order.index(kind) if kind in order else len(order)):
-            of_kind = [hit for hit in group.hits if hit.unit.type == kind]
             put(f"{_SPEAKERS.get(kind, one_line(kind).title())}:", style="italic")
-            _put_hits(of_kind, found.query.text, explain=explain)
+            _put_hits([hit for hit in hits if hit.unit.type == kind], bundle.query.text, explain=explain)
     put_footer(bundle, explain=explain)
 
 
-def put_timeline(found: Results, days: Sequence[tuple[date | None, Hit]]) -> None:
+def put_timeline(bundle: Bundle, *, explain: bool = False) -> None:
     """Print everything found by the day it was made, the oldest first."""
-    if not found.groups:
-        put("Nothing matches.", style="bold yellow")
-    if missing := degraded_sentences(found.degraded):
-        put(f"Note: {'; '.join(missing)}.\n", style="dim")
+    _put_head(bundle)
     month = ""
-    for day, hit in days:
+    for day, hit in bundle.timeline:
         now = f"{day:%Y-%m}" if day else "without a date"
         if now != month:
             put(("\n" if month else "") + now, style="bold")
@@ -272,6 +278,8 @@ def put_timeline(found: Results, days: Sequence[tuple[date | None, Hit]]) -> Non
         spoken = _SPEAKERS.get(hit.unit.type) if hit.unit.source in _SPOKEN else None
         put((f"  {f'{day:%Y-%m-%d}' if day else '':<10}  ", "dim"), _summary(hit, spoken))
         put((f"{'':14}ref: ", "dim"), (one_line(hit.ref), "cyan"))
+        _put_reasons(hit, explain=explain)
+    put_footer(bundle, explain=explain)
 
 
 def put_excerpt(excerpt: Excerpt) -> None:
@@ -301,9 +309,13 @@ def _put_hits(hits: Sequence[Hit], question: str, *, explain: bool) -> None:
 def highlighted(text: str, question: str) -> Text:
     """Return a text with the words of a question in bold, whatever their endings."""
     shown = Text(text)
-    for span in question_spans(text, question):
-        shown.stylize("bold yellow", *span)
+    _mark(shown, question)
     return shown
+
+
+def _mark(text: Text, question: str) -> None:
+    for span in question_spans(text.plain, question) if question else ():
+        text.stylize("bold yellow", *span)
 
 
 def _heading(hit: Hit) -> str:

@@ -1,109 +1,128 @@
-"""The read path on one screen: gather, rank, relate, re-rank, pack.
+"""The read path on one screen: search each source, merge, re-rank, pack.
 
-    question -> [vectors || BM25] -> RRF union -> calibrated scores -> related units -> re-ranker -> Bundle
+    question -> for each source: [vectors || BM25] -> RRF union -> calibrated scores -> related units
+             -> merged -> re-ranker -> page -> sentences that answer -> Bundle
 
-Nothing here reads files or writes anything; the index is all it knows.
+Nothing here reads files or writes anything; the indexes are all it knows.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from datetime import datetime
-from itertools import pairwise
+from datetime import date, datetime
+from functools import cache
 from typing import Any
 
 from nugget.errors import EmbeddingUnavailable, LLMUnavailable
-from nugget.index import IndexReader, StoredChunk
-from nugget.infra.embedding import QuestionEmbedder
-from nugget.models import Bundle, Contribution, Depth, Hit, HitChunk, Query
-from nugget.retrieval.candidates import Profile, gather
-from nugget.retrieval.grouping import to_hits
+from nugget.infra.embedding import QuestionEmbedder, Vector
+from nugget.models import Bundle, Contribution, Depth, Hit, HitChunk, Query, SourceName
+from nugget.retrieval.candidates import Profile
 from nugget.retrieval.packing import SUMMARY_CHARS, pack
+from nugget.retrieval.query_language import SearchQuery
 from nugget.retrieval.reranking import Passage, Reranker
-from nugget.retrieval.scoring import helpful, is_weak, rank
-from nugget.retrieval.snippets import chunks_of_hits, summaries
+from nugget.retrieval.scoring import helpful
+from nugget.retrieval.search import Found, Indexes, day_of, list_source, merged, search_source
+from nugget.retrieval.snippets import summaries
 
+LIMIT = 8
+"""Results of a query that names no limit."""
 BUDGET_TOKENS = 2000
 """Length of an answer to a query that names none."""
 RERANKED = 30
-"""Units that a re-ranker is shown."""
+"""Hits that a re-ranker is shown."""
+
+
+class CachedEmbedder:
+    """An embedder that computes the vector of a question once."""
+
+    def __init__(self, embedder: QuestionEmbedder) -> None:
+        self.model = embedder.model
+        self._embed = cache(embedder.embed_query)
+
+    def embed_query(self, text: str) -> Vector:
+        """Return the vector of a question. Raises EmbeddingUnavailable."""
+        return self._embed(text)
 
 
 def retrieve(
     query: Query,
     profile: Profile,
-    index: IndexReader | Mapping[str, IndexReader],
+    indexes: Indexes,
     *,
+    sources: Sequence[SourceName] = (SourceName.BRAIN,),
+    parsed: SearchQuery | None = None,
     embedder: QuestionEmbedder | None,
     reranker: Reranker | None = None,
     now: datetime,
 ) -> Bundle:
-    """Answer a query from the index. Any text is a valid query; what could not be used is named in `degraded`.
+    """Answer a query from these sources; `parsed` is its text in the query language, if it is of it.
 
-    Of several indexes, each with the name of its brain, the hits are merged by their scores, which compare.
+    Any text is a valid query; what could not be used is named in `degraded`.
     """
-    clock = [("", time.perf_counter())]
-    indexes, several = (index, len(index) > 1) if isinstance(index, Mapping) else ({"": index}, False)
-    hits: list[Hit] = []
-    degraded: tuple[str, ...] = ()
-    candidates, has_vectors = 0, True
-    idfs: dict[str, Mapping[str, float]] = {}
-    chunks: dict[str, dict[str, list[StoredChunk]]] = {}
-    for name, one in indexes.items():
-        with one.reading():
-            gathered = gather(query, profile, one, embedder, today=now.date())
-            clock.append(("gather", time.perf_counter()))
-            scored = rank(gathered, ranking=profile.ranking, rrf_k=profile.rrf_k)
-            clock.append(("rank", time.perf_counter()))
-            at_least = RERANKED if reranker else 0
-            found = to_hits(scored, query, profile, one, gathered, at_least=at_least, today=now.date())
-            chunks[name] = chunks_of_hits(found[: max(query.limit, at_least) if query.limit else None], one)
-            clock.append(("relate", time.perf_counter()))
-        hits += [replace(hit, brain=name) for hit in found] if several else found
-        idfs[name] = gathered.terms.idfs
-        degraded = tuple(dict.fromkeys((*degraded, *gathered.degraded)))
-        candidates, has_vectors = candidates + len(scored), has_vectors and gathered.has_vectors
-    if several:
-        hits.sort(key=lambda hit: -hit.score)
+    begin = time.perf_counter()
+    parsed = parsed or SearchQuery(given=query.text, text=query.text, filter=query.filter)
+    first, limit = query.offset, query.limit or LIMIT
+    most = first + limit + 1  # one more shows that there are more
+    found: list[Found] = []
+    if parsed.lists:
+        hits = [hit for source in sources for hit in list_source(source, parsed.filter, indexes, most=most)]
+        hits.sort(key=lambda hit: (day_of(hit) or date.min).toordinal(), reverse=True)
+    else:
+        wide = replace(profile, candidates=max(profile.candidates, most))
+        once = CachedEmbedder(embedder) if embedder else None
+        found = [
+            search_source(source, query, parsed, wide, indexes, embedder=once, today=now.date(),
+                          most=max(most, RERANKED if reranker else 0))
+            for source in sources
+        ]  # fmt: skip
+        hits = merged(found)
+    searched = time.perf_counter()
+    degraded = [f"plain_text: {parsed.problem}"] if parsed.problem else []
+    degraded += [name for one in found for name in one.degraded]
     if reranker and hits:
         hits, problem = _rerank(query.text, hits, reranker)
-        degraded = (*degraded, problem) if problem else degraded
-        clock.append(("re-rank", time.perf_counter()))
-    weak = is_weak(hits, has_vectors=has_vectors)
-    hits = hits[: query.limit]
+        degraded += [problem] if problem else []
+    weak = not parsed.lists and all(one.weak or not one.hits for one in found)
+    candidates, remaining = sum(one.candidates for one in found), max(len(hits) - first - limit, 0)
+    hits = hits[first : first + limit]
     if query.only_helpful:
         hits = [] if weak else helpful(hits)
-    shown: dict[tuple[str | None, str], HitChunk] = {}
-    for name in indexes:
-        mine = [hit for hit in hits if hit.brain == name or not several]
-        shown |= summaries(query.text, idfs[name], mine, chunks[name], SUMMARY_CHARS)
     packed, budget, hint = pack(
-        hits, budget_tokens=query.budget_tokens or BUDGET_TOKENS, depth=query.depth or Depth.STANDARD, summaries=shown
-    )
-    clock.append(("pack", time.perf_counter()))
+        hits, budget_tokens=query.budget_tokens or BUDGET_TOKENS, depth=query.depth or Depth.STANDARD,
+        summaries=_summaries(parsed.text, hits, found),
+    )  # fmt: skip
     explain = None
     if query.explain:
-        counts = {"candidates": candidates, "hits": len(hits), "packed": len(packed)}
-        laps = dict.fromkeys((name for name, _ in clock[1:]), 0.0)
-        for (_, since), (name, at) in pairwise(clock):
-            laps[name] = round(laps[name] + (at - since) * 1000, 3)
-        explain = _explain(profile, counts, laps, packed, next(iter(indexes.values())))
+        explain = {
+            "profile": {name: getattr(profile, name) for name in ("name", "ranking", "candidates", "rrf_k", "hops")},
+            "counts": {"candidates": candidates, "hits": len(hits), "packed": len(packed)},
+            "timings_ms": {"search": round((searched - begin) * 1000, 3),
+                           "pack": round((time.perf_counter() - searched) * 1000, 3)},
+            "vector_search": indexes.brain.vector_search,
+            "contributed": Counter(str(hit.unit.source) for hit in packed),
+            "hits": [_explained(hit) for hit in packed],
+        }  # fmt: skip
     return Bundle(
-        query=query,
-        profile=profile.name,
-        hits=packed,
-        budget=budget,
-        degraded=degraded,
-        weak=weak,
-        more_context_hint=hint,
-        explain=explain,
-    )
+        query=query, profile=profile.name, hits=packed, budget=budget, degraded=tuple(dict.fromkeys(degraded)),
+        weak=weak, more_context_hint=hint, explain=explain, remaining=remaining,
+    )  # fmt: skip
+
+
+def _summaries(text: str, hits: Sequence[Hit], found: Sequence[Found]) -> dict[tuple[str | None, str], HitChunk]:
+    """Return the sentences that answer, for each of these hits that is a unit."""
+    shown: dict[tuple[str | None, str], HitChunk] = {}
+    for one in found:
+        for name, chunks in one.chunks.items():
+            own = [hit for hit in hits if hit.unit.source is one.source and hit.brain == name]
+            shown |= summaries(text, one.idfs[name], own, chunks, SUMMARY_CHARS)
+    return shown
 
 
 def _rerank(question: str, hits: Sequence[Hit], reranker: Reranker) -> tuple[list[Hit], str | None]:
-    """The hits in the re-ranker's order; in their own, with the reason, when it fails."""
+    """Return the hits in the re-ranker's order; in their own, with the reason, if it fails."""
     head, tail = list(hits[:RERANKED]), list(hits[RERANKED:])
     passages = [
         Passage(unit=hit.unit, text="\n\n".join(chunk.text for chunk in hit.chunks), score=hit.score) for hit in head
@@ -126,21 +145,8 @@ def _rerank(question: str, hits: Sequence[Hit], reranker: Reranker) -> tuple[lis
     return [*judged, *tail], None
 
 
-def _explain(
-    profile: Profile, counts: Mapping[str, int], laps: dict[str, float], hits: Sequence[Hit], index: IndexReader
-) -> dict[str, Any]:
+def _explained(hit: Hit) -> Mapping[str, Any]:
     return {
-        "profile": {name: getattr(profile, name) for name in ("name", "ranking", "candidates", "rrf_k", "hops")},
-        "counts": dict(counts),
-        "timings_ms": laps,
-        "vector_search": index.vector_search,
-        "hits": [
-            {
-                "id": hit.unit.id,
-                "score": hit.score,
-                "relevance": hit.relevance,
-                "contributions": list(map(asdict, hit.contributions)),
-            }
-            for hit in hits
-        ],
-    }
+        "id": hit.unit.id, "score": hit.score, "relevance": hit.relevance,
+        "contributions": list(map(asdict, hit.contributions)),
+    }  # fmt: skip

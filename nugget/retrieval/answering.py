@@ -14,22 +14,23 @@ from nugget.models import Bundle, Hit
 if TYPE_CHECKING:
     from nugget.infra.llm import LLM
 
-NOTHING_FOUND = "The brain has nothing on this."
+NOTHING_FOUND = "Nothing that is indexed is on this."
 
 _MAX_TOKENS = 4000
 _QUESTION_CHARS = 8000
 _UNIT_CHARS = 12_000
 _BRACKETS = re.compile(r"\[([^\[\]\n]{1,400})\]")
 
-_SYSTEM = """You answer a question from a person's own knowledge base, the brain.
+_SYSTEM = """You answer a question from what a person has indexed: units of their own knowledge base (source brain),
+notes (canon, memory), and records of what was said and done (sessions, shell, bridge, provenance).
 
 - Use only the units given. Do not add knowledge of your own, and do not guess.
 - After each statement cite the units that it rests on by id in square brackets: [pattern/retry-with-idempotency].
   Cite only ids that stand in the units given, exactly as written.
 - Where the units do not answer the question, or only a part of it, say so first and in one sentence, beginning with
-  "The brain does not say"; then give what they do say, if it helps.
-- Where units disagree, say so and give both sides; the more recently updated and the more trusted one first. Say it
-  when a unit that you rely on is stale.
+  "Nothing indexed says"; then give what they do say, if it helps.
+- Where units disagree, say so and give both sides; the more recently updated and the more trusted one first: brain
+  and canon were reviewed by people, records were not. Say it when a unit that you rely on is stale.
 - Answer first, reasons after. Be brief: a few sentences or a short list, code where a unit has it. Write markdown, in
   the language of the question.
 
@@ -72,14 +73,13 @@ def answered(bundle: Bundle, llm: LLM | None, settings: Settings) -> Bundle:
 
 
 def citations_in(text: str, hits: Sequence[Hit]) -> list[str]:
-    """The ids of hits that a text cites in square brackets, each once, in the order of their first citation.
+    """The names of hits that a text cites in square brackets, each once, in the order of their first citation.
 
     What is in brackets but is the id of no hit is no citation.
     """
-    known = {hit.unit.id for hit in hits} | {hit.unit.ref for hit in hits}
+    known = {name: hit.name for hit in hits for name in (hit.unit.id, hit.unit.ref, hit.ref)}
     named = [part.strip(" `") for brackets in _BRACKETS.findall(text) for part in re.split(r"[,;]", brackets)]
-    cited = [part.removeprefix("brain:") for part in named if part in known]
-    return list(dict.fromkeys(cited))
+    return list(dict.fromkeys(known[part] for part in named if part in known))
 
 
 def _fenced(llm: LLM, hit: Hit) -> str:
@@ -88,7 +88,8 @@ def _fenced(llm: LLM, hit: Hit) -> str:
     return llm.fence(
         "\n\n".join(chunks or [unit.body])[:_UNIT_CHARS],
         "unit",
-        id=unit.id,
+        id=hit.name,
+        source=unit.source,
         title=unit.title,
         type=unit.type,
         confidence=f"{unit.confidence:.2f}",

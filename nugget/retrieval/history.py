@@ -28,6 +28,7 @@ HISTORY_SOURCES = (SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE)
 READ_AT_MOST = 60
 """Passages whose text is read for one query and source."""
 EXCERPT_CHARS = 150
+WHOLE_CHARS = 4000
 
 _RARE = 2000
 """A word in more passages than this is common: it costs too much to look at all of them."""
@@ -243,7 +244,7 @@ def _hit(passage: StoredPassage, excerpt: str, score: float) -> Hit:
     day = datetime.fromtimestamp(passage.at, UTC).date() if passage.at else None
     unit = Unit(
         id=passage.ref.partition(":")[2], source=SourceName(passage.source), type=passage.role,
-        title=passage.title or passage.session, body=excerpt,
+        title=passage.title or passage.session, body=shorten(passage.text, WHOLE_CHARS),
         path=passage.path.removesuffix(f"#{passage.session}") or None, session=passage.session, created=day,
         last_modified=day, evidence=passage.evidence,
     )  # fmt: skip

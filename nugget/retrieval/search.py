@@ -1,51 +1,46 @@
-"""One search over everything: the brain, what the machine's index holds, history, and one identity's memory.
+"""The hits of every source: units of the brain and of the machine's index, what was said, one identity's memory.
 
-Each source is asked for itself, so that a large one crowds no other out: units by words and meaning as in `ask`,
-history by its own passages. Within a source relevance decides, then recency; in canon a match of file names comes
-first. What only vectors point at, and that weakly, is left out beside the brain.
+Each source is searched by itself, so that a large one crowds out no other, and their hits are merged by their scores,
+which compare. In canon and elsewhere outside the brain, what only vectors point at, and that weakly, is left out.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from datetime import date
+from typing import NamedTuple
 
-from nugget.config import RetrievalSettings
 from nugget.errors import UsageError
-from nugget.index import Index, IndexReader
+from nugget.index import Index, IndexReader, StoredChunk
 from nugget.index.fulltext import STOP_WORDS, question_words
-from nugget.infra.embedding import QuestionEmbedder, Vector
-from nugget.models import Budget, Bundle, Contribution, Depth, Filter, Hit, HitChunk, Query, SourceName, Unit
-from nugget.retrieval import retrieve
-from nugget.retrieval.candidates import configured
+from nugget.infra.embedding import QuestionEmbedder
+from nugget.models import Contribution, Filter, Hit, HitChunk, Query, SourceName, Unit
+from nugget.retrieval.candidates import Profile, gather
+from nugget.retrieval.grouping import to_hits
 from nugget.retrieval.history import HISTORY_SOURCES, newest_history, search_history
-from nugget.retrieval.packing import pack
 from nugget.retrieval.query_language import SearchQuery
-from nugget.text import estimate_tokens, folded
+from nugget.retrieval.scoring import is_weak, rank
+from nugget.retrieval.snippets import chunks_of_hits
+from nugget.text import folded
 
-if TYPE_CHECKING:
-    from nugget.index import StoredChunk
-
-DEFAULT_LIMIT = 50
-"""Results of each source, at most."""
-PROFILE = "search"
-"""The profile of a search that names none."""
 ORDER = (
-    SourceName.BRAIN, SourceName.PROVENANCE, SourceName.SESSIONS, SourceName.BRIDGE, SourceName.SHELL,
-    SourceName.MEMORY, SourceName.CANON,
+    SourceName.BRAIN, SourceName.CANON, SourceName.SESSIONS, SourceName.BRIDGE, SourceName.SHELL,
+    SourceName.PROVENANCE, SourceName.MEMORY,
 )  # fmt: skip
-"""In which order the sources are shown."""
+"""The order of sources whose hits are equally good."""
 
 _LEAST_SHARE = 0.6
-"""Of the best score of its source: what no word of matches needs more than this."""
-_NAMED = 1.0
-_ADMITTED = 1.0
-BUDGET_TOKENS = 200_000
-"""For the summaries of all results of a source: more than they ever need."""
+"""Minimum share of the source's best score for a hit that matches no query word."""
+_IN_NAME, _IN_FOLDER = 0.3, 0.2
+"""Added to the score of a note whose file name, or whose path, holds every word of the query."""
+_MOST_NAME_WORDS = 8
+_LISTED_SCORE = 1.0
+_LONE_PASSAGE = 0.6
+"""Score of the best passage possible if no unit is likely to answer; scores of units seldom pass it."""
+_FEW_CHUNKS = 100
+"""In fewer, how rare words are says little: a source with any of the words is not called weak."""
 _NAME_WORD = re.compile(r"[^\W_]+")
 
 
@@ -68,64 +63,30 @@ class Indexes:
             return self.brain
         return self.memory if source is SourceName.MEMORY else self.machine
 
-    @property
-    def brains(self) -> dict[str, IndexReader]:
-        """Return the index of each brain, by its name."""
-        return {self.name: self.brain, **self.others}
+    def holding(self, source: SourceName) -> dict[str | None, IndexReader]:
+        """Return the indexes that hold units of a source; several brains by their names."""
+        if source is SourceName.BRAIN:
+            return dict([(self.name, self.brain), *self.others.items()]) if self.others else {None: self.brain}
+        index = self.of(source)
+        return {None: index} if index is not None and index.has_source(source) else {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """The results of one source, best first. `weak`: nothing in it is likely to be relevant."""
+class Found(NamedTuple):
+    """What one source holds on a question, best first; from each index the words' idfs and the chunks of its hits."""
 
     source: SourceName
-    hits: tuple[Hit, ...]
-    weak: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Results:
-    """The results of a search: groups in the order in which they are shown, empty ones left out."""
-
-    query: SearchQuery
-    groups: tuple[Group, ...]
+    hits: list[Hit]
+    weak: bool
     degraded: tuple[str, ...] = ()
-    more_hint: str | None = None
-    explain: dict[str, Any] | None = None
-
-    @property
-    def hits(self) -> tuple[Hit, ...]:
-        """All hits, group by group."""
-        return tuple(hit for group in self.groups for hit in group.hits)
-
-    @property
-    def timeline(self) -> list[tuple[date | None, Hit]]:
-        """All hits by the day they were made, oldest first, those without a day last."""
-        dated = [(hit.unit.created or hit.unit.last_modified, hit) for hit in self.hits]
-        return sorted(dated, key=lambda entry: (entry[0] is None, entry[0] or date.max, entry[1].ref))
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Return the number of hits by source."""
-        return {str(group.source): len(group.hits) for group in self.groups}
-
-
-class CachedEmbedder:
-    """An embedder that computes the vector of a question once."""
-
-    def __init__(self, embedder: QuestionEmbedder) -> None:
-        self.model = embedder.model
-        self._embed = cache(embedder.embed_query)
-
-    def embed_query(self, text: str) -> Vector:
-        """Return the vector of a question. Raises EmbeddingUnavailable."""
-        return self._embed(text)
+    idfs: Mapping[str | None, Mapping[str, float]] = {}
+    chunks: Mapping[str | None, Mapping[str, Sequence[StoredChunk]]] = {}
+    candidates: int = 0
 
 
 def chosen_sources(names: Sequence[SourceName], *, identity: str | None) -> tuple[SourceName, ...]:
     """Return the sources to search: the named ones, else all. Memory is one of them only for a named identity.
 
-    Raises UsageError where memory is asked for without an identity.
+    Raises UsageError if memory is asked for without an identity.
     """
     if SourceName.MEMORY in names and identity is None:
         raise UsageError(
@@ -135,135 +96,87 @@ def chosen_sources(names: Sequence[SourceName], *, identity: str | None) -> tupl
     return tuple(name for name in ORDER if name in named and (name is not SourceName.MEMORY or identity is not None))
 
 
-def as_bundle(results: Results, asked: Query) -> Bundle:
-    """Return all hits as one Bundle, which is `weak` if nothing found is likely to be what was looked for."""
-    hits = results.hits
-    query = results.query
-    used = sum(estimate_tokens(chunk.breadcrumb + chunk.text) for hit in hits for chunk in hit.chunks)
-    explained = None
-    if asked.explain:
-        explained = dict((results.explain or {}).get(str(SourceName.BRAIN)) or {})
-        explained["sources"] = {name: its for name, its in (results.explain or {}).items() if name != SourceName.BRAIN}
-        explained["contributed"] = results.counts
-    return Bundle(
-        query=replace(asked, text=query.given, filter=query.filter),
-        profile=asked.profile or PROFILE,
-        hits=hits,
-        budget=Budget(requested=BUDGET_TOKENS, used=used),
-        degraded=results.degraded,
-        weak=not hits or all(group.weak for group in results.groups),
-        more_context_hint=results.more_hint,
-        explain=explained,
-    )
-
-
-def search_everything(
-    query: SearchQuery,
-    asked: Query,
-    indexes: Indexes,
-    *,
-    sources: Sequence[SourceName],
-    settings: RetrievalSettings,
-    embedder: QuestionEmbedder | None,
-    now: datetime,
-) -> Results:
-    """Search each of these sources for a parsed query, with the limit, depth and profile of `asked` for each."""
-    limit, depth = asked.limit or DEFAULT_LIMIT, asked.depth or Depth.SUMMARY
-    if query.lists:
-        listed = _listed(query, indexes, sources, limit=limit, depth=depth)
-        return Results(query=query, groups=tuple(listed))
-    once = None if embedder is None else CachedEmbedder(embedder)
-    # History goes without vectors: the model may still be loading in another process meanwhile.
-    passages = _passages(query, indexes, sources, limit=limit, today=now.date())
-    chosen = configured(asked.profile or PROFILE, settings)
-    groups: list[Group] = []
-    degraded: list[str] = []
-    hint: str | None = None
-    explained: dict[str, Any] = {}
-    for source in sources:
-        index = indexes.of(source)
-        if index is None:
-            continue
-        hits: list[Hit] = []
-        weak = False
-        if source is SourceName.BRAIN or index.has_source(source):
-            part = _asked_of(source, query, limit=limit, depth=depth, explain=asked.explain)
-            searched = indexes.brains if source is SourceName.BRAIN else index
-            bundle = retrieve(part, chosen, searched, embedder=once, now=now)
-            hits, weak = _units_of(source, query, bundle, index)
-            degraded += bundle.degraded
-            explained[str(source)] = bundle.explain
-            hint = hint or bundle.more_context_hint
-        if source in passages:
-            hits = _by_relevance_and_recency([*hits, *passages[source]])
-            weak = weak and not hits
-        if hits:
-            groups.append(Group(source=source, hits=tuple(hits[:limit]), weak=weak))
-    return Results(
-        query=query,
-        groups=tuple(sorted(groups, key=lambda group: group.weak)),  # what is likely comes before what is not
-        degraded=tuple(dict.fromkeys([*([f"plain_text: {query.problem}"] if query.problem else []), *degraded])),
-        more_hint=hint,
-        explain=explained if asked.explain else None,
-    )
-
-
-def _listed(
-    query: SearchQuery,
-    indexes: Indexes,
-    sources: Sequence[SourceName],
-    *,
-    limit: int,
-    depth: Depth,
-) -> Iterator[Group]:
-    """Yield all that the filters admit, the newest first: nothing else was asked for."""
-    filter_ = query.filter
-    for source in sources:
-        index = indexes.of(source)
-        if index is None:
-            continue
-        whole: list[Hit] = []
-        for name, one in indexes.brains.items() if source is SourceName.BRAIN else [("", index)]:
-            keys = one.newest_units(replace(filter_, sources=(source,)), limit)
-            units, chunks = one.units(keys), one.chunks_of_units(keys)
-            whole += [
-                Hit(unit=units[key], score=_ADMITTED, chunks=(_first_of(units[key], chunks.get(key, ())),),
-                    reasons=("filter",), brain=name if name and indexes.others else None)
-                for key in keys
-            ]  # fmt: skip
-        hits = list(pack(whole, budget_tokens=BUDGET_TOKENS, depth=depth)[0])
-        if indexes.machine and source in HISTORY_SOURCES and not _is_about_units(filter_):
-            hits += newest_history(indexes.machine.connection, source, filter_, limit)
-        if hits:
-            hits.sort(key=lambda hit: (day_of(hit) or date.min).toordinal(), reverse=True)
-            yield Group(source=source, hits=tuple(hits[:limit]))
-
-
-def _asked_of(source: SourceName, query: SearchQuery, *, limit: int, depth: Depth, explain: bool) -> Query:
-    """Return the query as it is put to the units of one source."""
+def search_source(
+    source: SourceName, asked: Query, parsed: SearchQuery, profile: Profile, indexes: Indexes, *,
+    embedder: QuestionEmbedder | None, most: int, today: date,
+) -> Found:  # fmt: skip
+    """Return the hits of one source, at least `most` if there are so many."""
     sources = () if source is SourceName.BRAIN else (source,)
-    return Query(
-        text=query.text,
-        match_any=query.match_any,
-        filter=replace(query.filter, sources=sources, match=query.match),
-        limit=limit,
-        budget_tokens=BUDGET_TOKENS,
-        depth=depth,
-        explain=explain,
-    )
+    filter_ = replace(parsed.filter, sources=sources, match=parsed.match)
+    query = Query(parsed.text, match_any=parsed.match_any, filter=filter_, limit=most, explain=asked.explain)
+    hits: list[Hit] = []
+    degraded: list[str] = []
+    idfs: dict[str | None, Mapping[str, float]] = {}
+    chunks: dict[str | None, Mapping[str, Sequence[StoredChunk]]] = {}
+    candidates, has_vectors = 0, True
+    for name, index in indexes.holding(source).items():
+        with index.reading():
+            gathered = gather(query, profile, index, embedder, today=today)
+            scored = rank(gathered, ranking=profile.ranking, rrf_k=profile.rrf_k)
+            found = to_hits(scored, query, profile, index, gathered, at_least=most, today=today)
+            if source is SourceName.CANON:
+                found = _with_named(parsed.text, query, found, index)
+            chunks[name] = chunks_of_hits(found[:most], index)
+        hits += [replace(hit, brain=name) for hit in found] if name is not None else found
+        degraded += gathered.degraded
+        idfs[name] = gathered.terms.idfs
+        candidates, has_vectors = candidates + len(scored), has_vectors and gathered.has_vectors
+    if indexes.others and source is SourceName.BRAIN:
+        hits.sort(key=lambda hit: -hit.score)
+    weak = is_weak(hits, has_vectors=has_vectors)
+    if weak and source is not SourceName.BRAIN and hits:
+        is_small = all(index.chunk_count < _FEW_CHUNKS for index in indexes.holding(source).values())
+        weak = not any("file name" in hit.reasons or (is_small and _matches_words(hit)) for hit in hits)
+    if source is not SourceName.BRAIN:
+        hits = _telling(hits, weak=weak)
+    said = _passages(source, parsed, indexes, limit=most, today=today) if source in HISTORY_SOURCES else []
+    if source is not SourceName.BRAIN:
+        hits = sorted([*hits, *said], key=_relevance_and_recency)
+    return Found(source, hits, weak and not said, tuple(degraded), idfs, chunks, candidates)
 
 
-def _units_of(source: SourceName, query: SearchQuery, bundle: Bundle, index: IndexReader) -> tuple[list[Hit], bool]:
-    """Return the units that one source shows, of those that were found, and whether they are weak.
+def list_source(source: SourceName, filter_: Filter, indexes: Indexes, *, most: int) -> list[Hit]:
+    """Return all that a filter admits of a source, newest first."""
+    hits = []
+    for name, index in indexes.holding(source).items():
+        keys = index.newest_units(replace(filter_, sources=(source,)), most)
+        units, chunks = index.units(keys), index.chunks_of_units(keys)
+        hits += [
+            Hit(unit=units[key], score=_LISTED_SCORE, chunks=(_first_of(units[key], chunks.get(key, ())),),
+                reasons=("filter",), brain=name)
+            for key in keys
+        ]  # fmt: skip
+    machine = indexes.machine
+    if source in HISTORY_SOURCES and machine and not _is_about_units(filter_):
+        hits += newest_history(machine.connection, source, filter_, most)
+    return hits
 
-    Units of the brain stand in the order of `ask`.
+
+def merged(found: Sequence[Found]) -> list[Hit]:
+    """Return the hits of all sources, best first; those of a source without a likely hit come last.
+
+    Each source keeps its own order. Hits of about equal scores stand in the order of the sources. The score of a
+    passage is the share of the words that it holds: the best one possible counts as much as the best unit.
     """
-    hits, weak = list(bundle.hits), bundle.weak
-    if source is SourceName.BRAIN:
-        return hits, weak
-    weak = weak and not any(map(_matches_words, hits))
-    hits = _by_relevance_and_recency(_telling(hits, weak=weak))
-    return _names_first(query, bundle.query, hits, index) if source is SourceName.CANON else hits, weak
+    units = [hit.score for one in found if not one.weak for hit in one.hits if not hit.named]
+    most = max(units, default=_LONE_PASSAGE)
+    scaled = (one._replace(hits=[_scaled(hit, most) for hit in one.hits]) for one in found)
+    return [hit for _, hit in sorted((entry for one in scaled for entry in _keyed(one)), key=lambda entry: entry[0])]
+
+
+def _scaled(hit: Hit, most: float) -> Hit:
+    if not hit.named:
+        return hit
+    parts = tuple(replace(part, value=part.value * most) for part in hit.contributions)
+    return replace(hit, score=hit.score * most, contributions=parts)
+
+
+def _keyed(found: Found) -> Iterator[tuple[tuple[bool, float, int, int], Hit]]:
+    """Yield each hit with its key: a hit that was placed before better ones counts as much as the best of them."""
+    best, place = 0.0, ORDER.index(found.source)
+    for at in reversed(range(len(found.hits))):
+        best = max(best, found.hits[at].score)
+        yield (found.weak, -round(best, 2), place, at), found.hits[at]
 
 
 def day_of(hit: Hit) -> date | None:
@@ -283,48 +196,36 @@ def _telling(hits: Sequence[Hit], *, weak: bool) -> list[Hit]:
 
 
 def _matches_words(hit: Hit) -> bool:
-    return any(reason.startswith("bm25") for reason in hit.reasons)
+    return any(reason.startswith(("bm25", "file name")) for reason in hit.reasons)
 
 
-def _by_relevance_and_recency(hits: Iterable[Hit]) -> list[Hit]:
-    """Best first; of those that are about equally good the newest first."""
-
-    def place(hit: Hit) -> tuple[float, int, str]:
-        day = day_of(hit)
-        return -round(hit.score, 2), -day.toordinal() if day else 0, hit.ref
-
-    return sorted(hits, key=place)
+def _relevance_and_recency(hit: Hit) -> tuple[float, int, str]:
+    """Return the key that puts the best first, and of those that are about equally good the newest."""
+    day = day_of(hit)
+    return -round(hit.score, 2), -day.toordinal() if day else 0, hit.ref
 
 
-def _names_first(query: SearchQuery, asked: Query, hits: Sequence[Hit], index: IndexReader) -> list[Hit]:
-    """The notes in whose path every word stands before those that only say them; a match of the name itself first."""
-    words = [word for word in _NAME_WORD.findall(folded(query.text)) if word not in STOP_WORDS]
-    if not words or len(words) > 8:
+def _with_named(text: str, query: Query, hits: Sequence[Hit], index: IndexReader) -> list[Hit]:
+    """Return the hits with the notes in whose path every word stands, which score higher for it."""
+    words = [word for word in _NAME_WORD.findall(folded(text)) if word not in STOP_WORDS]
+    if not words or len(words) > _MOST_NAME_WORDS:
         return list(hits)
-    named = dict(index.units_named(words, asked.filter)[: (asked.limit or DEFAULT_LIMIT) * 4])
-    if not named:
-        return list(hits)
-    known = {hit.unit.path: hit for hit in hits}
-    units = index.units([key for key, path in named.items() if path not in known])
+    named = dict(index.units_named(words, query.filter)[: 4 * (query.limit or 1)])
+    paths = {hit.unit.path for hit in hits}
+    units = index.units([key for key, path in named.items() if path not in paths])
     chunks = index.chunks_of_units(list(units))
-    found: list[Hit] = []
-    for key, path in named.items():
-        hit = known.get(path)
-        if hit is None:
-            hit = Hit(unit=units[key], score=0.0, chunks=(_first_of(units[key], chunks.get(key, ())),))
-        part = Contribution(name="file name", value=_NAMED - hit.score, detail=path)
-        found.append(
-            replace(hit, score=_NAMED, reasons=("file name", *hit.reasons), contributions=(*hit.contributions, part))
-        )
+    unmatched = [Hit(unit=unit, score=0.0, chunks=(_first_of(unit, chunks.get(key, ())),))
+                 for key, unit in units.items()]  # fmt: skip
+    return [_lifted(hit, words) if hit.unit.path in named.values() else hit for hit in (*hits, *unmatched)]
 
-    def place(hit: Hit) -> tuple[bool, bool, int, str]:
-        path = folded(hit.unit.path or "")
-        name = path.rsplit("/", 1)[-1]
-        in_name = all(word in name for word in words)
-        return not in_name, not _matches_words(hit), len(path), path
 
-    ordered = sorted(found, key=place)
-    return [*ordered, *(hit for hit in hits if hit.unit.path not in {other.unit.path for other in found})]
+def _lifted(hit: Hit, words: Sequence[str]) -> Hit:
+    path = folded(hit.unit.path or "")
+    value = _IN_NAME if all(word in path.rsplit("/", 1)[-1] for word in words) else _IN_FOLDER
+    part = Contribution(name="file name", value=value, detail=hit.unit.path or "")
+    return replace(
+        hit, score=hit.score + value, reasons=("file name", *hit.reasons), contributions=(*hit.contributions, part)
+    )
 
 
 def _first_of(unit: Unit, chunks: Sequence[StoredChunk]) -> HitChunk:
@@ -334,15 +235,9 @@ def _first_of(unit: Unit, chunks: Sequence[StoredChunk]) -> HitChunk:
     return HitChunk(breadcrumb=chunks[0].breadcrumb, text=chunks[0].text, score=0.0)
 
 
-def _passages(
-    query: SearchQuery, indexes: Indexes, sources: Sequence[SourceName], *, limit: int, today: date
-) -> dict[SourceName, list[Hit]]:
-    """Return the passages of each source of history."""
-    chosen = [source for source in sources if source in HISTORY_SOURCES]
-    index = indexes.machine if chosen and not _is_about_units(query.filter) else None
-    if index is None:
-        return {}
-    if not question_words(query.text) and not query.match:
-        return {source: [] for source in chosen}
-    found = search_history(index.connection, query, sources=chosen, limit=limit, today=today)
-    return {source: [hit for hit in found if hit.unit.source is source] for source in chosen}
+def _passages(source: SourceName, parsed: SearchQuery, indexes: Indexes, *, limit: int, today: date) -> list[Hit]:
+    index = indexes.machine
+    has_words = parsed.match or question_words(parsed.text)
+    if index is None or not has_words or _is_about_units(parsed.filter):
+        return []
+    return search_history(index.connection, parsed, sources=(source,), limit=limit, today=today)

@@ -11,20 +11,22 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nugget.config import RetrievalSettings
 from nugget.errors import EmbeddingUnavailable, GitError
 from nugget.index import IndexReader, StoredChunk
 from nugget.index.fulltext import STOP_WORDS
 from nugget.infra import git
 from nugget.infra.embedding import Embedder
-from nugget.models import Contribution, Depth, Filter, Hit, HitChunk, Query, SourceName, Unit
+from nugget.models import Bundle, Contribution, Depth, Filter, Hit, HitChunk, Query, SourceName, Unit
+from nugget.retrieval import LIMIT, retrieve
+from nugget.retrieval.candidates import Profile
 from nugget.retrieval.packing import pack
-from nugget.retrieval.query_language import SearchQuery
-from nugget.retrieval.search import BUDGET_TOKENS, Group, Indexes, Results, search_everything
+from nugget.retrieval.search import Indexes
 
 if TYPE_CHECKING:
     from nugget.infra.embedding import Vector
 
+BUDGET_TOKENS = 200_000
+"""More than the summaries of all results need."""
 LEAST_COSINE = 0.3
 """What is less alike than this is called related by nobody."""
 _LINKED = 1.0
@@ -47,44 +49,41 @@ class Suggestions:
 
 def related(
     thing: Unit | str,
+    query: Query,
     indexes: Indexes,
     *,
     sources: Sequence[SourceName],
-    settings: RetrievalSettings,
+    profile: Profile,
     embedder: Embedder | None,
-    limit: int,
     now: datetime,
-) -> Results:
+) -> Bundle:
     """Return what is similar to a unit or to a thought in words: linked units first, then the nearest by meaning.
 
-    Where there are no vectors, words stand in for meaning, and `degraded` says so.
+    Without vectors, words stand in for meaning, and `degraded` says so.
     """
-    text = thing if isinstance(thing, str) else f"{thing.title} {' '.join(thing.tags)}"
-    query = SearchQuery(given=text, text=text)
-    found: Results | None = None
+    first, limit = query.offset, query.limit or LIMIT
+    most = first + limit + 1
     vector = _vector(thing, indexes, embedder)
     if vector is None:
-        asked = Query(text, limit=limit + 1)
-        found = search_everything(
-            query, asked, indexes, sources=sources, settings=settings, embedder=embedder, now=now
-        )  # fmt: skip
-        near = {group.source: group.hits for group in found.groups}
+        text = thing if isinstance(thing, str) else f"{thing.title} {' '.join(thing.tags)}"
+        asked = Query(text, limit=most, budget_tokens=BUDGET_TOKENS)
+        hits = list(retrieve(asked, profile, indexes, sources=sources, embedder=embedder, now=now).hits)
     else:
         model, numbers = vector
         known = {
             source: index for source in sources if (index := indexes.of(source)) and index.embedding_model == model
         }
-        near = {source: _nearest(index, numbers, source, limit + 1) for source, index in known.items()}
-    if not isinstance(thing, str) and thing.source in sources:
-        linked = _linked(thing, indexes)
+        near = [hit for source, index in known.items() for hit in _nearest(index, numbers, source, most)]
+        hits = sorted(near, key=lambda hit: -hit.score)
+    if not isinstance(thing, str):
+        linked = _linked(thing, indexes) if thing.source in sources else []
         passed_over = {thing.ref, *(hit.unit.ref for hit in linked)}
-        rest = (hit for hit in near.get(thing.source, ()) if hit.unit.ref not in passed_over)
-        near[thing.source] = (*linked, *rest)
-    groups = tuple(
-        Group(source=source, hits=pack(near[source][:limit], budget_tokens=BUDGET_TOKENS, depth=Depth.SUMMARY)[0])
-        for source in sources if near.get(source)
+        hits = [*linked, *(hit for hit in hits if hit.unit.ref not in passed_over)]
+    shown, budget, hint = pack(hits[first : first + limit], budget_tokens=BUDGET_TOKENS, depth=Depth.SUMMARY)
+    return Bundle(
+        query=query, profile=profile.name, hits=shown, budget=budget, degraded=() if vector else ("no_vectors",),
+        more_context_hint=hint, remaining=max(len(hits) - first - limit, 0),
     )  # fmt: skip
-    return Results(query=query, groups=groups, degraded=("no_vectors",) if found else ())
 
 
 def suggest(prefix: str, indexes: Indexes, *, brain: Path, limit: int = 10) -> Suggestions:

@@ -209,15 +209,19 @@ def _strongest(
     *, most: int = MOST_HITS,
 ) -> list[Hit]:  # fmt: skip
     from nugget.index import Unusable
-    from nugget.models import Filter, Query
+    from nugget.models import Query
     from nugget.retrieval import retrieve
     from nugget.retrieval.candidates import PROFILES
     from nugget.retrieval.scoring import STANDS_OUT
+    from nugget.retrieval.search import Indexes
 
-    query = Query(text=text, filter=Filter(sources=(source,)), limit=most, budget_tokens=most * MAX_RECALL_TOKENS)
+    query = Query(text=text, limit=most, budget_tokens=most * MAX_RECALL_TOKENS)
     try:
         with closing(opened()) as index:
-            bundle = retrieve(query, PROFILES["task"], index, embedder=embedder, now=now)
+            bundle = retrieve(
+                query, PROFILES["task"], Indexes(brain=index, machine=index), sources=(source,), embedder=embedder,
+                now=now,
+            )  # fmt: skip
     except Unusable:
         return []
     return [hit for hit in bundle.hits if (hit.relevance or 0.0) >= STANDS_OUT]

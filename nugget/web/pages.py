@@ -155,11 +155,11 @@ def search(site: Site, request: Request) -> Response:
         raise Problem(422, "This question is too long", f"A question may have {MAX_QUERY_CHARS:,} characters.")
     text = text.replace("\0", " ")
     chosen = {name: [value for value in request.query_params.getlist(name) if value] for name in ("source", "type")}
-    bundle = results = None
+    bundle = None
     if text.strip():
         words = [text, *(f"{name}:{value}" for name, values in chosen.items() for value in values)]
         query = Query(" ".join(words), limit=20, explain=True, identity=site.session.identity)
-        bundle, results = brain.search_groups(query, log="partial" not in request.query_params)
+        bundle = brain.search(query, log="partial" not in request.query_params)
     hits = [_shown_hit(hit, text) for hit in bundle.hits] if bundle else []
     facets = {
         "source": Counter(str(hit["unit"].source) for hit in hits),
@@ -173,7 +173,7 @@ def search(site: Site, request: Request) -> Response:
     return render(
         site, request, "results" if "partial" in request.query_params else "search", text=text, hits=hits,
         facets=facets, chosen=chosen, narrowed=narrowed, weak=bool(bundle and bundle.weak),
-        notes=degraded_sentences(bundle.degraded) if bundle else [], counts=results.counts if results else {},
+        notes=degraded_sentences(bundle.degraded) if bundle else [], counts=facets["source"],
     )  # fmt: skip
 
 
@@ -224,7 +224,7 @@ def unit(site: Site, request: Request) -> Response:
         history = browsing.unit_history(brain, found)
         file, digest = browsing.unit_file(brain, found)
     else:
-        near = brain.related(found.ref, fresh=False)[0].hits[:5]
+        near = brain.related(found.ref, fresh=False).hits[:5]
     report = site.once("all questions", browsing.pulse(brain)["log"], brain.asked_questions)
     return render(
         site, request, "unit", unit=found, graph=graph_ and drawn(graph_), near=near or (), history=history, file=file,

@@ -62,7 +62,7 @@ def test_ask_json_has_the_shape_of_the_contract_and_scores_that_add_up(nugget: N
 def test_where_nothing_matches_ask_says_so_and_what_to_do(nugget: Nugget, words: Path) -> None:
     shown = nugget("ask", "--no-llm", "xylophone")
     assert shown.code == 0
-    assert shown.out.startswith("Nothing in the brain matches.\nTry other words.")
+    assert shown.out.startswith("Nothing matches.\nTry other words.")
     assert "fewer of --type" in nugget("ask", "--no-llm", "xylophone", "--type", "bug").out
     assert nugget("ask", "xylophone", "--json").json["hits"] == []
 

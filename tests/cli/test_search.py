@@ -139,7 +139,7 @@ def golden(name: str, shown: str, world: World) -> None:
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        ("architecture", ["architecture", "--limit", "3"]),
+        ("architecture", ["architecture"]),
         ("sessions", ["architecture", "--scope", "sessions"]),
         ("constitution", ["constitution", "--scope", "canon"]),
         ("as", ["spawn architecture", "--as", "zealot", "--source", "memory"]),
@@ -181,7 +181,7 @@ def test_json_quiet_and_explain_tell_of_every_source(world: World, nugget: Nugge
     spoken = next(hit for hit in found["hits"] if hit["source"] == "sessions")
     assert (spoken["type"], spoken["ref"].startswith("session:30eb2a7b")) == ("you", True) or spoken["type"] == "agent"
     assert all(abs(sum(part["value"] for part in hit["contributions"]) - hit["score"]) < 1e-6
-               for source in found["explain"]["sources"].values() if source for hit in source["hits"])  # fmt: skip
+               for hit in found["explain"]["hits"])  # fmt: skip
 
 
 @pytest.mark.proves("SEARCH-RELATED")
@@ -324,4 +324,19 @@ def test_ask_answers_from_canon_and_can_be_narrowed(nugget: Nugget, world: World
     assert "canon:handbook/adr/0007-retries.md" in narrowed.out
     everything = nugget("ask", "constitution of cupid who sees love in every commit", "--no-llm")
     assert "canon:handbook/constitutions/cupid.md" in everything.out
-    assert "does not seem to know" not in everything.out
+    assert "Nothing that is indexed seems to answer this." not in everything.out
+
+
+@pytest.mark.proves("ASK-SOURCES", "SEARCH-PAGES")
+def test_ask_has_the_hits_of_search_page_by_page(nugget: Nugget, world: World) -> None:
+    def refs(command: str, *arguments: str) -> list[str]:
+        found = nugget(command, "architecture of the bridge", "--json", *arguments).json
+        return [hit["ref"] for hit in found["hits"]]
+
+    every = refs("search", "-n", "50")
+    assert {ref.partition(":")[0] for ref in every} >= {"brain", "canon", "session", "bridge"}
+    assert refs("ask", "--no-llm") == refs("search") == every[:8]
+    assert refs("search", "-n", "3", "--more") == every[3:6] == refs("ask", "-n", "3", "--more")
+    assert refs("search", "-n", "3", "--more", "--more") == every[6:9]
+    assert "For more results, add: --more --more" in nugget("search", "architecture of", "-n", "2", "--more").out
+    assert nugget("search", "architecture", "-n", "50", "--more").out.startswith("No more results.\n")

@@ -60,4 +60,4 @@ class World:
         return [hit.ref for hit in search_history(self.connection, parsed, today=TODAY)]
 
     def excerpts(self, query: str, **more: Any) -> list[str]:
-        return [hit.unit.body for hit in self.search(query, **more)]
+        return [hit.chunks[0].text for hit in self.search(query, **more)]

@@ -81,7 +81,7 @@ def test_with_nothing_found_nobody_is_asked(llm: LLM, server: AnthropicServer) -
 def test_the_model_is_told_to_admit_what_the_brain_does_not_say(llm: LLM, server: AnthropicServer) -> None:
     server.script(text("The brain does not say."))
     list(answer("what?", HITS, llm, Settings()))
-    assert "The brain does not say" in server.requests[0].system
+    assert "Nothing indexed says" in server.requests[0].system
 
 
 def test_a_failure_is_told_before_or_within_the_answer(llm: LLM, server: AnthropicServer) -> None:

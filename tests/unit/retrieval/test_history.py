@@ -274,7 +274,7 @@ def test_every_hit_in_real_sessions_can_be_read_and_none_is_what_the_client_put_
     ]
     assert len(hits) > 60
     for hit in hits:
-        assert len(hit.unit.body) <= 160
+        assert len(hit.chunks[0].text) <= 160
         passages = read_excerpt(real_world.connection, hit.ref, 0).passages
         assert any(passage.role == hit.unit.type for passage in passages)
         for passage in passages:

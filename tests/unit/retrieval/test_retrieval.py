@@ -161,7 +161,7 @@ def test_the_contributions_of_every_hit_add_up_to_its_score(asked: Brain, rankin
             assert bool(near) == (ranking == "calibrated" and model != "none")
             assert bundle.explain is not None
             assert [entry["id"] for entry in bundle.explain["hits"]] == ids(bundle)
-            assert bundle.explain["timings_ms"]["gather"] >= 0
+            assert bundle.explain["timings_ms"]["search"] >= 0
 
 
 @pytest.mark.proves("ASK-RRF")
