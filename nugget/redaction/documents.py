@@ -1,16 +1,18 @@
-"""Secrets that only the structure of a document tells: Kubernetes Secrets, SQL rows, tables, blocks of keys."""
+"""Secrets that only the structure of a document tells: Kubernetes Secrets, SQL rows, blocks of keys."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 
-from nugget.redaction.judging import is_given_password, is_strong
+from nugget.redaction.judging import is_given_password
 from nugget.redaction.structured import Span
 
 _FAR = 20_000
 """Characters to either side in which the parts of one document are looked for."""
-_DATA = re.compile(r"(?m)^(?P<indent>[ \t]*)(?:data|stringData):[ \t]*$\n(?P<body>(?:(?P=indent)[ \t]+\S.*(?:\n|\Z))+)")
+_DATA = re.compile(
+    r"(?m)^(?P<indent>[ \t]*)(?:data|stringData):[ \t]*$\n(?P<body>(?:(?:(?P=indent)[ \t]+\S|[ \t]*#).*(?:\n|\Z))+)"
+)
 _JSON_DATA = re.compile(r"\b(?:data|stringData)\"?\s{0,4}:\s{0,4}\{(?P<body>[^{}]{1,16000})\}")
 _ENTRY = re.compile(
     r"(?m)^[ \t]*[\w.\"'-]+:[ \t]+[\"']?(?P<value>[^\s\"'|>][^\s\"']{2,})|^[ \t]+(?P<line>[^\s:#][^\n]{3,})$"
@@ -53,28 +55,6 @@ def rows(text: str, marks: Sequence[int]) -> Iterator[Span]:
             for is_secret, cell in zip(columns, _CELL.finditer(text, *row.span("row")), strict=False):
                 if is_secret and cell["value"] and is_given_password(cell["value"]) and cell["value"][0] != "$":
                     yield *cell.span("value"), "password"
-
-
-_TABLE = re.compile(r"\|[ :|-]{1,300}\n(?P<rows>(?:[ \t]*\|[^\n]{1,1000}(?:\n|\Z)){1,500})")
-"""The line below the head of a Markdown table, and the rows."""
-_LINE = re.compile(r"(?m)^[ \t]*\|(?P<cells>[^\n]+)\|")
-
-
-def cells(view: str, marks: Sequence[int]) -> Iterator[Span]:
-    """Yield the cells of Markdown tables that stand below the name of a secret."""
-    for at in marks:
-        above = view[max(0, at - 600) : at].rstrip(" \t\n")
-        columns = [
-            bool(_SECRET_COLUMN.search(name)) for name in above[above.rfind("\n") + 1 :].strip(" \t|").split("|")
-        ]
-        if any(columns) and (table := _TABLE.match(view, at)):
-            for line in _LINE.finditer(view, *table.span("rows")):
-                place = line.start("cells")
-                for is_secret, cell in zip(columns, line["cells"].split("|"), strict=False):
-                    value = cell.strip(" `*")
-                    if is_secret and len(value) >= 5 and is_strong(value):
-                        yield place + cell.index(value), place + cell.index(value) + len(value), "password"
-                    place += len(cell) + 1
 
 
 _KEY_BEGIN = re.compile(r"-{4,5} ?BEGIN (?P<name>[A-Z0-9 ]{0,30})PRIVATE KEY(?: BLOCK)? ?-{4,5}")

@@ -16,7 +16,7 @@ from typing import Any
 
 from nugget.config import rule_cache
 from nugget.redaction import judging as judge
-from nugget.redaction.documents import cells, manifests, rows
+from nugget.redaction.documents import manifests, rows
 from nugget.redaction.structured import Span, named_secrets
 
 _NO_SECRET = re.compile(
@@ -31,6 +31,8 @@ _LAST_RANK = 2
 _OF_PAIRS = "_.-|"
 _PARTS = {"unknown-token": "_.-/+=%", "encoded-secret": "_.-/+=%", "random-pair": _OF_PAIRS}
 """Kinds of which a rule finds a part, and the signs that the word around it may hold."""
+_IN_CONTEXT = ("unknown-token", "encoded-secret", "random-pair", "typed-password")
+"""Kinds that only the form of a word tells, so that the text around it counts."""
 _RUN = re.compile(r"[A-Za-z0-9+/=_.%~-]*")
 """How a secret goes on that is longer than a rule reads."""
 _COLOUR = re.compile(r"\[(?:\d{1,3};)*\d{1,3}m")
@@ -60,7 +62,7 @@ _JUDGES_OF_KINDS: dict[str, Callable[[str], bool]] = {
     **dict.fromkeys(("google-key", "bearer-token", "npm-token", "upload-token"), judge.is_not_placeholder),
     **dict.fromkeys(("snmp-community", "masked-value", "xml-setting", "json-parameter"), judge.is_given_password),
     **dict.fromkeys(("given-login", "given-basic", "vpn-key", "foreign-password"), judge.is_strong),
-    "tried-password": judge.is_typed_password,
+    "typed-password": judge.is_typed_password,
     **dict.fromkeys(("totp-secret", "webhook-url", "issued-pair"), judge.is_jumbled),
     "api-key": _issued,
     "session-cookie": judge.is_issued,
@@ -81,7 +83,6 @@ _READERS: dict[str, Callable[[str, Sequence[int]], Iterator[Span]]] = {
     "name": named_secrets,
     "manifest": manifests,
     "insert": rows,
-    "table": cells,
 }
 """What looks closer at the places that rules of `marks.yaml` find."""
 
@@ -155,6 +156,8 @@ def issued_secrets(view: str) -> Iterator[tuple[int, int, str]]:
             continue
         if signs := _PARTS.get(kind):
             start, end = _whole(view, start, end, signs)
+        if kind in _IN_CONTEXT and judge.is_told_public(view[max(0, start - 120) : start], view[end : end + 120]):
+            continue
         value = view[start:end]
         if family == "prose":
             kept = (_CODES.search if kind == "recovery-code" else _SAID.match)(value)
@@ -174,8 +177,11 @@ def _whole(view: str, start: int, end: int, signs: str) -> tuple[int, int]:
     """Return where the word around a part begins and ends that a rule found."""
     before = view[max(0, start - 1024) : start - (signs == _OF_PAIRS)]  # a pair's sign stands before what was found
     first = max(0, start - 1024) + len(before.rstrip(ascii_letters + digits + signs))
+    first = max(first, view.rfind("=", first, start) + 1)
     if colour := _COLOUR.match(view, first - 1):
         first = min(colour.end(), start)
+    if view[first - 1 : first] == "\\" and view[first] in "nrt" and first < start:
+        first += 1  # an escaped line break
     run = _RUN.match(view, end, end + 65_536)
     return first, run.end() if run else end
 

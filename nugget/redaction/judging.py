@@ -46,7 +46,7 @@ PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z\x80-\xff]+\d*|\d+")
 """The parts of a name."""
 _WORD = re.compile(r"^(?:[A-Z]?[a-z]+|[A-Z]+)\d{0,4}$|^\d{1,4}$|^v\d+$")
 _DIGEST = re.compile(
-    r"^(?:sha\d{1,3}|md5|h1|blake\w*)[-:=]|^\$(?:2[aby]|argon2|pbkdf2|[156]\$)|^[\da-fA-F]{8}(?:-[\da-fA-F]{4}){3}-[\da-fA-F]{12}$"
+    r"^(?:sha\d{1,3}|md5|h1|blake\w*)[-:=]|^\$(?:2[aby]|argon2|pbkdf2|[156]\$)|^Ag[A-Za-z0-9+/]{150,}|^[\da-fA-F]{8}(?:-[\da-fA-F]{4}){3}-[\da-fA-F]{12}$"
 )
 _VERSION_LIKE = re.compile(
     r"[({\[\]})]|^[\w-]+(?:[./:][\w-]+)+$|^[vV]?\d+[a-z]{0,3}$|^[A-Z]{2,6}-?\d+$|^\d[\d.,:%-]*\w{0,3}$|^\w+=(?!=?$)"
@@ -55,23 +55,38 @@ _VERSION_LIKE = re.compile(
 )
 _CODE = re.compile(r"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+$|[A-Z][A-Z0-9]*_[A-Z0-9_]*$|[A-Za-z]+$|--?[a-z]")
 _PREFIX = re.compile(
-    r"(?:[a-z][a-z0-9]{1,11}|[A-Z]{2,8})(?:[_.-][A-Za-z0-9]{1,10}){0,3}[_.-](?:[A-Za-z0-9_.=-]+|[A-Za-z0-9+/]{30,}={1,2})$"
+    r"(?:[a-z][a-z0-9]{1,11}|[A-Z]{2,8})(?:[_.-][A-Za-z0-9]{1,10}){0,3}[_.+-](?:[A-Za-z0-9_.=-]+|[A-Za-z0-9+/]{30,}={1,2})$"
 )
 _LONG_TOKEN = re.compile(
     r"[a-z][a-z0-9]{1,9}[_.](?:[a-z]{2,8}_)?(?:[A-Za-z0-9_-]{32,}|[A-Z0-9]{28,})"
     r"|[a-z][a-z0-9]{1,11}_(?:prod|live|test|dev|stg|sandbox)_[A-Za-z0-9]{16,}"
     r"|(?:[a-z0-9]{1,10}[_-]){0,2}(?:key|signkey|secret|token|live|prod|pat|tok|priv|apikey|api|ckey|sk|rk)"
-    r"(?:[_-][a-z0-9]{1,10}){0,2}[_-](?:[a-f0-9]{26,128}|[A-F0-9]{32,64})"
+    r"(?:[_-][a-z0-9]{1,10}){0,2}[_-](?:[a-z0-9]{24,128}|[A-F0-9]{32,64})"
 )
 PUBLIC = re.compile(
     r"(?i)(?:req|msg|toolu|cus|price|in|pi|evt|sub|prod|ch|acct|file|asst|thread|run|step|call|chatcmpl|cmpl|resp|agent|org"
     r"|proj|user|batch|img|css|sha\d*|md5|pk|pub|id|uid|trace|span|build|chunk|cache|hash|digest|etag|rev|commit|tree|blob"
     r"|layer|snapshot|test|npub|age1|vs|ft|gpt|log|job|srvtoolu|cntr|container|sc|vendors?|styles?|module|gen|h\d|py\w*|node"
-    r"|app|dpl|phc|v\d+|linux|macos|windows|deps|restore|ord|order|ref\d*|[0-9a-f]{6,})[_.:-]|[a-z]{1,6}_kwd"
+    r"|app|dpl|phc|seti|cs|team|prj|wrkspc|v\d+|linux|macos|windows|deps|restore|ord|order|ref\d*|[0-9a-f]{6,})[_.:-]|[a-z]{1,6}_kwd"
 )
 """How names of requests, customers, files and the like begin that look like keys."""
+_WORD_CHARS = re.compile(r"[A-Za-z0-9_-]+")
+_ADDRESS = re.compile(
+    r"(?:[13]|Qm)[1-9A-HJ-NP-Za-km-z]{25,44}$|(?:AAAA|LS0t|iVBORw0KGgo|R0lGOD|UEsDB|H4sI|JVBER|d09GM|MII[A-Z])"
+)
+"""Addresses of coins and contents, and how base64 of images, archives, fonts and certificates begins."""
+_PUBLIC_NAMES = (
+    *"Id ID _id -id .id ?id &id \"id 'id ids cid kid ksuid nanoid ulid hash md5 sha1 sha256 sha384 sha512".split(),
+    *"digest checksum integrity fingerprint etag nonce pubkey publickey public_key public-key".split(),
+    *"commit revision account address wallet peer tx cursor signature build cache trace span request".split(),
+    *"version list".split(),
+    *(" id", "public key"),
+)
+"""How names end of values that are no secrets, although they look random."""
+_ENCODED_LINE = re.compile(r"[A-Za-z0-9+/=]{60,}|-----.*|.*-----")
 _PAIR = re.compile(r"(?:[0-9a-f]{24}|[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f-]{27})[.:/][0-9a-f]{32,64}$")
 _MIXED = re.compile(r"[a-z]\d+[a-z]+\d|\d[a-z]+\d+[a-z]")
+_ENCODED_CHAR = re.compile("%[0-9A-F]{2}|&#|&[a-z]+;?")
 _DIGIT, _LETTER = re.compile(r"\d"), re.compile(r"[^\W\d_]")
 _SETTING = re.compile(
     r"(?m)^(?:export )?\w*(?:PASS|SECRET|TOKEN|KEY|PWD|CREDENTIAL)\w*=\S{4,}|PRIVATE KEY-----\s+[A-Za-z0-9+/]{6}|://[^\s:/]+:[^\s@]+@"
@@ -126,19 +141,48 @@ def is_camel(value: str) -> bool:
 
 def is_unknown_token(value: str) -> bool:
     """Return True for a short name, a sign and something random: the token of an issuer that no rule knows."""
-    seen = re.sub(r"^\w+=", "", value[:_LOOKED_AT])
-    if not _PREFIX.match(seen) or PUBLIC.match(seen) or not is_not_placeholder(seen) or are_words(seen):
+    seen = value[:_LOOKED_AT]
+    if PUBLIC.match(seen) or not is_not_placeholder(seen) or are_words(seen):
         return False
-    parts = re.split(r"[_.=-]", seen)[1:]
+    if is_random_word(seen):
+        return True
+    if not _PREFIX.match(seen):
+        return False
+    parts = re.split(r"[_.=+-]", seen)[1:]
     if any(is_random(part) or (len(part) >= 20 and is_scrambled(part)) for part in (*parts, "".join(parts))):
         return True
     return bool(_LONG_TOKEN.fullmatch(seen) and is_issued(parts[-1]))
 
 
+def is_random_word(value: str) -> bool:
+    """Return True for a word of letters of both cases and digits that is no name, no address and no base64 of data."""
+    if not (26 <= len(value) <= 512 and _WORD_CHARS.fullmatch(value)) or _ADDRESS.match(value):
+        return False
+    return is_random(value) and (len(value) >= 30 or 3 * len(PARTS.findall(value)) > len(value))
+
+
+def is_told_public(before: str, after: str) -> bool:
+    """Return True if the text around a random word tells that it is an id, a hash or a line of encoded data."""
+    name = before.rstrip(" \t\"'\\=:(")
+    word = name.rsplit(None, 1)[-1] if name else ""
+    if name.endswith(_PUBLIC_NAMES) or name.lower().endswith(_PUBLIC_NAMES) or word == "id":
+        return True
+    hashed = word.count("$") > 1 or (word.startswith("{") and "}" in word and '"' not in word)
+    if hashed or "did:" in before[-20:] or '"kty"' in before or (before.endswith("/") and len(word) > 24):
+        return True
+    *above, line = before.replace("\\n", "\n").rsplit("\n", 2)
+    below = after.replace("\\n", "\n").split("\n", 2)[1:2]
+    near = [text.strip(" \r\"'+>") for text in (*above[-1:], *below)]
+    return not line.strip(" \"'+>") and any(map(_ENCODED_LINE.fullmatch, near))
+
+
 def is_random_pair(value: str) -> bool:
     """Return True for two random parts with a sign between them."""
-    tail = re.split("[.:/|]", value)[-1]
-    return bool(_PAIR.search(value)) or (is_random(tail) and not PUBLIC.match(value) and not are_words(value))
+    parts = re.split("[.:/|]", value)
+    if re.fullmatch("[a-z]{2,5}", parts[-1]):
+        return False  # the name of a file
+    longest = max(parts, key=len)
+    return bool(_PAIR.search(value)) or (is_random(longest) and not PUBLIC.match(value) and not are_words(value))
 
 
 def is_generated(value: str, *, quoted: bool) -> bool:
@@ -226,7 +270,7 @@ def is_odd(value: str) -> bool:
 def is_typed_password(value: str) -> bool:
     """Return True for letters of both cases, digits and a sign within, which need no word that tells of a password."""
     mixed = len(value) >= 10 and _is_mixed(value) and not value.isupper() and not value.islower()
-    return mixed and is_odd(value) and _different(value) >= 8
+    return mixed and not _ENCODED_CHAR.search(value) and is_odd(value) and _different(value) >= 8
 
 
 def is_stop_word(value: str) -> bool:

@@ -31,22 +31,27 @@ _STEMS = ("pass", "pw", "secret", "token", "key", "credential", "auth")
 """What the names of most secrets hold; plain search finds them faster than rules, which find the others."""
 _PASSWORD = re.compile(
     r"(?:passwords?|passwd|passwort|passphrase|kennwort|pwd|psw|mdp|^(?:db|root|user|admin|my|smtp|ftp|ldap|bind|default)?pw)$"
-    r"|^(?:passe|contrase.*|senha|clave|wachtwoord|parola|psk)$|^(?!by|com|encom|tres|sur|under|over|im|bom)\w*pass$"
+    r"|passe$|^(?:contrase.*|senha|clave|wachtwoord|parola|psk)$|^(?!by|com|encom|tres|sur|under|over|im|bom)\w*pass$"
 )
 _KEY = re.compile(
     r"secret|token|credential|(?:api|access|private|auth|encrypt(?:ion)?|sign(?:ing|ature)?|master|account|webhook|license|"
     r"shared|app|jwt|hmac|cipher|client|storage|function|service|deploy|session|cookie|subscription)key"
-    r"|.(?:key|auth)$|^(?:auth|hmac)$"
+    r"|.(?:key|auth)$|^(?:auth|hmac)$|^(?:chave|chiave|llave)|geheim|segret|sleutel|schl.{1,2}ssel|salt$|pepper"
 )
-_KEY_OF = re.compile(r"(?i)(?:jw[ts]|hmac|cipher|encrypt|signing|symmetric)[^}]{0,100}$|\b(?:the|master|api)[ ]$")
+_KEY_OF = re.compile(
+    r"(?i)(?:jw[ts]|hmac|cipher|encrypt|signing|symmetric)[^}]{0,100}$|\b(?:the|master|api)[ ]$"
+    r"|\[\w*(?:auth|api)\w*\]\s*$"
+)
 """What stands before a name that is only `key` if it is the key of something."""
+_PUBLIC_KEY = re.compile(r"(?i)pub(?:lic)?[ _-]\Z")
 _TRAILERS = frozenset("confirm confirmation again repeat old new plain raw prod dev staging test local value".split())
 _NAME_CHARS = f"{ascii_letters}{digits}_.-{''.join(map(chr, range(128, 256)))}"
 _TAIL = re.compile(r"[\w\x80-\xff-]{0,48}")
 _ASSIGNED = re.compile(
     r"""(?:\\x1b\[[\d;]{1,9}m|\x1b\[[\d;]{1,9}m)?(?:\\{0,16}["'`*]{1,2})?\]?(?:\s?:\s?[A-Za-z][\w.<>]*(?=\s?=)|\s\{\s?get;[^{}\n"]{0,30}\}(?=\s?=))?
-    (?P<sign>\s{0,8}(?::=|=>|->|!?={1,3}|:)\s{0,8}|\s{0,2},\s{0,2}(?=\\{0,16}["'])|\((?=["'])|[ \t]{1,8}(?=[^\s&|]))
-    (?:[A-Za-z]{1,8}\s(?=[\w+/-]{20}))?(?P<open>(?:[bfr]{1,2}(?=["']))?\*{0,2}\\{0,16}["'`]{1,3})?
+    (?P<sign>\s{0,8}(?::=|=>|->|!?={1,3}|::?)\s{0,8}(?:(?:!{1,2}|&)[A-Za-z]\w{0,20}[ ])?
+      |\s{0,2},\s{0,2}(?=\\{0,16}["'])|\((?=["'])|[ \t]{1,8}(?=[^\s&|]))
+    (?:[A-Za-z]{1,8}\s(?=[\w+/-]{20}))?(?P<open>(?:[bfr]{1,2}(?=["']))?\*{0,2}["']?\\{0,16}["'`]{1,3})?
     (?P<value>(?(open)[^\n"'`]{1,512}?(?=\\{0,16}["'`])|[^\s,;"'`<>(){}\[\]|\\&]{1,512}+
       (?:&(?!\w{1,40}=)[^\s,;"'`<>(){}\[\]|\\&]{0,80}+){0,4}+(?![(\[])))""",
     re.VERBOSE,
@@ -58,7 +63,7 @@ _BRIDGED = re.compile(
 )
 """Code or markup between a name and the quoted value that it is given: a type, a call, an attribute, a tag."""
 _PAIR = re.compile(
-    r"(?i)(?P<sign>)\\{0,16}[\"']?(?:[^\n<>{}]{0,40}\s)?\s*,?(?:\\{1,16}n)?\s*\\{0,16}[\"']?(?:value|content)\\{0,16}[\"']?"
+    r"(?i)(?P<sign>)\\{0,16}[\"']?(?:\s?:\s?\{)?(?:[^\n<>{}]{0,40}\s)?\s*,?(?:\\{1,16}n)?\s*\\{0,16}[\"']?(?:value|content)\\{0,16}[\"']?"
     r"\s?[=:]\s?(?P<open>\\{0,16}[\"'])?(?P<value>(?(open)[^\"'\n\\]{3,256}|[^\s\"'\\<>{}()\[\],;]{3,256}))"
 )
 """A name and its value as two fields: `name: DB_PASSWORD` with `value: …` below it, `key="password" value="…"`."""
@@ -97,6 +102,7 @@ def named_secrets(view: str, stems: Iterable[int]) -> Iterator[Span]:
     for at in stems:
         if found := _named(view, at) or _told(view, at):
             yield found
+        yield from _below(view, at)
 
 
 def places(text: str, part: str) -> Iterator[int]:
@@ -134,7 +140,7 @@ def _named(view: str, at: int) -> Span | None:
     after = tail.end() if tail else at
     name = view[head:after]
     meaning = _meaning(name)
-    if not meaning:
+    if not meaning or (meaning in ("key", "token") and _PUBLIC_KEY.search(view, max(0, head - 7), head)):
         return None
     near = view[after : after + 60].lower()
     value = _PAIR.match(view, after) if "value" in near or "content" in near else None
@@ -164,7 +170,7 @@ def _is_given(view: str, place: tuple[int, int], name: str, meaning: str, sign: 
     scattered = is_random(given)
     if scattered and meaning not in ("key", "part") and is_given_password(given):
         return True
-    if meaning == "key" and not scattered and not _KEY_OF.search(view[max(0, head - 120) : head]):
+    if meaning == "key" and not (scattered or flag) and not _KEY_OF.search(view[max(0, head - 120) : head]):
         return False
     if meaning in ("secret", "token", "key"):
         told = bool(sign) or flag or quoted or scattered or (meaning == "key" and len(given) > 24)
@@ -218,7 +224,7 @@ def _is_bare(view: str, place: tuple[int, int], name: str, sign: str, given: str
         braced = "{" in before and before.count('"') % 2 == 0
         if strong and not given.isdigit():
             code = follows in (",", ";", ")", "}") and (camel or re.fullmatch(r"\w+", given))
-            return own or (spaced and not braced and not code)
+            return own or (spaced and not braced and not code) or (not spaced and follows in (" ", "]", "}"))
         user = _USER.search(before) and follows not in (",", ";")
         compound = (
             follows == " " and re.search(r"\w[_.-]\w|[a-z][A-Z]|wort$", name) and not _DESCRIBED.match(view, stop)
@@ -227,6 +233,36 @@ def _is_bare(view: str, place: tuple[int, int], name: str, sign: str, given: str
     if not own or sign not in ("=", "=>"):
         return False
     return weak or (strong and not is_code(given))
+
+
+_HEADING = re.compile(r"[\w*`\"'. -]{1,40}[,;|\t\r\n]")
+_CELL_SIGNS = " \t\r`*\"'"
+
+
+def _below(view: str, at: int) -> Iterator[Span]:
+    """Yield the cells below a heading for secrets: in CSV, in Markdown, and in what databases print."""
+    if not _HEADING.match(view, at):
+        return
+    first, last = view.rfind("\n", max(0, at - 400), at) + 1, view.find("\n", at, at + 400)
+    headings, sign = view[first:last], next((sign for sign in "|\t;," if sign in view[first:last]), "")
+    names = headings.split(sign) if sign and last > 0 else []
+    column = view.count(sign, first, at)
+    meant = _meaning(names[column].strip(_CELL_SIGNS).replace(" ", "_")) if names else ""
+    if not meant or any(len(name.strip()) > 30 for name in names):
+        return
+    for _ in range(200):
+        first, last = last + 1, view.find("\n", last + 1, last + 2000)
+        row = view[first : last if last >= 0 else len(view)]
+        cells = row.split(sign)
+        if not row.strip(" -+:|\t\r") and len(row) > 3:
+            pass  # the line below the headings
+        elif len(cells) != len(names) or _meaning(value := cells[column].strip(_CELL_SIGNS)):
+            return
+        elif len(value) >= 5 and " " not in value and (is_strong(value) or is_generated(value, quoted=True)):
+            start = first + sum(map(len, cells[:column])) + column + cells[column].index(value)
+            yield start, start + len(value), "password" if meant == "password" else "secret"
+        if last < 0:
+            return
 
 
 _SPEAKING = re.compile(
@@ -240,7 +276,7 @@ _SPEAKING = re.compile(
     .encode()
     .decode("latin-1")
 )
-_SPACED = re.compile(r"[\"'`*]{0,3}[:,.?)]?[\"'`*]{0,3}(?:\s|\Z)")
+_SPACED = re.compile(r"[\"'`*]{0,3}(?:'s)?[:,.?)]?[\"'`*]{0,3}(?:\s|\Z)")
 _TOKEN = re.compile(
     r"(?P<gap>[ \t\n]{0,4}(?:=[ ])?)[\"'`*(\[]{0,3}(?:[\xc2\xab\xe2\x80\x9c\x9e]{2,3}[ ]?)?"
     r"(?P<word>[-=]>|[^\s\"\\<>`{}=]{1,256})[\"'`*]{0,3}"
@@ -271,7 +307,9 @@ def _told(view: str, at: int) -> Span | None:
     before = view[at - 1 : at] if at else ""
     compound = before.isalnum()  # as in `Initialkennwort`
     is_code = before in ("_", ".") or (before == "-" and not view[at - 2].isalpha())
-    begin = None if is_code or (compound and view[at + 4 : at + 5] != "w") else _SPEAKING.match(view, at)
+    if is_code or (compound and view[at + 4 : at + 5] != "w" and view[at : at + 4].lower() != "schl"):
+        return None
+    begin = _SPEAKING.match(view, at)
     if not begin or not _SPACED.match(view, begin.end()):
         return None
     word = last = begin.group().lower()

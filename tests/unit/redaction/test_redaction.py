@@ -188,7 +188,7 @@ def test_real_sessions_stay_readable(shared_data: Path) -> None:
         session = read_session(file)
         _, counts = redact_session(session, settings=Settings())
         alarms += sum(counts.values())
-    assert alarms <= 3
+    assert alarms <= 1
 
 
 RULE_FILES = {file.stem: yaml.safe_load(file.read_text("utf-8"))["rules"] for file in RULES.glob("*.yaml")}
@@ -213,7 +213,14 @@ def test_every_rule_takes_its_examples_out_and_leaves_its_counter_examples(famil
 @pytest.mark.proves("RED-CORPUS")
 @pytest.mark.parametrize(
     ("which", "recall", "precision"),
-    [("", 0.98, 0.99), ("_wide", 0.97, 0.98), ("_blind", 0.97, 0.98), ("_told", 0.9, 0.95), ("_fourth", 0.93, 0.97)],
+    [
+        ("", 0.98, 0.99),
+        ("_wide", 0.97, 0.98),
+        ("_blind", 0.97, 0.98),
+        ("_told", 0.9, 0.95),
+        ("_fourth", 0.95, 0.97),
+        ("_sixth", 0.93, 0.97),
+    ],
 )
 def test_recall_by_context_and_precision_over_the_generated_corpora(
     which: str, recall: float, precision: float
