@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+from urllib.parse import urlsplit
 
 from nugget.errors import UsageError
 from nugget.settings import AgentSettings as AgentSettings
@@ -230,12 +231,23 @@ def taken(key: str, value: Any) -> Any:
     except ValidationError as error:
         reason = error.errors()[0]["msg"].removeprefix("Input should be ").partition(", unable")[0]
         raise ValueError(f"{'given' if ' should have ' in reason else reason}, not {repr(value)[:60]}") from None
+    if key == "index" and result:
+        _check_address(result)
     for pattern in result if key == "redaction.allow" else ():
         try:
             re.compile(pattern)
         except re.error as error:
             raise ValueError(f"a list of regular expressions ({repr(pattern)[:60]}: {error})") from None
     return result
+
+
+def _check_address(address: str) -> None:
+    """Raise ValueError if a team's index is not at a PostgreSQL, or if its address holds a password."""
+    parts = urlsplit(address)
+    if parts.scheme not in ("postgresql", "postgres"):
+        raise ValueError("an address that begins with postgresql://")
+    if parts.password or "password=" in parts.query:
+        raise ValueError("an address without a password (use PGPASSWORD, ~/.pgpass or a service file)")
 
 
 def documented_keys() -> dict[str, tuple[Any, str]]:

@@ -186,6 +186,7 @@ class Settings:
 
     owner: str = _set("", "whose brain this is; used in commits and messages")
     name: str = _set("", "what the brain is called")
+    index: str = _set("", "a [team's index](team.md): `postgresql://HOST/DATABASE`, without a password; empty: on disk")
     provenance: bool = _set(True, "false: a captured session leaves no nuggets; `nugget extract` still does")
     embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     retrieval: RetrievalSettings = field(default_factory=RetrievalSettings)

@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nugget.app import brains, changes, local_sources, writing
+from nugget.app import brains, changes, local_sources, team_index, writing
 from nugget.app.params import check_identity, checked
 from nugget.config import Environment, Settings, current_folder, expanded, load_settings, read_environment
 from nugget.errors import BrainError, IndexUnavailable, NuggetError, UsageError
 from nugget.evaluation.query_log import Face, QuestionLog
-from nugget.index import Index, IndexState, SyncResult, Unusable, read_home
+from nugget.index import Index, IndexReader, IndexState, SyncResult, Unusable, read_home
 from nugget.index.connection import home_index_file, index_folder
 from nugget.index.sync import pending_changes, sync
 from nugget.index.vectors import Progress
@@ -62,6 +62,7 @@ class Brain:
     asked_questions, similar_units, neighbours = writing.asked_questions, writing.similar_units, writing.neighbours
     sync_local_sources = local_sources.sync_local_sources
     refresh_local_sources = local_sources.refresh_local_sources
+    publish_index = team_index.publish_index
     sync_in_background = local_sources.sync_in_background
 
     def __init__(
@@ -111,8 +112,13 @@ class Brain:
         return index_folder(self.path, self.environment)
 
     @property
-    def index(self) -> Index:
-        """Return the index, opened for reading; build it first if there is no usable one."""
+    def index(self) -> IndexReader:
+        """Return the index that questions read: the team's if one is set, else the embedded one."""
+        return team_index.open_index(self) if self.settings.index else self.embedded_index
+
+    @property
+    def embedded_index(self) -> Index:
+        """Return the index beside the brain, opened for reading; build it first if there is no usable one."""
         with self._lock:
             if self._index is None:
                 file = self.index_folder / "index.db"
@@ -145,15 +151,16 @@ class Brain:
             with suppress(NuggetError, OSError, sqlite3.Error):
                 other.refresh()
         git.finish_pending(self.path)
+        if self.settings.index:
+            return IndexState()
         was_there = (self.index_folder / "index.db").is_file()
         pending = pending_changes(self.path, self.environment)
         if pending is None:
             rebuilt = self.sync(progress=progress).rebuilt
             return IndexState(rebuilt=rebuilt if was_there else None)
-        embedder = self.embedder
-        stands = IndexState()
-        if embedder is not None and embedder.model != self.index.embedding_model:
-            stands = IndexState(other_model=True, model_problem=self.index.model_problem(embedder.model))
+        index, embedder, stands = self.embedded_index, self.embedder, IndexState()
+        if embedder is not None and embedder.model != index.embedding_model:
+            stands = IndexState(other_model=True, model_problem=index.model_problem(embedder.model))
         if pending == 0 or pending > INLINE_CHANGES:
             return replace(stands, behind=pending)
         try:
@@ -315,13 +322,12 @@ class Brain:
 
     def indexes(self, identity: str | None = None) -> Indexes:
         """Return the indexes a search reads: the brain's, that of local sources, an identity's memory if named."""
-        brain = self.index
         with self._lock:
             if self._local is None:
                 with suppress(Unusable):
                     self._local = read_home(self.environment.home)
             memory = local_sources.open_memory_of(self, identity) if identity is not None else None
-            return Indexes(brain=brain, machine=self._local, memory=memory, name=self.name)
+            return Indexes(brain=self.index, machine=self._local, memory=memory, name=self.name)
 
     def context(self, query: NuggetQuery | str, *, folder: Path | None = None) -> NuggetBundle:
         """Explain why code is the way it is, from nuggets of earlier sessions and this brain's units on the same code.
@@ -331,7 +337,7 @@ class Brain:
         """
         from nugget.app.provenance import Provenance
 
-        self.index  # noqa: B018 - made if there is none
+        self.embedded_index  # noqa: B018 - made if there is none
         face = self.query_log.face if self.query_log else None
         seen = Provenance(environment=self.environment, folder=folder or current_folder(), brain=self, face=face)
         return seen.explain({"path": query} if isinstance(query, str) else query).bundle
@@ -340,10 +346,10 @@ class Brain:
         """Put right what killed processes and failing disks left, rebuild what had to go, and return what was done."""
         from nugget.upkeep.repair import repair
 
-        had_home_index = home_index_file(self.environment.home).exists()
-        done = repair(self.path, self.environment.home)
+        machine = home_index_file(self.environment.home)
+        was_there, done = machine.exists(), repair(self.path, self.environment.home)
         self.sync()
-        if had_home_index and not home_index_file(self.environment.home).exists():
+        if was_there and not machine.exists():
             self.sync_local_sources()
         return done
 

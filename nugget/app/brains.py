@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from nugget.errors import IndexUnavailable, NuggetError, ReviewError, UsageError, reason_of
-from nugget.index import Index, Unusable
+from nugget.index import IndexReader, Unusable
 from nugget.index.connection import discard_damaged, find_damage, is_damage
 from nugget.models import Bundle
 from nugget.upkeep.brains import brain_for_session, usable_brains
@@ -35,11 +35,11 @@ def join(brain: Brain) -> Brain:
     return brain
 
 
-def ask_all(brain: Brain, ask: Callable[[dict[str, Index]], Bundle], *, alone: bool = False) -> Bundle:
+def ask_all(brain: Brain, ask: Callable[[dict[str, IndexReader]], Bundle], *, alone: bool = False) -> Bundle:
     """Ask a brain and, by name, the indexes of the others; one that cannot be read is named in `degraded`."""
     if alone or not (brain.others or brain.left_out):
         return guarded(brain, lambda: ask({}))
-    indexes: dict[str, Index] = {}
+    indexes: dict[str, IndexReader] = {}
     left_out: list[str] = [*brain.left_out]
     for other in brain.others:
         try:

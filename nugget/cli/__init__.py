@@ -44,6 +44,7 @@ _COMMANDS = {
         "watch": "install", "sync": "upkeep", "rebuild": "upkeep", "eval": "upkeep", "queries": "upkeep",
         "config": "install", "status": "upkeep", "doctor": "upkeep", "redact": "upkeep", "scrub": "upkeep",
         "backup": "admin", "restore": "admin", "self-check": "admin", "token": "team",
+        "index": "team",
     },
 }  # fmt: skip
 """The commands by section of `nugget --help`, each with the module below nugget.cli that defines it."""

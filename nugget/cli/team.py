@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from nugget.cli.terminal import JsonOption, show
-from nugget.config import read_environment
+from nugget.config import load_settings, read_environment
 from nugget.errors import UsageError
 from nugget.render.terminal import note, put
 from nugget.text import clean
@@ -19,6 +19,17 @@ from nugget.text import clean
 commands = typer.Typer(add_completion=False)
 token = typer.Typer(help="Give access to the spaces of a team's server.", no_args_is_help=True)
 commands.add_typer(token, name="token")
+index = typer.Typer(help="Look after a team's index in PostgreSQL.", no_args_is_help=True)
+commands.add_typer(index, name="index")
+
+
+@index.command()
+def migrate() -> None:
+    """Create the schema of a team's index, or bring it forward. Run it as the owner of the database."""
+    from nugget.app import team_index
+
+    before, after = team_index.migrate_index(load_settings(read_environment()).index)
+    put(f"The schema is at version {after}" + ("." if before == after else f"; it was at {before}."))
 
 
 @token.command("new")

@@ -35,6 +35,7 @@ from nugget.text import DATE_FORMS, clean, counted, one_line
 if TYPE_CHECKING:
     from nugget.app import Brain
     from nugget.index import SyncResult
+    from nugget.index.postgres.writer import Published
 
 commands = typer.Typer(add_completion=False)
 
@@ -60,6 +61,7 @@ def sync(
     obstacle: NuggetError | None = None
     names = _chosen(source)
     result: SyncResult | None = None
+    published: Published | None = None
     with open_brain(brain) as opened, progress() as tell:
         if opened.embedder_problem:
             note(f"{opened.embedder_problem} Indexing words alone.")
@@ -67,6 +69,7 @@ def sync(
             if rebase or (opened.settings.sync.pull if pull is None else pull):
                 obstacle = _follow(opened, rebase=rebase, is_asked=rebase or bool(pull))
             result = opened.sync(rebuild=rebuild, progress=tell)
+            published = opened.publish_index(rebuild=rebuild)
         others = [name for name in names if name is not SourceName.BRAIN]
         beside = opened.sync_local_sources(others, progress=tell) if others else {}
     if as_json:
@@ -75,6 +78,8 @@ def sync(
     else:
         if result:
             reports.put_sync(result)
+        if published:
+            put(f"Team's index: {counted(published.written, 'unit')} written, {published.removed} removed.")
         for name, its in beside.items():
             reports.put_source_sync(name, its)
     if obstacle is not None and (pull or rebase):

@@ -26,7 +26,7 @@ from nugget.models import Bundle, SourceName
 from nugget.text import counted
 
 if TYPE_CHECKING:
-    from nugget.index import Index
+    from nugget.index import IndexReader
     from nugget.provenance import CodeAnswer
 
 QUERIES, OLD_QUERIES = "queries.jsonl", "queries.old.jsonl"
@@ -205,7 +205,7 @@ def report(entries: Sequence[Asked], *, unit_ids: Sequence[str]) -> dict[str, An
     }  # fmt: skip
 
 
-def suggestions(index: Index, entries: Sequence[Asked], *, known: Sequence[str], limit: int) -> str:
+def suggestions(index: IndexReader, entries: Sequence[Asked], *, known: Sequence[str], limit: int) -> str:
     """Return questions that could be golden ones, as YAML to be pasted: unanswered ones from the log, then headings.
 
     `known` are the texts of the golden questions that there are.

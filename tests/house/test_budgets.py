@@ -13,13 +13,13 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
-    "modules": 201,
-    "lines": 45_751,
+    "modules": 202,
+    "lines": 45_858,
     "lines of a file": 400,
     "classes": 314,
-    "re.compile": 309,
+    "re.compile": 310,
     "parameters of a function": 10,
-    "lines of tests": 28_638,  # with the fault laboratory
+    "lines of tests": 29_039,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

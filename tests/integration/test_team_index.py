@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sync_stage import CACHE_FILE, unit
 
+from nugget.errors import IndexUnavailable
 from nugget.index import Index
 from nugget.index.postgres import PostgresIndex
-from nugget.index.postgres.writer import publish
+from nugget.index.postgres.writer import Published, publish
 from nugget.infra.embedding import Embedder
 from nugget.models import Filter, Query
 from nugget.retrieval import retrieve
@@ -77,3 +81,129 @@ def test_both_give_the_same_bundle(pair: Any, model: Embedder, filter_: Filter, 
         assert (other.degraded, other.weak) == (one.degraded, one.weak)
         assert team.trips <= 5, given
     assert same >= len(asked) - 1
+
+
+@pytest.mark.proves("TEAM-SAME")
+def test_both_stay_the_same_whatever_is_changed(pair: Any, brain: Path, synced: Any, team_database: str) -> None:
+    """Files are added, changed, moved and removed in any order; segments are merged on the way."""
+    chance = random.Random(11)
+    known = ["cache", "retry", "pool", "timeout", "queue", "naïve", "缓存失效", "retryWithBackoff"]
+    written: list[Path] = []
+    for step in range(30):
+        for number in range(chance.randint(1, 4)):
+            kind = chance.choice(["add", "add", "change", "remove", "move"])
+            if kind == "add" or not written:
+                path = brain / f"domains/coding/concepts/made-{step}-{number}.md"
+                written.append(path)
+            path = chance.choice(written) if kind != "add" else written[-1]
+            if kind == "remove":
+                path.unlink(missing_ok=True)
+            elif kind == "move" and path.exists():
+                written.append(path.rename(path.with_name(f"moved-{step}-{number}.md")))
+            else:
+                said = " ".join(chance.choices(known, k=chance.randint(3, 60)))
+                path.write_text(unit(f"concept/{path.stem}", body=f"## One\n\n{said}\n\n## Two\n\n{said[::-1]}\x00"))
+        synced()
+        with closing(Index(brain / ".nugget" / "index.db")) as index:
+            publish(index, team_database, "team")
+            assert_same_lists(index, pair[1], chance.sample(known, 2))
+    with closing(Index(brain / ".nugget" / "index.db")) as index:
+        publish(index, team_database, "team", rebuild=True)
+        assert_same_lists(index, pair[1], known)
+
+
+def assert_same_lists(embedded: Index, team: PostgresIndex, words: Sequence[str]) -> None:
+    text = " ".join(words)
+    mine, theirs = embedded.terms(text), team.terms(text)
+    assert theirs == mine
+    assert team.chunk_count == embedded.chunk_count
+    assert team.unit_ids() == embedded.unit_ids()
+    with embedded.reading(), team.reading():
+        one, other = (index.search(mine, None, Filter(), k=50, depth=5_000) for index in (embedded, team))
+        for kind in ("texts", "wholes"):
+            scores = [[score for _, score in getattr(found, kind)] for found in (one, other)]
+            assert scores[1] == pytest.approx(scores[0], rel=1e-9)
+        units = [sorted(unit.id for unit in index.units({key for key, _ in found.wholes}).values())
+                 for index, found in ((embedded, one), (team, other))]  # fmt: skip
+        assert units[0] == units[1]
+
+
+@pytest.mark.proves("TEAM-IDEMPOTENT")
+def test_publishing_again_writes_nothing_and_a_change_only_itself(
+    pair: Any, brain: Path, synced: Any, team_database: str
+) -> None:
+    assert publish(pair[0], team_database, "team") == Published()
+    (brain / CACHE_FILE).write_text(unit("concept/cache-invalidation", body="Anew."))
+    synced()
+    with closing(Index(brain / ".nugget" / "index.db")) as index:
+        assert publish(index, team_database, "team") == Published(written=1)
+    with pytest.raises(IndexUnavailable, match="another brain's"):
+        publish(pair[0], team_database, "team", origin="another")
+
+
+@pytest.mark.proves("TEAM-ROWS")
+def test_no_door_shows_the_rows_of_another_space(pair: Any, team_database: str) -> None:
+    """Each table is asked through the service's role: without a setting, and with that of somebody else."""
+    import psycopg
+
+    with psycopg.connect(team_database, autocommit=True) as connection:
+        tables = [row[0] for row in connection.execute(
+            "SELECT relname FROM pg_class WHERE relnamespace = 'nugget'::regnamespace AND relkind IN ('r', 'p')"
+        )]  # fmt: skip
+        unforced = connection.execute(
+            "SELECT relname FROM pg_class WHERE relnamespace = 'nugget'::regnamespace AND relkind IN ('r', 'p') "
+            "AND NOT (relrowsecurity AND relforcerowsecurity)"
+        ).fetchall()
+        owned = connection.execute("SELECT 1 FROM pg_class WHERE relowner = 'nugget_service'::regrole").fetchall()
+        assert (unforced, owned) == ([], [])
+        assert connection.execute("SELECT count(*) FROM nugget.units").fetchone() != (0,)
+        connection.execute("SET ROLE nugget_service")
+        for spaces in (None, "", "other", "tea", "team2,other", "*", "%"):
+            with connection.transaction():
+                if spaces is not None:
+                    connection.execute("SELECT set_config('nugget.spaces', %s, true)", (spaces,))
+                    connection.execute("SELECT set_config('nugget.writable', %s, true)", (spaces,))
+                for table in tables:
+                    try:
+                        with connection.transaction():
+                            found = connection.execute(f"SELECT count(*) FROM nugget.{table}").fetchone()
+                        assert found == (0,), (spaces, table)
+                    except psycopg.errors.InsufficientPrivilege:
+                        assert table[-1].isdigit(), table  # partitions are reached through their table alone
+        for statement in (
+            "INSERT INTO nugget.dead VALUES ('team', 0, 1)", "DELETE FROM nugget.units", "DROP TABLE nugget.units",
+            "SELECT nugget.make_graph('team')", "UPDATE nugget.spaces SET model = 'x'",
+            "ALTER TABLE nugget.units DISABLE ROW LEVEL SECURITY",
+        ):  # fmt: skip
+            with connection.transaction(force_rollback=True):
+                connection.execute("SELECT set_config('nugget.spaces', 'team', true)")  # may read, but not write
+                try:
+                    with connection.transaction():
+                        assert connection.execute(statement).rowcount == 0, statement
+                except psycopg.errors.InsufficientPrivilege:
+                    pass
+    for reader in (PostgresIndex(team_database, "other"), PostgresIndex(team_database, "team,other")):
+        doors: dict[str, tuple[Any, ...]] = {
+            "unit_ids": (), "unit": ("pattern/retry",), "terms": ("pool",), "newest_units": (Filter(), 9),
+            "titles": ("",), "units": ([1],), "chunks": ([1],), "edges": ([1],), "unit_vector": (1,),
+        }  # fmt: skip
+        for door, given in doors.items():
+            with pytest.raises(IndexUnavailable, match="no space"):
+                getattr(reader, door)(*given, **({"whole": False, "limit": 9} if door == "titles" else {}))
+
+
+@pytest.mark.proves("TEAM-ROWS")
+def test_two_spaces_with_the_same_ids_stay_apart(
+    pair: Any, brain: Path, synced: Any, team_database: str, model: Embedder
+) -> None:
+    (brain / CACHE_FILE).write_text(unit("concept/cache-invalidation", body="Zebras xylophone."))
+    synced()
+    with closing(Index(brain / ".nugget" / "index.db")) as index:
+        publish(index, team_database, "second")
+    first, second = pair[1], PostgresIndex(team_database, "second")
+    bodies = [index.unit("concept/cache-invalidation").body for index in (first, second)]  # type: ignore[union-attr]
+    assert ["Zebras" in body for body in bodies] == [False, True]
+    assert first.terms("xylophone").idfs != second.terms("xylophone").idfs
+    assert first.search(first.terms("xylophone"), None, Filter(), k=9, depth=9).texts == []
+    publish(pair[0], team_database, "team")
+    assert second.terms("xylophone") == first.terms("xylophone")

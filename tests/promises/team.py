@@ -2,6 +2,13 @@
 
 PROMISES: dict[str, str] = {
     "TEAM-SAME": "a team's index in PostgreSQL gives the hits of the embedded one, with the same BM25 scores",
+    "TEAM-IDEMPOTENT": "publishing writes what differs, twice is as once, and no other brain's space is taken",
+    "TEAM-ROWS": "rows of a space are seen and changed only by a transaction that names it, through every door",
+    "TEAM-FAULTS": "a team's index that is killed, cut off, busy or of another version gives one clear sentence; "
+    "what was being written is whole or not there",
+    "TEAM-CONFIG": "a team's index is set by one line of one's own configuration, never by a brain, and never with a "
+    "password",
+    "TEAM-MODEL": "a client with another model than the space searches by words and says `other_model`",
     "TEAM-TRIPS": "a question to a team's index takes at most five trips to the database",
     "TEAM-SPACES": "Each brain of a team's server is a space; to callers who may not read it, it does not exist.",
     "TEAM-TOKENS": "Tokens are stored as hashes, expire, and stop working when they are revoked.",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -56,7 +57,9 @@ def clear_errors() -> Iterator[None]:
     try:
         yield
     except PoolTimeout as error:
-        raise IndexBusy("The team's index has no free connection.", hint="Try again in a few seconds.") from error
+        raise IndexBusy(
+            "The team's index has no free connection, or is down.", hint="Try again in a few seconds."
+        ) from error
     except (psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedFunction, psycopg.errors.UndefinedTable) as error:
         raise IndexUnavailable(
             "The database has no index of Nugget's, or an old one.", hint="Run: nugget index migrate"
@@ -96,6 +99,8 @@ def pool_of(url: str) -> ConnectionPool[Any]:
 
     with _opening:
         if url not in _pools:
+            with clear_errors():  # a pool would try for a long time, and then not say why
+                open_connection(url).close()
             _pools[url] = ConnectionPool(
                 url, min_size=0, max_size=MOST_CONNECTIONS, timeout=PATIENCE_S, open=True, num_workers=1,
                 reconnect_timeout=PATIENCE_S, kwargs={"autocommit": True, **_limits(url)},
@@ -179,4 +184,5 @@ def _psycopg() -> Any:
         raise UsageError(
             "A team's index needs the extra `team`.", hint="Install it: pip install 'nugget-brain[team]'"
         ) from error
+    logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # every failure is an exception of ours
     return psycopg

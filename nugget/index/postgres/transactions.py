@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from nugget.index.connection import Unusable
+from nugget.errors import IndexUnavailable
 from nugget.index.postgres.connection import Statement, begin, check_version, clean, clear_errors, lost, pool_of
 from nugget.index.postgres.statements import STATE
 from nugget.index.units import PLACES
@@ -93,7 +93,7 @@ class Transactions:
             version, *state = found[len(first) - 1][0]
             check_version(version)
             if state[0] is None:
-                raise Unusable(f"the team's index has no space {self.space}, or you may not read it")
+                raise IndexUnavailable(f"The team's index has no space {self.space}.", hint="Run: nugget sync")
             now.state = (state[0], state[1], state[2])
             return found[len(first) :]
 

@@ -166,7 +166,7 @@ def _insert(
 ) -> tuple[dict[int, Postings], int]:
     """Copy units of the embedded index with their chunks and vectors; return their postings and the last key given."""
     last = _one(connection, "SELECT last_key FROM nugget.spaces WHERE space = %s", space)
-    own = index.connection
+    own, size = index.connection, _dimensions(index)
     unit_key = {key: last + at for at, key in enumerate(keys, start=1)}
     chunks = sorted(select_in(own, "SELECT key, unit_key, position, heading_breadcrumb, content FROM chunks "
                               "WHERE unit_key IN", keys))  # fmt: skip
@@ -185,11 +185,12 @@ def _insert(
     of_unit = {key: unit_key[unit] for key, unit, *_ in chunks}
     vectors = select_in(own, "SELECT chunk_key, embedding FROM vectors WHERE chunk_key IN", list(chunk_key))
     _copy(connection, "vectors", "text int4 int4 bytea", (
-        (space, chunk_key[key], of_unit[key], _vector(embedding)) for key, embedding in vectors
+        (space, chunk_key[key], of_unit[key], _vector(embedding, size)) for key, embedding in vectors
     ))  # fmt: skip
     wholes = select_in(own, "SELECT unit_key, embedding, title_embedding FROM unit_vectors WHERE unit_key IN", keys)
     _copy(connection, "unit_vectors", "text int4 bytea bytea", (
-        (space, unit_key[key], _vector(whole), _vector(title) if title else None) for key, whole, title in wholes
+        (space, unit_key[key], _vector(whole, size), _vector(title, size) if title else None)
+        for key, whole, title in wholes
     ))  # fmt: skip
     sql = "SELECT source_key, target_id, relation_type FROM relationships WHERE source_key IN"
     _copy(connection, "relationships", "text int4 text text", (
@@ -291,12 +292,12 @@ def _copy(connection: Connection[Any], table: str, types: str, rows: Iterable[Se
     connection.execute("DROP TABLE incoming")
 
 
-def _vector(embedding: bytes) -> bytes:
+def _vector(embedding: bytes, dimensions: int) -> bytes:
     """Return a vector in the binary format of pgvector. Raises IndexUnavailable if it is not one."""
     import numpy as np
 
-    values = np.frombuffer(embedding, "<f4")
-    if not np.isfinite(values).all():
+    values = np.frombuffer(embedding, "<f4", len(embedding) // 4)
+    if len(embedding) != 4 * dimensions or not np.isfinite(values).all():
         raise IndexUnavailable("A vector of the index is not a row of numbers.", hint="Run: nugget rebuild")
     return struct.pack(">HH", len(values), 0) + values.astype(">f4").tobytes()
 

@@ -1,0 +1,264 @@
+"""What happens to a team's index: killed, cut off, busy, of another version, given what is not text or not a vector."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+from array import array
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+from commands import Nugget
+from sync_stage import CACHE_FILE, unit
+from waiting import wait_for
+
+from nugget.config import load_settings, read_environment
+from nugget.errors import IndexUnavailable, NuggetError, UsageError
+from nugget.index import Index
+from nugget.index.postgres import PostgresIndex
+from nugget.index.postgres.connection import MOST_CONNECTIONS, IndexBusy, migrate
+from nugget.index.postgres.writer import Published, publish
+from nugget.infra.embedding import Embedder
+from nugget.models import Filter, Query
+from nugget.retrieval import retrieve
+from nugget.retrieval.candidates import TASK
+
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+
+
+@pytest.fixture
+def index(brain: Path, synced: object) -> Iterator[Index]:
+    with closing(Index(brain / ".nugget" / "index.db")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def team(index: Index, team_database: str) -> PostgresIndex:
+    publish(index, team_database, "team")
+    return PostgresIndex(team_database, "team")
+
+
+def ask(index: Any, question: str = "connection pool", **options: Any) -> Any:
+    return retrieve(Query(question, limit=5, **options), TASK, index, embedder=None, now=NOW)
+
+
+def kill(database: str, *, waiting: bool = False) -> None:
+    """End Nugget's connections to a database as a restart does; with `waiting` once one waits for a lock."""
+    import psycopg
+
+    which = "application_name = 'nugget' AND datname = current_database()"
+    if waiting:
+        which += " AND wait_event_type = 'Lock'"
+    with psycopg.connect(database, autocommit=True) as connection:
+        killed = f"SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE {which}"
+        if waiting:
+            wait_for(lambda: connection.execute(killed).fetchone() != (0,))
+        else:
+            connection.execute(killed)
+
+
+@pytest.mark.proves("TEAM-FAULTS")
+def test_a_question_outlives_a_restart_and_says_so_in_the_middle_of_one(
+    team: PostgresIndex, team_database: str
+) -> None:
+    before = ask(team)
+    kill(team_database)
+    assert ask(team) == before
+    with pytest.raises(IndexUnavailable, match="The team's index failed"), team.reading():
+        team.terms("pool")
+        kill(team_database)
+        team.unit_ids()
+    assert ask(team) == before
+
+
+@pytest.mark.proves("TEAM-FAULTS")
+def test_a_publication_that_is_killed_leaves_what_was_there(
+    team: PostgresIndex, index: Index, brain: Path, synced: Any, team_database: str
+) -> None:
+    import psycopg
+
+    before = ask(team)
+    (brain / CACHE_FILE).write_text(unit("concept/cache-invalidation", body="Connection pool, connection pool."))
+    (brain / "domains/coding/concepts/more.md").write_text(unit("concept/more", body="A pool of connections."))
+    synced()
+    with psycopg.connect(team_database) as other, ThreadPoolExecutor(1) as pool:
+        other.execute("LOCK TABLE nugget.segments IN SHARE MODE")  # reached when units and postings are written
+        written = pool.submit(publish, index, team_database, "team")
+        kill(team_database, waiting=True)
+        with pytest.raises(IndexUnavailable, match="failed"):
+            written.result()
+    assert ask(team) == before
+    assert publish(index, team_database, "team") == Published(written=2)
+    assert "concept/more" in team.unit_ids()
+
+
+@pytest.mark.proves("TEAM-FAULTS")
+def test_a_migration_that_is_killed_changes_nothing(empty_database: str) -> None:
+    import psycopg
+
+    with psycopg.connect(empty_database) as other, ThreadPoolExecutor(1) as pool:
+        other.execute("CREATE SCHEMA nugget")  # not committed: the migration waits behind it
+        migrated = pool.submit(migrate, empty_database)
+        kill(empty_database, waiting=True)
+        with pytest.raises(IndexUnavailable):
+            migrated.result()
+        other.rollback()
+        assert other.execute("SELECT 1 FROM pg_extension WHERE extname = 'vector'").fetchone() is None
+    assert [migrate(empty_database), migrate(empty_database)] == [(0, 1), (1, 1)]
+
+
+@pytest.mark.proves("TEAM-FAULTS")
+def test_another_version_of_the_schema_gets_one_sentence(team: PostgresIndex, index: Index, team_database: str) -> None:
+    import psycopg
+
+    with psycopg.connect(team_database, autocommit=True) as connection:
+        connection.execute("CREATE OR REPLACE FUNCTION nugget.schema_version() RETURNS int LANGUAGE sql AS 'SELECT 99'")
+    for call in (lambda: ask(team), lambda: publish(index, team_database, "team"), lambda: migrate(team_database)):
+        with pytest.raises(IndexUnavailable, match=r"schema 99, this version of Nugget knows \d") as caught:
+            call()
+        assert caught.value.hint == "Upgrade nugget-brain."
+
+
+@pytest.mark.proves("TEAM-FAULTS")
+def test_a_pool_that_is_used_up_answers_within_seconds(team: PostgresIndex) -> None:
+    ready, done = [Event() for _ in range(MOST_CONNECTIONS)], Event()
+
+    def hold(at: int) -> None:
+        with team.reading():
+            team.unit_ids()
+            ready[at].set()
+            done.wait(60)
+
+    with ExitStack() as stack:
+        stack.callback(done.set)
+        for at in range(MOST_CONNECTIONS):
+            thread = Thread(target=hold, args=(at,))
+            thread.start()
+            stack.callback(thread.join)
+            stack.callback(done.set)
+            assert ready[at].wait(30)
+        with pytest.raises(IndexBusy, match="no free connection"):
+            ask(team)
+    assert ask(team).hits
+
+
+@pytest.mark.proves("TEAM-FAULTS")
+@pytest.mark.parametrize("text", ["a\x00b", "\ud800 pool", "pool \udfff\x00", "\x00"])
+def test_what_postgresql_cannot_hold_is_no_error(team: PostgresIndex, text: str) -> None:
+    ask(team, text)
+    ask(team, "pool", filter=Filter(paths=(text,), tags=(text,), domains=(text,), sessions=(text,)))
+    assert team.unit(text) is None and team.titles(text, whole=True, limit=3) == []
+
+
+@pytest.mark.proves("TEAM-FAULTS")
+def test_what_is_no_vector_is_not_written_and_not_searched_with(
+    team: PostgresIndex, index: Index, model: Embedder, team_database: str
+) -> None:
+    class Numbers:
+        def __init__(self, numbers: list[float]) -> None:
+            self.numbers = numbers
+
+        def tobytes(self) -> bytes:
+            return array("f", self.numbers).tobytes()
+
+    for numbers in ([float("nan")] * 384, [float("inf")] * 384, [0.1] * 383, []):
+        assert team.search_vectors(Numbers(numbers), 5, Filter()) == []
+    before = team.unit_ids()
+    bad = struct.pack("<384f", *[float("nan")] * 384)
+    index.connection.execute("UPDATE vectors SET embedding = ?", (bad,))
+    with pytest.raises(IndexUnavailable, match="not a row of numbers"):
+        publish(index, team_database, "team", rebuild=True)
+    index.connection.execute("UPDATE vectors SET embedding = x'00' WHERE chunk_key > 5")
+    with pytest.raises(IndexUnavailable, match="not a row of numbers"):
+        publish(index, team_database, "team", rebuild=True)
+    assert team.unit_ids() == before and team.search_vectors(model.embed_query("pool"), 5, Filter())
+
+
+@pytest.mark.proves("TEAM-MODEL")
+def test_another_model_searches_by_words(team: PostgresIndex, model: Embedder) -> None:
+    embed = model.embed_query
+
+    class Other:
+        model = "another-model"
+        embed_query = staticmethod(embed)
+
+    found = retrieve(Query("connection pool", limit=5), TASK, team, embedder=Other(), now=NOW)  # type: ignore[arg-type]
+    assert found.degraded == ("other_model",) and found.hits
+
+
+@pytest.mark.proves("TEAM-CONFIG")
+def test_the_setting_is_ones_own_and_without_a_password(
+    brain: Path, nugget: Nugget, synced: object, team_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (brain / "brain.yaml").open("a") as file:
+        file.write("\nindex: postgresql://attacker.example/x\n")
+    assert load_settings(read_environment(), brain).index == ""
+    for address in ("postgresql://me:hunter2@db/x", "postgresql://db/x?password=hunter2"):
+        refused = nugget("config", "set", "index", address)
+        assert refused.code == 2 and "hunter2" not in refused.out + refused.err
+        monkeypatch.setenv("NUGGET_INDEX", address)
+        with pytest.raises(UsageError) as caught:
+            load_settings(read_environment(), brain)
+        assert "hunter2" not in str(caught.value)
+    monkeypatch.setenv("NUGGET_INDEX", "postgresql://nobody@127.0.0.1:1/none")
+    failed = nugget("ask", "connection pool", "--brain", str(brain))
+    assert (failed.code, failed.err.count("\n")) == (1, 2) and "failed" in failed.err
+    monkeypatch.setenv("NUGGET_INDEX", f"{team_database}#platform")
+    assert "no space platform" in nugget("ask", "connection pool", "--brain", str(brain)).err
+    assert "44 units written" in nugget("sync", "--source", "brain", "--brain", str(brain)).out
+    assert "bug/leaked-session-exhausts-pool" in nugget("ask", "connection pool", "--brain", str(brain)).out
+    assert "version 1" in nugget("index", "migrate").out
+    monkeypatch.setenv("NUGGET_INDEX", f"{team_database}#no such")
+    assert "cannot name a space" in nugget("ask", "x", "--brain", str(brain)).err
+
+
+@pytest.mark.proves("TEAM-CONFIG")
+def test_without_the_extra_one_sentence_names_it() -> None:
+    code = (
+        "import sys; sys.modules['psycopg'] = None\n"
+        "from nugget.index.postgres import PostgresIndex\n"
+        "from nugget.errors import UsageError\n"
+        "try: PostgresIndex('postgresql://db/x', 's').unit_ids()\n"
+        "except UsageError as error: print(error, error.hint)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "needs the extra `team`" in done.stdout and "nugget-brain[team]" in done.stdout
+
+
+@pytest.mark.proves("TEAM-ROWS", "TEAM-FAULTS")
+def test_writers_and_readers_at_once_lose_nothing_and_see_only_their_own(
+    index: Index, brain: Path, team: PostgresIndex, team_database: str
+) -> None:
+    """Two spaces are published again and again from several threads while others ask them."""
+    publish(index, team_database, "second")
+    wanted = {name: [hit.ref for hit in ask(PostgresIndex(team_database, name)).hits] for name in ("team", "second")}
+
+    def write(at: int) -> None:
+        with closing(Index(brain / ".nugget" / "index.db")) as own:
+            for _ in range(3):
+                publish(own, team_database, ("team", "second")[at % 2], rebuild=True)
+
+    def read(at: int) -> list[tuple[str, list[str]]]:
+        name = ("team", "second")[at % 2]
+        reader, found = PostgresIndex(team_database, name), []
+        for _ in range(10):
+            try:
+                found.append((name, [hit.ref for hit in ask(reader).hits]))
+            except NuggetError as error:
+                assert isinstance(error, IndexBusy)
+        return found
+
+    with ThreadPoolExecutor(12) as pool:
+        writers, readers = [pool.submit(write, at) for at in range(4)], [pool.submit(read, at) for at in range(8)]
+        for writer in writers:
+            writer.result()
+        seen = [one for reader in readers for one in reader.result()]
+    assert seen and all(hits == wanted[name] for name, hits in seen)
+    assert index.unit_ids() == team.unit_ids()
