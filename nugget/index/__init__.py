@@ -27,7 +27,7 @@ from nugget.index.connection import (
     open_memory,
 )
 from nugget.index.fulltext import COLUMN_WEIGHTS, Terms, Vocabulary, chunk_count, match_any, terms_of
-from nugget.index.protocols import Found, IndexReader
+from nugget.index.protocols import IndexReader, Lists
 from nugget.index.units import CHANGED, CHUNK_COLUMNS, Edge, StoredChunk, conditions_of, select_in
 from nugget.models import Filter, Problem, SourceName, Unit
 from nugget.text import folded
@@ -136,7 +136,7 @@ class Index:
 
     def search(
         self, terms: Terms, vector: Vector | None, filter_: Filter, *, k: int, depth: int, within: Filter | None = None
-    ) -> Found:
+    ) -> Lists:
         """Return the best `depth` chunks and units by words, the best k chunks by vectors, and k units of a period."""
         # One after the other: in threads beside each other they wait longer for the interpreter than they gain.
         texts = self.search_text(terms, depth, filter_)
@@ -144,7 +144,7 @@ class Index:
         of_period = self.search_unit_text(terms, k, within) if within else []
         nearest = self.search_vectors(vector, k, filter_) if vector is not None else []
         unit_of = self.units_of_chunks(list({key for key, _ in [*texts, *nearest]}))
-        return Found(texts, wholes, of_period, nearest, unit_of)
+        return Lists(texts, wholes, of_period, nearest, unit_of)
 
     def search_text(self, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
         """Return the k best chunks for any of these terms as (chunk key, BM25 score, higher is better)."""

@@ -18,7 +18,7 @@ Scored = list[tuple[int, float]]
 """Keys with their scores, best first."""
 
 
-class Found(NamedTuple):
+class Lists(NamedTuple):
     """What a search found: chunks by words, whole units by words, those of a period, chunks by vectors.
 
     `unit_of` has the unit of each of these chunks.
@@ -58,7 +58,7 @@ class IndexReader(Protocol):
 
     def search(
         self, terms: Terms, vector: Vector | None, filter_: Filter, *, k: int, depth: int, within: Filter | None = None
-    ) -> Found:
+    ) -> Lists:
         """Return the best `depth` chunks and units by words, the best k chunks by vectors, and k units of a period."""
 
     def search_vectors(self, vector: Vector, k: int, filter_: Filter) -> Scored:

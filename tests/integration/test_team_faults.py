@@ -29,6 +29,8 @@ from nugget.infra.embedding import Embedder
 from nugget.models import Filter, Query
 from nugget.retrieval import retrieve
 from nugget.retrieval.candidates import TASK
+from nugget.retrieval.query_language import SearchQuery
+from nugget.retrieval.search import Indexes
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 
@@ -46,7 +48,8 @@ def team(index: Index, team_database: str) -> PostgresIndex:
 
 
 def ask(index: Any, question: str = "connection pool", **options: Any) -> Any:
-    return retrieve(Query(question, limit=5, **options), TASK, index, embedder=None, now=NOW)
+    parsed = SearchQuery(given=question, text=question, **options)
+    return retrieve(Query(question, limit=5), TASK, Indexes(brain=index), parsed=parsed, embedder=None, now=NOW)
 
 
 def kill(database: str, *, waiting: bool = False) -> None:
@@ -189,7 +192,7 @@ def test_another_model_searches_by_words(team: PostgresIndex, model: Embedder) -
         model = "another-model"
         embed_query = staticmethod(embed)
 
-    found = retrieve(Query("connection pool", limit=5), TASK, team, embedder=Other(), now=NOW)  # type: ignore[arg-type]
+    found = retrieve(Query("connection pool", limit=5), TASK, Indexes(brain=team), embedder=Other(), now=NOW)  # type: ignore[arg-type]
     assert found.degraded == ("other_model",) and found.hits
 
 

@@ -22,6 +22,7 @@ from nugget.models import Filter, Query
 from nugget.retrieval import retrieve
 from nugget.retrieval.candidates import PROFILES
 from nugget.retrieval.query_language import merge_filters, parse_search
+from nugget.retrieval.search import Indexes
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 FILTERS = {
@@ -65,9 +66,11 @@ def test_both_give_the_same_bundle(pair: Any, model: Embedder, filter_: Filter, 
     asked, same = (*QUERIES, *titles(embedded)[::5]), 0
     for given in asked:
         parsed = parse_search(given, today=NOW.date())
-        wanted = replace(merge_filters(filter_, parsed.filter), match=parsed.match)
-        query = Query(parsed.text, match_any=parsed.match_any, limit=10, filter=wanted)
-        one, other = (retrieve(query, profile, index, embedder=model, now=NOW) for index in pair)
+        parsed = replace(parsed, filter=merge_filters(filter_, parsed.filter))
+        one, other = (
+            retrieve(Query(given, limit=10), profile, Indexes(brain=index), parsed=parsed, embedder=model, now=NOW)
+            for index in pair
+        )
         if [hit.ref for hit in other.hits] == [hit.ref for hit in one.hits]:  # but for those that are equally good
             assert [hit.score for hit in other.hits] == pytest.approx([hit.score for hit in one.hits], abs=1e-5), given
             same += 1

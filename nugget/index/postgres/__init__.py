@@ -27,7 +27,7 @@ from nugget.index.postgres.words import (
     places,
     ranges,
 )  # fmt: skip
-from nugget.index.protocols import Found, Scored
+from nugget.index.protocols import Lists, Scored
 from nugget.index.units import Edge, StoredChunk, indexed_title, unit_of
 from nugget.markdown import body_below_title
 from nugget.models import Filter, Relation, RelationType, SourceName, Unit
@@ -93,7 +93,7 @@ class PostgresIndex(Transactions):
 
     def search(
         self, terms: Terms, vector: Vector | None, filter_: Filter, *, k: int, depth: int, within: Filter | None = None
-    ) -> Found:
+    ) -> Lists:
         """Return the best `depth` chunks and units by words, the best k chunks by vectors, and k units of a period."""
         with self.reading():
             now, vector = self._now, self._fitting(vector)
@@ -121,7 +121,7 @@ class PostgresIndex(Transactions):
                 cosines = {row[3]: (row[2], row[4], row[5], row[1]) for row in rows if row[0] == 4}
                 now.of("cosines").update((key, cosines.get(key)) for key in best)
             texts, wholes, dated, nearest = lists
-            return Found(texts, wholes, dated, nearest, unit_of)
+            return Lists(texts, wholes, dated, nearest, unit_of)
 
     def _fitting(self, vector: Vector | None) -> Vector | None:
         """Return a vector if it can be compared with those of the space."""
