@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from anyio import to_thread
 from fastapi import FastAPI, Request
@@ -97,8 +98,21 @@ def make_team_app(environment: Environment, settings: Settings, *, url: str) -> 
         app.router.routes.append(Mount(f"/s/{name}", app=space.app))
     metadata = url + _METADATA if settings.http.auth == "oidc" else None
     app.add_middleware(Authenticate, identify=identify_by(settings.http, environment), registry=registry,
-                       spaces=frozenset(spaces), metadata=metadata)  # fmt: skip
+                       tracer=_tracer(environment), spaces=frozenset(spaces), metadata=metadata)  # fmt: skip
     return app
+
+
+def _tracer(environment: Environment) -> Any:
+    """Return OpenTelemetry's tracer if an exporter is set in the environment, else None."""
+    if not environment.variables.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
+        return None
+    sdk, export, otlp = (team.require(name, "OTEL_EXPORTER_OTLP_ENDPOINT") for name in (
+        "opentelemetry.sdk.trace", "opentelemetry.sdk.trace.export",
+        "opentelemetry.exporter.otlp.proto.http.trace_exporter",
+    ))  # fmt: skip
+    provider = sdk.TracerProvider()
+    provider.add_span_processor(export.BatchSpanProcessor(otlp.OTLPSpanExporter()))
+    return provider.get_tracer("nugget")
 
 
 async def _metadata(settings: Settings, url: str, resource: str) -> Response:
@@ -113,11 +127,13 @@ class Authenticate:
     """ASGI middleware that finds the caller, hides spaces that they may not read, and counts and logs requests."""
 
     def __init__(
-        self, app: ASGIApp, *, identify: Identify, registry: Any, spaces: frozenset[str], metadata: str | None
-    ) -> None:
+        self, app: ASGIApp, *, identify: Identify, registry: Any, tracer: Any, spaces: frozenset[str],
+        metadata: str | None,
+    ) -> None:  # fmt: skip
         from prometheus_client import Counter, Histogram
 
         self._app, self._identify, self._spaces, self._metadata = app, identify, spaces, metadata
+        self._tracer = tracer
         self._requests = Counter("nugget_requests", "Requests", ["space", "status"], registry=registry)
         self._seconds = Histogram("nugget_request_seconds", "Time to the reply", ["space"], registry=registry)
 
@@ -126,7 +142,7 @@ class Authenticate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, status, path = time.monotonic(), 500, scope["path"]
+        began_ns, started, status, path = time.time_ns(), time.monotonic(), 500, scope["path"]
         parts = path.split("/", 3)
         space = parts[2] if path.startswith("/s/") and parts[2] in self._spaces else ""
         caller: Caller | None = None
@@ -158,12 +174,16 @@ class Authenticate:
                 "space": space, "method": scope["method"], "status": status, "ms": round(seconds * 1000),
             }  # fmt: skip
             print(json.dumps(line), file=sys.stderr, flush=True)
+            if self._tracer:
+                known = {name: value for name, value in line.items() if value and name != "time"}
+                self._tracer.start_span(f"{scope['method']} {space or 'server'}", attributes=known,
+                                        start_time=began_ns).end()  # fmt: skip
 
     async def _required(self, request: Request) -> Caller:
         caller = await self._identify(request)
         if caller is not None:
             return caller
-        where = f', resource_metadata="{self._metadata}{request.url.path}"' if self._metadata else ""
+        where = f', resource_metadata="{self._metadata}{quote(request.url.path)}"' if self._metadata else ""
         raise Refusal(
             401, "unauthorized", "This server asks for a valid token.", hint="Who runs the server can give you one.",
             headers={"www-authenticate": f'Bearer realm="nugget"{where}'},

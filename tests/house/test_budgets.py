@@ -14,12 +14,12 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 202,
-    "lines": 45_858,
+    "lines": 45_878,
     "lines of a file": 400,
     "classes": 314,
     "re.compile": 310,
     "parameters of a function": 10,
-    "lines of tests": 29_045,  # with the fault laboratory
+    "lines of tests": 29_063,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

@@ -212,9 +212,16 @@ def test_only_a_signed_new_delivery_for_a_known_repository_is_followed(place: Te
 
 
 class Provider(BaseHTTPRequestHandler):
-    """An OpenID provider: its configuration and the keys that it publishes."""
+    """An OpenID provider with its keys, which also takes spans."""
 
     keys: ClassVar[list[dict[str, Any]]] = []
+    received: ClassVar[list[bytes]] = []
+
+    def do_POST(self) -> None:
+        self.received.append(self.rfile.read(int(self.headers["content-length"])))
+        self.send_response(200)
+        self.send_header("content-length", "0")
+        self.end_headers()
 
     def do_GET(self) -> None:
         issuer = f"http://127.0.0.1:{self.server.server_address[1]}"
@@ -283,6 +290,17 @@ def test_a_proxys_headers_count_from_its_address_alone(place: Team, proxies: str
         ready(server)
         assert server.ask("/s/open/v1/search?q=x", headers={"x-forwarded-user": "ada"}).status == status
         assert server.ask("/s/open/v1/search?q=x").status == 401
+
+
+@pytest.mark.proves("TEAM-SPACES")
+def test_spans_and_logs_say_who_asked_where_and_never_what(place: Team, issuer: str) -> None:
+    Provider.received = []
+    with place.serve(OTEL_EXPORTER_OTLP_ENDPOINT=issuer, OTEL_BSP_SCHEDULE_DELAY="50") as server:
+        ready(server).ask("/s/open/v1/search", headers=place.token("open"), q="kestrel wingspan")
+        wait_for(lambda: any(b"GET open" in body for body in Provider.received))
+        server.stop()
+    logged = b"".join([*Provider.received, *server.said])
+    assert b"ada" in logged and b"wingspan" not in logged
 
 
 @pytest.mark.proves("TEAM-TOKENS")
