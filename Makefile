@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 # numpy's BLAS starts a thread a core when it is imported; nothing here gains from it.
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: help check test test-all faults demo sbom browser shots bench format docs site clean
+.PHONY: help check test test-all faults demo sbom browser shots bench format docs site recording clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -40,6 +40,9 @@ browser: $(INSTALLED)  ## The page in a real Chromium, which has to be there (ap
 shots: $(INSTALLED)  ## The pictures of the page that README shows
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group browser
 	$(BIN)/python scripts/shots.py
+
+recording: $(INSTALLED)  ## The recording of a terminal that README shows
+	$(BIN)/python scripts/recording.py
 
 bench: $(INSTALLED)  ## The benchmarks, as ratios against the bare tools
 	@for program in benchmarks/*.py; do echo "== $$program"; $(BIN)/python $$program || exit 1; done

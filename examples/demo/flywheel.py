@@ -1,5 +1,5 @@
-"""From a session to the answer that the next agent gets: init, capture, review, accept, sync, ask, MCP; then by
-pull request.
+"""From a session to the answer that the next agent gets: init, capture, review, accept, sync, ask, MCP; then about the
+code, and by pull request.
 
 Every step is the real command, run as a person would run it, in a temporary HOME, without keys and without network.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
+from code_acts import DAY, RECORDED, play_code, yesterday
 from stage import Stage, run, title
 from team import play_team
 
@@ -42,7 +43,7 @@ def main() -> int:
     real = read_environment()
     home = Path(mkdtemp(prefix="nugget-demo-")).resolve()
     try:
-        _play(_set_up(home, real, screen))
+        _play(set_up(home, screen))
     except (NuggetError, subprocess.CalledProcessError) as error:
         screen.print(f"[bold red]The demo stopped.[/] What it left behind is in {home}")
         screen.print(str(error), markup=False)
@@ -52,8 +53,9 @@ def main() -> int:
     return 0
 
 
-def _set_up(home: Path, real: Environment, screen: Console) -> Stage:
+def set_up(home: Path, screen: Console) -> Stage:
     """A new HOME without anybody's keys and settings. The converted model is shared where NUGGET_MODELS says."""
+    real = read_environment()
     variables = {name: value for name, value in real.variables.items() if not name.startswith(_CONFIGURED_BY)}
     variables |= {"HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config"), "GIT_CONFIG_NOSYSTEM": "1"}
     if "NUGGET_MODELS" in real.variables:
@@ -66,7 +68,7 @@ def _set_up(home: Path, real: Environment, screen: Console) -> Stage:
 
 
 def _play(stage: Stage) -> None:
-    transcript = _place_transcript(stage)
+    transcript = place_transcript(stage)
     session = read_session(transcript)
     folder, worked_on = transcript.parent.name, Path(session.cwd or "?").name
     stage.screen.print(
@@ -92,17 +94,19 @@ def _play(stage: Stage) -> None:
     run(stage, "ask", QUESTION, "--no-llm", "--limit", "3")
     title(stage, 5, "What the next agent gets", "the same question, by a real MCP client over stdio")
     _ask_over_mcp(stage)
-    play_team(stage, transcript, number=6, question=QUESTION)
+    play_code(stage, transcript, number=6)
+    play_team(stage, transcript, number=9, question=QUESTION)
 
 
-def _place_transcript(stage: Stage) -> Path:
+def place_transcript(stage: Stage) -> Path:
     """Put the bundled session where Claude Code would have written it."""
     bundled = Path(__file__).with_name("session.jsonl")
-    session = read_session(bundled)
-    project = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in session.cwd or "project")
-    folder = stage.home / ".claude" / "projects" / project
-    folder.mkdir(parents=True)
-    return Path(shutil.copy(bundled, folder / f"{session.id}.jsonl"))
+    repository = str(stage.home / "src" / Path(RECORDED).name)
+    project = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in repository)
+    placed = stage.home / ".claude" / "projects" / project / f"{read_session(bundled).id}.jsonl"
+    placed.parent.mkdir(parents=True)
+    placed.write_text(bundled.read_text("utf-8").replace(RECORDED, repository).replace(DAY, yesterday()), "utf-8")
+    return placed
 
 
 def _waiting_branches(stage: Stage) -> list[str]:

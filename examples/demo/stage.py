@@ -33,7 +33,7 @@ def title(stage: Stage, number: int, name: str, what: str) -> None:
     stage.screen.print(f"[dim]{what}[/]\n")
 
 
-def run(stage: Stage, *arguments: str, at_most_lines: int | None = None) -> None:
+def run(stage: Stage, *arguments: str, at_most_lines: int | None = None, folder: Path | None = None) -> None:
     """Show a command as it would be typed, run it, and show what it prints."""
     typed = " ".join(f'"{argument}"' if " " in argument else argument for argument in arguments)
     stage.screen.print(f"[bold green]$[/] [bold]nugget {typed}[/]", soft_wrap=True)
@@ -42,7 +42,7 @@ def run(stage: Stage, *arguments: str, at_most_lines: int | None = None) -> None
     sys.stdout.flush()
     limited = at_most_lines is not None
     done = subprocess.run(
-        [stage.command, *real], env=stage.variables, cwd=stage.home, check=True, text=True,
+        [stage.command, *real], env=stage.variables, cwd=folder or stage.home, check=True, text=True,
         stdout=subprocess.PIPE if limited else None,
     )  # fmt: skip
     if limited:

@@ -122,7 +122,9 @@ def test_the_demo_plays_where_only_the_wheel_is_installed(installed: Path, isola
     for step in ("Make a brain", "Capture a session", "Review", "Ask", "What the next agent gets", "Now with your own"):
         assert step in shown
     asked, later = shown.split("What the next agent gets")
-    over_mcp, in_a_team = later.split("6. In a team")
+    over_mcp, code = later.split("6. What failed, and what fixed it")
+    code, in_a_team = code.split("9. In a team")
+    assert "pytest" in code and "payments/webhooks.py" in code and "$ nugget commit" in code
     assert "pull request #1 on the stand-in for GitHub" in in_a_team and "branch  nugget/session-" in in_a_team
     assert "domains/" in in_a_team
     for answer in (asked.split("$ nugget ask")[1], over_mcp, in_a_team.split("$ nugget ask")[1]):

@@ -19,7 +19,7 @@ BUDGETS = {
     "classes": 314,
     "re.compile": 310,
     "parameters of a function": 10,
-    "lines of tests": 29_063,  # with the fault laboratory
+    "lines of tests": 29_087,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02
