@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 IN_FULL = 3
 """So many of the best hits are shown with their passages, the rest in two lines each (all of them with `deep`)."""
-EXCERPT_CHARS = 480
+EXCERPT_CHARS = 520
 """More than the summary of a hit has."""
 TIMELINE_CHARS = 150
 MAX_WIDTH = 110

@@ -20,7 +20,7 @@ FRAME_TOKENS = 60
 """What the frame of one unit costs when it is shown: title, id, path, dates and the fence around it."""
 NUGGET_FRAME_TOKENS = 30
 """Type, confidence, date and agent of one nugget, with their keys."""
-SUMMARY_CHARS = 400
+SUMMARY_CHARS = 480
 
 _NONE: Mapping[tuple[str | None, str], HitChunk] = {}
 _HEADING = re.compile(r"^#{1,6}[ \t].*$", re.MULTILINE)

@@ -39,6 +39,8 @@ _MOST_NAME_WORDS = 8
 _LISTED_SCORE = 1.0
 _LONE_PASSAGE = 0.6
 """Score of the best passage possible if no unit is likely to answer; scores of units seldom pass it."""
+_PASSAGE_WEAK_BELOW = 0.35
+"""Share of the words of a question that a likely passage holds."""
 _FEW_CHUNKS = 100
 """In fewer, how rare words are says little: a source with any of the words is not called weak."""
 _NAME_WORD = re.compile(r"[^\W_]+")
@@ -132,7 +134,8 @@ def search_source(
     said = _passages(source, parsed, indexes, limit=most, today=today) if source in HISTORY_SOURCES else []
     if source is not SourceName.BRAIN:
         hits = sorted([*hits, *said], key=_relevance_and_recency)
-    return Found(source, hits, weak and not said, tuple(degraded), idfs, chunks, candidates)
+        told = parsed.match or max((hit.score for hit in said), default=0.0) >= _PASSAGE_WEAK_BELOW
+    return Found(source, hits, weak and not (said and told), tuple(degraded), idfs, chunks, candidates)
 
 
 def list_source(source: SourceName, filter_: Filter, indexes: Indexes, *, most: int) -> list[Hit]:

@@ -1,7 +1,7 @@
 """The sentences of a hit that best match a question.
 
-A sentence is worth the idf of the question's words in it, more if it gives the number that was asked for; words of its
-heading count half. The best sentence is shown with as much of what stands around it as there is room for.
+A sentence is worth the idf of the question's words in it, more if it gives the number that was asked for. The best one
+is shown with as many of those behind it as there is room for, then the best of what is said elsewhere.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _ASKS_NUMBER = re.compile(
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"(?<![\w.:/-])\d{1,5}(?:[.,]\d+)?(?![\w-])")
-_FRAGMENTS = 2
+_ROOM = (0.6, 0.4)
+"""Share of the room for the best sentences, and for the best ones elsewhere."""
 _SAME = 40
 """Characters by which two fragments are known to overlap."""
 _CUT = "[…]"
@@ -34,8 +35,8 @@ _NUMBER_BONUS = 0.4
 _LIST_SHARE = 0.7
 """Of its value, what a line without function words keeps: code and lists of names answer less than sentences."""
 _AGAIN_SHARE = 0.5
-_TOGETHER_SHARE = 0.5
-_HEADING_SHARE = 0.5
+"""Of the value of a word that is shown already, taken off."""
+_OTHERS_SHARE = 0.5
 _CHUNKS_READ = 48
 """Of a unit, at most."""
 _RANK_SHARE = 0.99
@@ -49,12 +50,22 @@ class _Sentence(NamedTuple):
 
 
 class _Fragment(NamedTuple):
-    value: float
-    roots: frozenset[str]
-    position: int
-    start: int
-    text: str
-    breadcrumb: str
+    """The sentences of a chunk from a telling one on."""
+
+    chunk: StoredChunk
+    sentences: Sequence[_Sentence]
+    body: str
+    share: float
+
+    @property
+    def opening(self) -> str:
+        """Return the first sentence on one line."""
+        return " ".join(self.body[self.sentences[0].start : self.sentences[0].end].split())
+
+    def run(self, room: int) -> list[_Sentence]:
+        """Return the sentences that fit, the first one in any case."""
+        first = self.sentences[0].start
+        return [one for one in self.sentences if one is self.sentences[0] or one.end - first <= room]
 
 
 def chunks_of_hits(hits: Sequence[Hit], index: IndexReader) -> dict[str, list[StoredChunk]]:
@@ -97,32 +108,37 @@ def _summary(
     wants_number = _ASKS_NUMBER.search(question) is not None
     nearest = sorted(chunks, key=lambda chunk: (matched.get(chunk.text, len(matched)), -held(chunk)))[:_CHUNKS_READ]
     found: list[_Fragment] = []
-    for chunk in nearest:
+    for rank, chunk in enumerate(nearest):
         body = _MARKUP.sub("", chunk.text).strip() or chunk.text
         if len(chunks) == 1 and len(body) <= max_chars:
             return HitChunk(breadcrumb=chunk.breadcrumb, text=shorten(body, max_chars), score=hit.score)
-        of_heading = _HEADING_SHARE * sum(weights[root] for root in _roots(chunk.breadcrumb) & weights.keys())
-        share = _RANK_SHARE ** matched.get(chunk.text, len(matched))
-        for value, roots, start, end in _fragments(
-            _sentences(body, weights, wants_number=wants_number), weights, max_chars
-        ):
-            text = " ".join(body[start:end].split())
-            found.append(_Fragment((value + of_heading) * share, roots, chunk.position, start, text, chunk.breadcrumb))
+        sentences = _sentences(body, weights, wants_number=wants_number)
+        found += [_Fragment(chunk, sentences[at:], body, _RANK_SHARE ** min(rank, len(matched)))
+                  for at, one in enumerate(sentences) if one.value]  # fmt: skip
     if not found:
         text = _MARKUP.sub("", nearest[0].text).strip() or nearest[0].text
         return HitChunk(breadcrumb=nearest[0].breadcrumb, text=shorten(text, max_chars), score=hit.score)
     kept: list[tuple[int, int, str]] = []
-    best = max(found, key=lambda one: one.value)
-    while found and len(kept) < _FRAGMENTS:
-        next_ = max(found, key=lambda one: one.value)
-        kept.append((next_.position, next_.start, next_.text))
-        found = [
-            one._replace(value=one.value - _AGAIN_SHARE * sum(weights[root] for root in one.roots & next_.roots))
-            for one in found
-            if one.text[:_SAME] not in next_.text and next_.text[:_SAME] not in one.text
-        ]
+    seen: frozenset[str] = frozenset()
+    breadcrumb = ""
+    for share in _ROOM:
+        runs = [(one, one.run(int(share * max_chars))) for one in found]
+        if not runs:
+            break
+        best, run = max(runs, key=lambda pair: _value(pair[1], weights, seen) * pair[0].share)
+        text = " ".join(best.body[run[0].start : run[-1].end].split())
+        breadcrumb = breadcrumb or best.chunk.breadcrumb
+        kept.append((best.chunk.position, run[0].start, text))
+        seen = seen.union(*(one.roots for one in run))
+        found = [one for one in found if (start := one.opening[:_SAME]) not in text and text[:_SAME] not in start]
     shown = f" {_CUT} ".join(text for _, _, text in sorted(kept))
-    return HitChunk(breadcrumb=best.breadcrumb, text=f"{shown} {_CUT}", score=hit.score)
+    return HitChunk(breadcrumb=breadcrumb, text=f"{shown} {_CUT}", score=hit.score)
+
+
+def _value(run: Sequence[_Sentence], weights: Mapping[str, float], seen: frozenset[str]) -> float:
+    """Return the value of sentences, the best one in full; words that are shown already count less."""
+    values = [one.value - _AGAIN_SHARE * sum(weights[root] for root in one.roots & seen) for one in run]
+    return max(values) + _OTHERS_SHARE * (sum(values) - max(values))
 
 
 def _roots(text: str) -> set[str]:
@@ -155,21 +171,3 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
             start = at
         if text[start:end].strip():
             yield start, end
-
-
-def _fragments(
-    sentences: Sequence[_Sentence], weights: Mapping[str, float], max_chars: int
-) -> Iterator[tuple[float, frozenset[str], int, int]]:
-    """Yield each longest run of sentences that fits from a sentence on, as (value, roots, start, end)."""
-    room = max_chars // _FRAGMENTS
-    for first, one in enumerate(sentences):
-        if not one.value:
-            continue
-        run = [one]
-        for other in sentences[first + 1 :]:
-            if other.end - one.start > room:
-                break
-            run.append(other)
-        roots: frozenset[str] = frozenset().union(*(each.roots for each in run))
-        value = max(each.value for each in run) + _TOGETHER_SHARE * sum(weights[root] for root in roots)
-        yield value, roots, one.start, run[-1].end

@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 202,
-    "lines": 45_878,
+    "lines": 45_879,
     "lines of a file": 400,
     "classes": 314,
     "re.compile": 310,
