@@ -1,4 +1,4 @@
-"""`nugget commit`: what is staged is matched to the sessions that wrote it, and a message is made of both.
+"""`nugget commit`: match the staged changes to the sessions that wrote them, and make a message of both.
 
 Sessions come from the store of provenance; a transcript of this workspace that the store does not know yet, or knows
 an older state of, is read as it is. Only recent sessions are looked at.
@@ -44,7 +44,7 @@ _REASONS = (NuggetType.CONSTRAINT, NuggetType.DECISION, NuggetType.WORKAROUND, N
 _MAX_HASHED = 20
 _MAX_PROMPT = 4000
 _SLACK_S = 2.0
-"""A transcript that much newer than what the store has of it has grown since."""
+"""A transcript newer than its stored session by more than this has grown since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] = ()) -> int:
 
 
 def home_folder() -> str:
-    """`$NUGGET_HOME` as `config.read_environment` reads it: `~` is the user's home, a relative one starts here."""
+    """Return `$NUGGET_HOME` as `config.read_environment` reads it."""
     return os.path.abspath(os.path.expanduser(os.environ.get("NUGGET_HOME") or os.path.join("~", ".nugget")))
 
 

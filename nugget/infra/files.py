@@ -12,7 +12,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from nugget.infra import system
@@ -29,7 +29,7 @@ WORKER_LOCK = "NUGGET_WORKER_LOCK"
 REVIEW_STATE = "review.json"
 """The file in the queue's folder with, by brain, how many proposals wait and how many were merged."""
 FOLLOW_EVERY_S = 300
-"""What runs in the background looks at the remote of a brain no more often than this."""
+"""Background processes look at the remote of a brain no more often than this."""
 STARTED: list[int] = []
 """Ids of detached processes that have not been seen to end."""
 _FILE_MODE, _FOLDER_MODE = 0o600, 0o700
@@ -38,7 +38,7 @@ StrPath = str | os.PathLike[str]
 
 
 class OutOfTime(BaseException):
-    """The limit of a block is over. Not an OSError, as TimeoutError is: code that reads files goes on after those."""
+    """Raised when a block takes too long. Not an OSError, after which code that reads files goes on."""
 
 
 def private_folder(path: StrPath) -> None:
@@ -73,11 +73,10 @@ def open_private(path: StrPath, mode: str) -> IO[Any]:
     return open(path, mode, opener=_open, **text)  # type: ignore[call-overload,no-any-return]
 
 
-def replace(path: StrPath, content: bytes, *, mode: int = _FILE_MODE, check: Callable[[], None] | None = None) -> None:
+def replace(path: StrPath, content: bytes, *, mode: int = _FILE_MODE) -> None:
     """Give a file this content by fsync and rename: readers see the old or the new, never a part.
 
-    `check` runs last before the rename and may raise to prevent it. A power cut may bring the old content back, unless
-    `sync_folder` is called afterwards.
+    A power cut may bring the old content back, unless `sync_folder` is called afterwards.
     """
     folder, name = os.path.split(path)
     private_folder(folder)
@@ -89,8 +88,6 @@ def replace(path: StrPath, content: bytes, *, mode: int = _FILE_MODE, check: Cal
             if mode != _FILE_MODE:
                 os.chmod(partial, mode)
             os.fsync(file.fileno())
-        if check:
-            check()
         os.replace(partial, path)
     except BaseException:
         with suppress(OSError):
@@ -251,23 +248,28 @@ def resource(name: str) -> Path:
     raise NuggetError(f"Nugget's own file {name} is missing.", hint="Install Nugget again.")
 
 
-def exposed(*roots: StrPath) -> list[str]:
-    """Return the files and folders in and under `roots` that are ours and that others may read, write or enter."""
-    found = []
+def exposed(*roots: StrPath) -> dict[str, int]:
+    """Return the modes of our files and folders in and under `roots` that others may read, write or enter."""
+    found: dict[str, int] = {}
     for root in roots:
         inside = (os.path.join(folder, name) for folder, folders, files in os.walk(root) for name in (*folders, *files))
-        found += [path for path in map(str, (root, *inside)) if _exposed_mode(path)]
+        for path in map(str, (root, *inside)):
+            with suppress(OSError):
+                status = os.lstat(path)
+                is_ours = status.st_uid == system.user_id() and not stat.S_ISLNK(status.st_mode)
+                if is_ours and status.st_mode & system.OTHERS:
+                    found[path] = stat.S_IMODE(status.st_mode)
     return found
 
 
 def make_private(*roots: StrPath) -> list[str]:
     """Take the rights of others off everything in and under `roots` that is ours; return what changed."""
-    mended = []
-    for path in exposed(*roots):
+    changed = []
+    for path, mode in exposed(*roots).items():
         with suppress(OSError):
-            os.chmod(path, _exposed_mode(path) & ~system.OTHERS)
-            mended.append(path)
-    return mended
+            os.chmod(path, mode & ~system.OTHERS)
+            changed.append(path)
+    return changed
 
 
 def _open(path: StrPath, flags: int) -> int:
@@ -277,12 +279,3 @@ def _open(path: StrPath, flags: int) -> int:
     if stat.S_ISREG(found.st_mode) and stat.S_IMODE(found.st_mode) != _FILE_MODE and found.st_uid == system.user_id():
         system.make_private(descriptor, _FILE_MODE)
     return descriptor
-
-
-def _exposed_mode(path: str) -> int:
-    """Return the mode of a file, folder or socket of ours that others have rights to, else 0."""
-    with suppress(OSError):
-        found = os.lstat(path)
-        if not stat.S_ISLNK(found.st_mode) and found.st_uid == system.user_id() and found.st_mode & system.OTHERS:
-            return stat.S_IMODE(found.st_mode)
-    return 0

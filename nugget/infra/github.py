@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from nugget.config import Environment, read_environment
@@ -33,7 +33,7 @@ MAX_WAIT_S = 60
 MAX_BODY_CHARS = 65_000
 """GitHub takes 65,536 characters in the text of a pull request."""
 _NO_ANSWER = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError, RuntimeError)
-"""What PyGithub raises for a reply of another form than GitHub's, and for a redirect to another host."""
+"""Errors of PyGithub for a reply of another form than GitHub's, and for a redirect to another host."""
 _REFUSALS = {
     401: ("GitHub does not accept the token ({reason}).", "Renew GITHUB_TOKEN, or run `gh auth login`."),
     403: ("The token may not do that in {name} ({reason}).",
@@ -146,17 +146,15 @@ class Repository:
 
         Returns the new commit. Raises ForgeError, with the address of its page, if a rule or a conflict forbids it.
         """
-        pull = self._remote.get_pull(number)
+        pull, remote = self._remote.get_pull(number), self._remote
         with self._errors():
-            self._remote.complete()
-            ways = [way for way, allowed in (("merge", self._remote.allow_merge_commit),
-                    ("squash", self._remote.allow_squash_merge), ("rebase", self._remote.allow_rebase_merge))
-                    if allowed]  # fmt: skip
-            page = pull.html_url
+            remote.complete()
+            allowed = (("merge", remote.allow_merge_commit), ("squash", remote.allow_squash_merge), ("rebase", True))
+            way, page = next(way for way, is_allowed in allowed if is_allowed), pull.html_url
         try:
             with self._errors():
-                done = pull.merge(merge_method=(ways or ["merge"])[0], sha=head)
-                if not (done.merged and re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", done.sha)):
+                done = pull.merge(merge_method=way, sha=head)
+                if not (done.merged and _is_commit(done.sha)):
                     raise ValueError("not merged")
                 return done.sha
         except ForgeError as error:
@@ -202,15 +200,15 @@ class Repository:
             hint = "Look at the network, or at GITHUB_API_URL."
             raise ForgeError(f"GitHub cannot be reached ({reason}).", hint=hint) from None
         except (BadAttributeException, *_NO_ANSWER) as error:
-            raise ForgeError(f"GitHub answered what is no answer ({type(error).__name__}).") from error
+            raise ForgeError(f"GitHub sent a reply that makes no sense ({type(error).__name__}).") from error
 
     def _refusal(self, error: GithubException) -> ForgeError:
-        body: object = error.data
-        parts = [body.get("message")] if isinstance(body, Mapping) else [body]
-        details = body.get("errors") if isinstance(body, Mapping) else None
-        for detail in details if isinstance(details, list) else []:
-            parts.append(detail.get("message") or detail.get("code") if isinstance(detail, Mapping) else detail)
-        words = " ".join(" ".join(str(part) for part in parts if part).split()).replace(self._token, "…")
+        body: Any = error.data if isinstance(error.data, Mapping) else {"message": error.data}
+        details = body.get("errors")
+        named = [one.get("message") or one.get("code") if isinstance(one, Mapping) else one
+                 for one in (details if isinstance(details, list) else [])]  # fmt: skip
+        words = " ".join(" ".join(str(part) for part in (body.get("message"), *named) if part).split())
+        words = words.replace(self._token, "…")
         reason = re.sub(r"[^ -~…]", "?", words)[:300].rstrip(".") or "no reason was given"
         if error.status >= 500:
             return ForgeError(f"GitHub has a fault of its own ({error.status}).", hint="Try again later.")
@@ -245,14 +243,18 @@ def _retry() -> Retry:
 
 
 def _pull(pull: GitHubPullRequest) -> PullRequest:
-    """Return the values of a pull request. Raises one of _NO_ANSWER, also while it fetches what is not there yet."""
+    """Return the values of a pull request. Raises one of _NO_ANSWER, also while it fetches what is missing."""
     merged = pull.merged_at is not None
     state = "open" if pull.state == "open" else "merged" if merged else "closed"
     number, url, commit, head = int(pull.number), pull.html_url, pull.merge_commit_sha, pull.head.sha
-    are_commits = all(re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", one) for one in (commit or head, head))
-    if not (number > 0 and url and url.isprintable() and are_commits and pull.state in ("open", "closed")):
+    is_sound = _is_commit(commit or head) and _is_commit(head) and pull.state in ("open", "closed")
+    if not (is_sound and number > 0 and url and url.isprintable()):
         raise ValueError("no pull request")
     return PullRequest(
         number=number, url=url, state=state, head=head, title=pull.title or "", body=pull.body or "",
         merged_as=commit or None if merged else None,
     )  # fmt: skip
+
+
+def _is_commit(text: str) -> bool:
+    return re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", text) is not None

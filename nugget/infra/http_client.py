@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from nugget.errors import NuggetError
 
 _MAX_REPLY_BYTES = 1_000_000
+_MAX_MODEL_BYTES, _ATTEMPTS = 20_000_000, 4
+_RETRIED = (408, 409, 429, 500, 502, 503, 504, 529)
 
 
 def send(
@@ -34,3 +38,39 @@ def send(
         return reply.status_code, json.loads(body)
     except ValueError:
         return reply.status_code, None
+
+
+def post(url: str, body: object, headers: Mapping[str, str], *, until: float) -> tuple[int, bytes]:
+    """Send JSON to a model's server, again while it is overloaded, as it asks; return the last status and reply.
+
+    Raises TimeoutError at `until`, a value of time.monotonic; ConnectionRefusedError if nothing could be sent,
+    ConnectionError if the connection failed later, ValueError for a reply without end.
+    """
+    import httpx
+
+    wait_s = 0.0
+    try:
+        with httpx.Client(headers=headers, follow_redirects=False) as client:
+            for attempt in range(1, _ATTEMPTS + 1):
+                time.sleep(wait_s)
+                left_s = max(until - time.monotonic(), 0.001)
+                timeout = httpx.Timeout(left_s, connect=min(left_s, 5.0))
+                with client.stream("POST", url, json=body, timeout=timeout) as reply:
+                    content = bytearray()
+                    for part in reply.iter_bytes():
+                        content += part
+                        if time.monotonic() > until:
+                            raise TimeoutError
+                        if len(content) > _MAX_MODEL_BYTES:
+                            raise ValueError("a reply without end")
+                asked = reply.headers.get("retry-after", "")
+                wait_s = float(asked) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", asked) else 0.5 * 2**attempt
+                if reply.status_code not in _RETRIED or time.monotonic() + wait_s >= until:
+                    break
+    except httpx.TimeoutException as error:
+        raise TimeoutError from error
+    except (httpx.ConnectError, httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+        raise ConnectionRefusedError(str(error)) from error
+    except httpx.HTTPError as error:
+        raise ConnectionError(str(error) or type(error).__name__) from error
+    return reply.status_code, bytes(content)

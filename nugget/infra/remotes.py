@@ -11,7 +11,6 @@ import base64
 import os
 import re
 import shlex
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -33,13 +32,12 @@ _KEPT_VARIABLES = frozenset(
     "GIT_SSH GIT_SSH_COMMAND GIT_SSH_VARIANT GIT_SSL_CAINFO GIT_SSL_CAPATH GIT_SSL_NO_VERIFY GIT_PROXY_COMMAND".split()
 )
 _REFUSED = r"GH006|GH013|protected branch|hook declined|push declined|error: 403|Permission to .* denied|Write access"
-"""What git and GitHub say of a push that no later try changes."""
+"""Words of git and GitHub about a push that no later try changes."""
 _REASONS: tuple[tuple[str, str, str], ...] = (
     (r"GH006|GH013|protected branch|hook declined|push declined",
      "the remote does not take the branch: {rule}", "Ask whoever looks after the remote's rules, then publish again."),
-    (r"did not end in time", "the remote did not answer in time", "Publish again when the network is better."),
-    (r"Could not resolve host|Failed to connect|Connection (refused|reset|timed out)|unable to connect|"
-     r"Network is unreachable|Operation too slow|unexpected disconnect|hung up unexpectedly|early EOF|error: 5\d\d",
+    (r"did not end in time|Could not resolve host|Failed to connect|Connection (refused|reset|timed out)|unable to conn"
+     r"ect|Network is unreachable|Operation too slow|unexpected disconnect|hung up|early EOF|error: 5\d\d",
      "the remote cannot be reached", "Look at the network; nothing is lost, and the next attempt goes on from here."),
     (r"Authentication failed|could not read (Username|Password)|Invalid username|error: 401|Bad credentials",
      "the remote does not accept the token or password", "Renew GITHUB_TOKEN, or run `gh auth login`."),
@@ -47,10 +45,10 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
      "the remote redirects to another address, where the token does not go", "`git remote set-url` with that address."),
     (r"error: 403|Permission to .* denied|Write access .* not granted|Permission denied|not permitted",
      "there is no permission to push", "Use a token or key that may write to the repository."),
-    (r"[Rr]epository .*not found|error: 404|does not appear to be a git repository|does not exist|not found",
-     "there is no such repository, or it may not be seen with this token", "Look at `git remote -v` in the brain."),
+    (r"not found|error: 404|does not appear to be a git repository|does not exist",
+     "there is no such repository, or this token may not see it", "Look at `git remote -v` in the brain."),
 )  # fmt: skip
-"""What git and GitHub say (pattern), what that means, and what to do."""
+"""Words of git and GitHub (pattern), what they mean, and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,9 +135,7 @@ def _talk(repo: Path, remote: Remote, *args: str, timeout_s: float = _FETCH_TIME
     try:
         done = start(repo, args, variables=_variables(repo), settings=settings, timeout_s=timeout_s)
     except GitError as error:
-        if isinstance(error.__cause__, subprocess.TimeoutExpired):
-            raise _error("did not end in time", args[0], remote) from error
-        raise
+        raise _error(str(error), args[0], remote) from error
     printed = done.stdout.decode("utf-8", "replace")
     if done.returncode == 0:
         return printed
@@ -175,20 +171,18 @@ def _token_header(remote: Remote) -> list[Setting]:
 
 
 def _error(output: str, verb: str, remote: Remote) -> GitError:
-    """Return the error for what git printed, in words that say what to do."""
+    """Return the error for git's output, in words that say what to do."""
     output = _without_secrets(output, remote)
     lines = [line.strip() for line in output.splitlines() if re.match(r"\s*(fatal|error|remote|!)", line)]
-    meaning, hint = next(
-        ((f"{meaning}.", hint) for pattern, meaning, hint in _REASONS if re.search(pattern, output)),
-        ((lines or ["no reason was given"])[0][:300], None),
-    )
+    first = (lines or ["no reason was given"])[0][:300]
+    meaning, hint = next((one[1:] for one in _REASONS if re.search(one[0], output)), (first.rstrip("."), None))
     said = re.findall(r"^\s*remote:\s*(?:error: )?(.*\S)", output, re.MULTILINE)
     marked = [line for line in said if re.search(r"GH0|[Pp]rotected|declined|error", line)]
     rule = re.sub(r"[^ -~]", "?", (marked or said or ["a rule protects it"])[0])[:200].rstrip(".")
-    meaning = meaning.replace("{rule}", rule)
-    address = _without_secrets(remote.url, remote)
     kind = PushRefused if verb == "push" and re.search(_REFUSED, output) else GitError
-    return kind(f"git {verb} with {remote.name} ({address}) failed: {meaning}", hint=hint)
+    address = _without_secrets(remote.url, remote)
+    message = f"git {verb} with {remote.name} ({address}) failed: {meaning.replace('{rule}', rule)}."
+    return kind(message, hint=hint)
 
 
 def _without_secrets(text: str, remote: Remote) -> str:

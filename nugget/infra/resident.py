@@ -24,7 +24,7 @@ from nugget.infra import files, system
 PATIENCE_S, START_PATIENCE_S, _IDLE_S = 0.1, 12.0, 600.0
 """How long a hook waits for an answer, a window for a server that starts, and the server for another window."""
 READY = b"\n"
-"""What the server sends before it takes the first byte of a window's client."""
+"""Sent by the server before it takes the first byte of a window's client."""
 WINDOW_VARIABLES = ("NUGGET_BRAIN", "CLAUDE_CODE_SESSION_ID")
 """The environment variables that a window sends along; in all others its server is like it."""
 

@@ -141,7 +141,7 @@ def relative_path(workspace: Workspace, path: str, *, folder: str | None = None)
 
 
 def normalised_remote(url: str) -> str | None:
-    """`host/path` of a remote's address, lower case; None for a path on this machine, which tells nothing elsewhere.
+    """Return `host/path` of a remote's address in lower case; None for a path on this machine.
 
     `git@GitHub.com:acme/shop.git`, `ssh://git@github.com:22/acme/shop` and `https://token@github.com/Acme/shop/` are
     all `github.com/acme/shop`.

@@ -22,7 +22,7 @@ from nugget.app.resident import Lines
 from nugget.config import read_environment
 from nugget.errors import NuggetError
 from nugget.mcp import answers
-from nugget.mcp.answers import MAX_BUDGET_TOKENS, MAX_LIMIT, Question
+from nugget.mcp.answers import Question
 from nugget.models import Depth, KnowledgeType, SourceName
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ searches on this machine; a question too many is cheaper than a mistake made twi
 you over an old note, and name the id of a unit that you rely on.
 - Nothing found means that nothing is recorded. Go on, and do not ask the same again.
 """
-"""What sells the tool: clients show the name and this text before they show the tool's own description."""
+"""Clients show the name and this text before they show the tool's own description."""
 
 DESCRIPTION = """\
 Look up what is already known about a task before starting on it: decisions and their reasons, patterns, past bugs \
@@ -58,6 +58,8 @@ Propose one piece of knowledge to be kept for other sessions, when the person as
 you found out what cost effort and cannot be read from the code: a decision with its reason, a cause with its fix, a \
 rule of the person. Never secrets, plans or progress. It is kept only if a person accepts it in a review."""
 
+_NAME_CHARS = 1_000
+"""Limit of most arguments: a longer one names nothing, and an answer that repeats it would drown."""
 WARM_UP_DELAY_S = 0.05
 """From the first reply to the start of the warm-up, so that the two do not compete for the interpreter."""
 
@@ -87,13 +89,9 @@ async def serve_lines(session: AgentSession, lines: Lines, openqed: bool) -> Non
 def make_server(session: AgentSession, *, openqed: bool = False) -> "MCPServer[Any]":
     """Return the server with its tools, which the SDK runs in threads; it warms up after its first reply."""
     server = _server_class()(
-        "nugget",
-        title="Nugget",
-        version=__version__,
-        instructions=INSTRUCTIONS,
-        log_level="WARNING",
+        "nugget", title="Nugget", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING",
         middleware=[_warm_after_first_reply(session)],
-    )
+    )  # fmt: skip
     _add_tool(server, session)
     if openqed:
         _add_openqed_tools(server, session)
@@ -107,32 +105,27 @@ def _add_tool(server: "MCPServer[Any]", session: AgentSession) -> None:
     from mcp.types import CallToolResult
     from pydantic import BeforeValidator, Field
 
-    names = BeforeValidator(_names)
+    Name = Annotated[str, Field(max_length=_NAME_CHARS)]
+    Names = Annotated[list[Name] | None, BeforeValidator(_names)]
 
     @server.tool(
         title="Look up what is known", description=DESCRIPTION, annotations=_read_only(), structured_output=False
     )
     def get_relevant_context(
         task_description: Annotated[
-            str, Field(description="The task or question in plain words, with names and error messages in it")
+            str, Field(description="The task or question in plain words, with names and errors in it", max_length=8_000)
         ],
-        path: Annotated[str | None, Field(description="The file that the task is about")] = None,
-        symbol: Annotated[str | None, Field(description="The function or class that the task is about")] = None,
-        types: Annotated[
-            list[str] | None, names, Field(description=f"Only these types: {', '.join(KnowledgeType)}")
-        ] = None,
-        sources: Annotated[
-            list[str] | None, names, Field(description=f"Only these sources: {', '.join(SourceName)}")
-        ] = None,
+        path: Annotated[Name | None, Field(description="The file that the task is about")] = None,
+        symbol: Annotated[Name | None, Field(description="The function or class that the task is about")] = None,
+        types: Annotated[Names, Field(description=f"Only these types: {', '.join(KnowledgeType)}")] = None,
+        sources: Annotated[Names, Field(description=f"Only these sources: {', '.join(SourceName)}")] = None,
         ref: Annotated[
-            str | None, Field(description="Instead of searching: show what this ref of an earlier answer names, whole")
+            Name | None, Field(description="Instead of searching: show what this ref of an earlier answer names, whole")
         ] = None,
-        profile: Annotated[str, Field(description="How to search: task (default) or search")] = "task",
-        depth: Annotated[str, Field(description=f"How much of each unit: {', '.join(Depth)}")] = "standard",
-        token_budget: Annotated[
-            int, Field(description=f"Length of the answer in tokens, 100 to {MAX_BUDGET_TOKENS}")
-        ] = 2000,
-        limit: Annotated[int | None, Field(description=f"Units in the answer, 1 to {MAX_LIMIT}")] = None,
+        profile: Annotated[Name, Field(description="How to search: task (default) or search")] = "task",
+        depth: Annotated[Name, Field(description=f"How much of each unit: {', '.join(Depth)}")] = "standard",
+        token_budget: Annotated[int, Field(description="Length of the answer in tokens", ge=100, le=10_000)] = 2000,
+        limit: Annotated[int | None, Field(description="Units in the answer", ge=1, le=50)] = None,
     ) -> CallToolResult:
         question = Question(
             text=task_description, path=path, symbol=symbol, types=types or (), sources=sources or (), profile=profile,
@@ -172,6 +165,7 @@ def _add_openqed_tools(server: "MCPServer[Any]", session: AgentSession) -> None:
     def reply(make: Callable[[], dict[str, Any]]) -> CallToolResult:
         return _result(lambda: json.dumps(make(), ensure_ascii=False))
 
+    Budget = Annotated[float, Field(description="Max tokens in response", ge=1, le=1_000_000)]
     tool = partial(server.tool, annotations=_read_only(), structured_output=False)
 
     @tool(
@@ -182,29 +176,26 @@ def _add_openqed_tools(server: "MCPServer[Any]", session: AgentSession) -> None:
         path: Annotated[str | None, Field(description="File path to query context for")] = None,
         symbol: Annotated[str | None, Field(description="Specific symbol (function, class) to query")] = None,
         query: Annotated[str | None, Field(description="Natural language query")] = None,
-        token_budget: Annotated[float, Field(description="Max tokens in response")] = 2000,
+        token_budget: Budget = 2000,
         types: Annotated[list[str] | None, Field(description="Filter by nugget types")] = None,
-        depth: Annotated[Literal["summary", "standard", "deep"], Field(description="How much of each nugget")] = (
-            "standard"
-        ),
+        depth: Annotated[
+            Literal["summary", "standard", "deep"], Field(description="Detail of each nugget")
+        ] = "standard",
     ) -> CallToolResult:
-        return reply(
-            lambda: answers.openqed_context(
-                session, budget=token_budget, path=path, symbol=symbol, query=query, types=types or (), depth=depth
-            )
-        )
+        asked: dict[str, Any] = {"path": path, "symbol": symbol, "query": query, "types": types or (), "depth": depth}
+        return reply(lambda: answers.openqed_context(session, budget=token_budget, **asked))
 
     @tool(description="Get the AI session history for a specific file: which sessions touched it and when.")
     def openqed_file_history(
         path: Annotated[str, Field(description="Relative file path to look up")],
-        token_budget: Annotated[float, Field(description="Max tokens in response")] = 1500,
+        token_budget: Budget = 1500,
     ) -> CallToolResult:
         return reply(lambda: answers.openqed_file_history(session, path=path, budget=token_budget))
 
     @tool(description="Get architectural decisions, rejections, and constraints from AI sessions.")
     def openqed_decisions(
         path: Annotated[str | None, Field(description="File path to scope the query")] = None,
-        token_budget: Annotated[float, Field(description="Max tokens in response")] = 2000,
+        token_budget: Budget = 2000,
     ) -> CallToolResult:
         return reply(lambda: answers.openqed_decisions(session, path=path, budget=token_budget))
 
@@ -234,7 +225,7 @@ def _result(make: Callable[[], str], failed: str = "") -> "CallToolResult":
 
 
 def _server_class() -> "type[MCPServer[Any]]":
-    """The SDK's server, with arguments of a wrong type reported in a sentence instead of pydantic's report."""
+    """Return the SDK's server, with wrong arguments reported in a sentence instead of pydantic's report."""
     from mcp.server.mcpserver import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
     from pydantic import ValidationError
@@ -270,7 +261,7 @@ def _warm_after_first_reply(session: AgentSession) -> Any:
 
 
 def _names(value: Any) -> Any:
-    """A list of names as agents write them: `"Pattern, bug"` is `["pattern", "bug"]`."""
+    """Return names as agents write them, such as `"Pattern, bug"`, as a list."""
     if isinstance(value, str):
         value = value.split(",")
     if isinstance(value, list) and all(isinstance(part, str) for part in value):

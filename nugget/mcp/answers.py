@@ -20,13 +20,8 @@ if TYPE_CHECKING:
     from nugget.app.agent_session import AgentSession
     from nugget.retrieval.refs import Shown
 
-MAX_BUDGET_TOKENS = 10_000
-MAX_LIMIT = 50
 LARGEST_CHARS = 49_000
 """Claude Code puts results of more than 50,000 characters into a file and shows the first 2 KB of it."""
-MAX_QUESTION_CHARS = 8_000
-MAX_NAME_CHARS = 1_000
-"""Limit of any other argument: a longer one names nothing, and an answer that repeats it would drown."""
 DECISIVE = (NuggetType.DECISION, NuggetType.REJECTION, NuggetType.CONSTRAINT)
 """The types that `openqed_decisions` returns."""
 
@@ -101,7 +96,7 @@ def propose(session: AgentSession, **given: Any) -> str:
 
 def openqed_context(session: AgentSession, *, budget: float, query: str | None, **asked: Any) -> dict[str, Any]:
     """Return openqed's `ContextResponse`. Raises NuggetError."""
-    found = session.explain_code(text=query, budget_tokens=_tokens(budget), **asked)
+    found = session.explain_code(text=query, budget_tokens=int(budget), **asked)
     return context_json(found.bundle, strict=True)
 
 
@@ -109,7 +104,7 @@ def openqed_file_history(session: AgentSession, *, path: str, budget: float) -> 
     """Return the sessions that touched a file, as many as fit into the budget. Raises NuggetError."""
     found = session.explain_code(path=path, budget_tokens=1, with_sessions=True)
     place = found.bundle.query.path or path
-    room, shown = _tokens(budget) - estimate_tokens(json.dumps(file_history_json(place, (), shown=0))), 0
+    room, shown = int(budget) - estimate_tokens(json.dumps(file_history_json(place, (), shown=0))), 0
     for known in found.sessions:
         room -= estimate_tokens(json.dumps(file_history_json("", [known], shown=1)["sessions"]))
         if room < 0:
@@ -120,7 +115,7 @@ def openqed_file_history(session: AgentSession, *, path: str, budget: float) -> 
 
 def openqed_decisions(session: AgentSession, *, path: str | None, budget: float) -> dict[str, Any]:
     """Return decisions, rejections and constraints of a path or of the workspace. Raises NuggetError."""
-    return decisions_json(session.explain_code(path=path or ".", types=DECISIVE, budget_tokens=_tokens(budget)).bundle)
+    return decisions_json(session.explain_code(path=path or ".", types=DECISIVE, budget_tokens=int(budget)).bundle)
 
 
 def _answer_brain(session: AgentSession, question: Question) -> str:
@@ -155,40 +150,39 @@ def _answer_sources(session: AgentSession, question: Question) -> str:
     """
     sources, budget = question.sources, question.budget_tokens
     _check_memory(SourceName.MEMORY in sources, session.identity)
+    wants_code = SourceName.PROVENANCE in sources
     code = CodePart()
-    if question.place and {SourceName.PROVENANCE, SourceName.SESSIONS} & {*sources}:
+    if question.place and (wants_code or SourceName.SESSIONS in sources):
         share = budget if set(sources) == {SourceName.PROVENANCE} else budget // 2
         code = _code_part(session, question, budget_tokens=share)
-    is_answered = SourceName.PROVENANCE in sources and code.text and code.is_found
-    rest = [name for name in sources if not (name == SourceName.PROVENANCE and is_answered)]
-    of_code = code.text if SourceName.PROVENANCE in sources or not code.is_found else ""
-    parts = [_how_narrowed(question, rest, code), of_code] if question.place else [of_code]
+    is_known = bool(code.text and code.is_found)
+    rest = [name for name in sources if not (name == SourceName.PROVENANCE and is_known)]
+    parts = [_how_narrowed(question, rest, code)] if question.place else []
+    parts += [code.text] if wants_code or not code.is_found else []
     if rest:
         query = Query(
             question.words, filter=Filter(sources=source_names(rest), types=tuple(question.types)), profile="task",
             limit=question.limit or _HITS_A_SOURCE, depth=depth_named(question.depth),
         )  # fmt: skip
-        left = max(budget - (code.used if SourceName.PROVENANCE in sources else 0), _MIN_TOKENS)
+        left = max(budget - (code.used if wants_code else 0), _MIN_TOKENS)
         bundle = session.search(query, code.sessions, budget_tokens=left)
-        missing = degraded_sentences(bundle.degraded)
-        note = f"\nNote: {'; '.join(missing)}." if missing else ""
-        room = question.max_chars - sum(len(part) + 2 for part in parts if part)
-        nothing = f"Nothing in {', '.join(rest)} on: {one_line(question.words)}{note}"
-        parts.append(bundle_markdown(bundle, room) if bundle.hits else nothing)
+        if bundle.hits:
+            parts.append(bundle_markdown(bundle, question.max_chars - sum(len(part) + 2 for part in parts if part)))
+        else:
+            missing = degraded_sentences(bundle.degraded)
+            note = f"\nNote: {'; '.join(missing)}." if missing else ""
+            parts.append(f"Nothing in {', '.join(rest)} on: {one_line(question.words)}{note}")
     return "\n\n".join(part for part in parts if part)
 
 
 def _how_narrowed(question: Question, rest: Sequence[str], code: CodePart) -> str:
     """Say which sources the place narrows, and which it cannot. `rest` are those searched by words."""
-    said, is_known = [], bool(code.text and code.is_found)
-    if SourceName.PROVENANCE in question.sources and is_known:
+    said = []
+    if SourceName.PROVENANCE in question.sources and SourceName.PROVENANCE not in rest:
         said.append(f"provenance is what is known of {question.place}")
     if SourceName.SESSIONS in question.sources and code.sessions:
         said.append(f"sessions are those known to have touched it ({len(code.sessions)})")
-    unnarrowed = [name for name in rest if not (name == SourceName.SESSIONS and code.sessions)]
-    if SourceName.SESSIONS in unnarrowed and is_known:
-        said.append("no session is known to have touched it")
-    if unnarrowed:
+    if unnarrowed := [name for name in rest if not (name == SourceName.SESSIONS and code.sessions)]:
         verb = "are" if len(unnarrowed) > 1 else "is"
         said.append(f"{', '.join(unnarrowed)} cannot be narrowed to it and {verb} searched by words")
     return f"Asked about {question.place}: {'; '.join(said)}."
@@ -251,32 +245,10 @@ def _check_memory(is_asked_for: bool, identity: str | None) -> None:
 
 
 def _check(question: Question) -> None:
-    """Check what the brain itself does not. Raises UsageError."""
+    """Check what neither the tool's schema nor the brain checks. Raises UsageError."""
     if not question.text.strip() and not question.ref:
         raise UsageError("task_description is empty.", hint="Say in a sentence what you are about to do.")
-    if len(question.text) > MAX_QUESTION_CHARS:
-        raise UsageError(
-            f"task_description is {len(question.text):,} characters long; {MAX_QUESTION_CHARS:,} are the limit.",
-            hint="Say in a few sentences what you are about to do; leave out logs and file contents.",
-        )
-    for argument in ("path", "symbol", "ref", "profile", "depth", "types", "sources"):
-        value = getattr(question, argument) or ""
-        longest = max(map(len, [value] if isinstance(value, str) else value), default=0)
-        if longest > MAX_NAME_CHARS:
-            raise UsageError(f"{argument} is {longest:,} characters long; {MAX_NAME_CHARS:,} are the limit.")
     named: Sequence[str] = TYPES if question.is_beyond_the_brain else list(KnowledgeType)
     known = [*named, *(NuggetType if question.place else ())]
     if unknown := [name for name in question.types if name not in known]:
         raise UsageError(f"There is no type {unknown[0]!r}.", hint=f"Types are: {', '.join(named)}.")
-    budget, limit = question.budget_tokens, question.limit
-    if not 100 <= budget <= MAX_BUDGET_TOKENS:
-        hint = "2000 is the default."
-        raise UsageError(f"token_budget must be between 100 and {MAX_BUDGET_TOKENS}, not {budget}.", hint=hint)
-    if limit is not None and not 1 <= limit <= MAX_LIMIT:
-        raise UsageError(f"limit must be between 1 and {MAX_LIMIT}, not {limit}.")
-
-
-def _tokens(budget: float) -> int:
-    if not 1 <= budget <= 1_000_000:
-        raise UsageError(f"token_budget must be between 1 and 1,000,000, not {budget:g}.")
-    return int(budget)

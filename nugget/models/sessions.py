@@ -89,7 +89,7 @@ def origin_of(evidence: Iterable[Evidence]) -> SpeechOrigin:
 
 
 def is_typed(evidence: Iterable[Evidence]) -> bool:
-    """Return whether the user typed all of it, and there is some."""
+    """Return True if there is evidence and the user typed all of it."""
     said = {(one.speaker, one.origin) for one in evidence}
     return said == {(Speaker.USER, SpeechOrigin.TYPED)}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import date
@@ -54,14 +53,9 @@ def without_secrets(value: Any) -> Any:
     """Return a JSON value with every text in it redacted."""
     from nugget.redaction import redact
 
-    texts: list[str] = []
-
-    def collect(text: str) -> str:
-        texts.append(text)
-        return text
-
-    map_texts(value, collect)
     # All texts are checked together first: a reply has hundreds of them, and hardly ever a secret.
+    texts: list[str] = []
+    map_texts(value, lambda text: texts.append(text) or text)  # type: ignore[func-returns-value]
     return map_texts(value, lambda text: redact(text).text) if redact("\n\n".join(texts)).counts else value
 
 
@@ -148,15 +142,14 @@ def context_json(bundle: NuggetBundle, *, explain: bool = False, strict: bool = 
 def nugget_json(hit: NuggetHit, *, strict: bool = False) -> dict[str, Any]:
     """Return one nugget of `context_json`."""
     nugget = hit.nugget
+    optional = {"detail": nugget.detail, "sourcePrompt": nugget.source_prompt,
+                "alternatives": list(nugget.alternatives)}  # fmt: skip
     value: dict[str, Any] = {
         "type": hit.unit.type if hit.unit and not strict else str(nugget.type), "summary": nugget.summary,
-        "detail": nugget.detail, "scope": scope_text(nugget), "confidence": nugget.confidence,
-        "sessionDate": iso_date(nugget.session_started or nugget.extracted_at), "sessionAgent": nugget.agent,
-        "sourcePrompt": nugget.source_prompt, "alternatives": list(nugget.alternatives),
+        "scope": scope_text(nugget), "confidence": nugget.confidence, "sessionAgent": nugget.agent,
+        "sessionDate": iso_date(nugget.session_started or nugget.extracted_at),
+        **{name: given for name, given in optional.items() if given},
     }  # fmt: skip
-    for name in ("detail", "sourcePrompt", "alternatives"):
-        if not value[name]:
-            del value[name]
     if hit.stale_reason:
         value |= {"stale": True, "staleReason": str(hit.stale_reason)}
     value |= {"speaker": speaker_of_hit(hit), "reviewed": hit.unit is not None}
@@ -175,22 +168,12 @@ def file_history_json(path: str, touching: Sequence[IndexedSession], *, shown: i
 
 def decisions_json(bundle: NuggetBundle) -> dict[str, Any]:
     """Return decisions, rejections and constraints in openqed's shape."""
-    keys = (
-        "type",
-        "summary",
-        "detail",
-        "scope",
-        "confidence",
-        "alternatives",
-        "stale",
-        "staleReason",
-        "speaker",
-        "reviewed",
-    )
-    shown = []
-    for hit in bundle.hits:
-        value = nugget_json(hit, strict=True)
-        shown.append({"id": hit.nugget.id} | {name: value[name] for name in keys if name in value})
+    left_out = ("sessionDate", "sessionAgent", "sourcePrompt")
+    shown = [
+        {"id": hit.nugget.id}
+        | {name: value for name, value in nugget_json(hit, strict=True).items() if name not in left_out}
+        for hit in bundle.hits
+    ]
     scope = bundle.query.path or "workspace"
     return clean_values({"decisions": shown, "total": bundle.candidates, "shown": len(shown), "scope": scope})
 
@@ -207,9 +190,8 @@ def listed_json(nugget: Nugget, reason: StaleReason | None) -> dict[str, Any]:
 
 def whole_json(nugget: Nugget, reason: StaleReason | None) -> dict[str, Any]:
     """Return a nugget as `nugget nuggets inspect --json` prints it."""
-    facts = fields(
-        nugget, "alternatives", "method", staleAfter="stale_after", workspace="scope.repo", fileHash="file_hash"
-    )
+    named = {"staleAfter": "stale_after", "workspace": "scope.repo", "fileHash": "file_hash"}
+    facts = fields(nugget, "alternatives", "method", **named)
     return listed_json(nugget, reason) | facts | {
         "extractedAt": iso_date(nugget.extracted_at), "sourcePrompt": nugget.source_prompt or None,
         "evidence": [fields(entry, *_EVIDENCE) for entry in nugget.evidence],
@@ -236,37 +218,31 @@ def session_json(one: KnownSession) -> dict[str, Any]:
 
 def session_detail_json(detail: SessionDetail, *, summary: bool) -> dict[str, Any]:
     """Return a session as `nugget sessions show --json` prints it, with `summary` without its exchanges."""
-    artifacts = [
-        fields(touch, "path", "action", previousPath="previous_path", sha256="after_hash") for touch in detail.touches
-    ]
-    learned = [fields(one, "id", "type", "summary") | {"scope": one.scope.path or "workspace"}
-               for one in detail.nuggets]  # fmt: skip
-    events = Counter(detail.events)
-    failed = events.pop("failed", 0)
+    events = dict(detail.events)
     value = session_json(detail.known) | {
-        "prompts": detail.prompts, "events": dict(events), "failed": failed, "artifacts": artifacts, "learned": learned,
+        "prompts": detail.prompts, "failed": events.pop("failed", 0), "events": events,
+        "artifacts": [fields(touch, "path", "action", previousPath="previous_path", sha256="after_hash")
+                      for touch in detail.touches],
+        "learned": [fields(one, "id", "type", "summary") | {"scope": one.scope.path or "workspace"}
+                    for one in detail.nuggets],
         "problem": detail.problem and str(detail.problem),
     }  # fmt: skip
     whole = detail.whole
     if whole is None or summary:
         return clean_values(value)
     exchanges = [
-        {
-            "number": exchange.number,
-            "ref": f"session:{whole.session.id}#{exchange.number}",
-            "events": [_event_json(event) for event in exchange.events],
-        }
-        for exchange in whole.exchanges
-    ]
+        {"number": one.number, "ref": f"session:{whole.session.id}#{one.number}",
+         "events": [_event_json(event) for event in one.events]}
+        for one in whole.exchanges
+    ]  # fmt: skip
     facts = fields(whole.session, "id", "path", "skipped_records", folder="cwd")
     return clean_values(value | facts | {"archived": whole.is_archived, "exchanges": exchanges})
 
 
 def ingested_json(result: IngestedSession) -> dict[str, Any]:
     """Return the counts of what was read of a session's logs."""
-    return {"session_id": result.session} | {
-        name: _plain(value) for name, value in asdict(result).items() if name != "session"
-    }
+    counts = asdict(result)
+    return {"session_id": counts.pop("session")} | {name: _plain(value) for name, value in counts.items()}
 
 
 def capture_json(result: CaptureResult) -> dict[str, Any]:
@@ -279,10 +255,8 @@ def capture_json(result: CaptureResult) -> dict[str, Any]:
 
 def import_json(result: ImportResult) -> dict[str, Any]:
     """Return the result of an import as JSON."""
-    units = [
-        fields(change, *_CHANGE, "reason", "note") | {"from": change.unit.evidence[0].session}
-        for change in result.changes
-    ]
+    units = [fields(change, *_CHANGE, "reason", "note") | {"from": change.unit.evidence[0].session}
+             for change in result.changes]  # fmt: skip
     left_out = [fields(entry, "path", "line", "reason") for entry in result.left_out]
     facts = fields(result, "branch", "files", "dropped", "redacted", imported_before="known", beyond_limit="waiting")
     return facts | {"units": units, "left_out": left_out}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 IN_FULL = 3
 """So many of the best hits are shown with their passages, the rest in two lines each (all of them with `deep`)."""
 EXCERPT_CHARS = 520
-"""More than the summary of a hit has."""
+"""Longer than the summary of a hit."""
 TIMELINE_CHARS = 150
 MAX_WIDTH = 110
 """Longer lines are hard to read, however wide the terminal is."""
@@ -188,7 +188,7 @@ def put_footer(bundle: Bundle, *, explain: bool = False) -> None:
 
 
 def explained_score(score: float, contributions: Iterable[Contribution]) -> str:
-    """`0.741 = 0.412 bm25 (#1) + 0.329 vector (#2)`."""
+    """Return `0.741 = 0.412 bm25 (#1) + 0.329 vector (#2)`."""
     addends = [
         f"{part.value:.3f} {part.name}" + (f" ({one_line(part.detail)})" if part.detail else "")
         for part in contributions
@@ -283,7 +283,7 @@ def put_timeline(bundle: Bundle, *, explain: bool = False) -> None:
 
 
 def put_excerpt(excerpt: Excerpt) -> None:
-    """Print an exchange or message with what stands around it, the one that was asked for marked."""
+    """Print an exchange or message with its neighbours, and mark the one that was asked for."""
     put(one_line(excerpt.title or excerpt.session), style="bold")
     put_facts([("ref", excerpt.ref), ("agent", excerpt.agent), ("folder", excerpt.folder), ("file", excerpt.path)])
     for passage in excerpt.passages:

@@ -192,7 +192,7 @@ def _check_folders(brain: Path, environment: Environment) -> Iterator[Finding]:
     else:
         yield _good("folders", f"{brain} and {home} can be written")
     roots = [folder for folder in (home, brain / ".nugget") if folder.is_dir()]
-    if exposed := files.exposed(*roots):
+    if exposed := [*files.exposed(*roots)]:
         more = f" and {len(exposed) - 1} more" if len(exposed) > 1 else ""
         step = f"chmod -R go-rwx {shlex.join(map(str, roots))}"
         yield _odd("privacy", f"others on this machine have rights to {exposed[0]}{more}", step)

@@ -14,12 +14,12 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 202,
-    "lines": 45_879,
+    "lines": 45_712,
     "lines of a file": 400,
     "classes": 314,
-    "re.compile": 310,
+    "re.compile": 307,
     "parameters of a function": 10,
-    "lines of tests": 29_087,  # with the fault laboratory
+    "lines of tests": 28_686,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

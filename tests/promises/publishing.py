@@ -38,6 +38,5 @@ PROMISES: dict[str, str] = {
     "GITHUB-SENTENCE": "Every failure of GitHub or of the way to it is a ForgeError with one clear sentence.",
     "REMOTE-PROXY": "The remote and GitHub are reached through the proxy that the environment names.",
     "REMOTE-CLEAN": "A remote is spoken to in the cleaned environment: no inherited GIT_DIR, no prompt, no hooks.",
-    "GITHUB-OPENAPI": "Requests and replies of the loopback GitHub fit GitHub's published OpenAPI description.",
 }
 GAPS: dict[str, str] = {}

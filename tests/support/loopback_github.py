@@ -4,8 +4,7 @@
         github.url      # what `git remote add origin` is given
         github.api_url  # GITHUB_API_URL
 
-Branches, merges and what a pull request holds are read from the repository itself. Every request and reply is held
-against GitHub's published description (github_description.py): leaving the `with` fails where one did not fit.
+Branches, merges and what a pull request holds are read from the repository itself.
 `github.fail(...)` scripts faults; `github.requests` records what was asked.
 """
 
@@ -22,9 +21,7 @@ from threading import Lock
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import github_replies
 from git_over_http import GitAnswer, GitServer
-from github_description import reply_misfits, request_misfits
 
 OWNER, NAME = "acme", "brain"
 TOKEN = "ghp_loopbackloopbackloopbackloopback0001"
@@ -72,7 +69,7 @@ class Pull:
 
 
 def _invalid(error: Mapping[str, str]) -> dict[str, Any]:
-    return {"message": "Validation Failed", "errors": [error], "documentation_url": "https://docs.github.com/rest"}
+    return {"message": "Validation Failed", "errors": [error]}
 
 
 class _Answer(GitAnswer):
@@ -102,13 +99,9 @@ class _Answer(GitAnswer):
                     return
                 self._serve_git(request, body, parts.query)
                 return
-            address = self.path.removeprefix("/api/v3")
-            if is_api:
-                state.misfits += request_misfits(self.command, address, body)
             if fault is None or fault.after:
                 status, value = self._api(request)
                 reply = json.dumps(value).encode()
-                state.misfits += reply_misfits(self.command, address, status, reply)
             if fault is None:
                 moved = {"Location": value["url"]} if status == 301 else {}
                 self._send(status, reply, {"Content-Type": "application/json; charset=utf-8", **moved})
@@ -118,14 +111,10 @@ class _Answer(GitAnswer):
     def _api(self, request: Request) -> tuple[int, Any]:
         state = self.place
         if request.token not in state.tokens:
-            return 401, {"message": "Bad credentials", "documentation_url": "https://docs.github.com/rest"}
+            return 401, {"message": "Bad credentials"}
         if moved := re.fullmatch(rf"/api/v3/repos/{OWNER}/({'|'.join(state.old_names) or '-'})(/.*)?", request.path):
             location = f"{state.api_url}/repos/{OWNER}/{state.name}{moved[2] or ''}"
-            return 301, {
-                "message": "Moved Permanently",
-                "url": location,
-                "documentation_url": "https://docs.github.com",
-            }
+            return 301, {"message": "Moved Permanently", "url": location}
         if request.path == f"/api/v3/repos/{OWNER}/{state.name}":
             return 200, state.view_repository()
         found = re.fullmatch(
@@ -133,13 +122,13 @@ class _Answer(GitAnswer):
         )
         number, part = found.groups() if found else (None, None)
         if found is None or (number is not None and not 0 < int(number) <= len(state.pulls)):
-            return 404, {"message": "Not Found", "documentation_url": "https://docs.github.com/rest"}
+            return 404, {"message": "Not Found"}
         if number is None:
             return state.create(request.body) if request.method == "POST" else self._list(request)
         pull = state.pulls[int(number) - 1]
         if part == "/labels":
             pull.labels = list(dict.fromkeys([*pull.labels, *request.body["labels"]]))
-            return 200, [state.label(name) for name in pull.labels]
+            return 200, [{"name": name} for name in pull.labels]
         if part == "/merge":
             return state.press(pull, request.body)
         if part == "/comments":
@@ -151,7 +140,7 @@ class _Answer(GitAnswer):
         head = request.query.get("head", [""])[0]
         wanted_state = request.query.get("state", ["open"])[0]
         return 200, [
-            state.view(pull, whole=False)
+            state.view(pull)
             for pull in state.pulls
             if head in ("", f"{OWNER}:{pull.branch}") and wanted_state in ("all", "closed" if pull.closed else "open")
         ]
@@ -185,7 +174,6 @@ class GitHubServer(GitServer):
         self.tokens = {TOKEN}
         self.may_push = True
         self.faults: list[Fault] = []
-        self.misfits: list[str] = []
         self.lock = Lock()
         self.old_names: list[str] = []
         self.forbids_merging = ""
@@ -193,7 +181,6 @@ class GitHubServer(GitServer):
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-        assert self.misfits == [], "not as GitHub describes its API:\n" + "\n".join(self.misfits)
 
     @property
     def api_url(self) -> str:
@@ -264,7 +251,8 @@ class GitHubServer(GitServer):
         """The repository in JSON, as those see it who may push."""
         allowed = {"merge": "allow_merge_commit", "squash": "allow_squash_merge", "rebase": "allow_rebase_merge"}
         ways = {name: self.methods[way] for way, name in allowed.items()}
-        return github_replies.repository(self.api_url, self.origin, OWNER, self.name) | ways
+        address = f"{self.api_url}/repos/{OWNER}/{self.name}"
+        return {"name": self.name, "full_name": f"{OWNER}/{self.name}", "url": address, **ways}
 
     def press(self, pull: Pull, wanted: Mapping[str, str]) -> tuple[int, Any]:
         """`PUT /repos/{owner}/{repo}/pulls/{pull_number}/merge`, with the refusals that GitHub documents."""
@@ -286,28 +274,20 @@ class GitHubServer(GitServer):
             if not pull.closed and head and base and self.git("merge-base", head, base) == head:
                 pull.closed, pull.merged_as = True, base
 
-    def view(self, pull: Pull, *, whole: bool = True) -> dict[str, Any]:
-        """A pull request in JSON; in a list it is not `whole`."""
+    def view(self, pull: Pull) -> dict[str, Any]:
+        """A pull request in JSON."""
         self.notice_pushes()
-        at = (self.api_url, self.origin, OWNER, self.name)
-        user, repository = github_replies.user(self.api_url, self.origin, OWNER), github_replies.repository(*at)
-
-        def side(branch: str, sha: str) -> dict[str, Any]:
-            return {"ref": branch, "sha": sha, "label": f"{OWNER}:{branch}", "repo": repository, "user": user}
-
         # The last commit of a branch is remembered when the branch is gone.
         pull.last_sha = self.head(pull.branch) or pull.last_sha
-        own = {
-            "title": pull.title, "body": pull.body, "state": "closed" if pull.closed else "open",
-            "merged_at": CLOSED_AT if pull.merged_as else None, "closed_at": CLOSED_AT if pull.closed else None,
-            "merge_commit_sha": pull.merged_as, "head": side(pull.branch, pull.last_sha),
-            "base": side(pull.base, str(self.head(pull.base))), "labels": [self.label(name) for name in pull.labels],
+        at = f"repos/{OWNER}/{self.name}"
+        return {
+            "number": pull.number, "url": f"{self.api_url}/{at}/pulls/{pull.number}", "title": pull.title,
+            "html_url": f"{self.origin}/{OWNER}/{self.name}/pull/{pull.number}", "body": pull.body,
+            "state": "closed" if pull.closed else "open", "merged_at": CLOSED_AT if pull.merged_as else None,
+            "closed_at": CLOSED_AT if pull.closed else None, "merge_commit_sha": pull.merged_as,
+            "head": {"ref": pull.branch, "sha": pull.last_sha}, "labels": [{"name": name} for name in pull.labels],
+            "issue_url": f"{self.api_url}/{at}/issues/{pull.number}",
         }  # fmt: skip
-        return github_replies.pull_request(*at, number=pull.number, own=own, whole=whole)
-
-    def label(self, name: str) -> dict[str, Any]:
-        """A label in JSON."""
-        return github_replies.label(self.api_url, OWNER, self.name, name)
 
     def update(self, pull: Pull, wanted: Mapping[str, str]) -> tuple[int, Any]:
         """`PATCH /repos/{owner}/{repo}/pulls/{pull_number}`: its state, title and body."""
@@ -320,9 +300,7 @@ class GitHubServer(GitServer):
     def comment(self, pull: Pull, body: str) -> tuple[int, Any]:
         """`POST /repos/{owner}/{repo}/issues/{issue_number}/comments`."""
         pull.comments.append(body)
-        number = 100 * pull.number + len(pull.comments)
-        at = (self.api_url, self.origin, OWNER, self.name)
-        return 201, github_replies.comment(*at, issue=pull.number, id=number, body=body)
+        return 201, {"id": 100 * pull.number + len(pull.comments), "body": body}
 
     def create(self, wanted: Mapping[str, str]) -> tuple[int, Any]:
         """`POST /repos/{owner}/{repo}/pulls`, with the refusals that GitHub documents."""

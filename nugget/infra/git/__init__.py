@@ -93,13 +93,10 @@ def commit_before(repo: Path, moment: datetime) -> str | None:
 
 
 def unsettled(repo: Path) -> tuple[str, str] | None:
-    """Return why nothing should be committed here now, and the command that changes that; None if it may be.
-
-    Both complete a sentence: "The brain is" "in the middle of a bisect", "`git bisect reset`" "ends that".
-    """
+    """Return why nothing should be committed here now, and the command that ends that; None if it may be."""
     folder = git_dir(repo)
     if operation := next((name for file, name in _IN_PROGRESS.items() if (folder / file).exists()), None):
-        return f"in the middle of a {operation}", f"`git {operation} --continue` or `git {operation} --abort`"
+        return f"in the middle of a {operation}", f"`git {operation} --abort`"
     if (folder / "BISECT_LOG").exists():
         return "in the middle of a bisect", "`git bisect reset`"
     return None if current_branch(repo) else ("on a detached HEAD", "`git switch <branch>`")
@@ -189,25 +186,21 @@ def unmerged_files(repo: Path, prefix: str) -> list[tuple[str, str, bytes]]:
 
 
 def last_commit_days(folder: Path) -> dict[str, date]:
-    """Return the day of the last commit of each file below a folder, as far as the latest 3,000 commits show it.
+    """Return the day of the last commit of each file below a folder, from the latest 3,000 commits.
 
     Files with uncommitted changes are left out. Empty outside of a repository. Raises GitError if git is missing or
     takes too long.
     """
     listing = ("-n3000", "--format=%x01%cs", "--name-only", "-z", "--relative", "--no-renames", "--", ".")
     log = start(folder, ("log", *listing), timeout_s=30)
-    status = ("status", "--porcelain", "-z", "--no-renames", "--untracked-files=no", "--", ".")
-    changed = start(folder, status, timeout_s=30)
-    if log.returncode or changed.returncode:
-        return {}
-    top = word(folder, "rev-parse", "--show-prefix") or ""
-    dirty = {os.fsdecode(record[3:]).removeprefix(top) for record in changed.stdout.split(b"\0")}
+    changed = start(folder, ("diff", "--name-only", "-z", "--relative", "HEAD", "--", "."), timeout_s=30)
     days: dict[str, date] = {}
-    for commit in log.stdout.split(b"\1")[1:]:
+    for commit in log.stdout.split(b"\1")[1:] if not (log.returncode or changed.returncode) else ():
         day, _, paths = commit.partition(b"\0")
         for path in map(os.fsdecode, paths.split(b"\0")):
             if name := path.lstrip("\n"):
                 days.setdefault(name, date.fromisoformat(day.decode().strip()))
+    dirty = set(map(os.fsdecode, changed.stdout.split(b"\0")))
     return {path: day for path, day in days.items() if path not in dirty}
 
 

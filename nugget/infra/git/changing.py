@@ -1,4 +1,4 @@
-"""The one way in which Nugget changes a repository: whole, or not at all.
+"""Changes to a repository, made whole or not at all.
 
 Commits are built as objects first, which nobody sees. Under one lock, `change_refs` then holds git's `index.lock`,
 makes sure that nothing of the user's would be overwritten, stages everything that the checkout will need in
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from nugget.errors import BrainError, ConflictError, GitError, NuggetError
 from nugget.infra import files
-from nugget.infra.git import (
+from nugget.infra.git import (  # fmt: skip
     EMPTY_TREE,
     Change,
     changes,
@@ -329,7 +329,7 @@ def _stage(repo: Path, work: Path, changed: Sequence[Change]) -> None:
     for (blob, change), content in zip(named.items(), read_objects(repo, [*named]), strict=True):
         if content is None or change.mode not in ("100644", "100755"):
             hint = "`git pull` in the brain brings it in."
-            raise GitError(f"{change.path} is no plain file in the new commit; nothing was changed.", hint=hint)
+            raise GitError(f"{change.path} is not a plain file in the new commit; nothing was changed.", hint=hint)
         _write(work, blob, content)
 
 

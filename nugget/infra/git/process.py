@@ -68,7 +68,7 @@ _KEPT_VARIABLES = frozenset(
 _NAMED_PROGRAMS = r"^(filter\..*\.(clean|smudge|process|required)|merge\..*\.driver|hook\..*\.(command|event))$"
 """Keys that name a program and stand under a name of the repository's choice, so that each has to be looked up."""
 _NEUTRAL = {"required": "false", "driver": "false", "event": ""}
-"""What such a key is set to, if not to nothing; a merge driver that fails leaves a conflict."""
+"""Values for such keys, empty by default; a merge driver that fails leaves a conflict."""
 _WITHOUT_WORK_TREE = frozenset(
     "cat-file check-ref-format commit-tree config diff-tree fast-import for-each-ref init log ls-remote ls-tree"
     " merge-base merge-file mktree read-tree remote rev-list rev-parse symbolic-ref update-ref var worktree"
@@ -80,7 +80,6 @@ _OPTIONS = {
     "log": ("--no-ext-diff", "--no-textconv"),
     "status": ("--ignore-submodules=dirty",),  # a submodule has a configuration of its own
 }
-_TAKEN = re.compile(rb"'([^'\n]+\.lock)': File exists")
 
 
 def environment(settings: Iterable[Setting] = ()) -> dict[str, str]:
@@ -97,14 +96,9 @@ def environment(settings: Iterable[Setting] = ()) -> dict[str, str]:
 
 
 def run(
-    repo: Path,
-    *args: str,
-    stdin: bytes | None = None,
-    check: bool = True,
-    variables: Mapping[str, str] | None = None,
-    settings: Sequence[Setting] = (),
-    timeout_s: float = 120.0,
-) -> bytes:
+    repo: Path, *args: str, stdin: bytes | None = None, check: bool = True,
+    variables: Mapping[str, str] | None = None, settings: Sequence[Setting] = (), timeout_s: float = 120.0,
+) -> bytes:  # fmt: skip
     """Return the standard output of `git <args>` in `repo`.
 
     `variables` and `settings` go on top of the hardened ones. If another git process holds the index, git is started
@@ -119,7 +113,7 @@ def run(
         if b"index.lock': File exists" not in done.stderr or time.monotonic() > given_up:
             break
         time.sleep(0.1)
-    if taken := _TAKEN.search(done.stderr):
+    if taken := re.search(rb"'([^'\n]+\.lock)': File exists", done.stderr):
         raise locked(repo, repo / os.fsdecode(taken[1]))
     lines = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     marked = [line for line in lines if line.startswith(("fatal:", "error:"))]
@@ -130,14 +124,9 @@ def run(
 
 
 def start(
-    repo: Path,
-    args: Sequence[str],
-    *,
-    stdin: bytes | None = None,
-    variables: Mapping[str, str] | None = None,
-    settings: Sequence[Setting] = (),
-    timeout_s: float = 120.0,
-) -> subprocess.CompletedProcess[bytes]:
+    repo: Path, args: Sequence[str], *, stdin: bytes | None = None, variables: Mapping[str, str] | None = None,
+    settings: Sequence[Setting] = (), timeout_s: float = 120.0,
+) -> subprocess.CompletedProcess[bytes]:  # fmt: skip
     """Return the ended process of `git <args>`, whatever its exit code. Raises GitError if there was none."""
     verb, *rest = args
     more = {**(_place(repo) if verb not in ("init", "clone") else {}), **(variables or {})}
@@ -170,10 +159,8 @@ def locked(repo: Path, lock: Path) -> GitError:
     since = ""
     with suppress(OSError):
         since = f", which is there since {datetime.fromtimestamp(lock.stat().st_mtime, UTC):%Y-%m-%d %H:%M} UTC"
-    return GitError(
-        f"git holds {repo} locked by {lock}{since}.",
-        hint="Another git process is at work there; where there is none any more, delete that file.",
-    )
+    hint = "Another git process is at work there; if none is left, delete that file."
+    return GitError(f"git holds {repo} locked by {lock}{since}.", hint=hint)
 
 
 def _place(repo: Path) -> dict[str, str]:

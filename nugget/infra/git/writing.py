@@ -68,11 +68,11 @@ def create_branch(
 ) -> str:
     """Make a local branch with one commit that writes (bytes) or deletes (None) `files` on top of `base`.
 
-    Neither index nor checkout is touched. Raises ConflictError if the branch exists: of two processes that make the
-    same branch one does. `base=None` makes a commit without a parent.
+    Neither index nor checkout is touched. Raises ConflictError if the branch exists, also for the second
+    of two processes that make it. `base=None` makes a commit without a parent.
     """
     if name.startswith("-") or start(repo, ("check-ref-format", "--branch", name)).returncode != 0:
-        raise GitError(f"{name!r} is no valid branch name.")
+        raise GitError(f"{name!r} is not a valid branch name.")
     parent = resolve(repo, base) if base else None
     if base and parent is None:
         raise GitError(f"{repo} has no commit {base} to start {name} from.", hint="Run `nugget init` in the brain.")

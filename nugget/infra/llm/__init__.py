@@ -11,6 +11,7 @@ import re
 import shutil
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,7 +55,7 @@ _HEADERS = ("content-type", "retry-after", "request-id")
 
 
 class DailyCapReached(CostCapReached):
-    """A call that was not made because its face could exceed its daily limit."""
+    """Raised instead of a call by which a face could exceed its daily limit."""
 
     retry_after_s: int = 0
 
@@ -99,12 +100,9 @@ def open_llm(settings: Settings, environment: Environment, *, budget: DailyBudge
     if not settings.llm.enabled or not environment.anthropic_api_key:
         return None
     return LLM(
-        api_key=environment.anthropic_api_key,
-        base_url=environment.anthropic_base_url,
-        home=environment.home,
-        allow=allow_list(settings),
-        budget=budget,
-    )
+        api_key=environment.anthropic_api_key, base_url=environment.anthropic_base_url, home=environment.home,
+        allow=allow_list(settings), budget=budget,
+    )  # fmt: skip
 
 
 def open_extractor(settings: Settings, environment: Environment, way: str | None = None) -> Model | None:
@@ -140,14 +138,9 @@ class LLM(Model):
     key_hint = "Check ANTHROPIC_API_KEY."
 
     def __init__(
-        self,
-        *,
-        api_key: str,
-        base_url: str | None,
-        home: Path,
-        allow: Sequence[re.Pattern[str]] = (),
+        self, *, api_key: str, base_url: str | None, home: Path, allow: Sequence[re.Pattern[str]] = (),
         budget: DailyBudget | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(home=home, allow=allow, secret=api_key.strip(), budget=budget)
         self._base_url = base_url or "https://api.anthropic.com"
 
@@ -207,13 +200,12 @@ class LLM(Model):
             output["format"] = {"type": "json_schema", "schema": anthropic.transform_schema(dict(schema))}
         if request.effort and (price := price_of(request.model)) and price.effort:
             output["effort"] = request.effort
-        body: dict[str, Any] = {
-            "model": request.model,
-            "max_tokens": request.max_tokens,
-            "system": [{"type": "text", "text": self._clean(request.system), "cache_control": {"type": "ephemeral"}}],
+        system = {"type": "text", "text": self._clean(request.system), "cache_control": {"type": "ephemeral"}}
+        return {
+            "model": request.model, "max_tokens": request.max_tokens, "system": [system],
             "messages": [{"role": "user", "content": self._clean(request.prompt)}],
-        }
-        return {**body, "output_config": output} if output else body
+            **({"output_config": output} if output else {}),
+        }  # fmt: skip
 
     def _complete(self, call: ModelCall, schema: Mapping[str, Any]) -> str:
         with self._client(call) as client:
@@ -243,32 +235,11 @@ class LLM(Model):
                 response.headers["x-should-retry"] = "false"
             return response
 
+        # The key would go along to wherever a redirect leads.
+        sender = anthropic.DefaultHttpxClient(follow_redirects=False)
         return anthropic.Anthropic(
-            api_key=self._secret,
-            base_url=self._base_url,
-            max_retries=retries,
-            # The key would go along to wherever a redirect leads.
-            http_client=anthropic.DefaultHttpxClient(follow_redirects=False),
-            middleware=[attempt],
+            api_key=self._secret, base_url=self._base_url, max_retries=retries, http_client=sender, middleware=[attempt]
         )
-
-    def _translated(self, error: Exception, call: ModelCall) -> LLMUnavailable:
-        import anthropic
-        import httpx2
-
-        if isinstance(error, (anthropic.APITimeoutError, httpx2.TimeoutException)):
-            return super()._translated(TimeoutError(), call)
-        if isinstance(error, anthropic.APIStatusError):
-            if error.status_code == 200:
-                return LLMUnavailable("The Anthropic API broke off the answer.", hint="Try again later.")
-            return self._refused(
-                error.status_code, error.api_message if isinstance(error.api_message, str) else "", call
-            )
-        if isinstance(error, (anthropic.APIConnectionError, httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL)):
-            cause = error.__cause__ or error
-            call.free = isinstance(cause, httpx2.ConnectError)
-            return self._disconnected(cause)
-        return super()._translated(error, call)
 
 
 def _note(data: Mapping[str, Any], call: ModelCall) -> None:
@@ -289,8 +260,7 @@ def _require_end(call: ModelCall) -> None:
 def _whole(chunks: Iterator[bytes], call: ModelCall) -> Iterator[bytes]:
     """Yield a plain reply in one piece, and note its usage."""
     body = b"".join(chunks)
-    message = json.loads(body)
-    if isinstance(message, dict):
+    if isinstance(message := json.loads(body), dict):
         _note(message, call)
     yield body
 
@@ -303,11 +273,8 @@ def _streamed(chunks: Iterator[bytes], call: ModelCall) -> Iterator[bytes]:
         yield chunk
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
-            if line.startswith(b"data:") and (b'"usage"' in line or b'"error"' in line):
-                try:
-                    event = json.loads(line[5:])
-                except ValueError:
-                    continue
+            with suppress(ValueError):
+                event = json.loads(line[5:]) if line.startswith(b"data:") else None
                 if isinstance(event, dict):
                     _note(event, call)
                     if event.get("type") == "error":

@@ -1,4 +1,4 @@
-"""What all ways to a model share: redaction before a call, caps and the cost ledger around it, checks after it.
+"""The base of all models: redaction before a call, caps and the cost ledger around it, checks after it.
 
 The ledger is `$NUGGET_HOME/ledger/costs.jsonl`, with one line for every call, also for those that failed. Prices are
 list prices as of 2026-11-20, from platform.claude.com/docs/en/about-claude/pricing.
@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
+from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nugget.errors import LLMUnavailable
@@ -58,14 +59,11 @@ PRICES: Mapping[str, Price] = {
 }
 _DEAREST = max(PRICES.values(), key=lambda price: price.output)
 _CACHE_WRITE = 1.25
-_LONG_PROMPT_TOKENS = 100_000
-_CHARS_PER_TOKEN = 3
 _FENCE_TAG = re.compile(r"<(?=\s*/?\s*(?:question|passage|unit|session|candidate|reply)\b)", re.IGNORECASE)
 _COSTS = "costs.jsonl"
 _USAGE = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _MOST_TOKENS = 1_000_000_000
 """No call reads or writes more; a larger count is an error of the endpoint."""
-_MOST_PROBLEMS = 20
 _STATUSES: dict[int, tuple[str, str | None]] = {
     **dict.fromkeys((401, 403), ("refused the key", None)),
     404: ("does not know `{model}`", "Correct `llm` in your configuration."),
@@ -90,7 +88,7 @@ class BadReply(LLMUnavailable):
 
 
 class CostCapReached(LLMUnavailable):
-    """A call that was not made because it could exceed its cost cap."""
+    """Raised instead of a call that could exceed its cost cap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,9 +134,14 @@ class ModelCall:
     free: bool = False
     reported_usd: float | None = None
 
+    @property
+    def until(self) -> float:
+        """The deadline, as a value of time.monotonic."""
+        return self.started + self.request.timeout_s
+
     def left_s(self) -> float:
         """Return the seconds until the deadline. Raises TimeoutError after it."""
-        left = self.started + self.request.timeout_s - time.monotonic()
+        left = self.until - time.monotonic()
         if left <= 0:
             raise TimeoutError
         return left
@@ -187,7 +190,7 @@ def spending(
 
 
 class Model:
-    """A way to a model, as which each subclass makes the body of a call and sends it. Thread-safe.
+    """Base of all models; each subclass makes the body of a call and sends it. Thread-safe.
 
     `secret` never appears in a message; `budget` limits the calls of a face; `name` is who answers, for messages.
     """
@@ -275,11 +278,12 @@ class Model:
             call.error = str(translated)
             raise translated from None
         finally:
-            if self._record(call) and held and self._budget:
+            self._record(call)
+            if held and self._budget:
                 self._budget.release(most)
 
-    def _record(self, call: ModelCall) -> bool:
-        """Write the call to the ledger. If that fails, return False, and its cost stays reserved in the budget."""
+    def _record(self, call: ModelCall) -> None:
+        """Write the call to the ledger."""
         usd, usd_counted = call.cost()
         line = {
             "time": datetime.now(UTC).isoformat(), "purpose": call.request.purpose, "model": call.request.model,
@@ -293,35 +297,46 @@ class Model:
         except OSError as error:
             # The reply is paid for: using it unrecorded is better than throwing it away.
             _log.warning("The cost ledger in %s cannot be written (%s).", self._home / "ledger", error.strerror)
-            return False
-        return True
 
     def _translated(self, error: Exception, call: ModelCall) -> LLMUnavailable:
-        """Return the sentence for an exception of the SDK, of httpx or of the command."""
-        model, request = call.request.model, call.request
-        if isinstance(error, TimeoutError):
+        """Return the sentence for an exception of the SDK, of HTTP or of the command."""
+        import anthropic
+        import httpx2
+
+        model, request, cause = call.request.model, call.request, error.__cause__ or error
+        if isinstance(error, (TimeoutError, TimeoutExpired, anthropic.APITimeoutError, httpx2.TimeoutException)):
             return LLMUnavailable(f"{model} did not answer within {request.timeout_s:g} s ({request.purpose}).")
+        if isinstance(error, anthropic.APIStatusError):
+            if error.status_code == 200:
+                return LLMUnavailable(f"{self.name} broke off the answer.", hint="Try again later.")
+            text = error.api_message if isinstance(error.api_message, str) else ""
+            return self._refused(error.status_code, text, call)
+        failures = (
+            anthropic.APIConnectionError,
+            httpx2.HTTPError,
+            httpx2.StreamError,
+            httpx2.InvalidURL,
+            ConnectionError,
+        )
+        if isinstance(error, failures):
+            call.free = isinstance(cause, (httpx2.ConnectError, ConnectionRefusedError))
+            reason = shorten(self._scrub(str(cause)), 160) or type(cause).__name__
+            name, hint = self.name[0].lower() + self.name[1:], "Check the network and the address."
+            return LLMUnavailable(f"The connection to {name} failed ({reason}).", hint=hint)
         return LLMUnavailable(f"The reply of {model} could not be read ({type(error).__name__}).")
 
     def _refused(self, status: int, text: str, call: ModelCall) -> LLMUnavailable:
-        """Return the sentence for a status other than 200; `text` is what the other end said about it."""
+        """Return the sentence for a status other than 200; `text` is the other end's own message."""
         call.free = True
-        problem, hint = _STATUSES.get(status, ("refused the request", None))
+        failed = ("failed", "Try again later.") if status >= 500 else ("refused the request", None)
+        problem, hint = _STATUSES.get(status, failed)
         if 300 <= status < 400:
-            problem, text = "redirects", "the key goes nowhere else"
-            hint = "Configure the address that it redirects to."
+            problem, hint, text = "redirects", "Configure the address that it redirects to.", ""
         elif status in (401, 403):
             hint = self.key_hint
-        elif status >= 500 and status not in _STATUSES:
-            problem, hint = "failed", "Try again later."
         said = "" if status in (401, 403, 404) else shorten(self._scrub(text), 200).rstrip(".")
         sentence = f"{self.name} {problem.format(model=call.request.model)} (HTTP {status})"
         return LLMUnavailable(f"{sentence}: {said}." if said else f"{sentence}.", hint=hint)
-
-    def _disconnected(self, cause: BaseException) -> LLMUnavailable:
-        reason = shorten(self._scrub(str(cause)), 160) or type(cause).__name__
-        name = self.name[0].lower() + self.name[1:]
-        return LLMUnavailable(f"The connection to {name} failed ({reason}).", hint="Check the network and the address.")
 
     def _reply(self, text: str, schema: Mapping[str, Any], call: ModelCall) -> Reply:
         """Parse and redact the text of a reply. Raises BadReply if it does not follow the schema."""
@@ -350,7 +365,7 @@ def _cost_usd(price: Price | None, tokens: Mapping[str, int]) -> float:
     price = price or _DEAREST
     plain, output, written, cached = (tokens.get(name, 0) for name in _USAGE)
     read = plain + _CACHE_WRITE * written + price.cache_read * cached
-    factor = price.long_prompt if plain + written + cached > _LONG_PROMPT_TOKENS else 1.0
+    factor = price.long_prompt if plain + written + cached > 100_000 else 1.0
     return factor * (price.input * read + price.output * output) / 1e6
 
 
@@ -361,7 +376,7 @@ def estimate_cost_usd(price: Price | None, text: str, *, max_output_tokens: int)
     than the usual four characters each. All of it is counted as written to the cache.
     """
     ascii_chars = len(text.encode("ascii", "ignore"))
-    prompt_tokens = -(-ascii_chars // _CHARS_PER_TOKEN) + len(text) - ascii_chars
+    prompt_tokens = -(-ascii_chars // 3) + len(text) - ascii_chars
     return _cost_usd(price, {"output_tokens": max_output_tokens, "cache_creation_input_tokens": prompt_tokens})
 
 
@@ -369,7 +384,7 @@ def problems_in(value: object, schema: Mapping[str, Any], *, where: str = "reply
     """List the places where a value breaks a JSON Schema (`reply.units[2].type: ...`), at most twenty."""
     from jsonschema import Draft202012Validator
 
-    errors = islice(Draft202012Validator(schema).iter_errors(value), _MOST_PROBLEMS)
+    errors = islice(Draft202012Validator(schema).iter_errors(value), 20)
     return [f"{error.json_path.replace('$', where, 1)}: {shorten(error.message, 120)}" for error in errors]
 
 

@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from urllib.parse import urlsplit
 
 from nugget.config import LLMSettings
 from nugget.errors import LLMUnavailable
-from nugget.infra import files, system
+from nugget.infra import files, http_client, system
 from nugget.infra.llm.gate import Model, ModelCall, Price, Request
 from nugget.text import shorten
 
@@ -28,9 +27,6 @@ _OF_THE_SESSION_AROUND = re.compile(
     r"CLAUDECODE|CLAUDE_PID|CLAUDE_PROJECT_DIR|CLAUDE_ENV_FILE|CLAUDE_PLUGIN_\w+|AI_AGENT"
     r"|CLAUDE_CODE_(?:SESSION_\w+|CHILD_SESSION|ENTRYPOINT|MESSAGING_SOCKET)"
 )
-_RETRIED = (408, 409, 429, 500, 502, 503, 504, 529)
-_ATTEMPTS = 4
-_MAX_REPLY_BYTES = 20_000_000
 _ENDS = {"length": "max_tokens", "content_filter": "refusal"}
 
 
@@ -81,10 +77,13 @@ class ClaudeCli(Model):
         folder = self._home / "claude-code"
         files.private_folder(folder)
         kept = {name: value for name, value in self._variables.items() if not _OF_THE_SESSION_AROUND.fullmatch(name)}
-        process = subprocess.Popen(
-            [command, *arguments], cwd=folder, env={**kept, INSIDE: "1", files.GUARD: "1"}, stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-        )  # fmt: skip
+        try:
+            process = subprocess.Popen(
+                [command, *arguments], cwd=folder, env={**kept, INSIDE: "1", files.GUARD: "1"}, stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise LLMUnavailable(f"`claude` could not be started ({error.strerror}).") from error
         with process:
             try:
                 output, errors = process.communicate(call.body["messages"].encode(), timeout=call.left_s())
@@ -95,13 +94,6 @@ class ClaudeCli(Model):
             said = shorten(self._scrub(errors.decode("utf-8", "replace")), 200) or f"exit code {process.returncode}"
             raise LLMUnavailable(f"`claude` gave no reply ({said}).", hint="Try `claude -p hello` in a terminal.")
         return output
-
-    def _translated(self, error: Exception, call: ModelCall) -> LLMUnavailable:
-        if isinstance(error, subprocess.TimeoutExpired):
-            error = TimeoutError()
-        elif isinstance(error, OSError) and not isinstance(error, TimeoutError):
-            return LLMUnavailable(f"`claude` could not be started ({error.strerror}).")
-        return super()._translated(error, call)
 
 
 class OpenAI(Model):
@@ -154,7 +146,11 @@ class OpenAI(Model):
         }  # fmt: skip
 
     def _complete(self, call: ModelCall, schema: Mapping[str, Any]) -> str:
-        reply = json.loads(self._post(call))
+        headers = {"Authorization": f"Bearer {self._secret}"} if self._secret else {}
+        status, content = http_client.post(self._url, call.body, headers, until=call.until)
+        if status != 200:
+            raise self._refused(status, _reason(content), call)
+        reply = json.loads(content)
         usage = reply.get("usage") or {}
         call.note_usage({
             "input_tokens": usage.get("prompt_tokens"), "output_tokens": usage.get("completion_tokens"),
@@ -163,42 +159,6 @@ class OpenAI(Model):
         ended = str(choice.get("finish_reason") or "stop")
         call.stop_reason = "refusal" if choice["message"].get("refusal") else _ENDS.get(ended, ended)
         return str(choice["message"].get("content") or "")
-
-    def _post(self, call: ModelCall) -> bytes:
-        """Return the body of the reply, asked for again as the server wishes, within the deadline of the call."""
-        import httpx2
-
-        headers = {"Authorization": f"Bearer {self._secret}"} if self._secret else {}
-        wait_s = 0.0
-        with httpx2.Client(headers=headers, follow_redirects=False) as client:
-            for attempt in range(1, _ATTEMPTS + 1):
-                time.sleep(wait_s)
-                timeout = httpx2.Timeout(call.left_s(), connect=min(call.left_s(), 5.0))
-                with client.stream("POST", self._url, json=call.body, timeout=timeout) as response:
-                    body = b""
-                    for chunk in response.iter_bytes():
-                        call.left_s()
-                        body += chunk
-                        if len(body) > _MAX_REPLY_BYTES:
-                            raise ValueError("a reply without end")
-                if response.status_code == 200:
-                    return body
-                asked = response.headers.get("retry-after", "")
-                wait_s = float(asked) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", asked) else 0.5 * 2**attempt
-                is_last = attempt == _ATTEMPTS or wait_s >= call.left_s()
-                if is_last or response.status_code not in _RETRIED:
-                    break
-        raise self._refused(response.status_code, _reason(body), call)
-
-    def _translated(self, error: Exception, call: ModelCall) -> LLMUnavailable:
-        import httpx2
-
-        if isinstance(error, httpx2.TimeoutException):
-            error = TimeoutError()
-        elif isinstance(error, (httpx2.HTTPError, httpx2.InvalidURL)):
-            call.free = isinstance(error, httpx2.ConnectError)
-            return self._disconnected(error)
-        return super()._translated(error, call)
 
 
 def _reason(body: bytes) -> str:

@@ -135,16 +135,6 @@ def test_a_bad_question_stops_no_other_and_a_link_out_of_the_brain_is_refused(br
 # --- runs ---
 
 
-@pytest.mark.proves("EVAL-UNKNOWN-ID")
-def test_an_expected_unit_that_does_not_exist_is_a_problem_with_its_line(opened: Brain) -> None:
-    done = run_of(
-        opened, "questions:\n- question: x\n  expect:\n  - concept/no-such\n- question: cache\n  expect: []\n"
-    )
-    reason = "the brain has no unit concept/no-such"
-    assert done["problems"] == [{"path": "g", "line": 4, "severity": "error", "reason": reason}]
-    assert [one["question"] for one in done["results"]] == ["cache"]
-
-
 @pytest.mark.proves("EVAL-EXPLAINS")
 def test_an_outcome_says_where_the_unit_stands_which_list_missed_it_and_what_came_instead(brain: Path) -> None:
     golden = yaml.safe_load((TESTS / "golden/questions.yaml").read_text("utf-8"))["questions"]

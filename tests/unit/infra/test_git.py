@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from knowledge_files import commit
 
-from nugget.errors import ConflictError, GitError
+from nugget.errors import ConflictError
 from nugget.infra import git
 
 NOW = datetime(2026, 3, 1, 12, 30, 5, tzinfo=UTC)
@@ -95,18 +95,6 @@ def test_of_two_that_make_the_same_branch_one_wins(repo: Path) -> None:
     assert sorted(outcomes) == ["made", "refused", "refused", "refused"]
 
 
-def test_branches_are_listed_by_prefix_with_message_and_deleted_only_where_expected(repo: Path) -> None:
-    sha = git.create_branch(repo, "nugget/session-1", files={"a": b"1"}, message="One\n\nbody ü\n", now=NOW)
-    git.create_branch(repo, "nugget/other", files={"a": b"2"}, message="Two", now=NOW)
-    (listed,) = git.branches(repo, "nugget/session-")
-    assert (listed.name, listed.sha, listed.message.strip()) == ("nugget/session-1", sha, "One\n\nbody ü")
-    assert listed.committed == NOW
-    with pytest.raises(ConflictError, match="nugget/session-1 moved meanwhile"):
-        git.move_branch(repo, "nugget/session-1", None, expect=git.head(repo) or "")
-    git.move_branch(repo, "nugget/session-1", None, expect=sha)
-    assert git.branches(repo, "nugget/session-") == []
-
-
 def test_commits_carry_nuggets_name_where_the_user_gave_none(repo: Path, isolated_home: Path) -> None:
     (isolated_home / ".gitconfig").write_text("[user]\n\tuseConfigOnly = true\n")
     sha = git.create_branch(repo, "b", files={"a": b"1"}, message="m", now=NOW)
@@ -141,18 +129,6 @@ def test_inherited_git_variables_do_not_lead_elsewhere(
     git.create_branch(repo, "b", files={"a": b"1"}, message="m", now=NOW)
     monkeypatch.delenv("GIT_DIR")
     assert git.branches(other, "") == []
-
-
-def test_failures_are_one_sentence(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(GitError, match=r"git show failed in .*no-such-branch"):
-        git.run(repo, "show", "no-such-branch")
-    with pytest.raises(GitError, match=r"cannot change to .*No such file"):
-        git.run(tmp_path / "absent", "status")
-    with pytest.raises(GitError, match="no valid branch name"):
-        git.create_branch(repo, "a..b", files={}, message="m", now=NOW)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(GitError, match="git is not installed"):
-        git.head(repo)
 
 
 def test_files_that_only_proposals_hold_are_found_at_once(repo: Path) -> None:

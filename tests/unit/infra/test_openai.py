@@ -11,9 +11,9 @@ import pytest
 from loopback_anthropic import AnthropicServer, Message, Raw, Slow, status, text, value
 from waiting import within
 
-from nugget.config import Environment, ExtractionSettings, LLMSettings, Settings, read_environment
+from nugget.config import Environment, LLMSettings, Settings, read_environment
 from nugget.errors import LLMUnavailable
-from nugget.infra.llm import BadReply, Model, Reply, Request, open_extractor, spending
+from nugget.infra.llm import Model, Reply, Request, open_extractor, spending
 from nugget.infra.llm.others import OpenAI
 
 TOKEN = "ghp_" + "vK8wQ2nR5tY7mB3xL9cD4fG6hJ1pS0zA8eUi"
@@ -137,31 +137,6 @@ def test_every_failure_is_told_in_one_sentence(
         ask(model)
     assert "\n" not in str(told.value) and str(told.value).endswith(".") and KEY not in str(told.value)
     assert costs(environment)[-1]["error"] == str(told.value)
-
-
-@pytest.mark.proves("LLM-SCHEMA")
-def test_what_breaks_the_schema_is_told(model: Model, server: AnthropicServer) -> None:
-    server.script(value({"count": 0}), text('{"cou', stop_reason="max_tokens"))
-    with pytest.raises(BadReply, match="less than the minimum"):
-        ask(model)
-    with pytest.raises(BadReply, match="cut at its limit"):
-        ask(model)
-
-
-@pytest.mark.parametrize(
-    ("url", "variables", "sentence"),
-    [
-        ("ftp://x", {}, "no address"), ("http://[::1", {}, "no address"), (None, {}, "no address"),
-        ("http://localhost:1/v1", {"LOCAL_KEY": ""}, "LOCAL_KEY is not set"),
-    ],
-)  # fmt: skip
-def test_settings_that_cannot_work_are_told(url: str | None, variables: Any, sentence: str, tmp_path: Path) -> None:
-    given = read_environment({"HOME": str(tmp_path), "LOCAL_KEY": KEY, **variables})
-    settings = Settings(
-        llm=LLMSettings(base_url=url, api_key_env="LOCAL_KEY"), extraction=ExtractionSettings(with_="openai")
-    )
-    with pytest.raises(LLMUnavailable, match=sentence):
-        open_extractor(settings, given)
 
 
 def test_a_server_that_is_not_there_is_told(environment: Environment) -> None:

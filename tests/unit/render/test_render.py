@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from nugget.models import (
     Budget,
     Bundle,
-    Contribution,
     Depth,
     Hit,
     HitChunk,
@@ -31,28 +30,15 @@ from nugget.render.json import bundle_json
 from nugget.text import clean
 
 UNIT = Unit(
-    id="pattern/retry",
-    source=SourceName.BRAIN,
-    type="pattern",
-    title="Retry once",
-    body="# Retry once\n\nBody.",
-    path="domains/coding/patterns/retry.md",
-    domain="coding",
-    tags=("http",),
-    confidence=0.9,
-    origin=Origin.AI_SESSION,
-    related=(Relation(id="concept/keys", relation=RelationType.USES),),
-    scope=Scope(path="src/pay.py"),
-    created=date(2026, 2, 24),
-    last_modified=date(2026, 3, 1),
-)
+    id="pattern/retry", source=SourceName.BRAIN, type="pattern", title="Retry once", body="# Retry once\n\nBody.",
+    path="domains/coding/patterns/retry.md", domain="coding", tags=("http",), confidence=0.9, origin=Origin.AI_SESSION,
+    related=(Relation(id="concept/keys", relation=RelationType.USES),), scope=Scope(path="src/pay.py"),
+    created=date(2026, 2, 24), last_modified=date(2026, 3, 1),
+)  # fmt: skip
 HIT = Hit(
-    unit=UNIT,
-    score=0.75,
+    unit=UNIT, score=0.75, reasons=("vector #1",),
     chunks=(HitChunk(breadcrumb="Retry once > Why", text="Because networks fail.", score=0.75),),
-    reasons=("vector #1",),
-    contributions=(Contribution(name="vector", value=0.75, detail="#1"),),
-)
+)  # fmt: skip
 
 
 def bundle(*hits: Hit, **fields: object) -> Bundle:
@@ -81,33 +67,17 @@ def test_the_json_of_a_bundle_is_that_of_the_contract() -> None:
         "budget": {"requested": 2000, "used": 90, "available": 1910, "truncated": False},
         "degraded": ["no_llm"],
         "answer": None,
-        "hits": [
-            {
-                "id": "pattern/retry",
-                "source": "brain",
-                "type": "pattern",
-                "title": "Retry once",
-                "domain": "coding",
-                "tags": ["http"],
-                "confidence": 0.9,
-                "origin": "ai-session",
-                "speaker": None,
-                "reviewed": True,
-                "scope": {"repo": None, "path": "src/pay.py", "symbol": None},
-                "path": "domains/coding/patterns/retry.md",
-                "ref": "brain:pattern/retry",
-                "created": "2026-02-24",
-                "last_modified": "2026-03-01",
-                "stale": False,
-                "stale_reason": None,
-                "score": 0.75,
-                "chunks": [{"breadcrumb": "Retry once > Why", "text": "Because networks fail.", "score": 0.75}],
-                "related": [{"id": "concept/keys", "relation": "uses"}],
-                "reasons": ["vector #1"],
-            }
-        ],
+        "hits": [{
+            "id": "pattern/retry", "source": "brain", "type": "pattern", "title": "Retry once", "domain": "coding",
+            "tags": ["http"], "confidence": 0.9, "origin": "ai-session", "speaker": None, "reviewed": True,
+            "scope": {"repo": None, "path": "src/pay.py", "symbol": None}, "path": "domains/coding/patterns/retry.md",
+            "ref": "brain:pattern/retry", "created": "2026-02-24", "last_modified": "2026-03-01", "stale": False,
+            "stale_reason": None, "score": 0.75,
+            "chunks": [{"breadcrumb": "Retry once > Why", "text": "Because networks fail.", "score": 0.75}],
+            "related": [{"id": "concept/keys", "relation": "uses"}], "reasons": ["vector #1"],
+        }],
         "more_context_hint": None,
-    }
+    }  # fmt: skip
 
 
 def test_an_agent_reads_what_it_is_where_it_is_from_and_that_it_is_no_order() -> None:
