@@ -182,7 +182,10 @@ def _how_narrowed(question: Question, rest: Sequence[str], code: CodePart) -> st
         said.append(f"provenance is what is known of {question.place}")
     if SourceName.SESSIONS in question.sources and code.sessions:
         said.append(f"sessions are those known to have touched it ({len(code.sessions)})")
-    if unnarrowed := [name for name in rest if not (name == SourceName.SESSIONS and code.sessions)]:
+    unnarrowed = [name for name in rest if not (name == SourceName.SESSIONS and code.sessions)]
+    if SourceName.SESSIONS in unnarrowed and code.text and code.is_found:
+        said.append("no session is known to have touched it")
+    if unnarrowed:
         verb = "are" if len(unnarrowed) > 1 else "is"
         said.append(f"{', '.join(unnarrowed)} cannot be narrowed to it and {verb} searched by words")
     return f"Asked about {question.place}: {'; '.join(said)}."

@@ -142,14 +142,14 @@ def context_json(bundle: NuggetBundle, *, explain: bool = False, strict: bool = 
 def nugget_json(hit: NuggetHit, *, strict: bool = False) -> dict[str, Any]:
     """Return one nugget of `context_json`."""
     nugget = hit.nugget
-    optional = {"detail": nugget.detail, "sourcePrompt": nugget.source_prompt,
-                "alternatives": list(nugget.alternatives)}  # fmt: skip
     value: dict[str, Any] = {
         "type": hit.unit.type if hit.unit and not strict else str(nugget.type), "summary": nugget.summary,
-        "scope": scope_text(nugget), "confidence": nugget.confidence, "sessionAgent": nugget.agent,
-        "sessionDate": iso_date(nugget.session_started or nugget.extracted_at),
-        **{name: given for name, given in optional.items() if given},
+        "detail": nugget.detail, "scope": scope_text(nugget), "confidence": nugget.confidence,
+        "sessionDate": iso_date(nugget.session_started or nugget.extracted_at), "sessionAgent": nugget.agent,
+        "sourcePrompt": nugget.source_prompt, "alternatives": list(nugget.alternatives),
     }  # fmt: skip
+    optional = ("detail", "sourcePrompt", "alternatives")
+    value = {name: given for name, given in value.items() if given or name not in optional}
     if hit.stale_reason:
         value |= {"stale": True, "staleReason": str(hit.stale_reason)}
     value |= {"speaker": speaker_of_hit(hit), "reviewed": hit.unit is not None}
