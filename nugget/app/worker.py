@@ -26,6 +26,7 @@ from nugget.capture.publish import Published
 from nugget.capture.queue import Job
 from nugget.config import Environment, load_settings, read_environment
 from nugget.errors import NuggetError, TranscriptError
+from nugget.evaluation.uses import note_uses
 from nugget.extraction import extract
 from nugget.extraction.offline import explain
 from nugget.infra import files, system
@@ -290,7 +291,17 @@ def _capture_job(job: Job, brain: Brain) -> tuple[str | None, str | None]:
             return None, send_session(transcript, capture)
         result = capture_transcript(transcript, capture)
         keep_provenance(transcript, capture)
+        with suppress(NuggetError, OSError, sqlite3.Error):  # a failure here does not undo the capture
+            note_uses(
+                capture.home, brain.path, result.session, lambda: read_redacted(transcript, capture)[0],
+                scope_of=lambda unit_id: _scope_path(brain, unit_id), now=capture.now,
+            )  # fmt: skip
     return result.branch, result.skipped
+
+
+def _scope_path(brain: Brain, unit_id: str) -> str | None:
+    unit = brain.index.unit(unit_id)
+    return unit.scope.path if unit and unit.scope else None
 
 
 def _is_headless(transcript: Path) -> bool:

@@ -16,6 +16,7 @@ from nugget.brain import load, validate_domain
 from nugget.config import expanded, load_settings, read_environment
 from nugget.errors import EmbeddingUnavailable, NuggetError, UsageError
 from nugget.evaluation import query_log
+from nugget.evaluation.uses import read_uses
 from nugget.infra import files, git, remotes
 from nugget.models import Filter, Hit, KnowledgeType, Problem, Query, SourceName, StaleReason, Unit
 from nugget.models.nuggets import Nugget
@@ -337,9 +338,9 @@ def suggest_questions(brain: Brain, files: Sequence[Path]) -> str:
 
 
 def asked_questions(brain: Brain, since: date | None = None) -> dict[str, Any]:
-    """Return the questions asked of the brain, and how many of its units were part of an answer."""
+    """Return the questions asked of the brain, which units were used after them, and its coverage by answers."""
     entries = query_log.read(brain.environment.home, brain=brain.path, since=since)
-    return query_log.report(entries, unit_ids=brain.index.unit_ids())
+    return query_log.report(entries, used=read_uses(brain.environment.home), unit_ids=brain.index.unit_ids())
 
 
 def similar_units(brain: Brain) -> Similar:

@@ -173,11 +173,12 @@ def read(home: Path, *, brain: Path | None = None, since: date | None = None) ->
     return found
 
 
-def report(entries: Sequence[Asked], *, unit_ids: Sequence[str]) -> dict[str, Any]:
+def report(entries: Sequence[Asked], *, used: Mapping[str, Sequence[str]], unit_ids: Sequence[str]) -> dict[str, Any]:
     """Return the questions asked of a brain that has these units now, as `nugget queries --json` prints them.
 
     The most frequent come first, each with its latest answer; spacing and letter case do not count. Times are in ms.
-    `zero` and `weak` count every time a question was asked.
+    `zero` and `weak` count every time a question was asked, `used_in` those after which a unit was used. `used` has the
+    units that were used after a question, by its id.
     """
     groups: dict[str, list[Asked]] = {}
     for entry in entries:
@@ -189,6 +190,7 @@ def report(entries: Sequence[Asked], *, unit_ids: Sequence[str]) -> dict[str, An
         "asked": len(entries), "faces": dict(Counter(str(entry.face) for entry in entries)),
         "zero": sum(not entry.units for entry in entries),
         "weak": sum(entry.weak and bool(entry.units) for entry in entries), "p50_ms": p50, "p95_ms": p95,
+        "used_in": sum(entry.id in used for entry in entries),
         "coverage": {
             "units": len(unit_ids), "returned": returned,
             "share": round(returned / len(unit_ids), 4) if unit_ids else None,
@@ -198,6 +200,7 @@ def report(entries: Sequence[Asked], *, unit_ids: Sequence[str]) -> dict[str, An
                 "text": " ".join(group[-1].text.split()), "times": len(group),
                 "last": group[-1].time.isoformat(timespec="seconds"), "weak": group[-1].weak,
                 "zero": not group[-1].units,
+                "used": list(dict.fromkeys(unit for one in group for unit in used.get(one.id, ()))),
                 "units": [{"id": unit_id, "score": score} for unit_id, score in group[-1].units],
             }
             for group in sorted(groups.values(), key=lambda group: (-len(group), -group[-1].time.timestamp()))
@@ -213,7 +216,7 @@ def suggestions(index: IndexReader, entries: Sequence[Asked], *, known: Sequence
     from nugget.markdown import subheadings_of
 
     found: list[tuple[str, str, str]] = []
-    for one in report(entries, unit_ids=())["queries"]:
+    for one in report(entries, used={}, unit_ids=())["queries"]:
         if one["weak"] and one["text"]:
             nearest = f" Nearest: {one['units'][0]['id']}" if one["units"] else ""
             why = f"Not answered ({counted(one['times'], 'time')}, last {one['last'][:10]}).{nearest}"

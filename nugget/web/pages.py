@@ -138,7 +138,7 @@ def home(site: Site, request: Request) -> Response:
     fresh = [one for one in browsing.newest(brain, 60) if (one.last_modified or one.created or date.min) >= since]
     imported = Counter(one.domain or "general" for one in fresh if str(one.origin) == "imported")
     report = site.once("report", tags["log"] + tags["index"], lambda: brain.asked_questions(since))
-    open_questions = [one for one in report["queries"] if one["weak"] or one["zero"]][:8]
+    open_questions = [one for one in report["queries"] if (one["weak"] or one["zero"]) and not one["used"]][:8]
     problems = site.once("problems", tags["review"] + tags["index"], lambda: browsing.problems(brain))
     return render(
         site, request, "home", proposals=proposals, fresh=[one for one in fresh if str(one.origin) != "imported"][:12],

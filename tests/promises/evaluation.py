@@ -15,6 +15,7 @@ PROMISES: dict[str, str] = {
     "LOG-HARMLESS": "a log that cannot be written or read fails no question, and costs less than a millisecond",
     "LOG-BOUNDED": "the query log does not grow without bound",
     "QUERIES-REPORT": "nugget queries shows top, zero-result and weak questions, p50, p95 and coverage",
+    "USED-LATER": "a returned unit that the session later cites, or whose file it edits, counts as used, once",
     "LANG-BM25": "in eleven languages and scripts words alone put the right unit first for 95 of 100 questions",
     "LANG-DEFAULT": "the English default model takes nothing away from other languages",
 }

@@ -56,7 +56,7 @@ def test_each_face_records_its_questions_with_what_came_back(
     session.close()
     found = query_log.read(environment.home, brain=words)
     assert [(e.face, e.text, e.profile) for e in found] == [
-        ("cli", "cache invalidation", "task"), ("cli", "retries", "search"), ("python", "money", "task"),
+        ("cli", "cache invalidation", "task"), ("cli", "retries", "task"), ("python", "money", "task"),
         ("mcp", "how are errors wrapped", "task"),
     ]  # fmt: skip
     assert [e.filters for e in found[:3]] == [
@@ -150,13 +150,13 @@ def test_the_report_counts_what_was_asked_and_what_came_back() -> None:
         entry("unknown", id="3", weak=True, units=(("a/9", 0.1),), duration_ms=30),
         entry("nothing", id="4", weak=True, duration_ms=1000),
     ]
-    found = report(entries, unit_ids=["a/1", "a/2", "a/3", "a/4"])
-    assert [found[name] for name in ("asked", "faces", "zero", "weak", "p50_ms", "p95_ms")] == [
-        4, {"cli": 3, "mcp": 1}, 1, 1, 20, 1000,
+    found = report(entries, used={"1": ["a/2"]}, unit_ids=["a/1", "a/2", "a/3", "a/4"])
+    assert [found[name] for name in ("asked", "faces", "zero", "weak", "p50_ms", "p95_ms", "used_in")] == [
+        4, {"cli": 3, "mcp": 1}, 1, 1, 20, 1000, 1,
     ]  # fmt: skip
     assert found["coverage"] == {"units": 4, "returned": 2, "share": 0.5}
     assert found["queries"][0] == {
-        "text": "how do WE?", "times": 2, "last": NOW.isoformat(), "weak": False, "zero": False,
+        "text": "how do WE?", "times": 2, "last": NOW.isoformat(), "weak": False, "zero": False, "used": ["a/2"],
         "units": [{"id": "a/2", "score": 0.6}],
     }  # fmt: skip
     assert [one["text"] for one in found["queries"] if one["zero"]] == ["nothing"]
