@@ -110,7 +110,7 @@ class Provenance:
         """Return paths and symbols that are named and no longer exist, and how many nuggets and units were checked."""
         index, today = self._index(), datetime.now(UTC).date()
         with self._workspace() as (connection, workspace):
-            units = [one.unit for one in reviewed_units(index, workspace, text=None, today=today)] if index else []
+            units = [unit for unit, *_ in reviewed_units(index, workspace, text=None, today=today)] if index else []
             return known.check_names(connection, Checkout(workspace), units)
 
     def coverage(self) -> list[known.Covered]:

@@ -183,10 +183,7 @@ def reviewed_units(index: Index, workspace: Workspace, *, text: str | None, toda
     best = max(matches.values(), default=0.0) or 1.0
     units = index.units(keys)
     stale = stale_units(units, index, today=today)
-    return [
-        Reviewed(unit=unit, text=matches[key] / best if key in matches else None, stale_reason=stale.get(key))
-        for key, unit in units.items()
-    ]
+    return [(unit, matches[key] / best if key in matches else None, stale.get(key)) for key, unit in units.items()]
 
 
 def is_about(repo: str | None, workspace: Workspace) -> bool:

@@ -3,8 +3,8 @@
     place, words -> candidates -> scores -> staleness of the best -> order -> packing -> NuggetBundle
 
 Candidates are the nuggets scoped to the file, to its folders, to what lies below a folder, beside a file, or to the
-whole workspace; and those that hold words of the question, or mean the like. What matches both place and question comes
-first. Whether a nugget is stale costs a look at a file, so only those that are shown are looked at.
+whole workspace; and those that hold words of the question, or are near to it in meaning. What matches both place and
+question comes first. Staleness costs a look at a file, so only the candidates that can be shown are checked.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time
-from heapq import heapify, heappop, heappush
+from datetime import UTC, datetime, time
 
 from nugget.index import provenance as stored
 from nugget.markdown import body_below_title
@@ -47,55 +46,35 @@ TYPE_VALUES = {
 }  # fmt: skip
 TYPE_BOOSTS = {NuggetType.CONSTRAINT: 0.20, NuggetType.CAVEAT: 0.20, NuggetType.TUNING: 0.15}
 
+Reviewed = tuple[Unit, float | None, StaleReason | None]
+"""A unit of the brain, its BM25 as a share of the best unit's (None without a word of the question), and staleness."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signals:
-    """Signals of one nugget for one question.
 
-    `age_days` is that of its session, None if it is not known. `text` is its BM25 as a share of the best match's,
-    None if it holds no word of the question; `meaning` is the cosine of one that was found by that alone.
+@dataclass(slots=True, kw_only=True)
+class Candidate:
+    """A nugget, or a unit of the brain weighed as one, with its signals for one question.
+
+    `age_days` is the age of its session, None if unknown. `text` is its BM25 as a share of the best match's, None if it
+    holds no word of the question; `meaning` is the cosine of one that was found by meaning.
     """
 
-    type: NuggetType
+    nugget: Nugget
     match: ScopeMatch
-    confidence: float
     age_days: float | None = None
     text: float | None = None
     meaning: float | None = None
     names_symbol: bool = False
-    is_stale: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reviewed:
-    """A unit of the brain that is scoped to code of the workspace.
-
-    `text` is its BM25 as a share of the best unit's, None if it holds no word of the question.
-    """
-
-    unit: Unit
-    text: float | None = None
-    stale_reason: StaleReason | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Candidate:
-    signals: Signals
-    nugget: Nugget
-    unit: Unit | None = None
     stale: StaleReason | None = None
-
-    @property
-    def matches_text(self) -> bool:
-        return self.signals.text is not None or self.signals.meaning is not None
+    unit: Unit | None = None
 
     @property
     def rank(self) -> tuple[bool, bool, float, float]:
-        """Sort key: what matches place and words first, then what is about the very file, by score, then the newest."""
-        matches_both = self.matches_text and self.signals.match is not ScopeMatch.ELSEWHERE
-        score = relevance(replace(self.signals, is_stale=self.stale is not None))
-        is_exact, learned = self.signals.match is ScopeMatch.EXACT, _learned(self.nugget)
-        return not matches_both, not is_exact, -score, -(learned.timestamp() if learned else 0.0)
+        """Sort key: matches of place and words first, then of the very file, then by score, then the newest."""
+        is_found = self.text is not None or self.meaning is not None
+        matches_both = is_found and self.match is not ScopeMatch.ELSEWHERE
+        learned = _learned(self.nugget)
+        is_exact, newest = self.match is ScopeMatch.EXACT, learned.timestamp() if learned else 0.0
+        return not matches_both, not is_exact, -relevance(self), -newest
 
 
 def why(
@@ -110,17 +89,20 @@ def why(
 ) -> NuggetBundle:
     """Answer a question about code from the machine's index.
 
-    `meant` are nuggets that mean the like of the question: id -> cosine. `symbol_words` are further names by which a
+    `meant` are the nuggets near to the question in meaning: id -> cosine. `symbol_words` are further names by which a
     nugget is about the symbol. `reviewed` are the units of the brain that are scoped to this workspace.
     """
     place, notes = locate(query, connection, checkout)
     candidates = _candidates(query, place, now, meant or {}, symbol_words)
     candidates += [one for unit in reviewed if (one := _of_brain(unit, query, place, now))]
-    chosen = _best(candidates, query.budget_tokens // NUGGET_FRAME_TOKENS + 1, place, now.date())
+    limit = query.budget_tokens // NUGGET_FRAME_TOKENS + 1
+    chosen = sorted(candidates, key=lambda one: one.rank)[:limit]
+    for one in chosen:
+        one.stale = one.stale if one.unit else place.stale_reason(one.nugget, now.date())
     hits = [
-        NuggetHit(nugget=one.nugget, score=relevance(one.signals), match=one.signals.match, unit=one.unit,
-                  stale_reason=one.stale, contributions=contributions_of(one.signals))
-        for one in (replace(one, signals=replace(one.signals, is_stale=one.stale is not None)) for one in chosen)
+        NuggetHit(nugget=one.nugget, score=relevance(one), match=one.match, unit=one.unit, stale_reason=one.stale,
+                  contributions=contributions_of(one))
+        for one in sorted(chosen, key=lambda one: one.rank)
     ]  # fmt: skip
     packed, budget, hint = pack_nuggets(
         hits, budget_tokens=query.budget_tokens, depth=query.depth, candidates=len(candidates)
@@ -131,17 +113,6 @@ def why(
     return NuggetBundle(
         query=replace(query, path=place.path), hits=packed, budget=budget, candidates=len(candidates),
         more_context_hint=hint, notes=tuple(notes),
-    )  # fmt: skip
-
-
-def as_nugget(unit: Unit) -> Nugget:
-    """Return a unit of the brain as it is weighed and shown beside nuggets."""
-    changed = unit.last_modified or unit.created
-    return Nugget(
-        id=unit.ref, type=COUNTS_AS.get(unit.type, NuggetType.INTENT), summary=unit.title, confidence=unit.confidence,
-        session=unit.session or "", detail=body_below_title(unit.body).strip(), scope=unit.scope or Scope(),
-        agent="reviewed", session_started=datetime.combine(changed, time(), UTC) if changed else None,
-        alternatives=unit.alternatives, stale_after=unit.stale_after, evidence=unit.evidence,
     )  # fmt: skip
 
 
@@ -164,7 +135,7 @@ def locate(query: NuggetQuery, connection: sqlite3.Connection, checkout: Checkou
 
 def _candidates(
     query: NuggetQuery, place: Location, now: datetime, meant: Mapping[str, float], symbol_words: Sequence[str]
-) -> list[_Candidate]:
+) -> list[Candidate]:
     connection, workspace = place.connection, place.workspace
     nuggets = {one.id: one for one in _at(query, place)}
     texts: dict[str, float] = {}
@@ -176,8 +147,7 @@ def _candidates(
         texts = {id_: score / best for id_, score in scores.items()}
         found = stored.nuggets_by_id(connection, [*texts, *meant])
         nuggets |= {
-            id_: found[id_] for id_ in (*texts, *meant)
-            if id_ in found and found[id_].scope.repo == workspace and _is_wanted(found[id_], query)
+            id_: one for id_, one in found.items() if one.scope.repo == workspace and _is_wanted(one, query)
         }  # fmt: skip
     named: set[str] = set()
     if query.symbol:
@@ -186,13 +156,9 @@ def _candidates(
         for word in words:
             named |= stored.naming(connection, workspace, list(nuggets), word)
     return [
-        _Candidate(
-            nugget=one,
-            signals=Signals(
-                type=one.type, match=place.match(one.scope.path or ""), confidence=one.confidence,
-                names_symbol=id_ in named, age_days=_age_days(_learned(one), now), text=texts.get(id_),
-                meaning=meant.get(id_),
-            ),
+        Candidate(
+            nugget=one, match=place.match(one.scope.path or ""), age_days=_age_days(one, now), text=texts.get(id_),
+            meaning=meant.get(id_), names_symbol=id_ in named,
         )
         for id_, one in nuggets.items()
     ]  # fmt: skip
@@ -214,37 +180,23 @@ def _at(query: NuggetQuery, place: Location) -> list[Nugget]:
     return [one for one in found if place.match(one.scope.path or "") is not ScopeMatch.ELSEWHERE]
 
 
-def _of_brain(one: Reviewed, query: NuggetQuery, place: Location, now: datetime) -> _Candidate | None:
+def _of_brain(one: Reviewed, query: NuggetQuery, place: Location, now: datetime) -> Candidate | None:
     """Return a unit of the brain as a candidate; None if it is neither about the place nor matches the words."""
-    nugget = as_nugget(one.unit)
+    unit, text, stale = one
+    changed = unit.last_modified or unit.created
+    nugget = Nugget(
+        id=unit.ref, type=COUNTS_AS.get(unit.type, NuggetType.INTENT), summary=unit.title, confidence=unit.confidence,
+        session=unit.session or "", detail=body_below_title(unit.body).strip(), scope=unit.scope or Scope(),
+        agent="reviewed", session_started=datetime.combine(changed, time(), UTC) if changed else None,
+        alternatives=unit.alternatives, stale_after=unit.stale_after, evidence=unit.evidence,
+    )  # fmt: skip
     match = place.match(nugget.scope.path or "")
-    is_elsewhere = match in (ScopeMatch.ELSEWHERE, ScopeMatch.WORKSPACE) and one.text is None
+    is_elsewhere = match in (ScopeMatch.ELSEWHERE, ScopeMatch.WORKSPACE) and text is None
     if is_elsewhere or not _is_wanted(nugget, query):
         return None
-    signals = Signals(
-        type=nugget.type, match=match, confidence=nugget.confidence, age_days=_age_days(_learned(nugget), now),
-        text=one.text, names_symbol=bool(query.symbol) and query.symbol in (nugget.scope.symbol, nugget.summary),
-    )  # fmt: skip
-    return _Candidate(signals=signals, nugget=nugget, unit=one.unit, stale=one.stale_reason)
-
-
-def _best(candidates: Sequence[_Candidate], limit: int, place: Location, today: date) -> list[_Candidate]:
-    """Return the best `limit` candidates in order.
-
-    A penalty only lowers a score: whatever leads is looked at once, put back if it is stale, and is in its place when
-    it leads again.
-    """
-    waiting = [(one.rank, number, one, one.unit is not None) for number, one in enumerate(candidates)]
-    heapify(waiting)
-    chosen: list[_Candidate] = []
-    while waiting and len(chosen) < limit:
-        _, number, one, is_looked_at = heappop(waiting)
-        if not is_looked_at and (reason := place.stale_reason(one.nugget, today)):
-            one = replace(one, stale=reason)
-            heappush(waiting, (one.rank, number, one, True))
-        else:
-            chosen.append(one)
-    return chosen
+    names_symbol = bool(query.symbol) and query.symbol in (nugget.scope.symbol, nugget.summary)
+    return Candidate(nugget=nugget, match=match, age_days=_age_days(nugget, now), text=text, names_symbol=names_symbol,
+                     stale=stale, unit=unit)  # fmt: skip
 
 
 def _is_wanted(nugget: Nugget, query: NuggetQuery) -> bool:
@@ -257,52 +209,40 @@ def _learned(nugget: Nugget) -> datetime | None:
     return nugget.session_started or nugget.extracted_at
 
 
-def _age_days(moment: datetime | None, now: datetime) -> float | None:
-    return None if moment is None else (now - moment).total_seconds() / 86400
+def _age_days(nugget: Nugget, now: datetime) -> float | None:
+    learned = _learned(nugget)
+    return None if learned is None else max(0.0, (now - learned).total_seconds() / 86400)
 
 
-def recency(age_days: float | None) -> float:
-    """Return 1 for today, halved with every half-life; 0 if the age is not known."""
-    return 0.0 if age_days is None else float(0.5 ** (max(age_days, 0.0) / HALF_LIFE_DAYS))
+def relevance(one: Candidate) -> float:
+    """Return the score of a candidate, 0 to 1."""
+    return min(max(sum(value for _, value, _ in _addends(one)), 0.0), 1.0)
 
 
-def relevance(signals: Signals) -> float:
-    """Return the score of a nugget, 0 to 1."""
-    return min(max(sum(value for _, value, _ in _addends(signals)), 0.0), 1.0)
-
-
-def contributions_of(signals: Signals) -> tuple[Contribution, ...]:
-    """Return the addends of a nugget's score; what the clamp takes away or gives is one of them."""
-    parts = [Contribution(name=name, value=value, detail=_words(name, of)) for name, value, of in _addends(signals)]
-    total = sum(part.value for part in parts)
-    clamped = min(max(total, 0.0), 1.0)
-    if clamped != total:
-        parts.append(Contribution(name="clamp", value=clamped - total, detail="scores lie between 0 and 1"))
+def contributions_of(one: Candidate) -> tuple[Contribution, ...]:
+    """Return the addends of a score; the part that the clamp takes away or adds is one of them."""
+    parts = [Contribution(name=name, value=value, detail=detail) for name, value, detail in _addends(one)]
+    if clamped := relevance(one) - sum(part.value for part in parts):
+        parts.append(Contribution(name="clamp", value=clamped, detail="scores lie between 0 and 1"))
     return tuple(parts)
 
 
-def _addends(signals: Signals) -> Iterator[tuple[str, float, object]]:
-    """Yield (name, value, source) of each addend, not worded yet: a question needs thousands."""
-    yield "scope", SCOPE_SHARE * SCOPE_VALUES[signals.match], signals.match
-    yield "type", TYPE_SHARE * TYPE_VALUES[signals.type], signals.type
-    yield "recency", RECENCY_SHARE * recency(signals.age_days), signals.age_days
-    yield "confidence", CONFIDENCE_SHARE * signals.confidence, signals.confidence
-    if signals.text is not None:
-        yield "text", TEXT_SHARE * signals.text, signals.text
+def _addends(one: Candidate) -> Iterator[tuple[str, float, str]]:
+    """Yield the name, value and detail of each addend of a score."""
+    kind, age = one.nugget.type, one.age_days
+    yield "scope", SCOPE_SHARE * SCOPE_VALUES[one.match], one.match
+    yield "type", TYPE_SHARE * TYPE_VALUES[kind], kind
+    recency = 0.0 if age is None else 0.5 ** (age / HALF_LIFE_DAYS)
+    yield "recency", RECENCY_SHARE * recency, "date unknown" if age is None else f"{age:.0f} days old"
+    yield "confidence", CONFIDENCE_SHARE * one.nugget.confidence, str(one.nugget.confidence)
+    if one.text is not None:
+        yield "text", TEXT_SHARE * one.text, f"{one.text:.0%} of the best match"
         yield "text match", TEXT_BOOST, ""
-    elif signals.meaning is not None:
-        yield "meaning", TEXT_SHARE * max(signals.meaning, 0.0), signals.meaning
-    if boost := TYPE_BOOSTS.get(signals.type):
-        yield "boost", boost, signals.type
-    if signals.names_symbol:
+    elif one.meaning is not None:
+        yield "meaning", TEXT_SHARE * max(one.meaning, 0.0), f"cosine {one.meaning:.3f}"
+    if boost := TYPE_BOOSTS.get(kind):
+        yield "boost", boost, kind
+    if one.names_symbol:
         yield "symbol", SYMBOL_BOOST, ""
-    if signals.is_stale:
+    if one.stale:
         yield "stale", -STALE_PENALTY, ""
-
-
-def _words(name: str, of: object) -> str:
-    if name == "recency":
-        return f"{max(of, 0):.0f} days old" if isinstance(of, float | int) else "date unknown"
-    if name == "text":
-        return f"{of:.0%} of the best match"
-    return f"cosine {of:.3f}" if name == "meaning" else str(of)

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
-from nugget.models import Depth, Scope
+from nugget.models import Depth, Scope, StaleReason
 from nugget.models.nuggets import Nugget, NuggetHit, NuggetQuery, NuggetType, ScopeMatch
 from nugget.provenance import ranking
 from nugget.provenance.checkout import scope_match
-from nugget.provenance.ranking import Signals, contributions_of, recency, relevance
+from nugget.provenance.ranking import Candidate, contributions_of, relevance
 from nugget.retrieval.packing import NUGGET_FRAME_TOKENS, pack_nuggets
 
 EXACT, DIRECTORY, SAME, WORKSPACE, ELSEWHERE = ScopeMatch
+
+
+def weighed(
+    type: NuggetType, match: ScopeMatch, confidence: float, *, is_stale: bool = False, **signals: Any
+) -> Candidate:
+    nugget = Nugget(id="a-1", type=type, summary="s", confidence=confidence, session="a")
+    return Candidate(nugget=nugget, match=match, stale=StaleReason.EXPIRED if is_stale else None, **signals)
 
 
 @pytest.mark.proves("WHY-SCOPE-VALUES", "WHY-SHARES")
@@ -23,7 +31,7 @@ EXACT, DIRECTORY, SAME, WORKSPACE, ELSEWHERE = ScopeMatch
     [(EXACT, 0.53), (DIRECTORY, 0.41), (SAME, 0.38), (WORKSPACE, 0.29), (ELSEWHERE, 0.23)],
 )
 def test_the_nearer_the_scope_the_higher_the_score(match: ScopeMatch, expected: float) -> None:
-    signals = Signals(type=NuggetType.DECISION, match=match, confidence=0.9)
+    signals = weighed(type=NuggetType.DECISION, match=match, confidence=0.9)
     assert relevance(signals) == pytest.approx(expected)
 
 
@@ -59,17 +67,22 @@ def test_types_have_the_priorities_of_the_design_in_their_order() -> None:
     assert values == [1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3]
     names = "constraint caveat tuning decision rejection workaround intent dependency"
     assert " ".join(NuggetType) == names
-    plain = [relevance(Signals(type=type_, match=ELSEWHERE, confidence=0.0)) for type_ in NuggetType]
+    plain = [relevance(weighed(type=type_, match=ELSEWHERE, confidence=0.0)) for type_ in NuggetType]
     # 0.2 * value, and the boosts of the first three
     assert plain == pytest.approx([0.40, 0.38, 0.31, 0.14, 0.12, 0.10, 0.08, 0.06])
 
 
 @pytest.mark.proves("WHY-HALF-LIFE")
 @pytest.mark.parametrize(
-    ("age_days", "expected"), [(0, 1.0), (30, 0.5), (60, 0.25), (15, 0.70711), (300, 0.00098), (-5, 1.0), (None, 0.0)]
+    ("age_days", "expected"), [(0, 1.0), (30, 0.5), (60, 0.25), (15, 0.70711), (300, 0.00098), (None, 0.0)]
 )
 def test_recency_halves_every_thirty_days(age_days: float | None, expected: float) -> None:
-    assert recency(age_days) == pytest.approx(expected, abs=1e-5)
+    (part,) = [
+        one
+        for one in contributions_of(weighed(NuggetType.INTENT, EXACT, 0.5, age_days=age_days))
+        if one.name == "recency"
+    ]
+    assert part.value == pytest.approx(0.15 * expected, abs=1e-5)
 
 
 @pytest.mark.proves("WHY-BOOSTS")
@@ -77,27 +90,27 @@ def test_boosts_are_added_after_the_weighing() -> None:
     assert ranking.TYPE_BOOSTS == {
         NuggetType.CONSTRAINT: 0.20, NuggetType.CAVEAT: 0.20, NuggetType.TUNING: 0.15,
     }  # fmt: skip
-    found = Signals(type=NuggetType.INTENT, match=ELSEWHERE, confidence=0.0, text=1.0)
+    found = weighed(type=NuggetType.INTENT, match=ELSEWHERE, confidence=0.0, text=1.0)
     # 0.2 * 0.4 + 0.1 * 1.0 + 0.15
     assert relevance(found) == pytest.approx(0.33)
-    worse = Signals(type=NuggetType.INTENT, match=ELSEWHERE, confidence=0.0, text=0.4)
+    worse = weighed(type=NuggetType.INTENT, match=ELSEWHERE, confidence=0.0, text=0.4)
     assert relevance(worse) == pytest.approx(0.27)
 
 
 @pytest.mark.proves("WHY-STALE-PENALTY", "WHY-CLAMP")
 def test_a_stale_nugget_loses_three_tenths_and_no_score_is_negative() -> None:
-    fresh = Signals(type=NuggetType.DECISION, match=EXACT, confidence=0.9, age_days=30)
-    stale = Signals(type=NuggetType.DECISION, match=EXACT, confidence=0.9, age_days=30, is_stale=True)
+    fresh = weighed(type=NuggetType.DECISION, match=EXACT, confidence=0.9, age_days=30)
+    stale = weighed(type=NuggetType.DECISION, match=EXACT, confidence=0.9, age_days=30, is_stale=True)
     # 0.3 + 0.14 + 0.075 + 0.09 = 0.605
     assert relevance(fresh) == pytest.approx(0.605)
     assert relevance(stale) == pytest.approx(0.305)
-    lowest = Signals(type=NuggetType.DEPENDENCY, match=ELSEWHERE, confidence=0.0, is_stale=True)
+    lowest = weighed(type=NuggetType.DEPENDENCY, match=ELSEWHERE, confidence=0.0, is_stale=True)
     assert relevance(lowest) == 0.0
 
 
 @pytest.mark.proves("WHY-CLAMP", "WHY-EXPLAIN")
 def test_the_best_imaginable_nugget_scores_one_and_the_clamp_is_explained() -> None:
-    best = Signals(type=NuggetType.CONSTRAINT, match=EXACT, confidence=1.0, age_days=0, text=1.0, names_symbol=True)
+    best = weighed(type=NuggetType.CONSTRAINT, match=EXACT, confidence=1.0, age_days=0, text=1.0, names_symbol=True)
     # 0.30 + 0.20 + 0.15 + 0.10 + 0.10 + 0.15 + 0.20 + 0.10 = 1.30
     assert relevance(best) == 1.0
     (clamp,) = [part for part in contributions_of(best) if part.name == "clamp"]
@@ -110,7 +123,7 @@ def test_the_best_imaginable_nugget_scores_one_and_the_clamp_is_explained() -> N
 @pytest.mark.parametrize("type_", list(NuggetType))
 def test_contributions_add_up_to_the_score(type_: NuggetType, match: ScopeMatch, is_stale: bool) -> None:
     for text in (None, 0.3, 1.0):
-        signals = Signals(type=type_, match=match, confidence=0.65, age_days=12.5, text=text, is_stale=is_stale)
+        signals = weighed(type=type_, match=match, confidence=0.65, age_days=12.5, text=text, is_stale=is_stale)
         total = sum(part.value for part in contributions_of(signals))
         assert total == pytest.approx(relevance(signals))
         assert 0 <= relevance(signals) <= 1

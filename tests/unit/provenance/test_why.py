@@ -14,7 +14,6 @@ from nugget.index.sync import document_changes
 from nugget.models import Scope, SourceName, StaleReason, Unit
 from nugget.models.nuggets import NuggetType, ScopeMatch
 from nugget.provenance import checkout as checkouts
-from nugget.provenance.ranking import Reviewed
 from nugget.sources.nugget_store import NuggetUnits, session_files
 
 
@@ -230,15 +229,15 @@ def unit(path: str, **more: Any) -> Unit:
 @pytest.mark.proves("WHY-REVIEWED")
 def test_units_of_the_brain_stand_among_the_nuggets_and_say_so(shop: Shop) -> None:
     nugget = shop.learn("tokens live an hour", path="src/auth/login.py", days_ago=30)
-    reviewed = Reviewed(unit=unit("src/auth/login.py"))
-    found = shop.why("src/auth/login.py", reviewed=[reviewed, Reviewed(unit=unit("src/cache.py", id="bug/other"))])
+    reviewed = (unit("src/auth/login.py"), None, None)
+    found = shop.why("src/auth/login.py", reviewed=[reviewed, (unit("src/cache.py", id="bug/other"), None, None)])
     assert ids(found) == ["brain:bug/login-loop", nugget]
     first = found.hits[0]
     assert first.unit is not None and first.nugget.detail == "Because of the clock."
     # counted as a caveat: 0.3 + 0.2 * 0.9 + 0.15 * 0.5 ** (30.5 / 30) + 0.08 + 0.2
     assert first.score == pytest.approx(0.76 + 0.15 * 0.5 ** (30.5 / 30))
     assert ids(shop.why("src/cache.py", reviewed=[reviewed])) == []
-    stale = Reviewed(unit=unit("src/auth"), stale_reason=StaleReason.SUPERSEDED)
+    stale = (unit("src/auth"), None, StaleReason.SUPERSEDED)
     assert shop.why("src/auth/login.py", reviewed=[stale]).hits[1].stale_reason is StaleReason.SUPERSEDED
 
 
