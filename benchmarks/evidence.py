@@ -22,8 +22,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from nugget.config import Settings, read_environment
-from nugget.evidence import BundleOptions, evidence_bundle, find_log, ingest
+from nugget.evidence import BundleOptions, evidence_bundle
+from nugget.evidence.derive import ingest
 from nugget.index.connection import open_home
+from nugget.sources.sessions import find_log
 
 QUESTIONS = (
     "what went wrong with cargo test", "why did module 17 fail", "resume from where we left off", "what changed",

@@ -109,7 +109,7 @@ def _sync_all(brain: Brain, sources: Sequence[SourceName], progress: Progress | 
 
 def _sync_history(brain: Brain, connection: sqlite3.Connection, progress: Progress | None) -> SyncResult:
     """Read what is new in sessions, shells and channels, and derive what went wrong in them."""
-    from nugget.evidence import derive_sessions, put_evidence_units
+    from nugget.evidence.derive import derive_sessions, put_evidence_units
     from nugget.index.ingest import ingest_all
 
     result = ingest_all(

@@ -16,11 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 from nugget import evidence
 from nugget.config import Environment, Settings
-from nugget.errors import EmbeddingUnavailable, IndexUnavailable, NuggetError
-from nugget.evidence import BundleOptions, EvidenceBundle, IngestedSession, SelectorOptions, select_with_llm
+from nugget.errors import EmbeddingUnavailable, IndexUnavailable, NuggetError, reason_of
+from nugget.evidence import MAX_CHARS, MAX_INCIDENTS, MAX_LINES, MAX_WINDOW, BundleOptions, EvidenceBundle
 from nugget.evidence import bundle_json as evidence_json
-from nugget.evidence.bundle import MAX_CHARS, MAX_INCIDENTS, MAX_LINES, MAX_WINDOW
-from nugget.evidence.selection import LEAST_CHUNK_TOKENS, MOST_CHUNK_TOKENS, MOST_CHUNKS
+from nugget.evidence.candidates import is_diagnostic
+from nugget.evidence.derive import IngestedSession, ingest, put_evidence_units
+from nugget.evidence.selection import (
+    LEAST_CHUNK_TOKENS,
+    MOST_CHUNK_TOKENS,
+    MOST_CHUNKS,
+    SelectorOptions,
+    select_with_llm,
+)
 from nugget.index import read_home
 from nugget.index.connection import open_home
 from nugget.index.events import find_log_session, log_sessions
@@ -30,6 +37,9 @@ from nugget.infra.embedding import Embedder, open_embedder
 from nugget.infra.workspace import find_workspace
 from nugget.models import Problem
 from nugget.redaction import allow_list, redact
+from nugget.sources import Log
+from nugget.sources.sessions import find_log, find_sessions, log_of
+from nugget.sources.shell_logs import find_shell_sessions
 
 if TYPE_CHECKING:
     from nugget.infra.llm import LLM
@@ -89,10 +99,10 @@ class Logs:
     def ingest(self, session: str) -> IngestedSession:
         """Read what is new in the logs of a session. Raises UnknownSession."""
         with self._index() as connection:
-            log = evidence.find_log(self.environment, session)
+            log = find_log(self.environment, session)
             if log is not None:
-                done = evidence.ingest(connection, log, settings=self.settings, now=datetime.now(UTC))
-                evidence.put_evidence_units(connection)
+                done = ingest(connection, log, settings=self.settings, now=datetime.now(UTC))
+                put_evidence_units(connection)
                 return done
         folder = self.environment.shell_logs / session
         if folder.is_dir() and not folder.is_symlink():
@@ -128,7 +138,7 @@ class Logs:
         nothing unless the question is what went wrong. An empty text comes with the reason. Raises nothing for logs
         that cannot be read: the call goes on without them.
         """
-        if mode == "diagnostic" and not evidence.is_diagnostic(question):
+        if mode == "diagnostic" and not is_diagnostic(question):
             return "", "no question of what went wrong", {}
         try:
             if mode == "llm-select":
@@ -193,7 +203,7 @@ class Logs:
         try:
             with self._index() as connection:
                 _, problems = self._read_all(connection, tell)
-                evidence.put_evidence_units(connection)
+                put_evidence_units(connection)
             told = [f"{Path(one.path).name}: {redact(one.reason).text}" for one in problems[:_MAX_PROBLEMS]]
             state.update(state="done", done=state["total"], problems=told)
         except Exception as error:  # nobody waits for this thread: `/healthz` shows what went wrong
@@ -212,9 +222,9 @@ class Logs:
     def _read(self, connection: sqlite3.Connection, session: str, *, fresh: bool) -> str:
         """Read what is new in a session's logs and return its id. Raises UnknownSession."""
         is_known = find_log_session(connection, session) is not None
-        log = evidence.find_log(self.environment, session) if fresh or not is_known else None
+        log = find_log(self.environment, session) if fresh or not is_known else None
         if log is not None:
-            evidence.ingest(connection, log, settings=self.settings, now=datetime.now(UTC))
+            ingest(connection, log, settings=self.settings, now=datetime.now(UTC))
         elif not is_known:
             raise self._unknown(session)
         return log.id if log else session
@@ -222,11 +232,25 @@ class Logs:
     def _read_all(
         self, connection: sqlite3.Connection, progress: Progress
     ) -> tuple[Sequence[IngestedSession], Sequence[Problem]]:
-        now = datetime.now(UTC)
-        return evidence.ingest_all(connection, self.environment, settings=self.settings, now=now, progress=progress)
+        found, now = list(self._all()), datetime.now(UTC)
+        done: list[IngestedSession] = []
+        problems: list[Problem] = []
+        for number, log in enumerate(found):
+            progress("Reading logs", number, len(found))
+            try:
+                done.append(ingest(connection, log, settings=self.settings, now=now))
+            except sqlite3.Error:
+                raise
+            except Exception as error:  # a session that cannot be read stops no other
+                problems.append(Problem(path=log.path, reason=reason_of(error).removeprefix(f"{log.path}: ")))
+        return [one for one in done if one.bytes_read], problems
+
+    def _all(self) -> Iterator[Log]:
+        yield from find_shell_sessions(self.environment.shell_logs)
+        yield from map(log_of, find_sessions(self.environment))
 
     def _latest(self) -> str:
-        log = max(evidence.all_logs(self.environment), key=lambda log: (log.mtime_ns, log.id), default=None)
+        log = max(self._all(), key=lambda log: (log.mtime_ns, log.id), default=None)
         if log is None:
             raise NuggetError("There are no logs of any session yet.", hint=self._where())
         return log.id
@@ -242,7 +266,7 @@ class Logs:
 
     def _embed_units(self, connection: sqlite3.Connection) -> Embedder | None:
         """Make incidents and notes searchable by meaning if there is a model, and return the model."""
-        evidence.put_evidence_units(connection)
+        put_evidence_units(connection)
         try:
             embedder = open_embedder(self.settings, self.environment)
         except EmbeddingUnavailable as error:

@@ -16,7 +16,7 @@ from nugget.app.local_sources import INLINE_FILES, read_new_logs
 from nugget.capture import ledger, queue
 from nugget.config import expanded
 from nugget.errors import IndexUnavailable, NuggetError, UsageError
-from nugget.evidence import derive_sessions, put_evidence_units
+from nugget.evidence.derive import derive_sessions, put_evidence_units
 from nugget.index import Index, events, provenance
 from nugget.index.connection import open_home, write_transaction
 from nugget.index.sync import sync_provenance

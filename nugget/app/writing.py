@@ -303,13 +303,13 @@ def evaluate(
     from nugget.brain.filing import forgotten
     from nugget.brain.golden import read_golden
 
-    golden, kept = read_golden(brain.path, files), brain.index_folder / "evals" / "last.json"
+    (questions, problems), kept = read_golden(brain.path, files), brain.index_folder / "evals" / "last.json"
     is_local = brain.settings.retrieval.reranker.startswith("cross-encoder:")
     reranker, now = brain.reranker(None) if is_local else None, datetime.now(UTC)
     run = evaluation.evaluate(
-        golden.questions, lambda query: brain.ask(query, reranker=reranker, now=now, fresh=False, log=False),
+        questions, lambda query: brain.ask(query, reranker=reranker, now=now, fresh=False, log=False),
         known=set(brain.index.unit_ids()), model=brain.embedder.model if brain.embedder else None, now=now,
-        ranking=reranker.name if reranker else brain.settings.retrieval.ranking, problems=golden.problems,
+        ranking=reranker.name if reranker else brain.settings.retrieval.ranking, problems=problems,
         forgotten=forgotten(brain.path).ids,
     )  # fmt: skip
     earlier = None
@@ -332,7 +332,7 @@ def suggest_questions(brain: Brain, files: Sequence[Path]) -> str:
     """Return golden questions as YAML, from headings and from questions that found nothing."""
     from nugget.brain.golden import read_golden
 
-    known = [question.text for question in read_golden(brain.path, files).questions]
+    known = [question.text for question in read_golden(brain.path, files)[0]]
     entries = query_log.read(brain.environment.home, brain=brain.path)
     return query_log.suggestions(brain.index, entries, known=known, limit=_SUGGESTED_QUESTIONS)
 

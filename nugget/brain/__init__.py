@@ -124,22 +124,10 @@ def load(brain: Path, path: str, content: bytes | None = None) -> knowledge.Pars
         return knowledge.Parsed(unit=None, problems=(problem,))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
-    """The knowledge files that differ from what is known of them. `problems` tell of what could not be looked at."""
+def changed_files(brain: Path, known: Mapping[str, tuple[int, int]]) -> tuple[list[str], list[str], list[Problem]]:
+    """Return the new or modified knowledge files by size and time, those that are gone, and the problems.
 
-    modified: tuple[str, ...]
-    removed: tuple[str, ...]
-    problems: tuple[Problem, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.modified or self.removed)
-
-
-def changed_files(brain: Path, known: Mapping[str, tuple[int, int]]) -> Changes:
-    """Return which knowledge files were added or modified, and which are gone, by the size and time of each.
-
-    What is known of a file that cannot be looked at stays as it is.
+    A file that cannot be examined counts as unchanged.
     """
     modified: list[str] = []
     problems: list[Problem] = []
@@ -159,7 +147,7 @@ def changed_files(brain: Path, known: Mapping[str, tuple[int, int]]) -> Changes:
         present.add(path)
     unlisted = tuple(f"{problem.path}/" for problem in problems)
     removed = sorted(path for path in known.keys() - present if not path.startswith(unlisted))
-    return Changes(modified=tuple(modified), removed=tuple(removed), problems=tuple(problems))
+    return modified, removed, problems
 
 
 def read_state(brain: Path, path: str) -> tuple[FileState, Unit | None]:

@@ -48,16 +48,8 @@ class GoldenQuestion:
         return json.dumps([self.text, sorted(self.expect), self.filter.named()], ensure_ascii=False, sort_keys=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Golden:
-    """The questions of some files, and what is wrong with these."""
-
-    questions: tuple[GoldenQuestion, ...] = ()
-    problems: tuple[Problem, ...] = ()
-
-
-def read_golden(brain: Path, files: Sequence[Path] = ()) -> Golden:
-    """Return the golden questions of these files, else of all that the brain has. A bad one stops no other."""
+def read_golden(brain: Path, files: Sequence[Path] = ()) -> tuple[list[GoldenQuestion], list[Problem]]:
+    """Return the golden questions of these files, by default all of the brain's, and the problems of bad ones."""
     own = [file.relative_to(brain) for end in ("*.yaml", "*.yml") for file in (brain / FOLDER).glob(end)]
     questions: list[GoldenQuestion] = []
     problems: list[Problem] = []
@@ -65,27 +57,27 @@ def read_golden(brain: Path, files: Sequence[Path] = ()) -> Golden:
         inside = file.resolve().is_relative_to(brain.resolve()) and files
         path = (file.resolve().relative_to(brain.resolve()) if inside else file).as_posix()
         try:
-            found = parse(file.read_bytes() if files else read_file(brain, path), path=path)
+            found, wrong = parse(file.read_bytes() if files else read_file(brain, path), path=path)
         except (NuggetError, OSError) as error:
             reason = f"cannot be read ({error.strerror})" if isinstance(error, OSError) else str(error)
-            found = Golden(problems=(Problem(path=path, reason=reason.removeprefix(f"{path}: ")),))
-        questions += found.questions
-        problems += found.problems
-    return Golden(questions=tuple(questions), problems=tuple(problems))
+            found, wrong = [], [Problem(path=path, reason=reason.removeprefix(f"{path}: "))]
+        questions += found
+        problems += wrong
+    return questions, problems
 
 
 def expecting(brain: Path, unit_id: str) -> list[tuple[str, int]]:
     """Return file and line of every golden question that expects a unit."""
     return [
         (question.path, line)
-        for question in read_golden(brain).questions
+        for question in read_golden(brain)[0]
         for expected, line in zip(question.expect, question.lines, strict=True)
         if expected == unit_id
     ]
 
 
-def parse(content: bytes, *, path: str) -> Golden:
-    """Return the questions of one file's content."""
+def parse(content: bytes, *, path: str) -> tuple[list[GoldenQuestion], list[Problem]]:
+    """Return the questions in the content of a file, and its problems."""
     questions: list[GoldenQuestion] = []
     problems: list[Problem] = []
     try:
@@ -103,7 +95,7 @@ def parse(content: bytes, *, path: str) -> Golden:
         problems.append(Problem(path=path, reason="is not UTF-8 text"))
     except YAMLRefused as refused:
         problems.append(Problem(path=path, line=refused.line, reason=str(refused)))
-    return Golden(questions=tuple(questions), problems=tuple(problems))
+    return questions, problems
 
 
 def _question(node: Node, path: str) -> GoldenQuestion:

@@ -162,9 +162,9 @@ def _dangling(units: Sequence[tuple[Unit, Mapping[str, int]]]) -> Iterator[Probl
 
 def _golden(brain: Path, ids: Collection[str]) -> Iterator[Problem]:
     """Yield golden questions that cannot be read, or that expect a unit which no file has."""
-    golden = read_golden(brain)
-    yield from (replace(problem, severity=Severity.WARNING) for problem in golden.problems)
-    for question in golden.questions:
+    questions, problems = read_golden(brain)
+    yield from (replace(problem, severity=Severity.WARNING) for problem in problems)
+    for question in questions:
         for unit_id, line in zip(question.expect, question.lines, strict=True):
             if unit_id not in ids:
                 reason = f"a golden question expects {unit_id}, which no file has"

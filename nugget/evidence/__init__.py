@@ -1,25 +1,374 @@
-"""Evidence: what happened in sessions and shells, what failed, what fixed it, and where somebody was.
-
-`ingest` takes logs in, `evidence_bundle` answers a question about a session, `bundle_json` is its JSON.
-"""
+"""Answer a question with a bundle: what speaks to it, scored and capped, and a text that fits its limits."""
 
 from __future__ import annotations
 
-from nugget.evidence.bundle import BundleOptions, EvidenceBundle, bundle_json, evidence_bundle, workspace_bundle
-from nugget.evidence.candidates import detect_intent, is_diagnostic
-from nugget.evidence.derive import (
-    IngestedSession,
-    all_logs,
-    derive_sessions,
-    find_log,
-    ingest,
-    ingest_all,
-    put_evidence_units,
-)
-from nugget.evidence.selection import LlmSelection, SelectorOptions, select_with_llm
+import math
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import accumulate
+from typing import Any
 
-__all__ = [
-    "BundleOptions", "EvidenceBundle", "IngestedSession", "LlmSelection", "SelectorOptions", "all_logs", "bundle_json",
-    "derive_sessions", "detect_intent", "evidence_bundle", "find_log", "ingest", "ingest_all", "is_diagnostic",
-    "put_evidence_units", "select_with_llm", "workspace_bundle",
-]  # fmt: skip
+from nugget.errors import NuggetError
+from nugget.evidence.candidates import (
+    PROFILES,
+    Finding,
+    IntentProfile,
+    evidence_by_id,
+    known_intent,
+    session_evidence,
+    strongest,
+    subject_words,
+)
+from nugget.index import Index
+from nugget.index import events as store
+from nugget.index.events import LogSession
+from nugget.infra.embedding import Embedder
+from nugget.models import Filter, SourceName
+from nugget.retrieval.candidates import embed_question
+from nugget.text import ago, clean, clean_values, shorten
+
+TRUNCATED = "[… truncated]"
+MAX_CHARS, MAX_LINES, MAX_WINDOW, MAX_INCIDENTS = 400_000, 5000, 400, 50
+"""The most that options can ask for."""
+_LINE_CHARS = 400
+_SHOWN_TAIL = 12
+
+_ABOUT, _SALIENT, _RECENT = 0.5, 0.3, 0.2
+"""Weights of relevance, salience and recency; they add up to 1."""
+_NEAR_SHARE = 0.8
+"""A word of the command that printed a line counts this much of a word of the line."""
+_OFF_SUBJECT = 0.35
+"""Factor on the score of a row without any word of the question's subject."""
+_LATEST = 0.95
+"""Rows more recent than this are called the latest."""
+_ROWS_A_WORD = 2000
+_MATCHES_PER_WORD = 60
+
+_LATEST_SESSIONS = 24
+_BY_WORDS, _BY_MEANING = 40, 40
+_LEAST_COSINE, _FULL_COSINE = 0.3, 0.75
+"""Cosines below the one say nothing, from the other on they count like all words of a question."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleOptions:
+    """Limits of an answer. `intent` None: it is detected from the question.
+
+    `max_chars` and `max_lines` bound the whole `context_text`. `output_window` is how many of the latest lines of each
+    stream are looked at beside those that look like failures. Values that are too large are cut to the maximum.
+    """
+
+    intent: str | None = None
+    max_lines: int = 120
+    max_chars: int = 12_000
+    output_window: int = 40
+    max_incidents: int = 5
+    include_artifacts: bool = True
+    explain: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceBundle:
+    """The answer to a question about what happened. `context_text` is never longer than `max_chars`.
+
+    `session` is None if several sessions were asked; `category_caps` are those of the profile.
+    """
+
+    session: str | None
+    query: str
+    intent: str
+    incidents: tuple[Finding, ...]
+    notes: tuple[Finding, ...]
+    selected: tuple[Finding, ...]
+    context_text: str
+    truncated: bool
+    candidate_count: int
+    category_caps: Mapping[str, int]
+    degraded: tuple[str, ...] = ()
+
+
+def evidence_bundle(
+    connection: sqlite3.Connection,
+    session: str,
+    query: str,
+    *,
+    options: BundleOptions = BundleOptions(),
+    now: datetime,
+) -> EvidenceBundle:
+    """Return the evidence for a question in a session that has been ingested.
+
+    Raises NuggetError if the session is not known, UsageError for an intent that does not exist.
+    """
+    known = store.find_log_session(connection, session)
+    if known is None:
+        raise NuggetError(
+            f"Nothing is known of a session {session[:80]!r}.", hint="`nugget logs ingest` takes its logs in."
+        )
+    found = session_evidence(connection, known)
+    matches = store.matching_ids(connection, subject_words(query), key=known.key, limit=_ROWS_A_WORD)
+    beyond = ([row for row in rows if row not in found][:_MATCHES_PER_WORD] for rows in matches.values())
+    found |= evidence_by_id(connection, {row for rows in beyond for row in rows}, {known.key: known.id})
+    return _bundle(
+        found, query, options=options, matches={word: set(rows) for word, rows in matches.items()}, session=known,
+        now=now,
+    )  # fmt: skip
+
+
+def workspace_bundle(
+    index: Index,
+    query: str,
+    *,
+    workspace: str,
+    options: BundleOptions = BundleOptions(),
+    embedder: Embedder | None,
+    now: datetime,
+) -> EvidenceBundle:
+    """Return the evidence for a question in all sessions of a workspace, of shells and agents.
+
+    The latest sessions are looked at as they are, older ones if a word of the question stands in them or if an
+    incident, a todo or a decision of theirs is near in meaning. Without vectors words alone are asked, and `degraded`
+    says so. Raises UsageError for an intent that does not exist.
+    """
+    connection, words = index.connection, subject_words(query)
+    names = {one.key: one.id for one in store.log_sessions(connection, workspace=workspace)}
+    latest = store.log_sessions(connection, workspace=workspace, limit=_LATEST_SESSIONS)
+    by_word = store.matching_ids(connection, words, limit=_BY_WORDS)
+    matches = {word: set(rows) for word, rows in by_word.items()}
+    found: dict[int, Finding] = {}
+    for one in latest:
+        found |= strongest(session_evidence(connection, one).values())
+        for word, rows in store.matching_ids(connection, words, key=one.key, limit=_ROWS_A_WORD).items():
+            matches[word].update(rows)
+    vector, degraded = embed_question(query[:2000], index, embedder)
+    near = {} if vector is None else _near_in_meaning(index, vector, workspace)
+    wanted = {row for rows in (*by_word.values(), near) for row in rows if store.session_key_of(row) in names}
+    found |= evidence_by_id(connection, wanted - found.keys(), names)
+    return _bundle(found, query, options=options, matches=matches, near=near, degraded=tuple(degraded), now=now)
+
+
+def _near_in_meaning(index: Index, vector: Any, workspace: str) -> dict[int, float]:
+    """Return the rows whose units are near a question, with their relevance (0..1), the nearest first."""
+    filter_ = Filter(sources=(SourceName.SESSIONS, SourceName.SHELL))
+    cosines = dict(index.search_vectors(vector, _BY_MEANING * 4, filter_))
+    units = index.units_of_chunks(list(cosines))
+    stored = index.units(set(units.values()))
+    near: dict[int, float] = {}
+    for chunk, cosine in cosines.items():
+        unit = stored.get(units[chunk])
+        share = (cosine - _LEAST_COSINE) / (_FULL_COSINE - _LEAST_COSINE)
+        number = unit.id.rsplit("-", 1)[-1] if unit else ""
+        if unit and share > 0 and number.isdecimal() and unit.scope and unit.scope.repo == workspace:
+            near[int(number)] = max(near.get(int(number), 0.0), min(1.0, share))
+    return dict(sorted(near.items(), key=lambda row: -row[1])[:_BY_MEANING])
+
+
+def _bundle(
+    found: Mapping[int, Finding],
+    query: str,
+    *,
+    options: BundleOptions,
+    matches: Mapping[str, set[int]],
+    near: Mapping[int, float] = {},
+    session: LogSession | None = None,
+    degraded: tuple[str, ...] = (),
+    now: datetime,
+) -> EvidenceBundle:
+    """Return the bundle of these rows. `matches` are the rows by word of the question, `near` those near in meaning."""
+    options = bounded(options)
+    intent = known_intent(options.intent, query)
+    profile = PROFILES[intent]
+    latest = _latest(found.values(), options.output_window) if session else {}
+    shown = {row_id for rows in latest.values() for row_id in rows}
+    candidates = [
+        one
+        for one in found.values()
+        if (options.include_artifacts or one.category != "note")
+        and (one.category != "output" or "failing" in one.marks or one.id in shown)
+    ]
+    scored = _scored(candidates, matches, near, profile)
+    caps = {**profile.caps, "incident": min(profile.caps["incident"], options.max_incidents)}
+    bundle = EvidenceBundle(
+        session=session.id if session else None, query=query, intent=intent, candidate_count=len(candidates),
+        category_caps=profile.caps, incidents=_first(scored, "incident", options.max_incidents),
+        notes=_first(scored, "note", profile.caps["note"]), selected=tuple(_selected(scored, caps)), context_text="",
+        truncated=False, degraded=degraded,
+    )  # fmt: skip
+    lines = {stream: [found[row_id].text for row_id in rows] for stream, rows in latest.items()}
+    active = _active(session, now) if session else ""
+    text, truncated = fitted(list(_lines(bundle, lines, active, room=options.max_chars)), options)
+    return replace(bundle, context_text=text, truncated=truncated)
+
+
+def bounded(options: BundleOptions) -> BundleOptions:
+    """Return the options cut to what there can be."""
+    limits = {
+        "max_chars": MAX_CHARS, "max_lines": MAX_LINES, "output_window": MAX_WINDOW, "max_incidents": MAX_INCIDENTS
+    }  # fmt: skip
+    return replace(options, **{name: min(max(0, getattr(options, name)), limit) for name, limit in limits.items()})
+
+
+def fitted(lines: Sequence[str], options: BundleOptions, *, last: Sequence[str] = ()) -> tuple[str, bool]:
+    """Return the text of as many lines as there is room for, with `last` behind them, and whether any was left out."""
+    ends = "\n".join(map(clean, last)).split("\n") if last else []
+    room = options.max_chars - sum(len(line) + 1 for line in ends)
+
+    def count(most: int, room: int) -> int:
+        sizes = accumulate(len(line) + 1 for line in given)
+        return min(max(0, most - len(ends)), sum(size <= room + 1 for size in sizes))
+
+    given = "\n".join(map(clean, lines)).split("\n")
+    shown = given[: count(options.max_lines, room)]
+    is_cut = len(shown) < len(given)
+    if is_cut:
+        shown = [*given[: count(options.max_lines - 1, room - len(TRUNCATED) - 1)], TRUNCATED]
+    return "\n".join([*shown, *ends][: options.max_lines])[: options.max_chars], is_cut
+
+
+def _scored(
+    candidates: Sequence[Finding], matches: Mapping[str, set[int]], near: Mapping[int, float], profile: IntentProfile
+) -> list[Finding]:
+    """Give all candidates scores and reasons; return them the best first, of equal ones the later."""
+    standing = {
+        word: [one for one in candidates if one.id in rows or one.command in rows] for word, rows in matches.items()
+    }
+    weights = {  # the inverse frequency of a word; one that stands nowhere counts little
+        word: math.log(1 + (len(candidates) + 1) / len(found)) if found else 0.5 for word, found in standing.items()
+    }
+    mass = sum(weights.values()) or 1.0
+    times = [one.ts_ms for one in candidates]
+    begin, span = min(times, default=0), max(1, max(times, default=0) - min(times, default=0))
+    for one in candidates:
+        own = [word for word, rows in matches.items() if one.id in rows]
+        lent = [word for word, rows in matches.items() if one.command in rows and one.id not in rows]
+        about = 0.0 if matches else 0.5
+        about += (sum(weights[word] for word in own) + _NEAR_SHARE * sum(weights[word] for word in lent)) / mass
+        about = max(about, near.get(one.id, 0.0))
+        salience = min(1.0, one.salience + sum(profile.boosts.get(mark, 0.0) for mark in one.marks))
+        recency = (one.ts_ms - begin) / span
+        value = profile.weights[one.category] * (_ABOUT * about + _SALIENT * salience + _RECENT * recency)
+        value *= 1.0 if about else _OFF_SUBJECT
+        value *= profile.plain_share if one.category == "output" and "failing" not in one.marks else 1.0
+        one.score = round(min(1.0, value), 4)
+        one.reasons = (
+            *(f"matches {word}" for word in own), *one.reasons, *(f"belongs to {word}" for word in lent),
+            *(["near in meaning"] if one.id in near else []), *(["latest"] if recency > _LATEST else []),
+        )  # fmt: skip
+    return sorted(candidates, key=lambda one: (-one.score, -one.ts_ms, -one.id))
+
+
+def _selected(scored: Sequence[Finding], caps: Mapping[str, int]) -> Iterator[Finding]:
+    """Yield the best of each category up to its cap, each text once, in the order of their scores."""
+    taken: Counter[str] = Counter()
+    seen: set[tuple[str, str]] = set()
+    for one in scored:
+        text = (one.category, one.text)
+        if taken[one.category] < caps[one.category] and text not in seen and one.text.strip():
+            seen.add(text)
+            taken[one.category] += 1
+            yield one
+
+
+def _first(scored: Sequence[Finding], category: str, most: int) -> tuple[Finding, ...]:
+    return tuple([one for one in scored if one.category == category][:most])
+
+
+def _latest(found: Any, window: int) -> dict[str, list[int]]:
+    """Return the rows of the last `window` lines of each stream."""
+    streams: dict[str, list[int]] = {}
+    for one in sorted((one for one in found if one.category == "output"), key=lambda one: one.id):
+        streams.setdefault(one.reasons[0], []).append(one.id)
+    return {stream: rows[-window:] for stream, rows in sorted(streams.items())} if window else {}
+
+
+def _active(session: LogSession, now: datetime) -> str:
+    """Return when a session was last active, for people; empty if its times are not those of a clock."""
+    if session.ended_ms is None or not 1 << 39 < session.ended_ms < 1 << 42:
+        return ""
+    moment = datetime.fromtimestamp(session.ended_ms / 1000, UTC)
+    return f"{moment:%Y-%m-%d %H:%M} UTC, {ago(moment, now)}"
+
+
+_ORDER = {
+    "debug": ("incidents", "evidence", "", "working notes"), "what-changed": ("evidence", "working notes", "incidents"),
+    "resume": ("incidents", "working notes", "evidence", ""), "status": ("incidents", "working notes", "evidence", ""),
+    "general": ("incidents", "evidence", "working notes", ""),
+}  # fmt: skip
+"""The sections by intent; the latest output stands under the empty name."""
+
+
+def _lines(bundle: EvidenceBundle, latest: Mapping[str, Sequence[str]], active: str, *, room: int) -> Iterator[str]:
+    """Yield the lines of the text: its head, then the sections in the order of the intent."""
+    yield f"session: {bundle.session}" if bundle.session else "sessions: all of this workspace"
+    yield f"intent: {bundle.intent}"
+    yield f"query: {shorten(bundle.query, max(16, min(300, room // 6)))}"
+    if active and room > _LINE_CHARS:
+        yield f"last active: {active}"
+    told = {line for one in bundle.incidents for line in (one.facts["title"], *one.facts["summary"])}
+    changes = bundle.intent == "what-changed"
+    notes = [one for one in bundle.notes if one.text not in told and not (changes and one.kind == "note.edit")]
+    told |= {one.text.removeprefix("Edited ") for one in notes}
+    rest = [one for one in bundle.selected if one.category not in ("incident", "note") and one.text not in told]
+    sections = {
+        "incidents": [line for one in bundle.incidents for line in _incident_lines(one, bundle)],
+        "working notes": [f"- {_note_line(one)}" for one in notes],
+        "evidence": [f"- [{one.kind}] {shorten(one.text, _LINE_CHARS)}" for one in rest],
+        "": output_lines({stream: lines[-_SHOWN_TAIL:] for stream, lines in latest.items()}),
+    }
+    for section in _ORDER[bundle.intent]:
+        if sections[section]:
+            yield from [f"{section}:"] if section else []
+            yield from sections[section]
+
+
+def _incident_lines(one: Finding, bundle: EvidenceBundle) -> list[str]:
+    where = f" [{one.session}]" if bundle.session is None else ""
+    return [f"- {one.facts['title']}{where}", *(f"    {shorten(line, _LINE_CHARS)}" for line in one.facts["summary"])]
+
+
+def _note_line(one: Finding) -> str:
+    kind = one.facts["kind"]
+    done = "" if one.facts["open"] or kind in ("edit", "decision") else " (done)"
+    return f"{kind}{done}: {shorten(one.text, _LINE_CHARS)}"
+
+
+def output_lines(latest: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the latest lines of each stream under its name."""
+    return [
+        shown for stream, lines in latest.items()
+        for shown in (f"latest {stream}:", *(f"    {shorten(line, _LINE_CHARS)}" for line in lines))
+    ]  # fmt: skip
+
+
+def bundle_json(bundle: EvidenceBundle, *, explain: bool = False) -> dict[str, Any]:
+    """Return the JSON of a bundle, as HTTP and `--json` give it."""
+
+    def item(one: Finding, facts: Mapping[str, Any]) -> dict[str, Any]:
+        where = {"session_id": one.session} if bundle.session is None else {}  # else it is said once, for all
+        return {
+            **facts, "score": one.score, "source_table": one.source_table, "source_id": one.id, "ts_ms": one.ts_ms,
+            "speaker": one.speaker.value, "origin": one.origin.value, **where,
+        }  # fmt: skip
+
+    shown: dict[str, Any] = {
+        "session_id": bundle.session, "query": bundle.query, "intent": bundle.intent,
+        "incidents": [item(one, {**one.facts, "reasons": one.reasons}) for one in bundle.incidents],
+        "artifacts": [item(one, one.facts) for one in bundle.notes],
+        "selected_evidence": [
+            item(one, {"kind": one.kind, "text": one.text, "reasons": one.reasons}) for one in bundle.selected
+        ],
+        "context_text": bundle.context_text, "truncated": bundle.truncated, "degraded": bundle.degraded,
+    }  # fmt: skip
+    if explain:
+        profile = PROFILES[bundle.intent]
+        shown["explain"] = {
+            "intent": bundle.intent, "selected_count": len(bundle.selected),
+            "candidate_count": bundle.candidate_count,
+            "profile": {
+                "name": bundle.intent, "category_caps": bundle.category_caps, "weights": profile.weights,
+                "boosts": profile.boosts,
+            },
+        }  # fmt: skip
+    return clean_values(shown)

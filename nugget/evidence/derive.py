@@ -16,8 +16,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from nugget.config import Environment, Settings
-from nugget.errors import reason_of
+from nugget.config import Settings
 from nugget.evidence.incidents import OpenIncident, build_incidents, error_lines, words_of
 from nugget.index import events as store
 from nugget.index import ingest as logs
@@ -25,10 +24,8 @@ from nugget.index import units as stored
 from nugget.index.connection import write_transaction
 from nugget.index.events import Ids, LogSession
 from nugget.index.sync import chunks_of
-from nugget.models import Problem, Scope, SourceName, Unit
+from nugget.models import Scope, SourceName, Unit
 from nugget.sources import Log
-from nugget.sources.sessions import find_session_by_id, find_sessions, log_of
-from nugget.sources.shell_logs import find_shell_session, find_shell_sessions, require_session_id
 from nugget.text import shorten
 
 _MAX_LINES_OF_COMMAND = 80
@@ -54,21 +51,6 @@ class IngestedSession:
     redacted: Mapping[str, int] = field(default_factory=dict)
 
 
-def find_log(environment: Environment, session_id: str) -> Log | None:
-    """Return the logs of a session: a shell's folder, else an agent's transcript. Raises UsageError for a bad id."""
-    require_session_id(session_id)
-    if shell := find_shell_session(environment.shell_logs, session_id):
-        return shell
-    found = find_session_by_id(environment, session_id)
-    return log_of(found) if found else None
-
-
-def all_logs(environment: Environment) -> Iterator[Log]:
-    """Yield every session of shells and agents that has logs, those of shells first, each oldest first."""
-    yield from find_shell_sessions(environment.shell_logs)
-    yield from map(log_of, find_sessions(environment))
-
-
 def ingest(connection: sqlite3.Connection, log: Log, *, settings: Settings, now: datetime) -> IngestedSession:
     """Take in what is new in the logs of a session. Doing so again finds nothing; two at once do each part once.
 
@@ -82,30 +64,6 @@ def ingest(connection: sqlite3.Connection, log: Log, *, settings: Settings, now:
         redacted=dict(read.redacted), incidents=incidents, working_notes=notes,
         **{table: max(0, read.rows[table]) for table in store.READ_TABLES},
     )  # fmt: skip
-
-
-def ingest_all(
-    connection: sqlite3.Connection,
-    environment: Environment,
-    *,
-    settings: Settings,
-    now: datetime,
-    progress: logs.Progress | None = None,
-) -> tuple[list[IngestedSession], list[Problem]]:
-    """Take in every session's logs; a session that cannot be read is a problem and stops no other."""
-    found = list(all_logs(environment))
-    done: list[IngestedSession] = []
-    problems: list[Problem] = []
-    for number, log in enumerate(found):
-        if progress:
-            progress("Reading logs", number, len(found))
-        try:
-            done.append(ingest(connection, log, settings=settings, now=now))
-        except sqlite3.Error:
-            raise
-        except Exception as error:
-            problems.append(Problem(path=log.path, reason=reason_of(error).removeprefix(f"{log.path}: ")))
-    return [one for one in done if one.bytes_read], problems
 
 
 def derive_sessions(connection: sqlite3.Connection, keys: Iterable[int]) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from nugget.config import Settings
 from nugget.errors import LLMUnavailable, NuggetError
-from nugget.evidence.bundle import BundleOptions, bounded, evidence_bundle, fitted, output_lines
+from nugget.evidence import BundleOptions, bounded, evidence_bundle, fitted, output_lines
 from nugget.index import events as store
 from nugget.text import CHARS_PER_TOKEN, shorten
 

@@ -63,8 +63,8 @@ def pending_changes(brain: Path, environment: Environment) -> int | None:
     """Return how many files differ from the index, None if it is not usable. Takes no lock, reads no file."""
     try:
         with closing(open_existing(index_folder(brain, environment) / "index.db")) as connection:
-            found = brains.changed_files(brain, stored.file_marks(connection, _BRAIN))
-            return len(found.modified) + len(found.removed)
+            modified, removed, _ = brains.changed_files(brain, stored.file_marks(connection, _BRAIN))
+            return len(modified) + len(removed)
     except (Unusable, sqlite3.DatabaseError):
         return None
 
@@ -175,11 +175,11 @@ def _install(fresh: sqlite3.Connection, file: Path) -> None:
 
 def _write(run: _Sync, connection: sqlite3.Connection, *, rebuilt: str | None = None) -> SyncResult:
     """Write what changed in one transaction, then embed what has no vectors."""
-    changes = brains.changed_files(run.brain, stored.file_marks(connection, _BRAIN))
+    modified, removed, problems = brains.changed_files(run.brain, stored.file_marks(connection, _BRAIN))
     result = SyncResult(rebuilt=rebuilt, without_vectors=run.unavailable)
-    if changes or rebuilt:
+    if modified or removed or rebuilt:
         with write_transaction(connection):
-            result = _apply(run, connection, changes, result)
+            result = _apply(run, connection, modified, removed, result)
     if run.embedder:
         cache_folder = run.folder / "embeddings"
         vectors = embed_missing(connection, embedder=run.embedder, cache_folder=cache_folder, progress=run.progress)
@@ -187,34 +187,36 @@ def _write(run: _Sync, connection: sqlite3.Connection, *, rebuilt: str | None = 
     total = connection.execute("SELECT count(*) FROM files WHERE source = ?", (_BRAIN,)).fetchone()[0]
     return replace(
         result, unchanged=total - result.added - result.modified - result.moved,
-        problems=(*changes.problems, *stored.problems(connection, _BRAIN)),
+        problems=(*problems, *stored.problems(connection, _BRAIN)),
     )  # fmt: skip
 
 
-def _apply(run: _Sync, connection: sqlite3.Connection, changes: brains.Changes, result: SyncResult) -> SyncResult:
+def _apply(
+    run: _Sync, connection: sqlite3.Connection, modified: Sequence[str], removed: Sequence[str], result: SyncResult
+) -> SyncResult:
     """Take out what the changed files held, then put in what they hold now."""
-    before = stored.file_states(connection, _BRAIN, [*changes.modified, *changes.removed])
+    before = stored.file_states(connection, _BRAIN, [*modified, *removed])
     released = [state.unit_id for state in before.values() if state.unit_id]
     # Files that claim an id which one of the changed files held: one of them may have it now.
     shadowed = [path for path in stored.paths_claiming(connection, _BRAIN, released) if path not in before]
     for path, state in before.items():
         if state.unit_id and stored.unit_path(connection, _BRAIN, state.unit_id) == path:
             stored.remove_unit(connection, _BRAIN, state.unit_id)
-    for path in changes.removed:
+    for path in removed:
         stored.remove_file(connection, _BRAIN, path)
-    paths = sorted({*changes.modified, *shadowed})
-    hashes_before = {state.hash: path for path, state in before.items() if path in changes.removed}
-    added = modified = moved = 0
+    paths = sorted({*modified, *shadowed})
+    hashes_before = {state.hash: path for path, state in before.items() if path in removed}
+    added = changed = moved = 0
     for done, path in enumerate(paths, start=1):
         state = _put_file(run, connection, path)
         if path in before:
-            modified += before[path].hash != state.hash
+            changed += before[path].hash != state.hash
         elif path not in shadowed:
             is_move = hashes_before.pop(state.hash, None) is not None
             moved, added = moved + is_move, added + (not is_move)
         if run.progress:
             run.progress("Indexing", done, len(paths))
-    return replace(result, added=added, modified=modified, moved=moved, removed=len(changes.removed) - moved)
+    return replace(result, added=added, modified=changed, moved=moved, removed=len(removed) - moved)
 
 
 def _put_file(run: _Sync, connection: sqlite3.Connection, path: str) -> FileState:

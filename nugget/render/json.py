@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nugget.app.sessions import KnownSession, SessionDetail
     from nugget.capture import CaptureResult
     from nugget.capture.review import ProposalBranch, ProposedFile
-    from nugget.evidence import IngestedSession
+    from nugget.evidence.derive import IngestedSession
     from nugget.importing import ImportResult
     from nugget.index import SyncResult
     from nugget.index.provenance import IndexedSession

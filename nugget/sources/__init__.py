@@ -61,17 +61,6 @@ class DocumentSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentFolders:
-    """Folders where the agents other than Claude Code keep their sessions."""
-
-    codex: Path
-    gemini: Path
-    cursor_projects: Path
-    cursor_user: Path
-    opencode: Path
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LogFile:
     """A file with its size and times. `part` names the subagent whose transcript it is."""
 
@@ -112,8 +101,8 @@ class Log:
         return max((file.mtime_ns for file in self.files), default=0)
 
 
-def agent_folders(environment: Environment, settings: AgentSettings | None = None) -> AgentFolders:
-    """Return the folders by the settings (by default this machine's), else by the agents' own variables."""
+def agent_folders(environment: Environment, settings: AgentSettings | None = None) -> dict[str, Path]:
+    """Return where the other agents keep their sessions, by the settings or else by the agents' own variables."""
     env = environment.variables
     chosen = load_settings(environment).agents if settings is None else settings
     user = user_home(environment)
@@ -122,13 +111,13 @@ def agent_folders(environment: Environment, settings: AgentSettings | None = Non
         return absolute_folder(setting, user_home=user) if setting else fallback
 
     on_mac = user / "Library/Application Support/Cursor/User"
-    return AgentFolders(
-        codex=place(chosen.codex, Path(env.get("CODEX_HOME") or user / ".codex")),
-        gemini=place(chosen.gemini, Path(env.get("GEMINI_CLI_HOME") or user) / ".gemini"),
-        cursor_projects=user / ".cursor/projects",
-        cursor_user=place(chosen.cursor, on_mac if on_mac.is_dir() else config_home(environment) / "Cursor/User"),
-        opencode=place(chosen.opencode, Path(env.get("XDG_DATA_HOME") or user / ".local/share") / "opencode"),
-    )
+    return {
+        "codex": place(chosen.codex, Path(env.get("CODEX_HOME") or user / ".codex")),
+        "gemini": place(chosen.gemini, Path(env.get("GEMINI_CLI_HOME") or user) / ".gemini"),
+        "cursor_projects": user / ".cursor/projects",
+        "cursor": place(chosen.cursor, on_mac if on_mac.is_dir() else config_home(environment) / "Cursor/User"),
+        "opencode": place(chosen.opencode, Path(env.get("XDG_DATA_HOME") or user / ".local/share") / "opencode"),
+    }
 
 
 def list_folder(folder: str | os.DirEntry[str] | Path) -> Iterator[os.DirEntry[str]]:

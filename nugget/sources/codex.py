@@ -16,7 +16,6 @@ from nugget.errors import TranscriptError
 from nugget.models import EventKind, Session, SessionFile
 from nugget.sources import (
     MAX_LINE_BYTES,
-    AgentFolders,
     joined_text,
     mapping_of,
     parse_record,
@@ -49,10 +48,10 @@ _HEAD_CHARS = 600
 """The exit code stands in the first lines of what a command printed."""
 
 
-def find(folders: AgentFolders) -> Iterator[SessionFile]:
+def find(folders: Mapping[str, Path]) -> Iterator[SessionFile]:
     """Yield the rollouts below `sessions` and `archived_sessions` of Codex' folder."""
     for kept in ("sessions", "archived_sessions"):
-        for file in (folders.codex / kept).rglob("rollout-*"):
+        for file in (folders["codex"] / kept).rglob("rollout-*"):
             names = _UUID.findall(file.name)
             is_rollout = names and file.name.endswith((".jsonl", ".jsonl.zst")) and file.is_file()
             if is_rollout and (found := session_file(file, agent=AGENT, name=names[-1])):

@@ -19,7 +19,6 @@ from urllib.parse import unquote, urlsplit
 from nugget.errors import TranscriptError
 from nugget.models import Session, SessionFile
 from nugget.sources import (
-    AgentFolders,
     blocks_of,
     columns_of,
     joined_text,
@@ -50,10 +49,10 @@ _HIDDEN = "[REDACTED]"
 _PROJECT = re.compile(r"/projects/([^/\s\"]+)/")
 
 
-def find(folders: AgentFolders) -> Iterator[SessionFile]:
+def find(folders: Mapping[str, Path]) -> Iterator[SessionFile]:
     """Yield the transcripts below `~/.cursor/projects`, and the sessions in the databases of Cursor's `User` folder."""
-    user, known = folders.cursor_user, set()
-    for file in folders.cursor_projects.glob("*/agent-transcripts/**/*.jsonl"):
+    user, known = folders["cursor"], set()
+    for file in folders["cursor_projects"].glob("*/agent-transcripts/**/*.jsonl"):
         if "subagents" not in file.parts and (found := session_file(file, agent=AGENT, name=file.stem)):
             known.add(found.id)
             yield found

@@ -17,7 +17,6 @@ from typing import Any
 
 from nugget.models import Session, SessionFile
 from nugget.sources import (
-    AgentFolders,
     joined_text,
     mapping_of,
     objects_in,
@@ -40,9 +39,9 @@ _SHELL_RESULT = re.compile(
 )
 
 
-def find(folders: AgentFolders) -> Iterator[SessionFile]:
+def find(folders: Mapping[str, Path]) -> Iterator[SessionFile]:
     """Yield the chats of every project below `.gemini`; the id stands in the first bytes of each."""
-    for file in (folders.gemini / "tmp").glob("*/chats/session-*.json*"):
+    for file in (folders["gemini"] / "tmp").glob("*/chats/session-*.json*"):
         with suppress(OSError):
             with file.open("rb") as opened:
                 name = _ID.search(opened.read(_HEAD_BYTES))

@@ -15,7 +15,6 @@ from typing import Any
 from nugget.errors import TranscriptError
 from nugget.models import EventKind, Session, SessionFile
 from nugget.sources import (
-    AgentFolders,
     columns_of,
     mapping_of,
     open_database,
@@ -29,10 +28,10 @@ from nugget.sources.event_builder import EDIT, SHELL, Call, EventBuilder, FileCh
 AGENT = "opencode"
 
 
-def find(folders: AgentFolders) -> Iterator[SessionFile]:
+def find(folders: Mapping[str, Path]) -> Iterator[SessionFile]:
     """Yield the sessions in the files below `storage`, then those only in `opencode.db`, without subagents' own."""
     known = set()
-    storage = folders.opencode / "storage"
+    storage = folders["opencode"] / "storage"
     described = {file.stem: file for file in storage.glob("session/*/*.json")}
     for messages in storage.glob("message/*/"):
         about = described.get(messages.name)
@@ -40,7 +39,7 @@ def find(folders: AgentFolders) -> Iterator[SessionFile]:
         if found and not (about and text_of(_document(about).get("parentID"))):
             known.add(found.id)
             yield found
-    for database in sorted(folders.opencode.glob("opencode*.db")):
+    for database in sorted(folders["opencode"].glob("opencode*.db")):
         with suppress(TranscriptError):
             yield from (found for found in stored(database) if found.id not in known)
 

@@ -261,6 +261,15 @@ def find_logs(environment: Environment, settings: Settings, brain: Path | None =
     return sorted(newest.values(), key=lambda log: (log.mtime_ns, log.path))
 
 
+def find_log(environment: Environment, session_id: str) -> Log | None:
+    """Return the logs of a session: a shell's folder, else an agent's transcript. Raises UsageError for a bad id."""
+    shell_logs.require_session_id(session_id)
+    if shell := shell_logs.find_shell_session(environment.shell_logs, session_id):
+        return shell
+    found = find_session_by_id(environment, session_id)
+    return log_of(found) if found else None
+
+
 def log_of(found: SessionFile) -> Log:
     """Return the log with all files of a session that was found otherwise."""
     if found.agent == CLAUDE_CODE and not found.is_shared:

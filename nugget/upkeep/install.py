@@ -84,7 +84,8 @@ def clients(environment: Environment, command: Path) -> dict[str, Client]:
     """Return the agents other than Claude Code that `nugget install` can connect, by the name that it takes."""
     user, kept = user_home(environment), agent_folders(environment, AgentSettings())
     codex, gemini, config = (
-        absolute_folder(str(folder), user_home=user) for folder in (kept.codex, kept.gemini, config_home(environment))
+        absolute_folder(str(folder), user_home=user)
+        for folder in (kept["codex"], kept["gemini"], config_home(environment))
     )
     opencode = config / "opencode"
     code = (user / "Library" / "Application Support" if sys.platform == "darwin" else config) / "Code" / "User"

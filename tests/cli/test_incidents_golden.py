@@ -10,7 +10,8 @@ from logs import NOW, Logs, logs_in
 from paths import TESTS
 
 from nugget.config import Settings
-from nugget.evidence import BundleOptions, evidence_bundle, ingest
+from nugget.evidence import BundleOptions, evidence_bundle
+from nugget.evidence.derive import ingest
 from nugget.sources import session_file
 from nugget.sources.sessions import log_of
 

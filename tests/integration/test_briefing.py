@@ -17,9 +17,9 @@ from paths import REPOSITORY
 from sessions import write_transcript
 from waiting import PATIENCE_S
 
-from nugget import evidence
 from nugget.app import Brain
 from nugget.config import load_settings, read_environment
+from nugget.evidence.derive import ingest
 from nugget.index.connection import open_home
 from nugget.index.sync import sync_provenance
 from nugget.infra import files
@@ -28,6 +28,7 @@ from nugget.models import Evidence, Scope, Speaker, SpeechOrigin
 from nugget.models.nuggets import Nugget, NuggetType, SessionRecord
 from nugget.sources.claude_code import read_session
 from nugget.sources.nugget_store import write_session
+from nugget.sources.sessions import find_log
 from nugget.sources.speakers import MEMORY_TAG, typed_text
 from nugget.text import estimate_tokens
 from nugget.upkeep import briefing
@@ -74,9 +75,9 @@ def known(shop: Path, home: Path, isolated_home: Path) -> Path:
     lines = [json.dumps({"ts_ms": 1_763_000_000_000 + 1000 * at, **event}) for at, event in enumerate(events)]
     (logs / "events.jsonl").write_text("\n".join(lines) + "\n")
     connection = open_home(home)
-    log = evidence.find_log(environment, "sess_shop")
+    log = find_log(environment, "sess_shop")
     assert log is not None
-    evidence.ingest(connection, log, settings=load_settings(environment), now=NOW)
+    ingest(connection, log, settings=load_settings(environment), now=NOW)
     workspace = find_workspace(shop)
     assert workspace is not None
 

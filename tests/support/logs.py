@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from nugget.config import Environment, Settings, read_environment
-from nugget.evidence import BundleOptions, EvidenceBundle, IngestedSession, evidence_bundle, find_log, ingest
+from nugget.evidence import BundleOptions, EvidenceBundle, evidence_bundle
+from nugget.evidence.derive import IngestedSession, ingest
 from nugget.index.connection import open_home
+from nugget.sources.sessions import find_log
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 

@@ -38,7 +38,7 @@ def opened(brain: Path) -> Iterator[Brain]:
 def run_of(opened: Brain, golden: str) -> dict[str, Any]:
     model = opened.embedder.model if opened.embedder else None
     return evaluate(
-        parse(golden.encode(), path="g").questions, lambda query: opened.ask(query, fresh=False, now=NOW),
+        parse(golden.encode(), path="g")[0], lambda query: opened.ask(query, fresh=False, now=NOW),
         known=opened.index.unit_ids(), ranking="calibrated", model=model, now=NOW,
     )  # fmt: skip
 
@@ -69,7 +69,7 @@ def test_metrics_are_those_of_a_worked_example() -> None:
 
 @pytest.mark.proves("EVAL-GOLDEN")
 def test_questions_are_read_with_every_filter_and_their_lines() -> None:
-    golden = parse(
+    questions, problems = parse(
         b"""# ours
 questions:
   - question: Why   twice?
@@ -81,8 +81,8 @@ questions:
 """,
         path="evals/x.yaml",
     )
-    assert golden.problems == ()
-    first, second, third = golden.questions
+    assert not problems
+    first, second, third = questions
     assert (first.text, first.expect, first.line, first.lines) == ("Why twice?", ("concept/a", "bug/b"), 3, (4, 4))
     assert first.filter == replace(
         Filter(), types=("concept", "bug"), domains=("coding",), tags=("x",), since=date(2026, 1, 2),
@@ -115,8 +115,8 @@ questions:
     ],
 )
 def test_what_is_wrong_is_named_with_its_line(text: str, line: int | None, said: str) -> None:
-    golden = parse(text.encode("latin-1"), path="evals/x.yaml")
-    (problem,) = golden.problems
+    _, problems = parse(text.encode("latin-1"), path="evals/x.yaml")
+    (problem,) = problems
     assert (problem.path, problem.line) == ("evals/x.yaml", line)
     assert said in problem.reason
 
@@ -127,9 +127,9 @@ def test_a_bad_question_stops_no_other_and_a_link_out_of_the_brain_is_refused(br
     secret = tmp_path / "secret.yaml"
     secret.write_text("questions: [{question: leaked, expect: []}]")
     (brain / "evals" / "out.yaml").symlink_to(secret)
-    golden = read_golden(brain)
-    assert [question.text for question in golden.questions] == ["fine"]
-    assert {problem.path for problem in golden.problems} == {"evals/golden.yaml", "evals/out.yaml"}
+    questions, problems = read_golden(brain)
+    assert [question.text for question in questions] == ["fine"]
+    assert {problem.path for problem in problems} == {"evals/golden.yaml", "evals/out.yaml"}
 
 
 # --- runs ---
@@ -256,16 +256,16 @@ def test_suggestions_are_golden_questions_as_they_stand(words: Path, nugget: Nug
     nugget("ask", 'how do "zebras": cross # roads', "--type", "bug")
     code, out, _ = nugget("eval", "--suggest")
     assert code == 0
-    golden = parse(out.encode(), path="x")
-    assert golden.problems == () and len(golden.questions) > 5
-    assert golden.questions[0].text == 'how do "zebras": cross # roads' and golden.questions[0].expect == ()
+    questions, problems = parse(out.encode(), path="x")
+    assert not problems and len(questions) > 5
+    assert questions[0].text == 'how do "zebras": cross # roads' and questions[0].expect == ()
     with Brain(words) as opened:
         units = set(opened.index.unit_ids())
-    assert all(set(question.expect) <= units and question.expect for question in golden.questions[1:])
+    assert all(set(question.expect) <= units and question.expect for question in questions[1:])
     write_golden(words, out)
     assert nugget("eval")[0] == 0
-    again = parse(nugget("eval", "--suggest")[1].encode(), path="x").questions
-    assert not {question.text for question in again} & {question.text for question in golden.questions}
+    again = parse(nugget("eval", "--suggest")[1].encode(), path="x")[0]
+    assert not {question.text for question in again} & {question.text for question in questions}
 
 
 def first_unit(brain: Path) -> str:
@@ -294,7 +294,7 @@ def test_a_brain_passes_its_checks_after_every_unit_with_a_question_was_forgotte
     (tmp_path / "new/evals/golden.yaml").write_text("questions:\n" + "".join(asked))
     subprocess.run(["git", "-C", tmp_path / "new", "commit", "-qam", "Ask for each unit"], check=True)
     assert nugget("eval").code == 0
-    lines = {question.expect[0]: question.lines[0] for question in read_golden(tmp_path / "new").questions}
+    lines = {question.expect[0]: question.lines[0] for question in read_golden(tmp_path / "new")[0]}
     assert len(lines) == 5
     for unit_id, line in lines.items():
         shown = nugget("forget", unit_id)

@@ -12,11 +12,12 @@ from logs import NOW, Logs, logs_in
 
 from nugget.config import Settings
 from nugget.errors import UsageError
-from nugget.evidence import bundle_json, detect_intent, find_log, ingest
-from nugget.evidence.bundle import TRUNCATED
-from nugget.evidence.candidates import PROFILES
+from nugget.evidence import TRUNCATED, bundle_json
+from nugget.evidence.candidates import PROFILES, detect_intent
+from nugget.evidence.derive import ingest
 from nugget.index.connection import open_home
 from nugget.index.events import TABLES
+from nugget.sources.sessions import find_log
 
 SESSION = "sess_walkthrough"
 

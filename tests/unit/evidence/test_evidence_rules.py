@@ -13,8 +13,7 @@ from logs import NOW, Logs, logs_in
 from sessions import STARTED
 
 from nugget.config import CaptureSettings, Settings
-from nugget.evidence import ingest
-from nugget.evidence.derive import notes_of_command, notes_of_speech
+from nugget.evidence.derive import ingest, notes_of_command, notes_of_speech
 from nugget.sources import Log
 from nugget.sources.sessions import SessionFile, log_of
 

@@ -13,7 +13,8 @@ from redaction_examples import corpus, left_over
 from test_evidence_rules import transcript
 
 from nugget.config import Settings
-from nugget.evidence import bundle_json, ingest
+from nugget.evidence import bundle_json
+from nugget.evidence.derive import ingest
 from nugget.index.events import TABLES
 
 SECRETS = [("".join(row["text"]), "".join(row["secret"])) for row in corpus("secrets")]

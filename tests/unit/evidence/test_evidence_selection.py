@@ -12,7 +12,8 @@ from logs import NOW, Logs, logs_in
 from loopback_anthropic import AnthropicServer, status, value
 
 from nugget.config import LLMSettings, Settings
-from nugget.evidence import BundleOptions, LlmSelection, SelectorOptions, select_with_llm
+from nugget.evidence import BundleOptions
+from nugget.evidence.selection import LlmSelection, SelectorOptions, select_with_llm
 from nugget.infra.llm import LLM
 
 
