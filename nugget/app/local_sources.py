@@ -20,7 +20,7 @@ from nugget.app.params import source_names
 from nugget.config import Environment, Settings, expanded
 from nugget.errors import IndexUnavailable
 from nugget.index import Index, SyncResult, read_memory
-from nugget.index.connection import discard_damaged, home_index_file, open_home, open_memory
+from nugget.index.connection import discard_damaged, open_home, open_memory
 from nugget.index.events import underived_sessions
 from nugget.index.sync import document_changes, sync_documents, sync_provenance
 from nugget.index.vectors import Progress, any_missing
@@ -68,7 +68,7 @@ class PendingChanges:
 def sync_local_sources(
     brain: Brain, sources: Sequence[SourceName | str] = (), *, progress: Progress | None = None
 ) -> dict[SourceName, SyncResult]:
-    """Bring what is searched beside the brain in line with its files; return what was done, by source.
+    """Index the changed files of sources other than the brain; return the results by source.
 
     Sessions, shells and channels are read in one go and reported as sessions. A damaged index is rebuilt. Raises
     IndexUnavailable if it cannot be written.
@@ -124,58 +124,37 @@ def _sync_history(brain: Brain, connection: sqlite3.Connection, progress: Progre
 
 
 def refresh_local_sources(brain: Brain, sources: Sequence[SourceName]) -> PendingChanges:
-    """Index the little that changed beside the brain; return how much was left to `sync_local_sources`."""
-    parts = dict.fromkeys(SourceName.SESSIONS if source in _HISTORY else source for source in sources)
-    if not {*parts} & {*LOCAL_SOURCES} or not _anything(brain):
+    """Index the little that changed outside the brain; return how much was left to `sync_local_sources`."""
+    wanted = {*sources} & {*LOCAL_SOURCES}
+    home, embedder = brain.environment.home, brain.embedder
+    waiting: dict[SourceName, int] = {}
+    problems: tuple[Problem, ...] = ()
+    is_changed = lacks_vectors = False
+    if not wanted:
         return PendingChanges()
-    found: list[PendingChanges] = []
     try:
-        with closing(open_home(brain.environment.home)) as connection:
-            for part in parts:
-                if part is SourceName.SESSIONS:
-                    waiting = read_new_logs(connection, brain.environment, brain.settings, brain.path)
-                    found.append(PendingChanges(files={SourceName.SESSIONS: waiting} if waiting else {}))
-                elif part in LOCAL_SOURCES:
-                    found.append(_refresh_documents(part, brain, connection))
+        with closing(open_home(home)) as connection:
+            if SourceName.PROVENANCE in wanted and document_changes(NuggetUnits(home), connection):
+                sync_provenance(home, connection)
+                is_changed = True
+            if SourceName.CANON in wanted:
+                canon = open_canon(brain.environment, brain.settings, brain.path)
+                changes, problems = document_changes(canon, connection), tuple(canon.problems)
+                if len(changes.modified) > INLINE_FILES:
+                    waiting[SourceName.CANON] = len(changes)
+                elif changes:
+                    is_ready = embedder and len(changes) <= _WITH_VECTORS and _model_of(connection) == embedder.model
+                    sync_documents(
+                        canon, connection, embedder=embedder if is_ready else None,
+                        cache_folder=home / "embeddings", changes=changes,
+                    )  # fmt: skip
+                    is_changed = True
+            lacks_vectors = is_changed and embedder is not None and any_missing(connection)
+            if wanted & _HISTORY and (left := read_new_logs(connection, brain.environment, brain.settings, brain.path)):
+                waiting[SourceName.SESSIONS] = left
     except (IndexUnavailable, sqlite3.DatabaseError):  # a full disk, another process at work, damage
         return PendingChanges()
-    return PendingChanges(
-        files={source: count for one in found for source, count in one.files.items()},
-        lacks_vectors=any(one.lacks_vectors for one in found),
-        problems=tuple(problem for one in found for problem in one.problems),
-    )
-
-
-def _anything(brain: Brain) -> bool:
-    """Return whether there is anything on this machine to be searched beside the brain."""
-    from nugget.sources.sessions import find_logs
-
-    home = brain.environment.home
-    if brain.settings.canon.folders or home_index_file(home).is_file() or (home / "provenance").is_dir():
-        return True
-    return bool(find_logs(brain.environment, brain.settings, brain.path))
-
-
-def _refresh_documents(part: SourceName, brain: Brain, connection: sqlite3.Connection) -> PendingChanges:
-
-    home, embedder = brain.environment.home, brain.embedder
-    problems: tuple[Problem, ...] = ()
-    if part is SourceName.PROVENANCE:
-        changes = document_changes(NuggetUnits(home), connection)
-    else:
-        canon = open_canon(brain.environment, brain.settings, brain.path)
-        changes, problems = document_changes(canon, connection), tuple(canon.problems)
-    if not changes or len(changes.modified) > INLINE_FILES:
-        return PendingChanges(files={part: len(changes)} if changes else {}, problems=problems)
-    if part is SourceName.PROVENANCE:
-        sync_provenance(home, connection)
-    else:
-        is_ready = embedder and len(changes) <= _WITH_VECTORS and _model_of(connection) == embedder.model
-        sync_documents(
-            canon, connection, embedder=embedder if is_ready else None, cache_folder=home / "embeddings",
-            changes=changes,
-        )  # fmt: skip
-    return PendingChanges(lacks_vectors=embedder is not None and any_missing(connection), problems=problems)
+    return PendingChanges(files=waiting, lacks_vectors=lacks_vectors, problems=problems)
 
 
 def read_new_logs(

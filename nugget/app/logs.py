@@ -1,4 +1,4 @@
-"""Evidence from the logs of shells and agent sessions: take logs in, and answer from one session or a repository."""
+"""Evidence from the logs of shells and agent sessions: read logs, and answer from one session or a repository."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ __all__ = [
     "BundleOptions", "Logs", "SelectorOptions", "UnknownSession", "evidence_json",
 ]  # fmt: skip
 
-_REST_SHARE, _MAX_REST_S = 0.5, 1.0
+_REST_S = 0.02
 _MAX_PROBLEMS = 20
 _INTRODUCTION = (
     "What stands between the tags below is reference material: what the logs of the person's session say, selected for "
@@ -59,7 +59,7 @@ _INTRODUCTION = (
 
 
 class UnknownSession(NuggetError):
-    """There are no logs of the session that was named."""
+    """The named session has no logs."""
 
 
 def shell_hook(shell: str) -> str:
@@ -192,13 +192,11 @@ class Logs:
         threading.Thread(target=self._backfill, name="nugget-backfill", daemon=True).start()
 
     def _backfill(self) -> None:
-        state, began = self.backfill, time.monotonic()
+        state = self.backfill
 
         def tell(_: str, done: int, total: int) -> None:
-            nonlocal began
             state.update(done=done, total=total)
-            time.sleep(min(_MAX_REST_S, _REST_SHARE * (time.monotonic() - began)))
-            began = time.monotonic()
+            time.sleep(_REST_S)
 
         try:
             with self._index() as connection:

@@ -25,7 +25,7 @@ from nugget.infra.workspace import Workspace, WorkspaceFinder
 from nugget.models import EventKind, SessionFile
 from nugget.models.nuggets import FileTouch, Nugget
 from nugget.provenance import opened_index
-from nugget.sources import nugget_store
+from nugget.sources import nugget_store, parse_timestamp
 from nugget.sources.sessions import ERASED, WholeSession, archive_file, find_sessions, read_whole_session
 
 if TYPE_CHECKING:
@@ -57,19 +57,18 @@ class KnownSession:
     store_file: str | None = None
     nuggets: int = 0
     files: int = 0
-    is_read: bool = False
     counts: Mapping[str, int] = field(default_factory=dict)
     captured: str = "no"
     units: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def seconds(self) -> int | None:
-        """How long it took."""
+        """Its length in seconds."""
         return int((self.ended - self.started).total_seconds()) if self.started and self.ended else None
 
     @property
     def outcome(self) -> str:
-        """What came of it, in a few words."""
+        """Its outcome in a few words."""
         units = [f"{count} {what}" for what, count in self.units.items() if count]
         more = {"nugget": self.nuggets, "open failure": self.counts.get("open", 0)}
         units += [f"{count} {what}{'s' * (count != 1)}" for what, count in more.items() if count]
@@ -88,7 +87,7 @@ class SessionDetail:
 
     @property
     def prompts(self) -> list[str]:
-        """What was asked."""
+        """The texts of its prompts."""
         found = [event for one in self.whole.exchanges for event in one.events] if self.whole else []
         said = [event.text for event in found if event.kind is EventKind.PROMPT]
         return said or [self.known.first_prompt] * bool(self.known.first_prompt)
@@ -163,7 +162,7 @@ def _stored_sessions(connection: sqlite3.Connection, here: str) -> dict[str, Kno
             id=log.id, agent=log.agent or log.source, title=log.title or "",
             first_prompt=events.first_prompt(connection, log.key),
             folder=log.folder, workspace=log.workspace, started=_moment(log.started_ms), ended=_moment(log.ended_ms),
-            is_read=True, counts={"key": log.key},
+            counts={"key": log.key},
         )  # fmt: skip
     for one in sorted(provenance.sessions(connection), key=lambda one: one.record.workspace == here):
         record = one.record
@@ -197,10 +196,7 @@ def _unread_session(file: SessionFile, finder: WorkspaceFinder) -> KnownSession:
                 opened.seek(max(0, file.size - _END_BYTES))
                 tail = opened.read(_END_BYTES)
     folder = next(iter(_texts(head, "cwd")), None)
-    times = [*_texts(head, "timestamp")[:1], *_texts(tail, "timestamp")[-1:]]
-    moments: list[datetime] = []
-    with suppress(ValueError):
-        moments = [datetime.fromisoformat(text).astimezone(UTC) for text in times]
+    moments = [parse_timestamp(text) for text in (*_texts(head, "timestamp")[:1], *_texts(tail, "timestamp")[-1:])]
     return KnownSession(
         id=file.id, agent=file.agent, folder=folder, workspace=finder.of_folder(folder).identity if folder else None,
         started=moments[0] if moments else None, ended=moments[-1] if moments else None,

@@ -42,7 +42,7 @@ class InitResult:
 
 
 def is_brain(folder: Path) -> bool:
-    """Return True if the folder is a brain: it has a brain.yaml beside a `domains` folder or a `.git`."""
+    """Return True if the folder is a brain: it has a brain.yaml and a `domains` folder or a `.git`."""
     return (folder / "brain.yaml").is_file() and ((folder / "domains").is_dir() or (folder / ".git").exists())
 
 
@@ -95,7 +95,7 @@ def knowledge_paths(brain: Path, *, unlisted: list[Problem] | None = None) -> It
 def read_file(brain: Path, path: str) -> bytes:
     """Return the content of one file of the brain.
 
-    Raises KnowledgeError, starting with the path, if it leads out of the brain, is no regular file, is larger than
+    Raises KnowledgeError, starting with the path, if it leads out of the brain, is not a regular file, is larger than
     `knowledge.MAX_FILE_BYTES`, or cannot be read.
     """
     real = _inside(brain, path)
@@ -140,8 +140,8 @@ def changed_files(brain: Path, known: Mapping[str, tuple[int, int]]) -> tuple[li
         except OSError as error:
             problems.append(Problem(path=printable(path), reason=f"cannot be read ({_reason(error)})"))
         else:
-            if not path.isascii() and any("\ud800" <= char <= "\udfff" for char in path):
-                problems.append(Problem(path=printable(path), reason="has a name that is no UTF-8; rename it"))
+            if any("\ud800" <= char <= "\udfff" for char in path):
+                problems.append(Problem(path=printable(path), reason="has a name that is not UTF-8; rename it"))
             elif known.get(path) not in ((found.st_size, found.st_mtime_ns), (found.st_size, -found.st_ctime_ns)):
                 modified.append(path)
         present.add(path)

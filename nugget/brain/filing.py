@@ -179,7 +179,7 @@ def forgotten(brain: Path) -> Forgotten:
 
 
 def _find(brain: Path, unit_id: str) -> _File:
-    """Return the file of a unit. Raises KnowledgeError if there is none, or more than one."""
+    """Return the file of a unit. Raises KnowledgeError unless there is exactly one."""
     found = [file for file in _files(brain, unit_id) if file[2].id == unit_id]
     if len(found) > 1:
         paths = " and ".join(path for path, _, _ in found)
@@ -276,6 +276,6 @@ def _recall(brain: Path, unit: Unit) -> dict[str, bytes]:
 
 
 def _forgotten_text(brain: Path) -> str:
-    """Return the list of the forgotten, empty if there is none."""
+    """Return the text of `forgotten.yaml`, empty if the brain lacks it."""
     content = brains.read_file(brain, FORGOTTEN) if (brain / FORGOTTEN).exists() else b""
     return content.decode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""Answer a question with a bundle: what speaks to it, scored and capped, and a text that fits its limits."""
+"""Answer a question about sessions with a bundle: scored and capped evidence, and a text within its limits."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class BundleOptions:
     """Limits of an answer. `intent` None: it is detected from the question.
 
     `max_chars` and `max_lines` bound the whole `context_text`. `output_window` is how many of the latest lines of each
-    stream are looked at beside those that look like failures. Values that are too large are cut to the maximum.
+    stream are candidates in addition to lines that look like failures. Values that are too large are cut to the maximum.
     """
 
     intent: str | None = None
@@ -128,7 +128,7 @@ def workspace_bundle(
 ) -> EvidenceBundle:
     """Return the evidence for a question in all sessions of a workspace, of shells and agents.
 
-    The latest sessions are looked at as they are, older ones if a word of the question stands in them or if an
+    The latest sessions are looked at as they are, older ones if they contain a word of the question or if an
     incident, a todo or a decision of theirs is near in meaning. Without vectors words alone are asked, and `degraded`
     says so. Raises UsageError for an intent that does not exist.
     """

@@ -18,10 +18,10 @@ from nugget.models.sessions import Speaker, SpeechOrigin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntentProfile:
-    """How one kind of question is answered.
+    """Weights and limits for one kind of question.
 
     `weights` (0..1) say how much each category counts, `caps` how many of each are selected at most; `boosts` are
-    added for what stands beside a category: a line that looks like a failure (`failing`), the error stream (`stderr`),
+    added for properties of a row: a line that looks like a failure (`failing`), the error stream (`stderr`),
     an incident that nothing has fixed yet (`open`). `plain_share` (0..1) is what is left of the score of a line of
     output that reports no failure.
     """
@@ -64,7 +64,7 @@ class Finding:
 
     @property
     def source_table(self) -> str:
-        """The table that the row stands in."""
+        """The table of the row."""
         return store.table_of(self.id)
 
 

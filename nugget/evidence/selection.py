@@ -1,6 +1,6 @@
 """Evidence chosen by a model that reads the whole history of a session, chunk by chunk.
 
-What each chunk's reply names is looked up again, so that nothing a model says stands in the text, only what was logged.
+The rows that a reply names are looked up again, so that the text holds only what was logged, never a model's words.
 The latest lines of stdout, stderr and stdin are always carried, whatever is chosen.
 """
 
@@ -27,7 +27,7 @@ _LINE_CHARS = 600
 _LATEST_LINES, _LATEST_INPUTS = 15, 10
 _MAX_REPLY_TOKENS = 4000
 _Entry = tuple[int, str]
-"""A row's id, and the line that stands for it."""
+"""A row's id and the line that shows it."""
 _SYSTEM = (
     "You are given a part of the log of a shell or agent session, one entry a line, each with a label such as e12. "
     "Choose the entries that help to answer the question: failing commands, what they printed, edits, decisions, what "
@@ -44,7 +44,7 @@ _SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectorOptions:
-    """How the history is cut: chunks of so many tokens, so many at most (the latest), with or without events.
+    """Limits of the chunks that the model reads: size, number (the latest are kept), and whether events are included.
 
     `model` None: the model of `llm.select_model`.
     """

@@ -93,7 +93,7 @@ def _claude_events(conversation: Mapping[str, Any]) -> Iterator[Event]:
 
 
 def _chatgpt_events(conversation: Mapping[str, Any]) -> Iterator[Event]:
-    """Yield what stands on the branch that was shown last, from its root."""
+    """Yield the messages of the branch that was shown last, from its root."""
     nodes, name = mapping_of(conversation.get("mapping")), conversation.get("current_node")
     branch: dict[str, Mapping[str, Any]] = {}
     while isinstance(name, str) and name in nodes and name not in branch:

@@ -1,7 +1,7 @@
 """Notes of markdown files: ADRs, rules for agents, Obsidian and plain notes, notes of basic-memory.
 
 One note for one idea: an ADR is one decision, rules are cut at their sections, a page of prose is one note until it
-is long. What is no knowledge by its form (journals, task lists, lists of links, templates) is left out with a reason.
+is long. Journals, task lists, lists of links and templates are left out with a reason.
 Formats: adr.github.io/madr, github.com/npryce/adr-tools (Nygard), docs.cursor.com (rules),
 docs.basicmemory.com/concepts/knowledge-format, help.obsidian.md.
 """
@@ -35,7 +35,7 @@ _MIN_CHARS = 60
 _MAX_PAGE_CHARS, _MAX_RULES_CHARS = 6_000, 2_500
 """A longer page, or section of rules, is cut at the sections below it."""
 _STANDINGS = {"superseded": 0.3, "deprecated": 0.3, "rejected": 0.4, "proposed": 0.4, "draft": 0.4}
-"""What may stand against a decision, with the confidence that is left."""
+"""Statuses that weaken a decision, with the confidence that remains."""
 _NO_DOMAINS = frozenset(
     "notes docs doc documentation adr adrs decisions rules cursor memories memory src vault inbox archive".split()
 )
@@ -73,7 +73,7 @@ _TITLES = re.compile(
     r"|(?P<belief>\b(?:i (?:believe|think|prefer)|should|prefers?|principle|matters?)\b)",
     re.IGNORECASE,
 )
-"""How a title reads for each type; if it reads like several, the first one here counts."""
+"""Wording of titles by type; the first type that matches counts."""
 
 _LEADING_NUMBER = re.compile(
     r"^(?:ADR[-\s]?)?(?:\d+(?:\.\d+)*[.:)]|0\d{1,3})\s+(?:[-–—]\s+)?|^ADR[-\s]?\d+\s*[.:-]?\s+", re.IGNORECASE
@@ -140,7 +140,7 @@ class _Page:
 
 
 _Section = tuple[int, str, int, str]
-"""The level, heading, line (from 0 in the body) and text of a section; level 0 for what stands above the first."""
+"""The level, heading, line (from 0 in the body) and text of a section; level 0 for the text above the first."""
 
 
 def notes_of_page(text: str, *, path: str) -> Iterator[Proposal | LeftOut]:

@@ -80,7 +80,7 @@ class Checkout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
-    """A place in a checkout, as it is now: `aliases` lead from old paths to present ones. No `path` is no place."""
+    """A place in a checkout as it is now; `aliases` map old paths to present ones. Without a `path` it is nowhere."""
 
     connection: sqlite3.Connection
     checkout: Checkout

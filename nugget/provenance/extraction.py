@@ -2,7 +2,7 @@
 
 read -> find its workspaces -> touches (by hash) -> redact -> nuggets -> store; then, over all sessions of a workspace,
 the files that a person changed since. What was read before and is unchanged is not read again: size and time of each
-transcript stand in `$NUGGET_HOME/provenance/seen.json`. That file is only a memory; without it everything is read.
+transcript are in `$NUGGET_HOME/provenance/seen.json`. That file is only a cache; without it everything is read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from nugget.infra.llm import Model
 
 _NOTHING = "nothing"
-"""How a session counts that left nothing to keep."""
+"""Method noted for a session without anything worth keeping."""
 NOTHING_NEW = "nothing new since it was extracted"
 _PROMPT_CHARS = 2000
 
@@ -103,10 +103,9 @@ def extract_sessions(
     try:
         for number, file in enumerate(found):
             progress("Extracting", number, len(found))
-            state, entry = [file.size, file.mtime, _SEEN_VERSION], seen.get(file.locator) or []
-            is_seen = isinstance(entry, list) and len(entry) == 5 and isinstance(entry[3], list)
-            if is_seen and entry[:3] == state and not extractor.force and not is_new:
-                names, how = entry[3], entry[4]
+            state, entry = [file.size, file.mtime, _SEEN_VERSION], seen.get(file.locator)
+            if isinstance(entry, list) and entry[:3] == state and not extractor.force and not is_new:
+                names, how = entry[3:]
                 if workspace is not None and workspace not in names:
                     continue
                 is_kept = any(store.session_file(extractor.home, one, file.id).is_file() for one in names)
@@ -116,15 +115,13 @@ def extract_sessions(
                     )
                     continue
             extracted, names = _extract(file, extractor, finder, workspace)
-            if extracted is None or extracted.state != "failed":
-                how = "" if extracted is None else _NOTHING  # empty if it is of other workspaces
-                if extracted is not None and extracted.state == "extracted":
-                    how = extracted.method
-                elif extracted is not None and extracted.reason == NOTHING_NEW:
-                    how = method
-                seen[file.locator] = [*state, names, how]
-            if extracted is not None:
-                yield extracted
+            if extracted is None:  # of other workspaces
+                seen[file.locator] = [*state, names, ""]
+                continue
+            if extracted.state != "failed":
+                how = extracted.method if extracted.state == "extracted" else _NOTHING
+                seen[file.locator] = [*state, names, method if extracted.reason == NOTHING_NEW else how]
+            yield extracted
         progress("Extracting", len(found), len(found))
     finally:
         if not extractor.dry_run:
@@ -293,7 +290,7 @@ def _of_workspace(
 def _ask_llm(
     session: Session, earlier: tuple[Nugget, ...], places: Places, touched: TouchedFiles, extractor: Extractor
 ) -> GenerativeNuggets:
-    """Return what the LLM finds in what is new, beside what it found before. Raises LLMUnavailable."""
+    """Return the LLM's earlier nuggets with those from new events. Raises LLMUnavailable."""
     from nugget.extraction.generative_nuggets import GenerativeNuggets, extract_nuggets
 
     assert extractor.llm is not None

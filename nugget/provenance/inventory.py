@@ -1,8 +1,8 @@
 """The nuggets of a workspace by file, what is missing, and what is named and gone.
 
-Nuggets travel between machines as the lines of the store: a `session` line, then its nuggets and touches. Taking these
-in only ever adds: what the store knows by session, type, summary and scope stays as it is. What comes in is checked
-line by line, redacted, and lands in the folder of the workspace that it names, nowhere else.
+Nuggets travel between machines as the lines of the store: a `session` line, then its nuggets and touches. An import
+only adds: nuggets that the store has by session, type, summary and scope stay as they are. Every line is checked,
+redacted, and written to the folder of the workspace that it names, nowhere else.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from nugget.sources import nugget_store as store
 from nugget.sources import read_lines
 
 CHURN_DAYS = 180
-"""How far back changes are counted."""
+"""Days over which changes are counted."""
 _NO_CODE = (
     ".lock", ".sum", ".svg", ".png", ".jpg", ".gif", ".ico", ".pdf", ".woff", ".woff2", ".map", ".snap", ".min.js",
     "package-lock.json", "CHANGELOG.md", ".gitignore",
 )  # fmt: skip
 """Files that change without anybody deciding anything."""
 _ELSEWHERE: dict[str, Any] = {"speaker": Speaker.QUOTED, "origin": SpeechOrigin.PASTED}
-"""Speaker of what the user of another machine, or whoever wrote the file, is said to have said."""
+"""Speaker of imported words that claim to be the user's."""
 _QUOTED = re.compile(r"`([^`\n]{2,120})`")
 _PATH = re.compile(r"(?<![\w:/.@-])(?:[\w.@+-]+/)+[\w.@+-]*\w\.[A-Za-z]\w{0,7}(?![\w/])")
 _NAME = re.compile(r"(?:[A-Za-z_]\w*(?:\.|::))*([A-Za-z_]\w*)(\(\))?")
@@ -46,7 +46,7 @@ _NAME = re.compile(r"(?:[A-Za-z_]\w*(?:\.|::))*([A-Za-z_]\w*)(\(\))?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Covered:
-    """How often a file was asked about, is explained by nuggets, and was changed by commits."""
+    """Counts of a file's questions, nuggets and commits."""
 
     path: str
     queries: int = 0

@@ -2,7 +2,7 @@
 
 Here: the values that they give, and how other programs keep what Nugget reads: their folders and files, JSON that may
 hold anything, and databases. A database of another program is read without touching it: no lock is taken, no file is
-made beside it. At rest it is opened as `immutable`. If a write-ahead log waits beside it, both are copied first, since
+made next to it. At rest it is opened as `immutable`. If it has a write-ahead log, both are copied first, since
 reading the log in place would take locks and write to its index. The copies of a process are kept until it ends.
 """
 
@@ -72,7 +72,7 @@ class LogFile:
 
 
 class Reader(StrEnum):
-    """How the files of a log are read."""
+    """Reader of a log's files."""
 
     LINES = "lines"
     WHOLE = "whole"

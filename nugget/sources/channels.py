@@ -20,7 +20,7 @@ from nugget.sources import blocks_of, mapping_of, parse_moment, parse_record, re
 from nugget.sources.event_builder import first_text
 
 _LEAD = "team-lead"
-"""What the client calls the session that a team belongs to."""
+"""The client's name for the session that leads a team."""
 _TAGGED = re.compile(
     r"<(?P<tag>teammate-message|cross-session-message)\b(?P<attributes>[^>]*)>\n?(?P<text>.*?)\n?</(?P=tag)>", re.DOTALL
 )
@@ -118,7 +118,7 @@ def _from_coordinator(record: Mapping[str, Any]) -> Iterator[Message]:
 
 
 def _own_name(record: Mapping[str, Any]) -> str:
-    """Return whose transcript the record is from; a teammate's id is made of its name."""
+    """Return the name of the agent whose transcript holds the record; a teammate's id contains its name."""
     agent = text_of(record.get("agentId")) if record.get("isSidechain") else ""
     named = _NAMED_AGENT.match(agent)
     return (named[1] if named else agent) or _LEAD

@@ -125,7 +125,7 @@ def _read_record(record: Mapping[str, Any], reader: TranscriptReader) -> None:
 
 
 def _read_attachment(record: Mapping[str, Any], reader: TranscriptReader) -> None:
-    """Add a prompt typed while the agent was working, which often stands in no user record."""
+    """Add a prompt typed while the agent was working, which often has no user record."""
     attachment = mapping_of(record.get("attachment"))
     is_prompt = attachment.get("type") == "queued_command" and attachment.get("commandMode", "prompt") == "prompt"
     is_typed = is_prompt and speakers.is_human(attachment) and speakers.is_human(record)
@@ -287,7 +287,7 @@ def find_subagents(transcript: str) -> Iterator[LogFile]:
 
 
 def read_session(path: Path) -> Session:
-    """Read a transcript, with the transcripts of its subagents beside it.
+    """Read a transcript, with the transcripts of its subagents.
 
     Raises TranscriptError if the file is absent, unreadable, or holds no record that Claude Code writes.
     An empty file, or one without conversation, gives a Session without events.
@@ -338,7 +338,7 @@ def _add_subagents(reader: TranscriptReader, path: Path) -> None:
             described = read_document(meta) if (meta := file.with_suffix(".meta.json")).is_file() else None
         except TranscriptError:
             continue
-        # Nobody but another agent speaks to a subagent, and its task stands in the call that started it.
+        # Only another agent speaks to a subagent, and the call that started it holds its task.
         live = (event for event in own.live_events() if event.kind not in (EventKind.PROMPT, EventKind.PASTE))
         call_id = text_of((described or {}).get("toolUseId"))
         calls = (n for n, event in enumerate(reader.events, 1) if call_id and event.call_id == call_id)

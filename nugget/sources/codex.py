@@ -45,7 +45,7 @@ _USER_SHELL = re.compile(
 _EXIT_CODE = re.compile(r"^(?:Exit code: |Process exited with code )(-?\d{1,9})[ \t]*$", re.MULTILINE)
 _RUNNING = "Process running with session ID "
 _HEAD_CHARS = 600
-"""The exit code stands in the first lines of what a command printed."""
+"""The exit code is in the first lines of a command's output."""
 
 
 def find(folders: Mapping[str, Path]) -> Iterator[SessionFile]:
@@ -175,7 +175,7 @@ def _unwrapped(text: str) -> tuple[str, int | None]:
 
 
 def _printed(text: str) -> str:
-    """Return the output of a command without the lines about how it ran, which stand above `Output:`."""
+    """Return the output of a command without the lines about its run above `Output:`."""
     head, mark, rest = text.partition("Output:\n")
     is_head = mark and len(head) <= _HEAD_CHARS and (_EXIT_CODE.search(head) or _RUNNING in head)
     return rest if is_head else text

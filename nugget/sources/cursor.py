@@ -45,7 +45,7 @@ _WOVEN_IN = re.compile(
     re.DOTALL,
 )
 _HIDDEN = "[REDACTED]"
-"""What stands for the agent's thoughts, at the end of a reply."""
+"""Placeholder for the agent's thoughts at the end of a reply."""
 _PROJECT = re.compile(r"/projects/([^/\s\"]+)/")
 
 

@@ -47,7 +47,7 @@ _NEW = ("new_string", "newString", "new_str", "newText")
 _WHOLE = ("content", "contents", "file_text", "new_source")
 _SKETCHES = ("code_edit", "streamingContent")
 _LEFT_OUT = re.compile(r"^\s*(?://|#|--|/\*|<!--)?\s*\.\.\.\s.*existing code.*$", re.IGNORECASE | re.MULTILINE)
-"""How a sketch of an edit marks the code between its parts."""
+"""Matches the placeholder for unchanged code in a sketched edit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,7 @@ class EventBuilder:
             self.stamps.append(self.moment)
 
     def work_in(self, folder: object) -> None:
-        """Add a folder that the session ran in; anything but a text that is not empty is none."""
+        """Add a folder that the session ran in; ignore anything but a non-empty text."""
         if name := text_of(folder):
             self.folders.setdefault(name)
 

@@ -40,7 +40,7 @@ _SHELL_RESULT = re.compile(
 
 
 def find(folders: Mapping[str, Path]) -> Iterator[SessionFile]:
-    """Yield the chats of every project below `.gemini`; the id stands in the first bytes of each."""
+    """Yield the chats of every project below `.gemini`; the id is in the first bytes of each."""
     for file in (folders["gemini"] / "tmp").glob("*/chats/session-*.json*"):
         with suppress(OSError):
             with file.open("rb") as opened:
@@ -119,7 +119,7 @@ def _result_text(result: object) -> str:
 
 
 def _folder(path: Path, project_hash: str, builder: EventBuilder) -> str | None:
-    """Return the folder that a chat ran in: as noted beside it, else above a file that it named, by its hash."""
+    """Return the folder that a chat ran in: from the note in its project, else the folder with the right hash above a file it named."""
     with suppress(OSError, ValueError):
         noted = (path.parent.parent / ".project_root").read_text("utf-8")[:4096].strip()
         if noted.startswith("/"):

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
 IGNORE_FILES = (".gitignore", ".ignore", ".nuggetignore")
-MAX_ENTRIES = 300_000
-"""A walk that has seen so many files and folders ends."""
 _MAX_RULES_BYTES = 1_000_000
 _GENERATED = frozenset(
     "node_modules bower_components vendor venv env __pycache__ site-packages dist build target out coverage "
@@ -31,7 +29,7 @@ _GENERATED = frozenset(
 )
 """Folders that other programs fill. Hidden ones (`.git`, `.obsidian`, `.trash`, `.venv`…) are never entered either."""
 _CONFLICT_COPY = re.compile(r"\([^()]{0,80}conflicted copy[^()]{0,80}\)|\.sync-conflict-\d{8}-\d{6}", re.IGNORECASE)
-"""How Dropbox, Nextcloud and Syncthing name one side's copy of a note that two sides changed."""
+"""Names that Dropbox, Nextcloud and Syncthing give to conflicting copies of a note."""
 
 _Rules = tuple[str, "GitIgnoreSpec"]
 """An ignore file: its folder, with `/` at the end, and what it says."""
@@ -49,7 +47,6 @@ class Walk:
     root: Path
     suffixes: tuple[str, ...]
     max_files: int
-    max_entries: int = MAX_ENTRIES
     named: frozenset[str] = frozenset()
     private_names: frozenset[str] = frozenset()
     private_folders: frozenset[str] = frozenset()
@@ -68,15 +65,10 @@ class Walk:
             end = "" if self.root.is_dir() else " (any more)"
             self._note(self.problems, root, f"{reason}{end}; nothing in it is found")
             return
-        entries = files = 0
+        files = 0
         inherited = {root: _rules_above(Path(root))}
         for folder, folders, names in os.walk(root, onerror=self._note_unlisted):
             path = f"{folder.removeprefix(root).strip(os.sep)}/".lstrip("/")
-            entries += len(folders) + len(names)
-            if entries > self.max_entries:
-                hint = "the rest is left out. Name a smaller folder, or leave parts out in a .nuggetignore"
-                self._note(self.left_out, root, f"holds more than {counted(self.max_entries, 'file')}; {hint}")
-                return
             is_brain = "brain.yaml" in names and not {"domains", ".git"}.isdisjoint((*folders, *names))
             if is_brain and path:
                 self._note(self.left_out, folder, "is a brain already")
@@ -85,7 +77,7 @@ class Walk:
             rules = (*inherited.pop(folder), *_rules_in(folder, names))
             kept = [name for name in sorted(folders) if self._is_entered(name, f"{real_root}/{path}{name}", is_brain)]
             folders[:] = [name for name in kept if not self._is_ignored(f"{folder}/{name}/", rules)]
-            inherited |= {os.path.join(folder, name): rules for name in folders}  # noqa: PTH118
+            inherited |= {f"{folder.rstrip(os.sep)}{os.sep}{name}": rules for name in folders}
             for name in sorted(names):
                 place = f"{folder}/{name}"
                 if self._is_wanted(name) and not self._is_ignored(place, rules) and self._is_inside(place, real_root):
@@ -111,9 +103,11 @@ class Walk:
         return name in self.named or (wanted and not is_other)
 
     def _is_ignored(self, path: str, rules: Sequence[_Rules]) -> bool:
-        ignored = _is_ignored(path, rules)
-        self.ignored += ignored
-        return ignored
+        """Count and return whether the deepest ignore file that decides on a path ignores it."""
+        decided = (spec.check_file(path.removeprefix(folder)).include for folder, spec in reversed(rules))
+        is_ignored = next((include for include in decided if include is not None), False)
+        self.ignored += is_ignored
+        return is_ignored
 
     def _is_inside(self, place: str, real_root: str) -> bool:
         file = Path(place)
@@ -131,18 +125,12 @@ class Walk:
         problems.append(Problem(path=place, reason=reason, severity=Severity.WARNING))
 
 
-def _is_ignored(path: str, rules: Sequence[_Rules]) -> bool:
-    """Return whether the deepest ignore file that decides on this path ignores it; a folder's path ends in `/`."""
-    decided = (spec.check_file(path.removeprefix(folder)).include for folder, spec in reversed(rules))
-    return next((include for include in decided if include is not None), False)
-
-
 def _rules_above(root: Path) -> tuple[_Rules, ...]:
     """Return the ignore files above a root in its repository, from the top down, unless they ignore the root itself."""
     top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
     above = [folder for folder in reversed(root.parents) if folder.is_relative_to(top)]
     rules = (rule for folder in above for rule in _rules_in(str(folder), IGNORE_FILES))
-    return tuple(rule for rule in rules if not _is_ignored(f"{root}/", [rule]))
+    return tuple((folder, spec) for folder, spec in rules if not spec.match_file(f"{root}/".removeprefix(folder)))
 
 
 def _rules_in(folder: str, names: Collection[str]) -> Iterator[_Rules]:

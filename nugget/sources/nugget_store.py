@@ -265,9 +265,9 @@ def natural_key(nugget: Nugget) -> tuple[str, str, str, str, str]:
 def _numbered(home: Path, record: SessionRecord, known: SessionRecord | None, file: Path) -> SessionRecord:
     """Give each nugget an id: the one that the store knows it by, its own, or the next number."""
     earlier = {natural_key(nugget): nugget.id for nugget in (known.nuggets if known else ())}
-    used = {nugget.id for nugget in record.nuggets if nugget.id} | set(earlier.values())
+    used = [nugget.id.rpartition("-") for nugget in (*record.nuggets, *(known.nuggets if known else ()))]
     prefix = next((name.rpartition("-")[0] for name in earlier.values()), "") or _id_prefix(home, record, file)
-    last = max((int(name.rpartition("-")[2]) for name in used if name.rpartition("-")[2].isdecimal()), default=0)
+    last = max((int(number) for _, _, number in used if number.isdecimal()), default=0)
     numbered: dict[str, Nugget] = {}
     for nugget in record.nuggets:
         name = earlier.get(natural_key(nugget)) or nugget.id
@@ -279,20 +279,18 @@ def _numbered(home: Path, record: SessionRecord, known: SessionRecord | None, fi
 
 
 def _id_prefix(home: Path, record: SessionRecord, file: Path) -> str:
-    """Return the first eight characters of the session's id, more if another session begins with the same."""
-    others = [_plain(other.stem) for other in session_files(home) if other != file]
-    own = _plain(file.stem)
-    same = own in others  # The session is kept for another workspace too.
-    length = next((n for n in range(8, len(own) + 4, 4) if not any(other[:n] == own[:n] for other in others)), len(own))
-    return f"{own[:8]}{_short_hash(record.workspace)}" if same else own[:length]
+    """Return the first eight characters of the session's id, with a hash if another file begins with the same."""
+
+    def beginning(name: str) -> str:
+        return re.sub(r"[^a-z0-9]", "", name.lower())[:8] or "session"
+
+    own = beginning(file.stem)
+    is_taken = any(beginning(other.stem) == own for other in session_files(home) if other != file)
+    return f"{own}{_hash(f'{record.workspace}/{record.session}')[:6]}" if is_taken else own
 
 
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower()) or "session"
-
-
-def _short_hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:4]
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
 def _file_name(name: str) -> str:
@@ -300,7 +298,7 @@ def _file_name(name: str) -> str:
     if _FILE_NAME.fullmatch(name):
         return name
     slug = re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:60].strip("-") or "unnamed"
-    return f"{slug}-{_short_hash(name)}{_short_hash(name[::-1])}"
+    return f"{slug}-{_hash(name)[:4]}{_hash(name[::-1])[:4]}"
 
 
 def _redacted(value: Any, clean: Callable[[str], str]) -> Any:

@@ -27,7 +27,7 @@ SAID_BY: Mapping[EventKind, tuple[Speaker, SpeechOrigin]] = dict.fromkeys(EventK
 }
 """Who speaks in an event of each kind, unless the transcript says otherwise."""
 COMPACTION_OPENING = "This session is being continued from a previous conversation"
-"""How the client opens the summary that replaces a compacted conversation."""
+"""First words of the summary that replaces a compacted conversation."""
 
 MEMORY_TAG = "nugget-memory"
 """Around what Nugget itself tells a session (nugget/briefing.py), so that memory does not feed on itself."""
@@ -148,7 +148,7 @@ def prompt_parts(text: str, *, is_paste: bool = False) -> list[tuple[EventKind, 
 
 
 def split_pasted(text: str) -> tuple[str, str]:
-    """Return what of a prompt was typed, and what was pasted or quoted in whole lines."""
+    """Split a prompt into its typed text and the text pasted or quoted in whole lines."""
     spans = _blocks(text)
     borders = [0, *(border for span in spans for border in span), len(text)]
     typed = (text[begin:end].strip() for begin, end in zip(borders[::2], borders[1::2], strict=True))
@@ -157,24 +157,24 @@ def split_pasted(text: str) -> tuple[str, str]:
 
 
 def quoted_spans(text: str) -> list[Span]:
-    """Return where a text gives the words of somebody else: quoted lines, tags, and what quotation marks hold."""
+    """Return the spans that quote somebody else: quoted lines, tags, and text in quotation marks."""
     marked = (found.span() for found in _MARKS.finditer(text) if len(found[0].split()) >= _QUOTED_WORDS)
     return _merged([*_delimited(text), *marked])
 
 
 def is_quote(sentence: str, start: int, end: int, spans: Sequence[Span]) -> bool:
-    """Return whether a sentence, which stands from `start` to `end`, gives or passes on the words of somebody else."""
+    """Return whether the sentence from `start` to `end` quotes or reports somebody else."""
     inside = sum(max(0, min(end, stop) - max(start, begin)) for begin, stop in spans)
     return 2 * inside >= end - start or _REPORTED.search(sentence) is not None
 
 
 def passes_on(text: str) -> bool:
-    """Return whether a text has the words of somebody else anywhere in it."""
+    """Return whether a text quotes or reports somebody else anywhere."""
     return bool(quoted_spans(text)) or _REPORTED.search(text) is not None
 
 
 def said_in(event: Event, start: int, end: int) -> tuple[Speaker, SpeechOrigin]:
-    """Return who speaks in a part of an event's text, and how that came into the session."""
+    """Return the speaker of a part of an event's text, and its origin."""
     is_prose = event.speaker in (Speaker.USER, Speaker.AGENT) and event.kind in _PROSE
     if is_prose and is_quote(event.text[start:end], start, end, quoted_spans(event.text)):
         return Speaker.QUOTED, event.origin
@@ -189,7 +189,7 @@ def _blocks(text: str) -> list[Span]:
 
 
 def _delimited(text: str) -> list[Span]:
-    """Return the fences, quoted lines and tags, which end where they say."""
+    """Return the spans of fences, quoted lines and tags, which mark their own ends."""
     spans, fence, fence_start = [], "", 0
     for begin, line in _lines(text):
         found = _FENCE.match(line)
