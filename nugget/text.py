@@ -71,6 +71,11 @@ def clean(text: str) -> str:
     return _CLIENT_TAGS.sub("&lt;", text) if "<" in text else text
 
 
+def without_escapes(text: str) -> str:
+    """Return a text without the escape sequences of terminals."""
+    return _ESCAPES.sub("", text) if "\x1b" in text else text
+
+
 def one_line(text: str) -> str:
     """Return `clean(text)` with every run of white space made one space."""
     return " ".join(clean(text).split())

@@ -57,6 +57,7 @@ class KnownSession:
     store_file: str | None = None
     nuggets: int = 0
     files: int = 0
+    is_read: bool = False
     counts: Mapping[str, int] = field(default_factory=dict)
     captured: str = "no"
     units: Mapping[str, int] = field(default_factory=dict)
@@ -162,7 +163,7 @@ def _stored_sessions(connection: sqlite3.Connection, here: str) -> dict[str, Kno
             id=log.id, agent=log.agent or log.source, title=log.title or "",
             first_prompt=events.first_prompt(connection, log.key),
             folder=log.folder, workspace=log.workspace, started=_moment(log.started_ms), ended=_moment(log.ended_ms),
-            counts={"key": log.key},
+            is_read=True, counts={"key": log.key},
         )  # fmt: skip
     for one in sorted(provenance.sessions(connection), key=lambda one: one.record.workspace == here):
         record = one.record

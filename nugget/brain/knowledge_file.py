@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from io import StringIO
 
 from nugget.brain import frontmatter
 from nugget.brain.frontmatter import Fields, FrontmatterError, Split, nodes, plain_line_ends, shown, split
@@ -46,7 +47,6 @@ _TYPES = "|".join(KnowledgeType)
 _ID = re.compile(rf"(?:{_TYPES})/\w[\w.+-]{{0,119}}")
 _DOMAIN = re.compile(r"\w[\w.+#-]{0,59}(?:/\w[\w.+#-]{0,59}){0,7}")
 _FILED = re.compile(rf"(?:.*/)?domains/(?P<domain>.+)/(?P<type>{_TYPES})s/(?P<slug>[^/]+)\.md", re.IGNORECASE)
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 _TITLE_CHARS = 80
 
 
@@ -142,7 +142,7 @@ def edit(
     """
     parts = split(text)
     mark = "\ufeff" if text.startswith("\ufeff") else ""
-    lines = _LINE.findall(text.removeprefix("\ufeff"))
+    lines = StringIO(text.removeprefix("\ufeff"), newline="").readlines()
     first, closing = parts.first_line - 1, parts.body_line - 2
     newline = lines[0][len(lines[0].rstrip("\r\n")) :]
     after = lines[first:closing]

@@ -58,7 +58,7 @@ class BundleOptions:
     """Limits of an answer. `intent` None: it is detected from the question.
 
     `max_chars` and `max_lines` bound the whole `context_text`. `output_window` is how many of the latest lines of each
-    stream are candidates in addition to lines that look like failures. Values that are too large are cut to the maximum.
+    stream are candidates in addition to lines that look like failures. Larger values are cut to the maximum.
     """
 
     intent: str | None = None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from nugget.models import Event, EventKind, Session, Speaker
+from nugget.text import without_escapes
 
 _CALLS_SHOWN = ("Task", "Agent", "TodoWrite", "ExitPlanMode", "AskUserQuestion", "WebFetch", "WebSearch", "SendMessage")
 _RECALL_TOOLS = ("mcp__nugget__", "mcp__plugin_nugget__", "mcp__nugget_nugget__", "mcp__plugin_nugget_nugget__")
@@ -21,7 +22,6 @@ _RECALL_COMMAND = re.compile(
     r"(?:ask|search|context|get|suggest|brief|recall|logs|nuggets|sessions|review|queries)\b"
 )
 """Commands that print what is remembered. Bounded everywhere: a command may be megabytes of anything."""
-_ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]")
 _BLANK_LINES = re.compile(r"\n\s*\n(?:\s*\n)+")
 _CUT = "[…]"
 
@@ -121,8 +121,7 @@ def _event_text(event: Event, max_chars: int) -> str:
 
 def plain(text: str) -> str:
     """Return terminal output without colour codes, progress lines overwritten by a carriage return, and empty runs."""
-    if "\x1b" in text:
-        text = _ANSI.sub("", text)
+    text = without_escapes(text)
     if "\r" in text:
         text = "\n".join(line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n"))
     return _BLANK_LINES.sub("\n\n", text) if "\n\n\n" in text else text

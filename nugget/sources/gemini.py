@@ -119,7 +119,7 @@ def _result_text(result: object) -> str:
 
 
 def _folder(path: Path, project_hash: str, builder: EventBuilder) -> str | None:
-    """Return the folder that a chat ran in: from the note in its project, else the folder with the right hash above a file it named."""
+    """Return the folder that a chat ran in: by its project's note or by hash."""
     with suppress(OSError, ValueError):
         noted = (path.parent.parent / ".project_root").read_text("utf-8")[:4096].strip()
         if noted.startswith("/"):

@@ -60,7 +60,6 @@ _MAX_HEADER_CHARS = 1_000_000
 _PEEKED_LINES = 20
 _PEEKED_BYTES = 4 * 1024 * 1024
 _PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-_REF = re.compile(r"sessions?:(?P<id>[^/#]+)(?:/[^#]*)?(?:#\d+)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,8 +189,7 @@ def read_whole_session(environment: Environment, settings: Settings, name: str) 
     """
     from nugget.redaction import is_excluded_project, redact_session
 
-    ref = _REF.fullmatch(name)
-    prefix = ref["id"] if ref else name
+    prefix = name.removeprefix("session:").removeprefix("sessions:").partition("#")[0].partition("/")[0]
     if not _PREFIX.fullmatch(prefix):
         raise UsageError(f"{name[:80]!r} is no session's id.", hint="`nugget search` names sessions behind `ref:`.")
     if found := find_session_by_id(environment, prefix):

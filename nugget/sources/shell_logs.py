@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, NamedTuple
 from nugget.errors import UsageError
 from nugget.models import SourceName
 from nugget.sources import Log, Reader, find_file, list_folder, mapping_of, parse_record, read_lines
+from nugget.text import without_escapes
 
 EVENTS, INPUT = "events.jsonl", "stdin.log"
 STREAMS = {"output.log": "merged", "stdout.log": "stdout", "stderr.log": "stderr"}
@@ -33,12 +34,10 @@ _MAX_KIND_CHARS = 2000
 _SESSION_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:-]{0,127}")
 
 _BLOCK_BYTES = 1 << 22
-_WHOLE_BYTES = 1 << 18
-"""A part of output up to this size is kept whole."""
-_HEAD_BYTES = 1 << 14
-_TAIL_BYTES = 1 << 17
+_KEPT_BYTES = 1 << 17
+"""Bytes of output that are kept whole at the beginning and at the end."""
 _MAX_FAILURES = 2000
-"""Failure-like lines kept from the middle of one large part, at most."""
+"""Kinds of failure-like lines kept from the middle of large output, at most."""
 _MAX_RAW_BYTES = 1 << 16
 _SAME_KIND = 3
 """Lines kept of those that differ in their numbers only."""
@@ -60,9 +59,6 @@ _HARMLESS = re.compile(
     r"|\bfail[-_](?:fast|over|safe)\b"
     r"|[\w/.-]*(?:error|exception|fail|fatal|panic|conflict)s?[\w-]*\.[a-z]{1,5}\b(?!:\d)",
     re.IGNORECASE,
-)
-_ANSI = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[P_^X][^\x1b]*\x1b\\|\x1b[ -/]*[0-~]"
 )
 _CONTROL = dict.fromkeys([*range(9), *range(0x0B, 0x20), *range(0x7F, 0xA0)])
 _KEY_LIKE = re.compile(r"\s*[A-Za-z0-9+/]{40,}={0,2}\s*")
@@ -91,14 +87,13 @@ def is_session_id(text: str) -> bool:
     return bool(_SESSION_ID.fullmatch(text)) and ".." not in text
 
 
-def require_session_id(text: str) -> str:
-    """Return the text if it can be a session's id. Raises UsageError."""
+def require_session_id(text: str) -> None:
+    """Raise UsageError for a text that cannot be a session's id."""
     if not is_session_id(text):
         raise UsageError(
             f"{text[:80]!r} is not a session id.",
             hint="An id has letters, digits, `_`, `-`, `.`, `:` and `@`, 128 at most.",
         )
-    return text
 
 
 def find_shell_sessions(log_dir: Path) -> Iterator[Log]:
@@ -180,10 +175,7 @@ def clean_line(raw: bytes, *, most_chars: int = MAX_LINE_CHARS) -> str:
     """Return what a terminal would show of a line; empty if it is not text, or nothing but base64."""
     if b"\0" in raw:
         return ""
-    text = raw[:_MAX_RAW_BYTES].decode("utf-8", "replace")
-    if "\x1b" in text:
-        text = _ANSI.sub("", text)
-    text = text.rstrip("\r\n \t")
+    text = without_escapes(raw[:_MAX_RAW_BYTES].decode("utf-8", "replace")).rstrip("\r\n \t")
     if "\r" in text:
         text = next((part for part in reversed(text.split("\r")) if part.strip()), "")
     if "\b" in text:
@@ -207,12 +199,11 @@ def is_opaque(text: str) -> bool:
 
 def _keep_lines(file: BinaryIO, end: int, most_chars: int) -> Iterator[LogLine]:
     """Yield the lines before an offset that are worth keeping: head, tail, and failures in the middle."""
-    head = end if end <= _WHOLE_BYTES else _HEAD_BYTES
     seen: Counter[str] = Counter()
     file.seek(0)
     offset, is_begin = 0, True
     while offset < end and (raw := file.readline(min(_MAX_RAW_BYTES, end - offset))):
-        is_kept = offset < head or offset >= end - _TAIL_BYTES
+        is_kept = not _KEPT_BYTES <= offset < end - _KEPT_BYTES
         if is_begin and (is_kept or _SIGNS.search(raw.lower())):
             text = clean_line(raw, most_chars=most_chars)
             is_failure = looks_failed(text)
