@@ -246,7 +246,8 @@ async def _failed(_: Request, error: Exception) -> Response:
         error = errors.IndexUnavailable(f"The index could not be used ({error}).", hint="Try again; check the disk.")
     if isinstance(error, errors.NuggetError):
         status, code = next((status, code) for kind, status, code in _STATUS_OF if isinstance(error, kind))
-        headers = {"retry-after": str(error.retry_after_s)} if isinstance(error, DailyCapReached) else None
+        wait = getattr(error, "retry_after_s", None)  # of a daily cap, or a busy database
+        headers = {"retry-after": str(wait)} if wait else None
         return Refusal(status, code, str(error), hint=error.hint, headers=headers).reply()
     print_traceback(error)
     text = f"Something unexpected went wrong ({type(error).__name__})."

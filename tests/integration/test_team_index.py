@@ -25,17 +25,17 @@ from nugget.retrieval.query_language import merge_filters, parse_search
 from nugget.retrieval.search import Indexes
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
-FILTERS = {
-    "none": Filter(),
-    "type": Filter(types=("decision", "playbook")),
-    "domain": Filter(domains=("coding",)),
-    "tag": Filter(tags=("Redis",)),
-    "path": Filter(paths=("domains/coding",)),
-    "since": Filter(since=date(2026, 3, 1)),
-    "until": Filter(until=date(2026, 6, 1)),
-    "confidence": Filter(min_confidence=0.85),
-    "nothing": Filter(types=("no-such-type",)),
-}
+FILTERS = (
+    Filter(),
+    Filter(types=("decision", "playbook")),
+    Filter(domains=("coding",)),
+    Filter(tags=("Redis",)),
+    Filter(paths=("domains/coding",)),
+    Filter(since=date(2026, 3, 1)),
+    Filter(until=date(2026, 6, 1)),
+    Filter(min_confidence=0.85),
+    Filter(types=("no-such-type",)),
+)
 QUERIES = (
     "connection pool", '"connection pool"', "conn* AND pool", "cache NOT redis", "(cache OR queue) AND retry",
     "NEAR(cache key, 8)", "pay* OR timeout", 'retry "exponential backoff"', "cache type:decision", "retyr bacoff",
@@ -59,12 +59,11 @@ def titles(index: Index) -> list[str]:
 
 
 @pytest.mark.parametrize("profile", list(PROFILES.values()), ids=list(PROFILES))
-@pytest.mark.parametrize("filter_", list(FILTERS.values()), ids=list(FILTERS))
 @pytest.mark.proves("TEAM-SAME", "TEAM-TRIPS")
-def test_both_give_the_same_bundle(pair: Any, model: Embedder, filter_: Filter, profile: Any) -> None:
+def test_both_give_the_same_bundle(pair: Any, model: Embedder, profile: Any) -> None:
     embedded, team = pair
-    asked, same = (*QUERIES, *titles(embedded)[::5]), 0
-    for given in asked:
+    asked, same = [(given, filter_) for filter_ in FILTERS for given in (*QUERIES, *titles(embedded)[::9])], 0
+    for given, filter_ in asked:
         parsed = parse_search(given, today=NOW.date())
         parsed = replace(parsed, filter=merge_filters(filter_, parsed.filter))
         one, other = (
@@ -83,7 +82,7 @@ def test_both_give_the_same_bundle(pair: Any, model: Embedder, filter_: Filter, 
                 assert [chunk.text for chunk in theirs.chunks] == [chunk.text for chunk in mine.chunks], given
         assert (other.degraded, other.weak) == (one.degraded, one.weak)
         assert team.trips <= 5, given
-    assert same >= len(asked) - 1
+    assert same >= 0.99 * len(asked)
 
 
 @pytest.mark.proves("TEAM-SAME")

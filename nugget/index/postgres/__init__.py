@@ -213,7 +213,7 @@ class PostgresIndex(Transactions):
             assert now is not None
             names = list(sql.RELATED)
             given: dict[str, Any] = {"space": self.space, "keys": keys}
-            asked: list[Statement] = [(sql.RELATED[name], given) for name in names]
+            asked: list[Statement] = [(sql.NOTE_AROUND, given), *((sql.RELATED[name], given) for name in names)]
             tests, parameters = sql.conditions(now.filter, "f")
             if tests:
                 parameters |= self._parameters(now.filter.match, "must") if now.filter.match else {}
@@ -221,7 +221,7 @@ class PostgresIndex(Transactions):
             if now.vector is not None:
                 of_vector = {**given, **self._vector(now.vector), "best": now.best or 0}
                 asked += [(sql.RELATED_COSINES, of_vector), (sql.RELATED_NEARNESS, of_vector)]
-            found = self._trip(*asked)
+            found = self._trip(*asked)[1:]
             rows = dict(zip(names, found, strict=False))
             found = found[len(names) :]
             around = [row[0] for row in rows["units"]]

@@ -39,7 +39,9 @@ Statement = tuple[str, Mapping[str, Any] | Sequence[Any]]
 
 
 class IndexBusy(IndexUnavailable):
-    """Every connection of the pool is in use; try again."""
+    """Every connection of the pool is in use, or a reply took too long; try again."""
+
+    retry_after_s = PATIENCE_S
 
 
 def split_address(address: str) -> tuple[str, str | None]:

@@ -134,7 +134,11 @@ BEGIN
         EXECUTE format('ALTER TABLE nugget.%I ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY', part);
         EXECUTE format('CREATE POLICY readers ON nugget.%I FOR SELECT
             USING (space = ANY ((SELECT nugget.named(''nugget.spaces''))::text[]))', part);
-        EXECUTE format('CREATE POLICY writers ON nugget.%I
+        EXECUTE format('CREATE POLICY writers ON nugget.%I FOR INSERT
+            WITH CHECK (space = ANY ((SELECT nugget.named(''nugget.writable''))::text[]))', part);
+        EXECUTE format('CREATE POLICY changers ON nugget.%I FOR UPDATE
+            USING (space = ANY ((SELECT nugget.named(''nugget.writable''))::text[]))', part);
+        EXECUTE format('CREATE POLICY removers ON nugget.%I FOR DELETE
             USING (space = ANY ((SELECT nugget.named(''nugget.writable''))::text[]))', part);
     END LOOP;
 END $$;

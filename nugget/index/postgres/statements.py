@@ -75,9 +75,12 @@ EDGES = """
     JOIN nugget.relationships r ON r.space = %(space)s AND r.target_id = t.id
     JOIN nugget.units s ON s.space = %(space)s AND s.key = r.source_key AND s.source = t.source
     WHERE t.space = %(space)s AND t.key = ANY(%(keys)s) AND s.key != t.key ORDER BY 1, 2"""
-AROUND = f"""IN (
-    SELECT unnest(%(keys)s) UNION (SELECT unnest(ARRAY[source, target]) FROM ({EDGES}) AS edges LIMIT 200))"""
-"""Units and those that they are related to, of which a hub has too many."""
+NOTE_AROUND = f"""
+    SELECT set_config('nugget.around', (SELECT string_agg(DISTINCT key::text, ',') FROM (
+        SELECT unnest(%(keys)s) AS key
+        UNION ALL (SELECT unnest(ARRAY[source, target]) FROM ({EDGES}) AS edges LIMIT 200)) AS found), true)"""
+"""Notes units and those that they are related to, of which a hub has too many, for the statements of the same trip."""
+AROUND = "= ANY ((SELECT string_to_array(current_setting('nugget.around'), ',')::int[])::int[])"
 RELATED = {
     "units": f"SELECT key, {UNIT_COLUMNS} FROM nugget.units WHERE space = %(space)s AND key {AROUND}",
     "relations": "SELECT source_key, target_id, relation_type FROM nugget.relationships "

