@@ -17,7 +17,7 @@ from typing import Any
 from nugget.config import rule_cache
 from nugget.redaction import judging as judge
 from nugget.redaction.documents import manifests, rows
-from nugget.redaction.structured import Span, named_secrets
+from nugget.redaction.structured import Span, named_secrets, places
 
 _NO_SECRET = re.compile(
     r"client-id|account-id|tenant-id|application-id|app-id|auth-id|access-id$|api-id|-(?:host|domain|username|cloud-name)$"
@@ -33,6 +33,9 @@ _PARTS = {"unknown-token": "_.-/+=%", "encoded-secret": "_.-/+=%", "random-pair"
 """Kinds of which a rule finds a part, and the signs that the word around it may hold."""
 _IN_CONTEXT = ("unknown-token", "encoded-secret", "random-pair", "typed-password")
 """Kinds that only the form of a word tells, so that the text around it counts."""
+_WORD, _WORD_SIGNS = re.compile(r"[A-Za-z0-9_-]+"), ascii_letters + digits + "_-"
+_OF_DATA, _DATA_AFTER = ("/", "+", ".", "%"), re.compile(r"[/+=%]|\.\w")
+"""Signs next to a word that is part of a path or of base64."""
 _RUN = re.compile(r"[A-Za-z0-9+/=_.%~-]*")
 """How a secret goes on that is longer than a rule reads."""
 _COLOUR = re.compile(r"\[(?:\d{1,3};)*\d{1,3}m")
@@ -168,9 +171,37 @@ def issued_secrets(view: str) -> Iterator[tuple[int, int, str]]:
             run = _RUN.match(view, end) if len(value) >= 95 and kind != "webhook-url" else None
             found.append((rank, start, run.end() if run else end, kind))
             known.add(end)
+    found += [(_LAST_RANK, start, end, "unknown-token") for start, end in _random_words(view) if end not in known]
     yield from ((start, end, kind) for _, start, end, kind in sorted(found))
     for kind, starts in marks.items():
         yield from _READERS[kind](view, sorted(starts))
+
+
+_CLASSES = bytes.maketrans(f"{ascii_letters}{digits}".encode(), b"l" * 26 + b"u" * 26 + b"d" * 10)
+
+
+_MIXED = (b"du", b"ud", b"dlu", b"uld")
+
+
+def _random_words(view: str) -> Iterator[tuple[int, int]]:
+    """Yield where words begin and end that nothing but their random letters and digits tells.
+
+    Hardly any is without a digit near to an upper case letter.
+    """
+    classes, last = view.encode("latin-1").translate(_CLASSES), 0
+    for at in sorted(at for mixed in _MIXED for at in places(classes, mixed)):
+        if at < last or not (run := _WORD.match(view, at)):
+            continue
+        tail, last = view[max(0, at - 512) : at], run.end()
+        first = at - len(tail) + len(tail.rstrip(_WORD_SIGNS))
+        if last - first < 26 or view[first - 1 : first] in _OF_DATA or _DATA_AFTER.match(view, last):
+            continue
+        before, after = view[max(0, first - 120) : first], view[last : last + 120]
+        first += before[-1:] == "\\" and view[first] in "nrt"  # an escaped line break
+        colour = _COLOUR.match(view, first - 1)
+        first = min(colour.end(), at) if colour else first
+        if judge.is_unknown_token(view[first:last]) and not judge.is_told_public(before, after):
+            yield first, last
 
 
 def _whole(view: str, start: int, end: int, signs: str) -> tuple[int, int]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from string import ascii_letters, digits
+from typing import AnyStr
 
 from nugget.redaction.judging import (
     OTHER_NAMES,
@@ -102,10 +103,11 @@ def named_secrets(view: str, stems: Iterable[int]) -> Iterator[Span]:
     for at in stems:
         if found := _named(view, at) or _told(view, at):
             yield found
-        yield from _below(view, at)
+        elif _HEADING.match(view, at):
+            yield from _below(view, at)
 
 
-def places(text: str, part: str) -> Iterator[int]:
+def places(text: AnyStr, part: AnyStr) -> Iterator[int]:
     """Yield where a part begins in a text."""
     at = text.find(part)
     while at >= 0:
@@ -235,14 +237,12 @@ def _is_bare(view: str, place: tuple[int, int], name: str, sign: str, given: str
     return weak or (strong and not is_code(given))
 
 
-_HEADING = re.compile(r"[\w*`\"'. -]{1,40}[,;|\t\r\n]")
+_HEADING = re.compile(r"\w{0,20}[*`\"' ]{0,20}[,;|\t\r\n]")
 _CELL_SIGNS = " \t\r`*\"'"
 
 
 def _below(view: str, at: int) -> Iterator[Span]:
     """Yield the cells below a heading for secrets: in CSV, in Markdown, and in what databases print."""
-    if not _HEADING.match(view, at):
-        return
     first, last = view.rfind("\n", max(0, at - 400), at) + 1, view.find("\n", at, at + 400)
     headings, sign = view[first:last], next((sign for sign in "|\t;," if sign in view[first:last]), "")
     names = headings.split(sign) if sign and last > 0 else []

@@ -14,10 +14,10 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 202,
-    "lines": 45_620,
+    "lines": 45_651,
     "lines of a file": 400,
     "classes": 309,
-    "re.compile": 303,
+    "re.compile": 305,
     "parameters of a function": 10,
     "lines of tests": 28_779,  # with the fault laboratory
 }
