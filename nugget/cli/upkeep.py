@@ -127,14 +127,22 @@ def rebuild(as_json: JsonOption = False, brain: BrainOption = None) -> None:
 
 @commands.command()
 def status(as_json: JsonOption = False, brain: BrainOption = None) -> None:
-    """Show what is indexed, captured, queued, failed and spent."""
+    """Show what is indexed of each source, what waits since when, and what is captured, queued, failed and spent.
+
+    The exit code is 0 whatever is shown; `nugget doctor` ends with 1 if something is wrong.
+    """
+    from nugget.upkeep import doctor as checks
     from nugget.upkeep import status as states
 
     with open_brain(brain) as opened:
         seen, *others = [states.status(one.path, one.settings, one.environment) for one in (opened, *opened.others)]
+        found = checks.quick_checks(seen, opened.settings, opened.environment, datetime.now(UTC))
         named, left_out = {one.name: its for one, its in zip(opened.others, others, strict=True)}, opened.left_out
     more = {"others": named, "left_out": list(left_out)} if named or left_out else {}
-    values = {"seen": seen, "drift": states.drift, "others": named, "left_out": left_out}
+    values = {
+        "seen": seen, "drift": states.drift, "others": named, "left_out": left_out,
+        "verdict": checks.open_checks(found), "waiting": [one for one in found if one["state"] != "ok"],
+    }  # fmt: skip
     show(seen | more if as_json else None, lambda: reports.put_report("status", **values))
 
 
@@ -150,9 +158,10 @@ def doctor(
     """Check everything, and name the command that fixes each problem.
 
     Changes nothing without --repair, which removes stale locks, leftovers and damaged indexes, and rebuilds the
-    indexes. The exit code is 1 if something is wrong.
+    indexes. The exit code is 1 if something is wrong (✗), 0 if there are only warnings (!).
     """
     from nugget.upkeep.doctor import doctor as diagnose
+    from nugget.upkeep.doctor import open_checks
 
     with open_brain(brain) as opened:
         if secrets:
@@ -166,7 +175,7 @@ def doctor(
     else:
         for line in repaired:
             put(one_line(line))
-        reports.put_report("findings", brain=opened.path, found=found, wrong=wrong)
+        reports.put_report("findings", brain=opened.path, found=found, verdict=open_checks(found))
     raise typer.Exit(1 if wrong else 0)
 
 

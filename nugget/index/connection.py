@@ -201,6 +201,11 @@ def open_home(home: Path) -> sqlite3.Connection:
     return _open_or_create(home_index_file(home), schemas=_home_schemas(), version=home_version())
 
 
+def empty_home() -> sqlite3.Connection:
+    """Return an empty machine's index in memory."""
+    return create(":memory:", schemas=_home_schemas(), version=home_version())
+
+
 def open_read_only(home: Path) -> sqlite3.Connection | None:
     """Return the machine's index, without waiting for any lock; None if there is none of this version."""
     with suppress(sqlite3.Error):

@@ -11,9 +11,11 @@ exactly. sqlite-vec does both in SQL; a Python that cannot load it gets the func
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import os
 import sqlite3
+import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -36,6 +38,9 @@ Progress = Callable[[str, int, int], None]
 UnitCosines: TypeAlias = tuple[float, float, float | None]
 """With the nearest chunk of a unit, with the unit as a whole, and with its title (None if it has none of its own)."""
 
+PROGRESS = "progress.json"
+"""In the folder of the vector cache while vectors are made: `done` of `total` units since `started`, as of `at`."""
+_FORGOTTEN_AFTER_S = 120.0
 _UNITS_A_BATCH = 64
 _MEASURED = 8
 """Chunks measured exactly for each one wanted. Of the nearest ten to a question the signs miss one in 500 then."""
@@ -180,6 +185,7 @@ def _embed_all(
 ) -> dict[str, Any]:
     total, reached, embedded, cached, last = len(_missing(connection, after=0, limit=-1)), 0, 0, 0, 0
     problem: str | None = None
+    progress_file, started = Path(cache.execute("PRAGMA database_list").fetchone()[2]).with_name(PROGRESS), time.time()
     while not problem and (keys := _missing(connection, after=last, limit=_UNITS_A_BATCH)):
         texts = _texts(connection, keys)
         wanted = {_hash(text): text for its in texts.values() for text in its}
@@ -198,9 +204,25 @@ def _embed_all(
         with write_transaction(connection):
             _put(connection, texts, ready)
         reached, last = reached + len(keys), keys[-1]
+        state = {"done": reached, "total": total, "started": started, "at": time.time()}
+        files.replace(progress_file, json.dumps(state).encode())
         if progress:
             progress("Embedding", reached, total)
+    progress_file.unlink(missing_ok=True)
     return {"embedded": embedded, "cached": cached, "without_vectors": problem}
+
+
+def embedding_under_way(cache_folder: Path) -> dict[str, Any] | None:
+    """Return how far the vectors are that a process is making now: `done`, `total`, `per_s`, `seconds_left`."""
+    try:
+        state = json.loads((cache_folder / PROGRESS).read_bytes())
+        rate = state["done"] / max(state["at"] - state["started"], 1e-3)
+        if time.time() - state["at"] > _FORGOTTEN_AFTER_S:
+            return None
+        left = round((state["total"] - state["done"]) / rate)
+        return {"done": state["done"], "total": state["total"], "per_s": round(rate, 1), "seconds_left": left}
+    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
+        return None
 
 
 def _drop_vectors(connection: sqlite3.Connection, *, model: str) -> None:

@@ -63,6 +63,7 @@ def _templates() -> Environment:
     made.filters |= {
         "col": lambda text, width: f"{one_line(text):<{width}}",
         "counted": counted,
+        "duration": lambda seconds: counted(seconds, "second") if seconds < 120 else counted(seconds // 60, "minute"),
         "fitted": _fitted,
         "from_ms": lambda ms: datetime.fromtimestamp(ms / 1000, UTC) if ms else None,
         "iso": iso_date,

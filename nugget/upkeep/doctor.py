@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -15,7 +16,7 @@ from nugget.config import RENAMED, Environment, Settings, is_known, read_brain_f
 from nugget.errors import NuggetError, reason_of
 from nugget.index.connection import find_damage
 from nugget.infra import files, git
-from nugget.models import Severity
+from nugget.models import Severity, SourceName
 from nugget.sources.sessions import outdated_archives
 from nugget.text import ago, counted
 from nugget.upkeep.brains import usable_brains
@@ -35,15 +36,30 @@ def _finding(state: str, name: str, said: str, next_step: str | None = None) -> 
 _good, _odd, _wrong = (partial(_finding, state) for state in ("ok", "warning", "error"))
 
 
+def open_checks(found: Sequence[Finding]) -> str:
+    """Return what `status` and `doctor` say at the end: nothing is wrong only if no check is open."""
+    wrong, warnings = (sum(one["state"] == state for one in found) for state in ("error", "warning"))
+    if wrong or warnings:
+        parts = [counted(wrong, "error") if wrong else "", counted(warnings, "warning") if warnings else ""]
+        return f"{'Something is wrong' if wrong else 'It works'}: {' and '.join(filter(None, parts))}."
+    return "Nothing is wrong."
+
+
+def quick_checks(seen: dict[str, Any], settings: Settings, environment: Environment, now: datetime) -> list[Finding]:
+    """Return the findings of the checks that need no more than what `status` shows."""
+    return [
+        *_check_git(seen, now), *_check_index(seen, environment), *_check_sources(seen, now),
+        *_check_capture(seen, settings, environment), *_check_remote(seen),
+        *_check_settings(Path(seen["brain"]), environment),
+    ]  # fmt: skip
+
+
 def doctor(brain: Path, settings: Settings, environment: Environment, *, now: datetime) -> list[Finding]:
     """Look at every part, deeper than `status`; an `error` among the findings means that something does not work."""
 
     def of_status() -> Iterator[Finding]:
         seen = status(brain, settings, environment)
-        yield from _check_git(seen, now)
-        yield from _check_index(seen, environment)
-        yield from _check_capture(seen, settings, environment)
-        yield from _check_remote(seen)
+        yield from quick_checks(seen, settings, environment, now)
 
     def of_others() -> Iterator[Finding]:
         known, left_out = usable_brains(environment, settings)
@@ -58,9 +74,8 @@ def doctor(brain: Path, settings: Settings, environment: Environment, *, now: da
 
     found: list[Finding] = []
     for check in (
-        of_status, of_others,
-        partial(_check_files, brain, settings), partial(_check_canon, brain, settings, environment),
-        partial(_check_model, brain, settings, environment), partial(_check_settings, brain, environment),
+        of_status, of_others, partial(_check_files, brain, settings),
+        partial(_check_canon, brain, settings, environment), partial(_check_model, brain, settings, environment),
         partial(_check_folders, brain, environment), partial(_check_clients, environment),
     ):  # fmt: skip
         try:
@@ -113,6 +128,21 @@ def _check_index(seen: dict[str, Any], environment: Environment) -> Iterator[Fin
         yield _good("vectors", f"searched with {state['vector_search']}")
 
 
+def _check_sources(seen: dict[str, Any], now: datetime) -> Iterator[Finding]:
+    """Check that nothing outside the brain waits to be indexed or for its vectors."""
+    for row in seen["sources"]:
+        if row["source"] in (SourceName.BRAIN, SourceName.MEMORY):
+            continue
+        step = f"nugget sync --source {row['source']}"
+        if row["pending"]:
+            since = f", the oldest since {ago(datetime.fromisoformat(row['since']), now)}" if row["since"] else ""
+            yield _odd(row["name"], f"not indexed yet: {counted(row['pending'], 'file')}{since}", step)
+        elif row["unembedded"]:
+            yield _odd(row["name"], f"found by words alone yet: {counted(row['unembedded'], 'unit')}", step)
+        else:
+            yield _good(row["name"], counted(row["passages"], "passage"))
+
+
 def _check_files(brain: Path, settings: Settings) -> Iterator[Finding]:
     from nugget.brain.lint import lint
 
@@ -133,11 +163,8 @@ def _check_canon(brain: Path, settings: Settings, environment: Environment) -> I
     if not settings.canon.folders:
         return
     source = open_canon(environment, settings, brain)
-    notes = sum(1 for _ in source.files())
-    if problems := (*source.problems, *source.left_out):
-        yield from (_odd("canon", str(problem), None) for problem in problems)
-    else:
-        yield _good("canon", f"{counted(notes, 'note')} in {counted(len(source.folders), 'folder')}")
+    deque(source.files(), maxlen=0)  # the problems are those of a walk
+    yield from (_odd("canon", str(problem), None) for problem in (*source.problems, *source.left_out))
 
 
 def _check_model(brain: Path, settings: Settings, environment: Environment) -> Iterator[Finding]:

@@ -5,22 +5,27 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Mapping
-from contextlib import closing, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from nugget import __version__
-from nugget.brain import knowledge_paths
+from nugget.brain import changed_files, knowledge_paths
 from nugget.capture import queue
 from nugget.config import Environment, Settings, read_brain_file
 from nugget.errors import IndexUnavailable, NuggetError
-from nugget.index import Index
-from nugget.index.connection import index_folder
-from nugget.index.sync import pending_changes
-from nugget.index.units import file_states
+from nugget.index import Index, Unusable
+from nugget.index.connection import empty_home, index_folder, open_read_only
+from nugget.index.ingest import changed_logs
+from nugget.index.sync import document_changes, pending_changes
+from nugget.index.units import file_marks, file_states
+from nugget.index.vectors import embedding_under_way
 from nugget.infra import git, remotes
 from nugget.models import SourceName
+from nugget.sources.notes import open_canon
+from nugget.sources.nugget_store import NuggetUnits
 from nugget.text import counted
 from nugget.upkeep.trust import default_brain
 
@@ -61,7 +66,8 @@ def status(brain: Path, settings: Settings, environment: Environment) -> dict[st
         "version": __version__, "brain": str(brain),
         "is_default": usual is not None and usual.resolve() == brain.resolve(),
         "configured_model": settings.embedding.model, "has_key": bool(environment.anthropic_api_key),
-        "index": index_status(brain, environment), "repository": _git_status(brain), "proposals": len(waiting),
+        "index": index_status(brain, environment), "sources": sources_status(brain, settings, environment),
+        "repository": _git_status(brain), "proposals": len(waiting),
         "capture": {**captured, "calls": spent.calls, "usd": spent.usd},
         "publishing": _publishing_status(brain, environment.home, waiting), "misplaced": [*read_brain_file(brain)[2]],
     }  # fmt: skip
@@ -93,6 +99,97 @@ def index_status(brain: Path, environment: Environment) -> dict[str, Any]:
             }  # fmt: skip
     except (IndexUnavailable, sqlite3.DatabaseError) as error:
         return known | {"state": "unusable", "reason": str(error)}
+
+
+def sources_status(brain: Path, settings: Settings, environment: Environment) -> list[dict[str, Any]]:
+    """Return of each source its files, its passages, and how many files wait since when for which command.
+
+    `unembedded` units are found by words alone; `embedding` says how far their vectors are if they are being made. Of
+    memory only its name is returned: it is private to its identity.
+    """
+    rows: list[dict[str, Any]] = []
+    with suppress(Unusable, sqlite3.DatabaseError, OSError):
+        if (file := index_file(brain, environment)) and file.is_file():
+            with closing(Index(file)) as index:
+                modified, removed, _ = changed_files(brain, file_marks(index.connection, SourceName.BRAIN))
+                late = [*_times(brain / path for path in modified)]
+                pending = len(modified) + len(removed)
+                row = _documents(index.connection, SourceName.BRAIN, "", pending, late)
+                rows.append(row | {"embedding": embedding_under_way(file.with_name("embeddings"))})
+        else:
+            paths = [*knowledge_paths(brain)]
+            rows.append(_row(SourceName.BRAIN, "", 0, 0, len(paths), [*_times(brain / path for path in paths)]))
+    with _opened_home(environment.home) as connection:
+        if settings.canon.folders:
+            canon = open_canon(environment, settings, brain)
+            waiting = document_changes(canon, connection)
+            for folder in dict.fromkeys(f"{key.partition('/')[0]}/" for key, _ in canon.files()):
+                late = [*_times(file for key, file in waiting.modified if key.startswith(folder))]
+                gone = sum(key.startswith(folder) for key in waiting.removed)
+                rows.append(_documents(connection, SourceName.CANON, folder, len(late) + gone, late))
+        logs, _, _ = changed_logs(connection, environment, settings, brain)
+        for source in (SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE):
+            late = [min(file.mtime_ns for file in log.files) for log in logs if log.source is source and log.files]
+            read, said = connection.execute(_SAID, (source,) * 2).fetchone()
+            if read or late:
+                rows.append(_row(source, "", read, said, len(late), late))
+        if (environment.home / "provenance").is_dir():
+            waiting = document_changes(NuggetUnits(environment.home), connection)
+            late = [*_times(file for _, file in waiting.modified)]
+            rows.append(_documents(connection, SourceName.PROVENANCE, "", len(waiting), late))
+    for row in rows:
+        if settings.embedding.model == "none":
+            row["unembedded"] = 0
+        elif row["unembedded"] and row["source"] != SourceName.BRAIN:
+            row["embedding"] = embedding_under_way(environment.home / "embeddings")
+    if any((environment.home / "memory").glob("*/")):
+        rows.append({"source": "memory", "name": "memory"})
+    return rows
+
+
+_SAID = """SELECT count(*), (SELECT count(*) FROM events JOIN read_files ON file = read_files.key JOIN log_sessions s
+ON read_files.session = s.key WHERE number IS NOT NULL AND s.source = ?)
+FROM log_sessions WHERE source = ? AND gone = 0"""
+
+
+@contextmanager
+def _opened_home(home: Path) -> Iterator[sqlite3.Connection]:
+    """Open the index of local sources; an empty one in memory stands in for one that is missing or unusable."""
+    with closing(open_read_only(home) or empty_home()) as connection:
+        yield connection
+
+
+def _documents(
+    connection: sqlite3.Connection, source: SourceName, folder: str, pending: int, late: Sequence[int]
+) -> dict[str, Any]:
+    """Return the row of a source of documents, or of one folder of it."""
+    files, passages, unembedded = connection.execute(
+        """SELECT (SELECT count(*) FROM files WHERE source = :s AND substr(path, 1, :n) = :f),
+           (SELECT count(*) FROM chunks JOIN units u ON unit_key = u.key
+            WHERE source = :s AND substr(path, 1, :n) = :f),
+           (SELECT count(*) FROM units u WHERE source = :s AND substr(path, 1, :n) = :f AND
+            EXISTS (SELECT 1 FROM chunks WHERE unit_key = u.key)
+            AND NOT EXISTS (SELECT 1 FROM unit_vectors WHERE unit_key = u.key))""",
+        {"s": source, "n": len(folder), "f": folder},
+    ).fetchone()
+    return _row(source, folder.rstrip("/"), files, passages, pending, late) | {"unembedded": unembedded}
+
+
+def _row(
+    source: SourceName, folder: str, files: int, passages: int, pending: int, late: Sequence[int]
+) -> dict[str, Any]:
+    since = datetime.fromtimestamp(min(late) / 1e9, UTC).isoformat(timespec="seconds") if late else None
+    return {
+        "source": str(source), "name": f"{source} {folder}".strip(), "files": files, "passages": passages,
+        "pending": pending, "since": since, "unembedded": 0, "embedding": None,
+    }  # fmt: skip
+
+
+def _times(paths: Iterable[Path]) -> Iterator[int]:
+    """Yield when the files that are still there were changed, in nanoseconds."""
+    for path in paths:
+        with suppress(OSError):
+            yield path.stat().st_mtime_ns
 
 
 def index_file(brain: Path, environment: Environment) -> Path | None:

@@ -31,6 +31,7 @@ PROMISES: dict[str, str] = {
     "CLI-REVIEW": "a proposal can be listed, shown, accepted and rejected from the terminal",
     "RENDER-FENCE": "no text of a unit can leave its fence in what an agent reads",
     "RENDER-SIZE": "what an agent reads is never longer than it was told to be",
+    "HEALTH-SOURCES": "status shows every source with what waits since when; nothing is wrong only if no check is open",
     "HEALTH-READS": "status and doctor write nothing",
     "HEALTH-NEXT": "what is wrong comes with the next command",
     "REPAIR": "`doctor --repair` removes stale locks, leftovers and damage, and says what it did.",

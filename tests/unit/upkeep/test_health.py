@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from nugget.app import Brain
 from nugget.cli import run
 from nugget.config import load_settings, read_environment
+from nugget.index.vectors import PROGRESS, embedding_under_way
 from nugget.infra import files
 from nugget.upkeep.doctor import Finding, doctor
 from nugget.upkeep.status import status
@@ -122,3 +124,39 @@ def test_a_key_is_told_to_be_there_and_never_shown(
     shown = capsys.readouterr()
     assert "very-secret-key" not in shown.out + shown.err
     assert "ANTHROPIC_API_KEY is set" in shown.out and '"has_key": true' in shown.out
+
+
+@pytest.mark.proves("HEALTH-SOURCES")
+def test_what_waits_in_any_source_is_said_by_status_and_doctor(
+    words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    canon = tmp_path / "handbook"
+    canon.mkdir()
+    for number in range(3):
+        (canon / f"{number}.md").write_text(f"# Page {number}\n\nThe walrus sleeps.\n")
+    monkeypatch.setenv("NUGGET_CANON_FOLDERS", str(canon))
+    with Brain(words) as opened:
+        opened.sync()
+        row = next(row for row in status_of(words)["sources"] if row["name"] == "canon handbook")
+        assert (row["files"], row["passages"], row["pending"]) == (0, 0, 3) and row["since"]
+        assert findings(words)["canon handbook"]["state"] == "warning"
+        assert run(["--brain", str(words), "status"]) == 0
+        shown = capsys.readouterr().out
+        assert "canon handbook: 0 files, 0 passages, 3 files not indexed, the oldest since " in shown
+        assert "Nothing is wrong." not in shown and "Next: nugget sync --source canon" in shown
+        opened.sync_local_sources()
+    row = next(row for row in status_of(words)["sources"] if row["name"] == "canon handbook")
+    assert (row["files"], row["passages"], row["pending"], row["since"]) == (3, 3, 0, None)
+    assert findings(words)["canon handbook"]["state"] == "ok"
+
+
+@pytest.mark.proves("HEALTH-SOURCES")
+def test_vectors_under_way_are_told_with_rate_and_time_left(tmp_path: Path) -> None:
+    now = time.time()
+    state = {"done": 50, "total": 200, "started": now - 10, "at": now}
+    (tmp_path / PROGRESS).write_text(json.dumps(state))
+    assert embedding_under_way(tmp_path) == {"done": 50, "total": 200, "per_s": 5.0, "seconds_left": 30}
+    (tmp_path / PROGRESS).write_text(json.dumps({**state, "at": now - 1000}))
+    assert embedding_under_way(tmp_path) is None, "the process was killed"
+    (tmp_path / PROGRESS).write_text("{")
+    assert embedding_under_way(tmp_path) is None
