@@ -44,7 +44,7 @@ MAX_BODY_BYTES, MAX_COMPLETION_BYTES = 1_000_000, 8_000_000
 OPEN_PATH = "/healthz"
 """The path that answers without a token, with less in the reply."""
 
-_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))?(?::([0-9]{1,5}))?")
+_HOST = r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))?(?::([0-9]{1,5}))?"
 """A host and its port, both of which may be missing."""
 _ADDED = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 _BACKLOG = 256
@@ -79,7 +79,7 @@ class Access:
     def check(self, headers: Headers, path: str) -> bool:
         """Return False for a request without a token to the open path. Raises Refusal for one that may not pass."""
         host = headers.get("host", "")
-        found = _HOST.fullmatch(host)
+        found = re.fullmatch(_HOST, host)
         name = (found[1] or found[2] or "").lower().rstrip(".") if found else ""
         if not (name in self.hosts or is_loopback(name) or (self.any_address and _ip(name))):
             hint = "Call it by localhost or by its address; `http.allowed_hosts` adds names."
@@ -163,7 +163,8 @@ def access_for(address: Address, *, token: str | None, allowed_hosts: Sequence[s
 def parse_address(text: str | None) -> Address:
     """Parse `HOST:PORT`, `HOST`, `PORT` or `[IPV6]:PORT`. Raises UsageError."""
     text = (text or "").strip()
-    found = _HOST.fullmatch(f":{text}" if text.isdigit() else f"[{text}]" if _ip(text) and ":" in text else text)
+    whole = f":{text}" if text.isdigit() else f"[{text}]" if _ip(text) and ":" in text else text
+    found = re.fullmatch(_HOST, whole)
     if found is None or int(found[3] or 0) > 65535 or (found[1] and _ip(found[1]) is None):
         hint = f"Write HOST:PORT, such as {DEFAULT_HOST}:{DEFAULT_PORT}."
         raise UsageError(f"{text!r} is not an address.", hint=hint)

@@ -185,7 +185,7 @@ def queue_job(home: StrPath, job: Mapping[str, object]) -> str:
     return name
 
 
-def start_worker(home: StrPath, *arguments: str, python: str = "") -> bool:
+def start_worker(home: StrPath, *arguments: str) -> bool:
     """Start a detached worker on the queue and return True, unless one is at work.
 
     The lock is taken here and inherited, so of any number of hooks at the same moment one starts a worker.
@@ -194,7 +194,7 @@ def start_worker(home: StrPath, *arguments: str, python: str = "") -> bool:
     if lock is None:
         return False
     try:
-        command = [python or sys.executable, "-P", "-m", "nugget.app.worker", *arguments]
+        command = [sys.executable, "-P", "-m", "nugget.app.worker", *arguments]
         # The worker leaves the folder that a relative path starts from. One thread is enough for what numpy does
         # here, and starting more costs 50 ms.
         variables = {GUARD: "1", "NUGGET_HOME": os.path.abspath(home), "OPENBLAS_NUM_THREADS": "1"}

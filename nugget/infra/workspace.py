@@ -14,20 +14,15 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
 
 from nugget.errors import GitError
 from nugget.infra import git
 from nugget.models import EventKind, Session
 
-_URL = re.compile(
-    r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?:[^/@]*@)?(?P<host>\[[^\]]*\]|[^/:]*)(?::\d*)?/*(?P<path>.*)", re.I
-)
-_SCP = re.compile(r"(?:[^/@:]*@)?(?P<host>\[[^\]]*\]|[^/:@]{2,}):/*(?P<path>.+)")
-"""`user@host:path`. One letter before the colon is a drive of Windows."""
-_ACCOUNT_ALIAS = re.compile(r"\A((?:github|gitlab)\.com|bitbucket\.org)-.+")
-"""`git@github.com-work:...`: how people keep two accounts apart in their ssh configuration."""
-_SIDE_WORKTREE = re.compile(r"\A(?:\.claude/worktrees|\.worktrees|worktrees)/[^/]+/")
-_SIDE_FOLDER = re.compile(r"(.+?)/(?:\.claude/worktrees|\.worktrees)/[^/]+(?=/|\Z)")
+_ACCOUNT_ALIAS = r"\A((?:github|gitlab)\.com|bitbucket\.org)-.+"
+"""`git@github.com-work:...`, by which people keep two accounts apart in their ssh configuration."""
+_SIDE_FOLDER = r"(.+?)/(?:\.claude/worktrees|\.worktrees)/[^/]+(?=/|\Z)"
 """Where agents put worktrees inside the repository itself."""
 
 
@@ -64,7 +59,7 @@ def find_workspace(folder: Path, *, is_known: Callable[[str], bool] | None = Non
 def vanished_workspace(folder: Path) -> Workspace:
     """Return the workspace of a folder that is gone: the repository it was in, if that is left, else its path."""
     folder = folder.absolute()
-    if side := _SIDE_FOLDER.match(folder.as_posix()):
+    if side := re.match(_SIDE_FOLDER, folder.as_posix()):
         main = vanished_workspace(Path(side[1]))
         return Workspace(identity=main.identity, root=folder, name=main.name, common_dir=main.common_dir)
     left = next((parent for parent in folder.parents if parent.is_dir()), Path(folder.anchor))
@@ -136,7 +131,7 @@ def relative_path(workspace: Workspace, path: str, *, folder: str | None = None)
         inside = _below(str(real / whole.name), os.path.realpath(root))
     if not inside:
         return None
-    inside = _SIDE_WORKTREE.sub("", inside)
+    inside = re.sub(r"\A(?:\.claude/worktrees|\.worktrees|worktrees)/[^/]+/", "", inside)
     return None if inside == ".git" or inside.startswith(".git/") else inside
 
 
@@ -147,17 +142,19 @@ def normalised_remote(url: str) -> str | None:
     all `github.com/acme/shop`.
     """
     url = url.strip()
-    found = _URL.fullmatch(url)
-    if found is not None and found["scheme"].lower() == "file":
+    try:
+        parts = urlsplit(url)
+        host, path = parts.hostname or "", parts.path
+    except ValueError:
         return None
-    if found is None and "://" not in url:
-        found = _SCP.fullmatch(url)
-    if found is None:
+    if "://" not in url:  # user@host:path; one letter before the colon is a drive of Windows
+        found = re.fullmatch(r"(?:[^/@:]*@)?(\[[^\]]*\]|[^/:@]{2,}):/*(.+)", url)
+        host, path = (found[1].lower().strip("[]"), found[2].partition("?")[0]) if found else ("", "")
+    elif parts.scheme == "file":
         return None
-    host = found["host"].lower().strip("[]").rstrip(".")
-    host = _ACCOUNT_ALIAS.sub(r"\1", host.removeprefix("altssh.").removeprefix("ssh.").removeprefix("www."))
-    path = re.sub(r"/+", "/", found["path"].partition("?")[0]).strip("/").lower()
-    path = path.removesuffix(".git").rstrip("/")
+    host = host.rstrip(".").removeprefix("altssh.").removeprefix("ssh.").removeprefix("www.")
+    host = re.sub(_ACCOUNT_ALIAS, r"\1", host)
+    path = re.sub(r"/+", "/", path).strip("/").lower().removesuffix(".git").rstrip("/")
     if host == "dev.azure.com":  # ssh: v3/<organisation>/<project>/<repository>, https: with `_git` in it
         path = path.removeprefix("v3/").replace("/_git/", "/")
     return f"{host}/{path}" if host and path else None

@@ -29,7 +29,6 @@ MAX_WIDTH = 110
 """Longer lines are hard to read, however wide the terminal is."""
 
 _INDENT = "   "
-_LIST_MARK = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)])\s+")
 _SPEAKERS = {
     "you": "You", "agent": "Agent", "quoted": "Quoted", "tool": "Tool",
     "message": "Message", "command": "Command", "output": "Output",
@@ -235,7 +234,7 @@ def _put_indented(
     text: Text, indent: str = _INDENT, *, wrap: bool = True, width: int = MAX_WIDTH, stderr: bool = False
 ) -> None:
     """Wrap on a terminal only: what goes into a file or a pipe keeps its lines."""
-    out, mark = console(stderr=stderr), _LIST_MARK.match(text.plain)
+    out, mark = console(stderr=stderr), re.match(r"\s*(?:[-*+]|\d{1,3}[.)])\s+", text.plain)
     hanging = " " * len(mark[0]) if mark else ""
     width = max(20, min(out.width, width) - len(indent + hanging))
     lines = text.wrap(out, width) if wrap and out.is_terminal else [text]

@@ -14,12 +14,12 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 202,
-    "lines": 45_812,
+    "lines": 45_808,
     "lines of a file": 400,
     "classes": 309,
-    "re.compile": 305,
+    "re.compile": 295,
     "parameters of a function": 10,
-    "lines of tests": 28_818,  # with the fault laboratory
+    "lines of tests": 28_698,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

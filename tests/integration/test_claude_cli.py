@@ -174,16 +174,6 @@ def test_every_failure_of_the_command_is_told_in_one_sentence(
     assert spending(environment.home).calls == 1
 
 
-def test_a_missing_or_unusable_command_is_told(environment: Environment, folder: Path) -> None:
-    (folder / "claude").write_text("#!/no/such/interpreter\n")
-    with pytest.raises(LLMUnavailable, match="could not be started"):
-        ask(extractor(environment))
-    (folder / "claude").unlink()
-    with pytest.raises(LLMUnavailable, match="no `claude` command on the PATH"):
-        ask(extractor(environment))
-    assert spending(environment.home).usd <= 0.1
-
-
 def test_a_command_that_hangs_is_ended_with_all_that_it_started(
     environment: Environment, folder: Path, behave: Callable[..., None]
 ) -> None:

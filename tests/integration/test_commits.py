@@ -22,16 +22,6 @@ from commit_stage import (
 from loopback_anthropic import AnthropicServer, status, value
 from replay import Agent, change_by_hand, git, make_repository, replay
 
-from nugget import commits
-from nugget.config import read_environment
-from nugget.extraction.file_changes import file_touches
-from nugget.extraction.places import Places
-from nugget.infra.workspace import find_workspace
-from nugget.models import Scope
-from nugget.models.nuggets import Nugget, NuggetType, SessionRecord
-from nugget.sources import nugget_store as provenance
-from nugget.sources.sessions import read_any
-
 
 @pytest.fixture
 def command(tmp_path: Path) -> Path:
@@ -82,48 +72,6 @@ def test_dry_run_prints_and_commits_nothing_and_the_editor_has_the_last_word(
     assert done.returncode == 0, done.stderr
     assert last_message(repo).startswith("feat: my own words\n")
     assert trailer(repo, "Nugget-Session") == [agent.session]
-
-
-@pytest.mark.proves("COM-MATCH")
-def test_the_store_is_asked_first_and_a_transcript_that_grew_since_is_read_anew(
-    repo: Path, agent: Agent, isolated_home: Path
-) -> None:
-    work(agent)
-    environment, now = read_environment(), datetime.now(UTC)
-    workspace = find_workspace(repo)
-    assert workspace is not None
-    session = read_any(agent.transcript)
-    ruled = Nugget(
-        id="", type=NuggetType.CONSTRAINT, summary="Constraint: never retry a POST", confidence=0.9, session=session.id,
-        scope=Scope(path="src/client.py"),
-    )  # fmt: skip
-    places = Places(session=session, roots=[workspace])
-    record = SessionRecord(
-        session=session.id, workspace=workspace.identity, first_prompt="add a retry", started=session.started,
-        ended=session.ended, touches=file_touches(session, places).touches, nuggets=(ruled,),
-    )  # fmt: skip
-    provenance.write_session(environment.home, record)
-    transcript = agent.transcript.read_bytes()
-    agent.transcript.unlink()
-    git(repo, "add", "-A")
-
-    def prepared() -> commits.Commit:
-        from nugget.config import load_settings
-
-        made = commits.prepare(repo, environment, load_settings(environment), commits.CommitOptions(now=now))
-        assert made is not None
-        return made
-
-    known = prepared()
-    assert [one.session for one in known.sessions] == [session.id]
-    assert known.attribution.agents == {"claude-code": 8}
-    assert "- Constraint: Never retry a POST." in known.message
-    agent.transcript.write_bytes(transcript)
-    agent.edit("src/client.py", "raise TimeoutError", "raise TimeoutError('gone')\nLIMIT = 3")
-    later = (now + timedelta(minutes=1)).timestamp()
-    os.utime(agent.transcript, (later, later))
-    git(repo, "add", "-A")
-    assert prepared().attribution.agents == {"claude-code": 9}
 
 
 @pytest.mark.proves("COM-MATCH")

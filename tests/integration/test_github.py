@@ -191,22 +191,6 @@ def odd() -> Iterator[tuple[str, type[_Odd]]]:
     running.server_close()
 
 
-@pytest.mark.proves("GITHUB-SENTENCE")
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"", b"<html>", b"[" * 100_000, b"\xff", b"null", b"[[]]", b"{}", b'{"number": -1}',
-        b'{"number": 1, "html_url": "a\\nb", "state": "closed", "merged_at": 7, "merge_commit_sha": "--all"}',
-    ],
-)  # fmt: skip
-def test_a_reply_that_is_no_pull_request_is_told_in_one_sentence(body: bytes, odd: tuple[str, type[_Odd]]) -> None:
-    url, server = odd
-    server.script[:] = [(200, body, {})]
-    with pytest.raises(ForgeError) as told:
-        Repository("acme/brain", token=TOKEN, api_url=url).pull(1)
-    assert str(told.value).isprintable() and TOKEN not in str(told.value) and len(str(told.value)) < 400
-
-
 @pytest.mark.proves("GITHUB-TOKEN")
 @pytest.mark.parametrize("status", [301, 307])
 def test_the_token_follows_no_redirect_to_another_host(status: int, odd: tuple[str, type[_Odd]]) -> None:

@@ -120,13 +120,6 @@ def test_memory_is_that_of_the_servers_identity_alone(tmp_path: Path) -> None:
         assert b"fake" not in found.body + zealot.ask("/v1/units/memory:roast/plan.md").body
 
 
-@pytest.mark.proves("HTTP-HEALTH")
-def test_health_says_what_runs(server: Served) -> None:
-    server.ask("/v1/search", q="warm")
-    health = server.ask("/healthz").json
-    assert health["status"] == "ok" and health["brain"] == str(server.brain) and health["pid"] == server.process.pid
-
-
 @pytest.mark.proves("HTTP-OPENAPI")
 def test_the_openapi_document_is_valid_and_lists_every_path(server: Served) -> None:
     from openapi_spec_validator import OpenAPIV31SpecValidator

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -148,25 +147,6 @@ def test_windows_that_open_at_once_share_one_server_that_ends_after_the_last(by_
         with window(by_words, ANTHROPIC_API_KEY="another", NUGGET_RESIDENT_S="1"):
             assert len(servers(home)) == 2, "its server would have another key"
     wait_for(lambda: not servers(home))
-
-
-@pytest.mark.proves("MCP-RESIDENT")
-def test_a_window_ends_with_its_server_and_the_next_one_has_another(by_words: Path, home: Path) -> None:
-    with window(by_words) as first:
-        (file,) = servers(home)
-        os.kill(_server_of(file), signal.SIGKILL)
-        assert first.wait(PATIENCE_S) == 1
-        with window(by_words):
-            assert servers(home) == [file]
-
-
-def _server_of(file: Path) -> int:
-    """The process that listens on a socket."""
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if (process / "cmdline").read_bytes().split(b"\0")[-2:-1] == [str(file).encode()]:
-                return int(process.name)
-    pytest.fail("no server has this socket")
 
 
 @pytest.mark.proves("MCP-ALONE")

@@ -43,7 +43,6 @@ __all__ = [
 
 _MAX_RETRIES = 3
 _CONNECT_TIMEOUT_S = 5.0
-_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]+)?")
 _CONTROL = dict.fromkeys([*range(9), *range(0x0B, 0x20), *range(0x7F, 0xA0)])
 _EXACT = frozenset(
     {"id", "tool_use_id", "signature", "data", "type", "name", "role", "media_type", "cache_control", "thinking"}
@@ -231,7 +230,9 @@ class LLM(Model):
             response = call_next(request.copy(timeout=httpx2.Timeout(left_s, connect=min(left_s, _CONNECT_TIMEOUT_S))))
             response.headers.pop("retry-after-ms", None)
             wait = response.headers.get("retry-after", "0")
-            if response.status_code >= 400 and not (_SECONDS.fullmatch(wait) and float(wait) < call.left_s()):
+            if response.status_code >= 400 and not (
+                re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", wait) and float(wait) < call.left_s()
+            ):
                 response.headers["x-should-retry"] = "false"
             return response
 

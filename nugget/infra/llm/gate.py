@@ -59,7 +59,7 @@ PRICES: Mapping[str, Price] = {
 }
 _DEAREST = max(PRICES.values(), key=lambda price: price.output)
 _CACHE_WRITE = 1.25
-_FENCE_TAG = re.compile(r"<(?=\s*/?\s*(?:question|passage|unit|session|candidate|reply)\b)", re.IGNORECASE)
+_FENCE_TAG = r"(?i)<(?=\s*/?\s*(?:question|passage|unit|session|candidate|reply)\b)"
 _COSTS = "costs.jsonl"
 _USAGE = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _MOST_TOKENS = 1_000_000_000
@@ -81,10 +81,7 @@ class BadReply(LLMUnavailable):
 
     def __init__(self, message: str, *, text: str, value: object, problems: Sequence[str], usd: float) -> None:
         super().__init__(message, hint="Try again; the model's replies differ from call to call.")
-        self.text = text
-        self.value = value
-        self.problems = tuple(problems)
-        self.usd = usd
+        self.text, self.value, self.problems, self.usd = text, value, tuple(problems), usd
 
 
 class CostCapReached(LLMUnavailable):
@@ -237,7 +234,7 @@ class Model:
         The text can neither close nor open a fence: a `<` before the name of any becomes `&lt;`. Redacting here, and
         not only when the prompt is sent, keeps an unclosed `<private>` inside its fence.
         """
-        inner = _FENCE_TAG.sub("&lt;", redact(text, allow=self._allow).text)
+        inner = re.sub(_FENCE_TAG, "&lt;", redact(text, allow=self._allow).text)
         named = "".join(f' {name}="{html.escape(" ".join(str(value).split()))}"' for name, value in attributes.items())
         return f"<{tag}{named}>\n{inner}\n</{tag}>"
 
@@ -278,12 +275,11 @@ class Model:
             call.error = str(translated)
             raise translated from None
         finally:
-            self._record(call)
-            if held and self._budget:
+            if self._record(call) and held and self._budget:
                 self._budget.release(most)
 
-    def _record(self, call: ModelCall) -> None:
-        """Write the call to the ledger."""
+    def _record(self, call: ModelCall) -> bool:
+        """Write the call to the ledger; return False if that fails: its cost then stays reserved in the budget."""
         usd, usd_counted = call.cost()
         line = {
             "time": datetime.now(UTC).isoformat(), "purpose": call.request.purpose, "model": call.request.model,
@@ -297,6 +293,8 @@ class Model:
         except OSError as error:
             # The reply is paid for: using it unrecorded is better than throwing it away.
             _log.warning("The cost ledger in %s cannot be written (%s).", self._home / "ledger", error.strerror)
+            return False
+        return True
 
     def _translated(self, error: Exception, call: ModelCall) -> LLMUnavailable:
         """Return the sentence for an exception of the SDK, of HTTP or of the command."""

@@ -23,7 +23,7 @@ _SWITCHES = (
     "--print", "--output-format", "json", "--tools", "", "--safe-mode", "--strict-mcp-config", "--setting-sources", "",
     "--disable-slash-commands", "--no-session-persistence", "--permission-prompts", "none",
 )  # fmt: skip
-_OF_THE_SESSION_AROUND = re.compile(
+_SESSION_VARIABLES = (
     r"CLAUDECODE|CLAUDE_PID|CLAUDE_PROJECT_DIR|CLAUDE_ENV_FILE|CLAUDE_PLUGIN_\w+|AI_AGENT"
     r"|CLAUDE_CODE_(?:SESSION_\w+|CHILD_SESSION|ENTRYPOINT|MESSAGING_SOCKET)"
 )
@@ -76,7 +76,7 @@ class ClaudeCli(Model):
             )
         folder = self._home / "claude-code"
         files.private_folder(folder)
-        kept = {name: value for name, value in self._variables.items() if not _OF_THE_SESSION_AROUND.fullmatch(name)}
+        kept = {name: value for name, value in self._variables.items() if not re.fullmatch(_SESSION_VARIABLES, name)}
         try:
             process = subprocess.Popen(
                 [command, *arguments], cwd=folder, env={**kept, INSIDE: "1", files.GUARD: "1"}, stdin=subprocess.PIPE,

@@ -116,21 +116,6 @@ def test_signing_is_honoured(repo: Path, tmp_path: Path) -> None:
     assert "Test Person <test@example.invalid> 1772368205 +0000" in raw
 
 
-def test_inherited_git_variables_do_not_lead_elsewhere(
-    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    git.init(other)
-    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
-    monkeypatch.setenv("GIT_INDEX_FILE", str(other / "index"))
-    monkeypatch.setenv("GIT_WORK_TREE", str(other))
-    assert git.head(repo) is not None
-    git.create_branch(repo, "b", files={"a": b"1"}, message="m", now=NOW)
-    monkeypatch.delenv("GIT_DIR")
-    assert git.branches(other, "") == []
-
-
 def test_files_that_only_proposals_hold_are_found_at_once(repo: Path) -> None:
     assert git.unmerged_files(repo, "nugget/session-") == []
     git.create_branch(repo, "nugget/session-1", files={"domains/a ü.md": b"a", "gone": b"x"}, message="m", now=NOW)
