@@ -15,7 +15,6 @@ import unicodedata
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -32,27 +31,17 @@ _IGNORED = ".nugget/"
 _EXAMPLES = "examples"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InitResult:
-    """Result of `init_brain`: `commit` is the first commit if it made one."""
-
-    path: Path
-    created: bool
-    commit: str | None = None
-
-
 def is_brain(folder: Path) -> bool:
     """Return True if the folder is a brain: it has a brain.yaml and a `domains` folder or a `.git`."""
     return (folder / "brain.yaml").is_file() and ((folder / "domains").is_dir() or (folder / ".git").exists())
 
 
-def init_brain(path: Path, *, owner: str, now: datetime, examples: bool = False) -> InitResult:
-    """Make a brain from the template, with git and a first commit; complete what an earlier try left undone.
+def init_brain(path: Path, *, owner: str, now: datetime, examples: bool = False) -> tuple[Path, bool]:
+    """Make a brain from the template, with git and a first commit; return its real path and whether it is new.
 
-    With `examples`, a folder of that name shows a unit of each type; it is not part of the knowledge.
-
-    An existing brain keeps every file. Raises BrainError if the folder holds something else, or cannot be written;
-    GitError if git is not installed, or refuses.
+    With `examples`, a folder of that name shows a unit of each type; it is not part of the knowledge. An unfinished
+    brain is completed; an existing one keeps every file. Raises BrainError if the folder holds something else or
+    cannot be written; GitError if git is not installed or refuses.
     """
     path = Path(os.path.realpath(config.expanded(path)))  # of links in a circle too
     with git.clear_errors(path):
@@ -63,8 +52,8 @@ def init_brain(path: Path, *, owner: str, now: datetime, examples: bool = False)
         if created:
             _refuse_foreign(path, template, now=now)
             path.mkdir(parents=True, exist_ok=True)
-        commit = _first_commit(path, template, created=created)
-        return InitResult(path=path, created=created, commit=commit)
+        _first_commit(path, template, created=created)
+        return path, created
 
 
 def is_knowledge_path(path: str) -> bool:
@@ -256,7 +245,7 @@ def _refuse_foreign(path: Path, files: Mapping[str, str], *, now: datetime) -> N
                 raise BrainError(f"{path} is not empty (it holds {printable(name)}), and is not a brain.", hint=hint)
 
 
-def _first_commit(path: Path, template: Mapping[str, str], *, created: bool) -> str | None:
+def _first_commit(path: Path, template: Mapping[str, str], *, created: bool) -> None:
     """Commit a new brain, or the line that was added to the `.gitignore` of one that has commits."""
     ignore = path / ".gitignore"
     text = ignore.read_text("utf-8", "replace") if ignore.is_file() else ""
@@ -267,10 +256,10 @@ def _first_commit(path: Path, template: Mapping[str, str], *, created: bool) -> 
         git.init(path)  # also where an earlier try did not come to its end
     head, branch = git.head(path), git.current_branch(path)
     if branch is None or (head is not None and not added):
-        return None
+        return
     names = [*template, ".gitignore", *knowledge_paths(path)] if head is None else [".gitignore"]
     files = {name: (path / name).read_bytes() for name in names if (path / name).is_file()}
     if created:
         files = {name: text.encode() for name, text in template.items()} | files
     message = "Start the brain" if head is None else "Ignore what Nugget derives"
-    return git.commit_change(path, files, message, branch=branch, expect_head=head)
+    git.commit_change(path, files, message, branch=branch, expect_head=head)

@@ -40,10 +40,10 @@ def init(
     from nugget.upkeep import trust as setup
 
     environment = read_environment()
-    result = setup.make_brain(environment, path or brain, remote=remote, examples=examples, note=note)
-    put(f"{'Made the brain' if result.created else 'The brain is there already:'} {result.path}")
+    root, is_new = setup.make_brain(environment, path or brain, remote=remote, examples=examples, note=note)
+    put(f"{'Made the brain' if is_new else 'The brain is there already:'} {root}")
     put("It is the default brain now; `--brain` and NUGGET_BRAIN choose another.", style="dim")
-    prepare(environment, result.path)
+    prepare(environment, root)
     steps = [
         ('nugget add "What you learned, in a sentence or more"', "keep something by hand"),
         ("nugget capture-session --transcript FILE", "learn from a Claude Code session"),

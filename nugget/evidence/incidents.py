@@ -98,7 +98,7 @@ def bare_command(text: str) -> str:
 
 
 def _is_masked_failure(command: str, lines: Sequence[str]) -> bool:
-    """Return whether a command with exit code 0 failed by what it printed, as behind `| tail` or `; echo`."""
+    """Return True if the output of a command with exit code 0 shows a failure, as after `| tail` or `; echo`."""
     if not _may_mask(command) or _is_reading(command):
         return False
     failing = (line for line in lines if _STRONG.match(line.strip()))
@@ -108,7 +108,7 @@ def _is_masked_failure(command: str, lines: Sequence[str]) -> bool:
 
 
 def _may_mask(command: str) -> bool:
-    """Return whether the exit code of a command can be that of another one, or of none."""
+    """Return True if the exit code of a command line may hide that of one of its parts."""
     return any(mark in command for mark in "|;&")
 
 
@@ -208,7 +208,7 @@ class _Timeline:
 def build_incidents(
     events: Iterable[Sequence[Any]], edits: Iterable[Sequence[Any]], lines_of: Callable[[int], Sequence[str]]
 ) -> list[OpenIncident]:
-    """The incidents in these rows of events and file_edits (each in order of ids), in order of their first failure.
+    """Return the incidents in rows of events and file_edits (each sorted by id), in order of their first failure.
 
     `lines_of` gives the output lines of the command that was started by an event.
     """

@@ -12,16 +12,13 @@ import stat
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nugget.brain import is_brain
 from nugget.config import Environment, current_folder, expanded, is_known, load_settings, read_user_file, taken
 from nugget.errors import BrainError, GitError, NuggetError, UsageError
 from nugget.infra import files, git, remotes, system
 from nugget.text import printable
-
-if TYPE_CHECKING:
-    from nugget.brain import InitResult
 
 _INSIDE = ("brain.yaml", ".git", "domains")
 
@@ -208,7 +205,7 @@ def _unsafe(real: str) -> str | None:
 
 def make_brain(
     environment: Environment, path: Path | None, *, remote: str | None, examples: bool, note: Callable[[str], None]
-) -> InitResult:
+) -> tuple[Path, bool]:
     """Create a brain from the template, trust it, and make it the default one. Existing files stay.
 
     Without a path it is the current folder if that is empty or a brain, else ~/brain.
@@ -219,24 +216,24 @@ def make_brain(
     folder = expanded(path or environment.brain or _usual_folder(environment))
     if (shown := printable(str(folder))) != str(folder):
         raise UsageError(f"A brain cannot be in a folder with such a name: {shown}.", hint="Name another folder.")
-    result = init_brain(folder, owner=_owner(), now=datetime.now(UTC), examples=examples)
+    root, is_new = init_brain(folder, owner=_owner(), now=datetime.now(UTC), examples=examples)
     if remote:
-        known = git.run(result.path, "remote", check=False).decode().split()
-        git.run(result.path, "remote", "set-url" if "origin" in known else "add", "origin", "--", remote)
+        known = git.run(root, "remote", check=False).decode().split()
+        git.run(root, "remote", "set-url" if "origin" in known else "add", "origin", "--", remote)
     try:
-        set_default_brain(environment, result.path)
+        set_default_brain(environment, root)
     except OSError as error:
-        message = f"{result.path} is made, but not the default brain: {environment.home}/config.yaml cannot be written"
+        message = f"{root} is made, but not the default brain: {environment.home}/config.yaml cannot be written"
         raise BrainError(
-            f"{message} ({(error.strerror or str(error)).lower()}).", hint=f"Use it by `--brain {result.path}`."
+            f"{message} ({(error.strerror or str(error)).lower()}).", hint=f"Use it by `--brain {root}`."
         ) from error
     try:
-        trust(environment, result.path, keep_index=result.created or before == result.path)
+        trust(environment, root, keep_index=is_new or before == root)
     except UsageError as error:
         note(f"{error} It is used as the default brain all the same.")
     if remote:
-        _push(environment, result.path, note)
-    return result
+        _push(environment, root, note)
+    return root, is_new
 
 
 def _push(environment: Environment, brain: Path, note: Callable[[str], None]) -> None:

@@ -45,7 +45,7 @@ def shell(repo: Path, *args: str) -> str:
 @pytest.fixture
 def own(tmp_path: Path, home: Path) -> Path:
     """A brain of linked units with a proposal, and work of the user's under way."""
-    folder = brains.init_brain(tmp_path / "own", owner="Ada", now=NOW).path
+    folder = brains.init_brain(tmp_path / "own", owner="Ada", now=NOW)[0]
     for slug, related in (("keys", ""), ("retry", "concept/keys"), ("queue", "concept/keys")):
         kind = "concept" if slug == "keys" else "pattern"
         edge = f"related:\n  - id: {related}\n    relation: uses\n" if related else ""

@@ -39,7 +39,7 @@ def change(brain: Path, files: dict[str, bytes | None]) -> None:
 
 @pytest.fixture
 def new(tmp_path: Path) -> Path:
-    return add_first_units(brains.init_brain(tmp_path / "new", owner="Ada", now=NOW).path)
+    return add_first_units(brains.init_brain(tmp_path / "new", owner="Ada", now=NOW)[0])
 
 
 # --- init
@@ -47,23 +47,22 @@ def new(tmp_path: Path) -> Path:
 
 @pytest.mark.proves("BRAIN-INIT")
 def test_init_makes_a_committed_brain_from_the_template(tmp_path: Path) -> None:
-    result = brains.init_brain(tmp_path / "deep" / "my brain", owner='Ada "the" Älteste', now=NOW)
-    assert (result.path, result.created) == (tmp_path / "deep" / "my brain", True)
-    assert is_brain(result.path)
-    loaded = config.load_settings(config.read_environment({"HOME": str(tmp_path)}), result.path)
+    path, is_new = brains.init_brain(tmp_path / "deep" / "my brain", owner='Ada "the" Älteste', now=NOW)
+    assert (path, is_new) == (tmp_path / "deep" / "my brain", True)
+    assert is_brain(path)
+    loaded = config.load_settings(config.read_environment({"HOME": str(tmp_path)}), path)
     assert (loaded.owner, loaded.name) == ('Ada "the" Älteste', "my brain")
-    assert shell(result.path, "rev-parse", "HEAD").strip() == result.commit
-    assert shell(result.path, "status", "--porcelain") == ""
-    (result.path / ".nugget").mkdir()
-    (result.path / ".nugget" / "index.db").write_bytes(b"x")
-    assert shell(result.path, "status", "--porcelain") == ""
+    assert shell(path, "rev-list", "--count", "HEAD").strip() == "1"
+    (path / ".nugget").mkdir()
+    (path / ".nugget" / "index.db").write_bytes(b"x")
+    assert shell(path, "status", "--porcelain") == ""
 
 
 @pytest.mark.proves("BRAIN-INIT")
 def test_a_new_brain_knows_nothing_and_shows_an_example_of_each_type_if_asked_to(tmp_path: Path) -> None:
-    new = brains.init_brain(tmp_path / "new", owner="Ada", now=NOW).path
+    new = brains.init_brain(tmp_path / "new", owner="Ada", now=NOW)[0]
     assert not list(brains.knowledge_paths(new)) and not (new / "examples").exists()
-    shown = brains.init_brain(tmp_path / "shown", owner="Ada", now=NOW, examples=True).path
+    shown = brains.init_brain(tmp_path / "shown", owner="Ada", now=NOW, examples=True)[0]
     assert not list(brains.knowledge_paths(shown))
     units = [knowledge.parse(file.read_text("utf-8"), path="").unit for file in (shown / "examples").iterdir()]
     assert {unit.type for unit in units if unit} == {"pattern", "concept", "decision", "bug", "belief"}
@@ -76,8 +75,7 @@ def test_init_again_changes_nothing_even_after_work(new: Path) -> None:
     (new / "README.md").write_text("mine now")
     (new / "domains" / "coding" / "patterns" / "expand-then-contract.md").unlink()
     before, commit = snapshot(new), git.head(new)
-    result = brains.init_brain(new, owner="Somebody else", now=LATER)
-    assert (result.created, result.commit) == (False, None)
+    assert brains.init_brain(new, owner="Somebody else", now=LATER) == (new, False)
     assert (snapshot(new), git.head(new)) == (before, commit)
 
 

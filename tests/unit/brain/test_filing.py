@@ -53,7 +53,7 @@ def unit_at(repo: Path, path: str) -> Unit:
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
     """A small brain of linked units, with unrelated work under way."""
-    folder = brains.init_brain(tmp_path / "own", owner="Ada", now=NOW).path
+    folder = brains.init_brain(tmp_path / "own", owner="Ada", now=NOW)[0]
     for slug, related in (("keys", ""), ("retry", "concept/keys"), ("queue", "concept/keys")):
         kind = "concept" if slug == "keys" else "pattern"
         edge = f"related:\n  - id: {related}  # because\n    relation: uses\n" if related else ""

@@ -28,7 +28,7 @@ def shell(repo: Path, *args: str) -> str:
 
 def make_brain(tmp_path: Path, *, has_id: bool) -> Path:
     """A new brain, or one from before brains had an id."""
-    folder = brains.init_brain(tmp_path / "own", owner="Ada", now=NOW).path
+    folder = brains.init_brain(tmp_path / "own", owner="Ada", now=NOW)[0]
     if not has_id:
         text = (folder / "brain.yaml").read_text()
         write(folder, "brain.yaml", "".join(line for line in text.splitlines(True) if not line.startswith("id:")))
@@ -104,7 +104,7 @@ def test_a_copied_id_gives_nothing(home: Path, tmp_path: Path, has_id: bool) -> 
     copy = tmp_path / "copy"
     shutil.copytree(own, copy)
     assert brain_key(copy, home) not in (key, declared_id(own))
-    stranger = brains.init_brain(tmp_path / "stranger", owner="Eve", now=datetime.now(UTC)).path
+    stranger = brains.init_brain(tmp_path / "stranger", owner="Eve", now=datetime.now(UTC))[0]
     write(stranger, "brain.yaml", f"id: {git.run(own, 'rev-list', '--max-parents=0', 'HEAD').decode()}owner: Eve\n")
     assert brain_key(stranger, home) != key
     assert brain_key(own, home) == key
@@ -112,7 +112,7 @@ def test_a_copied_id_gives_nothing(home: Path, tmp_path: Path, has_id: bool) -> 
 
 @pytest.mark.proves("BRAIN-ID")
 def test_a_ledger_of_0_1_0_is_read(home: Path, tmp_path: Path) -> None:
-    folder = brains.init_brain(tmp_path / "own", owner="Ada", now=NOW).path
+    folder = brains.init_brain(tmp_path / "own", owner="Ada", now=NOW)[0]
     write(folder, "brain.yaml", "owner: Ada\n")
     commit(folder, ["brain.yaml"], "As it was")
     first = git.run(folder, "rev-list", "--max-parents=0", "HEAD").decode().strip()
@@ -127,7 +127,7 @@ def test_a_ledger_of_0_1_0_is_read(home: Path, tmp_path: Path) -> None:
 
 @pytest.mark.proves("BRAIN-ID")
 def test_repair_writes_the_id_of_an_old_brain_and_its_ledger_stays(home: Path, tmp_path: Path) -> None:
-    folder = brains.init_brain(tmp_path / "own", owner="Ada", now=NOW).path
+    folder = brains.init_brain(tmp_path / "own", owner="Ada", now=NOW)[0]
     write(folder, "brain.yaml", "owner: Ada")
     commit(folder, ["brain.yaml"], "As it was")
     transcript = write_transcript_of(tmp_path, "one")
