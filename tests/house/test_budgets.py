@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 202,
-    "lines": 45_794,
+    "lines": 45_798,
     "lines of a file": 400,
     "classes": 308,
     "re.compile": 295,

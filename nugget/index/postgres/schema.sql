@@ -90,9 +90,9 @@ CREATE TABLE nugget.postings (
     term text COLLATE "C" NOT NULL,
     segment int NOT NULL,
     docs int NOT NULL,
-    keys int[] NOT NULL,
-    freqs smallint[] NOT NULL,
-    lengths int[] NOT NULL,
+    keys int[] STORAGE EXTERNAL NOT NULL,   -- not compressed: that costs a search more than it saves
+    freqs smallint[] STORAGE EXTERNAL NOT NULL,
+    lengths int[] STORAGE EXTERNAL NOT NULL,
     PRIMARY KEY (space, kind, term, segment) INCLUDE (docs)
 ) PARTITION BY HASH (space);
 

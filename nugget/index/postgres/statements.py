@@ -114,14 +114,18 @@ def units_admitted(tests: str) -> str:
 
 
 def by_vectors(tests: str, *, dimensions: int) -> str:
-    """Return the SELECT of the nearest chunks as (key, score, unit_key); by the graph if `dimensions` are given."""
+    """Return the SELECT of the nearest chunks as (key, score, unit_key); by the graph if `dimensions` are given.
+
+    The graph compares half-precision numbers and forgets some chunks, so four times as many are measured exactly.
+    """
     where = f"AND unit_key IN ({units_admitted(tests)})" if tests else ""
-    order = "embedding <#> %(vector)s::vector, chunk_key"
+    near = f"nugget.vectors WHERE space = %(space)s {where}"
     if dimensions:
         order = f"embedding::halfvec({dimensions}) <#> %(vector)s::vector::halfvec({dimensions})"
+        near = f"(SELECT chunk_key, unit_key, embedding FROM {near} ORDER BY {order} LIMIT %(k)s * 4) AS near"
     return (
         "SELECT chunk_key AS key, -(embedding <#> %(vector)s::vector) AS score, unit_key "
-        f"FROM nugget.vectors WHERE space = %(space)s {where} ORDER BY {order} LIMIT %(k)s"
+        f"FROM {near} ORDER BY embedding <#> %(vector)s::vector, chunk_key LIMIT %(k)s"
     )
 
 
