@@ -346,6 +346,8 @@ def continued(claim: Claim, session: SessionClaims) -> list[Claim]:
 def answers(claim: Claim, session: SessionClaims) -> list[Claim]:
     """Return how the agent took up what a person said: the point it agreed with, and what it did in the end."""
     episode = claim.episode
+    if claim.sentence.event.kind is EventKind.SUMMARY:  # the replies are to what was said after it
+        return []
     replies: dict[int, list[Claim]] = {}
     for other in session.claims:
         if other.episode is episode and other.sentence.channel is Channel.REPLY:

@@ -68,9 +68,11 @@ _CHAT = phrases.any_of(
 )
 _ADVISES = phrases.any_of(
     r"\bconsider \w+ing\b|^(?:do|does|did|is|are|can|could)\b(?!.*\binstead\b).*\?|^(?:is|are) there\b|^do (?:we|you)\b"
+    r"|^(?:q: ?)?(?:why do|what (?!about|if)|how (?!about)|which|where|who)\b.*\?"
     r"|\bwe need to (?:fix|add|check|merge|push)\b|\bwhy (?:has|have|is|are we|does|did)\b"
 )
 """Words of reviewers, questions and errands: no choice of the person."""
+_UNSURE = phrases.any_of(r"\b(?:likely|probably|maybe|perhaps|might|seems?)\b")
 _PLEASE = phrases.any_of(
     r"(?:(?:but|and) )?(?:please|bitte|can you|could you|you can|let'?s|s'il|por favor|i think|i don't know|i'm not)\b"
 )
@@ -187,7 +189,7 @@ def _is_told(claim: Claim) -> bool:
     if claim.sentence.channel is not Channel.USER or phrases.REPORTS_BUG.search(text) or _ADVISES.search(text):
         return False
     if found["very short"]:
-        return bool(phrases.RULES.search(claim.sentence.text))
+        return bool(phrases.RULES.search(text) or phrases.STATES.search(text) or phrases.CHOSEN.search(text))
     if claim.episode.turn in (Turn.CHOICE, Turn.REFUSAL) or phrases.STATES.search(claim.sentence.text):
         return True
     return any(found[name] for name in ("must", "not", "instead", "because", "decided", "remember"))
@@ -223,7 +225,7 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     draft.title = titles.title_of(titles.split_reason(said)[0])
     if not draft.title and _is_told(claim):
         draft.title = titles.title_of(said)  # what is wanted is too short to say it without the reason
-    if not titles.stands_alone(draft.title):
+    if not titles.stands_alone(draft.title) or _UNSURE.search(draft.title):
         return None
     if not titles.is_statement(draft.title) and not (
         claim.features["option chosen"] or claim.features["offer accepted"] or sentence.event.tool

@@ -48,7 +48,10 @@ _UNCONFIRMED = 0.79
 _SLUG_WORDS = 6
 _AGAIN = 0.05
 """How much less a second unit of an episode counts than one of another episode."""
-_SHARED_WORDS, _SAME_MEANING = 0.4, 0.65
+_ALIKE = 0.4
+"""How much less a unit counts by its likeness to the most similar one that is proposed already."""
+_SAME_SUBJECT, _SHARED_WORDS = 0.65, 0.4
+"""Likeness from which two drafts are one subject, and the same of words alone."""
 _FILLER = frozenset(
     "the a an is are was be to of for in on at by with and or not it its that this from as no only".split()
 )
@@ -135,14 +138,19 @@ def select(made: Sequence[Draft], read: SessionClaims, embed: Embed | None = Non
             pass  # words alone tell them apart
     kept: list[Draft] = []
     while ranked and len(kept) < MAX_UNITS:
+        near = [max((_likeness(one, other, read) for other in kept), default=0.0) for one in ranked]
         said = [id(one.anchor.episode) for one in kept]
-        values = [one.confidence - _AGAIN * said.count(id(one.anchor.episode)) for one in ranked]
-        best = ranked.pop(values.index(max(values)))
-        same = [place for place, other in enumerate(kept) if _same_subject(best, other, read)]
-        if not same:
+        values = [
+            one.confidence - _AGAIN * said.count(id(one.anchor.episode)) - _ALIKE * likeness
+            for one, likeness in zip(ranked, near, strict=True)
+        ]
+        place = values.index(max(values))
+        best, likeness = ranked.pop(place), near[place]
+        if likeness < _SAME_SUBJECT:
             kept.append(best)
-        elif _replaces(best, kept[same[0]]):
-            kept[same[0]] = best
+        else:
+            twin = next(at for at, other in enumerate(kept) if _likeness(best, other, read) == likeness)
+            kept[twin] = best if _replaces(best, kept[twin]) else kept[twin]
     return kept
 
 
@@ -190,13 +198,13 @@ def _is_followed_correction(draft: Draft) -> bool:
     return bool(anchor.episode.turn in (Turn.OBJECTION, Turn.REFUSAL) and is_followed and says_what)
 
 
-def _same_subject(one: Draft, other: Draft, read: SessionClaims) -> bool:
-    """Return whether a better draft holds the claim of another, most of its rare words, or what it means."""
+def _likeness(one: Draft, other: Draft, read: SessionClaims) -> float:
+    """Return how much of the claim of one draft another holds, in rare words and in meaning (0 to 1.5)."""
     near = max(read.likeness(one.anchor, theirs) for theirs in other.claims)
     ours, theirs = one.anchor.vector, other.anchor.vector
     if ours is None or theirs is None:
-        return near >= _SHARED_WORDS
-    return near / 2 + float(ours @ theirs) >= _SAME_MEANING
+        return near * _SAME_SUBJECT / _SHARED_WORDS
+    return near / 2 + float(ours @ theirs)
 
 
 def _proposal(draft: Draft, read: SessionClaims, session: Session, now: datetime) -> Proposal:

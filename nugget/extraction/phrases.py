@@ -220,9 +220,10 @@ RULES = any_of(
 STATES = any_of(
     r"\b(?:i (?:do )?(?:also )?(?:think|know|feel|want|need|guess|bet)|i kind of feel|i'd|i would|we'd|we)\b.{0,40}"
     r"\b(?:should|needs?|want|rather|prefer|love|better|use|do|keep|have to)\b(?! you)",
+    r"\bi (?:do |really |explicitly |also )*want (?!to\b|you\b)",
     r"\blet'?s (?:use|do|put|go|keep|make|have|call|drop|take|just)\b|\b(?:should|shouldn't|needs? to|has to) \w+ ",
     r"\b(?:code|test|approach|plan|behaviou?r|docs?|name) (?:is|are) (?:right|correct|fine|wrong)\b|\bhow about\b"
-    r"|\bmight want\b|\bwhy (?:aren't|don't|isn't|not)\b|\bin other words\b",
+    r"|\bgoing to be\b|\bmight want\b|\bwhy (?:aren't|don't|isn't|not)\b|\bin other words\b",
 )
 """What a person says that they want of what is built."""
 

@@ -56,7 +56,6 @@ _NO_AIM = phrases.any_of(
 """How a sentence begins that says what to look at or to do now, not what a change is for."""
 _OF_WORK = phrases.any_of(r"\b(?:i|we|our|let'?s)\b|^(?:fixed|added|removed|updated|changed|consider)\b")
 """A title that tells of the work warns of nothing."""
-_UNSURE = phrases.any_of(r"\b(?:likely|probably|maybe|perhaps|might|seems?)\b")
 _WISHING = phrases.any_of(
     r"^(?:(?:and|so|also|then|now|but|instead|ok(?:ay)?|i think|maybe|perhaps)[, ]+)*(?:let'?s |please "
     r"|(?:we|you|i)(?:'d| would)? (?:do |really )?(?:should|need to|want to|have to|like to"
@@ -368,12 +367,12 @@ def _kind(draft: Draft) -> NuggetType | None:
         return NuggetType.REJECTION
     if draft.kind is KnowledgeType.BELIEF:
         return NuggetType.CONSTRAINT if is_user else None
-    is_guess = not is_user and _UNSURE.search(draft.title)
-    if is_guess or _NO_AIM.match(draft.title) or text.rstrip().endswith("?"):
+    if _NO_AIM.match(draft.title) or text.rstrip().endswith("?"):
         return None
     if phrases.WORKAROUND.search(draft.statement):
         return NuggetType.WORKAROUND if is_user or is_adopted(draft) else None
-    if draft.kind is KnowledgeType.DECISION:
+    is_choice = any(found[name] for name in ("decided", "instead", "offer accepted", "option chosen"))
+    if draft.kind is KnowledgeType.DECISION and (is_user or is_choice or not found["risk"]):
         is_meant = is_user or (is_adopted(draft) and not _NEXT_STEP.match(draft.title))
         return NuggetType.DECISION if is_meant else None
     is_task = _OF_WORK.search(draft.title) or draft.title.split(" ", 1)[0].lower() in titles.IMPERATIVES

@@ -46,6 +46,7 @@ _QUOTED = re.compile(
 )
 _SUMMARY_SECTIONS = any_of(r"concept|error|fix|problem|solv|feedback|decision|learn")
 _USER_MESSAGES = any_of(r"user messages")
+_QUOTED_PROMPT = re.compile(r'\s*(?:[-*]|\d{1,2}[.)])\s+"(?:\d\.\s+)?(?P<text>[^\n]+?)"(?=\s*(?:\(|$))')
 
 
 class Channel(StrEnum):
@@ -146,7 +147,9 @@ def _cut(event: Event, place: int, channel: Channel, start: int, end: int) -> It
             continue
         bullet = _BULLET.match(line)
         offset = bullet.end() if bullet else len(line) - len(line.lstrip(" >"))
-        if not is_summary or (_SUMMARY_SECTIONS.search(heading) and not _USER_MESSAGES.search(heading)):
+        if is_summary and _USER_MESSAGES.search(heading):
+            yield from _quoted_prompt(event, place, begin, stop, block)
+        elif not is_summary or _SUMMARY_SECTIONS.search(heading):
             for number, (left, right) in enumerate(split(event.text, begin + offset, stop, loose=is_user)):
                 text = event.text[left:right]
                 passes_on = is_user and event.tool is None and is_quote(text, left, right, quoted)
@@ -157,6 +160,17 @@ def _cut(event: Event, place: int, channel: Channel, start: int, end: int) -> It
                 )  # fmt: skip
         if not bullet:
             lead_in = line.strip() if line.rstrip().endswith(":") else ""
+
+
+def _quoted_prompt(event: Event, place: int, begin: int, stop: int, block: int) -> Iterator[Sentence]:
+    """Yield the sentences of a prompt that a compaction summary quotes on one line."""
+    found = _QUOTED_PROMPT.match(event.text, begin, stop)
+    spans = split(event.text, *found.span("text"), loose=True) if found else []
+    for number, (left, right) in enumerate(spans):
+        yield Sentence(
+            text=event.text[left:right], event=event, place=place, channel=Channel.USER, start=left, end=right,
+            block=block, number=number, is_listed=True,
+        )  # fmt: skip
 
 
 def _blocks(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:

@@ -47,6 +47,7 @@ _SAYS = any_of(
     r"|(?:please )?(?:note|worth noting|keep in mind|remember|be aware)(?: that|:)?\s+|which means(?: that)?\s+"
     r"|(?:i|we) (?:also )?(?:found|see|noticed|realized|think|believe|know|feel|guess|confirmed"
     r"|agree)(?: out)?(?: that|,)?\s+(?=\S+ \S+)"
+    r"|we(?:'re| are) (?:discovering|finding|learning|seeing)(?: out| more and more| now)* that\s+"
     r"|(?:root cause fix [-–—:] )?(?:correctly )?(?:identifies|determined|ensures|confirms) that\s+"
     r"|(?:my|the) (?:understanding|guess|recommendation|suggestion) is(?: that)?\s+|merk dir[:,]?\s*"
     r"|remember[:,]\s*)"
@@ -55,6 +56,15 @@ _REJECTED = any_of(
     r"^(?:i|we) (?:rejected|ruled out|decided against) (?P<what>[^,.;]{2,40}?)(?= (?:because"
     r"|since|as|for|due)\b)"
 )
+_OPENER = any_of(
+    r"^(?:(?:yeah|ye[sp]|ok(?:ay)?|nope?|well|oh|ah|hm+|so|and|but|also|really|because|cos)[\s,.…]+)+"
+    r"(?=(?:let'?s|we|i|i'd|you|just|use|maybe|please|don't)\b)"
+)
+"""What opens a turn before it says what is wanted."""
+_WANTS = (
+    r"^(?:looks like |i (?:kind of )?(?:think|feel|guess)(?: like)? |maybe |perhaps )*(?:we|i)"
+    r"(?: might| do| just| really| only| also)* (?P<verb>want|need)"
+)
 _WISHES = (
     (any_of(r"^(?:we(?:'re| are) (?:now )?going with|let'?s (?:do|use|go with)) (?=`)"), "Use "),
     (any_of(r"^(?:i|we) want (?P<what>.+?) (?P<done>\w{3,}ed)\.?$"), r"\g<what> must be \g<done>"),
@@ -62,7 +72,8 @@ _WISHES = (
     (any_of(r"^(?:i|we)(?:'d| would| will)?(?: still| strongly)? (?:recommend|suggest|choose|go with"
             r"|propose)(?: to)?(?: use| using)? "
             r"(?=(?!against\b)[`\w])"), "Use "),
-    (any_of(r"^(?:i|we)(?: really| explicitly| definitely| just| also)* (?:do not|don't) (?:want|need"
+    (any_of(r"^(?:i|we)(?: really| explicitly| definitely| just| also)* (?:do not|don't) need "), "We don't need "),
+    (any_of(r"^(?:i|we)(?: really| explicitly| definitely| just| also)* (?:do not|don't) (?:want"
     r"|like)(?: to have| to)? "), "No "),
     (any_of(r"^(?:i|we)(?: really| explicitly| definitely| also| do)* (?:would like|want|need"
     r"|'d like)(?: to have)? (?:the |a )?(?P<what>.+? (?:to be|called) )"), r"\g<what>"),
@@ -73,13 +84,13 @@ _WISHES = (
     r"| now)* (?:make sure (?:that )?)?"), ""),
     (any_of(r"^(?:want me to|would you like me to|should i|shall i|do you want me to|i can|i could"
     r"|i'd suggest|i'd recommend|i recommend|i suggest"
-                r"|i'll|i will|let me|let's|let us|we'll|we will|we (?:can|could)|you (?:can|could))(?: also"
+                r"|i'll|i will|let me|let'?s|let us|we'll|we will|we (?:can|could)|you (?:can|could))(?: also"
                 r"| just| now| then| instead)* (?!against\b)"), ""),
     (any_of(r"^(?:i think |maybe |perhaps |probably )*(?:we|you|i|it)(?: probably| just| only)? (?:should"
-    r"|must|have to|need to)(?: just| only)? "), ""),
-    (any_of(r"^(?:looks like |i think |maybe |perhaps |i guess )*(?:we|i)(?: might| just| really| only|"
-            r" also)* (?:want|need)"
-            r" (?:to (?:use|have) )?"), ""),
+    r"|must|have to|need to)(?: just)? "), ""),
+    (any_of(rf"{_WANTS} to (?:use|have) "), "Use "),
+    (any_of(rf"{_WANTS} (?=\S*\w[./:`]\w)"), "Use "),
+    (any_of(rf"{_WANTS} (?!to\b|you\b)"), r"We \g<verb> "),
     (any_of(r"^(?:please|pls|just|how about(?: just)?|what about|why don't we|why not)[, ]+"), ""),
 )  # fmt: skip
 _CHOICE = re.compile(r'^"(?P<question>.+?)"="(?P<answer>.+?)"', re.DOTALL)
@@ -154,6 +165,7 @@ _VERB = re.compile(
     r"|\b(?:[Ww]e|[Yy]ou|[Tt]hey) (?!are\b)[a-z]+ |(?:`[^`]+`|\b[A-Z][A-Za-z]+|\(\)) (?:also |only |never "
     r"|always |silently )?[a-z]{2,}s\b"
 )
+_IN_QUOTES = re.compile(r'"[^"]*"')
 _SYMPTOM = any_of(
     r"\b(?:fail\w*|errors?|wrong|broken|breaks?|crash\w*|refused|rejected|hangs?|time[sd]? ?out|twice|missing|leak\w*"
     r"|slow|stuck|cannot|can't|doesn't|does not|invalid|exceptions?|panics?)\b"
@@ -207,7 +219,7 @@ def point_of(text: str) -> str:
 
 def wish(text: str) -> str:
     """Return what a person (or an offer that they accepted) wants, without `I want` or `Should I`."""
-    said = point_of(text)
+    said = capitalised(_OPENER.sub("", point_of(text)))
     for pattern, replacement in _WISHES:
         shorter = pattern.sub(replacement, said, count=1)
         if shorter != said and len(shorter) >= 12:
@@ -294,6 +306,7 @@ def is_statement(text: str) -> bool:
     """Return whether an English text has a verb or tells what to do; other languages are taken as they are."""
     if not _ENGLISH.search(text):
         return True
+    text = _IN_QUOTES.sub('""', text)
     first = text.lower().lstrip("`'\" ").split(" ", 1)[0].rstrip(".,:;!")
     return first in IMPERATIVES or _TELLS.search(text) is not None or _VERB.search(text) is not None
 

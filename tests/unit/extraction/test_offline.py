@@ -19,8 +19,8 @@ from nugget.extraction import extract as run_extraction
 from nugget.extraction.offline import MAX_UNITS, extract_offline
 from nugget.extraction.phrases import end_of
 from nugget.extraction.proposals import Proposal
-from nugget.extraction.speech import sentences_of, split
-from nugget.extraction.titles import TITLE_CHARS, title_of
+from nugget.extraction.speech import Channel, sentences_of, split
+from nugget.extraction.titles import TITLE_CHARS, title_of, wish
 from nugget.models import Event, EventKind, KnowledgeType, Session, Speaker
 from nugget.redaction import redact_session
 from nugget.sources.claude_code import read_session
@@ -323,7 +323,7 @@ def test_every_quote_of_every_real_session_is_verbatim(
 def test_the_demo_session_gives_what_was_learned_in_it(embed: Callable[[Sequence[str]], Any]) -> None:
     proposals = extract_offline(read_session(REPOSITORY / "examples/demo/session.jsonl"), embed=embed, now=NOW)
     text = " ".join(proposal.unit.title + proposal.unit.body for proposal in proposals).lower()
-    for learned in ("idempotency key", "over the raw body", "postgresql", "event id"):
+    for learned in ("idempotency key", "the bytes that were sent", "postgresql", "event id"):
         assert learned in text, learned
 
 
@@ -392,3 +392,26 @@ def test_without_vectors_words_alone_tell_subjects_apart() -> None:
     )
     by_words = extract_offline(session, embed=None, now=NOW)
     assert by_words and extract_offline(session, embed=unavailable, now=NOW) == by_words
+
+
+def test_what_a_summary_quotes_of_the_person_counts_as_theirs() -> None:
+    summary = 'Summary:\n\n6. All user messages:\n   - "1. we should only have one list view" (choosing the view)\n'
+    (sentence,) = sentences_of([said(summary, EventKind.SUMMARY)])
+    assert (sentence.text, sentence.channel) == ("we should only have one list view", Channel.USER)
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("yeah let's put the filter back...", "Put the filter back"),
+        ("because we want the agent doing the driving", "We want the agent doing the driving"),
+        ("looks like we might want registry/image:v1.56.0", "Use registry/image:v1.56.0"),
+        ("we don't need both views", "We don't need both views"),
+        (
+            "however, i want the parameters it complains about retained",
+            "The parameters it complains about must be retained",
+        ),
+    ],
+)
+def test_a_wish_is_titled_by_what_is_wanted(text: str, title: str) -> None:
+    assert title_of(wish(text)) == title
