@@ -6,14 +6,17 @@ import hashlib
 import hmac
 import math
 import secrets
+import shutil
+import subprocess
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from nugget.errors import NuggetError
+from nugget.errors import NuggetError, UsageError
 from nugget.infra import files, git
 from nugget.models import Filter, Query, SourceName, Unit
 
@@ -280,6 +283,43 @@ def questions(brain: Brain, since: date) -> list[Asked]:
     from nugget.evaluation import query_log
 
     return list(query_log.read(brain.environment.home, brain=brain.path, since=since))[::-1]
+
+
+def stale_cause(brain: Brain, unit: Unit) -> str | None:
+    """Return why a unit of the brain is stale, None if it is not."""
+    from nugget.retrieval.scoring import stale_reasons
+
+    today = datetime.now(UTC).date()
+    with brain.index.reading():
+        keys = brain.index.unit_keys([unit.id])
+        reasons = stale_reasons(dict.fromkeys(keys.values(), unit), brain.index, today=today)
+    if not reasons:
+        return None
+    is_over = unit.stale_after and unit.stale_after < today
+    return f"it was to hold until {unit.stale_after}" if is_over else "another unit supersedes it"
+
+
+def open_file(brain: Brain, unit: Unit) -> None:
+    """Open a unit's file in the person's editor ($VISUAL), or in the program that the desktop has for it."""
+    import shlex
+
+    import click
+
+    file = str(brain.path / (unit.path or ""))
+    visual = shlex.split(brain.environment.variables.get("VISUAL", ""))
+    if visual and shutil.which(visual[0]):
+        command = [*visual, file]
+        Thread(target=subprocess.run, args=(command,), kwargs={"stdin": subprocess.DEVNULL}, daemon=True).start()
+    elif visual or click.launch(file):
+        raise UsageError(f"{file} cannot be opened.", hint="Set VISUAL to your editor.")
+
+
+def queue_session(brain: Brain, session: str) -> None:
+    """Queue a session for capture into the brain, and start the worker."""
+    home = brain.environment.home
+    job = {"version": 1, "queued": datetime.now(UTC).timestamp(), "event": "page", "session": session}
+    files.queue_job(home, job | {"brain": str(brain.path)})
+    files.start_worker(home)
 
 
 def problems(brain: Brain) -> list[dict[str, Any]]:

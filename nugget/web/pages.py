@@ -6,10 +6,11 @@ import hashlib
 import mimetypes
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -23,31 +24,25 @@ from nugget.app.agent_session import AgentSession, print_traceback
 from nugget.app.provenance import Provenance
 from nugget.app.sessions import find_session, list_sessions
 from nugget.errors import BrainError, ConflictError, NuggetError, ReviewError, TranscriptError, UsageError
-from nugget.models import Event, KnowledgeType, Query, SourceName, Unit
-from nugget.render import degraded_sentences, stale_words
-from nugget.text import clean, shorten
-from nugget.web import review
-from nugget.web.markup import marked
+from nugget.models import Event, KnowledgeType, SourceName, Unit
+from nugget.text import clean
+from nugget.web import review, search
+from nugget.web.search import MAX_QUERY_CHARS
 from nugget.web.site import ASSETS, Problem, Site, asset_hashes, problem_page, render
 
 if TYPE_CHECKING:
     from nugget.app import Brain
 
-MAX_QUERY_CHARS = 2_000
+
 _RECENT = timedelta(days=14)
-_SHARES = {
-    "vector": ("meaning", "meaning of the passage"), "vector, whole unit": ("meaning", "meaning of the whole"),
-    "vector, title": ("meaning", "meaning of the title"),
-    "bm25": ("words", "its words"), "words": ("words", "its words"),
-    "near the best match": ("relations", "near the best match"), "relation": ("relations", "related to another result"),
-}  # fmt: skip
-"""The colour and the name of each part of a score; every other part is `other`."""
+_VISITS, _PAUSE_S = "nugget-visits", 1800
+"""The cookie with the times of the last two visits, and the pause that parts them."""
 
 
 def make_app(session: AgentSession) -> Starlette:
     """Return the application of all pages."""
     pages: Mapping[str, Callable[[Site, Request], Response]] = {
-        "/": home, "/review": review.waiting, "/review/{branch:path}": review.proposal, "/search": search,
+        "/": home, "/review": review.waiting, "/review/{branch:path}": review.proposal, "/search": search.results,
         "/unit/{ref:path}": unit, "/session/{session}": conversation, "/graph": graph, "/activity": activity,
         "/why": why,
     }  # fmt: skip
@@ -56,6 +51,8 @@ def make_app(session: AgentSession) -> Starlette:
         "/undo": review.undo,
         "/unit/{ref:path}": change_unit,
         "/add": add,
+        "/session/{session}": capture,
+        "/why": promote,
     }
     site = Site(session)
     routes = [
@@ -134,77 +131,31 @@ def home(site: Site, request: Request) -> Response:
     brain = site.session.ready()
     tags = browsing.pulse(brain)
     proposals = site.proposals(brain)
-    since = datetime.now(UTC).date() - _RECENT
-    fresh = [one for one in browsing.newest(brain, 60) if (one.last_modified or one.created or date.min) >= since]
+    now = datetime.now(UTC)
+    since = now.date() - _RECENT
+    visits = _visits(request.cookies.get(_VISITS, ""), now)
+    seen = datetime.fromtimestamp(visits[0], UTC).date() if visits[0] else since
+    fresh = [one for one in browsing.newest(brain, 60) if (one.last_modified or one.created or date.min) >= seen]
     imported = Counter(one.domain or "general" for one in fresh if str(one.origin) == "imported")
     report = site.once("report", tags["log"] + tags["index"], lambda: brain.asked_questions(since))
     open_questions = [one for one in report["queries"] if (one["weak"] or one["zero"]) and not one["used"]][:8]
     problems = site.once("problems", tags["review"] + tags["index"], lambda: browsing.problems(brain))
-    return render(
-        site, request, "home", proposals=proposals, fresh=[one for one in fresh if str(one.origin) != "imported"][:12],
+    shown = render(
+        site, request, "home", seen=seen if visits[0] else None, proposals=proposals,
+        fresh=[one for one in fresh if str(one.origin) != "imported"][:12],
         imported=imported, questions=open_questions, report=report, problems=problems, types=list(KnowledgeType),
         added=request.query_params.get("added", ""), text=request.query_params.get("text", "")[:MAX_QUERY_CHARS],
     )  # fmt: skip
+    shown.set_cookie(_VISITS, f"{visits[0]}.{visits[1]}", max_age=31_536_000, httponly=True, samesite="strict")
+    return shown
 
 
-def search(site: Site, request: Request) -> Response:
-    """The hits of `nugget search`, with facets; only the list of results if the script asks for it."""
-    brain = site.session.ready()
-    text = request.query_params.get("q", "")
-    if len(text) > MAX_QUERY_CHARS:
-        raise Problem(422, "This question is too long", f"A question may have {MAX_QUERY_CHARS:,} characters.")
-    text = text.replace("\0", " ")
-    chosen = {name: [value for value in request.query_params.getlist(name) if value] for name in ("source", "type")}
-    bundle = None
-    if text.strip():
-        words = [text, *(f"{name}:{value}" for name, values in chosen.items() for value in values)]
-        query = Query(" ".join(words), limit=20, explain=True, identity=site.session.identity)
-        bundle = brain.search(query, log="partial" not in request.query_params)
-    hits = [_shown_hit(hit, text) for hit in bundle.hits] if bundle else []
-    facets = {
-        "source": Counter(str(hit["unit"].source) for hit in hits),
-        "type": Counter(hit["unit"].type for hit in hits),
-    }
-
-    def narrowed(name: str, value: str) -> str:
-        values = {**chosen, name: [] if value in chosen[name] else [value]}
-        return "/search?" + urlencode([("q", text), *((key, one) for key, given in values.items() for one in given)])
-
-    return render(
-        site, request, "results" if "partial" in request.query_params else "search", text=text, hits=hits,
-        facets=facets, chosen=chosen, narrowed=narrowed, weak=bool(bundle and bundle.weak),
-        notes=degraded_sentences(bundle.degraded) if bundle else [], counts=facets["source"],
-    )  # fmt: skip
-
-
-def _shown_hit(hit: Any, text: str) -> dict[str, Any]:
-    """Return a hit with its snippet, its words marked, and its score as parts of a bar."""
-    parts = Counter[str]()
-    named = [(*_SHARES.get(one.name, ("other", one.name)), one) for one in hit.contributions]
-    for colour, _, one in named:
-        parts[colour] += max(one.value, 0.0)
-    chunk = hit.chunks[0] if hit.chunks else None
-    crumbs = [part for part in (chunk.breadcrumb.split(" > ") if chunk else []) if part and part != hit.unit.title]
-    bar, start = [], 0.0
-    for name in ("meaning", "words", "relations", "other"):
-        if parts[name] > 0.001:
-            bar.append((name, round(start * 100, 1), round(min(parts[name], 1 - start) * 100, 1)))
-            start = min(start + parts[name], 1.0)
-    return {
-        "hit": hit, "unit": hit.unit, "section": " › ".join(crumbs), "bar": bar, "link": link_to(hit),
-        "snippet": marked(shorten(" ".join(chunk.text.split()), 320) if chunk else "", text),
-        "title": marked(hit.unit.title, text), "parts": [(name, one.value, one.detail) for _, name, one in named],
-        "stale": stale_words(hit) if hit.stale_reason else "",
-    }  # fmt: skip
-
-
-def link_to(hit: Any) -> str:
-    """Return the address of what was found: its session for history, else its own page."""
-    source, _, name = hit.ref.partition(":")
-    if source in ("session", "sessions") and "#" in name:
-        session, _, number = name.partition("#")
-        return f"/session/{quote(session, safe='')}#exchange-{number}"
-    return f"/unit/{quote(hit.ref, safe='/:')}"
+def _visits(kept: str, now: datetime) -> tuple[int, int]:
+    """Return the times of the visit before this one (0 if unknown) and of this one, which ends after a pause."""
+    parts = [int(part) for part in kept.split(".") if part.isdecimal() and len(part) < 12]
+    before, last = parts if len(parts) == 2 else (0, 0)
+    moment = int(now.timestamp())
+    return (before, moment) if moment - last < _PAUSE_S else (last, moment)
 
 
 def unit(site: Site, request: Request) -> Response:
@@ -229,7 +180,7 @@ def unit(site: Site, request: Request) -> Response:
     return render(
         site, request, "unit", unit=found, graph=graph_ and drawn(graph_), near=near or (), history=history, file=file,
         digest=digest, is_ours=is_ours, wants="edit" if "edit" in request.query_params else "",
-        asked=_askings(report, found) if is_ours else [],
+        asked=_askings(report, found) if is_ours else [], stale=browsing.stale_cause(brain, found) if is_ours else None,
         saved=request.query_params.get("saved", ""),
     )  # fmt: skip
 
@@ -240,12 +191,15 @@ def _askings(report: Mapping[str, Any], unit: Unit) -> list[Any]:
 
 
 def change_unit(site: Site, request: Request) -> Response:
-    """Edit, restore, move or forget a unit."""
+    """Edit, restore, move, forget or open a unit."""
     brain, ref, form = site.session.ready(), request.path_params["ref"], request.state.form
     shown = brain.get(ref, fresh=False).unit
     if shown is None or shown.source is not SourceName.BRAIN:
         raise Problem(422, "That did not work", "Only units of the brain can be changed.")
     act = str(form.get("act", ""))
+    if act == "open":
+        browsing.open_file(brain, shown)
+        return RedirectResponse(f"/unit/{quote(shown.ref, safe='/:')}?opened=1", 303)
     if act == "forget":
         brain.forget(shown.id)
         return RedirectResponse("/?added=forgotten", 303)
@@ -280,6 +234,21 @@ def conversation(site: Site, request: Request) -> Response:
     return render(site, request, "session", detail=detail, quote=quoted)
 
 
+def capture(site: Site, request: Request) -> Response:
+    """Queue a session for capture; the page says so, and shows what came of it once the worker is done."""
+    brain, session = site.session.ready(), request.path_params["session"]
+    browsing.queue_session(brain, find_session(_seen(site, brain), session).known.id)
+    return RedirectResponse(f"/session/{quote(session, safe='')}?queued=1", 303)
+
+
+def promote(site: Site, request: Request) -> Response:
+    """Propose a nugget as a unit, and show the proposal."""
+    brain = site.session.ready()
+    nugget, stale = _seen(site, brain).nugget(str(request.state.form.get("nugget", ""))[:200])
+    done = brain.promote(nugget, stale=stale, type=None, domain="coding", dry_run=False)
+    return RedirectResponse(f"/review/{done.branch}", 303)
+
+
 def _says(event: Event, quoted: str) -> bool:
     return bool(quoted) and quoted[:60] in " ".join(event.text.split())
 
@@ -298,7 +267,12 @@ def graph(site: Site, request: Request) -> Response:
         size = (1240, max((area.y + area.radius for area in areas), default=100) + 40)
         return render(site, request, "map", areas=areas, size=size)
     found = browsing.graph(brain, focus, steps=steps, near=request.query_params.get("near") != "no")
-    return render(site, request, "graph", graph=drawn(found), steps=steps, focus=focus)
+    types, chosen = sorted({node.unit.type for node in found.nodes}), request.query_params.get("type", "")
+    if chosen:
+        nodes = tuple(node for node in found.nodes if node.unit.type == chosen or node.steps == 0)
+        ids = {node.unit.id for node in nodes}
+        found = replace(found, nodes=nodes, links=tuple(one for one in found.links if {one.source, one.target} <= ids))
+    return render(site, request, "graph", graph=drawn(found), steps=steps, focus=focus, types=types, chosen=chosen)
 
 
 def drawn(graph: browsing.Graph) -> dict[str, Any]:

@@ -13,13 +13,13 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
-    "modules": 202,
-    "lines": 45_837,
+    "modules": 203,
+    "lines": 45_943,
     "lines of a file": 400,
     "classes": 308,
     "re.compile": 297,
     "parameters of a function": 10,
-    "lines of tests": 28_719,  # with the fault laboratory
+    "lines of tests": 28_787,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

@@ -11,9 +11,14 @@ from urllib.parse import quote
 import html5lib
 import pytest
 from knowledge_files import commit
+from sessions import write_transcript
+from waiting import wait_for
 from web_stage import PORT, Page, page
+from worker_stage import LESSONS
 
 from nugget.app import browsing, open
+from nugget.capture import queue
+from nugget.config import read_environment
 from nugget.infra import git
 
 UNIT = "/unit/brain:pattern/retry-with-idempotency"
@@ -218,3 +223,66 @@ def test_a_proposal_is_decided_in_one_commit_against_what_was_seen(words: Path, 
         again = shown.post(address[1], sha=sha[1], **fields, **marks)
         assert again.status_code in (404, 409) and not (words / paths[2]).exists()
         assert shown.post("/undo").status_code == 200 and not (words / paths[0]).exists()
+
+
+@pytest.mark.proves("WEB-PAGES")
+def test_results_can_be_narrowed_by_domain_and_age(shown: Page) -> None:
+    text = shown.get("/search?q=cache").text
+    assert re.search(r'href="/search\?q=cache&amp;domain=coding[^"]*">coding', text)
+    narrowed = shown.get("/search?q=cache&domain=coding/python").text
+    assert 'aria-current="true">coding/python' in narrowed
+    assert "<h2>" not in shown.get("/search?q=cache&since=2999-01-01").text
+
+
+@pytest.mark.proves("WEB-EDIT")
+def test_a_unit_says_why_it_is_stale_and_opens_in_an_editor(
+    words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = tmp_path / "opened"
+    (tmp_path / "editor").write_text(f'#!/bin/sh\necho "$@" > {opened}.new && mv {opened}.new {opened}\n')
+    (tmp_path / "editor").chmod(0o755)
+    monkeypatch.setenv("VISUAL", f"{tmp_path / 'editor'} --wait")
+    file = next((words / "domains").rglob("retry-with-idempotency.md"))
+    with page(words) as shown:
+        assert "may not hold any more" not in shown.get(UNIT).text
+        file.write_text(file.read_text().replace("---\n", "---\nstale_after: 2020-01-01\n", 1))
+        with open(words) as brain:
+            brain.sync()
+        assert "it was to hold until 2020-01-01" in shown.get(UNIT).text
+        assert shown.post(UNIT, act="open").status_code == 200
+        wait_for(opened.exists)
+    assert opened.read_text() == f"--wait {file}\n"
+
+
+@pytest.mark.proves("WEB-REVIEW")
+def test_a_session_is_captured_by_a_button(words: Path) -> None:
+    environment = read_environment()
+    session = "0709deff-e687-4553-a694-e6cc15aa54d1"
+    file = environment.claude_config / f"projects/-srv-shop/{session}.jsonl"
+    write_transcript(file, LESSONS, session=session)
+    with page(words) as shown:
+        assert "Capture it now" in shown.get(f"/session/{session}").text
+        assert shown.post(f"/session/{session}").status_code == 200
+        wait_for(lambda: "Capture it now" not in shown.get(f"/session/{session}").text)
+        wait_for(lambda: git.branches(words, "nugget/session-"))
+        wait_for(lambda: not queue.is_working(environment.home))
+        assert "/review/nugget/session-" in shown.get("/").text
+
+
+@pytest.mark.proves("WEB-PAGES")
+def test_the_graph_is_narrowed_to_a_type(shown: Page) -> None:
+    whole = shown.get(f"/graph?focus={UNIT[6:]}").text
+    kinds = set(re.findall(r'<circle class="(\w+)"', whole))
+    assert len(kinds) > 1 and "type=" in whole
+    narrowed = shown.get(f"/graph?focus={UNIT[6:]}&type=concept").text
+    assert set(re.findall(r'<circle class="(\w+)"', narrowed)) <= {"concept", "pattern"}
+    assert narrowed.count("<circle") < whole.count("<circle")
+
+
+@pytest.mark.proves("WEB-PAGES")
+def test_home_shows_what_is_new_since_the_last_visit(shown: Page) -> None:
+    assert "New in 14 days" in shown.get("/").text
+    shown.client.cookies.set("nugget-visits", "0.1700000000", domain="127.0.0.1")
+    assert "New since your last visit (2023-11-14)" in shown.get("/").text
+    shown.client.cookies.set("nugget-visits", "x.y.z", domain="127.0.0.1")
+    assert shown.get("/").status_code == 200
