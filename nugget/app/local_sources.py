@@ -92,8 +92,9 @@ def _sync_all(brain: Brain, sources: Sequence[SourceName], progress: Progress | 
         if SourceName.CANON in sources:
             canon = open_canon(brain.environment, brain.settings, brain.path)
             result = sync_documents(
-                canon, connection, embedder=embedder, cache_folder=home / "embeddings", progress=progress
-            )
+                canon, connection, embedder=embedder, cache_folder=home / "embeddings", progress=progress,
+                with_vectors=False,
+            )  # fmt: skip
             problems = (*canon.problems, *canon.left_out, *result.problems)
             done[SourceName.CANON] = replace(result, problems=problems)
         if SourceName.PROVENANCE in sources:
@@ -103,7 +104,10 @@ def _sync_all(brain: Brain, sources: Sequence[SourceName], progress: Progress | 
         if embedder and done:
             from nugget.index.vectors import embed_missing
 
-            embed_missing(connection, embedder=embedder, cache_folder=home / "embeddings", progress=progress)
+            # Only now, so that the words of every source are searchable before the first vector is made.
+            made = embed_missing(connection, embedder=embedder, cache_folder=home / "embeddings", progress=progress)
+            first = next(iter(done))
+            done[first] = replace(done[first], **made)
     return done
 
 

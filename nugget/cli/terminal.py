@@ -123,6 +123,8 @@ def progress() -> Iterator[Progress]:
         if total >= BAR_FROM:
             if what not in tasks:
                 bar.start()
+                if what == "Embedding" and not bar.disable:
+                    bar.console.print("Found by its words from now on; by its meaning when the vectors are there.")
                 tasks[what] = bar.add_task(what, total=total)
             bar.update(tasks[what], completed=done, total=total)
 

@@ -267,8 +267,9 @@ def sync_documents(
     cache_folder: Path,
     changes: DocumentChanges | None = None,
     progress: Progress | None = None,
+    with_vectors: bool = True,
 ) -> SyncResult:
-    """Bring the index in line with the files of a source. Commits after each batch.
+    """Bring the index in line with the files of a source. Commits after each batch; vectors follow `with_vectors`.
 
     The units that `source.read` gives are stored with the file's key as their path. A file that cannot be read or
     parsed is a problem and has no units; one that changes while it is read is left for the next sync.
@@ -299,7 +300,7 @@ def sync_documents(
         unchanged=found.unchanged + len(found.modified) - added - modified,
         problems=tuple(stored.problems(connection, source.name)),
     )  # fmt: skip
-    if embedder is None:
+    if embedder is None or not with_vectors:
         return result
     vectors = embed_missing(connection, embedder=embedder, cache_folder=cache_folder, progress=progress)
     return replace(result, **vectors)
@@ -314,7 +315,13 @@ def sync_provenance(
     if not changes and embedder is None:
         return SyncResult(unchanged=changes.unchanged)
     return sync_documents(
-        source, connection, embedder=embedder, cache_folder=home / "embeddings", changes=changes, progress=progress
+        source,
+        connection,
+        embedder=embedder,
+        cache_folder=home / "embeddings",
+        changes=changes,
+        progress=progress,
+        with_vectors=False,
     )
 
 

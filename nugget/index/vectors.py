@@ -41,7 +41,7 @@ UnitCosines: TypeAlias = tuple[float, float, float | None]
 PROGRESS = "progress.json"
 """In the folder of the vector cache while vectors are made: `done` of `total` units since `started`, as of `at`."""
 _FORGOTTEN_AFTER_S = 120.0
-_UNITS_A_BATCH = 64
+_UNITS_A_BATCH = 16
 _MEASURED = 8
 """Chunks measured exactly for each one wanted. Of the nearest ten to a question the signs miss one in 500 then."""
 _WHOLE_UNIT_CHARS = 4000
@@ -186,6 +186,8 @@ def _embed_all(
     total, reached, embedded, cached, last = len(_missing(connection, after=0, limit=-1)), 0, 0, 0, 0
     problem: str | None = None
     progress_file, started = Path(cache.execute("PRAGMA database_list").fetchone()[2]).with_name(PROGRESS), time.time()
+    if progress:
+        progress("Embedding", 0, total)
     while not problem and (keys := _missing(connection, after=last, limit=_UNITS_A_BATCH)):
         texts = _texts(connection, keys)
         wanted = {_hash(text): text for its in texts.values() for text in its}

@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 203,
-    "lines": 45_943,
+    "lines": 45_958,
     "lines of a file": 400,
     "classes": 308,
     "re.compile": 297,
