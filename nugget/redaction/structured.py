@@ -238,6 +238,7 @@ def _is_bare(view: str, place: tuple[int, int], name: str, sign: str, given: str
 
 
 _HEADING = re.compile(r"\w{0,20}[*`\"' ]{0,20}[,;|\t\r\n]")
+_CELL, _PLAIN_CELL = re.compile(r"\s*[^\n]{0,30}?\s*"), re.compile(r"\"?[\w.-]{1,30}\"?\r?")
 _CELL_SIGNS = " \t\r`*\"'"
 
 
@@ -248,7 +249,7 @@ def _below(view: str, at: int) -> Iterator[Span]:
     names = headings.split(sign) if sign and last > 0 else []
     column = view.count(sign, first, at)
     meant = _meaning(names[column].strip(_CELL_SIGNS).replace(" ", "_")) if names else ""
-    if not meant or any(len(name.strip()) > 30 for name in names):
+    if not meant or not all(map((_CELL if sign in "|\t" else _PLAIN_CELL).fullmatch, names)):
         return
     for _ in range(200):
         first, last = last + 1, view.find("\n", last + 1, last + 2000)

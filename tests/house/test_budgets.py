@@ -14,10 +14,10 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 203,
-    "lines": 45_958,
+    "lines": 45_959,
     "lines of a file": 400,
     "classes": 308,
-    "re.compile": 297,
+    "re.compile": 299,
     "parameters of a function": 10,
     "lines of tests": 28_787,  # with the fault laboratory
 }
