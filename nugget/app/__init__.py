@@ -34,6 +34,7 @@ from nugget.retrieval.search import Indexes, chosen_sources
 from nugget.upkeep.trust import find_brain
 
 if TYPE_CHECKING:
+    from nugget.app.provenance import Provenance
     from nugget.infra.llm import LLM
     from nugget.retrieval.refs import Shown
     from nugget.retrieval.suggestions import Suggestions
@@ -335,12 +336,15 @@ class Brain:
         A string is a path, meant from `folder`, by default the current one. Raises UsageError for a place or symbol
         that cannot be found.
         """
+        self.embedded_index  # noqa: B018 - made if there is none
+        return self.provenance(folder).explain({"path": query} if isinstance(query, str) else query).bundle
+
+    def provenance(self, folder: Path | None = None) -> Provenance:
+        """Return what is known of the code of a folder's workspace: `extract`, `nuggets`, `coverage` and `gaps`."""
         from nugget.app.provenance import Provenance
 
-        self.embedded_index  # noqa: B018 - made if there is none
         face = self.query_log.face if self.query_log else None
-        seen = Provenance(environment=self.environment, folder=folder or current_folder(), brain=self, face=face)
-        return seen.explain({"path": query} if isinstance(query, str) else query).bundle
+        return Provenance(environment=self.environment, folder=folder or current_folder(), brain=self, face=face)
 
     def repair(self) -> list[str]:
         """Put right what killed processes and failing disks left, rebuild what had to go, and return what was done."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from nugget import evidence
 from nugget.config import Environment, Settings
-from nugget.errors import EmbeddingUnavailable, IndexUnavailable, NuggetError, reason_of
+from nugget.errors import EmbeddingUnavailable, IndexUnavailable, LLMUnavailable, NuggetError, reason_of
 from nugget.evidence import MAX_CHARS, MAX_INCIDENTS, MAX_LINES, MAX_WINDOW, BundleOptions, EvidenceBundle
 from nugget.evidence import bundle_json as evidence_json
 from nugget.evidence.candidates import is_diagnostic
@@ -34,6 +34,7 @@ from nugget.index.events import find_log_session, log_sessions
 from nugget.index.vectors import Progress, embed_missing
 from nugget.infra import files
 from nugget.infra.embedding import Embedder, open_embedder
+from nugget.infra.llm import open_llm
 from nugget.infra.workspace import find_workspace
 from nugget.models import Problem
 from nugget.redaction import allow_list, redact
@@ -142,17 +143,8 @@ class Logs:
             return "", "no question of what went wrong", {}
         try:
             if mode == "llm-select":
-                with self._index() as connection:
-                    chosen = select_with_llm(
-                        connection, self._read(connection, session, fresh=False), self._redacted(question), llm=llm,
-                        settings=self.settings, options=options, selector=selector, now=datetime.now(UTC),
-                    )  # fmt: skip
-                text, facts = chosen.context_text, f"chunks={chosen.chunks}; chosen={len(chosen.source_ids)}"
-                shown = {
-                    "session_id": session, "query": chosen.query, "context_text": text,
-                    "source_ids": list(chosen.source_ids), "chunks": chosen.chunks, "left_out": chosen.left_out,
-                    "usd": chosen.usd, "degraded": list(chosen.degraded),
-                }  # fmt: skip
+                shown = self.selected(session, question, options, selector, llm=llm, fresh=False)
+                text, facts = shown["context_text"], f"chunks={shown['chunks']}; chosen={len(shown['source_ids'])}"
             else:
                 bundle = self.session_evidence(session, question, options, fresh=False)
                 text, facts = bundle.context_text, f"intent={bundle.intent}"
@@ -164,6 +156,28 @@ class Logs:
         if not text:
             return "", "nothing found", {}
         return f"{_INTRODUCTION}\n\n{llm.fence(text, 'session', id=session)}", f"{facts}; chars={len(text)}", shown
+
+    def selected(
+        self, session: str | None, question: str, options: BundleOptions, selector: SelectorOptions = SelectorOptions(),  # noqa: B008
+        *, llm: LLM | None = None, fresh: bool = True,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Let a model choose from the whole history of a session, by default the latest; return what it chose as JSON.
+
+        Raises UnknownSession, LLMUnavailable.
+        """
+        if (llm := llm or open_llm(self.settings, self.environment)) is None:
+            raise LLMUnavailable("Choosing evidence from a history needs a model.", hint="Set ANTHROPIC_API_KEY.")
+        with self._index() as connection:
+            named = self._read(connection, session or self._latest(), fresh=fresh)
+            chosen = select_with_llm(
+                connection, named, self._redacted(question), llm=llm, settings=self.settings, options=options,
+                selector=selector, now=datetime.now(UTC),
+            )  # fmt: skip
+        return {
+            "session_id": named, "query": chosen.query, "context_text": chosen.context_text,
+            "source_ids": list(chosen.source_ids), "chunks": chosen.chunks, "left_out": chosen.left_out,
+            "usd": chosen.usd, "degraded": list(chosen.degraded),
+        }  # fmt: skip
 
     def workspace_evidence(self, folder: Path, question: str, options: BundleOptions) -> EvidenceBundle:
         """Answer from all sessions of the repository that a folder is in, after reading all new logs."""

@@ -126,7 +126,14 @@ class Provenance:
             return known.find_gaps(connection, Checkout(workspace), asked, now=datetime.now(UTC))
 
     def extract(
-        self, session: str | None, *, way: str | None, everything: bool, force: bool, dry_run: bool, progress: Progress
+        self,
+        session: str | None = None,
+        *,
+        way: str | None = None,
+        everything: bool = False,
+        force: bool = False,
+        dry_run: bool = False,
+        progress: Progress = lambda *told: None,
     ) -> tuple[Sequence[ExtractedSession], int, Workspace]:
         """Extract nuggets and file touches from new sessions of the workspace, from all, or from one.
 

@@ -339,7 +339,7 @@ def suggest_questions(brain: Brain, files: Sequence[Path]) -> str:
 
 def asked_questions(brain: Brain, since: date | None = None) -> dict[str, Any]:
     """Return the questions asked of the brain, which units were used after them, and its coverage by answers."""
-    entries = query_log.read(brain.environment.home, brain=brain.path, since=since)
+    entries = query_log.read(brain.environment.home, brain=brain.path, since=since, with_code=True)
     return query_log.report(entries, used=read_uses(brain.environment.home), unit_ids=brain.index.unit_ids())
 
 

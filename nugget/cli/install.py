@@ -45,6 +45,10 @@ def install(
     recall: Annotated[
         bool | None, Option("--recall/--no-recall", help="Add the few units that are likely to help to each prompt.")
     ] = None,
+    notes: Annotated[
+        bool | None,
+        Option("--notes/--no-notes", help="Note a session at each turn and compaction, in case it never ends."),
+    ] = None,
     every: Annotated[bool, Option("--all", help="Connect every agent found on this machine.")] = False,
     remember: Annotated[
         bool | None, Option("--remember/--no-remember", help="Let agents propose knowledge while they work.")
@@ -76,7 +80,8 @@ def install(
         _install_clients(None if every else place, environment, command, dry_run=dry_run)
         if not (every and environment.claude_config.is_dir()):
             return
-    changes = plan_install(scope, environment, command=command, cwd=current_folder(), brief=brief, recall=recall)
+    wishes = {"brief": brief, "recall": recall, "notes": notes}
+    changes = plan_install(scope, environment, command=command, cwd=current_folder(), **wishes)
     if not dry_run:
         prepare(environment)
     if _carry_out(changes, environment, dry_run=dry_run):

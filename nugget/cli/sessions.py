@@ -16,7 +16,7 @@ from nugget.errors import UsageError
 from nugget.render import reports
 from nugget.render.json import ingested_json, session_detail_json, session_json
 from nugget.render.terminal import note, put, put_evidence
-from nugget.text import DATE_FORMS
+from nugget.text import DATE_FORMS, clean
 
 if TYPE_CHECKING:
     from nugget.app.logs import Logs
@@ -116,6 +116,9 @@ def bundle(
     last: Annotated[bool, Option("--last", help="The most recent session (the default).")] = False,
     workspace: Annotated[bool, Option("--workspace", help="All sessions of this code repository.")] = False,
     intent: Annotated[Intent | None, Option("--intent", metavar="INTENT", help=f"One of: {INTENTS}.")] = None,
+    select: Annotated[
+        bool, Option("--select", help="Let a model choose the evidence from the whole history; needs a key.")
+    ] = False,
     explain: ExplainOption = False,
     max_chars: Annotated[int, Option("--max-chars", min=0, help="Maximum characters of the text.")] = 12_000,
     max_lines: Annotated[int, Option("--max-lines", min=0, help="Maximum lines of the text.")] = 120,
@@ -142,7 +145,13 @@ def bundle(
         max_incidents=max_incidents, include_artifacts=artifacts, explain=explain,
     )  # fmt: skip
     text = " ".join(question or ())
+    if select and workspace:
+        raise UsageError("--select reads the history of one session.", hint="Leave out --workspace.")
     with _opened() as opened:
+        if select:
+            chosen = opened.selected(session, text, options)
+            show(chosen if as_json else None, lambda: put(clean(chosen["context_text"])))
+            return
         if workspace:
             found = opened.workspace_evidence(current_folder(), text, options)
         else:

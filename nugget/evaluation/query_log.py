@@ -60,7 +60,8 @@ class Asked:
     """One question with its answer: unit ids (refs for sources other than the brain) with their scores, best first.
 
     `brain` is its folder; `session` is the agent session that asked, if known. A question about code has the identity
-    of its `workspace` and the `path` in it, and no brain. Units of memory are left out.
+    of its `workspace` and the `path` in it, and no brain.
+    `budget` is in tokens, and `agent` is who asked, if known. Units of memory are left out.
     """
 
     id: str
@@ -77,6 +78,8 @@ class Asked:
     duration_ms: float = 0.0
     path: str | None = None
     workspace: str | None = None
+    budget: int | None = None
+    agent: str | None = None
 
     @property
     def unit_ids(self) -> list[str]:
@@ -107,7 +110,8 @@ class QuestionLog:
                 text=bundle.query.text[:MAX_TEXT_CHARS], profile=bundle.profile, session=self._environment.session,
                 filters=bundle.query.filter.named(), weak=bundle.weak or not shown, degraded=bundle.degraded,
                 units=tuple((name, round(hit.score, 4)) for name, hit in zip(names, shown, strict=False)),
-                duration_ms=round((perf_counter() - started) * 1000, 1),
+                duration_ms=round((perf_counter() - started) * 1000, 1), budget=bundle.query.budget_tokens,
+                agent=_agent(self._environment),
             )
         )  # fmt: skip
         if self.face is not Face.CLI:
@@ -120,6 +124,11 @@ class QuestionLog:
                 record(self._environment.home, self._waiting.pop(0), settings=self._settings)
 
 
+def _agent(environment: Environment) -> str | None:
+    """Return the agent in whose session a question was asked, as far as its client says so."""
+    return "claude-code" if environment.session else None
+
+
 def log_answer(answer: CodeAnswer, environment: Environment, settings: Settings, *, face: Face, now: datetime) -> None:
     """Log a question about code that was answered, unless `retrieval.log_queries` is false."""
     if settings.retrieval.log_queries:
@@ -130,7 +139,7 @@ def log_answer(answer: CodeAnswer, environment: Environment, settings: Settings,
             profile="file", session=environment.session, path=query.path, workspace=answer.workspace.identity,
             filters={name: value for name, value in filters.items() if value},
             units=tuple((hit.nugget.id, round(hit.score, 4)) for hit in hits),
-            duration_ms=round(answer.duration_ms, 1),
+            duration_ms=round(answer.duration_ms, 1), budget=query.budget_tokens, agent=_agent(environment),
         )  # fmt: skip
         record(environment.home, entry, settings=settings)
 
@@ -158,14 +167,17 @@ def holds_no_secret(text: str) -> bool:
     return _PLAIN.fullmatch(text) is not None and not re.search(_SECRET_HINT, text)
 
 
-def read(home: Path, *, brain: Path | None = None, since: date | None = None) -> list[Asked]:
-    """Return the entries of a brain or of all, from a day on, oldest first; unreadable lines are skipped."""
+def read(home: Path, *, brain: Path | None = None, since: date | None = None, with_code: bool = False) -> list[Asked]:
+    """Return the entries of a brain or of all, from a day on, oldest first; unreadable lines are skipped.
+
+    `with_code` adds the questions about code, which are asked of a workspace instead of a brain.
+    """
     from pydantic import TypeAdapter
 
     parse = TypeAdapter(Asked).validate_python
     found: list[Asked] = []
     for line in (line for name in (OLD_QUERIES, QUERIES) for line in files.read_lines(home / "ledger" / name)):
-        if brain in (None, Path(str(line.get("brain")))):
+        if brain in (None, Path(str(line.get("brain")))) or (with_code and line.get("workspace")):
             with suppress(ValueError):
                 entry = parse(line)
                 if since is None or entry.time.date() >= since:
@@ -182,7 +194,7 @@ def report(entries: Sequence[Asked], *, used: Mapping[str, Sequence[str]], unit_
     """
     groups: dict[str, list[Asked]] = {}
     for entry in entries:
-        groups.setdefault(_plain(entry.text), []).append(entry)
+        groups.setdefault(_plain(entry.text or entry.path or ""), []).append(entry)
     times = sorted(entry.duration_ms for entry in entries)
     p50, p95 = (times[max(math.ceil(share * len(times)) - 1, 0)] if times else None for share in (0.5, 0.95))
     returned = len(set(unit_ids) & {unit_id for entry in entries for unit_id in entry.unit_ids})
@@ -197,9 +209,9 @@ def report(entries: Sequence[Asked], *, used: Mapping[str, Sequence[str]], unit_
         },
         "queries": [
             {
-                "text": " ".join(group[-1].text.split()), "times": len(group),
+                "text": " ".join((group[-1].text or group[-1].path or "").split()), "times": len(group),
                 "last": group[-1].time.isoformat(timespec="seconds"), "weak": group[-1].weak,
-                "zero": not group[-1].units,
+                "zero": not group[-1].units, "budget": group[-1].budget, "agent": group[-1].agent,
                 "used": list(dict.fromkeys(unit for one in group for unit in used.get(one.id, ()))),
                 "units": [{"id": unit_id, "score": score} for unit_id, score in group[-1].units],
             }

@@ -23,7 +23,7 @@ NOTICE = "This session will be analyzed for knowledge capture"
 CATCH_UP_EVERY_S = 3600
 _STDIN_WAIT_S = 1.0
 _MAX_PAYLOAD_BYTES = 4_000_000
-FLAGS = ("--brief", "--no-brief", "--recall")
+FLAGS = ("--brief", "--no-brief", "--recall", "--notes")
 SHORT_BRIEF_TOKENS = 150
 _CONTEXT_S = 1.5
 """Time limit; on an overloaded machine a session starts without a brief."""
@@ -44,8 +44,8 @@ def main(arguments: Sequence[str] = ()) -> int:
 
     SessionEnd (and PreCompact) queue the session; SessionStart prints the notice and, at most every five minutes, has
     the worker follow the remote and bring the indexes in line, once an hour also look for sessions that were never
-    captured. Inside a session that Nugget itself started: nothing. NUGGET_BRIEF=1 is `--brief`, NUGGET_BRIEF=0
-    `--no-brief`, NUGGET_RECALL=1 `--recall`.
+    captured. With `--notes` any event only notes the session, for the next worker. Inside a session that Nugget itself
+    started: nothing. NUGGET_BRIEF=1 is `--brief`, NUGGET_BRIEF=0 `--no-brief`, NUGGET_RECALL=1 `--recall`.
     """
     if os.environ.get(files.GUARD):
         return 0
@@ -53,7 +53,9 @@ def main(arguments: Sequence[str] = ()) -> int:
     try:
         payload = _read_payload()
         event = payload.get("hook_event_name") or ""
-        if event == "SessionStart":
+        if "--notes" in arguments:
+            _session_ends(home, payload, str(event), notes=True)
+        elif event == "SessionStart":
             _session_starts(home, payload, brief=_brief_tokens(arguments))
         elif event == "UserPromptSubmit" and _wants(arguments, "--recall", "NUGGET_RECALL"):
             _say(_context(payload, "recall"))
@@ -90,7 +92,8 @@ def _read_payload() -> dict[str, object]:
     return {}
 
 
-def _session_ends(home: str, payload: dict[str, object], event: str) -> None:
+def _session_ends(home: str, payload: dict[str, object], event: str, *, notes: bool = False) -> None:
+    """Queue the session and start a worker; with `notes`, only keep one job of it for the next worker."""
     job: dict[str, object] = {"version": 1, "queued": time.time(), "event": event}
     for theirs, ours in _JOB_FIELDS.items():
         value = payload.get(theirs)
@@ -98,8 +101,12 @@ def _session_ends(home: str, payload: dict[str, object], event: str) -> None:
             job[ours] = value
     if os.environ.get("NUGGET_BRAIN"):
         job["brain"] = os.path.abspath(os.path.expanduser(os.environ["NUGGET_BRAIN"]))
-    files.queue_job(home, job)
-    files.start_worker(home)
+    if notes and job.keys() & {"session", "transcript"}:
+        name = "".join(letter if letter.isalnum() else "-" for letter in str(job.get("session") or job["transcript"]))
+        files.queue_job(home, job, name=f"noted-{name[-80:]}.json")
+    elif not notes:
+        files.queue_job(home, job)
+        files.start_worker(home)
 
 
 def _session_starts(home: str, payload: dict[str, object], *, brief: int | None) -> None:

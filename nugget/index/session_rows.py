@@ -231,7 +231,8 @@ def put_messages(run: IngestRun, channel: str, messages: Sequence[Message], stat
     ids = Ids(session.key, session.last_number)
     rows: list[list[Any]] = []
     for message in messages:
-        text = run.clean(message.shown)
+        shown = message.shown if channel.startswith("session-") else f"#{channel} {message.shown}"  # a name to search
+        text = run.clean(shown)
         record = hash_of(" ".join(text.split(": ", 1)[-1].split()))  # of its words alone
         if record not in known:
             number += 1

@@ -175,10 +175,13 @@ def make_queue(home: StrPath) -> str:
     return queue
 
 
-def queue_job(home: StrPath, job: Mapping[str, object]) -> str:
-    """Write one pending job and return its name. Raises OSError if the disk is full or not writable."""
+def queue_job(home: StrPath, job: Mapping[str, object], *, name: str = "") -> str:
+    """Write one pending job, in place of one of the same name, and return its name.
+
+    Raises OSError if the disk is full or not writable.
+    """
     make_queue(home)
-    name = f"{time.time_ns():020d}-{os.getpid()}-{os.urandom(4).hex()}.json"
+    name = name or f"{time.time_ns():020d}-{os.getpid()}-{os.urandom(4).hex()}.json"
     pending = os.path.join(queue_folder(home), "pending")
     replace(os.path.join(pending, name), json.dumps(job).encode())
     sync_folder(pending)

@@ -29,6 +29,8 @@ BUDGET_TOKENS = 200_000
 """More than the summaries of all results need."""
 LEAST_COSINE = 0.3
 """What is less alike than this is called related by nobody."""
+NEAR_THE_BEST = 0.6
+"""Share of the best cosine that a related hit needs."""
 _LINKED = 1.0
 _WORD = re.compile(r"[^\W\d_][\w-]{3,30}")
 _MAX_TITLES = 20_000
@@ -75,6 +77,7 @@ def related(
         }
         near = [hit for source, index in known.items() for hit in _nearest(index, numbers, source, most)]
         hits = sorted(near, key=lambda hit: -hit.score)
+        hits = [hit for hit in hits if hit.score >= NEAR_THE_BEST * hits[0].score]
     if not isinstance(thing, str):
         linked = _linked(thing, indexes) if thing.source in sources else []
         passed_over = {thing.ref, *(hit.unit.ref for hit in linked)}

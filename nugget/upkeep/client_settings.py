@@ -24,7 +24,7 @@ from nugget.infra import files
 
 SettingsScope = Literal["user", "project"]
 """Settings of the person, or of one project."""
-_LISTS = frozenset({"SessionEnd", "SessionStart", "UserPromptSubmit", "allow"})
+_LISTS = frozenset({"SessionEnd", "SessionStart", "UserPromptSubmit", "Stop", "PreCompact", "allow"})
 """Keys whose value is a list; under all others that we edit is an object."""
 
 

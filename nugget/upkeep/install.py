@@ -47,7 +47,8 @@ task changes: it returns what earlier sessions found out, reviewed by a person. 
 {END}
 """
 _NO_BRIEF = "--no-brief"
-_FLAGS = {"SessionEnd": "", "SessionStart": "--brief", "UserPromptSubmit": "--recall"}
+_FLAGS = {"SessionEnd": "", "SessionStart": "--brief", "UserPromptSubmit": "--recall", "Stop": "--notes",
+          "PreCompact": "--notes"}  # fmt: skip
 """Our hooks, each with the option that makes it add text to a session; without one it only captures."""
 _ALWAYS = ("SessionEnd", "SessionStart")
 _RULES = (RULE, "mcp__nugget", "mcp__nugget__*")
@@ -122,16 +123,18 @@ def plan_install(
     cwd: Path,
     brief: bool | None = None,
     recall: bool | None = None,
+    notes: bool | None = None,
 ) -> list[Change]:
     """Return the changes that make Claude Code capture sessions with `command` and ask its MCP server.
 
     `brief` and `recall` say whether text is added at a session's start and at each prompt; None keeps the choice,
-    at first a short brief if there is reviewed knowledge of the code, and no recall. Raises InstallError for settings
+    at first a short brief if there is reviewed knowledge of the code, and no recall. With `notes`, each turn and each
+    compaction only notes the session for the next worker. Raises InstallError for settings
     that cannot be read, are not JSON, or have another server named `nugget`.
     """
     settings, servers = _claude_files(scope, environment, cwd)
     entry = {"type": "stdio", "command": str(command), "args": ["serve"], "env": {}, "alwaysLoad": True}
-    edits = (partial(_add_hooks, settings, str(command), (False, brief, recall)),
+    edits = (partial(_add_hooks, settings, str(command), (False, brief, recall, notes, notes)),
              partial(add_server, servers, "mcpServers", entry))  # fmt: skip
     return planned((settings, servers), edits, mode=0o600 if scope == "user" else 0o644)
 
@@ -234,6 +237,8 @@ def _claude_files(scope: SettingsScope, environment: Environment, cwd: Path) -> 
 def _add_hooks(path: Path, command: str, wishes: Sequence[bool | None], value: Any) -> None:
     """Add our hooks and permission to Claude Code's settings, each once."""
     for event, wish in zip(_FLAGS, wishes, strict=True):
+        if not (wish or event in _ALWAYS or part(path, value, "hooks").get(event)):
+            continue  # an empty list is theirs
         flag, ours = _FLAGS[event], _our_hooks(path, value, event)
         before = command_line(ours[0])[2:] if ours else []
         is_on = flag in before if wish is None else wish
@@ -251,7 +256,7 @@ def _add_hooks(path: Path, command: str, wishes: Sequence[bool | None], value: A
 
 
 def _drop_hooks(path: Path, value: Any) -> None:
-    for event in _FLAGS:
+    for event in [event for event in _FLAGS if event in _ALWAYS or part(path, value, "hooks").get(event)]:
         _remove_hooks(path, value, event, _our_hooks(path, value, event))
     allowed = part(path, value, "permissions", "allow")
     allowed[:] = [rule for rule in allowed if rule != RULE]

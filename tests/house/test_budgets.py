@@ -13,13 +13,13 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
-    "modules": 203,
-    "lines": 45_959,
+    "modules": 204,
+    "lines": 46_124,
     "lines of a file": 400,
-    "classes": 308,
+    "classes": 309,
     "re.compile": 299,
     "parameters of a function": 10,
-    "lines of tests": 28_787,  # with the fault laboratory
+    "lines of tests": 28_927,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

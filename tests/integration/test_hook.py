@@ -190,3 +190,15 @@ def test_the_shipped_scripts_pass_the_payload_on_and_never_fail(
     assert len(queue.jobs(home, "pending")) == (1 if name == "session-end" else 0)
     without = start("/usr/bin:/bin")
     assert (without.returncode, without.stdout, without.stderr) == (0, b"", b"")
+
+
+@pytest.mark.proves("HOOK-NOTES")
+def test_notes_keep_one_job_for_a_session_and_start_no_worker(home: Path) -> None:
+    command = [sys.executable, "-P", "-m", "nugget", "capture-session", "--notes"]
+    for event in ("Stop", "PreCompact", "Stop"):
+        payload = json.dumps(PAYLOAD | {"hook_event_name": event})
+        done = subprocess.run(command, input=payload, capture_output=True, text=True, env=variables())
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    (job,) = queue.jobs(home, "pending")
+    assert (job.session, job.transcript) == ("abc", "/x/abc.jsonl")
+    assert is_idle(home) and not (home / "queue/running").exists()

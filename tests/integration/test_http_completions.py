@@ -186,3 +186,34 @@ def test_a_day_costs_no_more_than_allowed_however_many_ask_at_once_and_after_a_r
                 pass
             assert answer.status == 429 and 0.1 - 0.0403 < spending(tmp_path / ".nugget", face="http").usd <= 0.1
             assert server.ask("/v1/ask", q="anything").error.code == "no_brain", "what costs nothing goes on"
+
+
+@pytest.mark.proves("HTTP-CHAT")
+def test_a_client_of_openai_gets_choices(server: Served, api: AnthropicServer) -> None:
+    body = {
+        "model": "claude-haiku-5-5", "max_completion_tokens": 50, "stop": "END", "n": 1, "session_id": "sess_1",
+        "context_mode": "always", "messages": [{"role": "developer", "content": "Be brief."}, *user("what went wrong")],
+    }  # fmt: skip
+    answer = server.ask("/v1/chat/completions", body=body)
+    (choice,) = answer.json["choices"]
+    assert (answer.status, answer.json["object"]) == (200, "chat.completion")
+    assert choice["message"] == {"role": "assistant", "content": "ok"} and choice["finish_reason"] == "stop"
+    assert answer.json["usage"] == {"prompt_tokens": 1000, "completion_tokens": 200, "total_tokens": 1200}
+    assert answer.headers["x-nugget-context"].startswith("injected; mode=always")
+    (request,) = api.requests
+    assert (request.body["max_tokens"], request.body["stop_sequences"]) == (50, ["END"])
+    assert request.body["system"][0]["text"] == "Be brief." and "cargo test" in request.body["system"][1]["text"]
+    assert not {"n", "stop", "max_completion_tokens"} & {*request.body}
+
+
+@pytest.mark.proves("HTTP-CHAT")
+def test_a_stream_comes_in_chunks_and_an_error_as_an_error(server: Served, api: AnthropicServer) -> None:
+    api.script(text("one two three"))
+    answer = server.ask("/v1/chat/completions", body={"stream": True, "messages": user("hello")})
+    lines = [line.removeprefix("data: ") for line in answer.body.decode().split("\n\n") if line]
+    events = [json.loads(line) for line in lines[:-1]]
+    assert lines[-1] == "[DONE]" and {event["object"] for event in events} == {"chat.completion.chunk"}
+    assert "".join(event["choices"][0]["delta"].get("content", "") for event in events) == "one two three"
+    assert events[-1]["choices"][0]["finish_reason"] == "stop"
+    refused = server.ask("/v1/chat/completions", body={"messages": []})
+    assert refused.status == 422 and "no message" in refused.json["error"]["message"]

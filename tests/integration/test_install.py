@@ -428,3 +428,19 @@ def claude(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
     monkeypatch.chdir(tmp_path)
     return found
+
+
+@pytest.mark.proves("HOOK-NOTES")
+def test_notes_are_installed_on_demand_and_taken_out_again(isolated_home: Path) -> None:
+    claude = isolated_home / ".claude"
+
+    def notes() -> list[list[str]]:
+        hooks = json.loads((claude / "settings.json").read_text())["hooks"]
+        found = [
+            entry for event in ("Stop", "PreCompact") for group in hooks.get(event, []) for entry in group["hooks"]
+        ]
+        return [entry["args"] for entry in found]
+
+    for option, count in (("--notes", 2), ("", 2), ("--no-notes", 0)):
+        assert run(["install", *filter(None, [option])]) == 0
+        assert notes() == [["capture-session", "--notes"]] * count

@@ -19,6 +19,7 @@ PROMISES: dict[str, str] = {
     "REVIEW-REJECT": "What was rejected is remembered and not proposed again.",
     "HOOK-ONE-WORKER": "Sessions that end in the same second start one worker, which takes them all.",
     "HOOK-QUEUES": "A session's end leaves one complete queue file and no output.",
+    "HOOK-NOTES": "With --notes each turn and compaction leaves one job for a session, and starts nothing.",
     "HOOK-NEVER-FAILS": "Whatever is on stdin and however broken the home is, the hook exits 0 without a word.",
     "HOOK-RECURSION": "A session that Nugget itself started is not captured.",
     "HOOK-WAITS": "The line at a session's start, and a status line, say how many proposals wait.",

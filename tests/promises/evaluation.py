@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 PROMISES: dict[str, str] = {
+    "QUERIES-CODE": "Questions about code are in the log, with budget and agent, those without results too.",
     "EVAL-METRICS": "recall@k, MRR@10 and nDCG@10 are those of the literature",
     "EVAL-GOLDEN": "golden questions are read with their filters; what is wrong is named with file and line",
     "EVAL-EXPLAINS": "of a question whose unit is not first: the rank, the list that missed it, and what came instead",

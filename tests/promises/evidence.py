@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 PROMISES: dict[str, str] = {
+    "EVID-SELECT": "On the command line a model chooses evidence from the whole history, and a missing key is said.",
     "EVI-SHELL-INCREMENTAL": "a shell log that changed is read again in place of what was read of it, also a cut one",
     "EVI-SHELL-TORN": "torn last lines wait for their end; malformed lines are counted and stop nothing",
     "EVI-SHELL-TERMINAL": "of escape codes, progress bars and binary output only what a person could read is kept",

@@ -13,6 +13,7 @@ PROMISES: dict[str, str] = {
     "HTTP-EXAMPLES": "Every curl example of the documentation works as written, and its answers say what is promised.",
     "HTTP-LOGS": "Logs are taken in by GET and POST, idempotently and redacted; no session id leads anywhere else.",
     "HTTP-BACKFILL": "At its start the server takes in all logs in the background and says how far it is.",
+    "HTTP-CHAT": "/v1/chat/completions does the same in the form of OpenAI's API, whole and streamed.",
     "HTTP-COMPLETE": "/v1/completions puts what a session's logs say into a call as fenced material, by context_mode.",
     "HTTP-STREAM": "A stream is passed on byte for byte as it comes; errors of the API keep their status.",
     "HTTP-COST": "Every completion is in the cost ledger, and none is made that could cost more than allowed.",

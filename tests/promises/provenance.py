@@ -1,6 +1,7 @@
 """Reading provenance: what is answered to `why is this code the way it is`. Numbers are those of the design."""
 
 PROMISES: dict[str, str] = {
+    "API-PROVENANCE": "extract and coverage are there in Python.",
     "WHY-SHARES": "Scope weighs .30, type .20, recency .15, confidence .10, the words of the question .10.",
     "WHY-SCOPE-VALUES": "An exact file counts 1.0, a directory prefix .6, the same directory .5, the workspace .2.",
     "WHY-SCOPE-UPWARDS": "A file finds what was said of its folders; a folder finds what was said of the files below.",

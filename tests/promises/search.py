@@ -21,6 +21,8 @@ PROMISES: dict[str, str] = {
     "BRAINS-LEFT-OUT": "A brain that is gone, damaged or not trusted is named, and stops no other.",
     "BRAINS-CAPTURE": "A session is captured into the brain whose rule matches its repository or folder.",
     "BRAINS-REVIEW": "Review, status, doctor, recall and the start line handle all brains.",
+    "HIS-CHANNEL-NAME": "a message is found by the name of its channel",
+    "HIS-RELATED-SHARE": "what is far less alike than the nearest is not called related",
     "CANON-READ": "canon: folders of markdown, with frontmatter, links and dates, read and never written",
     "CANON-IGNORE": "ignore files and generated folders are honoured",
     "CANON-BAD-INPUT": "unreadable folders, links in circles and huge trees stop nothing and are told",

@@ -157,7 +157,7 @@ def test_the_report_counts_what_was_asked_and_what_came_back() -> None:
     assert found["coverage"] == {"units": 4, "returned": 2, "share": 0.5}
     assert found["queries"][0] == {
         "text": "how do WE?", "times": 2, "last": NOW.isoformat(), "weak": False, "zero": False, "used": ["a/2"],
-        "units": [{"id": "a/2", "score": 0.6}],
+        "budget": None, "agent": None, "units": [{"id": "a/2", "score": 0.6}],
     }  # fmt: skip
     assert [one["text"] for one in found["queries"] if one["zero"]] == ["nothing"]
 

@@ -237,10 +237,11 @@ def test_messages_of_channels_are_found_and_read_as_a_thread(world: World) -> No
     assert [(hit.ref, hit.unit.session, hit.chunks[0].breadcrumb) for hit in hits] == [
         ("bridge:release#1", "release", "zealot")
     ]
-    assert hits[0].unit.body == "zealot → scout: The lighthouse ships on Friday"
+    assert hits[0].unit.body == "#release zealot → scout: The lighthouse ships on Friday"
     thread = read_excerpt(world.connection, "bridge:release#2")
     assert [passage.text for passage in thread.passages] == [
-        "zealot → scout: The lighthouse ships on Friday", "scout: Understood, with [redacted:github-token]"
+        "#release zealot → scout: The lighthouse ships on Friday",
+        "#release scout: Understood, with [redacted:github-token]"
     ]  # fmt: skip
     with file.open("a", encoding="utf-8") as opened:
         opened.write('", "text": "whole now"}\n')
