@@ -200,7 +200,11 @@ class AgentSession:
 
     def follow(self) -> None:
         """Bring in what was merged on the remote; failures are printed on stderr."""
-        _reported(lambda: self.open().follow())
+        _reported(lambda: self._bring_in(self.open(), if_due=False))
+
+    def _bring_in(self, brain: Brain, *, if_due: bool) -> None:
+        if brain.follow(if_due=if_due) is not None and self._face is Face.HTTP and self.settings.http.auth:
+            brain.publish_index()  # a team's server is the one that keeps the team's index
 
     def caught_up(self, bundle: Bundle) -> Bundle:
         """Return the bundle, and start a sync in the background if it is incomplete."""
@@ -237,7 +241,7 @@ class AgentSession:
         """Follow the remote until the session is closed; no question waits for that."""
         while not self._closed.is_set():
             for one in (brain, *brain.others):
-                _reported(lambda one=one: one.follow(if_due=True))  # type: ignore[misc]
+                _reported(lambda one=one: self._bring_in(one, if_due=True))  # type: ignore[misc]
             self._closed.wait(files.FOLLOW_EVERY_S)
 
 

@@ -106,7 +106,7 @@ def ask(
     with open_brain(brain) as opened:
         llm = None if no_llm else opened.llm()
         filter_ = _filter(KnowledgeType, types, domains, tags, since, source)
-        limit = limit or opened.settings.retrieval.limit
+        limit = opened.settings.retrieval.limit if limit is None else limit
         query = Query(
             text, filter=filter_, limit=limit, offset=more * limit, budget_tokens=budget, identity=identity,
             depth=depth, explain=explain,
@@ -192,7 +192,7 @@ def search(
     text = " ".join(query or []) if is_narrowed else terminal.words(query or [], "something to look for")
     with open_brain(brain) as opened:
         filter_ = _filter(TYPES, types, domains, tags, since, source)
-        limit = limit or (_TIMELINE if timeline else opened.settings.retrieval.limit)
+        limit = (_TIMELINE if timeline else opened.settings.retrieval.limit) if limit is None else limit
         asked = Query(
             related or text, filter=filter_, limit=limit, offset=more * limit, identity=identity, explain=explain
         )

@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
+CHANGES = {"open", *(f"os.{name}" for name in "rename remove mkdir rmdir link symlink truncate chmod".split())}
+"""Python's audit events for calls that change files; opening to read is left out, and each statement of SQL that writes
+counts too."""
 
 
 class Ended(NamedTuple):
@@ -105,6 +111,8 @@ def _become(request: Mapping[str, Any], output: int, waiting: int) -> None:
         os.read(waiting, 1)
         from nugget.cli import run
 
+        if "FAULT_CHANGE" in os.environ:
+            _die_at(int(os.environ["FAULT_CHANGE"]), os.environ["FAULT_COUNT"])
         code = run(request["arguments"])
     except BaseException:
         import traceback
@@ -114,6 +122,34 @@ def _become(request: Mapping[str, Any], output: int, waiting: int) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def _die_at(number: int, counted: str) -> None:
+    """Die of SIGKILL at the `number`-th call or statement that changes files; how many there were stands in a file."""
+    seen = 0
+    file = os.open(counted, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+
+    def count(statement: str = "") -> None:
+        nonlocal seen
+        if statement.startswith(("SELECT", "PRAGMA", "--")):
+            return
+        seen += 1
+        os.pwrite(file, b"%d" % seen, 0)
+        if seen == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    opened: list[Any] = []
+
+    def hear(event: str, arguments: tuple[Any, ...]) -> None:
+        while opened:
+            with suppress(sqlite3.ProgrammingError):  # it is closed again
+                opened.pop().set_trace_callback(count)
+        if event == "sqlite3.connect/handle":
+            opened.append(arguments[0])  # it cannot be used before the next event
+        elif event in CHANGES and (event != "open" or (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)):
+            count()
+
+    sys.addaudithook(hear)
 
 
 if __name__ == "__main__":
