@@ -278,10 +278,12 @@ def _main_first(text: str) -> str:
     if not found or len(text.rstrip(" .")) <= TITLE_CHARS:
         return text
     main, side = found.group("main").rstrip(" .;"), found.group("side")
-    if re.match(r"(?:it|they|this|that|you|we|i)\b", main, re.IGNORECASE):
+    if ":" in side or re.match(r"(?:it|they|this|that|you|we|i)\b", main, re.IGNORECASE):
         return text
     swapped = f"{main} {side[:1].lower()}{side[1:]}"
-    return swapped if len(swapped) <= TITLE_CHARS else main
+    if len(swapped) <= TITLE_CHARS:
+        return swapped
+    return text if side.lower().startswith(("if ", "without ")) else main  # without its condition it may be false
 
 
 def split_reason(text: str) -> tuple[str, str]:

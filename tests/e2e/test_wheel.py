@@ -128,5 +128,5 @@ def test_the_demo_plays_where_only_the_wheel_is_installed(installed: Path, isola
     assert "pull request #1 on the stand-in for GitHub" in in_a_team and "branch  nugget/session-" in in_a_team
     assert "domains/" in in_a_team
     for answer in (asked.split("$ nugget ask")[1], over_mcp, in_a_team.split("$ nugget ask")[1]):
-        assert "the bytes that were sent" in answer
+        assert "over the raw body" in answer
     assert not list(isolated_home.glob(".nugget")), "nothing of the person's HOME was touched"

@@ -323,7 +323,7 @@ def test_every_quote_of_every_real_session_is_verbatim(
 def test_the_demo_session_gives_what_was_learned_in_it(embed: Callable[[Sequence[str]], Any]) -> None:
     proposals = extract_offline(read_session(REPOSITORY / "examples/demo/session.jsonl"), embed=embed, now=NOW)
     text = " ".join(proposal.unit.title + proposal.unit.body for proposal in proposals).lower()
-    for learned in ("idempotency key", "the bytes that were sent", "postgresql", "event id"):
+    for learned in ("idempotency key", "over the raw body", "postgresql", "event id"):
         assert learned in text, learned
 
 
