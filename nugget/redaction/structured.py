@@ -245,8 +245,10 @@ _CELL_SIGNS = " \t\r`*\"'"
 def _below(view: str, at: int) -> Iterator[Span]:
     """Yield the cells below a heading for secrets: in CSV, in Markdown, and in what databases print."""
     first, last = view.rfind("\n", max(0, at - 400), at) + 1, view.find("\n", at, at + 400)
+    if last < 0 or at - first > 400:
+        return
     headings, sign = view[first:last], next((sign for sign in "|\t;," if sign in view[first:last]), "")
-    names = headings.split(sign) if sign and last > 0 else []
+    names = headings.split(sign) if sign else []
     column = view.count(sign, first, at)
     meant = _meaning(names[column].strip(_CELL_SIGNS).replace(" ", "_")) if names else ""
     if not meant or not all(map((_CELL if sign in "|\t" else _PLAIN_CELL).fullmatch, names)):

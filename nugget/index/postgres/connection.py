@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nugget.errors import IndexUnavailable, UsageError
+from nugget.infra.package import import_extra
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -140,7 +141,7 @@ def check_version(version: int) -> None:
     if version > len(MIGRATIONS):
         raise IndexUnavailable(
             f"The team's index has schema {version}, this version of Nugget knows {len(MIGRATIONS)}.",
-            hint="Upgrade nugget-brain.",
+            hint="Upgrade Nugget.",
         )
     if version < len(MIGRATIONS):
         raise IndexUnavailable(
@@ -180,11 +181,6 @@ def _limits(url: str) -> dict[str, Any]:
 
 
 def _psycopg() -> Any:
-    try:
-        import psycopg
-    except ImportError as error:
-        raise UsageError(
-            "A team's index needs the extra `team`.", hint="Install it: pip install 'nugget-brain[team]'"
-        ) from error
+    psycopg = import_extra("psycopg", "team", "A team's index", UsageError)
     logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # every failure is an exception of ours
     return psycopg
