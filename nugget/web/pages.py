@@ -172,7 +172,8 @@ def unit(site: Site, request: Request) -> Response:
     file, digest = "", ""
     if is_ours:
         graph_ = browsing.graph(brain, found.ref, steps=1)
-        history = browsing.unit_history(brain, found)
+        tag = f"{found.id} {browsing.pulse(brain)['review']}"
+        history = site.once("history", tag, lambda: browsing.unit_history(brain, found))
         file, digest = browsing.unit_file(brain, found)
     else:
         near = brain.related(found.ref, fresh=False).hits[:5]
