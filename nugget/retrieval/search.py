@@ -39,6 +39,11 @@ _MOST_NAME_WORDS = 8
 _LISTED_SCORE = 1.0
 _LONE_PASSAGE = 0.6
 """Score of the best passage possible if no unit is likely to answer; scores of units seldom pass it."""
+_WRITTEN = (SourceName.BRAIN, SourceName.CANON, SourceName.MEMORY)
+"""Sources that somebody wrote to be read."""
+_RECORDED_SHARE = 0.8
+"""Share of its score that a record counts among other sources: a prompt repeats the words of a question better than
+the unit that answers it."""
 _PASSAGE_WEAK_BELOW = 0.35
 """Share of the words of a question that a likely passage holds."""
 _FEW_CHUNKS = 100
@@ -158,20 +163,20 @@ def list_source(source: SourceName, filter_: Filter, indexes: Indexes, *, most: 
 def merged(found: Sequence[Found]) -> list[Hit]:
     """Return the hits of all sources, best first; those of a source without a likely hit come last.
 
-    Each source keeps its own order. Hits of about equal scores stand in the order of the sources. The score of a
-    passage is the share of the words that it holds: the best one possible counts as much as the best unit.
+    Each source keeps its own order, and records count less than what was written. Hits of about equal scores stand in
+    the order of the sources. The score of a passage is the share of the words that it holds: the best one possible
+    counts as much as the best unit.
     """
     units = [hit.score for one in found if not one.weak for hit in one.hits if not hit.named]
     most = max(units, default=_LONE_PASSAGE)
-    scaled = (one._replace(hits=[_scaled(hit, most) for hit in one.hits]) for one in found)
+    scaled = (one._replace(hits=[_scaled(hit, one.source, most) for hit in one.hits]) for one in found)
     return [hit for _, hit in sorted((entry for one in scaled for entry in _keyed(one)), key=lambda entry: entry[0])]
 
 
-def _scaled(hit: Hit, most: float) -> Hit:
-    if not hit.named:
-        return hit
-    parts = tuple(replace(part, value=part.value * most) for part in hit.contributions)
-    return replace(hit, score=hit.score * most, contributions=parts)
+def _scaled(hit: Hit, source: SourceName, most: float) -> Hit:
+    share = (most if hit.named else 1.0) * (1.0 if source in _WRITTEN else _RECORDED_SHARE)
+    parts = tuple(replace(part, value=part.value * share) for part in hit.contributions)
+    return replace(hit, score=hit.score * share, contributions=parts)
 
 
 def _keyed(found: Found) -> Iterator[tuple[tuple[bool, float, int, int], Hit]]:

@@ -139,7 +139,7 @@ def home(site: Site, request: Request) -> Response:
     imported = Counter(one.domain or "general" for one in fresh if str(one.origin) == "imported")
     report = site.once("report", tags["log"] + tags["index"], lambda: brain.asked_questions(since))
     open_questions = [one for one in report["queries"] if (one["weak"] or one["zero"]) and not one["used"]][:8]
-    problems = site.once("problems", tags["review"] + tags["index"], lambda: browsing.problems(brain))
+    problems = site.once("problems", f"{tags} {now:%H%M}", lambda: browsing.problems(brain))
     shown = render(
         site, request, "home", seen=seen if visits[0] else None, proposals=proposals,
         fresh=[one for one in fresh if str(one.origin) != "imported"][:12],

@@ -36,7 +36,8 @@ def proposal(
     shown = next((one for one in everything if one.branch == branch), None)
     if shown is None:
         raise ReviewError(f"There is no proposal {branch}.", hint="It was decided already, here or elsewhere.")
-    page = max(1, int(given)) if (given := request.query_params.get("page", "1")).isdecimal() else 1
+    given = request.query_params.get("page", "1")
+    page = max(1, int(given)) if given.isdecimal() and len(given) < 6 else 1
     files = shown.files[(page - 1) * CARDS : page * CARDS]
     tag = f"{shown.sha} {page}"
     cards = site.once(f"cards {branch}", tag, lambda: [_card(brain, file) for file in files])

@@ -65,6 +65,8 @@ def at_terminal(
             if not some:
                 break
             shown += some
+        else:
+            process.kill()  # it waits for keys
         assert process.wait(60) == 0, shown
     os.close(ours)
     return shown.decode()
@@ -88,7 +90,7 @@ def test_a_terminal_gets_its_pager(brain: Path, notes: Path, pager: str, variabl
 @pytest.mark.proves("SEARCH-WIDTH")
 @pytest.mark.parametrize("columns", [60, 80, 120, 200])
 def test_results_are_wrapped_between_words(brain: Path, notes: Path, columns: int) -> None:
-    asking = ["search", "line", "note", "retry", "payment"]
+    asking = ["search", "line", "note", "retry", "payment", "--no-pager"]
     at_terminal(["sync"], brain, notes, {})
     wide = clean(at_terminal(asking, brain, notes, {}, columns=1000))
     shown = clean(at_terminal(asking, brain, notes, {}, columns=columns))
