@@ -41,7 +41,7 @@ _LONE_PASSAGE = 0.6
 """Score of the best passage possible if no unit is likely to answer; scores of units seldom pass it."""
 _WRITTEN = (SourceName.BRAIN, SourceName.CANON, SourceName.MEMORY)
 """Sources that somebody wrote to be read."""
-_RECORDED_SHARE = 0.8
+_RECORDED_SHARE = 0.6
 """Share of its score that a record counts among other sources: a prompt repeats the words of a question better than
 the unit that answers it."""
 _PASSAGE_WEAK_BELOW = 0.35
@@ -163,10 +163,13 @@ def list_source(source: SourceName, filter_: Filter, indexes: Indexes, *, most: 
 def merged(found: Sequence[Found]) -> list[Hit]:
     """Return the hits of all sources, best first; those of a source without a likely hit come last.
 
-    Each source keeps its own order, and records count less than what was written. Hits of about equal scores stand in
-    the order of the sources. The score of a passage is the share of the words that it holds: the best one possible
-    counts as much as the best unit.
+    The brain does not come behind records alone: in a small brain it is hard to tell a likely hit. Each source keeps
+    its own order, and records count less than what was written. Hits of about equal scores stand in the order of the
+    sources. The score of a passage is the share of the words that it holds: the best one possible counts as much as
+    the best unit.
     """
+    if not any(one.source in _WRITTEN and one.hits and not one.weak for one in found):
+        found = [one._replace(weak=one.weak and one.source is not SourceName.BRAIN) for one in found]
     units = [hit.score for one in found if not one.weak for hit in one.hits if not hit.named]
     most = max(units, default=_LONE_PASSAGE)
     scaled = (one._replace(hits=[_scaled(hit, one.source, most) for hit in one.hits]) for one in found)
