@@ -54,6 +54,11 @@ class GitServer:
         """Return the address for `git remote add origin`."""
         return f"{self.origin}/{self.owner}/{self.name}.git"
 
+    def head(self, branch: str) -> str | None:
+        """Return the commit of a branch, None if there is no such branch."""
+        command = ["git", "-C", str(self.bare), "rev-parse", "--verify", "-q", f"refs/heads/{branch}"]
+        return subprocess.run(command, text=True, capture_output=True, check=False).stdout.strip() or None
+
     def git(self, *arguments: str, stdin: str = "") -> str:
         """Run git in the bare repository and return its output. Raises CalledProcessError."""
         who = {f"GIT_{role}_{what}": said for role in ("AUTHOR", "COMMITTER")

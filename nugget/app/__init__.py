@@ -83,6 +83,7 @@ class Brain:
             self.query_log = QuestionLog(path, face=face, environment=self.environment, settings=self.settings)
         self._lock = threading.RLock()
         self._index: Index | None = None
+        self._team: IndexReader | None = None
         self._local: Index | None = None
         self._model = ConfiguredModel(self.settings, self.environment)
         self.name, self.is_chosen = path.name, True
@@ -115,7 +116,12 @@ class Brain:
     @property
     def index(self) -> IndexReader:
         """Return the index that questions read: the team's if one is set, else the embedded one."""
-        return team_index.open_index(self) if self.settings.index else self.embedded_index
+        if not self.settings.index:
+            return self.embedded_index
+        with self._lock:  # one for all calls, since a reader shares a transaction within `reading`
+            if self._team is None:
+                self._team = team_index.open_index(self)
+            return self._team
 
     @property
     def embedded_index(self) -> Index:

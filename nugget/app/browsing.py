@@ -16,6 +16,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
+from nugget.capture import queue
 from nugget.errors import NuggetError, UsageError
 from nugget.infra import files, git
 from nugget.models import Filter, Query, SourceName, Unit
@@ -317,8 +318,7 @@ def open_file(brain: Brain, unit: Unit) -> None:
 def queue_session(brain: Brain, session: str) -> None:
     """Queue a session for capture into the brain, and start the worker."""
     home = brain.environment.home
-    job = {"version": 1, "queued": datetime.now(UTC).timestamp(), "event": "page", "session": session}
-    files.queue_job(home, job | {"brain": str(brain.path)})
+    queue.add(home, now=datetime.now(UTC), event="page", session=session, brain=str(brain.path))
     files.start_worker(home)
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from urllib.parse import urlencode
 
-from nugget.capture import Capture, read_redacted
+from nugget.capture import Capture, queue, read_redacted
 from nugget.config import Environment, load_settings, read_environment
 from nugget.errors import ConflictError, NuggetError, TranscriptError, UsageError
 from nugget.infra import files, git, github, http_client, remotes
@@ -128,10 +128,10 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def spaces_of_repository(environment: Environment, repository: str) -> list[str]:
-    """Return the spaces whose brain has this GitHub repository (`owner/name`) as its remote."""
+def spaces_of_repository(environment: Environment, brains: Mapping[str, Path], repository: str) -> list[str]:
+    """Return the names of the brains whose remote is this GitHub repository (`owner/name`)."""
     found = []
-    for name, brain in spaces(environment)[0].items():
+    for name, brain in brains.items():
         remote = remotes.find_remote(brain) if git.is_repository(brain) else None
         known = github.repository_name(remote.url, api_url=environment.github_api_url) if remote else None
         if known and known.lower() == repository.lower():
@@ -163,9 +163,7 @@ def keys_address(issuer: str) -> str:
 
 def queue_states(home: Path) -> dict[str, int]:
     """Return the number of jobs in the capture queue by state."""
-    from nugget.capture.queue import JOB_STATES, jobs
-
-    return {state: len(jobs(home, state)) for state in JOB_STATES}
+    return queue.count(home)
 
 
 def take_session(environment: Environment, brain: Path, upload: Path, *, identity: str, now: datetime) -> str:
@@ -187,10 +185,7 @@ def take_session(environment: Environment, brain: Path, upload: Path, *, identit
         if not held <= {(event.uuid, event.kind, event.text) for event in session.events}:
             raise ConflictError(f"Another session {session.id} was sent before; this one does not continue it.")
     write_archive(home, session, stamps=[rules_stamp(settings)])
-    files.queue_job(home, {
-        "version": 1, "queued": now.timestamp(), "event": "sent", "session": session.id, "brain": str(brain),
-        "identity": identity,
-    })  # fmt: skip
+    queue.add(home, now=now, event="sent", session=session.id, brain=str(brain), identity=identity)
     files.start_worker(home)
     return session.id
 

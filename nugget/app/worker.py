@@ -116,18 +116,7 @@ def work(
             found = queue_ended(environment, settings.capture.agents, background=background)
         with ExitStack() as stack:
             opened: dict[Path, Brain] = {}
-
-            def brain_for(job: Job | None) -> Brain:
-                named = Path(job.brain) if job and job.brain else environment.brain
-                place = replace(environment, brain=named)
-                path = find_brain(place, flag=flag, cwd=None)
-                if path not in opened:
-                    opened[path] = stack.enter_context(Brain(path, environment=place))
-                    if not (named or flag):
-                        opened.update((one.path, one) for one in brains.join(opened[path]).others)
-                transcript = Path(job.transcript) if job and job.transcript else None
-                return brains.capturing(opened[path], Path(job.cwd) if job and job.cwd else None, transcript=transcript)
-
+            brain_for = partial(_brain_for, environment, flag, opened, stack)
             queue.drain(
                 home, lambda job: _capture_job(job, brain_for(job)), now=_now, report=note,
                 log=partial(write_log, home), redact=lambda text: redact(text).text,
@@ -135,11 +124,10 @@ def work(
             )  # fmt: skip
             with suppress(NuggetError):
                 brain_for(None)
+            # The status line shows the last one.
             published = {
                 brain.path: _keep_up(brain, publish=publish, background=background)
-                for brain in sorted(
-                    opened.values(), key=lambda one: not one.is_chosen
-                )  # the status line shows the last one
+                for brain in sorted(opened.values(), key=lambda one: not one.is_chosen)
             }
     finally:
         os.close(held)
@@ -147,6 +135,21 @@ def work(
     if queue.jobs(home, "pending"):
         files.start_worker(home)
     return WorkerRun(found=found, jobs=tuple(ended), published=published)
+
+
+def _brain_for(
+    environment: Environment, flag: Path | None, opened: dict[Path, Brain], stack: ExitStack, job: Job | None
+) -> Brain:
+    """Return the brain that a job's session belongs to, opened once in `opened` and closed by `stack`."""
+    named = Path(job.brain) if job and job.brain else environment.brain
+    place = replace(environment, brain=named)
+    path = find_brain(place, flag=flag, cwd=None)
+    if path not in opened:
+        opened[path] = stack.enter_context(Brain(path, environment=place))
+        if not (named or flag):
+            opened.update((one.path, one) for one in brains.join(opened[path]).others)
+    transcript = Path(job.transcript) if job and job.transcript else None
+    return brains.capturing(opened[path], Path(job.cwd) if job and job.cwd else None, transcript=transcript)
 
 
 def queue_ended(environment: Environment, agents: Sequence[str], *, background: bool) -> int:

@@ -69,6 +69,16 @@ def jobs(home: Path, state: str) -> list[Job]:
     return list(filter(None, map(_read, _files(home, state))))
 
 
+def add(home: Path, *, now: datetime, event: str, **job: object) -> None:
+    """Queue a session to capture, with these fields of its job."""
+    files.queue_job(home, {"version": 1, "queued": now.timestamp(), "event": event, **job})
+
+
+def count(home: Path) -> dict[str, int]:
+    """Return the number of jobs in each state."""
+    return {state: len(_files(home, state)) for state in JOB_STATES}
+
+
 def claim(home: Path, now: datetime) -> Job | None:
     """Move the oldest pending job to `running`, count the attempt, and return the job."""
     for job in jobs(home, "pending"):
@@ -135,8 +145,7 @@ def catch_up(home: Path, sessions: Iterable[SessionFile], *, now: datetime, sinc
         and known.get(file.locator, -1) < file.size and settled.get(file.locator, 0.0) < file.mtime
     ]  # fmt: skip
     for file in found:
-        line = {"version": 1, "queued": now.timestamp(), "event": "catch-up", "transcript": file.locator}
-        files.queue_job(home, line | {"session": file.id})
+        add(home, now=now, event="catch-up", transcript=file.locator, session=file.id)
     return [file.locator for file in found]
 
 
@@ -196,7 +205,7 @@ def overview(home: Path) -> dict[str, Any]:
     lines = files.read_lines(home / "ledger" / ledger.CAPTURES)
     captured = [str(line.get("time")) for line in lines if line.get("event") == "captured"]
     return {
-        "queue": {state: len(_files(home, state)) for state in JOB_STATES}, "working": is_working(home),
+        "queue": count(home), "working": is_working(home),
         "last_captured": captured[-1] if captured else None, "failures": list(map(_failure_of, jobs(home, "failed"))),
     }  # fmt: skip
 

@@ -25,14 +25,13 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 from fastapi import FastAPI
 from starlette.datastructures import Headers
-from starlette.routing import Route
 
 from nugget.app.agent_session import AgentSession, header_file, http_token
 from nugget.app.logs import Logs
 from nugget.config import read_environment
 from nugget.errors import NuggetError, UsageError
-from nugget.http.models import Refusal
-from nugget.http.routes import make_app
+from nugget.http.models import Refusal, bearer
+from nugget.http.routes import make_app, mcp_route
 from nugget.mcp import make_server
 
 if TYPE_CHECKING:
@@ -88,9 +87,8 @@ class Access:
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") or headers.get("origin") not in own:
             hint = "Call it from a program, not from a browser."
             raise Refusal(403, "foreign_origin", "Web pages of another origin may not call this server.", hint=hint)
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        is_same = hmac.compare_digest(given.strip().encode(), (self.token or "").encode())
-        if self.token is None or (scheme.lower() == "bearer" and is_same):
+        given = bearer(headers)
+        if self.token is None or (given and hmac.compare_digest(given.encode(), self.token.encode())):
             return True
         if path == OPEN_PATH:
             return False
@@ -205,8 +203,6 @@ def serve(
     heard = replace(wanted, port=listening.getsockname()[1])
     logs = Logs(environment=environment, settings=settings)
     mcp = make_server(session, openqed=openqed)
-    # The SDK's own Host check is off (host="0.0.0.0"): the guard's knows about tokens and other names.
-    mcp_app = mcp.streamable_http_app(json_response=True, stateless_http=True, host="0.0.0.0")
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -220,8 +216,7 @@ def serve(
             session.close()
 
     app = make_app(session, logs, lifespan=lifespan)
-    # POST alone: without sessions a GET would hold a stream open for nothing.
-    app.router.routes.append(Route("/mcp", mcp_app.routes[0].app, methods=["POST"]))  # type: ignore[attr-defined]
+    app.router.routes.append(mcp_route(mcp))
     app.add_middleware(Guard, access=access, limits={"/v1/completions": MAX_COMPLETION_BYTES})
     signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn ends in order, then hands the signal on
     run(app, listening)

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from nugget.app import team
 from nugget.config import Environment, HttpSettings
 from nugget.errors import NuggetError, UsageError
+from nugget.http.models import bearer
 
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """Signatures by a key pair only: with a shared secret the public key could be used to sign."""
@@ -52,14 +53,8 @@ def identify_by(settings: HttpSettings, environment: Environment) -> Identify:
     return _OpenId(settings).identify
 
 
-def bearer(request: Request) -> str | None:
-    """Return the bearer token of a request."""
-    scheme, _, text = request.headers.get("authorization", "").partition(" ")
-    return text.strip() or None if scheme.lower() == "bearer" else None
-
-
 async def _by_token(environment: Environment, request: Request) -> Caller | None:
-    if (text := bearer(request)) is None:
+    if (text := bearer(request.headers)) is None:
         return None
     found = await to_thread.run_sync(partial(team.token_of, environment.home, text, now=datetime.now(UTC)))
     return Caller(name=found.identity, rights=found.spaces) if found else None
@@ -101,7 +96,7 @@ class _OpenId:
 
     async def identify(self, request: Request) -> Caller | None:
         """Return the caller of a valid token. Raises NuggetError if the provider's keys cannot be had."""
-        text = bearer(request)
+        text = bearer(request.headers)
         return await to_thread.run_sync(self._check, text) if text else None
 
     def _check(self, text: str) -> Caller | None:

@@ -53,6 +53,12 @@ Sources = Annotated[list[SourceName], BeforeValidator(_split), Field(max_length=
 Intent = Literal["debug", "what-changed", "resume", "status", "general"]
 
 
+def bearer(headers: Mapping[str, str]) -> str | None:
+    """Return the bearer token of a request's headers."""
+    scheme, _, text = headers.get("authorization", "").partition(" ")
+    return text.strip() or None if scheme.lower() == "bearer" else None
+
+
 class Parameters(BaseModel):
     """Base of all requests."""
 

@@ -12,7 +12,7 @@ import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, FastAPI, Path, Query, Request
@@ -20,6 +20,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response, StreamingResponse
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
 
 from nugget import __version__, errors
 from nugget.app.agent_session import AgentSession, DailyCapReached, print_traceback
@@ -27,6 +28,9 @@ from nugget.app.logs import Logs, UnknownSession, evidence_json
 from nugget.http import chat, models
 from nugget.http.models import MAX_QUESTION_CHARS, CompletionRequest, JSONReply, Refusal
 from nugget.render.json import bundle_json, ingested_json, shown_json, without_secrets
+
+if TYPE_CHECKING:
+    from mcp.server.mcpserver import MCPServer
 
 LLM_THREADS = 16
 """Requests that wait for an LLM at the same time; the others use AnyIO's own threads."""
@@ -73,6 +77,14 @@ def make_app(session: AgentSession, logs: Logs, *, lifespan: Callable[[FastAPI],
 
     add_handlers(app)
     return app
+
+
+def mcp_route(server: MCPServer[Any]) -> Route:
+    """Return the route of an MCP server, which its session manager must run behind."""
+    # The SDK's own Host check is off (host="0.0.0.0"): the guard's knows about tokens and other names.
+    app = server.streamable_http_app(json_response=True, stateless_http=True, host="0.0.0.0")
+    # POST alone: without sessions a GET would hold a stream open for nothing.
+    return Route("/mcp", app.routes[0].app, methods=["POST"])  # type: ignore[attr-defined]
 
 
 def make_space_app(session: AgentSession) -> FastAPI:

@@ -25,7 +25,7 @@ from urllib.parse import quote
 from anyio import to_thread
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
-from starlette.routing import Mount, Route
+from starlette.routing import Mount
 
 from nugget import __version__
 from nugget.app import team
@@ -34,7 +34,7 @@ from nugget.config import Environment, Settings
 from nugget.errors import BrainError, NuggetError
 from nugget.http.identity import Caller, Identify, identify_by
 from nugget.http.models import JSONReply, Refusal
-from nugget.http.routes import add_handlers, make_space_app
+from nugget.http.routes import add_handlers, make_space_app, mcp_route
 from nugget.mcp import make_server
 
 if TYPE_CHECKING:
@@ -49,27 +49,22 @@ _METADATA = "/.well-known/oauth-protected-resource"
 class Space:
     """A brain that is served, kept open."""
 
+    folder: Path
     session: AgentSession
     app: FastAPI
     mcp: Any
 
 
-def make_team_app(environment: Environment, settings: Settings, *, url: str) -> FastAPI:
-    """Return the application for all spaces. Raises UsageError if `http.auth` is incomplete or there is no space."""
+def make_team_app(environment: Environment, settings: Settings, brains: Mapping[str, Path], *, url: str) -> FastAPI:
+    """Return the application that serves these brains as spaces. Raises UsageError if `http.auth` is incomplete."""
     prometheus_client: Any = team.require("prometheus_client", "A team's server")
-    found, left_out = team.spaces(environment)
-    for sentence in left_out:
-        print(f"nugget: not served: {sentence}", file=sys.stderr)
-    if not found:
-        raise BrainError("There is no brain to serve.", hint="Run `nugget init`, or set `brains.folders`.")
     spaces: dict[str, Space] = {}
-    for name, path in found.items():
+    for name, path in brains.items():
         session = AgentSession(flag=path, environment=environment, cwd=path, face="http")
         server = make_server(session)
-        answers = server.streamable_http_app(json_response=True, stateless_http=True, host="0.0.0.0")
         app = make_space_app(session)
-        app.router.routes.append(Route("/mcp", answers.routes[0].app, methods=["POST"]))  # type: ignore[attr-defined]
-        spaces[name] = Space(session, app, server)
+        app.router.routes.append(mcp_route(server))
+        spaces[name] = Space(path, session, app, server)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -261,7 +256,8 @@ class _Endpoints:
         repository = ""
         with suppress(ValueError, LookupError, TypeError):
             repository = str(json.loads(body)["repository"]["full_name"])
-        names = await to_thread.run_sync(team.spaces_of_repository, self._environment, repository)
+        served = {name: space.folder for name, space in self._spaces.items()}
+        names = await to_thread.run_sync(team.spaces_of_repository, self._environment, served, repository)
         delivery = request.headers.get("x-github-delivery", "")
         if not names:
             raise Refusal(404, "unknown_repository", "No space has this repository.")
@@ -277,13 +273,18 @@ def serve_team(environment: Environment, settings: Settings, address: str | None
     from nugget.http import Guard, access_for, listen, parse_address, run
 
     wanted = parse_address(address)
+    brains, left_out = team.spaces(environment)
+    for sentence in left_out:
+        print(f"nugget: not served: {sentence}", file=sys.stderr)
+    if not brains:
+        raise BrainError("There is no brain to serve.", hint="Run `nugget init`, or set `brains.folders`.")
     # The guard checks Host, Origin and sizes; callers are identified behind it.
     access = replace(access_for(wanted, token="identified", allowed_hosts=settings.http.allowed_hosts), token=None)
     listening = listen(wanted)
     heard = replace(wanted, port=listening.getsockname()[1])
-    app = make_team_app(environment, settings, url=(settings.http.public_url or heard.url).rstrip("/"))
+    app = make_team_app(environment, settings, brains, url=(settings.http.public_url or heard.url).rstrip("/"))
     app.add_middleware(Guard, access=access, limits={"/v1/sessions": team.MAX_SESSION_BYTES})
     print(f"Nugget serves the team on {heard.url} (Ctrl-C ends it).", file=sys.stderr)
-    print(f"Spaces: {', '.join(team.spaces(environment)[0])}.", file=sys.stderr, flush=True)
+    print(f"Spaces: {', '.join(brains)}.", file=sys.stderr, flush=True)
     signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn ends in order, then hands the signal on
     run(app, listening)

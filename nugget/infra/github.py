@@ -84,10 +84,15 @@ def web_host(api_url: str | None) -> str:
     return (urlsplit(api_url or API_URL).hostname or "").removeprefix("api.")
 
 
+def host_and_path(url: str) -> tuple[str, str]:
+    """Return the host and the path of a remote's address, also of `user@host:path`."""
+    scp = re.fullmatch(r"(?:[\w.-]+@)?([\w.-]+):(?!//)(.+)", url)
+    return (scp[1], scp[2]) if scp else (urlsplit(url).hostname or "", urlsplit(url).path)
+
+
 def repository_name(url: str, *, api_url: str | None) -> str | None:
     """Return `owner/name` of a remote that is on this GitHub, None for one that is elsewhere."""
-    scp = re.fullmatch(r"(?:[\w.-]+@)?([\w.-]+):(?!//)(.+)", url)
-    host, path = (scp[1], scp[2]) if scp else (urlsplit(url).hostname or "", urlsplit(url).path)
+    host, path = host_and_path(url)
     if host.removeprefix("ssh.") != web_host(api_url):
         return None
     named = re.fullmatch(r"/*([\w.-]+)/([\w.-]+?)(?:\.git)?/*", path)
@@ -207,14 +212,18 @@ class Repository:
         details = body.get("errors")
         named = [one.get("message") or one.get("code") if isinstance(one, Mapping) else one
                  for one in (details if isinstance(details, list) else [])]  # fmt: skip
-        words = " ".join(" ".join(str(part) for part in (body.get("message"), *named) if part).split())
-        words = words.replace(self._token, "…")
-        reason = re.sub(r"[^ -~…]", "?", words)[:300].rstrip(".") or "no reason was given"
+        reason = reason_in(" ".join(str(part) for part in (body.get("message"), *named) if part), self._token)
         if error.status >= 500:
             return ForgeError(f"GitHub has a fault of its own ({error.status}).", hint="Try again later.")
         status = 429 if error.status == 403 and "rate limit" in reason.lower() else error.status
         sentence, hint = _REFUSALS.get(status, (f"GitHub refused with {status}: {{reason}}.", None))
         return ForgeError(sentence.format(name=self.name, reason=reason), hint=hint)
+
+
+def reason_in(words: str, token: str) -> str:
+    """Return a forge's words as part of a sentence: on one line, printable, without the token."""
+    plain = re.sub(r"[^ -~…]", "?", " ".join(words.split()).replace(token, "…"))
+    return plain[:300].rstrip(".") or "no reason was given"
 
 
 def fitting(body: str) -> str:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from nugget.config import Environment, read_environment
 from nugget.errors import ForgeError
-from nugget.infra.github import PullRequest, fitting
+from nugget.infra.github import PullRequest, fitting, host_and_path, reason_in
 
 SERVER_VARIABLE = "GITLAB_URL"
 TIMEOUT_S = 10
@@ -39,8 +39,7 @@ def find_token(environment: Environment) -> str | None:
 
 def project_path(url: str, *, server: str) -> str | None:
     """Return `group/project` of a remote on this GitLab, None for one that is elsewhere."""
-    scp = re.fullmatch(r"(?:[\w.-]+@)?([\w.-]+):(?!//)(.+)", url)
-    host, path = (scp[1], scp[2]) if scp else (urlsplit(url).hostname or "", urlsplit(url).path)
+    host, path = host_and_path(url)
     named = re.fullmatch(r"/*((?:[\w.-]+/)+[\w.-]+?)(?:\.git)?/*", path)
     return named[1] if named and host == urlsplit(server).hostname else None
 
@@ -134,11 +133,7 @@ class Project:
         try:
             yield
         except GitlabError as error:
-            words = " ".join(str(error.error_message).split()).replace(self._token, "…")
-            reason, status = (
-                re.sub(r"[^ -~…]", "?", words)[:300].rstrip(".") or "no reason",
-                int(error.response_code or 0),
-            )
+            reason, status = reason_in(str(error.error_message), self._token), int(error.response_code or 0)
             refusal: tuple[str, str | None] = (f"GitLab refused with {status}: {{reason}}.", None)
             if status >= 500:
                 refusal = (f"GitLab has a fault of its own ({status}).", "Try again later.")

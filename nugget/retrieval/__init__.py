@@ -68,8 +68,7 @@ def retrieve(
     most = first + limit + 1  # one more shows that there are more
     found: list[Found] = []
     if parsed.lists:
-        hits = [hit for source in sources for hit in list_source(source, parsed.filter, indexes, most=most)]
-        hits.sort(key=lambda hit: (day_of(hit) or date.min).toordinal(), reverse=True)
+        hits = _newest([hit for source in sources for hit in list_source(source, parsed.filter, indexes, most=most)])
     else:
         wide = replace(profile, candidates=max(profile.candidates, most))
         once = CachedEmbedder(embedder) if embedder else None
@@ -96,15 +95,15 @@ def retrieve(
     )  # fmt: skip
     explain = None
     if query.explain:
+        seconds = {"search": searched - begin, "pack": time.perf_counter() - searched}
         explain = {
             "profile": {name: getattr(profile, name) for name in ("name", "ranking", "candidates", "rrf_k", "hops")},
             "counts": {"candidates": candidates, "hits": len(hits), "packed": len(packed)},
-            "timings_ms": {"search": round((searched - begin) * 1000, 3),
-                           "pack": round((time.perf_counter() - searched) * 1000, 3)},
+            "timings_ms": {name: round(value * 1000, 3) for name, value in seconds.items()},
             "vector_search": indexes.brain.vector_search,
             "contributed": Counter(str(hit.unit.source) for hit in packed),
-            "hits": [_explained(hit) for hit in packed],
-        }  # fmt: skip
+            "hits": list(map(_explained, packed)),
+        }
     return Bundle(
         query=query, profile=profile.name, hits=packed, budget=budget, degraded=tuple(dict.fromkeys(degraded)),
         weak=weak, more_context_hint=hint, explain=explain, remaining=remaining,
@@ -143,6 +142,10 @@ def _rerank(question: str, hits: Sequence[Hit], reranker: Reranker) -> tuple[lis
     ]
     judged.sort(key=lambda hit: -hit.score)
     return [*judged, *tail], None
+
+
+def _newest(hits: list[Hit]) -> list[Hit]:
+    return sorted(hits, key=lambda hit: (day_of(hit) or date.min).toordinal(), reverse=True)
 
 
 def _explained(hit: Hit) -> Mapping[str, Any]:

@@ -126,7 +126,7 @@ def test_another_version_of_the_schema_gets_one_sentence(team: PostgresIndex, in
     for call in (lambda: ask(team), lambda: publish(index, team_database, "team"), lambda: migrate(team_database)):
         with pytest.raises(IndexUnavailable, match=r"schema 99, this version of Nugget knows \d") as caught:
             call()
-        assert caught.value.hint == "Upgrade nugget-brain."
+        assert caught.value.hint == "Upgrade Nugget."
 
 
 @pytest.mark.proves("TEAM-FAULTS")

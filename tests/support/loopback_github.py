@@ -196,11 +196,6 @@ class GitHubServer(GitServer):
         """Answer the next requests that fit with a fault."""
         self.faults += [Fault(method=method, path=path, status=status, **reply)] * times
 
-    def head(self, branch: str) -> str | None:
-        """The commit of a branch, None where there is no such branch."""
-        command = ["git", "-C", str(self.bare), "rev-parse", "--verify", "-q", f"refs/heads/{branch}"]
-        return subprocess.run(command, text=True, capture_output=True).stdout.strip() or None
-
     def commit(self, branch: str, files: Mapping[str, str | None], message: str = "By the reviewer") -> str:
         """A commit on a branch, as a person makes it on the web page; None deletes a file."""
         parent = self.head(branch)

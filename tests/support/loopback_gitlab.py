@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -50,11 +49,6 @@ class GitLabServer(GitServer):
         self.notes: list[str] = []
         self.requests: list[tuple[str, str]] = []
         self.refusal = ""
-
-    def head(self, branch: str) -> str | None:
-        """Return the commit of a branch, None if there is none."""
-        command = ["git", "-C", str(self.bare), "rev-parse", "--verify", "-q", f"refs/heads/{branch}"]
-        return subprocess.run(command, text=True, capture_output=True, check=False).stdout.strip() or None
 
     def answer(self, method: str, path: str, query: dict[str, list[str]], given: dict[str, Any]) -> tuple[int, Any]:
         """Return the status and the JSON of a reply."""

@@ -45,12 +45,6 @@ class IndexBusy(IndexUnavailable):
     retry_after_s = PATIENCE_S
 
 
-def split_address(address: str) -> tuple[str, str | None]:
-    """Return the URL for PostgreSQL and the name of the space behind its `#`, if there is one."""
-    url, _, space = address.partition("#")
-    return url, space or None
-
-
 @contextmanager
 def clear_errors() -> Iterator[None]:
     """Turn the errors of psycopg into one sentence that holds neither address nor password."""
