@@ -163,17 +163,26 @@ def list_source(source: SourceName, filter_: Filter, indexes: Indexes, *, most: 
 def merged(found: Sequence[Found]) -> list[Hit]:
     """Return the hits of all sources, best first; those of a source without a likely hit come last.
 
-    The brain does not come behind records alone: in a small brain it is hard to tell a likely hit. Each source keeps
-    its own order, and records count less than what was written. Hits of about equal scores stand in the order of the
+    If nothing that was written is likely, the brain's hits that match a word count as likely beside records: in a small
+    brain it is hard to tell. Each source keeps its own order, and records count less than what was written. Hits of about equal scores stand in the order of the
     sources. The score of a passage is the share of the words that it holds: the best one possible counts as much as
     the best unit.
     """
-    if not any(one.source in _WRITTEN and one.hits and not one.weak for one in found):
-        found = [one._replace(weak=one.weak and one.source is not SourceName.BRAIN) for one in found]
-    units = [hit.score for one in found if not one.weak for hit in one.hits if not hit.named]
-    most = max(units, default=_LONE_PASSAGE)
+    likely = [hit.score for one in found if one.source in _WRITTEN and not one.weak for hit in one.hits]
+    if not likely:
+        found = [part for one in found for part in _split(one)]
+    most = max(likely, default=_LONE_PASSAGE)
     scaled = (one._replace(hits=[_scaled(hit, one.source, most) for hit in one.hits]) for one in found)
     return [hit for _, hit in sorted((entry for one in scaled for entry in _keyed(one)), key=lambda entry: entry[0])]
+
+
+def _split(found: Found) -> tuple[Found, ...]:
+    """Return the brain's hits that match a word as likely ones, and the others; other sources as they are."""
+    if found.source is not SourceName.BRAIN:
+        return (found,)
+    of_words = [hit for hit in found.hits if _matches_words(hit)]
+    others = [hit for hit in found.hits if not _matches_words(hit)]
+    return found._replace(hits=of_words, weak=False), found._replace(hits=others)
 
 
 def _scaled(hit: Hit, source: SourceName, most: float) -> Hit:
