@@ -19,7 +19,7 @@ BUDGETS = {
     "classes": 309,
     "re.compile": 299,
     "parameters of a function": 10,
-    "lines of tests": 28_979,  # with the fault laboratory
+    "lines of tests": 28_987,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

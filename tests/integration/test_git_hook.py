@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,13 @@ from commit_stage import (
 from replay import Agent, git
 
 KEPT = "prepare-commit-msg.before-nugget"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def read_from_disk() -> None:
+    """Read the hook's modules once: it gives up after five seconds, and a cold disk may take longer."""
+    names = "nugget.commits, nugget.sources.sessions, nugget.extraction.file_changes, nugget.extraction.places"
+    subprocess.run([sys.executable, "-c", f"import {names}"], check=True)
 
 
 @pytest.fixture
