@@ -80,7 +80,7 @@ def retrieve(
         hits = merged(found)
     searched = time.perf_counter()
     degraded = [f"plain_text: {parsed.problem}"] if parsed.problem else []
-    degraded += [name for one in found for name in one.degraded]
+    degraded += _lacking(found)
     if reranker and hits:
         hits, problem = _rerank(query.text, hits, reranker)
         degraded += [problem] if problem else []
@@ -108,6 +108,13 @@ def retrieve(
         query=query, profile=profile.name, hits=packed, budget=budget, degraded=tuple(dict.fromkeys(degraded)),
         weak=weak, more_context_hint=hint, explain=explain, remaining=remaining,
     )  # fmt: skip
+
+
+def _lacking(found: Sequence[Found]) -> list[str]:
+    """Return what the search lacked; a source that waits for its vectors beside others that have them is behind."""
+    lacking = [name for one in found for name in one.degraded]
+    has_vectors = any(one.idfs and "no_vectors" not in one.degraded for one in found)
+    return ["vectors_behind" if name == "no_vectors" and has_vectors else name for name in lacking]
 
 
 def _summaries(text: str, hits: Sequence[Hit], found: Sequence[Found]) -> dict[tuple[str | None, str], HitChunk]:

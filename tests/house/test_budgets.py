@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 204,
-    "lines": 46_170,
+    "lines": 46_177,
     "lines of a file": 400,
     "classes": 309,
     "re.compile": 299,
