@@ -1,4 +1,4 @@
-"""How fast knowledge files are read, parsed and chunked, beside the libraries that this stands on.
+"""Measure how fast knowledge files are read, parsed and chunked, against the libraries that do the parsing.
 
 Run: python benchmarks/chunking.py [FILES]
 The floor is what markdown-it-py and PyYAML alone take for the same texts: block tokens of the body, frontmatter loaded.
@@ -70,7 +70,7 @@ def _unit(content: bytes, path: str) -> Unit | None:
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    """The least process time of several rounds."""
+    """Return the least processor time of several rounds."""
     times = []
     for _ in range(ROUNDS):
         begin = time.process_time()

@@ -53,7 +53,7 @@ def main(rounds: int) -> int:
 
 
 def _least(command: list[str], repo: Path, environment: dict[str, str], rounds: int) -> float:
-    """Least processor time of the process and the git processes that it starts, in milliseconds."""
+    """Return the least processor time, in milliseconds, of the process and the git processes that it starts."""
     taken = []
     for _ in range(rounds):
         (repo / ".git/COMMIT_EDITMSG").write_text("\n# Please enter the commit message\n")
@@ -66,7 +66,7 @@ def _least(command: list[str], repo: Path, environment: dict[str, str], rounds: 
 
 
 def _repository(repo: Path) -> list[str]:
-    """A repository with STAGED files staged; returns the text of each file."""
+    """Make a repository with STAGED staged files and return the text of each."""
     chance = random.Random(3)
     repo.mkdir()
     subprocess.run(["git", "init", "-q", str(repo)], check=True)
@@ -83,7 +83,7 @@ def _repository(repo: Path) -> list[str]:
 
 
 def _sessions(repo: Path, home: Path, texts: list[str]) -> int:
-    """A store of sessions that each touched some of the files; returns how many."""
+    """Store sessions that each touched some of the files; return their number."""
     from nugget.infra.workspace import find_workspace
     from nugget.models import Scope
     from nugget.models.nuggets import FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
@@ -116,7 +116,7 @@ def _sessions(repo: Path, home: Path, texts: list[str]) -> int:
 
 
 def _transcript(repo: Path, home: Path) -> None:
-    """A recent session of 2 MB that the store does not know."""
+    """Write a recent session of 2 MB that the store does not know."""
     from replay import Agent
 
     agent = Agent(repo=repo, claude_config=home / ".claude", started=datetime.now(UTC) - timedelta(minutes=60))

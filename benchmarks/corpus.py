@@ -16,7 +16,7 @@ _COMMON = (
 
 
 def vocabulary(size: int, *, seed: int = 7) -> list[str]:
-    """Distinct words, the common ones first."""
+    """Return distinct words, common ones first."""
     chance = random.Random(seed)
     words = dict.fromkeys(_COMMON)
     while len(words) < size:
@@ -25,7 +25,7 @@ def vocabulary(size: int, *, seed: int = 7) -> list[str]:
 
 
 def sentences(count: int, words: list[str], chance: random.Random) -> list[str]:
-    """Sentences of 8 to 16 words; word frequencies fall as in natural text (Zipf)."""
+    """Return sentences of 8 to 16 words whose frequencies fall as in natural text (Zipf)."""
     weights = [1.0 / (rank + 3) for rank in range(len(words))]
     made = []
     for _ in range(count):
@@ -35,7 +35,7 @@ def sentences(count: int, words: list[str], chance: random.Random) -> list[str]:
 
 
 def write_brain(folder: Path, files: int, *, bytes_each: int = 2000, seed: int = 7, commit: bool = True) -> Path:
-    """A brain of `files` knowledge files of about `bytes_each` bytes, in four sections each, committed to git."""
+    """Write and commit a brain of `files` knowledge files of about `bytes_each` bytes, in four sections each."""
     words, chance = vocabulary(20_000), random.Random(seed)
     (folder / "domains").mkdir(parents=True)
     (folder / "brain.yaml").write_text("owner: Benchmark\nname: Synthetic\n")
@@ -65,7 +65,7 @@ def write_brain(folder: Path, files: int, *, bytes_each: int = 2000, seed: int =
 
 
 def questions(count: int, *, seed: int = 11) -> list[str]:
-    """Questions of five to nine words from the same vocabulary."""
+    """Return questions of five to nine words from the same vocabulary."""
     words, chance = vocabulary(20_000), random.Random(seed)
     weights = [1.0 / (rank + 20) for rank in range(len(words))]
     return [

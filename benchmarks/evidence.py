@@ -1,4 +1,4 @@
-"""How fast logs are taken in and asked, against what is promised.
+"""Measure how fast logs are ingested and questions about them answered, against stated limits.
 
     python benchmarks/evidence.py [--events 100000] [--megabytes 64]
     python benchmarks/evidence.py --gigabyte
@@ -37,7 +37,7 @@ LIMIT_MB_S, LIMIT_MS, LIMIT_REQUESTS = 40, 30, 200
 
 
 def events(count: int) -> Iterator[str]:
-    """Commands with their ends; one in forty fails."""
+    """Yield commands and their ends; one in forty fails."""
     chance = random.Random(1)
     for number in range(count // 2):
         command = chance.choice(
@@ -49,7 +49,7 @@ def events(count: int) -> Iterator[str]:
 
 
 def hook_events(count: int) -> Iterator[str]:
-    """Commands as `nugget shell-init` records them, nearly all of them different."""
+    """Yield commands as `nugget shell-init` records them, nearly all different."""
     chance = random.Random(3)
     commands = ("git commit -m 'fix part {} of it'", "cargo test -p module{}", "vim src/part{}.tsx", "npm test part{}")
     head = {"ts_ms": 0, "session_id": "zsh-20270101-120000-12345"}
@@ -62,7 +62,7 @@ def hook_events(count: int) -> Iterator[str]:
 
 
 def tool_events(count: int) -> Iterator[str]:
-    """An agent's tools that write files, with what they write."""
+    """Yield the calls of an agent's tools that write files, with their content."""
     chance = random.Random(4)
     words = "return function value const import export async await test render state props user order total".split()
     for number in range(count // 2):
@@ -74,7 +74,7 @@ def tool_events(count: int) -> Iterator[str]:
 
 
 def output(megabytes: float) -> Iterator[str]:
-    """What builds and tests print: mostly dull, now and then an error."""
+    """Yield the output of builds and tests: mostly dull, now and then an error."""
     chance = random.Random(2)
     words = "compiling checking module finished running test ok passed cached download resolved linking bundle".split()
     written = 0
@@ -87,7 +87,7 @@ def output(megabytes: float) -> Iterator[str]:
 
 
 def write_logs(folder: Path, *, event_count: int, megabytes: float) -> int:
-    """A session's log folder; its size in bytes."""
+    """Write the log folder of a session and return its size in bytes."""
     folder.mkdir(parents=True)
     (folder / "events.jsonl").write_text("".join(events(event_count)), "utf-8")
     for name, share in (("output.log", 0.6), ("stdout.log", 0.3), ("stderr.log", 0.1)):
@@ -103,7 +103,7 @@ def append(file: Path, lines: Iterable[str]) -> None:
 
 
 class Bench:
-    """An index of its own, and the rows of the table."""
+    """A fresh index and the rows of the table."""
 
     def __init__(self, root: Path) -> None:
         self.logs = root / "logs"
@@ -112,11 +112,11 @@ class Bench:
         self.rows: list[tuple[str, str, str, float]] = []
 
     def add(self, name: str, measured: str, limit: str = "-", ratio: float = 0.0) -> None:
-        """A row of the table."""
+        """Add a row to the table."""
         self.rows.append((name, measured, limit, ratio))
 
     def take(self, name: str, session: str, limit: float) -> None:
-        """Take in what is new of a session, and note how fast."""
+        """Ingest what is new in a session and record the speed."""
         log = find_log(self.environment, session)
         assert log is not None
         began = time.process_time()
@@ -127,14 +127,14 @@ class Bench:
         )
 
     def ask(self, session: str, question: str) -> float:
-        """How many milliseconds an answer takes."""
+        """Return the duration of an answer in milliseconds."""
         began = time.process_time()
         evidence_bundle(self.connection, session, question, options=BundleOptions(), now=datetime.now(UTC))
         return (time.process_time() - began) * 1000
 
 
 def usual(bench: Bench, *, event_count: int, megabytes: float) -> None:
-    """What the promises are about."""
+    """Measure what has a stated limit."""
     write_logs(bench.logs / "mixed", event_count=6000, megabytes=megabytes)
     bench.take("a session of mostly output", "mixed", LIMIT_MB_S)
     append(bench.logs / "tools" / "events.jsonl", tool_events(event_count // 5))
@@ -158,7 +158,7 @@ def usual(bench: Bench, *, event_count: int, megabytes: float) -> None:
 
 
 def gigabyte(bench: Bench) -> None:
-    """A session of a gigabyte, taken in half by half; an error far from either end has to be found."""
+    """Ingest a session of a gigabyte in two halves, and find an error far from either end."""
     folder = bench.logs / "long"
     last_of = "error[E9999]: the needle in {} is not in scope\n"
     for half in ("the first half", "the second half"):

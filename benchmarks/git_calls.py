@@ -1,4 +1,4 @@
-"""What a proposal costs: five files onto a new branch, without touching checkout or index, against other ways.
+"""Measure a proposal of five files on a new branch, written without checkout or index, against other ways.
 
 Run: `python benchmarks/git_calls.py`. Prints a table for brains of 1,000 and 10,000 files; ratios to one `git status`.
 """

@@ -67,12 +67,12 @@ def main() -> None:
 
 
 def row(what: str, ours: float, unit: str, limit: str) -> None:
-    """One line of the table."""
+    """Print one line of the table."""
     print(f"{what:66} {ours:>10.1f} {unit:5} {limit}", flush=True)
 
 
 class Wording:
-    """Texts of any length with the word frequencies of real ones, and with their habit of repeating their own words.
+    """Texts of any length with the word frequencies and the repetitions of real ones.
 
     The words are those of the docstrings of Python's library; one in 60 is made up, so that the vocabulary goes on
     growing with the corpus as names and identifiers make it grow.
@@ -87,7 +87,7 @@ class Wording:
         self.words = [word for word in self.words if word not in STOP_WORDS]
 
     def text(self, chars: int) -> str:
-        """About so many characters."""
+        """Return a text of about this many characters."""
         words = self.random.choices(self.drawn, k=max(1, chars // 7))
         for at in range(12, len(words)):
             chance = self.random.random()
@@ -99,7 +99,7 @@ class Wording:
 
 
 def write_sessions(folder: Path, megabytes: int, wording: Wording) -> int:
-    """Transcripts of about so many megabytes; returns how many bytes of them were said by somebody."""
+    """Write transcripts of about this many megabytes; return how many bytes of them are prose."""
     templates = [file.read_bytes().splitlines() for file in sorted(REAL.glob("*.jsonl"))] if REAL.is_dir() else []
     templates = templates or [list(own_template(wording))]
     folder.mkdir(parents=True)
@@ -116,7 +116,7 @@ def write_sessions(folder: Path, megabytes: int, wording: Wording) -> int:
 
 
 def own_template(wording: Wording) -> Iterator[bytes]:
-    """A session that is mostly what tools printed, as real ones are."""
+    """Yield the lines of a session that consists mostly of tool output, as real ones do."""
     for number in range(40):
         kinds = [("user", wording.text(120)), ("assistant", [{"type": "text", "text": wording.text(300)}])]
         kinds.append(("user", [{"type": "tool_result", "tool_use_id": "t", "content": wording.text(20_000)}]))
@@ -128,7 +128,7 @@ def own_template(wording: Wording) -> Iterator[bytes]:
 
 
 def retold(line: bytes, copy: int, wording: Wording) -> tuple[bytes, int]:
-    """The line with ids of its own; a line that somebody says in other words, with their length."""
+    """Return a line with fresh ids; prose is replaced by other words of the same length."""
     line = re.sub(rb'"(uuid|parentUuid|sessionId)":"([0-9a-f]{8})', rb'"\1":"%08x' % copy, line)
     if b'"tool_result"' in line or b'"tool_use"' in line or b'"type":"text"' not in line:
         return line, 0
@@ -146,7 +146,7 @@ def retold(line: bytes, copy: int, wording: Wording) -> tuple[bytes, int]:
 
 
 def index(home: Path) -> None:
-    """In a process of its own: index, and print what it took as JSON."""
+    """Index in a process of its own and print the measurements as JSON."""
     environment = read_environment({"HOME": str(home)})
     connection = open_home(environment.home)
     before = passage_count(connection)
@@ -174,7 +174,7 @@ def index_apart(home: Path, *, kill_after_bytes: float | None = None) -> dict[st
 
 
 def committed_bytes(home: Path) -> int:
-    """How many bytes of transcripts the index has taken in so far, as another process sees it."""
+    """Return how many bytes of transcripts the index holds, as another process sees it."""
     file = home_index_file(home / ".nugget")
     if not file.is_file():
         return 0
@@ -186,7 +186,7 @@ def committed_bytes(home: Path) -> int:
 
 
 def first_index(home: Path, megabytes: int) -> None:
-    """The first index of a corpus, once whole and once killed in between; then its size."""
+    """Index a corpus from nothing, once whole and once killed halfway, and measure the size."""
     projects = home / ".claude" / "projects" / "-srv-shop"
     write_sessions(projects, megabytes, Wording())
     taken = index_apart(home)
@@ -212,7 +212,7 @@ def first_index(home: Path, megabytes: int) -> None:
 
 
 def kept_bytes(home: Path) -> float:
-    """How many bytes the texts of all rows have."""
+    """Return the size in bytes of the texts of all rows."""
     with closing(open_home(read_environment({"HOME": str(home)}).home)) as connection:
         return float(sum(
             connection.execute(f"SELECT coalesce(sum(length(text)), 0) FROM {table}").fetchone()[0] for table in SAID
@@ -220,7 +220,7 @@ def kept_bytes(home: Path) -> float:
 
 
 def grown_bytes(home: Path) -> int:
-    """How much larger the index is than an empty one, which holds the tables of every other source too."""
+    """Return how much larger the index is than an empty one, which has the tables of all sources."""
     with tempfile.TemporaryDirectory() as folder:
         empty = open_home(Path(folder))
         empty.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -230,7 +230,7 @@ def grown_bytes(home: Path) -> int:
 
 
 def unchanged(home: Path, files: int = 5000) -> None:
-    """A sync of many transcripts of which none changed."""
+    """Measure a sync of many transcripts when none has changed."""
     wording = Wording()
     for number in range(files):
         write_text_session(home, number, 1, wording, projects=50)
@@ -250,7 +250,7 @@ def unchanged(home: Path, files: int = 5000) -> None:
 
 
 def write_text_session(home: Path, number: int, exchanges: int, wording: Wording, *, projects: int = 5) -> None:
-    """A session of text only: an exchange is a prompt of 200 characters and a reply of 700."""
+    """Write a session of text only: exchanges of a prompt of 200 characters and a reply of 700."""
     folder = home / ".claude" / "projects" / f"-srv-project{number % projects}"
     folder.mkdir(parents=True, exist_ok=True)
     session = str(uuid.UUID(int=wording.random.getrandbits(128)))
@@ -268,7 +268,7 @@ def write_text_session(home: Path, number: int, exchanges: int, wording: Wording
 
 
 def search(home: Path, passages: int) -> None:
-    """Queries over an index of so many passages: in a process that stays, and in one that has just started."""
+    """Measure queries over an index of this many passages, in a long-lived process and in a fresh one."""
     wording = Wording()
     for number in range(passages // 200):
         write_text_session(home, number, 100, wording)
@@ -311,7 +311,7 @@ def search(home: Path, passages: int) -> None:
 
 
 def ask_server(home: Path, queries: dict[str, list[str]]) -> None:
-    """The same queries to a running server with a brain, over HTTP and by the clock: what an agent waits for."""
+    """Measure the same queries over HTTP to a running server, in elapsed time."""
     variables = {
         "HOME": str(home), "PATH": os.environ["PATH"], "NUGGET_HTTP_BACKFILL": "false",
         "NUGGET_MODELS": str(Path(__file__).resolve().parent.parent / ".models"),
@@ -337,7 +337,7 @@ def ask_server(home: Path, queries: dict[str, list[str]]) -> None:
 
 
 def ask(asking: HTTPConnection, query: str, sources: str) -> None:
-    """One search over a connection that stays."""
+    """Send one search over an open connection."""
     asking.request("GET", "/v1/search?" + urlencode({"q": query, "limit": 10, "sources": sources}))
     answer = asking.getresponse()
     document = answer.read()
@@ -345,7 +345,7 @@ def ask(asking: HTTPConnection, query: str, sources: str) -> None:
 
 
 def queries_of(wording: Wording, count: int = 60) -> dict[str, list[str]]:
-    """Queries of three words each: rare ones, common ones, and both."""
+    """Return queries of three words each: rare ones, common ones, and both."""
     drawn = random.Random(7)
     common, rare = wording.words[:100], wording.words[1000:6000]
     return {

@@ -25,7 +25,7 @@ if __name__ == '__main__':
     sys.argv[0] = re.sub(r'(-script\\.pyw|\\.exe)?$', '', sys.argv[0])
     sys.exit(main())
 """
-"""What pip installs as the command `nugget`."""
+"""The script that pip installs as the command `nugget`."""
 
 
 def main() -> None:
@@ -70,7 +70,7 @@ def _measure(
     settle_s: float = 0.0,
     rounds: int = ROUNDS,
 ) -> dict[str, tuple[float, float]]:
-    """Least wall time and least processor time of each way, in milliseconds."""
+    """Return the least elapsed and the least processor time of each way, in milliseconds."""
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, (command, text) in ways.items():

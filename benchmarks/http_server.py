@@ -1,4 +1,4 @@
-"""What the HTTP face costs: requests a second on one core, and what brief and recall add to starting Python.
+"""Measure requests a second on one core, and what brief and recall add to the start of Python.
 
 Run: `python benchmarks/http_server.py`. The load comes from another process: wrk where it is installed, else eight
 threads that keep their connections, over plain sockets. Targets: /v1/logs/context at 200 requests a second of one
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def row(name: str, pid: int, port: int, path: str, target: str) -> None:
-    """One line: what came back a second, the same by the server's own CPU time, and how long it took."""
+    """Print one line: requests a second, the same by the server's processor time, and latencies."""
     measured(port, path, seconds=1.0)
     before, began = cpu_s(pid), time.perf_counter()
     result = measured(port, path, seconds=SECONDS)
@@ -66,7 +66,7 @@ def row(name: str, pid: int, port: int, path: str, target: str) -> None:
 
 
 def measured(port: int, path: str, *, seconds: float) -> dict[str, float]:
-    """Requests answered, p50 and p99 in ms, from another process."""
+    """Return the requests answered, p50 and p99 in ms, as another process measured them."""
     if wrk := shutil.which("wrk"):
         command = [wrk, "-t1", f"-c{CONNECTIONS}", f"-d{max(1, round(seconds))}s", "--latency"]
         said = subprocess.run([*command, f"http://127.0.0.1:{port}{path}"], capture_output=True, text=True).stdout
@@ -79,13 +79,13 @@ def measured(port: int, path: str, *, seconds: float) -> dict[str, float]:
 
 
 def in_ms(text: str) -> float:
-    """`1.5ms`, `900us`, `1.2s` in milliseconds."""
+    """Return `1.5ms`, `900us` or `1.2s` in milliseconds."""
     number, unit = re.fullmatch(r"([\d.]+)(\w+)", text).groups()  # type: ignore[union-attr]
     return float(number) * {"us": 0.001, "ms": 1.0, "s": 1000.0}[unit]
 
 
 def load(port: int, asked: str) -> dict[str, float]:
-    """The load itself: each of the threads sends the next request when it has the last answer."""
+    """Generate the load: each thread sends its next request when it has the last reply."""
     seconds, _, path = asked.partition(":")
     end = time.perf_counter() + float(seconds)
     with ThreadPoolExecutor(CONNECTIONS) as threads:
@@ -96,7 +96,7 @@ def load(port: int, asked: str) -> dict[str, float]:
 
 
 def one(port: int, path: str, end: float) -> list[float]:
-    """One connection's seconds for each request."""
+    """Return the seconds that each request of one connection took."""
     request = f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
     times = []
     with socket.create_connection(("127.0.0.1", port)) as connection:
@@ -114,13 +114,13 @@ def one(port: int, path: str, end: float) -> list[float]:
 
 
 def cpu_s(pid: int) -> float:
-    """Seconds of processor time that a process has used."""
+    """Return the seconds of processor time that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def wait_for_backfill(base: str) -> None:
-    """The reading of logs at the start is no part of what is measured."""
+    """Wait until the server has read the logs, which is not measured."""
     from urllib.request import urlopen
 
     while json.load(urlopen(f"{base}/healthz"))["backfill"]["state"] == "running":
@@ -128,7 +128,7 @@ def wait_for_backfill(base: str) -> None:
 
 
 def write_logs(folder: Path) -> Path:
-    """A session of some thousand events in a code repository, which is returned."""
+    """Write a session of some thousand events in a code repository, and return the repository."""
     shop = folder / "shop"
     shop.mkdir()
     subprocess.run(["git", "-C", shop, "init", "-q"], check=True)
@@ -147,7 +147,7 @@ def write_logs(folder: Path) -> Path:
 
 
 def variables(folder: Path) -> dict[str, str]:
-    """An environment of its own, without keys."""
+    """Return an environment without keys, below a folder."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("NUGGET_", "ANTHROPIC_", "AISH"))}
     models = os.environ.get("NUGGET_MODELS") or str(REPOSITORY / ".models")
     return kept | {
@@ -159,7 +159,7 @@ def variables(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def served(folder: Path, environment: Mapping[str, str]) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """The server as a process of its own, with its port."""
+    """Run the server in a process of its own and yield it with its port."""
     with subprocess.Popen(
         [*START, "serve", "--http", "127.0.0.1:0", "--no-token"],
         cwd=folder,
@@ -174,7 +174,7 @@ def served(folder: Path, environment: Mapping[str, str]) -> Iterator[tuple[subpr
 
 
 def cold(shop: Path, brain: Path, environment: Mapping[str, str]) -> None:
-    """How long the hooks take from a cold start, against an empty Python."""
+    """Measure the hooks from a cold start against an empty Python."""
     command = [sys.executable, "-P", "-m", "nugget", "capture-session"]
     held = {**environment, "NUGGET_BRAIN": str(brain)}
     start = {"hook_event_name": "SessionStart", "source": "startup", "cwd": str(shop), "session_id": "s"}

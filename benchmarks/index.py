@@ -52,13 +52,13 @@ def main() -> None:
 
 
 def row(what: str, ours: float, floor: float, limit: str, *, unit: str = "ms", higher: bool = False) -> None:
-    """One line of the table; `higher` for rates."""
+    """Print one line of the table; `higher` is for rates."""
     ratio = ours / floor if floor else float("nan")
     print(f"{what:58} {ours:>9.1f} {unit:<3}{floor:>9.1f} {unit:<3}{ratio:>6.2f}  {'>=' if higher else '<='} {limit}")
 
 
 def build(root: Path, environment: Environment, embedder: Embedder, *, files: int) -> None:
-    """Full build against the bare model on the same texts, then a rebuild with every vector cached."""
+    """Measure a full build against the bare model on the same texts, then a rebuild with cached vectors."""
     brain = write_brain(root / "build", files)
     started = time.perf_counter()
     result = sync(brain, environment, embedder=embedder)
@@ -81,7 +81,7 @@ def build(root: Path, environment: Environment, embedder: Embedder, *, files: in
 
 
 def unchanged(root: Path, environment: Environment, embedder: Embedder, *, files: int) -> None:
-    """A look that finds nothing, and one changed file, among many."""
+    """Measure a sync that finds no change, and one that finds one changed file among many."""
     brain = write_brain(root / "many", files)
     fill_cache(brain, environment, embedder)
     sync(brain, environment, embedder=embedder)
@@ -105,7 +105,7 @@ def unchanged(root: Path, environment: Environment, embedder: Embedder, *, files
 
 
 def ask(root: Path, environment: Environment, embedder: Embedder, *, chunks: int) -> None:
-    """Questions to a resident brain against the embedding of the question alone."""
+    """Measure questions to a resident brain against the embedding of the question alone."""
     brain = write_brain(root / f"ask{chunks}", chunks // 5, commit=chunks <= 10_000)
     fill_cache(brain, environment, embedder)
     sync(brain, environment, embedder=embedder)
@@ -133,7 +133,7 @@ def fill_cache(brain: Path, environment: Environment, embedder: Embedder) -> Non
     import numpy as np
 
     class Collect:
-        """Stands for the model while the texts to embed are gathered."""
+        """An embedder that only collects the texts to embed."""
 
         model = embedder.model
         count_tokens = staticmethod(embedder.count_tokens)
@@ -150,7 +150,7 @@ def fill_cache(brain: Path, environment: Environment, embedder: Embedder) -> Non
 
 
 def server_memory(brain: Path) -> float:
-    """Resident megabytes of a process of its own that has answered questions from this brain."""
+    """Return the resident megabytes of a process that has answered questions from this brain."""
     code = (
         "import sys, resource; from pathlib import Path; from nugget.app import Brain\n"
         "b = Brain(Path(sys.argv[1]))\n"
@@ -162,7 +162,7 @@ def server_memory(brain: Path) -> float:
 
 
 def walk_and_stat(folder: Path) -> int:
-    """The floor of any change detection without git."""
+    """Walk and stat the files: the least that any change detection without git costs."""
     count = 0
     for entry in os.scandir(folder):
         count += walk_and_stat(Path(entry.path)) if entry.is_dir() else bool(entry.stat())
@@ -170,14 +170,14 @@ def walk_and_stat(folder: Path) -> int:
 
 
 def timed(call: Callable[[], object]) -> float:
-    """Milliseconds of one call."""
+    """Return the milliseconds of one call."""
     started = time.perf_counter()
     call()
     return (time.perf_counter() - started) * 1000
 
 
 def median(call: Callable[[], object], *, times: int = 7) -> float:
-    """Median milliseconds of several calls, after one that does not count."""
+    """Return the median milliseconds of several calls after one to warm up."""
     call()
     return statistics.median(timed(call) for _ in range(times))
 

@@ -46,7 +46,7 @@ Embed = Callable[[Sequence[str]], Any]
 
 @cache
 def model() -> Embed:
-    """The bundled model, as (texts) -> matrix of unit vectors."""
+    """Return the bundled model as a function from texts to a matrix of unit vectors."""
     environment = read_environment()
     embedder = open_embedder(load_settings(environment), environment)
     assert embedder is not None
@@ -65,7 +65,7 @@ def _scorer() -> Any:
 
 @cache
 def labels() -> tuple[list[Row], list[Row]]:
-    """(gold items, labelled sentences) of all labelled sessions."""
+    """Return the gold items and labelled sentences of all labelled sessions."""
     read = _scorer().read
     return read(SHARED_GOLD / "gold.jsonl") + read(GOLD / "gold.jsonl"), read(SHARED_GOLD / "sentences.jsonl")
 
@@ -88,7 +88,7 @@ def _split() -> Row:
 
 
 def sessions() -> list[str]:
-    """The labelled sessions, also those without knowledge."""
+    """Return the labelled sessions, including those without knowledge."""
     gold, sentences = labels()
     return sorted({row["session"] for row in gold + sentences} | set(_split()["none"]))
 
@@ -133,7 +133,7 @@ def is_dialogue_apart(row: Row) -> bool:
 
 
 def short_id(session: str) -> str:
-    """What tells sessions apart: several files are one session at different points."""
+    """Return the part of an id that tells sessions apart: several files are one session at different points."""
     name = session.rsplit("/", 1)[-1].removesuffix(".jsonl")
     return name.split("_")[1] if name[:2] == "20" else name
 
@@ -149,13 +149,13 @@ def says(text: str, item: Row) -> bool:
 
 
 def row(session: str, title: str, body: str, kind: str, confidence: float, quote: str) -> Row:
-    """A unit as the scorer reads it, with the words that it rests on."""
+    """Return a unit as the scorer reads it, with its evidence."""
     made = {"session": session, "title": title, "body": body, "type": str(kind), "confidence": confidence}
     return made | {"quote": quote}
 
 
 def scored(names: Sequence[str], units: Sequence[Row]) -> Row:
-    """The figures of some sessions."""
+    """Return the figures of some sessions."""
     gold = [item for item in labels()[0] if item["session"] in names]
     overall: Row = _scorer().score_units(gold, names, units)["overall"]
     worths = [found["worth"] for unit in units if (found := grade(unit["session"], unit["quote"]))]
@@ -166,7 +166,7 @@ def scored(names: Sequence[str], units: Sequence[Row]) -> Row:
 
 
 def line(figures: Row, names: Sequence[str], units: Sequence[Row]) -> str:
-    """The figures with their intervals on one line."""
+    """Return the figures with their intervals on one line."""
     chance = random.Random(7)
     spread: dict[str, list[float]] = {name: [] for name in FIGURES}
     gold = {name: [item for item in labels()[0] if item["session"] == name] for name in names}

@@ -1,4 +1,4 @@
-"""What the MCP face costs: the reply to `initialize` against a bare server of one tool, and a call against the asking.
+"""Measure the reply to `initialize` against a bare server of one tool, and a call against the question alone.
 
 Run: `python benchmarks/mcp_server.py`. Prints a table; ratios of one run, so that the machine does not matter. Targets:
 a window beside others takes .2 x the processor time and .4 x the memory of a bare server, the first one answers
@@ -42,7 +42,7 @@ NUGGET = [sys.executable, "-c", "from nugget.__main__ import console; console()"
 
 
 def start(command: list[str], environment: dict[str, str], cwd: Path) -> subprocess.Popen[bytes]:
-    """Start a server process, and ask it to initialize."""
+    """Start a server process and send it `initialize`."""
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, cwd=cwd
     )
@@ -53,7 +53,7 @@ def start(command: list[str], environment: dict[str, str], cwd: Path) -> subproc
 
 
 def window(command: list[str], environment: dict[str, str], cwd: Path) -> tuple[float, float, float]:
-    """Seconds from the start of a server process to its reply to `initialize`, its processor seconds, its megabytes."""
+    """Return the seconds until a new server replies to `initialize`, its processor seconds, and its megabytes."""
     began = time.perf_counter()
     process = start(command, environment, cwd)
     assert process.stdout
@@ -68,7 +68,7 @@ def window(command: list[str], environment: dict[str, str], cwd: Path) -> tuple[
 
 
 def windows_at_once_s(environment: dict[str, str], cwd: Path) -> float:
-    """Seconds until the last of eight windows has been answered that open at once, with no server running before."""
+    """Return the seconds until the last of eight servers that start at once has replied."""
     began = time.perf_counter()
     processes = [start(NUGGET, environment, cwd) for _ in range(8)]
     for process in processes:
@@ -83,7 +83,7 @@ def windows_at_once_s(environment: dict[str, str], cwd: Path) -> float:
 async def call_times_s(
     command: list[str], tool: str, arguments: dict[str, str], environment: dict[str, str], cwd: Path
 ) -> tuple[float, list[float]]:
-    """Seconds from the start of a server to its first answer, and of each later call."""
+    """Return the seconds from the start of a server to its first answer, and those of each later call."""
     from mcp.client import Client
     from mcp.client.stdio import StdioServerParameters
 
@@ -102,7 +102,7 @@ async def call_times_s(
 
 
 def ask_times_s(brain: Path) -> list[float]:
-    """Seconds of each question in this process, without any protocol."""
+    """Return the seconds of each question in this process, without a protocol."""
     from nugget.app import Brain
 
     with Brain(brain) as opened:
@@ -154,7 +154,7 @@ def main() -> None:
 
 
 def row(name: str, seconds: float, ratio: float | None = None, target: float | None = None) -> None:
-    """One line of the table."""
+    """Print one line of the table."""
     shown = f"{ratio:>7.2f}x" if ratio else ""
     print(f"{name:<44}{seconds * 1000:>8.1f}{shown:>8}{f'{target:.1f}x' if target else '':>8}")
 

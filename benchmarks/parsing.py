@@ -1,4 +1,4 @@
-"""How fast transcripts are read and condensed: MB of transcript per second of process time, beside bare json.loads.
+"""Measure reading and condensing of transcripts in MB a second of processor time, against bare json.loads.
 
 Run: python benchmarks/parsing.py [FOLDER]
 """
@@ -18,7 +18,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data" / "transcripts"
 
 
 def seconds(work: Callable[[], object], *, rounds: int = 5) -> float:
-    """The least process time of several rounds."""
+    """Return the least processor time of several rounds."""
     times = []
     for _ in range(rounds):
         begin = time.process_time()
@@ -28,7 +28,7 @@ def seconds(work: Callable[[], object], *, rounds: int = 5) -> float:
 
 
 def bare_loads(files: Iterable[Path]) -> None:
-    """What any reader of this format pays at least."""
+    """Load every line with `json`: the least that a reader of this format costs."""
     for file in files:
         for line in file.read_bytes().splitlines():
             try:

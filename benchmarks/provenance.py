@@ -1,4 +1,4 @@
-"""How fast provenance is extracted, as ratios to its limits, and that nothing is hashed that nobody asked about.
+"""Measure the extraction of provenance against its limits, and check that only touched files are hashed.
 
 Heuristic extraction is everything from the transcript's bytes to the nuggets: reading, file touches, redaction and
 the heuristics; at least 20 MB of transcript a second of processor time. Looking for changes by hand hashes the files
@@ -34,7 +34,7 @@ FILES, TOUCHED = 3000, 30
 
 
 def extract(files: list[Path]) -> dict[str, float]:
-    """Processor seconds of each part of extraction over these transcripts."""
+    """Return the processor seconds of each part of extraction over these transcripts."""
     spent = dict.fromkeys(("read", "touches", "heuristics"), 0.0)
     for file in files:
         times = [time.process_time()]
@@ -51,7 +51,7 @@ def extract(files: list[Path]) -> dict[str, float]:
 
 
 def hashed_files() -> int:
-    """How many files are read when a repository of FILES files is looked through for TOUCHED that were touched."""
+    """Return how many files of a repository of FILES are read when TOUCHED of them were touched."""
     with tempfile.TemporaryDirectory() as folder:
         repo = Path(folder)
         subprocess.run(["git", "-C", folder, "init", "-q"], check=True)

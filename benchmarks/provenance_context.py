@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def _run(arguments: list[str], repo: Path, environment: dict[str, str]) -> tuple[float, float]:
-    """Milliseconds on the clock and of the processors, children included."""
+    """Return the elapsed and processor milliseconds of a command, children included."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.perf_counter()
     done = subprocess.run([sys.executable, "-c", START, *arguments], cwd=repo, env=environment, capture_output=True)

@@ -1,4 +1,4 @@
-"""How right and how fast redaction is: recall by context, precision, megabytes per second, and time by length.
+"""Measure redaction: recall by context, precision, megabytes a second, and time by length.
 
 Each list of kinds is split: `tuned` are the kinds that rules may be written along, `apart` are the others.
 

@@ -47,7 +47,7 @@ RIDGE = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """A brain with its answerable questions, each with the ids of the units that are right."""
+    """A brain with its answerable questions, each with the ids of its right units."""
 
     family: str
     brain: Brain

@@ -41,7 +41,7 @@ _CHUNKS = 200
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Documents that make one brain, and the questions asked of it."""
+    """The documents of one brain and the questions for it."""
 
     docs: list[dict[str, Any]]
     queries: list[dict[str, Any]]
@@ -76,7 +76,7 @@ def put_into(page: Path, part: str, text: str) -> None:
 
 
 def measure(folder: Path) -> dict[str, dict[str, float]]:
-    """The metrics of every mode over one set, averaged over its questions."""
+    """Return the metrics of every mode over one set, averaged over its questions."""
     gains = read_gains(folder / "qrels.tsv")
     rows: dict[str, list[list[float]]] = {mode: [] for mode in MODES}
     times: dict[str, list[float]] = {mode: [] for mode in MODES}
@@ -106,7 +106,7 @@ def measure(folder: Path) -> dict[str, dict[str, float]]:
 
 @contextmanager
 def asking(brain: Path, scope: Scope) -> Iterator[dict[str, Callable[[str], list[str]]]]:
-    """Each way of asking, with a brain of its own opened for it: from a question to the documents, best first."""
+    """Yield each way of asking, a function from a question to the documents, best first."""
     names = write_brain(brain, scope)
     plain = RetrievalSettings(ranking="rrf", hops=0)
     chosen = {
@@ -126,18 +126,18 @@ def asking(brain: Path, scope: Scope) -> Iterator[dict[str, Callable[[str], list
 
 
 def api_order(brain: Brain, question: str, names: Mapping[str, str]) -> list[str]:
-    """The documents as `ask` orders them."""
+    """Return the documents in the order of `ask`."""
     bundle = brain.ask(Query(question, limit=_DEPTH, budget_tokens=10**9, depth=Depth.SUMMARY), fresh=False)
     return [names[hit.unit.id] for hit in bundle.hits]
 
 
 def shipped_order(brain: Brain, question: str, names: Mapping[str, str]) -> list[str]:
-    """The documents of an answer within the usual limit and budget."""
+    """Return the documents of an answer within the default limit and budget."""
     return [names[hit.unit.id] for hit in brain.ask(question, fresh=False).hits]
 
 
 def vector_order(brain: Brain, question: str, names: Mapping[str, str]) -> list[str]:
-    """The documents by the cosine of their nearest chunk alone."""
+    """Return the documents by the cosine of their nearest chunk alone."""
     assert brain.embedder is not None
     nearest = brain.index.search_vectors(brain.embedder.embed_query(question), _CHUNKS, Filter())
     unit_of = brain.index.units_of_chunks([key for key, _ in nearest])
@@ -165,7 +165,7 @@ def write_brain(folder: Path, scope: Scope) -> dict[str, str]:
 
 
 def unit_of(number: int, doc: Mapping[str, Any]) -> Unit:
-    """A knowledge unit of a document. Where the document has no title its body gets no heading."""
+    """Return a document as a knowledge unit; without a title its body gets no heading."""
     kind = doc.get("kind") if doc.get("kind") in list(KnowledgeType) else KnowledgeType.CONCEPT
     title = " ".join(str(doc.get("title") or "").split())
     text = str(doc["text"])
@@ -181,7 +181,7 @@ def unit_of(number: int, doc: Mapping[str, Any]) -> Unit:
 
 
 def scopes(folder: Path) -> Iterator[Scope]:
-    """The brains of a set."""
+    """Yield the brains of a set."""
     docs, queries = read_lines(folder / "docs.jsonl"), read_lines(folder / "queries.jsonl")
     edges = read_lines(folder / "edges.jsonl") if (folder / "edges.jsonl").is_file() else []
     for name in dict.fromkeys(str(doc.get("scope", "")) for doc in docs):
@@ -193,12 +193,12 @@ def scopes(folder: Path) -> Iterator[Scope]:
 
 
 def read_lines(file: Path) -> list[dict[str, Any]]:
-    """The objects of a JSON lines file."""
+    """Return the objects of a JSON lines file."""
     return [json.loads(line) for line in file.read_text("utf-8").splitlines() if line.strip()]
 
 
 def read_gains(file: Path) -> dict[str, dict[str, float]]:
-    """query -> document -> gain; rows whose gain is no number (a header) are passed over."""
+    """Return query -> document -> gain, without rows whose gain is not a number (a header)."""
     gains: dict[str, dict[str, float]] = {}
     for line in file.read_text("utf-8").splitlines():
         query, document, gain = (line.split("\t") + ["", ""])[:3]
@@ -208,7 +208,7 @@ def read_gains(file: Path) -> dict[str, dict[str, float]]:
 
 
 def table(results: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
-    """The results as a markdown table, with the mean over the sets."""
+    """Return the results as a markdown table, with the mean over the sets."""
     lines = ["| set | mode | " + " | ".join(METRICS) + " | p50 ms |", "|---|---|" + "---|" * (len(METRICS) + 1)]
     for name, by_mode in results.items():
         for mode, values in by_mode.items():

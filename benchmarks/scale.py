@@ -1,4 +1,4 @@
-"""How both indexes grow: questions, changes and recall at 1,000 to 1,000,000 chunks, in processor time.
+"""Measure both indexes at 1,000 to 1,000,000 chunks: questions, changes and recall, in processor time.
 
     python benchmarks/scale.py 1000 10000 100000
 
@@ -44,7 +44,7 @@ Numbers = np.ndarray[Any, np.dtype[np.float32]]
 
 
 class Seeded:
-    """An embedder whose vectors of questions are the seed's, moved."""
+    """An embedder that returns the seed's vectors of questions, moved at random."""
 
     def __init__(self, seeds: Numbers, model: str) -> None:
         self.model, self._seeds = model, seeds

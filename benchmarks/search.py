@@ -1,4 +1,4 @@
-"""What one cold search costs, start to exit, by the clock, against the limit of 300 ms.
+"""Measure one cold search from start to exit, in elapsed time, against the limit of 300 ms.
 
 Run: `python benchmarks/search.py [--units 300] [--notes 1000] [--sessions 50]`. Searches take turns, so that a slow
 moment hits all of them; an empty Python is measured with them, for it tells how fast the machine is just now.
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def _report(how: str, commands: dict[str, list[str]], nugget: list[str], environment: dict[str, str]) -> None:
-    """Index for this way of searching, then print what each search takes."""
+    """Build the index for one way of searching and print the duration of each search."""
     subprocess.run([*nugget, "sync"], env=environment, check=True, capture_output=True)
     print(f"\n{how:<34}{'ms':>8}{'of the limit':>14}")
     for name, laps in _measure(commands, environment).items():
@@ -74,7 +74,7 @@ def _report(how: str, commands: dict[str, list[str]], nugget: list[str], environ
 
 
 def _measure(commands: dict[str, list[str]], environment: dict[str, str]) -> dict[str, list[float]]:
-    """The milliseconds that each command took, after one round that does not count."""
+    """Return the milliseconds of each command after one round to warm up."""
     laps: dict[str, list[float]] = {name: [] for name in commands}
     for counts in (False, *[True] * ROUNDS):
         for name, command in commands.items():
@@ -86,7 +86,7 @@ def _measure(commands: dict[str, list[str]], environment: dict[str, str]) -> dic
 
 @contextmanager
 def _server(nugget: list[str], environment: dict[str, str]) -> Iterator[None]:
-    """A server of the same NUGGET_HOME, warm."""
+    """Run a warm server of the same NUGGET_HOME."""
     with subprocess.Popen(
         [*nugget, "serve", "--http", "127.0.0.1:0"], env=environment, stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""Whether the answer stands in the shown snippet, for questions to the handbook of `benchmarks/handbook`.
+"""Measure how often the shown snippet holds the answer, for questions to the handbook of `benchmarks/handbook`.
 
 Snippets were tuned on the twenty of `questions.json` alone; the twenty of `fresh.json` were written later, before they
 were asked.
@@ -27,7 +27,7 @@ ELSEWHERE = ("my cat prefers tuna over salmon", "who won the football world cup 
 
 
 def main() -> None:
-    """Ask, and print what was found where."""
+    """Ask every question and print where its answer was found."""
     pages, home = (Path(name).resolve() for name in (sys.argv[1:] or ["dist/handbook"])[:1] * 2)
     home = Path(sys.argv[2]).resolve() if len(sys.argv) > 2 else pages.with_name("handbook-home")
     make(pages)

@@ -1,4 +1,4 @@
-"""What a cold command costs, start to exit, against an empty typer program and one cold query embedding.
+"""Measure cold commands from start to exit, against an empty typer program and one cold query embedding.
 
 Run: `python benchmarks/startup.py [--units 1000]`. Prints a table; ratios of one run, so that the machine does not
 matter. Targets: `nugget --help` 1.5 x an empty typer program's; `nugget ask --no-llm` 2.5 x (an empty typer program
@@ -82,7 +82,7 @@ def main() -> None:
 
 
 def _measure(processes: dict[str, tuple[list[str], dict[str, str]]], environment: dict[str, str]) -> dict[str, float]:
-    """The median of each process in seconds."""
+    """Return the median of each process in seconds."""
     laps: dict[str, list[float]] = {name: [] for name in processes}
     for _ in range(ROUNDS):
         for name, (command, variables) in processes.items():

@@ -40,7 +40,7 @@ NUGGET_BRAIN names the brain to use; each setting is read from NUGGET_<KEY> as w
 
 
 def manual() -> str:
-    """The man page of all commands, in man(7)."""
+    """Return the man page of all commands, in man(7)."""
     (_, root), *every = commands()
     parts = [
         f'.TH NUGGET 1 "" "nugget {nugget.__version__}" "User Commands"', ".SH NAME",
@@ -56,20 +56,20 @@ def manual() -> str:
 
 
 def described(entry: Any) -> str:
-    """An argument or option with its help; none for one that is hidden."""
+    """Return an argument or option with its help, nothing for a hidden one."""
     if entry.param_type_name == "argument":
         return f".TP\n.I {escaped(placeholder(entry))}\n{escaped(entry.help)}"
     return "" if entry.hidden else f".TP\n.B {escaped(option_names(entry))}\n{escaped(entry.help)}"
 
 
 def escaped(text: str | None) -> str:
-    """Text of one line in which roff finds no instruction."""
+    """Return a line of text in which roff finds no instruction."""
     line = " ".join((text or "").split("\f")[0].split()).replace("\\", "\\e").replace("-", "\\-")
     return f"\\&{line}" if line.startswith((".", "'")) else line
 
 
 def pages() -> dict[str, str]:
-    """Each file below share/ with what it should hold."""
+    """Return each file below share/ with the text that it should have."""
     scripts = {
         place: get_completion_script(prog_name="nugget", complete_var="_NUGGET_COMPLETE", shell=shell).strip() + "\n"
         for shell, place in COMPLETIONS.items()

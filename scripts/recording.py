@@ -67,7 +67,7 @@ FORM = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http:
 
 
 def main() -> None:
-    """Play, record and write both pictures."""
+    """Play the commands, record them, and write both pictures."""
     home = Path(mkdtemp(prefix="nugget-recording-")).resolve()
     screen = Console(file=io.StringIO())
     try:
@@ -126,7 +126,7 @@ def _read(descriptor: int) -> bytes:
 
 
 def picture(shown: list[tuple[str, list[str]]], theme: TerminalTheme) -> str:
-    """The picture of a terminal in which each line appears at its time."""
+    """Return the picture of a terminal in which each line appears at its time."""
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     times: list[float] = []
     now = 0.0

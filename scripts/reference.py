@@ -37,7 +37,7 @@ PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def commands(command: Any = None, path: str = "nugget") -> Iterator[tuple[str, Any]]:
-    """Every command with its full name, in the order of `nugget --help`."""
+    """Yield every command with its full name, in the order of `nugget --help`."""
     command = command or get_command(app)
     yield path, command
     for name in command.list_commands(None) if hasattr(command, "list_commands") else ():
@@ -111,7 +111,7 @@ def redaction_part() -> str:
 
 
 def layers_part() -> str:
-    """The rows of .importlinter, top first."""
+    """Return the rows of .importlinter, top first."""
     contracts = ConfigParser()
     contracts.read(DOCS.parent / ".importlinter")
     rows = contracts["importlinter:contract:layers"]["layers"].replace("nugget.", "").strip().splitlines()
@@ -119,7 +119,7 @@ def layers_part() -> str:
 
 
 def constants_part() -> str:
-    """What docs/retrieval.md says in words and formulas, as numbers."""
+    """Return the constants of docs/retrieval.md as a table."""
     shares = f"{scoring.CHUNK_SHARE} / {scoring.UNIT_SHARE} / {scoring.TITLE_SHARE}"
     rows = ["| constant | value | |", "|---|---|---|"]
     rows += [f"| {name} | {value} | {said} |" for name, value, said in (
@@ -189,7 +189,7 @@ PARTS: dict[str, Callable[[], str]] = {
 
 
 def rendered(page: str) -> str:
-    """A page with its generated parts as they should be."""
+    """Return a page with its generated parts up to date."""
     return PART.sub(lambda found: f"{found[1]}{PARTS[found[2]]()}{found[3]}", page)
 
 

@@ -24,7 +24,7 @@ _LEFT_OUT = {"script", "style", "head"}
 
 
 class _Page(HTMLParser):
-    """The markdown of an HTML page."""
+    """A parser that collects the markdown of an HTML page."""
 
     def __init__(self) -> None:
         super().__init__()

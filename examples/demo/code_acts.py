@@ -31,7 +31,7 @@ def play_code(stage: Stage, transcript: Path, *, number: int) -> None:
 
 
 def yesterday() -> str:
-    """The day before today, as a transcript writes it."""
+    """Return the day before today as transcripts write it."""
     return (datetime.now(UTC) - timedelta(days=1)).date().isoformat()
 
 
@@ -48,7 +48,7 @@ def make_repository(stage: Stage, transcript: Path) -> Path:
 
 
 def _files(transcript: Path, repository: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """The files as the session first read them, and as it left them."""
+    """Return the files as the session first read them, and as it left them."""
     before: dict[str, str] = {}
     after: dict[str, str] = {}
     reads: dict[str, str] = {}

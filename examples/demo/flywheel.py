@@ -1,5 +1,4 @@
-"""From a session to the answer that the next agent gets: init, capture, review, accept, sync, ask, MCP; then about the
-code, and by pull request.
+"""Play the way from a session to the answer that the next agent gets, then questions about the code, and a team.
 
 Every step is the real command, run as a person would run it, in a temporary HOME, without keys and without network.
 """
@@ -54,7 +53,7 @@ def main() -> int:
 
 
 def set_up(home: Path, screen: Console) -> Stage:
-    """A new HOME without anybody's keys and settings. The converted model is shared where NUGGET_MODELS says."""
+    """Make a new HOME without keys and settings; NUGGET_MODELS may name the folder of the converted model."""
     real = read_environment()
     variables = {name: value for name, value in real.variables.items() if not name.startswith(_CONFIGURED_BY)}
     variables |= {"HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config"), "GIT_CONFIG_NOSYSTEM": "1"}
@@ -121,7 +120,7 @@ def _waiting_branches(stage: Stage) -> list[str]:
 
 
 def _ask_over_mcp(stage: Stage) -> None:
-    """Connect as an agent does, and show the instructions and the answer it gets."""
+    """Ask through an MCP client and show the server's instructions and its answer."""
     from rich.panel import Panel
     from rich.text import Text
 
@@ -137,7 +136,7 @@ def _ask_over_mcp(stage: Stage) -> None:
 
 
 async def _call(stage: Stage) -> tuple[str, str, float]:
-    """The instructions of the server, its answer, and how long a call takes once the server is warm."""
+    """Return the server's instructions, its answer, and the duration of a call once the server is warm."""
     from mcp.client import Client
     from mcp.client.stdio import StdioServerParameters
 
@@ -156,7 +155,7 @@ async def _call(stage: Stage) -> tuple[str, str, float]:
 
 
 def _say_what_next(screen: Console, real: Environment) -> None:
-    """The same with the person's own sessions; only their names are looked at here."""
+    """Show how to do the same with one's own sessions, of which only the names are read."""
     own = list(find_sessions(real, [CLAUDE_CODE]))
     mine = str(own[-1].path) if own else "~/.claude/projects/<project>/<session>.jsonl"
     have = f" (there are {len(own)} of yours on this machine; this is the newest)" if own else ""

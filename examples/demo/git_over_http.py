@@ -15,7 +15,7 @@ from typing import Any, Self
 
 
 class GitServer:
-    """A bare repository below `folder`; `with` starts and stops its server. `variables` are git's environment."""
+    """A server for a bare repository below `folder`, run by `with`; `variables` are git's environment."""
 
     answers: type[GitAnswer]
     """What answers its requests."""
@@ -40,13 +40,13 @@ class GitServer:
         self.stop()
 
     def stop(self) -> None:
-        """No connection is taken from now on."""
+        """Stop the server."""
         self._server.shutdown()
         self._server.server_close()
 
     @property
     def origin(self) -> str:
-        """The address of the server."""
+        """Return the address of the server."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     @property
@@ -70,36 +70,36 @@ class GitServer:
 
 
 class GitAnswer(BaseHTTPRequestHandler):
-    """One request to a GitServer. `_answer`, which the class that is used has, is called for each."""
+    """The base class of the handlers of requests; a subclass defines `_answer`."""
 
     protocol_version = "HTTP/1.1"
     place: Any
     """The GitServer."""
 
     def do_GET(self) -> None:
-        """A request without a body, mostly."""
+        """Answer a GET."""
         self._answer(self._body())
 
     def do_POST(self) -> None:
-        """A request with one."""
+        """Answer a POST."""
         self._answer(self._body())
 
     def do_PATCH(self) -> None:
-        """A change."""
+        """Answer a PATCH."""
         self._answer(self._body())
 
     def do_PUT(self) -> None:
-        """A change, too."""
+        """Answer a PUT."""
         self._answer(self._body())
 
     def log_message(self, *_: object) -> None:
-        """Nothing is logged."""
+        """Log nothing."""
 
     def _answer(self, body: bytes) -> None:
         raise NotImplementedError
 
     def _git(self, path: str, query: str, body: bytes) -> None:
-        """Answer a fetch or a push."""
+        """Answer a fetch or a push by `git http-backend`."""
         variables = self.place.variables | {
             "GIT_PROJECT_ROOT": str(self.place.folder), "GIT_HTTP_EXPORT_ALL": "1", "PATH_INFO": path,
             "QUERY_STRING": query, "REQUEST_METHOD": self.command, "REMOTE_USER": self.place.owner,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """The stage of the demo: a HOME of its own, its environment, the installed command, the screen."""
+    """A temporary HOME with its environment, the installed command, and the screen."""
 
     home: Path
     variables: dict[str, str]
@@ -23,12 +23,12 @@ class Stage:
 
     @property
     def brain(self) -> Path:
-        """The brain that the demo makes."""
+        """Return the folder of the brain that the demo makes."""
         return self.home / "brain"
 
 
 def title(stage: Stage, number: int, name: str, what: str) -> None:
-    """The heading of a step."""
+    """Print the heading of a step."""
     stage.screen.rule(f"[bold cyan]{number}. {name}", align="left", style="cyan")
     stage.screen.print(f"[dim]{what}[/]\n")
 

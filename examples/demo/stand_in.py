@@ -23,7 +23,7 @@ _API = f"/api/v3/repos/{OWNER}/{NAME}"
 
 @dataclass(slots=True, kw_only=True)
 class PullRequest:
-    """A pull request as it is kept; what it holds is in the repository."""
+    """A pull request; its commits are in the repository."""
 
     number: int
     branch: str
@@ -60,7 +60,7 @@ class _Answer(GitAnswer):
 
 
 class StandIn(GitServer):
-    """The server; `with` starts and stops it. `folder` is where its bare repository lies."""
+    """A server for one repository, run by `with`; the bare repository is below `folder`."""
 
     answers = _Answer
 
@@ -69,11 +69,11 @@ class StandIn(GitServer):
         self.pulls: list[PullRequest] = []
 
     def files(self, pull: PullRequest) -> list[str]:
-        """The paths that a pull request changes."""
+        """Return the paths that a pull request changes."""
         return self.git("diff", "--name-only", f"{pull.base}...{pull.branch}").splitlines()
 
     def merge(self, pull: PullRequest) -> None:
-        """Press the button; nothing else happened on the base branch meanwhile."""
+        """Merge a pull request whose base branch has not moved."""
         subject = f"{pull.title} (#{pull.number})"
         parents = ["-p", pull.base, "-p", pull.branch]
         pull.merged_as = self.git("commit-tree", f"{pull.branch}^{{tree}}", *parents, "-m", subject)
@@ -81,7 +81,7 @@ class StandIn(GitServer):
         self.git("update-ref", "-d", f"refs/heads/{pull.branch}")
 
     def opened(self, wanted: Mapping[str, str]) -> PullRequest:
-        """A new pull request."""
+        """Open a pull request."""
         branch = wanted["head"].rpartition(":")[2]
         pull = PullRequest(
             number=len(self.pulls) + 1, branch=branch, base=wanted["base"], title=wanted["title"], body=wanted["body"],
@@ -91,7 +91,7 @@ class StandIn(GitServer):
         return pull
 
     def view(self, pull: PullRequest) -> dict[str, Any]:
-        """The fields of a pull request in JSON that publishing reads."""
+        """Return the fields of a pull request that publishing reads."""
         return {
             "number": pull.number, "html_url": f"{self.origin}/{OWNER}/{NAME}/pull/{pull.number}",
             "url": f"{self.origin}{_API}/pulls/{pull.number}", "title": pull.title, "body": pull.body,

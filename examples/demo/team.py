@@ -1,4 +1,4 @@
-"""The same as a team does it: the session's knowledge goes through a pull request on a shared brain.
+"""Play the same in a team: the session's knowledge goes through a pull request on a shared brain.
 
 GitHub is played by a stand-in on this machine (`stand_in.py`), everything else is the real thing: the command, git,
 the push, the pull.
@@ -21,7 +21,7 @@ _SHOWN_FILES = 3
 
 
 def play_team(stage: Stage, transcript: Path, *, number: int, question: str) -> None:
-    """A shared brain with a remote: capture opens a pull request, its merge comes back, and the answer is there."""
+    """Show a shared brain: capture opens a pull request, its merge is followed, and the question is answered."""
     title(
         stage, number, "In a team", "the same session into a shared brain: what was found becomes a pull request, to "
         "be read and merged where the team does that. GitHub is played by a small server on this machine."
@@ -44,7 +44,7 @@ def play_team(stage: Stage, transcript: Path, *, number: int, question: str) -> 
 
 
 def _share(stage: Stage, github: StandIn) -> None:
-    """Give the brain its remote, as a person would."""
+    """Give the brain its remote."""
     brain = str(stage.home / "team-brain")
     stage.screen.print(f"[bold green]$[/] [bold]git remote add origin {github.url} && git push[/]\n", soft_wrap=True)
     for arguments in (["remote", "add", "origin", github.url], ["push", "--quiet", str(github.bare), "HEAD:main"]):
@@ -52,7 +52,7 @@ def _share(stage: Stage, github: StandIn) -> None:
 
 
 def _show(stage: Stage, github: StandIn, pull: PullRequest) -> None:
-    """The pull request as a reviewer finds it."""
+    """Show the pull request to its reviewer."""
     from rich.panel import Panel
     from rich.text import Text
 
