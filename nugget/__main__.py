@@ -46,10 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         if given[:1] == ["capture-session"]:
-            from nugget.hooks import session as hook
+            from nugget import hooks
 
-            if hook.is_hook_call(given):
-                return hook.main(given)
+            if hooks.is_hook_call(given):
+                return hooks.main(given)
         if given[:2] == ["commit", "--hook"]:
             from nugget.hooks import commit as commit_hook
 
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _serve_by_resident(arguments: Sequence[str]) -> int | None:
     """Run `nugget serve` through the resident server; return None if this process has to serve."""
-    from nugget.hooks.session import home_folder
+    from nugget.hooks import home_folder
     from nugget.infra import resident
 
     return resident.forward(home_folder(), arguments)

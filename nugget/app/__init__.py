@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nugget.app import brains, changes, local_sources, team_index, writing
-from nugget.app.params import check_identity, checked
+from nugget.app.brains import check_identity, checked
 from nugget.config import Environment, Settings, current_folder, expanded, load_settings, read_environment
 from nugget.errors import BrainError, IndexUnavailable, NuggetError, UsageError
 from nugget.evaluation.query_log import Face, QuestionLog
@@ -59,8 +59,8 @@ class Brain:
     decide, accept, reject, make_current = writing.decide, writing.accept, writing.reject, writing.make_current
     leaks, scrub = writing.leaks, writing.scrub
     changes, undo = changes.changes, changes.undo
-    evaluate, suggest_questions = writing.evaluate, writing.suggest_questions
-    asked_questions, similar_units, neighbours = writing.asked_questions, writing.similar_units, writing.neighbours
+    evaluate, asked_questions = writing.evaluate, writing.asked_questions
+    similar_units, neighbours = writing.similar_units, writing.neighbours
     sync_local_sources = local_sources.sync_local_sources
     refresh_local_sources = local_sources.refresh_local_sources
     publish_index = team_index.publish_index

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nugget.app.params import check_identity
+from nugget.app.brains import check_identity
 from nugget.config import Environment, Settings, load_settings
 from nugget.errors import BrainError, IndexUnavailable, LLMUnavailable, NuggetError, UsageError
 from nugget.evaluation.query_log import Face
@@ -111,7 +111,7 @@ class AgentSession:
 
     def propose(self, **given: Any) -> CaptureResult:
         """Propose the fields of a `Note` as knowledge. Raises NuggetError."""
-        from nugget.capture.promotion import Note
+        from nugget.capture import Note
 
         return self.ready().propose(Note(**given), folder=self.cwd)
 

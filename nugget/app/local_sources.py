@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nugget.app.params import source_names
+from nugget.app.brains import source_names
 from nugget.config import Environment, Settings, expanded
 from nugget.errors import IndexUnavailable
 from nugget.index import Index, SyncResult, read_memory

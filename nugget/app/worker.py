@@ -1,4 +1,4 @@
-"""The capture worker, started by the hook or by `nugget capture`: it turns queued sessions into proposals.
+"""The capture worker, started by the hook, `nugget capture` or `nugget watch`: it turns queued sessions into proposals.
 
 One worker holds the queue's lock and exits when the queue is empty. It logs nothing of what a session says.
 """
@@ -6,10 +6,14 @@ One worker holds the queue's lock and exits when the queue is empty. It logs not
 from __future__ import annotations
 
 import os
+import plistlib
+import shutil
 import sqlite3
+import subprocess
 import sys
+import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -24,7 +28,7 @@ from nugget.capture import publish as publishing
 from nugget.capture.compare import compare, known_brain
 from nugget.capture.publish import Published
 from nugget.capture.queue import Job
-from nugget.config import Environment, load_settings, read_environment
+from nugget.config import Environment, config_home, load_settings, read_environment, user_home
 from nugget.errors import NuggetError, TranscriptError
 from nugget.evaluation.uses import note_uses
 from nugget.extraction import extract
@@ -36,13 +40,16 @@ from nugget.provenance.extraction import extract_captured
 from nugget.redaction import redact
 from nugget.sources.sessions import Redone, archive_file, find_session_by_id, find_sessions, redact_again
 from nugget.text import shorten
+from nugget.upkeep.client_settings import read_text, write_text
 from nugget.upkeep.trust import default_brain, find_brain
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from nugget.capture.queue import Job
     from nugget.extraction.offline import Embed
+
 
 MAX_JOBS = 100
 """After this many jobs a new worker takes over, so that leaks cannot add up."""
@@ -64,7 +71,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a detached worker: `python -m nugget.app.worker [--catch-up]`. Return 0; failures are kept in the queue."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     environment = read_environment()
-    _leave_the_session(environment.home)
+    # Beyond the limit of memory a job fails with MemoryError instead of slowing the person's machine down.
+    system.leave_session(MAX_MEMORY_BYTES)
+    with suppress(OSError):
+        os.chdir(environment.home)
     lock: int | None = None
     with suppress(ValueError, OSError):
         inherited = int(environment.variables.get(files.WORKER_LOCK, ""))
@@ -100,13 +110,7 @@ def work(
     if held is None:
         raise NuggetError("A capture worker is already running.", hint="`nugget status` shows how far it is.")
     queue.sign(held)
-    ended: list[Job] = []
     found = 0
-
-    def note(job: Job) -> None:
-        ended.append(job)
-        report(job)
-
     try:
         queue.recover(home, now=_now())
         queue.release(home, now=_now(), everything=retry)
@@ -117,8 +121,8 @@ def work(
         with ExitStack() as stack:
             opened: dict[Path, Brain] = {}
             brain_for = partial(_brain_for, environment, flag, opened, stack)
-            queue.drain(
-                home, lambda job: _capture_job(job, brain_for(job)), now=_now, report=note,
+            ended = queue.drain(
+                home, lambda job: _capture_job(job, brain_for(job)), now=_now, report=report,
                 log=partial(write_log, home), redact=lambda text: redact(text).text,
                 max_jobs=MAX_JOBS if background else None,
             )  # fmt: skip
@@ -288,6 +292,11 @@ def _capture_job(job: Job, brain: Brain) -> tuple[str | None, str | None]:
         return None, "capture was paused (nugget pause)"
     if not brain.settings.capture.headless and _is_headless(transcript):
         return None, "a headless run (capture.headless)"
+
+    def scope_of(unit_id: str) -> str | None:
+        unit = brain.index.unit(unit_id)
+        return unit.scope.path if unit and unit.scope else None
+
     with files.time_limit(MAX_JOB_S):
         capture = open_capture(brain, now=_now().astimezone())
         if brain.settings.capture.server:
@@ -297,14 +306,9 @@ def _capture_job(job: Job, brain: Brain) -> tuple[str | None, str | None]:
         with suppress(NuggetError, OSError, sqlite3.Error):  # a failure here does not undo the capture
             note_uses(
                 capture.home, brain.path, result.session, lambda: read_redacted(transcript, capture)[0],
-                scope_of=lambda unit_id: _scope_path(brain, unit_id), now=capture.now,
+                scope_of=scope_of, now=capture.now,
             )  # fmt: skip
     return result.branch, result.skipped
-
-
-def _scope_path(brain: Brain, unit_id: str) -> str | None:
-    unit = brain.index.unit(unit_id)
-    return unit.scope.path if unit and unit.scope else None
 
 
 def _is_headless(transcript: Path) -> bool:
@@ -314,19 +318,85 @@ def _is_headless(transcript: Path) -> bool:
     return False
 
 
-def _leave_the_session(home: Path) -> None:
-    """Detach from the caller: own session and folder, low priority, limited memory.
-
-    Beyond the limit a job fails with MemoryError instead of slowing the person's machine down.
-    """
-    system.leave_session(MAX_MEMORY_BYTES)
-    with suppress(OSError):
-        os.chdir(home)
-
-
 def _now() -> datetime:
     return datetime.now(UTC)
 
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+EVERY_S = 120.0
+_NAME = "nugget-watch"
+_KEPT = ("NUGGET_HOME", "NUGGET_BRAIN", "CODEX_HOME", "GEMINI_CLI_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME")
+"""Variables of this shell that the service needs to look at the same places."""
+
+
+def watch(environment: Environment, *, report: Callable[[Job], None]) -> None:
+    """Queue and capture sessions that have ended, again and again; `report` gets each job as it ended."""
+    files.make_queue(environment.home)
+    while True:
+        with suppress(NuggetError):  # another worker is at work: it takes what is queued
+            queue_ended(environment, ("all",), background=True)
+            work(environment, background=True, report=report)
+        time.sleep(EVERY_S)
+
+
+def set_up(environment: Environment, command: Path, *, remove: bool) -> Iterator[str]:
+    """Write the user's service that runs `nugget watch` and start it, or stop and remove it; yield what was done.
+
+    Raises InstallError if the file cannot be written.
+    """
+    is_mac = sys.platform == "darwin"
+    agents = user_home(environment) / "Library" / "LaunchAgents" / f"{_NAME}.plist"
+    file = agents if is_mac else config_home(environment) / "systemd" / "user" / f"{_NAME}.service"
+    control = ["launchctl"] if is_mac else ["systemctl", "--user"]
+    start = [["load", "-w", str(file)]] if is_mac else [["daemon-reload"], ["enable", "--now", _NAME]]
+    stop = [["unload", "-w", str(file)]] if is_mac else [["disable", "--now", _NAME]]
+    if remove:
+        if read_text(file) is None:
+            yield "There is no service of Nugget's; nothing to change."
+            return
+        yield from _controlled(control, stop)
+        write_text(file, None)
+        yield f"Removed {file}"
+        return
+    files.make_queue(environment.home)
+    kept = {name: environment.variables[name] for name in _KEPT if environment.variables.get(name)}
+    text = _launchd(command, kept) if is_mac else _systemd(command, kept)
+    write_text(file, text, mode=0o644)
+    yield f"Wrote {file}"
+    yield from _controlled(control, start)
+
+
+def _controlled(control: list[str], calls: list[list[str]]) -> Iterator[str]:
+    """Run the system's own command; yield what a person has to run if that is not possible."""
+    for arguments in calls:
+        line = [*control, *arguments]
+        is_done = False
+        if shutil.which(line[0]):
+            with suppress(OSError, subprocess.TimeoutExpired):
+                is_done = subprocess.run(line, capture_output=True, timeout=30, check=False).returncode == 0
+        if not is_done:
+            yield f"Run this yourself: {' '.join(line)}"
+
+
+def _systemd(command: Path, variables: dict[str, str]) -> str:
+    def quoted(text: str) -> str:
+        escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("\n", "\\n")
+        return f'"{escaped}"'
+
+    lines = [f"Environment={quoted(f'{name}={value}')}" for name, value in variables.items()]
+    start = f"ExecStart={quoted(str(command)).replace('$', '$$')} watch"
+    return "\n".join([
+        "[Unit]", "Description=Nugget: capture the sessions of coding agents", "", "[Service]", start, *lines,
+        "Nice=10", "Restart=on-failure", "RestartSec=60", "", "[Install]", "WantedBy=default.target", "",
+    ])  # fmt: skip
+
+
+def _launchd(command: Path, variables: dict[str, str]) -> str:
+    job = {
+        "Label": _NAME, "ProgramArguments": [str(command), "watch"], "EnvironmentVariables": variables, "Nice": 10,
+        "RunAtLoad": True, "KeepAlive": {"SuccessfulExit": False},
+    }  # fmt: skip
+    return plistlib.dumps(job).decode()

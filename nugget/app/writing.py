@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from nugget.app import Brain
     from nugget.brain.filing import UnitMove
-    from nugget.capture import CaptureResult, following, promotion, review
+    from nugget.capture import CaptureResult, Note, following, review
     from nugget.capture.compare import ProposalTarget, Similar
     from nugget.importing import ImportResult
 
@@ -38,8 +38,6 @@ IMPORT_LIMIT = 100
 """Units that an import proposes at once."""
 NEIGHBOURS = 5
 """How many of the brain's units a new one is compared with."""
-_SUGGESTED_QUESTIONS = 20
-
 Places = Sequence[tuple[str, int]]
 """Files with a line of each."""
 
@@ -125,23 +123,24 @@ def promote(
     brain: Brain, nugget: Nugget, *, stale: StaleReason | None, type: str | None, domain: str, dry_run: bool
 ) -> CaptureResult:
     """Propose a nugget as a unit of the brain, on a branch."""
-    from nugget.capture import promotion
+    from nugget import capture
 
-    return promotion.promote(nugget, _target(brain, dry_run=dry_run), type=type, domain=domain, stale=stale)
+    return capture.promote(nugget, _target(brain, dry_run=dry_run), type=type, domain=domain, stale=stale)
 
 
-def propose(brain: Brain, note: promotion.Note, *, folder: Path) -> CaptureResult:
+def propose(brain: Brain, note: Note, *, folder: Path) -> CaptureResult:
     """Propose what an agent found worth keeping while it works in `folder`, on a branch; the same note twice is one.
 
     `skipped` says why nothing was proposed. Raises UsageError for a note that no unit can be made of.
     """
-    from nugget.capture import ledger, promotion
+    from nugget import capture
+    from nugget.capture import ledger
 
     brain = brains.capturing(brain, folder)
     home = brain.environment.home
     with files.locked(ledger.lock_file(home, ledger.remember_brain(brain.path, home))):
         session = brain.environment.session or "unknown"
-        return promotion.propose_note(note, _target(brain), session=session, folder=folder)
+        return capture.propose_note(note, _target(brain), session=session, folder=folder)
 
 
 def _target(brain: Brain, *, dry_run: bool = False) -> ProposalTarget:
@@ -326,15 +325,6 @@ def evaluate(
         evaluation.store(kept, run, partial=bool(files))
     is_wrong = any(problem["severity"] == "error" for problem in run["problems"])
     return run, found, is_wrong or (is_worse and not accept)
-
-
-def suggest_questions(brain: Brain, files: Sequence[Path]) -> str:
-    """Return golden questions as YAML, from headings and from questions that found nothing."""
-    from nugget.brain.golden import read_golden
-
-    known = [question.text for question in read_golden(brain.path, files)[0]]
-    entries = query_log.read(brain.environment.home, brain=brain.path)
-    return query_log.suggestions(brain.index, entries, known=known, limit=_SUGGESTED_QUESTIONS)
 
 
 def asked_questions(brain: Brain, since: date | None = None) -> dict[str, Any]:

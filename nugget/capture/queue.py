@@ -167,37 +167,39 @@ def drain(
     log: Callable[[str], None] = lambda text: None,
     redact: Callable[[str], str] = str,
     max_jobs: int | None = None,
-) -> int:
-    """Process pending jobs until none is left or `max_jobs` were processed; return their number.
+) -> list[Job]:
+    """Process pending jobs until none is left or `max_jobs` were processed; return them as they ended.
 
     `capture` returns the branch of a job's proposal and why there is none. Messages of unexpected errors may quote a
     session, so they pass `redact`. A job's failure never stops the rest. The caller holds the queue's lock.
     """
-    worked = 0
-    while (max_jobs is None or worked < max_jobs) and (job := claim(home, now())) is not None:
-        worked += 1
+    done: list[Job] = []
+    while (max_jobs is None or len(done) < max_jobs) and (job := claim(home, now())) is not None:
+        reason: str | None
         try:
             is_job = job.transcript or job.session or not job.reason
             branch, skipped = capture(job) if is_job else (None, job.reason)
             ended = finish(home, job, branch=branch, skipped=skipped)
         except Exception as error:
             if isinstance(error, TranscriptError) and not (job.transcript and Path(job.transcript).exists()):
-                report(finish(home, job, branch=None, skipped=f"there is no transcript ({error})"))
-                continue
-            if isinstance(error, NuggetError | TimeoutError):
+                ended = finish(home, job, branch=None, skipped=f"there is no transcript ({error})")
+                reason = None
+            elif isinstance(error, NuggetError | TimeoutError):
                 reason = str(error)
             elif isinstance(error, OSError):
                 reason = f"{error.filename or 'a file'} could not be read or written ({error.strerror or error})"
             else:
                 log(redact(f"{job.name}: {traceback.format_exc()}"))
                 reason = " ".join(redact(f"unexpected {type(error).__name__}: {error}").split())[:500]
-            ended = fail(home, job, reason, now=now())
+            if reason is not None:
+                ended = fail(home, job, reason, now=now())
         except BaseException:
             # Interrupted by a person or a signal: the job is not at fault and waits for the next worker.
             _move(home, _rewrite(home, replace(job, attempts=job.attempts - 1)), "pending")
             raise
         report(ended)
-    return worked
+        done.append(ended)
+    return done
 
 
 def overview(home: Path) -> dict[str, Any]:

@@ -27,7 +27,7 @@ _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 _COMMANDS = {
     "Ask": {"ask": "ask", "search": "ask", "get": "ask", "suggest": "ask", "serve": "admin", "web": "admin"},
     "Learn from sessions": {
-        "capture-session": "capture", "capture": "capture", "review": "review", "import": "knowledge",
+        "capture-session": "capture", "capture": "capture", "review": "capture", "import": "knowledge",
     },
     "Why code is as it is": {
         "why": "provenance", "context": "provenance", "extract": "provenance", "nuggets": "provenance",
@@ -43,8 +43,8 @@ _COMMANDS = {
         "init": "admin", "clone": "admin", "trust": "admin", "install": "install", "uninstall": "install",
         "watch": "install", "sync": "upkeep", "rebuild": "upkeep", "eval": "upkeep", "queries": "upkeep",
         "config": "install", "status": "upkeep", "doctor": "upkeep", "redact": "upkeep", "scrub": "upkeep",
-        "backup": "admin", "restore": "admin", "self-check": "admin", "token": "team",
-        "index": "team",
+        "backup": "admin", "restore": "admin", "self-check": "admin", "token": "admin",
+        "index": "admin",
     },
 }  # fmt: skip
 """The commands by section of `nugget --help`, each with the module below nugget.cli that defines it."""

@@ -1,7 +1,10 @@
-"""Commands that set up a brain and serve it: init, clone, trust, serve."""
+"""Commands that set up a brain, serve it and keep it: init, clone, trust, serve, web, backup, self-check, token."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +17,7 @@ from nugget.config import current_folder, expanded, load_settings, read_environm
 from nugget.errors import UsageError
 from nugget.models import Severity
 from nugget.render.terminal import note, put
-from nugget.text import counted, one_line, printable
+from nugget.text import clean, counted, one_line, printable
 from nugget.upkeep.trust import distrust, trust, trusted
 
 commands = typer.Typer(add_completion=False)
@@ -130,7 +133,7 @@ def serve(
     """
     if compat not in (None, "openqed"):
         raise UsageError(f"There is no --compat {compat!r}.", hint="The one there is: openqed.")
-    from nugget.app.params import check_identity
+    from nugget.app.brains import check_identity
 
     check_identity(identity)
     folder, openqed = expanded(brain) if brain else None, compat == "openqed"
@@ -162,7 +165,7 @@ def make_backup(file: ArchiveArgument) -> None:
 
     The brain is a git repository and is not in it. The archive holds what you said in sessions: keep it private.
     """
-    from nugget.upkeep.backup import backup
+    from nugget.upkeep.repair import backup
 
     count = backup(read_environment().home, expanded(file))
     put(f"{counted(count, 'file')} in {file}.")
@@ -171,7 +174,7 @@ def make_backup(file: ArchiveArgument) -> None:
 @commands.command("restore")
 def restore_backup(file: ArchiveArgument) -> None:
     """Put a backup back into NUGGET_HOME, which has to be empty."""
-    from nugget.upkeep.backup import restore
+    from nugget.upkeep.repair import restore
 
     count = restore(read_environment().home, expanded(file))
     put(f"{counted(count, 'file')} restored. Next: nugget sync")
@@ -183,7 +186,7 @@ def check_itself(as_json: JsonOption = False) -> None:
 
     Your brain and your settings are neither read nor changed. The exit code is 1 if something does not work.
     """
-    from nugget.upkeep.self_check import self_check
+    from nugget.upkeep.doctor import self_check
 
     found = []
     for finding in self_check():
@@ -218,3 +221,66 @@ def web(
         put(page.new_address(read_environment().home, port))
         return
     page.serve(expanded(brain) if brain else None, port=port, opens=opens, identity=identity)
+
+
+token = typer.Typer(help="Give access to the spaces of a team's server.", no_args_is_help=True)
+commands.add_typer(token, name="token")
+index = typer.Typer(help="Look after a team's index in PostgreSQL.", no_args_is_help=True)
+commands.add_typer(index, name="index")
+
+
+@index.command()
+def migrate() -> None:
+    """Create the schema of a team's index, or bring it forward. Run it as the owner of the database."""
+    from nugget.app import team_index
+
+    before, after = team_index.migrate_index(load_settings(read_environment()).index)
+    put(f"The schema is at version {after}" + ("." if before == after else f"; it was at {before}."))
+
+
+@token.command("new")
+def new_token(
+    identity: Annotated[str, Option("--identity", metavar="NAME", help="Whose token it is, such as a login.")],
+    space: Annotated[
+        list[str], Option("--space", metavar="NAME:RIGHT", help="A space and the right in it: read or write.")
+    ],
+    expires: Annotated[str | None, Option("--expires", metavar="90d", help="Days until it expires; never.")] = "90d",
+) -> None:
+    """Create a token and print it. It is stored as a hash and cannot be shown again."""
+    from nugget.app import team
+
+    days = re.fullmatch(r"([1-9]\d{0,4})d", expires or "")
+    if expires not in (None, "never") and days is None:
+        raise UsageError(f"{expires!r} is not a number of days.", hint="Write 90d, or never.")
+    environment = read_environment()
+    rights, known = team.parse_rights(space), team.spaces(environment)[0]
+    for name in rights.keys() - known.keys():
+        note(f"There is no space {name} yet. Spaces are your brains: {', '.join(known) or 'none'}.")
+    put(team.make_token(environment.home, identity, rights, days=int(days[1]) if days else None, now=datetime.now(UTC)))
+
+
+@token.command("list")
+def list_tokens(as_json: JsonOption = False) -> None:
+    """List the tokens with their identity, their rights and their last day."""
+    from nugget.app import team
+
+    known = team.tokens(read_environment().home)
+    values = [{key: value for key, value in asdict(one).items() if key != "hash"} for one in known]
+
+    def print_tokens() -> None:
+        for one in known:
+            rights = ", ".join(f"{name}:{right}" for name, right in one.spaces.items())
+            put(clean(f"{one.id}  {one.identity}  {rights}  until {(one.expires or 'revoked')[:10]}"))
+        if not known:
+            put("There are no tokens. `nugget token new` creates one.")
+
+    show({"tokens": values} if as_json else None, print_tokens)
+
+
+@token.command("revoke")
+def revoke_token(token_id: Annotated[str, Argument(metavar="ID", help="The id from `nugget token list`.")]) -> None:
+    """Revoke a token at once."""
+    from nugget.app import team
+
+    gone = team.revoke_token(read_environment().home, token_id)
+    put(f"Revoked {gone.id} of {clean(gone.identity)}.")

@@ -213,7 +213,7 @@ def _filter(
     known: Sequence[str] | type[KnowledgeType], types: Sequence[str] | None, domains: Sequence[str] | None,
     tags: Sequence[str] | None, since: str | None, sources: Sequence[str] | None,
 ) -> Filter:  # fmt: skip
-    from nugget.app.params import source_names
+    from nugget.app.brains import source_names
 
     return Filter(
         sources=source_names([name.lower() for name in listed(sources)]),

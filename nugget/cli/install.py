@@ -198,16 +198,16 @@ def watch(
 
     Checks every two minutes for sessions that have been idle for ten; needed for agents without hooks.
     """
-    from nugget.app import watching
+    from nugget.app import worker
     from nugget.upkeep.install import own_command
 
     environment = read_environment()
     if install or uninstall:
-        for line in watching.set_up(environment, own_command(environment), remove=uninstall):
+        for line in worker.set_up(environment, own_command(environment), remove=uninstall):
             put(line)
         return
     put("Looking for sessions that have ended; Ctrl-C ends this.")
-    watching.watch(environment, report=lambda job: put(f"{job.session}: {job.state}"))
+    worker.watch(environment, report=lambda job: put(f"{job.session}: {job.state}"))
 
 
 config = typer.Typer(help="Show your settings, or change them.", invoke_without_command=True)

@@ -30,7 +30,7 @@ from nugget.models import SourceName
 from nugget.render import reports
 from nugget.render.json import sync_json
 from nugget.render.terminal import note, put
-from nugget.text import DATE_FORMS, clean, counted, one_line
+from nugget.text import DATE_FORMS, counted, one_line
 
 if TYPE_CHECKING:
     from nugget.app import Brain
@@ -289,9 +289,6 @@ def evaluate(
         float, Option("--threshold", metavar="X", min=0, max=1, help="How much a metric may fall.")
     ] = 0.02,
     accept: Annotated[bool, Option("--accept", help="Keep this run as the new baseline even if it is worse.")] = False,
-    suggest: Annotated[
-        bool, Option("--suggest", help="Propose questions, as YAML, from headings and unanswered questions.")
-    ] = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
@@ -301,8 +298,6 @@ def evaluate(
     question expects a unit that does not exist. A unit that was forgotten on purpose is reported but is not a failure.
     No LLM is used.
     """
-    if suggest and as_json:
-        raise UsageError("What is suggested is YAML.", hint="Leave --json out.")
     here = current_folder()
     named, compared = [here / expanded(file) for file in files or ()], here / expanded(baseline) if baseline else None
     with open_brain(brain) as opened:
@@ -310,12 +305,6 @@ def evaluate(
             opened.sync(progress=tell)
         if opened.embedder_problem:
             note(f"{opened.embedder_problem} Searching by words alone.")
-        if suggest:
-            text = opened.suggest_questions(named)
-            typer.echo(clean(text), nl=False)
-            if not text:
-                note("There is nothing to suggest: every heading and unanswered question is a golden one already.")
-            return
         run, found, failed = opened.evaluate(named, baseline=compared, threshold=threshold, accept=accept)
     show(run | {"comparison": found} if as_json else None,
          lambda: reports.put_run(run, found, threshold=threshold, accepted=accept))  # fmt: skip

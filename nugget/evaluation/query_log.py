@@ -5,7 +5,6 @@ Secrets are removed from the text first. When the file has grown too long it rep
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -23,10 +22,8 @@ from nugget.config import Environment, Settings
 from nugget.errors import UsageError
 from nugget.infra import files
 from nugget.models import Bundle, SourceName
-from nugget.text import counted
 
 if TYPE_CHECKING:
-    from nugget.index import IndexReader
     from nugget.provenance import CodeAnswer
 
 QUERIES, OLD_QUERIES = "queries.jsonl", "queries.old.jsonl"
@@ -194,7 +191,7 @@ def report(entries: Sequence[Asked], *, used: Mapping[str, Sequence[str]], unit_
     """
     groups: dict[str, list[Asked]] = {}
     for entry in entries:
-        groups.setdefault(_plain(entry.text or entry.path or ""), []).append(entry)
+        groups.setdefault(" ".join((entry.text or entry.path or "").casefold().split()), []).append(entry)
     times = sorted(entry.duration_ms for entry in entries)
     p50, p95 = (times[max(math.ceil(share * len(times)) - 1, 0)] if times else None for share in (0.5, 0.95))
     returned = len(set(unit_ids) & {unit_id for entry in entries for unit_id in entry.unit_ids})
@@ -218,35 +215,3 @@ def report(entries: Sequence[Asked], *, used: Mapping[str, Sequence[str]], unit_
             for group in sorted(groups.values(), key=lambda group: (-len(group), -group[-1].time.timestamp()))
         ],
     }  # fmt: skip
-
-
-def suggestions(index: IndexReader, entries: Sequence[Asked], *, known: Sequence[str], limit: int) -> str:
-    """Return questions that could be golden ones, as YAML to be pasted: unanswered ones from the log, then headings.
-
-    `known` are the texts of the golden questions that there are.
-    """
-    from nugget.markdown import subheadings_of
-
-    found: list[tuple[str, str, str]] = []
-    for one in report(entries, used={}, unit_ids=())["queries"]:
-        if one["weak"] and one["text"]:
-            nearest = f" Nearest: {one['units'][0]['id']}" if one["units"] else ""
-            why = f"Not answered ({counted(one['times'], 'time')}, last {one['last'][:10]}).{nearest}"
-            found.append((one["text"], "", why))
-    headings: dict[str, tuple[str, str, str]] = {}
-    for unit in filter(None, map(index.unit, index.unit_ids())):
-        long = [heading for heading in subheadings_of(unit.body) if len(heading.split()) >= FEWEST_WORDS]
-        heading = max(long, key=len, default=unit.title)
-        headings.setdefault(heading.casefold(), (heading, unit.id, "A heading; ask it in other words."))
-    asked_before = set(map(_plain, known))
-    fresh = [one for one in (*found, *headings.values()) if _plain(one[0]) not in asked_before]
-    lines = ["questions:"]
-    for text, unit_id, why in fresh[:limit]:
-        # A JSON string is a YAML string, whatever is in it.
-        question = json.dumps(" ".join(text.split()), ensure_ascii=False)
-        lines += [f"  # {why}", f"  - question: {question}", f"    expect: [{unit_id}]"]
-    return "\n".join(lines) + "\n" if len(lines) > 1 else ""
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().split())

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from nugget.config import Environment, load_settings, read_environment
-from nugget.hooks.session import note
+from nugget.hooks import note
 from nugget.infra import files
 
 _MAX_TRANSCRIPT_BYTES = 24 * 1024 * 1024

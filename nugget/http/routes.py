@@ -25,7 +25,7 @@ from starlette.routing import Route
 from nugget import __version__, errors
 from nugget.app.agent_session import AgentSession, DailyCapReached, print_traceback
 from nugget.app.logs import Logs, UnknownSession, evidence_json
-from nugget.http import chat, models
+from nugget.http import models
 from nugget.http.models import MAX_QUESTION_CHARS, CompletionRequest, JSONReply, Refusal
 from nugget.render.json import bundle_json, ingested_json, shown_json, without_secrets
 
@@ -184,15 +184,17 @@ def _add_logs(app: FastAPI, session: AgentSession, logs: Logs, llm_threads: Capa
     @app.post(
         "/v1/chat/completions", responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}}
     )  # fmt: skip
-    async def chat_completions(request: chat.ChatRequest) -> Response:
+    async def chat_completions(request: models.ChatRequest) -> Response:
         """Do what /v1/completions does, with request and reply in the form of OpenAI's chat completions."""
         reply = await _complete(request, session, logs, limiter=llm_threads)
         if reply.status_code >= 400:
             return reply
         headers = {name: value for name, value in reply.headers.items() if name.startswith("x-nugget")}
         if isinstance(reply, StreamingResponse):
-            return StreamingResponse(chat.chunks(reply.body_iterator), media_type="text/event-stream", headers=headers)
-        return JSONReply(chat.completion(json.loads(bytes(reply.body))), headers=headers)
+            return StreamingResponse(
+                models.chunks(reply.body_iterator), media_type="text/event-stream", headers=headers
+            )
+        return JSONReply(models.completion(json.loads(bytes(reply.body))), headers=headers)
 
 
 async def _complete(

@@ -66,11 +66,6 @@ def title_of(body: str) -> str | None:
     return next((text for level, text, _ in headings_of(body) if level == 1 and text), None)
 
 
-def subheadings_of(body: str) -> list[str]:
-    """Return the texts of the headings below level one, in order."""
-    return [text for level, text, _ in headings_of(body) if level > 1 and text]
-
-
 def headings_of(body: str) -> list[tuple[int, str, int]]:
     """Return every heading as (level, text, line from 0), in order; a `#` in code, a quote or a list does not count."""
     return [

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from nugget.app.params import depth_named, source_names
+from nugget.app.brains import depth_named, source_names
 from nugget.errors import BrainError, NuggetError, UsageError
 from nugget.models import Filter, KnowledgeType, Query, SourceName
 from nugget.models.nuggets import TYPES, NuggetType

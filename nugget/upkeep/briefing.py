@@ -23,8 +23,7 @@ from nugget.infra import files, resident
 from nugget.models.sessions import is_typed, standing
 from nugget.sources.speakers import MEMORY_TAG, strip_injected, typed_text
 from nugget.text import CHARS_PER_TOKEN, clean, one_line, shorten
-from nugget.upkeep.brains import usable_brains
-from nugget.upkeep.trust import brain_around, find_brain
+from nugget.upkeep.trust import brain_around, find_brain, usable_brains
 
 if TYPE_CHECKING:
     from nugget.index import Index

@@ -55,7 +55,7 @@ def test_a_search_without_vectors_imports_nothing_heavy(brain: Path, monkeypatch
 
 @pytest.mark.proves("HOUSE-STARTUP")
 def test_the_hook_imports_no_installed_package() -> None:
-    modules = modules_after("import nugget.hooks.session")
+    modules = modules_after("import nugget.hooks")
     installed = {name for name in modules if name in {*HEAVY, "typer", "rich", "yaml", "markdown_it", "pydantic"}}
     assert installed == set()
     assert modules & {"sqlite3", "json", "dataclasses", "pathlib"} <= {"json"}, "each costs milliseconds"

@@ -24,7 +24,7 @@ from worker_stage import LESSONS, variables
 
 from nugget.app.worker import work
 from nugget.capture import queue
-from nugget.hooks.session import NOTICE
+from nugget.hooks import NOTICE
 from nugget.index import Index
 from nugget.infra import files, git
 from nugget.models import SourceName

@@ -13,13 +13,13 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
-    "modules": 204,
-    "lines": 46_177,
+    "modules": 194,
+    "lines": 46_006,
     "lines of a file": 400,
     "classes": 309,
     "re.compile": 299,
     "parameters of a function": 10,
-    "lines of tests": 28_987,  # with the fault laboratory
+    "lines of tests": 28_969,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

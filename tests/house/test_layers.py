@@ -109,7 +109,7 @@ def test_each_heavy_package_has_one_gateway() -> None:
 
 @pytest.mark.proves("HOUSE-LAYERS")
 def test_the_hook_needs_the_standard_library_only() -> None:
-    seen, waiting = {"hooks.session"}, ["hooks.session"]
+    seen, waiting = {"hooks"}, ["hooks"]
     foreign = []
     while waiting:
         module = waiting.pop()
@@ -135,7 +135,7 @@ def test_only_the_configuration_reads_the_environment() -> None:
             for node in attributes
             if ast.unparse(node) in ("os.environ", "os.environb", "os.getenv") and node not in written
         }
-    assert readers - {"hooks.session", "infra.files", "infra.resident", "__main__"} == {"config"}
+    assert readers - {"hooks", "infra.files", "infra.resident", "__main__"} == {"config"}
 
 
 @pytest.mark.proves("HOUSE-DOCSTRINGS")

@@ -15,7 +15,7 @@ from paths import REPOSITORY
 from waiting import PATIENCE_S, wait_for
 
 from nugget.capture import queue
-from nugget.hooks.session import NOTICE
+from nugget.hooks import NOTICE
 from nugget.infra import files
 
 PAYLOAD = {"session_id": "abc", "transcript_path": "/x/abc.jsonl", "cwd": "/srv/shop", "hook_event_name": "SessionEnd"}

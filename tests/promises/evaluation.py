@@ -9,7 +9,6 @@ PROMISES: dict[str, str] = {
     "EVAL-EXPLAINS": "of a question whose unit is not first: the rank, the list that missed it, and what came instead",
     "EVAL-COMPARES": "a run is compared with the last one or with a baseline, and fails beyond the threshold only",
     "EVAL-UNKNOWN-ID": "an expected unit that does not exist is an error with file and line, a forgotten one a warning",
-    "EVAL-SUGGESTS": "suggested questions are golden questions as they stand: from headings and unanswered questions",
     "EVAL-UNANSWERABLE": "a question that expects nothing measures whether the brain says that it does not know",
     "LOG-RECORDS": "a question through a face is logged with what came back; evaluation and capture are not",
     "LOG-PRIVATE": "the query log holds no secret and nobody else may read it; it can be switched off",

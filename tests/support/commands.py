@@ -25,7 +25,7 @@ PATIENT = [
     sys.executable,
     "-P",
     "-c",
-    "from nugget import __main__; from nugget.hooks import session; session._CONTEXT_S = 60; __main__.console()",
+    "from nugget import __main__, hooks; hooks._CONTEXT_S = 60; __main__.console()",
 ]
 """`nugget`, of which the hook says what it has to say also on a machine that is out of breath."""
 

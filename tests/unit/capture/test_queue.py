@@ -32,7 +32,7 @@ def states(home: Path) -> dict[str, int]:
 
 
 def drain(home: Path, capture: Callable[[Job], Outcome], *, now: datetime = NOW) -> int:
-    return queue.drain(home, capture, now=lambda: now)
+    return len(queue.drain(home, capture, now=lambda: now))
 
 
 def fails(job: Job) -> Outcome:
@@ -56,7 +56,7 @@ def test_jobs_end_done_skipped_or_failed_with_the_reason(home: Path) -> None:
     def redact(text: str) -> str:
         return text.replace("hunter2", "[redacted]")
 
-    assert queue.drain(home, capture, now=lambda: NOW, log=log.append, redact=redact) == 4
+    assert len(queue.drain(home, capture, now=lambda: NOW, log=log.append, redact=redact)) == 4
     assert states(home) == {"done": 1, "skipped": 1, "failed": 2}
     assert queue.jobs(home, "done")[0].branch == "nugget/session-1"
     assert queue.jobs(home, "skipped")[0].reason == "nothing new"

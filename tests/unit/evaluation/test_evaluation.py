@@ -251,23 +251,6 @@ def test_eval_names_the_file_and_line_of_what_is_wrong_and_fails(words: Path, nu
     assert "is not a run of `nugget eval`" in nugget("eval", "--baseline", words / "bad.json")[2]
 
 
-@pytest.mark.proves("EVAL-SUGGESTS")
-def test_suggestions_are_golden_questions_as_they_stand(words: Path, nugget: Nugget) -> None:
-    nugget("ask", 'how do "zebras": cross # roads', "--type", "bug")
-    code, out, _ = nugget("eval", "--suggest")
-    assert code == 0
-    questions, problems = parse(out.encode(), path="x")
-    assert not problems and len(questions) > 5
-    assert questions[0].text == 'how do "zebras": cross # roads' and questions[0].expect == ()
-    with Brain(words) as opened:
-        units = set(opened.index.unit_ids())
-    assert all(set(question.expect) <= units and question.expect for question in questions[1:])
-    write_golden(words, out)
-    assert nugget("eval")[0] == 0
-    again = parse(nugget("eval", "--suggest")[1].encode(), path="x")[0]
-    assert not {question.text for question in again} & {question.text for question in questions}
-
-
 def first_unit(brain: Path) -> str:
     return unit_ids(brain)[0]
 

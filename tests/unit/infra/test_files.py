@@ -73,7 +73,7 @@ def test_a_tour_of_the_commands_leaves_nothing_that_others_can_read(
     before = os.umask(0)
     try:
         payload = {"hook_event_name": "SessionEnd", "session_id": "s", "transcript_path": str(transcript)}
-        hook = [sys.executable, "-m", "nugget.hooks.session"]
+        hook = [sys.executable, "-m", "nugget", "capture-session"]
         lock = files.try_lock(home / "queue" / "worker.lock")
         subprocess.run(hook, input=json.dumps(payload).encode(), check=True)
         os.close(lock or 0)
