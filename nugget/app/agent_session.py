@@ -28,7 +28,6 @@ from nugget.upkeep.trust import find_brain
 if TYPE_CHECKING:
     from nugget.app import Brain
     from nugget.capture import CaptureResult
-    from nugget.infra.embedding import Embedder
     from nugget.provenance import CodeAnswer
 
 PATIENCE_S = 20.0
@@ -46,14 +45,9 @@ class AgentSession:
     """
 
     def __init__(
-        self,
-        *,
-        flag: Path | None,
-        environment: Environment,
-        cwd: Path,
-        face: str = Face.MCP,
+        self, *, flag: Path | None, environment: Environment, cwd: Path, face: str = Face.MCP,
         identity: str | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         check_identity(identity)
         self.environment = environment
         self.cwd = cwd
@@ -97,14 +91,6 @@ class AgentSession:
         return brain
 
     @property
-    def embedder(self) -> Embedder | None:
-        """The embedding model of the brain; None if there is not a brain or no model."""
-        try:
-            return self.open().embedder
-        except NuggetError:
-            return None
-
-    @property
     def folder(self) -> Path | None:
         """The brain's folder; None until it is open and read."""
         return self._brain.path if self._brain is not None and self._is_warm.is_set() else None
@@ -115,8 +101,9 @@ class AgentSession:
 
         return self.ready().propose(Note(**given), folder=self.cwd)
 
+    @property
     def takes_notes(self) -> bool:
-        """Return True if the user lets agents propose knowledge during a session."""
+        """True if the user lets agents propose knowledge during a session."""
         return self._face is Face.MCP and load_settings(self.environment).capture.notes
 
     @cached_property
@@ -174,16 +161,8 @@ class AgentSession:
         packed, used, hint = pack(hits, budget_tokens=budget_tokens, depth=query.depth or Depth.STANDARD)
         degraded = tuple(dict.fromkeys(reason for bundle in bundles for reason in bundle.degraded))
         weak = all(bundle.weak for bundle in bundles)
-        return self.caught_up(
-            replace(
-                bundles[0],
-                hits=packed[: query.limit],
-                budget=used,
-                more_context_hint=hint,
-                degraded=degraded,
-                weak=weak,
-            )
-        )
+        found = replace(bundles[0], hits=packed[: query.limit], budget=used, more_context_hint=hint)
+        return self.caught_up(replace(found, degraded=degraded, weak=weak))
 
     def explain_code(self, *, with_sessions: bool = False, **asked: Any) -> CodeAnswer:
         """Explain a piece of code from its nuggets and, if there is a brain, its units. Raises NuggetError."""

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,16 +99,15 @@ class Logs:
 
     def ingest(self, session: str) -> IngestedSession:
         """Read what is new in the logs of a session. Raises UnknownSession."""
-        with self._index() as connection:
-            log = find_log(self.environment, session)
-            if log is not None:
-                done = ingest(connection, log, settings=self.settings, now=datetime.now(UTC))
-                put_evidence_units(connection)
-                return done
-        folder = self.environment.shell_logs / session
-        if folder.is_dir() and not folder.is_symlink():
+        log, folder = find_log(self.environment, session), self.environment.shell_logs / session
+        if log is None and folder.is_dir() and not folder.is_symlink():  # made, and nothing recorded yet
             return IngestedSession(session=session, source="shell")
-        raise self._unknown(session)
+        if log is None:
+            raise self._unknown(f"a session {session}")
+        with self._index() as connection:
+            done = ingest(connection, log, settings=self.settings, now=datetime.now(UTC))
+            put_evidence_units(connection)
+            return done
 
     def ingest_all(self) -> tuple[Sequence[IngestedSession], Sequence[Problem]]:
         """Read what is new in all logs."""
@@ -173,22 +172,16 @@ class Logs:
                 connection, named, self._redacted(question), llm=llm, settings=self.settings, options=options,
                 selector=selector, now=datetime.now(UTC),
             )  # fmt: skip
-        return {
-            "session_id": named, "query": chosen.query, "context_text": chosen.context_text,
-            "source_ids": list(chosen.source_ids), "chunks": chosen.chunks, "left_out": chosen.left_out,
-            "usd": chosen.usd, "degraded": list(chosen.degraded),
-        }  # fmt: skip
+        facts = asdict(chosen)
+        return {"session_id": facts.pop("session"), **facts}
 
     def workspace_evidence(self, folder: Path, question: str, options: BundleOptions) -> EvidenceBundle:
         """Answer from all sessions of the repository that a folder is in, after reading all new logs."""
         with self._index() as connection:
             self._read_all(connection, self.progress)
 
-            def is_known(identity: str) -> bool:
-                return bool(log_sessions(connection, workspace=identity, limit=1))
-
-            here = find_workspace(folder, is_known=is_known)
-            if here is None or not is_known(here.identity):
+            here = find_workspace(folder, is_known=lambda one: bool(log_sessions(connection, workspace=one, limit=1)))
+            if here is None or not log_sessions(connection, workspace=here.identity, limit=1):
                 raise NuggetError(
                     f"No session with logs has worked in {folder}.",
                     hint="`nugget sessions --all` lists the sessions there are; ask one with --session.",
@@ -202,24 +195,24 @@ class Logs:
 
     def start_backfill(self) -> None:
         """Read all logs in a thread that pauses between them, so that questions are answered meanwhile."""
-        self.backfill["state"] = "running"
-        threading.Thread(target=self._backfill, name="nugget-backfill", daemon=True).start()
-
-    def _backfill(self) -> None:
         state = self.backfill
+        state["state"] = "running"
 
         def tell(_: str, done: int, total: int) -> None:
             state.update(done=done, total=total)
             time.sleep(_REST_S)
 
-        try:
-            with self._index() as connection:
-                _, problems = self._read_all(connection, tell)
-                put_evidence_units(connection)
-            told = [f"{Path(one.path).name}: {redact(one.reason).text}" for one in problems[:_MAX_PROBLEMS]]
-            state.update(state="done", done=state["total"], problems=told)
-        except Exception as error:  # nobody waits for this thread: `/healthz` shows what went wrong
-            state.update(state="failed", problems=[f"{type(error).__name__}: {redact(str(error)).text}"])
+        def read() -> None:
+            try:
+                with self._index() as connection:
+                    _, problems = self._read_all(connection, tell)
+                    put_evidence_units(connection)
+                told = [f"{Path(one.path).name}: {redact(one.reason).text}" for one in problems[:_MAX_PROBLEMS]]
+                state.update(state="done", done=state["total"], problems=told)
+            except Exception as error:  # nobody waits for this thread: `/healthz` shows what went wrong
+                state.update(state="failed", problems=[f"{type(error).__name__}: {redact(str(error)).text}"])
+
+        threading.Thread(target=read, name="nugget-backfill", daemon=True).start()
 
     @contextmanager
     def _index(self) -> Iterator[sqlite3.Connection]:
@@ -238,7 +231,7 @@ class Logs:
         if log is not None:
             ingest(connection, log, settings=self.settings, now=datetime.now(UTC))
         elif not is_known:
-            raise self._unknown(session)
+            raise self._unknown(f"a session {session}")
         return log.id if log else session
 
     def _read_all(
@@ -264,14 +257,12 @@ class Logs:
     def _latest(self) -> str:
         log = max(self._all(), key=lambda log: (log.mtime_ns, log.id), default=None)
         if log is None:
-            raise NuggetError("There are no logs of any session yet.", hint=self._where())
+            raise self._unknown("any session yet")
         return log.id
 
-    def _unknown(self, session: str) -> UnknownSession:
-        return UnknownSession(f"There are no logs of a session {session}.", hint=self._where())
-
-    def _where(self) -> str:
-        return f"Shell logs are looked for in {self.environment.shell_logs}, transcripts where agents keep them."
+    def _unknown(self, what: str) -> UnknownSession:
+        hint = f"Shell logs are looked for in {self.environment.shell_logs}, transcripts where agents keep them."
+        return UnknownSession(f"There are no logs of {what}.", hint=hint)
 
     def _redacted(self, text: str) -> str:
         return redact(text, allow=allow_list(self.settings)).text

@@ -97,10 +97,13 @@ class Resident:
         """Return `{"vector": ...}` for a question of `infra.embedding.RemoteEmbedder`, or `{"lines": [...]}` for
         `{"recall": prompt, "brains": {name: folder}, "folder": ...}`; on failure the caller does the work itself.
         """
-        from nugget.infra.embedding import vector_for
+        from nugget.infra.embedding import Embedder, vector_for
         from nugget.upkeep.briefing import recalled
 
-        embedders = [embedder for session in [*self._sessions] if (embedder := session.embedder)]
+        embedders: list[Embedder] = []
+        for session in [*self._sessions]:
+            with suppress(NuggetError):
+                embedders += filter(None, [session.open().embedder])
         if "embed" in question:
             named = (embedder for embedder in embedders if embedder.model == question.get("model"))
             return vector_for(question, next(named, None))

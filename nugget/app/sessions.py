@@ -122,7 +122,10 @@ def list_sessions(
         chosen = [one for one in found.values() if everything or one.workspace == workspace.identity]
         chosen = [one for one in chosen if since is None or (one.ended or one.started or _EARLIEST) >= since]
         chosen.sort(key=lambda one: (one.started or one.ended or _EARLIEST, one.id), reverse=True)
-        return workspace, _with_outcomes(connection, asked, [_with_project(one, finder) for one in chosen])
+        for place, one in enumerate(chosen):
+            name = finder.of_folder(one.folder).name if one.folder else (one.workspace or "").rpartition("-")[0]
+            chosen[place] = replace(one, project=name)
+        return workspace, _with_outcomes(connection, asked, chosen)
 
 
 def find_session(asked: Provenance, name: str) -> SessionDetail:
@@ -175,12 +178,6 @@ def _stored_sessions(connection: sqlite3.Connection, here: str) -> dict[str, Kno
             store_file=one.file, nuggets=one.nuggets, files=one.files,
         )  # fmt: skip
     return found
-
-
-def _with_project(one: KnownSession, finder: WorkspaceFinder) -> KnownSession:
-    """Return the session with the name of its repository, else of its folder."""
-    name = finder.of_folder(one.folder).name if one.folder else (one.workspace or "").rpartition("-")[0]
-    return replace(one, project=name)
 
 
 def _moment(ms: int | None) -> datetime | None:

@@ -209,7 +209,8 @@ def capture_file(
     now, brain = _now(), brains.capturing(brain, None, transcript=transcript)
     capture = open_capture(brain, now=now.astimezone(), way=way, dry_run=dry_run)
     result = capture_transcript(transcript, capture)
-    keep_provenance(transcript, capture)
+    if not dry_run:
+        extract_captured(transcript, home=capture.home, settings=capture.settings, now=capture.now)
     if not result.branch:
         return result, Published()
     done = publishing.publish(brain.path, environment=brain.environment, settings=brain.settings, now=now)
@@ -242,12 +243,6 @@ def explain_session(transcript: Path, brain: Brain, *, way: str | None = None) -
 def redact_archive(environment: Environment, brain: Path) -> Redone:
     """Redact the archived sessions again with the current rules."""
     return redact_again(environment.home, load_settings(environment, brain))
-
-
-def keep_provenance(transcript: Path, capture: Capture) -> None:
-    """Store the provenance of a captured session; failures there do not affect the capture."""
-    if not capture.dry_run:
-        extract_captured(transcript, home=capture.home, settings=capture.settings, now=capture.now)
 
 
 def _embed(brain: Brain) -> Embed | None:
@@ -302,7 +297,7 @@ def _capture_job(job: Job, brain: Brain) -> tuple[str | None, str | None]:
         if brain.settings.capture.server:
             return None, send_session(transcript, capture)
         result = capture_transcript(transcript, capture)
-        keep_provenance(transcript, capture)
+        extract_captured(transcript, home=capture.home, settings=capture.settings, now=capture.now)
         with suppress(NuggetError, OSError, sqlite3.Error):  # a failure here does not undo the capture
             note_uses(
                 capture.home, brain.path, result.session, lambda: read_redacted(transcript, capture)[0],

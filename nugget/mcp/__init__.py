@@ -96,7 +96,7 @@ def make_server(session: AgentSession, *, openqed: bool = False) -> "MCPServer[A
     if openqed:
         _add_openqed_tools(server, session)
     with suppress(NuggetError):  # settings that cannot be read switch nothing on
-        if session.takes_notes():
+        if session.takes_notes:
             _add_notes_tool(server, session)
     return server
 

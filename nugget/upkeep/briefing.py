@@ -1,29 +1,26 @@
 """Write the brief at a session's start and recall units at a prompt: short, fenced and only if they help.
 
-Clients wait for the hooks that call this, so it uses only the standard library, SQLite and git, loads no model and no
-YAML parser, and syncs nothing.
+Clients wait for the hooks that call this, so it loads no model and syncs nothing.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nugget.brain import is_brain
 from nugget.config import Environment, load_settings
-from nugget.errors import NuggetError
+from nugget.errors import BrainError
 from nugget.infra import files, resident
 from nugget.models.sessions import is_typed, standing
 from nugget.sources.speakers import MEMORY_TAG, strip_injected, typed_text
-from nugget.text import CHARS_PER_TOKEN, clean, one_line, shorten
-from nugget.upkeep.trust import brain_around, find_brain, usable_brains
+from nugget.text import CHARS_PER_TOKEN, clean, counted, one_line, shorten
+from nugget.upkeep.trust import find_brain, usable_brains
 
 if TYPE_CHECKING:
     from nugget.index import Index
@@ -74,8 +71,9 @@ def recall(environment: Environment, prompt: str, folder: Path, *, now: datetime
     if len(text) < SHORTEST_PROMPT or text.startswith(("/", "!", "#")):
         return None
     brains = _brains_of(environment, folder)
-    lines = _from_server(environment.home, text, brains, folder)
-    if lines is None:
+    question = {"recall": text, "brains": {name: str(path) for name, path in brains.items()}, "folder": str(folder)}
+    lines = (resident.ask(environment.home, question) or {}).get("lines")
+    if not isinstance(lines, list):
         lines = recalled(environment.home, text, brains, folder, embedder=None, now=now)
     return _fenced(lines, max_tokens=MAX_RECALL_TOKENS) if lines else None
 
@@ -84,9 +82,13 @@ def recalled(
     home: Path, text: str, brains: Mapping[str, Path], folder: Path, *, embedder: Embedder | None, now: datetime
 ) -> list[str]:
     """Return the best units from brains and a folder's code repository as lines; empty if none is relevant."""
+    from nugget.index import Index
+    from nugget.models import SourceName
+
     found: list[Hit] = []
     for name, brain in brains.items():
-        found += (replace(hit, brain=name) for hit in _of_brain(brain, text, now, embedder))
+        index = partial(Index, brain / ".nugget" / "index.db")
+        found += (replace(hit, brain=name) for hit in _strongest(index, text, SourceName.BRAIN, now, embedder))
     hits = [*sorted(found, key=lambda hit: -hit.score), *_of_workspace(home, text, folder, now, embedder)]
     if not hits:
         return []
@@ -101,14 +103,6 @@ def recalled(
         lines.append(f"- {one_line(unit.title)} ({unit.ref}, {facts})")
         lines += [f"  {shorten(one_line(chunk.text), 2 * _LINE_CHARS)}" for chunk in hit.chunks[:1]]
     return lines
-
-
-def _from_server(home: Path, text: str, brains: Mapping[str, Path], folder: Path) -> list[str] | None:
-    """Return what a running server recalls; None if none answers."""
-    question = {"recall": text, "brains": {name: str(path) for name, path in brains.items()}, "folder": str(folder)}
-    answer = resident.ask(home, question) or {}
-    lines = answer.get("lines")
-    return lines if isinstance(lines, list) and all(isinstance(line, str) for line in lines) else None
 
 
 def _reviewed(home: Path, brains: Mapping[str, Path], workspace: str) -> Iterator[str]:
@@ -162,30 +156,14 @@ def _known_of(home: Path, workspace: str, session: str | None, now: datetime) ->
 
 def _capture_lines(home: Path, *, is_quiet: bool) -> list[str]:
     """Return lines on the state of capture; if all is well and `is_quiet`, none."""
-    failed, pending = (_count(home, state) for state in ("failed", "pending"))
+    failed, pending, done = (
+        len([*Path(files.queue_folder(home), state).glob("*.json")]) for state in ("failed", "pending", "done")
+    )
     if failed:
-        noun = "session" if failed == 1 else "sessions"
-        return [f"Capture: {failed} {noun} could not be captured; `nugget status` tells why."]
-    if is_quiet or not _count(home, "done"):
+        return [f"Capture: {counted(failed, 'session')} could not be captured; `nugget status` tells why."]
+    if is_quiet or not done:
         return []
     return [f"Capture: works; {pending} waiting." if pending else "Capture: works."]
-
-
-def _count(home: Path, state: str) -> int:
-    try:
-        names = os.listdir(os.path.join(files.queue_folder(home), state))  # noqa: PTH118, PTH208
-    except OSError:
-        return 0
-    return sum(name.endswith(".json") for name in names)
-
-
-def _of_brain(brain: Path, text: str, now: datetime, embedder: Embedder | None) -> list[Hit]:
-    from nugget.index import Index
-    from nugget.models import SourceName
-
-    if not (file := brain / ".nugget" / "index.db").is_file():
-        return []
-    return _strongest(lambda: Index(file), text, SourceName.BRAIN, now, embedder)
 
 
 def _of_workspace(home: Path, text: str, folder: Path, now: datetime, embedder: Embedder | None) -> list[Hit]:
@@ -228,29 +206,13 @@ def _strongest(
 
 def _brains_of(environment: Environment, folder: Path) -> dict[str, Path]:
     """Return the brain in use and the others that are searched with it, by name."""
-    first, several = _brain_of(environment, folder), dict[str, Path]()
-    with suppress(OSError, UnicodeDecodeError, NuggetError):
-        is_set = "NUGGET_BRAINS_FOLDERS" in environment.variables
-        if environment.brain is None and (is_set or "brains:" in (environment.home / "config.yaml").read_text("utf-8")):
+    several: dict[str, Path] = {}
+    with suppress(OSError, BrainError):
+        if environment.brain is None:
             several, _ = usable_brains(environment, load_settings(environment))
-    known = {"": first} if first and first.resolve() not in several.values() else {}
-    return known | several
-
-
-def _brain_of(environment: Environment, folder: Path) -> Path | None:
-    """Return the brain in use. The default is read without a YAML parser, in the form that `nugget init` writes."""
-    if environment.brain is None:
-        if around := brain_around(environment, folder):
-            return around
-        with suppress(OSError, ValueError, TypeError, StopIteration):
-            lines = (environment.home / "config.yaml").read_text("utf-8").splitlines()
-            named = next(line for line in lines if line.startswith("brain: "))
-            brain = Path(json.loads(named.removeprefix("brain: ")))
-            return brain if is_brain(brain) else None
-    try:
-        return find_brain(environment, cwd=None)
-    except NuggetError:
-        return None
+        first = find_brain(environment, cwd=folder)
+        return several if first in several.values() else {"": first, **several}
+    return several
 
 
 def _fenced(lines: Sequence[str], *, max_tokens: int) -> str:

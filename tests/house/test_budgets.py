@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 194,
-    "lines": 46_006,
+    "lines": 45_933,
     "lines of a file": 400,
     "classes": 309,
     "re.compile": 299,
