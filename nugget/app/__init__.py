@@ -22,7 +22,7 @@ from nugget.index.connection import home_index_file, index_folder
 from nugget.index.sync import pending_changes, sync
 from nugget.index.vectors import Progress
 from nugget.infra import git
-from nugget.infra.embedding import ConfiguredModel, Embedder, QuestionEmbedder
+from nugget.infra.embedding import ConfiguredModel, Embedder
 from nugget.infra.llm import open_llm
 from nugget.models import Bundle, Depth, Query, SourceName, Unit
 from nugget.models.nuggets import NuggetBundle, NuggetQuery
@@ -104,9 +104,6 @@ class Brain:
     def embedder_problem(self) -> str | None:
         """Return the reason why a configured embedding model is missing."""
         return self._model.problem
-
-    def _question_embedder(self) -> QuestionEmbedder | None:
-        return self._model.for_one_question() if self._asks_once else self._model.embedder
 
     @property
     def index_folder(self) -> Path:
@@ -224,12 +221,13 @@ class Brain:
         profile = configured(query.profile or "task", defaults)
         parsed = replace(parsed, filter=replace(parsed.filter, sources=()))
         state = self.refresh() if fresh and SourceName.BRAIN in sources else IndexState()
+        embedder = self._model.for_one_question() if self._asks_once else self._model.embedder
         pending = self.refresh_local_sources(sources) if fresh else None
         bundle = brains.ask_all(
             self,
             lambda others: retrieve(
                 query, profile, replace(self.indexes(query.identity), others=others), sources=sources, parsed=parsed,
-                embedder=self._question_embedder(), reranker=reranker, now=now,
+                embedder=embedder, reranker=reranker, now=now,
             ),
             alone=alone,
         )  # fmt: skip

@@ -27,7 +27,6 @@ from nugget.upkeep.trust import find_brain
 
 if TYPE_CHECKING:
     from nugget.app import Brain
-    from nugget.capture import CaptureResult
     from nugget.provenance import CodeAnswer
 
 PATIENCE_S = 20.0
@@ -94,12 +93,6 @@ class AgentSession:
     def folder(self) -> Path | None:
         """The brain's folder; None until it is open and read."""
         return self._brain.path if self._brain is not None and self._is_warm.is_set() else None
-
-    def propose(self, **given: Any) -> CaptureResult:
-        """Propose the fields of a `Note` as knowledge. Raises NuggetError."""
-        from nugget.capture import Note
-
-        return self.ready().propose(Note(**given), folder=self.cwd)
 
     @property
     def takes_notes(self) -> bool:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from nugget.app import Brain
     from nugget.brain.filing import UnitMove
-    from nugget.capture import CaptureResult, Note, following, review
+    from nugget.capture import CaptureResult, following, review
     from nugget.capture.compare import ProposalTarget, Similar
     from nugget.importing import ImportResult
 
@@ -128,10 +128,10 @@ def promote(
     return capture.promote(nugget, _target(brain, dry_run=dry_run), type=type, domain=domain, stale=stale)
 
 
-def propose(brain: Brain, note: Note, *, folder: Path) -> CaptureResult:
-    """Propose what an agent found worth keeping while it works in `folder`, on a branch; the same note twice is one.
+def propose(brain: Brain, *, folder: Path, **note: Any) -> CaptureResult:
+    """Propose a note of an agent that works in `folder`, on a branch (`capture.propose_note`); the same one once.
 
-    `skipped` says why nothing was proposed. Raises UsageError for a note that no unit can be made of.
+    Raises UsageError for a note that cannot become a unit.
     """
     from nugget import capture
     from nugget.capture import ledger
@@ -140,7 +140,7 @@ def propose(brain: Brain, note: Note, *, folder: Path) -> CaptureResult:
     home = brain.environment.home
     with files.locked(ledger.lock_file(home, ledger.remember_brain(brain.path, home))):
         session = brain.environment.session or "unknown"
-        return capture.propose_note(note, _target(brain), session=session, folder=folder)
+        return capture.propose_note(_target(brain), session=session, folder=folder, **note)
 
 
 def _target(brain: Brain, *, dry_run: bool = False) -> ProposalTarget:

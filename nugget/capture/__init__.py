@@ -190,17 +190,6 @@ _MOST_NOTES = 30
 """Number of notes that may wait for review."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
-    """A note that an agent proposes to keep; its texts are untrusted."""
-
-    title: str
-    statement: str
-    type: KnowledgeType
-    because: str = ""
-    paths: Sequence[str] = ()
-
-
 def promote(
     nugget: Nugget, target: ProposalTarget, *, type: str | None, domain: str, stale: StaleReason | None
 ) -> CaptureResult:
@@ -241,7 +230,10 @@ def propose_unit(proposal: Proposal, target: ProposalTarget, *, name: str, title
     return CaptureResult(session=session, branch=branch, changes=changes)
 
 
-def propose_note(note: Note, target: ProposalTarget, *, session: str, folder: Path) -> CaptureResult:
+def propose_note(
+    target: ProposalTarget, *, session: str, folder: Path, title: str, statement: str, type: KnowledgeType,
+    because: str = "", paths: Sequence[str] = (),
+) -> CaptureResult:  # fmt: skip
     """Propose the note of an agent that works in a folder; `skipped` says why nothing was proposed.
 
     Raises UsageError for a path outside the folder's repository, ReviewError if too many notes wait.
@@ -254,12 +246,12 @@ def propose_note(note: Note, target: ProposalTarget, *, session: str, folder: Pa
     def clean(text: str) -> str:
         return redact(without_invisible(text), allow=allow_list(target.settings)).text.strip()
 
-    paths = [_path_in(root, clean(path)) for path in note.paths]
-    title, statement, because = " ".join(clean(note.title).split()), clean(note.statement), clean(note.because)
+    paths = [_path_in(root, clean(path)) for path in paths]
+    title, statement, because = " ".join(clean(title).split()), clean(statement), clean(because)
     body = [f"# {title}", statement, f"**Because:** {because}" if because else ""]
     body.append(f"Files: {', '.join(map(proposal_text.coded, paths))}" if paths else "")
     unit = Unit(
-        id=f"{note.type}/{slugify(title)}", source=SourceName.BRAIN, type=note.type, title=title,
+        id=f"{type}/{slugify(title)}", source=SourceName.BRAIN, type=type, title=title,
         body="\n\n".join(filter(None, body)), origin=Origin.AI_SESSION, confidence=_NOTE_CONFIDENCE, session=session,
         domain=f"projects/{slugify(root.name)}" if paths else "general",
         scope=Scope(path=paths[0]) if len(paths) == 1 else None,

@@ -36,7 +36,7 @@ class Followed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """One run against the remote, with the lock held. `repository` is None if it is not on GitHub or unreachable."""
+    """One run against the remote, with the lock held. `repository` is None if it is on no forge or unreachable."""
 
     brain: Path
     home: Path

@@ -206,16 +206,12 @@ def overview(home: Path) -> dict[str, Any]:
     """Return the queue for `nugget status`: counts by state, what failed and why, and the last capture. Reads only."""
     lines = files.read_lines(home / "ledger" / ledger.CAPTURES)
     captured = [str(line.get("time")) for line in lines if line.get("event") == "captured"]
-    return {
-        "queue": count(home), "working": is_working(home),
-        "last_captured": captured[-1] if captured else None, "failures": list(map(_failure_of, jobs(home, "failed"))),
-    }  # fmt: skip
-
-
-def _failure_of(job: Job) -> str:
-    """Return why a job failed, and when it is retried."""
-    again = f" (tried again {datetime.fromtimestamp(job.next_try):%Y-%m-%d %H:%M})" if job.next_try else ""
-    return f"{job.session or job.transcript or job.name}: {job.reason or 'unknown'}{again}"
+    failures = []
+    for job in jobs(home, "failed"):
+        again = f" (tried again {datetime.fromtimestamp(job.next_try):%Y-%m-%d %H:%M})" if job.next_try else ""
+        failures.append(f"{job.session or job.transcript or job.name}: {job.reason or 'unknown'}{again}")
+    last = captured[-1] if captured else None
+    return {"queue": count(home), "working": is_working(home), "last_captured": last, "failures": failures}
 
 
 def is_working(home: Path) -> bool:

@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from nugget import __version__
-from nugget.cli.terminal import GlobalBrainOption, accept_any_text, complain, report
+from nugget.cli.terminal import GlobalBrainOption, accept_any_text, complain, report_error
 from nugget.errors import NuggetError, UsageError
 from nugget.render.terminal import console_of
 from nugget.text import printable
@@ -112,7 +112,7 @@ def run(arguments: Sequence[str]) -> int:
         code = app(args=_documents_last(arguments), prog_name="nugget", standalone_mode=False)
         sys.stdout.flush()
     except NuggetError as error:
-        return report(error)
+        return report_error(error)
     except typer.Abort:
         return 130
     except _USAGE_ERROR as error:
@@ -122,7 +122,7 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         return _refused(error)
     except UnicodeEncodeError as error:
-        return report(UsageError(f"{printable(error.object)} is not UTF-8 text, so nothing can have that name."))
+        return report_error(UsageError(f"{printable(error.object)} is not UTF-8 text, so nothing can have that name."))
     return code if isinstance(code, int) else 0
 
 
@@ -143,9 +143,9 @@ def _refused(error: OSError) -> int:
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     if error.filename is None:
-        return report(NuggetError(f"The output, or a file, cannot be written ({reason})."))
+        return report_error(NuggetError(f"The output, or a file, cannot be written ({reason})."))
     hint = "Check that it is there, who owns it, and the free space on the disk."
-    return report(NuggetError(f"{printable(os.fsdecode(error.filename))} cannot be used ({reason}).", hint=hint))
+    return report_error(NuggetError(f"{printable(os.fsdecode(error.filename))} cannot be used ({reason}).", hint=hint))
 
 
 def _wrong_usage(error: Exception) -> int:

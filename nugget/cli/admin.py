@@ -106,7 +106,7 @@ def trust_brain(
     else:
         real = trust(environment, folder)
         brains, text = [str(real)], f"{real} is trusted: commands that you run in it use it."
-    show({"trusted": brains} if as_json else None, lambda: put(text))
+    show({"trusted": brains} if as_json else None, text)
 
 
 @commands.command()
@@ -194,10 +194,7 @@ def check_itself(as_json: JsonOption = False) -> None:
         if not as_json:
             put(one_line("{state:7} {name:10} {said}".format(**finding)))
     works = all(finding["state"] == "ok" for finding in found)
-    show(
-        {"ok": works, "findings": found} if as_json else None,
-        lambda: put("It works." if works else "It does not work."),
-    )
+    show({"ok": works, "findings": found} if as_json else None, "It works." if works else "It does not work.")
     raise typer.Exit(0 if works else 1)
 
 
@@ -266,15 +263,7 @@ def list_tokens(as_json: JsonOption = False) -> None:
 
     known = team.tokens(read_environment().home)
     values = [{key: value for key, value in asdict(one).items() if key != "hash"} for one in known]
-
-    def print_tokens() -> None:
-        for one in known:
-            rights = ", ".join(f"{name}:{right}" for name, right in one.spaces.items())
-            put(clean(f"{one.id}  {one.identity}  {rights}  until {(one.expires or 'revoked')[:10]}"))
-        if not known:
-            put("There are no tokens. `nugget token new` creates one.")
-
-    show({"tokens": values} if as_json else None, print_tokens)
+    show({"tokens": values} if as_json else None, report="tokens", tokens=known)
 
 
 @token.command("revoke")

@@ -324,4 +324,4 @@ def recall(
 
 
 def _show_text(text: str | None, nothing: str, *, as_json: bool) -> None:
-    show({"text": text, "tokens": estimate_tokens(text or "")} if as_json else None, lambda: put(text or nothing))
+    show({"text": text, "tokens": estimate_tokens(text or "")} if as_json else None, text or nothing)

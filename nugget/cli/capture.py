@@ -84,14 +84,11 @@ def capture_session(
     with open_brain(brain) as opened:
         if explain:
             name, claims = explain_session(file, opened, way=chosen)
-            show({"session": name, "claims": claims} if as_json else None, lambda: put("\n".join(claims)))
+            show({"session": name, "claims": claims} if as_json else None, "\n".join(claims))
             return
         result, published = capture_file(file, opened, way=chosen, dry_run=dry_run)
-    if as_json:
-        print_json(capture_json(result) | {"published": [asdict(entry) for entry in published.publications]})
-    else:
-        reports.put_report("capture", result=result, dry_run=dry_run)
-        reports.put_report("published", published=published, is_requested=False)
+    value = capture_json(result) | {"published": [asdict(entry) for entry in published.publications]}
+    show(value if as_json else None, report="capture", result=result, dry_run=dry_run, published=published)
 
 
 @commands.command()
@@ -122,19 +119,10 @@ def capture(
     failed = sum(job.state == "failed" for job in done.jobs)
     here = done.published.get(folder)
     unpublished = len(here.failed) + (here.local is not None) if here and publish else 0
-    if as_json:
-        jobs = [fields(job, "session", "transcript", "state", "branch", "reason") for job in done.jobs]
-        published = [asdict(entry) for one in done.published.values() for entry in one.publications]
-        print_json({"found": done.found, "jobs": jobs, "published": published})
-    else:
-        proposed = sum(job.branch is not None for job in done.jobs)
-        found = f"{done.found} found by catch-up, " if catch_up else ""
-        worked = counted(len(done.jobs), "session")
-        put(f"{found}{worked} worked: {counted(proposed, 'proposal')}, {failed} failed.")
-        for one in done.published.values():
-            reports.put_report("published", published=one, is_requested=publish)
-        if proposed:
-            put("Next: nugget review")
+    jobs = [fields(job, "session", "transcript", "state", "branch", "reason") for job in done.jobs]
+    published = [asdict(entry) for one in done.published.values() for entry in one.publications]
+    show({"found": done.found, "jobs": jobs, "published": published} if as_json else None,
+         report="worked", done=done, failed=failed, is_caught_up=catch_up, is_requested=publish)  # fmt: skip
     raise typer.Exit(1 if failed or unpublished else 0)
 
 
@@ -143,14 +131,12 @@ def _re_redact(folder: Path, *, as_json: bool) -> int:
     from nugget.app.worker import redact_archive
 
     done = redact_archive(read_environment(), folder)
-    if as_json:
-        print_json(asdict(done) | {"unreadable": [str(file) for file in done.unreadable]})
-    else:
-        looked_at = counted(done.looked_at, "archived session")
-        removed = f"{done.removed} of excluded projects removed"
-        put(f"{looked_at} looked at: more was taken out of {done.rewritten}, {removed}.")
-        for file in done.unreadable:
-            note(f"cannot be read, and stays as it is: {file}")
+    text = f"{counted(done.looked_at, 'archived session')} looked at: more was taken out of {done.rewritten}"
+    unreadable = [str(file) for file in done.unreadable]
+    show(asdict(done) | {"unreadable": unreadable} if as_json else None,
+         f"{text}, {done.removed} of excluded projects removed.")  # fmt: skip
+    for file in unreadable:
+        note(f"cannot be read, and stays as it is: {file}")
     return 1 if done.unreadable else 0
 
 
@@ -208,19 +194,8 @@ def review_list(as_json: JsonOption = False, brain: BrainOption = None) -> None:
     """List waiting proposals, oldest first."""
     with open_brain(brain) as opened:
         waiting = [(one.name if opened.others else "", found) for one, its in opened.waiting() for found in its]
-    if as_json:
-        print_json([proposal_json(found) | ({"brain": name} if name else {}) for name, found in waiting])
-        return
-    for name, proposal in waiting:
-        put((proposal.branch, "bold cyan"), f"  {name}" if name else "")
-        put(f"   {one_line(proposal.title)}", style="dim")
-        for file in proposal.files:
-            reports.put_proposed_line(file)
-        put("")
-    if waiting:
-        put("Next: nugget review show BRANCH, then accept or reject (a part of the name is enough).")
-    else:
-        put("Nothing waits for review. Sessions are proposed when they end; `nugget capture` works the queue.")
+    values = [proposal_json(found) | ({"brain": name} if name else {}) for name, found in waiting]
+    show(values if as_json else None, report="proposals", waiting=waiting)
 
 
 @review.command("show")
@@ -281,19 +256,8 @@ def review_reject(
 def _show_decided(done: Decided, *, as_json: bool = False) -> None:
     ids = {"accepted": done.files, "rejected": done.rejected, "waiting": done.waiting}
     named = {what: [file.id for file in files] for what, files in ids.items()}
-    if as_json:
-        facts = {"into": done.into, "commit": done.commit, **named}
-        print_json(facts | {"closed": [*done.closed], "pending": done.pending})
-    elif not (done.files or done.rejected):
-        put(f"Nothing was left to decide: {done.into} holds all of it. The proposal is gone.")
-    elif done.files:
-        put(f"Accepted into {done.into} ({done.commit[:10]}):")
-        for file in done.files:
-            reports.put_proposed_line(file)
-    if done.rejected and not as_json:
-        put(f"Rejected, and not to be proposed again: {', '.join(named['rejected'])}.")
-    if done.files and done.waiting and not as_json:
-        put(f"Still waiting: {', '.join(named['waiting'])}.")
+    value = {"into": done.into, "commit": done.commit, **named, "closed": [*done.closed], "pending": done.pending}
+    show(value if as_json else None, report="decided", done=done)
     for url, how in done.closed.items():
         note(f"{how}: {url}")
     if done.pending:

@@ -13,7 +13,7 @@ import typer
 from typer import Argument, Option
 
 from nugget import config as settings_of
-from nugget.cli.terminal import BrainOption, DryRunOption, JsonOption, open_brain, print_json, progress
+from nugget.cli.terminal import BrainOption, DryRunOption, JsonOption, open_brain, progress, show
 from nugget.config import Environment, current_folder, documented_keys, read_environment, read_user_file
 from nugget.errors import BrainError, NuggetError, UsageError
 from nugget.render.terminal import console, note, put
@@ -240,12 +240,8 @@ def show_settings(ctx: typer.Context, as_json: JsonOption = False, brain: BrainO
         ]
         origin = next((name for name, is_set in origins if is_set), "default")
         rows.append((key, settings_of.value_of(settings, key), origin))
-    if as_json:
-        print_json({key: {"value": value, "from": origin} for key, value, origin in rows})
-        return
-    for key, value, origin in rows:
-        text = ", ".join(value) if isinstance(value, tuple) else str("" if value is None else value)
-        put(f"{key:<28}{one_line(text):<28} {origin}".rstrip())
+    values = {key: {"value": value, "from": origin} for key, value, origin in rows}
+    show(values if as_json else None, report="settings", rows=rows)
 
 
 @config.command("set")

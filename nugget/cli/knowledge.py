@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -18,7 +18,9 @@ from nugget.models import KnowledgeType, Severity
 from nugget.render import reports
 from nugget.render.json import fields, import_json, problem_json
 from nugget.render.terminal import put
-from nugget.text import counted, one_line
+
+if TYPE_CHECKING:
+    from nugget.brain.filing import UnitMove
 
 commands = typer.Typer(add_completion=False)
 
@@ -52,7 +54,7 @@ def add(
             given, type=kind, domain=domain, tags=listed(tags), title=title, confidence=confidence,
             report=lambda counts: reports.put_report("rest", left_out=(), redacted=counts, hint=hint, branch=None),
         )  # fmt: skip
-    show({"id": unit, "path": path} if as_json else None, lambda: put(f"Kept as {unit} in {path}."))
+    show({"id": unit, "path": path} if as_json else None, f"Kept as {unit} in {path}.")
 
 
 def _stdin() -> str:
@@ -76,13 +78,13 @@ def forget(unit_id: UnitArgument, as_json: JsonOption = False, brain: BrainOptio
     with open_brain(brain) as opened:
         result, golden = opened.forget(unit_id)
         archive = opened.environment.home / "archive"
-    if as_json:
-        print_json({"id": result.old_id, "path": result.old_path} | _change_json(result, golden))
-        return
-    put(f"Forgot {result.old_id}; it will not be proposed again.")
-    _put_followed(result.relinked, golden, "Relations to it were taken out of",
-                  "expects it: take it out there, or name another unit.")  # fmt: skip
-    put(f"What it said may still be in git's history and archived sessions ({archive}).", style="dim")
+    _put_change(
+        {"id": result.old_id, "path": result.old_path}, result, golden, as_json=as_json,
+        done=f"Forgot {result.old_id}; it will not be proposed again.", relations="taken out of",
+        question="expects it: take it out there, or name another unit.",
+    )  # fmt: skip
+    if not as_json:
+        put(f"What it said may still be in git's history and archived sessions ({archive}).", style="dim")
 
 
 @commands.command("mv")
@@ -101,23 +103,25 @@ def move(
         raise UsageError("Say where to: --domain, --name, or both.")
     with open_brain(brain) as opened:
         result, golden = opened.move(unit_id, domain=domain, name=name)
+    _put_change(
+        fields(result, "old_id", "new_id", "old_path", "new_path"), result, golden, as_json=as_json,
+        done=f"{result.new_id} is in {result.new_path} now.", relations="changed in",
+        question=f"expects {result.old_id}: name {result.new_id} there.",
+    )  # fmt: skip
+
+
+def _put_change(
+    facts: dict[str, Any], result: UnitMove, golden: Sequence[tuple[str, int]], *, as_json: bool, done: str,
+    relations: str, question: str,
+) -> None:  # fmt: skip
+    """Print what became of a unit, the files that changed with it, and the golden questions that expect it."""
     if as_json:
-        print_json(_change_json(result, golden, "old_id", "new_id", "old_path", "new_path"))
+        questions = [{"path": path, "line": line} for path, line in golden]
+        print_json(facts | fields(result, "relinked", "commit") | {"golden": questions})
         return
-    put(f"{result.new_id} is in {result.new_path} now.")
-    _put_followed(result.relinked, golden, "Relations to it were changed in",
-                  f"expects {result.old_id}: name {result.new_id} there.")  # fmt: skip
-
-
-def _change_json(result: object, golden: Sequence[tuple[str, int]], *names: str) -> dict[str, Any]:
-    questions = [{"path": path, "line": line} for path, line in golden]
-    return fields(result, *names, "relinked", "commit") | {"golden": questions}
-
-
-def _put_followed(relinked: Sequence[str], golden: Sequence[tuple[str, int]], relations: str, question: str) -> None:
-    """Print which files changed with a unit, and a line for each golden question that expects it."""
-    if relinked:
-        put(f"{relations} {', '.join(relinked)}.")
+    put(done)
+    if result.relinked:
+        put(f"Relations to it were {relations} {', '.join(result.relinked)}.")
     for path, line in golden:
         put(f"{path}:{line} {question}", style="yellow")
 
@@ -131,16 +135,8 @@ def show_log(
     """List what was accepted, added, moved and forgotten in this clone of the brain, newest first."""
     with open_brain(brain) as opened:
         found = opened.changes(limit=limit)
-    if as_json:
-        print_json(
-            {"changes": [fields(one, "kind", "title", "time", "before", "commit", "undone_by") for one in found]}
-        )
-        return
-    for one in found:
-        state = "  (taken back)" if one.undone_by else ""
-        put(f"{one.time:%Y-%m-%d %H:%M}  ", (one.commit[:10], "dim"), f"  {one.title}{state}")
-    if not found:
-        put("Nothing was changed here yet.")
+    values = [fields(one, "kind", "title", "time", "before", "commit", "undone_by") for one in found]
+    show({"changes": values} if as_json else None, report="log", found=found)
 
 
 @commands.command()
@@ -148,7 +144,7 @@ def undo(as_json: JsonOption = False, brain: BrainOption = None) -> None:
     """Take back the last change that `nugget log` lists, by a new commit."""
     with open_brain(brain) as opened:
         last = opened.undo()
-    show(fields(last, "kind", "title", "commit") if as_json else None, lambda: put(f"Taken back: {last.title}."))
+    show(fields(last, "kind", "title", "commit") if as_json else None, f"Taken back: {last.title}.")
 
 
 @commands.command()
@@ -166,22 +162,9 @@ def lint(
         problems = opened.lint([here / expanded(path) for path in paths or ()])
     errors = sum(problem.severity is Severity.ERROR for problem in problems)
     warnings = len(problems) - errors
-    if as_json:
-        print_json({"errors": errors, "warnings": warnings, "problems": [problem_json(found) for found in problems]})
-    else:
-        reports.put_problems(problems)
-        put(f"{counted(errors, 'error')}, {counted(warnings, 'warning')}." if problems else "All is well.")
+    value = {"errors": errors, "warnings": warnings, "problems": [problem_json(found) for found in problems]}
+    show(value if as_json else None, report="lint", problems=problems, errors=errors, warnings=warnings)
     raise typer.Exit(1 if errors else 0)
-
-
-def _show_chats(chats: Mapping[str, str], *, as_json: bool, dry_run: bool) -> None:
-    if as_json:
-        print_json({"sessions": [{"id": name, "title": title or None} for name, title in chats.items()]})
-        return
-    for name, title in chats.items():
-        put((f"   {name[:8]}  ", "cyan"), one_line(title))
-    put(f"{counted(len(chats), 'conversation')} {'would become' if dry_run else 'became'} sessions.")
-    put("Next: nugget sessions --all, then nugget capture-session --session ID")
 
 
 @commands.command("import")
@@ -207,11 +190,9 @@ def import_notes(
     with open_brain(brain) as opened:
         chats = import_chats(opened, path, dry_run=dry_run)
         if chats is not None:
-            _show_chats(chats, as_json=as_json, dry_run=dry_run)
+            sessions = [{"id": name, "title": title or None} for name, title in chats.items()]
+            show({"sessions": sessions} if as_json else None, report="chats", chats=chats, dry_run=dry_run)
             return
         result = opened.import_notes(path, domain=domain, limit=limit, dry_run=dry_run)
-    if as_json:
-        print_json(import_json(result) | {"published": [asdict(entry) for entry in result.published.publications]})
-    else:
-        reports.put_report("import", result=result, dry_run=dry_run)
-        reports.put_report("published", published=result.published, is_requested=False)
+    value = import_json(result) | {"published": [asdict(entry) for entry in result.published.publications]}
+    show(value if as_json else None, report="import", result=result, dry_run=dry_run, published=result.published)

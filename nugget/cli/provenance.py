@@ -18,7 +18,6 @@ from nugget.cli.terminal import (
     ExplainOption,
     JsonOption,
     listed,
-    print_json,
     provenance,
     show,
 )
@@ -26,9 +25,8 @@ from nugget.config import current_folder, expanded, read_environment
 from nugget.models import Depth, KnowledgeType
 from nugget.models.nuggets import NuggetType
 from nugget.render.json import context_json, extraction_json, fields, gaps_json, listed_json, whole_json
-from nugget.render.reports import put_report
-from nugget.render.terminal import note, put
-from nugget.text import DATE_FORMS, counted, one_line
+from nugget.render.terminal import note
+from nugget.text import DATE_FORMS, counted
 
 commands = typer.Typer(add_completion=False)
 nuggets = typer.Typer(help="List nuggets of this workspace, newest session first.", invoke_without_command=True)
@@ -64,8 +62,8 @@ def extract(
         )
     is_all = everything or session is not None
     show(extraction_json(outcomes, here, tunings, dry_run=dry_run, everything=everything) if as_json else None,
-         lambda: put_report("extraction", outcomes=outcomes, here=here, tunings=tunings,
-                            dry_run=dry_run, everything=is_all))  # fmt: skip
+         report="extraction", outcomes=outcomes, here=here, tunings=tunings, dry_run=dry_run,
+         everything=is_all)  # fmt: skip
     raise typer.Exit(1 if any(outcome.state == "failed" for outcome in outcomes) else 0)
 
 
@@ -92,12 +90,10 @@ def why(
         "path": path, "symbol": symbol, "text": query, "types": [name.lower() for name in listed(types)],
         "since": terminal.moment(since), "depth": depth, "budget_tokens": budget,
     }).bundle  # fmt: skip
-    if as_json:
-        for text in bundle.notes:
-            note(text)
-        print_json(context_json(bundle, explain=explain))
-    else:
-        put_report("code_answer", bundle=bundle, explain=explain)
+    for text in bundle.notes if as_json else ():
+        note(text)
+    show(context_json(bundle, explain=explain) if as_json else None, report="code_answer", bundle=bundle,
+         explain=explain)  # fmt: skip
 
 
 @commands.command("coverage")
@@ -111,13 +107,11 @@ def show_coverage(
     """Show how many nuggets each file has, or with --gaps where they are missing."""
     if gaps:
         found = provenance().gaps()
-        show(gaps_json(found, limit) if as_json else None, lambda: put_report("gaps", gaps=found, limit=limit))
+        show(gaps_json(found, limit) if as_json else None, report="gaps", gaps=found, limit=limit)
         return
     covered = provenance().coverage()
-    if as_json:
-        print_json({"files": [fields(one, "path", "nuggets") for one in covered[:limit]], "total": len(covered)})
-    else:
-        put_report("coverage", covered=covered, limit=limit)
+    value = {"files": [fields(one, "path", "nuggets") for one in covered[:limit]], "total": len(covered)}
+    show(value if as_json else None, report="coverage", covered=covered, limit=limit)
 
 
 @commands.command()
@@ -170,15 +164,9 @@ def promote_nugget(
     with terminal.open_brain(brain) as opened:
         found, stale = provenance(opened.path).nugget(nugget)
         result = opened.promote(found, stale=stale, type=type.lower() if type else None, domain=domain, dry_run=dry_run)
-    if as_json:
-        changes = [fields(one, "path", "unit.id", "reason") for one in result.changes]
-        print_json({"nugget": found.id, "branch": result.branch, "changes": changes})
-        return
-    for one in result.changes:
-        verb = "would be proposed" if dry_run else "is proposed"
-        put(f"{one_line(found.id)} {verb} as {one_line(one.unit.id)} ({one_line(one.path)}).")
-    if result.branch:
-        put(f"It waits on {result.branch}; `nugget review show` shows it.")
+    changes = [fields(one, "path", "unit.id", "reason") for one in result.changes]
+    show({"nugget": found.id, "branch": result.branch, "changes": changes} if as_json else None,
+         report="promoted", nugget=found, result=result)  # fmt: skip
 
 
 @nuggets.callback()
@@ -205,25 +193,20 @@ def list_nuggets(
     known = provenance(brain)
     if check:
         missing, looked_at = known.missing()
-        if as_json:
-            found = [fields(one, "ref", "summary", "kind", "name") for one in missing]
-            print_json({"checked": looked_at, "missing": found})
-        else:
-            put_report("missing", missing=missing, looked_at=looked_at)
+        value = {"checked": looked_at, "missing": [fields(one, "ref", "summary", "kind", "name") for one in missing]}
+        show(value if as_json else None, report="missing", missing=missing, looked_at=looked_at)
         raise typer.Exit(1 if missing else 0)
     names = [name.lower() for name in listed(types)]
     chosen, reasons, total = known.nuggets(file, names, stale=stale, limit=limit)
-    if as_json:
-        print_json({"nuggets": [listed_json(one, reasons.get(one.id)) for one in chosen], "total": total})
-    else:
-        put_report("nuggets", nuggets=chosen, reasons=reasons, total=total)
+    value = {"nuggets": [listed_json(one, reasons.get(one.id)) for one in chosen], "total": total}
+    show(value if as_json else None, report="nuggets", nuggets=chosen, reasons=reasons, total=total)
 
 
 @nuggets.command("inspect")
 def inspect_nugget(nugget: NuggetArgument, as_json: JsonOption = False) -> None:
     """Show one nugget with everything that is known about it."""
     found, reason = provenance().nugget(nugget)
-    show(whole_json(found, reason) if as_json else None, lambda: put_report("nugget", nugget=found, reason=reason))
+    show(whole_json(found, reason) if as_json else None, report="nugget", nugget=found, reason=reason)
 
 
 @nuggets.command("export")
@@ -252,8 +235,6 @@ def import_nuggets(
 ) -> None:
     """Import exported nuggets. Nuggets that exist already are not changed."""
     done = provenance().import_lines(file, name=file.name, dry_run=dry_run)
-    if as_json:
-        print_json(asdict(done) | {"dry_run": dry_run, "problems": [str(problem) for problem in done.problems]})
-    else:
-        put_report("imported", done=done, dry_run=dry_run)
+    value = asdict(done) | {"dry_run": dry_run, "problems": [str(problem) for problem in done.problems]}
+    show(value if as_json else None, report="imported", done=done, dry_run=dry_run)
     raise typer.Exit(1 if done.problems and not done.sessions else 0)

@@ -10,13 +10,12 @@ import typer
 from typer import Argument, Option
 
 from nugget.cli import terminal
-from nugget.cli.terminal import ExplainOption, JsonOption, PagerOption, print_json, progress, provenance, show
+from nugget.cli.terminal import ExplainOption, JsonOption, PagerOption, progress, provenance, show
 from nugget.config import current_folder, load_settings, read_environment
 from nugget.errors import UsageError
-from nugget.render import reports
 from nugget.render.json import ingested_json, session_detail_json, session_json
-from nugget.render.terminal import note, put, put_evidence
-from nugget.text import DATE_FORMS, clean
+from nugget.render.terminal import note, put
+from nugget.text import DATE_FORMS
 
 if TYPE_CHECKING:
     from nugget.app.logs import Logs
@@ -49,11 +48,9 @@ def list_sessions(
     if ctx.invoked_subcommand is not None:
         return
     workspace, found = known_sessions(provenance(), everything=everything, since=terminal.moment(since))
-    if as_json:
-        named = None if everything else workspace.identity
-        print_json({"workspace": named, "sessions": [session_json(one) for one in found]})
-    else:
-        reports.put_report("sessions", found=found, workspace=workspace, everything=everything)
+    named = None if everything else workspace.identity
+    value = {"workspace": named, "sessions": [session_json(one) for one in found]} if as_json else None
+    show(value, report="sessions", found=found, workspace=workspace, everything=everything)
 
 
 @sessions.command("show")
@@ -73,14 +70,9 @@ def show_session(
     detail = find_session(provenance(), session)
     if detail.problem and not (summary and detail.known.store_file):
         raise detail.problem
-    if as_json:
-        print_json(session_detail_json(detail, summary=summary))
-        return
-    with terminal.paged(is_wanted=pager and not summary):
-        if summary or not detail.whole:
-            reports.put_report("session_detail", detail=detail)
-        else:
-            reports.put_session(detail.whole, outcome=detail.known.outcome, full=full)
+    value = session_detail_json(detail, summary=summary) if as_json else None
+    with terminal.paged(is_wanted=pager and not (summary or as_json)):
+        show(value, report="session_detail" if summary or not detail.whole else "session", detail=detail, full=full)
 
 
 @sessions.command(hidden=True)
@@ -102,11 +94,9 @@ def ingest(
         done, problems = opened.ingest_all() if session is None else ([opened.ingest(session)], [])
     for problem in problems:
         note(str(problem))
-    if as_json:
-        found = [ingested_json(result) for result in done]
-        print_json({"sessions": found, "problems": [str(p) for p in problems]} if session is None else found[0])
-    else:
-        reports.put_report("ingested", done=done)
+    found = [ingested_json(result) for result in done]
+    value = {"sessions": found, "problems": list(map(str, problems))} if session is None else found[0]
+    show(value if as_json else None, report="ingested", done=done)
 
 
 @logs.command("context")
@@ -150,13 +140,13 @@ def bundle(
     with _opened() as opened:
         if select:
             chosen = opened.selected(session, text, options)
-            show(chosen if as_json else None, lambda: put(clean(chosen["context_text"])))
+            show(chosen if as_json else None, chosen["context_text"])
             return
         if workspace:
             found = opened.workspace_evidence(current_folder(), text, options)
         else:
             found = opened.session_evidence(session, text, options)
-    show(evidence_json(found, explain=explain) if as_json else None, lambda: put_evidence(found, explain=explain))
+    show(evidence_json(found, explain=explain) if as_json else None, report="evidence", found=found, explain=explain)
 
 
 @logs.command("sessions", hidden=True)
@@ -214,6 +204,6 @@ def erase(
     from nugget.app.sessions import erase_session
 
     name, removed = erase_session(provenance(), session)
-    show({"session": name, "removed": removed} if as_json else None,
-         lambda: put(f"Session {name} is erased: {', '.join(removed) or 'nothing was kept of it'}."))  # fmt: skip
+    text = f"Session {name} is erased: {', '.join(removed) or 'nothing was kept of it'}."
+    show({"session": name, "removed": removed} if as_json else None, text)
     note("Units that it proposed stay in the brain and in review: `nugget forget ID`, `nugget review reject`.")

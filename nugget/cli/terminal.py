@@ -19,6 +19,7 @@ from nugget.config import current_folder, read_environment
 from nugget.errors import BrainError, NuggetError, UsageError
 from nugget.models import KnowledgeType
 from nugget.models.nuggets import TYPES
+from nugget.render.reports import put_report
 from nugget.render.terminal import console, note, put
 from nugget.text import DATE_FORMS, counted, one_line, parse_day, parse_moment
 
@@ -82,12 +83,14 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, ensure_ascii=not is_unicode, indent=2) + "\n")
 
 
-def show(value: Any, otherwise: Callable[[], object]) -> None:
-    """Print a value as the command's JSON document; if it is None, print the text for people."""
-    if value is None:
-        otherwise()
-    else:
+def show(value: Any, text: str = "", *, report: str = "", **values: Any) -> None:
+    """Print a value as the command's JSON document; if it is None, a text, or the report of this name."""
+    if value is not None:
         print_json(value)
+    elif report:
+        put_report(report, **values)
+    else:
+        put(text)
 
 
 def accept_any_text() -> None:
@@ -104,7 +107,7 @@ def complain(message: str, *, hint: str | None = None) -> None:
         put(hint, stderr=True)
 
 
-def report(error: NuggetError) -> int:
+def report_error(error: NuggetError) -> int:
     """Print an expected failure and return its exit code."""
     complain(str(error), hint=error.hint)
     return error.exit_code

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -20,17 +20,16 @@ from nugget.cli.terminal import (
     day,
     listed,
     open_brain,
-    print_json,
     progress,
     show,
 )
 from nugget.config import current_folder, expanded
 from nugget.errors import GitError, NuggetError, UsageError, reason_of
 from nugget.models import SourceName
-from nugget.render import reports
 from nugget.render.json import sync_json
-from nugget.render.terminal import note, put
-from nugget.text import DATE_FORMS, counted, one_line
+from nugget.render.reports import put_report
+from nugget.render.terminal import note
+from nugget.text import DATE_FORMS, counted
 
 if TYPE_CHECKING:
     from nugget.app import Brain
@@ -72,16 +71,9 @@ def sync(
             published = opened.publish_index(rebuild=rebuild)
         others = [name for name in names if name is not SourceName.BRAIN]
         beside = opened.sync_local_sources(others, progress=tell) if others else {}
-    if as_json:
-        value = sync_json(result) if result else {}
-        print_json(value | {"sources": {str(name): sync_json(its) for name, its in beside.items()}})
-    else:
-        if result:
-            reports.put_sync(result)
-        if published:
-            put(f"Team's index: {counted(published.written, 'unit')} written, {published.removed} removed.")
-        for name, its in beside.items():
-            reports.put_source_sync(name, its)
+    value = sync_json(result) if result else {}
+    value |= {"sources": {str(name): sync_json(its) for name, its in beside.items()}}
+    show(value if as_json else None, report="sync", result=result, published=published, beside=beside)
     if obstacle is not None and (pull or rebase):
         raise obstacle
 
@@ -139,11 +131,11 @@ def status(as_json: JsonOption = False, brain: BrainOption = None) -> None:
         found = checks.quick_checks(seen, opened.settings, opened.environment, datetime.now(UTC))
         named, left_out = {one.name: its for one, its in zip(opened.others, others, strict=True)}, opened.left_out
     more = {"others": named, "left_out": list(left_out)} if named or left_out else {}
-    values = {
+    values: dict[str, Any] = {
         "seen": seen, "drift": states.drift, "others": named, "left_out": left_out,
         "verdict": checks.open_checks(found), "waiting": [one for one in found if one["state"] != "ok"],
     }  # fmt: skip
-    show(seen | more if as_json else None, lambda: reports.put_report("status", **values))
+    show(seen | more if as_json else None, report="status", **values)
 
 
 @commands.command()
@@ -165,30 +157,16 @@ def doctor(
 
     with open_brain(brain) as opened:
         if secrets:
-            _show_leaks(opened, as_json=as_json)
+            leaks = list(opened.leaks())
+            show({"ok": not leaks, "leaks": leaks} if as_json else None, report="leaks", leaks=leaks)
+            raise typer.Exit(1 if leaks else 0)
         repaired = (opened.repair() or ["There was nothing to repair."]) if mend else []
         found = diagnose(opened.path, opened.settings, opened.environment, now=datetime.now(UTC))
     wrong = sum(finding["state"] == "error" for finding in found)
-    if as_json:
-        more = {"repaired": repaired} if mend else {}
-        print_json({"ok": not wrong, "brain": str(opened.path), "findings": found, **more})
-    else:
-        for line in repaired:
-            put(one_line(line))
-        reports.put_report("findings", brain=opened.path, found=found, verdict=open_checks(found))
+    value = {"ok": not wrong, "brain": str(opened.path), "findings": found} | ({"repaired": repaired} if mend else {})
+    show(value if as_json else None, report="findings", repaired=repaired, brain=opened.path, found=found,
+         verdict=open_checks(found))  # fmt: skip
     raise typer.Exit(1 if wrong else 0)
-
-
-def _show_leaks(opened: Brain, *, as_json: bool) -> None:
-    """Print where secrets are kept, and end with 1 if there are any."""
-    leaks = list(opened.leaks())
-    if as_json:
-        print_json({"ok": not leaks, "leaks": leaks})
-    else:
-        for leak in leaks:
-            put(one_line("{store}: {place}:{line}: {kind}".format(**leak)))
-        put(f"{counted(len(leaks), 'secret')} found." + (" Next: nugget scrub" if leaks else ""))
-    raise typer.Exit(1 if leaks else 0)
 
 
 def _read(file: str) -> bytes:
@@ -217,19 +195,10 @@ def redact(
     found = secret_lines(content.decode("utf-8", "replace"))
     seconds = time.perf_counter() - begin
     counts = Counter(kind for _, kind in found)
-    if as_json:
-        lines = [{"line": line, "rule": kind} for line, kind in found]
-        print_json({"file": file, "found": lines, "counts": dict(counts)})
-        return
-    for line, kind in found:
-        put(f"{file}:{line}: {kind}")
-    if stats:
-        for kind, number in counts.most_common():
-            put(f"{number:6} {kind}")
-        rate = len(content) / 1e6 / seconds if seconds else 0.0
-        put(f"{counted(len(found), 'secret')} in {len(content) / 1e6:.1f} MB, {rate:.0f} MB/s")
-    elif not found:
-        put("Nothing would be taken out.")
+    lines = [{"line": line, "rule": kind} for line, kind in found]
+    show({"file": file, "found": lines, "counts": dict(counts)} if as_json else None,
+         report="redaction", file=file, found=found, counts=counts.most_common() if stats else None,
+         size=len(content) / 1e6, seconds=seconds)  # fmt: skip
 
 
 @commands.command()
@@ -252,27 +221,8 @@ def scrub(
         raise UsageError(f"{counted(len(short), 'secret')} of fewer than 6 characters would be found in any text.")
     with open_brain(brain) as opened:
         done = opened.scrub(known, dry_run=dry_run)
-    for verb in ("rewritten", "removed"):
-        for place in done[verb]:
-            put(one_line(f"{'to be ' if dry_run else ''}{verb}: {place}"))
-    for failure in done["failed"]:
-        put(one_line(failure), style="red")
-    if done["history"]:
-        put(_HISTORY.format(objects=counted(len(done["history"]), "object"), brain=opened.path))
-    if not any(done.values()):
-        put("Nothing to take out.")
+    put_report("scrub", done=done, dry_run=dry_run, brain=opened.path)
     raise typer.Exit(1 if done["failed"] or done["history"] else 0)
-
-
-_HISTORY = """
-Secrets are left in {objects} of the brain's history. Once `nugget review list` is empty:
-
-  cd {brain}
-  git commit -am "Take out a secret"
-  git filter-repo --replace-text FILE     (FILE: one `SECRET==>[redacted]` a line; delete it afterwards)
-  git push --force --all
-
-The ledger names units by their ids, so captured and rejected units stay known."""
 
 
 @commands.command("eval")
@@ -306,8 +256,10 @@ def evaluate(
         if opened.embedder_problem:
             note(f"{opened.embedder_problem} Searching by words alone.")
         run, found, failed = opened.evaluate(named, baseline=compared, threshold=threshold, accept=accept)
-    show(run | {"comparison": found} if as_json else None,
-         lambda: reports.put_run(run, found, threshold=threshold, accepted=accept))  # fmt: skip
+    below = [one for one in run["results"] if one["expected"] and one["rank"] != 1]
+    changed = [name for name in found["now"] if found["now"][name] != found["before"][name]] if found else []
+    show(run | {"comparison": found} if as_json else None, report="run", run=run, found=found, threshold=threshold,
+         accepted=accept, changed=changed, below=sorted(below, key=lambda one: -(one["rank"] or 1000)))  # fmt: skip
     raise typer.Exit(1 if failed else 0)
 
 
@@ -335,4 +287,4 @@ def queries(
         if not (zero or weak) or (zero and one["zero"]) or (weak and one["weak"] and not one["zero"])
     ][:limit]
     show(found | {"queries": chosen} if as_json else None,
-         lambda: reports.put_report("queries", found=found, askings=chosen, is_kept=is_kept))  # fmt: skip
+         report="queries", found=found, askings=chosen, is_kept=is_kept)  # fmt: skip

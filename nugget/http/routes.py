@@ -107,35 +107,28 @@ def add_handlers(app: FastAPI) -> None:
 def _add_brain(app: FastAPI, session: AgentSession, llm_threads: CapacityLimiter) -> None:
     """Add the endpoints that read the brain."""
 
+    @app.post("/v1/search")
     def search(request: models.SearchRequest) -> Response:
+        """Find everything that matches, as short excerpts: the JSON of `nugget search --json`."""
         found = session.caught_up(session.ready().search(request.query(session.identity)))
         return JSONReply(without_secrets(bundle_json(found)))
 
+    @app.get("/v1/search", description=search.__doc__)
+    def search_get(request: Annotated[models.SearchRequest, Query()]) -> Response:
+        return search(request)
+
+    @app.post("/v1/ask")
     async def ask(request: models.AskRequest) -> Response:
+        """Find the best units for a question: the JSON of `nugget ask --json`."""
+
         def work() -> Response:
             return JSONReply(without_secrets(bundle_json(session.ask(request.query(), with_llm=not request.no_llm))))
 
         waits_for_llm = not request.no_llm and session.llm()
         return await to_thread.run_sync(work, limiter=llm_threads if waits_for_llm else None)
 
-    @app.get("/v1/search")
-    def search_get(request: Annotated[models.SearchRequest, Query()]) -> Response:
-        """Find everything that matches, as short excerpts: the JSON of `nugget search --json`."""
-        return search(request)
-
-    @app.post("/v1/search")
-    def search_post(request: models.SearchRequest) -> Response:
-        """Find everything that matches, as short excerpts: the JSON of `nugget search --json`."""
-        return search(request)
-
-    @app.get("/v1/ask")
+    @app.get("/v1/ask", description=ask.__doc__)
     async def ask_get(request: Annotated[models.AskRequest, Query()]) -> Response:
-        """Find the best units for a question: the JSON of `nugget ask --json`."""
-        return await ask(request)
-
-    @app.post("/v1/ask")
-    async def ask_post(request: models.AskRequest) -> Response:
-        """Find the best units for a question: the JSON of `nugget ask --json`."""
         return await ask(request)
 
     @app.get("/v1/units/{ref:path}")
@@ -174,16 +167,16 @@ def _add_logs(app: FastAPI, session: AgentSession, logs: Logs, llm_threads: Capa
         found = logs.session_evidence(session_id, request.q, request.options(), fresh=False)
         return JSONReply(evidence_json(found, explain=request.explain))
 
-    @app.post(
-        "/v1/completions", responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}}
-    )  # fmt: skip
+    streamed: dict[int | str, dict[str, Any]] = {
+        200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
+    }
+
+    @app.post("/v1/completions", responses=streamed)
     async def completions(request: models.CompletionRequest) -> Response:
         """Call the Anthropic Messages API with evidence from a session's logs."""
         return await _complete(request, session, logs, limiter=llm_threads)
 
-    @app.post(
-        "/v1/chat/completions", responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}}
-    )  # fmt: skip
+    @app.post("/v1/chat/completions", responses=streamed)
     async def chat_completions(request: models.ChatRequest) -> Response:
         """Do what /v1/completions does, with request and reply in the form of OpenAI's chat completions."""
         reply = await _complete(request, session, logs, limiter=llm_threads)

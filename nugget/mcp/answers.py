@@ -18,6 +18,7 @@ from nugget.text import CHARS_PER_TOKEN, clean, estimate_tokens, one_line, print
 
 if TYPE_CHECKING:
     from nugget.app.agent_session import AgentSession
+    from nugget.provenance import CodeAnswer
     from nugget.retrieval.refs import Shown
 
 LARGEST_CHARS = 49_000
@@ -68,16 +69,6 @@ class Question:
         return min(max(MAX_CHARS, 5 * self.budget_tokens), LARGEST_CHARS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodePart:
-    """Markdown about a path or symbol, its tokens, and the sessions that touched the file."""
-
-    text: str = ""
-    used: int = 0
-    sessions: tuple[str, ...] = ()
-    is_found: bool = True
-
-
 def answer(session: AgentSession, question: Question) -> str:
     """Answer one question in markdown. Raises NuggetError."""
     _check(question)
@@ -88,7 +79,7 @@ def answer(session: AgentSession, question: Question) -> str:
 
 def propose(session: AgentSession, **given: Any) -> str:
     """Propose what an agent noted, and return what became of it."""
-    done = session.propose(**given)
+    done = session.ready().propose(folder=session.cwd, **given)
     if done.skipped:
         return f"Nothing new was proposed: {one_line(done.skipped)}."
     return f"Proposed as {done.changes[0].unit.id}, on {done.branch}: a person decides on it (`nugget review`)."
@@ -120,26 +111,26 @@ def openqed_decisions(session: AgentSession, *, path: str | None, budget: float)
 
 def _answer_brain(session: AgentSession, question: Question) -> str:
     """Answer from the brain and, if no source is named, canon, with what is known of the code before it."""
-    code = _code_part(session, question, budget_tokens=question.budget_tokens // 2)
+    text, code = _code_part(session, question, budget_tokens=question.budget_tokens // 2)
     types = [name for name in question.types if name in list(KnowledgeType)]
     sources = source_names(list(filter(None, question.sources))) or REVIEWED
-    if code.text and question.types and not types:
-        return code.text
+    if text and question.types and not types:
+        return text
     try:
         brain = session.ready()
     except BrainError:
-        if code.text:
-            return code.text
+        if text:
+            return text
         raise
     query = Query(
         question.words, filter=Filter(types=tuple(types), sources=sources), limit=question.limit,
-        budget_tokens=max(question.budget_tokens - code.used, _MIN_TOKENS), depth=depth_named(question.depth),
+        budget_tokens=max(question.budget_tokens - _used(code), _MIN_TOKENS), depth=depth_named(question.depth),
         profile=question.profile, only_helpful=True,
     )  # fmt: skip
     bundle = session.caught_up(brain.ask(query, reranker=brain.reranker(session.llm(brain))))
-    if not code.text:
+    if not text:
         return bundle_markdown(bundle, question.max_chars)
-    return f"{code.text}\n\n{bundle_markdown(bundle, question.max_chars - len(code.text) - 2)}"
+    return f"{text}\n\n{bundle_markdown(bundle, question.max_chars - len(text) - 2)}"
 
 
 def _answer_sources(session: AgentSession, question: Question) -> str:
@@ -151,21 +142,29 @@ def _answer_sources(session: AgentSession, question: Question) -> str:
     sources, budget = question.sources, question.budget_tokens
     _check_memory(SourceName.MEMORY in sources, session.identity)
     wants_code = SourceName.PROVENANCE in sources
-    code = CodePart()
+    text, code = "", None
     if question.place and (wants_code or SourceName.SESSIONS in sources):
         share = budget if set(sources) == {SourceName.PROVENANCE} else budget // 2
-        code = _code_part(session, question, budget_tokens=share)
-    is_known = bool(code.text and code.is_found)
-    rest = [name for name in sources if not (name == SourceName.PROVENANCE and is_known)]
-    parts = [_how_narrowed(question, rest, code)] if question.place else []
-    parts += [code.text] if wants_code or not code.is_found else []
+        text, code = _code_part(session, question, budget_tokens=share)
+    narrowed = [SourceName.PROVENANCE] * bool(wants_code and code)
+    rest = [name for name in sources if name not in narrowed]
+    narrowed += [SourceName.SESSIONS] * bool(SourceName.SESSIONS in rest and code and code.sessions)
+    parts = []
+    if question.place:
+        said = [f"only its {', '.join(narrowed)}"] if narrowed else []
+        if unnarrowed := [name for name in sources if name not in narrowed]:
+            said.append(f"{', '.join(unnarrowed)} cannot be narrowed to it: searched by words")
+        parts.append(f"Asked about {question.place}: {'; '.join(said)}.")
+    parts += [text] if wants_code or not code else []
     if rest:
         query = Query(
             question.words, filter=Filter(sources=source_names(rest), types=tuple(question.types)), profile="task",
             limit=question.limit or _HITS_A_SOURCE, depth=depth_named(question.depth),
         )  # fmt: skip
-        left = max(budget - (code.used if wants_code else 0), _MIN_TOKENS)
-        bundle = session.search(query, code.sessions, budget_tokens=left)
+        left = max(budget - (_used(code) if wants_code else 0), _MIN_TOKENS)
+        bundle = session.search(
+            query, [one.record.session for one in code.sessions] if code else [], budget_tokens=left
+        )
         if bundle.hits:
             parts.append(bundle_markdown(bundle, question.max_chars - sum(len(part) + 2 for part in parts if part)))
         else:
@@ -175,31 +174,15 @@ def _answer_sources(session: AgentSession, question: Question) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _how_narrowed(question: Question, rest: Sequence[str], code: CodePart) -> str:
-    """Say which sources the place narrows, and which it cannot. `rest` are those searched by words."""
-    said = []
-    if SourceName.PROVENANCE in question.sources and SourceName.PROVENANCE not in rest:
-        said.append(f"provenance is what is known of {question.place}")
-    if SourceName.SESSIONS in question.sources and code.sessions:
-        said.append(f"sessions are those known to have touched it ({len(code.sessions)})")
-    unnarrowed = [name for name in rest if not (name == SourceName.SESSIONS and code.sessions)]
-    if SourceName.SESSIONS in unnarrowed and code.text and code.is_found:
-        said.append("no session is known to have touched it")
-    if unnarrowed:
-        verb = "are" if len(unnarrowed) > 1 else "is"
-        said.append(f"{', '.join(unnarrowed)} cannot be narrowed to it and {verb} searched by words")
-    return f"Asked about {question.place}: {'; '.join(said)}."
-
-
-def _code_part(session: AgentSession, question: Question, *, budget_tokens: int) -> CodePart:
-    """Return what is known of the question's path or symbol.
+def _code_part(session: AgentSession, question: Question, *, budget_tokens: int) -> tuple[str, CodeAnswer | None]:
+    """Return what is known of the question's path or symbol, also as markdown.
 
     A place that cannot be found becomes a sentence, since the rest of the answer does not depend on it. `types` may
     name types of knowledge units too; if they name no type of nugget, the part is empty.
     """
     types = [name for name in question.types if name in list(NuggetType)]
     if not question.place or (question.types and not types):
-        return CodePart()
+        return "", None
     try:
         found = session.explain_code(
             path=question.path, symbol=question.symbol, types=types, depth=question.depth,
@@ -207,11 +190,12 @@ def _code_part(session: AgentSession, question: Question, *, budget_tokens: int)
         )  # fmt: skip
     except NuggetError as error:
         named = printable(question.path or question.symbol or "")
-        return CodePart(text=f"Nothing is known about {named}: {error}", is_found=False)
-    return CodePart(
-        text=provenance_markdown(found.bundle, found.sessions, question.max_chars // 2),
-        used=found.bundle.budget.used, sessions=tuple(known.record.session for known in found.sessions),
-    )  # fmt: skip
+        return f"Nothing is known about {named}: {error}", None
+    return provenance_markdown(found.bundle, found.sessions, question.max_chars // 2), found
+
+
+def _used(code: CodeAnswer | None) -> int:
+    return code.bundle.budget.used if code else 0
 
 
 def _answer_ref(session: AgentSession, ref: str, *, budget_tokens: int) -> str:

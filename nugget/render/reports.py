@@ -6,7 +6,7 @@ begins with `{{ note }}` goes to stderr. Every value is made safe to show when i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from difflib import unified_diff
 from functools import cache
@@ -17,11 +17,11 @@ from rich.markup import escape
 from rich.text import Text
 
 from nugget.infra.files import resource
-from nugget.models import Event, EventKind, Problem, Severity, SourceName, Speaker
+from nugget.models import Event, EventKind, Speaker
 from nugget.models.nuggets import scope_text
 from nugget.models.sessions import said_how
 from nugget.render import iso_date, origin_text, stale_suffix
-from nugget.render.terminal import MAX_WIDTH, console, explained_score, note, put, put_markdown, without_heading
+from nugget.render.terminal import explained_score, note, put, put_markdown, put_text, without_heading
 from nugget.text import clean, counted, one_line, shorten
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from nugget.capture.review import ProposedFile
     from nugget.index import SyncResult
     from nugget.models import StaleReason
-    from nugget.sources.sessions import WholeSession
 
 _SHOWN_PROBLEMS = 20
 _FOLDED_CHARS = 100
@@ -45,7 +44,7 @@ def put_report(name: str, **values: Any) -> None:
         if line.startswith(_NOTE):
             note(Text.from_markup(line[1:]).plain)
         else:
-            console().print(Text.from_markup(line.rstrip()))
+            put_text(Text.from_markup(line.rstrip()))
 
 
 @cache
@@ -73,8 +72,9 @@ def _templates() -> Environment:
         "shorten": lambda text, most: shorten(clean(text or ""), most),
     }
     made.globals |= {
-        "explained_score": explained_score, "facts": _facts, "note": Markup(_NOTE), "origin_text": origin_text,
-        "said_how": said_how, "scope_text": scope_text, "stale": _stale, "sync_words": _sync_words,
+        "explained_score": explained_score, "facts": _facts, "lines_of": _event_lines, "note": Markup(_NOTE),
+        "origin_text": origin_text, "said_how": said_how, "scope_text": scope_text, "speaker_of": _speaker,
+        "stale": _stale, "sync_words": _sync_words,
     }  # fmt: skip
     return made
 
@@ -102,34 +102,6 @@ def _fitted(text: str, width: int) -> str:
     return f"{text:<{width}}" if len(text) <= width else f"…{text[-(width - 1) :]}"
 
 
-def put_session(whole: WholeSession, *, outcome: str = "", full: bool = False) -> None:
-    """Print the session for a person; `full` unfolds what was run, printed and written."""
-    session, out = whole.session, console()
-    put(one_line(session.title or session.id), style="bold")
-    when = f"{session.started:%Y-%m-%d %H:%M}" if session.started else "at an unknown time"
-    exchanges = counted(sum(exchange.number > 0 for exchange in whole.exchanges), "exchange")
-    facts = [session.agent, when, session.cwd or "", session.branch or "", exchanges]
-    put(" · ".join(one_line(fact) for fact in facts if fact), style="dim")
-    put(f"{'archived: ' if whole.is_archived else ''}{one_line(session.path)}", style="dim")
-    if outcome:
-        put(f"came to: {outcome}", style="dim")
-    if session.skipped_records:
-        put(f"{counted(session.skipped_records, 'line')} could not be read.", style="yellow")
-    for exchange in whole.exchanges:
-        put("")
-        put(f"─── {exchange.number} ".ljust(60, "─"), style="dim")
-        speaker = ""
-        for event in exchange.events:
-            lines = list(_event_lines(event, full=full))
-            name = _speaker(event)
-            if name and name != speaker:
-                moment = f"  {event.timestamp:%H:%M}" if event.timestamp else ""
-                lines.insert(0, (f"\n{name}{moment}", "bold cyan" if name.startswith("You") else "bold green"))
-                speaker = name
-            for text, style in lines:
-                out.print(clean(text), style=style, width=min(out.width, MAX_WIDTH), soft_wrap=False)
-
-
 _SPEAKERS = {Speaker.USER: "You", Speaker.AGENT: "Agent", Speaker.TOOL: "Tool", Speaker.QUOTED: "Quoted"}
 """Names for who stands behind a prompt."""
 
@@ -142,12 +114,12 @@ def _speaker(event: Event) -> str:
     return ""
 
 
-def _event_lines(event: Event, *, full: bool) -> Iterator[tuple[str, str]]:
+def _event_lines(event: Event, full: bool) -> Iterator[tuple[str, str]]:
     """Yield an event as lines with their styles; what was run, printed and written is folded unless `full`."""
     text = event.text if full else shorten(event.text, _FOLDED_CHARS)
     failed = event.ok is False
     if event.kind in (EventKind.PROMPT, EventKind.REPLY):
-        yield event.text.strip(), ""
+        yield event.text.strip(), "none"
     elif event.kind is EventKind.PASTE:
         yield f"  pasted: {text}", "dim"
     elif event.kind is EventKind.SUMMARY:
@@ -176,19 +148,11 @@ def _event_lines(event: Event, *, full: bool) -> Iterator[tuple[str, str]]:
             yield f"    {shorten(lines[0], _FOLDED_CHARS)}{more}", "dim"
 
 
-def put_proposed_line(file: ProposedFile) -> None:
-    """Print one proposed file on a line, with its problems below."""
-    title = one_line(file.unit.title) if file.unit else ""
-    put("   ", (f"{file.status:<8}", "dim"), (file.id, "cyan"), f"  {title}")
-    for problem in file.problems:
-        put(f"            {one_line(str(problem))}", style="yellow")
-
-
 def put_proposed(file: ProposedFile) -> None:
     """Print one proposed file with its evidence and flags."""
     from nugget.capture.proposals import flags_of
 
-    put_proposed_line(file)
+    put_report("proposed", file=file)
     put(f"   {file.path}", style="dim")
     unit = file.unit
     if file.before is not None and file.after is not None:
@@ -214,47 +178,7 @@ def put_diff(diff: str) -> None:
         put(f"   {line}".rstrip(), style=styles.get(line[:1], ""))
 
 
-def put_problems(problems: Sequence[Problem]) -> None:
-    """Print one line a problem, `path:line: severity: reason`, as editors and CI understand it."""
-    for problem in problems:
-        where = problem.path if problem.line is None else f"{problem.path}:{problem.line}"
-        style = "red" if problem.severity is Severity.ERROR else "yellow"
-        put(f"{where}: ", (str(problem.severity), style), f": {one_line(problem.reason)}")
-
-
 def _sync_words(result: SyncResult) -> str:
     counts = ((result.added, "added"), (result.modified, "changed"), (result.moved, "moved"),
               (result.removed, "removed"), (result.unchanged, "as before"))  # fmt: skip
     return ", ".join(f"{count} {what}" for count, what in counts if count)
-
-
-def put_source_sync(source: SourceName, result: SyncResult) -> None:
-    """Print one line for a source, if it has anything."""
-    noun = "Sessions, shells and channels" if source is SourceName.SESSIONS else str(source).capitalize()
-    if words := _sync_words(result):
-        put(f"{noun}: {words}.", style="" if result.changed else "dim")
-    if result.without_vectors:
-        note(f"{noun} without vectors: {result.without_vectors}")
-    put_problems(result.problems)
-
-
-def put_run(run: dict[str, Any], found: dict[str, Any] | None, *, threshold: float, accepted: bool) -> None:
-    """Print how golden questions were answered, and the comparison with an earlier run."""
-    put_problems([Problem(**one | {"severity": Severity(one["severity"])}) for one in run["problems"]])
-    below = [one for one in run["results"] if one["expected"] and one["rank"] != 1]
-    changed = [name for name in found["now"] if found["now"][name] != found["before"][name]] if found else []
-    put_report(
-        "run", run=run, found=found, threshold=threshold, accepted=accepted, changed=changed,
-        below=sorted(below, key=lambda one: -(one["rank"] or 1000)),
-    )  # fmt: skip
-
-
-def put_sync(result: SyncResult) -> None:
-    """Print the result of a sync of the brain."""
-    put_report("sync", result=result)
-    if result.problems:
-        left_out = sum(problem.severity is Severity.ERROR for problem in result.problems)
-        put(f"\n{counted(len(result.problems), 'problem')}; left out: {counted(left_out, 'file')}.")
-        put_problems(result.problems[:_SHOWN_PROBLEMS])
-        if len(result.problems) > _SHOWN_PROBLEMS:
-            put(f"… and {len(result.problems) - _SHOWN_PROBLEMS:,} more. Next: nugget lint")

@@ -17,7 +17,6 @@ from nugget.render import degraded_sentences, question_spans, stale_words, witho
 from nugget.text import clean, counted, one_line, shorten
 
 if TYPE_CHECKING:
-    from nugget.evidence import EvidenceBundle
     from nugget.retrieval.refs import Excerpt
 
 IN_FULL = 3
@@ -53,7 +52,12 @@ def console_of(stderr: bool) -> Console:
 def put(*pieces: Piece, style: str = "", stderr: bool = False) -> None:
     """Print pieces on one line, without what a terminal would obey."""
     parts = [(piece, "") if isinstance(piece, str) else piece for piece in pieces]
-    text, out = Text.assemble(*((clean(text), own) for text, own in parts), style=style), console(stderr=stderr)
+    put_text(Text.assemble(*((clean(text), own) for text, own in parts), style=style), stderr=stderr)
+
+
+def put_text(text: Text, *, stderr: bool = False) -> None:
+    """Print a line, wrapped below its own indent on a terminal."""
+    out = console(stderr=stderr)
     if not out.is_terminal:
         out.print(text)
         return
@@ -352,15 +356,3 @@ def _result_facts(hit: Hit) -> str:
         return _joined(shorten(clean(unit.title), 60) if unit.title != unit.session else "", _day(unit))
     judged = f"confidence {unit.confidence:g}" * unit.is_judged
     return _joined(hit.brain or "", unit.type, unit.domain or "", judged, _day(unit))
-
-
-def put_evidence(found: EvidenceBundle, *, explain: bool) -> None:
-    """Print an evidence bundle, with scores and reasons if `explain` is set."""
-    put(found.context_text)
-    if not explain:
-        return
-    caps = ", ".join(f"{name} {cap}" for name, cap in found.category_caps.items())
-    put(f"\n{len(found.selected)} of {counted(found.candidate_count, 'candidate')} selected; caps: {caps}")
-    for one in found.selected:
-        put(f"{one.score:.2f} {one.kind}: {shorten(one.text, 100)}")
-        put(f"     {one.source_table} {one.id}, ts_ms {one.ts_ms}; {', '.join(one.reasons)}", style="dim")

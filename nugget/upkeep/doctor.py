@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -69,10 +70,7 @@ def quick_checks(seen: dict[str, Any], settings: Settings, environment: Environm
 
 def doctor(brain: Path, settings: Settings, environment: Environment, *, now: datetime) -> list[Finding]:
     """Look at every part, deeper than `status`; an `error` among the findings means that something does not work."""
-
-    def of_status() -> Iterator[Finding]:
-        seen = status(brain, settings, environment)
-        yield from quick_checks(seen, settings, environment, now)
+    from nugget.upkeep.install import connections
 
     def of_others() -> Iterator[Finding]:
         known, left_out = usable_brains(environment, settings)
@@ -87,9 +85,10 @@ def doctor(brain: Path, settings: Settings, environment: Environment, *, now: da
 
     found: list[Finding] = []
     for check in (
-        of_status, of_others, partial(_check_files, brain, settings),
+        lambda: quick_checks(status(brain, settings, environment), settings, environment, now),
+        of_others, partial(_check_files, brain, settings),
         partial(_check_canon, brain, settings, environment), partial(_check_model, brain, settings, environment),
-        partial(_check_folders, brain, environment), partial(_check_clients, environment),
+        partial(_check_folders, brain, environment), lambda: starmap(_finding, connections(environment)),
     ):  # fmt: skip
         try:
             found += check()
@@ -268,24 +267,7 @@ def _check_remote(seen: dict[str, Any]) -> Iterator[Finding]:
         yield _wrong("publishing", f"not published: {failures[0]}", "nugget capture --publish")
 
 
-def _check_clients(environment: Environment) -> Iterator[Finding]:
-    from nugget.upkeep.install import connections
-
-    yield from (_finding(*one) for one in connections(environment))
-
-
-_KEPT = (
-    "PATH",
-    "LANG",
-    "LC_ALL",
-    "TMPDIR",
-    "TEMP",
-    "TMP",
-    "SYSTEMROOT",
-    "PYTHONPATH",
-    "LD_LIBRARY_PATH",
-    "VIRTUAL_ENV",
-)
+_KEPT = "PATH LANG LC_ALL TMPDIR TEMP TMP SYSTEMROOT PYTHONPATH LD_LIBRARY_PATH VIRTUAL_ENV".split()
 _LIMIT_S = 300
 _SAID = "remember: sourdough in a cold kitchen needs twice the time, because yeast is slow below 18 degrees."
 _SECRET = "ghp_" + "16C7e42F292c6912E7710c838347Ae17" + "8B4a"

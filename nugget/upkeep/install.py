@@ -88,30 +88,20 @@ def clients(environment: Environment, command: Path) -> dict[str, Client]:
         absolute_folder(str(folder), user_home=user)
         for folder in (kept["codex"], kept["gemini"], config_home(environment))
     )
-    opencode = config / "opencode"
     code = (user / "Library" / "Application Support" if sys.platform == "darwin" else config) / "Code" / "User"
     plain = {"command": str(command), "args": ["serve"]}
+    opencode = {"type": "local", "command": [str(command), "serve"], "enabled": True}
+    known: dict[str, tuple[str, Path, str, str, Mapping[str, Any], str | None]] = {
+        "codex": ("Codex", codex, "config.toml", "mcp_servers", plain, "AGENTS.md"),
+        "cursor": ("Cursor", user / ".cursor", "mcp.json", "mcpServers", plain, None),
+        "gemini": ("Gemini CLI", gemini, "settings.json", "mcpServers", plain, "GEMINI.md"),
+        "opencode": ("OpenCode", config / "opencode", "opencode.json", "mcp", opencode, "AGENTS.md"),
+        "vscode": ("VS Code", code, "mcp.json", "servers", {"type": "stdio", **plain}, None),
+    }
     return {
-        "codex": Client(
-            title="Codex", folder=codex, settings=codex / "config.toml", place="mcp_servers", entry=plain,
-            rules=codex / "AGENTS.md",
-        ),
-        "cursor": Client(
-            title="Cursor", folder=user / ".cursor", settings=user / ".cursor" / "mcp.json", place="mcpServers",
-            entry=plain,
-        ),
-        "gemini": Client(
-            title="Gemini CLI", folder=gemini, settings=gemini / "settings.json", place="mcpServers", entry=plain,
-            rules=gemini / "GEMINI.md",
-        ),
-        "opencode": Client(
-            title="OpenCode", folder=opencode, settings=opencode / "opencode.json", place="mcp",
-            entry={"type": "local", "command": [str(command), "serve"], "enabled": True},
-            rules=opencode / "AGENTS.md",
-        ),
-        "vscode": Client(
-            title="VS Code", folder=code, settings=code / "mcp.json", place="servers", entry={"type": "stdio", **plain},
-        ),
+        name: Client(title=title, folder=folder, settings=folder / file, place=place, entry=entry,
+                     rules=folder / rules if rules else None)
+        for name, (title, folder, file, place, entry, rules) in known.items()
     }  # fmt: skip
 
 

@@ -79,13 +79,10 @@ def _leftovers(brain: Path, home: Path) -> Iterator[str]:
     for file in (file for root in (home, brain / ".nugget", brain / "domains") for file in root.rglob(".*")):
         found = _LEFTOVER.fullmatch(file.name)
         with suppress(FileNotFoundError):
-            if found and file.is_file() and (not system.is_running(int(found[1])) or _is_old(file)):
+            is_old = time.time() - file.lstat().st_mtime > _UNKNOWN_TAKES_S
+            if found and file.is_file() and (is_old or not system.is_running(int(found[1]))):
                 file.unlink()
                 yield f"Removed {printable(str(file))}, left by process {found[1]}, which is gone."
-
-
-def _is_old(file: Path) -> bool:
-    return time.time() - file.stat().st_mtime > _UNKNOWN_TAKES_S
 
 
 def _objects(brain: Path) -> Iterator[str]:

@@ -6,7 +6,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -119,7 +119,8 @@ def sources_status(brain: Path, settings: Settings, environment: Environment) ->
         else:
             paths = [*knowledge_paths(brain)]
             rows.append(_row(SourceName.BRAIN, "", 0, 0, len(paths), [*_times(brain / path for path in paths)]))
-    with _opened_home(environment.home) as connection:
+    # An empty index in memory stands in for one that is missing or unusable.
+    with closing(open_read_only(environment.home) or empty_home()) as connection:
         if settings.canon.folders:
             canon = open_canon(environment, settings, brain)
             waiting = document_changes(canon, connection)
@@ -150,13 +151,6 @@ def sources_status(brain: Path, settings: Settings, environment: Environment) ->
 _SAID = """SELECT count(*), (SELECT count(*) FROM events JOIN read_files ON file = read_files.key JOIN log_sessions s
 ON read_files.session = s.key WHERE number IS NOT NULL AND s.source = ?)
 FROM log_sessions WHERE source = ? AND gone = 0"""
-
-
-@contextmanager
-def _opened_home(home: Path) -> Iterator[sqlite3.Connection]:
-    """Open the index of local sources; an empty one in memory stands in for one that is missing or unusable."""
-    with closing(open_read_only(home) or empty_home()) as connection:
-        yield connection
 
 
 def _documents(

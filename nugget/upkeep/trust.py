@@ -86,13 +86,6 @@ def brain_around(environment: Environment, cwd: Path) -> Path | None:
     raise UsageError(f"The brain in {printable(real)} is not trusted{advice}.")
 
 
-def set_default_brain(environment: Environment, brain: Path) -> None:
-    """Make `brain` the default one. Raises OSError if the configuration cannot be written."""
-    from ruamel.yaml.scalarstring import DoubleQuotedScalarString
-
-    _write_settings(environment, {"brain": DoubleQuotedScalarString(str(brain))})
-
-
 def set_values(environment: Environment, values: Mapping[str, Any]) -> None:
     """Set keys such as `embedding.model`; None removes one. Raises UsageError for an unknown key or a bad value."""
     checked: dict[str, Any] = {}
@@ -175,13 +168,6 @@ def trust(environment: Environment, folder: Path, *, keep_index: bool = False) -
     return Path(real)
 
 
-def refuse_unsafe_parent(folder: Path) -> None:
-    """Raise UsageError if somebody else could change what is in a new folder below this one."""
-    below = Path(os.path.realpath(folder), "new")
-    if reason := _unsafe(str(below)):
-        raise UsageError(f"A brain in {printable(str(folder))} could not be trusted: {reason}.")
-
-
 def distrust(environment: Environment, folder: Path) -> bool:
     """Forget that a brain is trusted; False if it was not."""
     real, known = os.path.realpath(folder), trusted(environment)
@@ -224,15 +210,18 @@ def make_brain(
     from nugget.brain import init_brain
 
     before = default_brain(environment)  # raises for an unreadable config.yaml before anything is created
-    folder = expanded(path or environment.brain or _usual_folder(environment))
-    if (shown := printable(str(folder))) != str(folder):
-        raise UsageError(f"A brain cannot be in a folder with such a name: {shown}.", hint="Name another folder.")
-    root, is_new = init_brain(folder, owner=_owner(), now=datetime.now(UTC), examples=examples)
+    folder = path or environment.brain
+    if folder is None:
+        here = current_folder()
+        if is_here := is_brain(here):
+            brain_around(environment, here)  # raises if it is not trusted
+        folder = here if is_here or not any(here.iterdir()) else Path("~/brain")
+    root, is_new = init_brain(expanded(folder), owner=_owner(), now=datetime.now(UTC), examples=examples)
     if remote:
         known = git.run(root, "remote", check=False).decode().split()
         git.run(root, "remote", "set-url" if "origin" in known else "add", "origin", "--", remote)
     try:
-        set_default_brain(environment, root)
+        _write_settings(environment, {"brain": str(root)})
     except OSError as error:
         message = f"{root} is made, but not the default brain: {environment.home}/config.yaml cannot be written"
         raise BrainError(
@@ -274,15 +263,6 @@ def prepare_machine(environment: Environment, note: Callable[[str], None]) -> No
         note(f"There is no search by meaning yet: {problem}")
 
 
-def _usual_folder(environment: Environment) -> Path:
-    """Return the folder to make a brain in. Raises UsageError if the current one is a brain that is not trusted."""
-    here = current_folder()
-    if is_brain(here):
-        brain_around(environment, here)
-        return here
-    return Path("~/brain") if any(here.iterdir()) else here
-
-
 def _owner() -> str:
     """Return the owner's name: git's `user.name`, else the login name."""
     try:
@@ -307,18 +287,20 @@ def clone_brain(environment: Environment, url: str, path: Path | None) -> tuple[
             _fetch(address, folder)
     real = trust(environment, folder)
     if first:
-        set_default_brain(environment, real)
+        _write_settings(environment, {"brain": str(real)})
     return real, first
 
 
 def _fetch(url: str, folder: Path) -> None:
     """Clone a brain into a new folder, whole or not at all."""
-    if url.startswith("-") or (shown := printable(str(folder))) != str(folder):
-        raise UsageError("Neither the address nor the folder may begin with `-` or hold unprintable characters.")
+    shown = printable(str(folder))
+    if url.startswith("-"):
+        raise UsageError("The address may not begin with `-`.")
     if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
         raise UsageError(f"{shown} exists already.", hint="Name a folder that is empty or does not exist yet.")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    refuse_unsafe_parent(folder.parent)
+    if reason := _unsafe(os.path.join(os.path.realpath(folder.parent), "new")):  # noqa: PTH118
+        raise UsageError(f"A brain in {shown} could not be trusted: {reason}.")
     beside = folder.with_name(f".{folder.name}.nugget-clone")
     shutil.rmtree(beside, ignore_errors=True)  # left by a clone that was killed
     try:

@@ -276,14 +276,17 @@ def test_a_path_narrows_other_sources_and_it_is_said_where_it_cannot(
         assert "Payments in retry" in of_all and "Payments in cart" in of_all
         said = await told(sources=["sessions"], path="retry/code.py")
         assert "session:00000001" in said and "session:00000002" not in said
-        assert said.startswith("Asked about retry/code.py: sessions are those known to have touched it (1).")
+        assert said.startswith("Asked about retry/code.py: only its sessions.")
         both = await told(sources=["sessions", "canon"], path="cart/code.py")
         assert "session:00000002" in both and "session:00000001" not in both and "canon:handbook/jitter.md" in both
-        assert "canon cannot be narrowed to it and is searched by words" in both
+        assert "canon cannot be narrowed to it: searched by words" in both
         unknown = await told(sources=["sessions"], path="new/code.py")
-        assert "no session is known to have touched it" in unknown and "session:00000001" in unknown
+        assert "sessions cannot be narrowed to it" in unknown and "session:00000001" in unknown
         nowhere = await told(sources=["sessions", "canon"], symbol="nowhere")
-        assert "Asked about nowhere: no session is known" in nowhere and "canon:handbook/jitter.md" in nowhere
+        assert (
+            "Asked about nowhere: sessions, canon cannot be narrowed" in nowhere
+            and "canon:handbook/jitter.md" in nowhere
+        )
 
     with_client(talk, cwd=shop.repo, NUGGET_EMBEDDING_MODEL="none", NUGGET_BRAIN=str(brain),
                 NUGGET_CANON_FOLDERS=str(handbook))  # fmt: skip

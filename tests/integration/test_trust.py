@@ -148,7 +148,7 @@ def test_what_cannot_be_cloned_leaves_nothing(nugget: Nugget, planted: Path, tmp
     for url, folder, told in (
         (plain, "new", "is not a brain: it has no brain.yaml"),
         (f"ext::{tmp_path / 'bin/evil'}", "new", "transport 'ext' not allowed"),
-        ("--upload-pack=evil", "new", "may begin with `-`"),
+        ("--upload-pack=evil", "new", "may not begin with `-`"),
         (tmp_path / "gone", "new", "there is no such repository"),
         (planted, "plain", "exists already"),
         (planted, "bin/open/new", f"others can write to {open_to_all}"),
