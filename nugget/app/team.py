@@ -67,7 +67,7 @@ def parse_rights(values: Sequence[str]) -> dict[str, str]:
     for value in values:
         name, _, right = value.partition(":")
         if not name or (right or READ) not in (READ, WRITE):
-            raise UsageError(f"{value!r} names no right.", hint="Write it as NAME:read or NAME:write.")
+            raise UsageError(f"{value!r} does not name a right.", hint="Write it as NAME:read or NAME:write.")
         rights[name] = right or READ
     return rights
 
@@ -157,7 +157,7 @@ def keys_address(issuer: str) -> str:
     """Return the address of the keys of an OpenID provider. Raises NuggetError."""
     status, found = http_client.send(f"{issuer.rstrip('/')}/.well-known/openid-configuration", timeout_s=SEND_TIMEOUT_S)
     if not (status == 200 and isinstance(found, dict) and isinstance(found.get("jwks_uri"), str)):
-        raise NuggetError(f"{issuer} does not say where its keys are (HTTP {status}).")
+        raise NuggetError(f"{issuer} does not publish where its keys are (HTTP {status}).")
     return str(found["jwks_uri"])
 
 
@@ -214,7 +214,7 @@ def send_session(transcript: Path, capture: Capture) -> str:
     if not found or not (address.startswith("https://") or _LOOPBACK.match(address)):
         raise UsageError(f"`capture.server` is {printable(server)!r}.", hint="Write it as https://HOST/s/SPACE.")
     if not token:
-        raise UsageError("`capture.server` needs a token.", hint="Set NUGGET_TEAM_TOKEN; who runs the server has one.")
+        raise UsageError("`capture.server` needs a token.", hint="Set NUGGET_TEAM_TOKEN; ask whoever runs the server.")
     session, _ = read_redacted(transcript, capture)
     if not session.events:
         return "the session is excluded or empty"
@@ -227,5 +227,5 @@ def send_session(transcript: Path, capture: Capture) -> str:
         why = f"HTTP {status}"
         with suppress(LookupError, TypeError):
             why = printable(str(reply["error"]["message"]))[:300]
-        raise NuggetError(f"{address} did not take the session: {why}")
+        raise NuggetError(f"{address} did not accept the session: {why}")
     return f"sent to the space {space} of {address}"

@@ -180,7 +180,7 @@ class Authenticate:
             return caller
         where = f', resource_metadata="{self._metadata}{quote(request.url.path)}"' if self._metadata else ""
         raise Refusal(
-            401, "unauthorized", "This server asks for a valid token.", hint="Who runs the server can give you one.",
+            401, "unauthorized", "This server requires a valid token.", hint="Ask whoever runs the server for one.",
             headers={"www-authenticate": f'Bearer realm="nugget"{where}'},
         )  # fmt: skip
 

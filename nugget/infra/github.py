@@ -205,7 +205,7 @@ class Repository:
             hint = "Look at the network, or at GITHUB_API_URL."
             raise ForgeError(f"GitHub cannot be reached ({reason}).", hint=hint) from None
         except (BadAttributeException, *_NO_ANSWER) as error:
-            raise ForgeError(f"GitHub sent a reply that makes no sense ({type(error).__name__}).") from error
+            raise ForgeError(f"GitHub sent an unexpected reply ({type(error).__name__}).") from error
 
     def _refusal(self, error: GithubException) -> ForgeError:
         body: Any = error.data if isinstance(error.data, Mapping) else {"message": error.data}

@@ -144,7 +144,7 @@ class Project:
             hint = f"Look at the network, or at {SERVER_VARIABLE}."
             raise ForgeError(f"GitLab cannot be reached ({why}).", hint=hint) from None
         except (ValueError, TypeError, LookupError, AttributeError) as error:
-            raise ForgeError(f"GitLab's answer is not what it should be ({type(error).__name__}).") from error
+            raise ForgeError(f"GitLab sent an unexpected reply ({type(error).__name__}).") from error
 
 
 def _pull(request: Any) -> PullRequest:

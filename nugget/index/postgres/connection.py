@@ -59,7 +59,7 @@ def clear_errors() -> Iterator[None]:
         ) from error
     except (psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedFunction, psycopg.errors.UndefinedTable) as error:
         raise IndexUnavailable(
-            "The database has no index of Nugget's, or an old one.", hint="Run: nugget index migrate"
+            "The database has no Nugget index, or an outdated one.", hint="Run: nugget index migrate"
         ) from error
     except psycopg.errors.QueryCanceled as error:
         raise IndexBusy(f"The team's index took longer than {PATIENCE_S} s.", hint="Try again.") from error
