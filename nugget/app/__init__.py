@@ -77,7 +77,6 @@ class Brain:
         self.path = path
         self.environment = environment or read_environment()
         self.settings = settings or load_settings(self.environment, path)
-        self._asks_once = face is Face.CLI
         self.query_log: QuestionLog | None = None
         if face is not None and self.settings.retrieval.log_queries:
             self.query_log = QuestionLog(path, face=face, environment=self.environment, settings=self.settings)
@@ -221,13 +220,12 @@ class Brain:
         profile = configured(query.profile or "task", defaults)
         parsed = replace(parsed, filter=replace(parsed.filter, sources=()))
         state = self.refresh() if fresh and SourceName.BRAIN in sources else IndexState()
-        embedder = self._model.for_one_question() if self._asks_once else self._model.embedder
         pending = self.refresh_local_sources(sources) if fresh else None
         bundle = brains.ask_all(
             self,
             lambda others: retrieve(
                 query, profile, replace(self.indexes(query.identity), others=others), sources=sources, parsed=parsed,
-                embedder=embedder, reranker=reranker, now=now,
+                embedder=self.embedder, reranker=reranker, now=now,
             ),
             alone=alone,
         )  # fmt: skip

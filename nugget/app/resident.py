@@ -94,19 +94,14 @@ class Resident:
             session.close()
 
     def _answer_question(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Return `{"vector": ...}` for a question of `infra.embedding.RemoteEmbedder`, or `{"lines": [...]}` for
-        `{"recall": prompt, "brains": {name: folder}, "folder": ...}`; on failure the caller does the work itself.
-        """
-        from nugget.infra.embedding import Embedder, vector_for
+        """Return `{"lines": [...]}` for `{"recall": prompt, "brains": {name: folder}, "folder": ...}`."""
+        from nugget.infra.embedding import Embedder
         from nugget.upkeep.briefing import recalled
 
         embedders: list[Embedder] = []
         for session in [*self._sessions]:
             with suppress(NuggetError):
                 embedders += filter(None, [session.open().embedder])
-        if "embed" in question:
-            named = (embedder for embedder in embedders if embedder.model == question.get("model"))
-            return vector_for(question, next(named, None))
         prompt, folder = question["recall"], question["folder"]
         if len(prompt) > _MOST_PROMPT_CHARS:
             return {}

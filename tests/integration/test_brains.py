@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from commands import Nugget
 from knowledge_files import commit
-from mcp_wire import asked_over_mcp, hooked
+from mcp_wire import asked_over_mcp
 from sessions import write_transcript
 from worker_stage import LESSONS
 
@@ -156,25 +156,6 @@ def test_review_status_and_recall_handle_all_brains(
     recalled = nugget("recall", "are stored copies of prices refreshed by a timer or by an event for each price").out
     assert TEAM_UNIT in recalled and "brain team" in recalled
     assert nugget("review", "reject").code == 0 and nugget("review", "--json").json == []
-
-
-@pytest.mark.proves("FRESH-AT-ONCE")
-def test_recall_gives_a_unit_right_after_it_was_accepted(nugget: Nugget, brain: Path, tmp_path: Path) -> None:
-    assert nugget("init", brain).code == nugget("sync").code == 0
-    prompt = "which clock stamps the trace spans of the freight scanner, the monotonic or the satellite one"
-    said = (
-        "Always stamp the trace spans of the freight scanner by the satellite clock, never by the monotonic one, "
-        "because scanners reboot in tunnels and a monotonic clock starts again at zero."
-    )
-    write_transcript(tmp_path / "s.jsonl", [(said, "Agreed: spans of the scanner carry the satellite clock now.")])
-    proposed = nugget("capture-session", "--transcript", tmp_path / "s.jsonl", "--json").json
-    (ref,) = [f"brain:{one['id']}" for one in proposed["units"]]
-    assert ref not in nugget("recall", prompt).out
-    assert nugget("review", "accept").code == 0
-    assert ref in nugget("recall", prompt).out
-    told = hooked(says_something=True, hook_event_name="UserPromptSubmit", cwd="/", session_id="s", prompt=prompt)
-    assert ref in told.decode()
-    assert nugget("forget", ref).code == 0 and ref not in nugget("recall", prompt).out
 
 
 @pytest.mark.proves("INIT-INDEXES")

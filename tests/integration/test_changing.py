@@ -19,7 +19,7 @@ from sessions import ScriptedExtraction, capture_into, unit, write_transcript
 from nugget import brain as brains
 from nugget.brain.filing import add_unit, forget_unit, move_unit
 from nugget.capture import capture_transcript
-from nugget.errors import ConflictError, GitError
+from nugget.errors import GitError
 from nugget.infra import git
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -203,10 +203,3 @@ def test_unrelated_work_stays_as_it_is_also_where_git_converts_line_ends(own: Pa
     forget_unit(own, "concept/keys")
     assert shell(own, "status", "--porcelain") == before
     assert "concept/keys" not in retry.read_text()
-
-
-def test_a_file_in_the_place_of_a_folder_is_told(own: Path) -> None:
-    (own / "domains/payments").write_text("a file")
-    with pytest.raises(ConflictError, match=r"idempotency-keys\.md cannot be written \(a folder or a link is in its"):
-        move(own)
-    assert (own / "domains/coding/concepts/keys.md").exists()

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from loopback_github import NAME, OWNER, TOKEN, GitHubServer
 
 from nugget.config import read_environment
 from nugget.errors import ForgeError
-from nugget.infra import github
 from nugget.infra.forge import may_see_token
 from nugget.infra.github import Repository, find_token, repository_name
 
@@ -115,31 +112,6 @@ def test_every_refusal_is_one_sentence_without_the_token(server: GitHubServer) -
     assert connect(server).find_pull(BRANCH) is None, "four tries were made"
 
 
-def test_a_pull_request_that_exists_is_found_and_its_state_read(server: GitHubServer) -> None:
-    repository = connect(server)
-    assert repository.find_pull(BRANCH) is None
-    made = repository.open_pull(BRANCH, base="main", title="T" * 400, body="B" * 100_000)
-    assert len(server.pulls[0].body) <= github.MAX_BODY_CHARS and len(server.pulls[0].title) <= 250
-    assert repository.open_pull(BRANCH, base="main", title="T", body="B") == made == repository.find_pull(BRANCH)
-    server.close(1)
-    assert repository.pull(1).state == "closed"
-    merged = server.merge(1)
-    assert (repository.pull(1).state, repository.pull(1).merged_as) == ("merged", merged)
-    with pytest.raises(ForgeError, match=r"No commits between|head|invalid"):
-        repository.open_pull("nugget/none", base="main", title="T", body="B")
-
-
-def test_a_pull_request_is_labelled_edited_and_closed_with_a_comment(server: GitHubServer) -> None:
-    repository = connect(server)
-    made = repository.open_pull(BRANCH, base="main", title="T", body="B")
-    repository.label(made.number, ["knowledge"])
-    repository.edit_pull(made.number, title="T2", body="B2")
-    assert (repository.pull(made.number).title, repository.current_name()) == ("T2", f"{OWNER}/{NAME}")
-    repository.close_pull(made.number, comment="Not needed.")
-    assert repository.find_pull(BRANCH) == repository.pull(made.number)
-    assert (server.pulls[0].labels, server.pulls[0].comments) == (["knowledge"], ["Not needed."])
-
-
 @pytest.mark.proves("GITHUB-MERGE")
 def test_a_pull_request_is_merged_as_the_repository_allows_and_a_refusal_names_its_page(server: GitHubServer) -> None:
     repository = connect(server)
@@ -158,44 +130,11 @@ def test_a_pull_request_is_merged_as_the_repository_allows_and_a_refusal_names_i
     assert server.git("rev-list", "--parents", "-1", merged).count(" ") == 1
 
 
-class _Odd(BaseHTTPRequestHandler):
-    """Answers every request with the next bytes of the script."""
-
-    script: list[tuple[int, bytes, dict[str, str]]]
-    seen: list[str]
-
-    def do_GET(self) -> None:
-        self.seen.append(self.path)
-        self.rfile.read(int(self.headers.get("content-length") or 0))
-        status, body, headers = self.script[0]
-        self.send_response(status)
-        for name, value in {"content-type": "application/json", **headers}.items():
-            self.send_header(name, value)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    do_POST = do_PATCH = do_GET
-
-    def log_message(self, *_: object) -> None:
-        return
-
-
-@pytest.fixture
-def odd() -> Iterator[tuple[str, type[_Odd]]]:
-    kind = type("Scripted", (_Odd,), {"script": [], "seen": []})
-    running = ThreadingHTTPServer(("127.0.0.1", 0), kind)
-    Thread(target=running.serve_forever, args=(0.02,), daemon=True).start()
-    yield f"http://127.0.0.1:{running.server_port}", kind
-    running.shutdown()
-    running.server_close()
-
-
 @pytest.mark.proves("GITHUB-TOKEN")
 @pytest.mark.parametrize("status", [301, 307])
-def test_the_token_follows_no_redirect_to_another_host(status: int, odd: tuple[str, type[_Odd]]) -> None:
-    url, server = odd
-    server.script[:] = [(status, b"", {"location": url.replace("127.0.0.1", "localhost") + "/elsewhere"})]
-    with pytest.raises(ForgeError):
-        Repository("acme/brain", token=TOKEN, api_url=url).pull(1)
-    assert not any("elsewhere" in path for path in server.seen)
+def test_the_token_follows_no_redirect_to_another_host(status: int, server: GitHubServer, tmp_path: Path) -> None:
+    with GitHubServer(tmp_path / "elsewhere") as elsewhere:
+        server.fail(status, headers={"Location": elsewhere.api_url.replace("127.0.0.1", "localhost")})
+        with pytest.raises(ForgeError):
+            connect(server).pull(1)
+        assert elsewhere.requests == []

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 from commands import Nugget, Result
-from fixtures.make_home import ROOT
 from paths import TESTS
 
+ROOT = Path("/tmp", "nugget-old-home-".ljust(123, "x"))
+"""The folder that the archived HOME was made in."""
 MADE_BY_0_1_0 = TESTS / "fixtures" / "home-0.1.0.tar.xz"
 DEMO = "52ae3f06-3584-4ea8-a1be-f5d3bd9dd94c"
 """Captured and archived; its transcript is gone."""

@@ -37,18 +37,6 @@ def remote_of(brain: Path) -> remotes.Remote:
     return found
 
 
-def test_a_branch_is_pushed_found_and_fetched(pair: tuple[Path, Path]) -> None:
-    brain, _ = pair
-    remote = remote_of(brain)
-    assert remotes.default_branch(brain, remote) is None
-    sha = str(git.head(brain))
-    assert remotes.push(brain, remote, sha, branch="main")
-    assert remotes.push(brain, remote, sha, branch="main"), "it is there already"
-    assert remotes.default_branch(brain, remote) == "main"
-    assert remotes.fetch(brain, remote, "main") == sha == git.resolve(brain, "refs/remotes/origin/main")
-    assert not (brain / ".git" / "FETCH_HEAD").exists()
-
-
 def test_commits_that_others_pushed_are_never_overwritten(pair: tuple[Path, Path]) -> None:
     brain, bare = pair
     remote, first = remote_of(brain), str(git.head(brain))

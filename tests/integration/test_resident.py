@@ -8,12 +8,10 @@ import socket
 import subprocess
 import sys
 import threading
-from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-import numpy as np
 import pytest
 from commands import PATIENT
 from mcp_wire import HELLO, RUN
@@ -21,27 +19,13 @@ from paths import REPOSITORY
 from waiting import PATIENCE_S, wait_for, within
 
 from nugget.app import Brain
-from nugget.config import EmbeddingSettings, Settings, read_environment
+from nugget.config import EmbeddingSettings
 from nugget.infra import files, resident
-from nugget.infra.embedding import BUNDLED_MODEL, RemoteEmbedder, open_embedder
 from nugget.sources.speakers import MEMORY_TAG
 
 PROMPT = "where should user sessions be kept"
 MEANT = "brain:decision/sessions-in-postgres"
 """What the prompt is about; its words alone do not make it stand out."""
-QUESTION = "people get logged out on every page load in the browser"
-MODEL = {"numpy", "onnxruntime", "tokenizers"}
-COMMAND = """\
-import atexit, sys
-def report():
-    loaded = sorted({name.split('.')[0] for name in sys.modules})
-    print(*loaded, file=sys.stderr)
-import os
-leave = os._exit
-os._exit = lambda code: (report(), sys.stderr.flush(), leave(code))
-from nugget.__main__ import console
-console()
-"""
 
 
 @pytest.fixture
@@ -211,43 +195,3 @@ def test_nobody_is_asked_where_others_could_stand(by_words: Path, home: Path, tm
         file.symlink_to(resident.socket_file(tmp_path))
         assert "somebody else" not in hook()
     assert asked == also_asked == []
-
-
-@pytest.mark.proves("ASK-BORROWED")
-def test_a_command_finds_by_meaning_and_loads_no_model_itself(synced: Path) -> None:
-    own_way, loaded = searched(synced)
-    assert MEANT.removeprefix("brain:") in own_way and loaded >= MODEL
-    with window(synced):
-        answers: list[tuple[list[str], set[str]]] = []
-
-        def is_borrowed() -> bool:  # at first the server may be loading it still
-            answers.append(searched(synced))
-            return not answers[-1][1] & MODEL
-
-        wait_for(is_borrowed)
-        assert answers[-1][0] == own_way
-
-
-def searched(brain: Path) -> tuple[list[str], set[str]]:
-    """The ids that `nugget search` finds, and the top-level modules that it loaded for that."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", COMMAND, "--brain", str(brain), "search", "--source", "brain", "--json", QUESTION],
-        capture_output=True, text=True, timeout=PATIENCE_S,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return [hit["id"] for hit in json.loads(done.stdout)["hits"]], set(done.stderr.splitlines()[-1].split())
-
-
-@pytest.mark.proves("ASK-BORROWED")
-def test_whatever_the_others_answer_the_model_itself_is_fallen_back_on() -> None:
-    environment = read_environment()
-    own = open_embedder(Settings(embedding=EmbeddingSettings(model=BUNDLED_MODEL)), environment)
-    assert own is not None
-    expected = own.embed_query(QUESTION).tobytes()
-    short = b64encode(np.float32([3, 4]).tobytes()).decode()
-    for answer in (b"", b"{", b"[]", b"{}", b'{"vector": 5}', b'{"vector": "%%"}', b'{"vector": "abcd"}',
-                   json.dumps({"vector": short}).encode()):  # fmt: skip
-        with other_end(environment.home, answer) as heard:
-            assert RemoteEmbedder(own, environment).embed_query(QUESTION).tobytes() == expected
-            wait_for(lambda: heard)
-            assert json.loads(heard[0]) == {"embed": QUESTION, "model": own.model}

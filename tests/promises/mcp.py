@@ -12,7 +12,6 @@ PROMISES: dict[str, str] = {
     "MCP-RESIDENT": "All windows of a home share one server, which ends some minutes after the last.",
     "MCP-ALONE": "A window that cannot have the shared server, or must not trust its socket, serves itself.",
     "RECALL-RESIDENT": "While a window is open, recall asks its server in time, and so also searches by meaning.",
-    "ASK-BORROWED": "A command that asks once has its question embedded by a running server if there is one.",
     "MCP-END": "The server ends with its client, and prints nothing but the protocol on stdout.",
 }
 GAPS: dict[str, str] = {}

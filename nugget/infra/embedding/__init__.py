@@ -10,8 +10,6 @@ import hashlib
 import json
 import os
 import threading
-from array import array
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, cached_property, lru_cache
 from importlib.util import find_spec
@@ -20,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from nugget.config import Environment, Settings, expanded
 from nugget.errors import EmbeddingUnavailable
-from nugget.infra import resident
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,13 +51,10 @@ _ONNX_FIELDS = {
 """Name, number and kind of fields; format: github.com/onnx/onnx/blob/main/onnx/onnx.proto."""
 _INT, _FLOAT = 2, 1
 """An attribute's and a tensor's type."""
-_SERVER_PATIENCE_S = 0.2
-"""How long to wait for a server; loading the model takes about as long."""
-_ROUNDING = 1e-3
 
 
 class Vector(Protocol):
-    """A vector as the index stores it: a numpy array of shape (dimensions,), or an `array("f")` without numpy."""
+    """A vector as the index stores it, such as a numpy array of shape (dimensions,)."""
 
     def tobytes(self) -> bytes:
         """Return the numbers, float32 and little-endian."""
@@ -109,43 +103,6 @@ def open_embedder(settings: Settings, environment: Environment) -> Embedder | No
     return FastembedEmbedder(MULTILINGUAL if name == "multilingual" else name, cache=environment.models / "fastembed")
 
 
-class RemoteEmbedder:
-    """An embedder that asks the running server for a vector, and uses the model itself if no server answers."""
-
-    def __init__(self, own: QuestionEmbedder, environment: Environment) -> None:
-        self.model = own.model
-        self._own = own
-        self._environment = environment
-
-    def embed_query(self, text: str) -> Vector:
-        """Return the vector of a question. Raises EmbeddingUnavailable."""
-        question = {"embed": text, "model": self.model}
-        answer = resident.ask(self._environment.home, question, timeout_s=_SERVER_PATIENCE_S)
-        return _vector_in(answer) or self._own.embed_query(text)
-
-
-def vector_for(question: dict[str, Any], embedder: Embedder | None) -> dict[str, Any]:
-    """Answer `{"embed": text, "model": name}` with `{"vector": base64}`, or `{}` if the model is another one.
-
-    Raises EmbeddingUnavailable.
-    """
-    text = question.get("embed")
-    if embedder is None or not isinstance(text, str) or question.get("model") != embedder.model:
-        return {}
-    return {"vector": b64encode(embedder.embed_query(text).tobytes()).decode()}
-
-
-def _vector_in(answer: dict[str, Any] | None) -> array[float] | None:
-    """Return the vector of an answer if it is one of length 1."""
-    encoded = (answer or {}).get("vector")
-    vector = array("f")
-    try:
-        vector.frombytes(b64decode(encoded, validate=True) if isinstance(encoded, str) else b"")
-    except ValueError:
-        return None
-    return vector if abs(sum(number * number for number in vector) - 1.0) < _ROUNDING else None
-
-
 class ConfiguredModel:
     """The embedding model that settings name, opened on first use; a failure is not tried again. Thread-safe."""
 
@@ -164,10 +121,6 @@ class ConfiguredModel:
     def problem(self) -> str | None:
         """The reason why a configured model is missing."""
         return self._open()[1]
-
-    def for_one_question(self) -> QuestionEmbedder | None:
-        """Return the embedder for a process that asks once: a running server embeds if there is one."""
-        return None if self.embedder is None else RemoteEmbedder(self.embedder, self._environment)
 
     def _open(self) -> tuple[Embedder | None, str | None]:
         with self._lock:

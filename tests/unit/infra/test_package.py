@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
-from paths import REPOSITORY
 
 from nugget.infra.package import requirement
 
@@ -38,13 +36,6 @@ def test_a_requirement_is_pinned_to_where_nugget_came_from(
 
 
 @pytest.mark.proves("HOUSE-EXTRA")
-def test_the_setting_is_what_hints_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NUGGET_PACKAGE", "nugget @ git+https://git.test/tools/nugget@v0.2.0")
-    assert requirement() == "nugget @ git+https://git.test/tools/nugget@v0.2.0"
-    assert requirement("large") == "nugget[large] @ git+https://git.test/tools/nugget@v0.2.0"
-
-
-@pytest.mark.proves("HOUSE-EXTRA")
 @pytest.mark.parametrize(
     "use", ["FastembedEmbedder('m', cache=p)._model(download=False)", "CrossEncoder('m', cache=p)._loaded"]
 )
@@ -61,12 +52,3 @@ def test_a_missing_extra_is_named_with_its_command(use: str) -> None:
         "needs the extra `large`. Install it: pip install 'nugget[large] @ git+https://git.test/nugget@v1'"
         in done.stdout
     ), done.stderr
-
-
-@pytest.mark.proves("HOUSE-EXTRA")
-def test_the_distribution_has_its_name_in_one_place() -> None:
-    name = distribution("nugget-brain").metadata["Name"]
-    found = subprocess.run(
-        ["git", "grep", "-l", "-I", name, "--", ":!tests"], cwd=REPOSITORY, capture_output=True, text=True
-    ).stdout.split()
-    assert found == ["pyproject.toml"]
