@@ -340,4 +340,7 @@ def alternatives_of(draft: Draft, read: SessionClaims) -> tuple[str, ...]:
         calls = (one for one in read.events if one.call_id == event.call_id and one.kind is EventKind.TOOL_CALL)
         asked = next(calls, None)
         return phrases.options_not_taken(asked.text, event.text) if asked else ()
-    return phrases.rejected_in(draft.anchor.sentence.text)
+    sentence = draft.anchor.sentence
+    message = [one.sentence.text for one in read.claims if one.sentence.place == sentence.place]
+    rejected = (text for text in message if re.search(r"\b(?:rejected|ruled out|decided against) ", text))
+    return phrases.rejected_in(sentence.text) or phrases.rejected_in(next(rejected, ""))

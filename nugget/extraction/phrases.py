@@ -310,8 +310,8 @@ def end_of(text: str, said_on: date) -> date | None:
 
 
 _OVER = any_of(
-    r"\b(?:instead of|rather than|as opposed to|over|not|no longer (?:use|need|want|support)|(?:replac\w+"
-    r"|moved (?:away )?from"
+    r"\b(?:instead of|rather than|as opposed to|(?:cho[os]\w+|prefer\w*|pick\w*|favou?r\w*) [^.,;:()]{2,40} over|not"
+    r"|no longer (?:use|need|want|support)|(?:replac\w+|moved (?:away )?from|rejected|ruled out|decided against"
     r"|switch\w* from|statt|anstatt|au lieu de|plutôt que|en lugar de|en vez de))"
     r"\s+((?:the |a |an |using |use )?[`\w][^.,;:()—–\n]{1,60})"
 )

@@ -107,13 +107,13 @@ _ENDS = (
     re.compile(r"\s[—–-]\s|:\s|;\s"),
     re.compile(
         r",\s(?:which|so|because|but|since|and|even|where|then|not|rather|as|while|making|meaning|causing"
-        r"|leading)\b|\s(?:because|so that|instead of|rather than|since|even though|although)\s"
+        r"|leading)\b|\s(?:because|so that|since|even though|although)\s"
     ),
     re.compile(r",\s(?!(?:if|when|unless|until|except|only|wenn|falls|si|cuando)\b)|、|，"),
 )
 _SPARE = any_of(
-    r"(?<=\w )(?:the|an?|just|also|actually|really|simply|basically|explicitly|correctly|pre-existing|current"
-    r"|entire|itself|own|any)\s(?=[\w`])"
+    r"(?:^the|(?<=\w )(?:the|an?|just|also|actually|really|simply|basically|explicitly|correctly|pre-existing|current"
+    r"|entire|itself|own|any))\s(?=[\w`])"
 )
 """Words that a title can do without when it is too long."""
 _LAST_ENDS = re.compile(r"\s(?:for|by|via|with|to|from|which|that|and|or|in|on|at)\s")
@@ -154,6 +154,7 @@ _HANGS = any_of(
     r"|(?:inside|in|with|for|like|by|on|at)\b(?:(?!\b(?:always|never|must|cannot|should|only)\b)[^,])*"
     r"(?:,\s*(?:when|if|where|while)\b[^,]*)?$"
 )
+_REFERS = any_of(r"\b(?:for|in|by) (?:this|that|these|those) (?:reason|case|way|approach|means)s?\b")
 _ENGLISH = any_of(r"\b(?:the|and|is|are|was|to|of|for|with|that|this|it|we|you|not)\b")
 _TELLS = any_of(r"^(?:no|only|rather|prefer|merk)\b|\b(?:never|always|don't|do not|must)\b")
 _VERB = re.compile(
@@ -238,6 +239,7 @@ def title_of(text: str) -> str:
     if len(said.rstrip(" .:;,")) > TITLE_CHARS:
         tight = _SPARE.sub("", said) if said.startswith("`") else _SPARE.sub("", said).replace("`", "")
         said = tight if len(tight.rstrip(" .:;,")) <= TITLE_CHARS else said
+    whole = said
     for ends in (*_ENDS, _LAST_ENDS):
         if len(said.rstrip(" .:;,")) <= TITLE_CHARS:
             break
@@ -250,9 +252,10 @@ def title_of(text: str) -> str:
         ]
         if cuts:
             said = said[: cuts[-1]]
+    is_cut = whole != said
     said = balanced(said.strip(" .,;:!—–-。"))
     before = ""
-    while before != said:
+    while before != said and (is_cut or not said.endswith(" it")):  # a whole sentence may end in `it`
         before, said = said, _DANGLING.sub("", said)
     said = capitalised(said)
     if len(said) > TITLE_CHARS or len(said) + len(_WIDE.findall(said)) < 12 or _CHAT.match(said):
@@ -298,7 +301,7 @@ def split_reason(text: str) -> tuple[str, str]:
 
 def stands_alone(title: str) -> bool:
     """Return whether a title needs no sentence before it and says a whole thing."""
-    if _HANGS.match(title):
+    if _HANGS.match(title) or _REFERS.search(title):
         return False
     label, colon, rest = title.partition(": ")
     return not colon or is_statement(rest) or not _ENGLISH.search(rest) or "?" in label
