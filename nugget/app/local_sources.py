@@ -121,10 +121,8 @@ def _sync_history(brain: Brain, connection: sqlite3.Connection, progress: Progre
     )
     derive_sessions(connection, underived_sessions(connection))
     put_evidence_units(connection)
-    return SyncResult(
-        added=result.added, modified=result.modified, removed=result.removed, unchanged=result.unchanged,
-        problems=result.problems,
-    )  # fmt: skip
+    same = ("added", "modified", "removed", "unchanged", "problems")
+    return SyncResult(**{name: getattr(result, name) for name in same})
 
 
 def refresh_local_sources(brain: Brain, sources: Sequence[SourceName]) -> PendingChanges:

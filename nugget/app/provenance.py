@@ -22,7 +22,7 @@ from nugget.infra import git
 from nugget.infra.embedding import ConfiguredModel, Embedder
 from nugget.infra.llm import open_extractor, open_llm
 from nugget.infra.workspace import Workspace, find_workspace, vanished_workspace
-from nugget.models import SessionFile, StaleReason
+from nugget.models import StaleReason
 from nugget.models.nuggets import Nugget, NuggetQuery
 from nugget.provenance import (
     CodeAnswer,
@@ -148,7 +148,12 @@ class Provenance:
             is_optional=(way or self.settings.extraction.with_) == "auto", force=force, dry_run=dry_run,
         )  # fmt: skip
         wanted = None if everything or session else here.identity
-        found = self._session_files(session)
+        one = find_session_by_id(self.environment, session) if session else None
+        if session and one is None:
+            folder = self.environment.claude_config / "projects"
+            hint = f"Claude Code keeps transcripts under {folder}, for 30 days."
+            raise TranscriptError(f"There is no session {session}.", hint=hint)
+        found = [one] if one else list(find_sessions(self.environment))
         outcomes = list(extract_sessions(found, extractor, workspace=wanted, progress=progress))
         is_touched = not session or any(here.identity in one.workspaces for one in outcomes)
         tunings = note_tunings(here, extractor) if is_touched else 0
@@ -164,11 +169,9 @@ class Provenance:
 
     def workspace(self) -> Workspace:
         """Return the workspace that the folder is in."""
-
-        def is_known(identity: str) -> bool:
-            return provenance_folder(self.environment.home, identity).is_dir()
-
-        return find_workspace(self.folder, is_known=is_known) or vanished_workspace(self.folder)
+        home = self.environment.home
+        found = find_workspace(self.folder, is_known=lambda identity: provenance_folder(home, identity).is_dir())
+        return found or vanished_workspace(self.folder)
 
     @contextmanager
     def _workspace(self) -> Iterator[tuple[sqlite3.Connection, Workspace]]:
@@ -192,17 +195,6 @@ class Provenance:
         if problem:
             self.note(f"{problem} Searching by words alone.")
         return embedder
-
-    def _session_files(self, session: str | None) -> list[SessionFile]:
-        if session is None:
-            return list(find_sessions(self.environment))
-        found = find_session_by_id(self.environment, session)
-        if found is None:
-            folder = self.environment.claude_config / "projects"
-            raise TranscriptError(
-                f"There is no session {session}.", hint=f"Claude Code keeps transcripts under {folder}, for 30 days."
-            )
-        return [found]
 
 
 def prepare_commit(environment: Environment, folder: Path, *, offline: bool, model: str | None) -> Commit:

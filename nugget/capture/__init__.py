@@ -88,7 +88,12 @@ def capture_transcript(transcript: Path, capture: Capture) -> CaptureResult:
     if not capture.dry_run and session.events:
         write_archive(home, session, stamps=[rules_stamp(capture.settings)])
     with files.locked(ledger.lock_file(home, key)):
-        fresh = _not_captured_yet(session, capture, key)
+        keys = ledger.record_keys(session)
+        captured = ledger.captured_keys(
+            home, brain=key, keys=keys, carried_out=lambda plan: git.has_commit_with(brain, f"Nugget-Records: {plan}")
+        )
+        events = zip(session.events, keys, strict=True)
+        fresh = replace(session, events=tuple(event for event, name in events if name not in captured))
         if reason := _nothing_to_do(session, fresh, capture):
             _note(capture, line | {"reason": reason})
             return CaptureResult(session=session.id, skipped=reason, redacted=redacted)
@@ -113,16 +118,6 @@ def _is_excluded(session: Session, capture: Capture) -> bool:
     """Return True if the session is excluded by `capture.exclude_projects`, or Nugget itself started it."""
     ours = session.cwd is not None and Path(session.cwd).is_relative_to(capture.home)
     return ours or is_excluded_project(session, settings=capture.settings)
-
-
-def _not_captured_yet(session: Session, capture: Capture, key: str) -> Session:
-    def carried_out(plan: str) -> bool:
-        return git.has_commit_with(capture.brain, f"Nugget-Records: {plan}")
-
-    keys = ledger.record_keys(session)
-    captured = ledger.captured_keys(capture.home, brain=key, keys=keys, carried_out=carried_out)
-    fresh = tuple(event for event, name in zip(session.events, keys, strict=True) if name not in captured)
-    return replace(session, events=fresh)
 
 
 def _nothing_to_do(session: Session, fresh: Session, capture: Capture) -> str | None:

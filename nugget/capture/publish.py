@@ -103,7 +103,12 @@ def publish(
         reached: tuple[remotes.Remote, Forge, tuple[str, str]] | NuggetError
         try:
             remote, repository = connect(brain, target)
-            reached = remote, repository, _require_tip(brain, remote)
+            if (tip := fetched(brain, remote)) is None:
+                raise GitError(
+                    f"{remote.name} is empty: there is no branch to propose anything for.",
+                    hint="Run `nugget sync --rebase`, which pushes the brain, then `nugget capture --publish`.",
+                )
+            reached = remote, repository, tip
         except NuggetError as error:
             reached = error
         done: list[Publication] = []
@@ -246,7 +251,8 @@ def find_target(brain: Path, environment: Environment, settings: Settings | None
     found = forge.find(remote.url, environment)
     if isinstance(found, str):
         return f"{remote.name} {found}" if found.startswith("is not") else found
-    return Target(with_token(remote, environment, found.token), found.name, found.open)
+    token = found.token if forge.may_see_token(remote.url, environment) else None
+    return Target(replace(remote, token=token), found.name, found.open)
 
 
 def connect(brain: Path, target: Target) -> tuple[remotes.Remote, Forge]:
@@ -257,13 +263,6 @@ def connect(brain: Path, target: Target) -> tuple[remotes.Remote, Forge]:
         git.run(brain, "remote", "set-url", "--", remote.name, remote.url)
         repository = target.open(name)
     return remote, repository
-
-
-def with_token(remote: remotes.Remote, environment: Environment, token: str | None = None) -> remotes.Remote:
-    """Return a remote with the token, if the token may be sent there."""
-    found = forge.find(remote.url, environment)
-    token = token or (found.token if isinstance(found, forge.Found) else None)
-    return replace(remote, token=token) if token and forge.may_see_token(remote.url, environment) else remote
 
 
 def locked(brain: Path, home: Path) -> AbstractContextManager[None]:
@@ -308,12 +307,3 @@ def fetched(brain: Path, remote: remotes.Remote) -> tuple[str, str] | None:
     """Fetch the remote's default branch; return its name and commit, None for an empty remote."""
     there = remotes.default_branch(brain, remote)
     return None if there is None else (there, remotes.fetch(brain, remote, there))
-
-
-def _require_tip(brain: Path, remote: remotes.Remote) -> tuple[str, str]:
-    if (tip := fetched(brain, remote)) is None:
-        raise GitError(
-            f"{remote.name} is empty: there is no branch to propose anything for.",
-            hint="Run `nugget sync --rebase`, which pushes the brain, then `nugget capture --publish`.",
-        )
-    return tip

@@ -189,7 +189,11 @@ def decide(
             raise ReviewError(f"{', '.join(both)} cannot be both accepted and rejected.", hint="Name each once.")
         rest = tuple(file for file in proposal.files if file not in kept and file not in gone)
         edited = _with_edits(kept, decision.edits)
-        _refuse_unreadable(edited, proposal.branch)
+        for file in edited:  # a file that cannot be read could not be indexed; a reviewer may have broken it
+            if file.theirs is not None and file.unit is None and is_knowledge_path(file.path):
+                problem = next(one for one in file.problems if one.severity is Severity.ERROR)
+                hint = f"Correct it (`git switch {proposal.branch}` in the brain), or accept others with `--unit ID`."
+                raise ReviewError(f"{problem}; nothing was accepted.", hint=hint)
         is_whole = not rest and not gone and edited == kept
         commit = tip
         if kept or (is_whole and decision.accept is None):
@@ -280,15 +284,6 @@ def choose(proposal: ProposalBranch, units: Sequence[str] | None) -> tuple[Propo
         there = ", ".join(file.id for file in proposal.files) or "nothing any more"
         raise ReviewError(f"{proposal.branch} proposes no {', '.join(unknown)}.", hint=f"It proposes {there}.")
     return tuple(file for file in proposal.files if file.id in units or file.path in units)
-
-
-def _refuse_unreadable(files: Sequence[ProposedFile], branch: str) -> None:
-    """Raise ReviewError for an invalid knowledge file, which could not be indexed; a reviewer may have broken it."""
-    for file in files:
-        if file.theirs is not None and file.unit is None and is_knowledge_path(file.path):
-            problem = next(one for one in file.problems if one.severity is Severity.ERROR)
-            hint = f"Correct it there (`git switch {branch}` in the brain), or accept other files with `--unit ID`."
-            raise ReviewError(f"{problem}; nothing was accepted.", hint=hint)
 
 
 def _merged(file: ProposedFile, proposal: ProposalBranch, *, into: str) -> bytes | None:

@@ -26,7 +26,7 @@ from nugget.errors import LLMUnavailable, NuggetError, UsageError
 from nugget.models import Bundle, Depth, Filter, KnowledgeType, Query, SourceName
 from nugget.models.nuggets import TYPES
 from nugget.render import terminal as render
-from nugget.render.json import bundle_json, shown_json, timeline_json
+from nugget.render.json import bundle_json, shown_json
 from nugget.render.terminal import note, put
 from nugget.text import DATE_FORMS, clean, estimate_tokens, one_line
 
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from nugget.app import Brain
 
 commands = typer.Typer(add_completion=False)
-
-_TIMELINE = 50
-"""Results of a timeline, by default."""
 
 
 def _types(known: Sequence[str]) -> str:
@@ -173,7 +170,6 @@ def search(
             autocompletion=terminal.complete_ref,
         ),
     ] = None,
-    timeline: Annotated[bool, Option("--timeline", help="Sort by date, to see how an idea evolved.")] = False,
     quiet: Annotated[bool, Option("--quiet", "-q", help="Print only refs, one per line.")] = False,
     pager: PagerOption = True,
     explain: ExplainOption = False,
@@ -192,7 +188,7 @@ def search(
     text = " ".join(query or []) if is_narrowed else terminal.words(query or [], "something to look for")
     with open_brain(brain) as opened:
         filter_ = _filter(TYPES, types, domains, tags, since, source)
-        limit = (_TIMELINE if timeline else opened.settings.retrieval.limit) if limit is None else limit
+        limit = opened.settings.retrieval.limit if limit is None else limit
         asked = Query(
             related or text, filter=filter_, limit=limit, offset=more * limit, identity=identity, explain=explain
         )
@@ -200,13 +196,13 @@ def search(
         bundle = opened.related(asked, fresh=False) if related else opened.search(asked, fresh=False)
     bundle = _with_degraded(bundle, behind)
     if as_json:
-        print_json(bundle_json(bundle) | ({"timeline": timeline_json(bundle.timeline)} if timeline else {}))
+        print_json(bundle_json(bundle))
     elif quiet:
-        for hit in [hit for _, hit in bundle.timeline] if timeline else bundle.hits:
+        for hit in bundle.hits:
             typer.echo(clean(hit.ref))
     else:
         with terminal.paged(is_wanted=pager):
-            (render.put_timeline if timeline else render.put_results)(bundle, explain=explain)
+            render.put_results(bundle, explain=explain)
 
 
 def _filter(

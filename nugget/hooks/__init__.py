@@ -122,18 +122,12 @@ def _session_starts(home: str, payload: dict[str, object], *, brief: int | None)
     _say(output)
     queue = files.make_queue(home)
     stamps = [os.path.join(queue, f"{name}.stamp") for name in ("follow", "catch-up")]
-    follows, catches_up = map(_is_due, stamps, (files.FOLLOW_EVERY_S, CATCH_UP_EVERY_S))
+    ages = [time.time() - os.stat(stamp).st_mtime if os.path.exists(stamp) else CATCH_UP_EVERY_S for stamp in stamps]
+    follows, catches_up = ages[0] >= files.FOLLOW_EVERY_S, ages[1] >= CATCH_UP_EVERY_S
     if (catches_up or (follows and brain)) and files.start_worker(home, *(["--catch-up"] if catches_up else [])):
         for stamp in stamps if catches_up else stamps[:1]:
             files.private_file(stamp)
             os.utime(stamp)
-
-
-def _is_due(stamp: str, every_s: float) -> bool:
-    try:
-        return time.time() - os.stat(stamp).st_mtime >= every_s
-    except FileNotFoundError:
-        return True
 
 
 def _review_state(home: str, brain: str) -> list[str]:
@@ -211,17 +205,12 @@ def _brain(home: str) -> str:
 
 def note(home: str | os.PathLike[str], error: BaseException, *, hook: str = "") -> None:
     """Write one line to the log that `nugget status` and `nugget doctor` read; failures to write are ignored."""
-    with suppress(OSError):
-        line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {hook}{type(error).__name__}: {_redacted(str(error))}"[:500]
-        with files.open_private(os.path.join(home, "log", "hook.log"), "a") as log:
-            log.write(" ".join(line.split()) + "\n")
-
-
-def _redacted(text: str) -> str:
-    """Redact an error message, which may quote the payload. Costs 0.1 s, and only after a failure."""
-    try:
+    text = ""
+    with suppress(Exception):  # the message may quote the payload
         from nugget.redaction import redact
 
-        return redact(text[:2000]).text
-    except Exception:
-        return ""
+        text = redact(str(error)[:2000]).text
+    with suppress(OSError):
+        line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {hook}{type(error).__name__}: {text}"[:500]
+        with files.open_private(os.path.join(home, "log", "hook.log"), "a") as log:
+            log.write(" ".join(line.split()) + "\n")

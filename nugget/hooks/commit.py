@@ -43,7 +43,7 @@ def _write(environment: Environment, file: str = "", source: str = "") -> None:
 
     from nugget import commits
 
-    variables = _hook_variables(environment)
+    variables = {name: environment.variables[name] for name in _HANDED_ON if environment.variables.get(name)}
     here = Path.cwd()
     settings = load_settings(environment)
     agents = tuple(name for name in _OF_FILES if name in settings.capture.agents or "all" in settings.capture.agents)
@@ -57,12 +57,6 @@ def _write(environment: Environment, file: str = "", source: str = "") -> None:
         return commits.prepare(here, environment, settings, options)
 
     commits.write_message(Path(file), make, comment=lambda: _comment_mark(here))
-
-
-def _hook_variables(environment: Environment) -> dict[str, str]:
-    """Return the variables that git gave this process as its hook."""
-    given = environment.variables
-    return {name: given[name] for name in _HANDED_ON if given.get(name)}
 
 
 def _comment_mark(repo: Path) -> str:

@@ -335,9 +335,3 @@ class Bundle:
     more_context_hint: str | None = None
     remaining: int = 0
     explain: Mapping[str, Any] | None = None
-
-    @property
-    def timeline(self) -> list[tuple[date | None, Hit]]:
-        """All hits by the day they were made, oldest first, those without a day last."""
-        dated = [(hit.unit.created or hit.unit.last_modified, hit) for hit in self.hits]
-        return sorted(dated, key=lambda entry: (entry[0] is None, entry[0] or date.max, entry[1].ref))

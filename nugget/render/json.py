@@ -111,11 +111,6 @@ def shown_json(shown: Shown) -> dict[str, Any]:
     return clean_values(value | {"passages": passages})
 
 
-def timeline_json(days: Sequence[tuple[date | None, Hit]]) -> list[dict[str, Any]]:
-    """Return day and ref of everything found, in the order of time."""
-    return [{"day": _plain(day), "ref": hit.ref} for day, hit in days]
-
-
 def context_json(bundle: NuggetBundle, *, explain: bool = False, strict: bool = False) -> dict[str, Any]:
     """Return an answer about code in openqed's shape (`ContextResponse`), without keys that say nothing.
 

@@ -23,7 +23,7 @@ IN_FULL = 3
 """So many of the best hits are shown with their passages, the rest in two lines each (all of them with `deep`)."""
 EXCERPT_CHARS = 520
 """Longer than the summary of a hit."""
-TIMELINE_CHARS = 150
+LINE_CHARS = 150
 MAX_WIDTH = 110
 """Longer lines are hard to read, however wide the terminal is."""
 
@@ -91,7 +91,7 @@ def put_answer(bundle: Bundle, *, explain: bool = False) -> None:
             if explain:
                 put("")
         else:
-            text = shorten(clean(without_title(hit.chunks[0], hit.unit.title).text), TIMELINE_CHARS)
+            text = shorten(clean(without_title(hit.chunks[0], hit.unit.title).text), LINE_CHARS)
             _put_indented(highlighted(text, bundle.query.text))
         _put_reasons(hit, explain=explain)
         put("")
@@ -269,22 +269,6 @@ def put_results(bundle: Bundle, *, explain: bool) -> None:
     put_footer(bundle, explain=explain)
 
 
-def put_timeline(bundle: Bundle, *, explain: bool = False) -> None:
-    """Print everything found by the day it was made, the oldest first."""
-    _put_head(bundle)
-    month = ""
-    for day, hit in bundle.timeline:
-        now = f"{day:%Y-%m}" if day else "without a date"
-        if now != month:
-            put(("\n" if month else "") + now, style="bold")
-            month = now
-        spoken = _SPEAKERS.get(hit.unit.type) if hit.unit.source in _SPOKEN else None
-        put((f"  {f'{day:%Y-%m-%d}' if day else '':<10}  ", "dim"), _summary(hit, spoken))
-        put((f"{'':14}ref: ", "dim"), (one_line(hit.ref), "cyan"))
-        _put_reasons(hit, explain=explain)
-    put_footer(bundle, explain=explain)
-
-
 def put_excerpt(excerpt: Excerpt) -> None:
     """Print an exchange or message with its neighbours, and mark the one that was asked for."""
     put(one_line(excerpt.title or excerpt.session), style="bold")
@@ -339,13 +323,6 @@ def _excerpt(hit: Hit) -> str:
         speaker = chunk.breadcrumb if chunk and unit.type != "message" else ""
         return f"[{one_line(speaker)}] {text}" if speaker else text
     return text
-
-
-def _summary(hit: Hit, spoken: str | None = None) -> str:
-    """Return the name of what was found, and what it says, on one line."""
-    excerpt = shorten(_excerpt(hit), TIMELINE_CHARS)
-    named = f"{spoken}: " if spoken else f"{one_line(hit.unit.title)}: "
-    return excerpt if excerpt.startswith(named.rstrip(": ")) else f"{named}{excerpt}"
 
 
 def _result_facts(hit: Hit) -> str:

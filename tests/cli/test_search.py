@@ -144,7 +144,6 @@ def golden(name: str, shown: str, world: World) -> None:
         ("constitution", ["constitution", "--scope", "canon"]),
         ("as", ["spawn architecture", "--as", "zealot", "--source", "memory"]),
         ("quiet", ["architecture", "--quiet", "--limit", "2"]),
-        ("timeline", ["architecture", "--timeline", "--source", "sessions,bridge,canon"]),
         ("malformed", ['retry "payments', "--source", "canon"]),
         ("language", ["type:decision path:adr tag:payments retry* NOT walrus"]),
     ],
@@ -227,7 +226,7 @@ def test_memory_is_nowhere_without_its_identity(nugget: Nugget, opened: Brain, w
     for arguments in (
         ["search", "architecture needs"], ["search", "architecture needs", "--json"], ["search", "plan", "-q"],
         ["search", "architecture needs", "--explain"], ["search", "architecture needs", "--as", "roast"],
-        ["search", "--related", "architecture needs"], ["search", "architecture needs", "--timeline"],
+        ["search", "--related", "architecture needs"],
         ["ask", "architecture needs"], ["ask", "architecture needs", "--json"], ["get", ref], ["get", ref, "--json"],
         ["get", ref, "--as", "roast"], ["suggest", "xyl"], ["suggest", "", "--json"], ["search", "--related", ref],
         ["search", "architecture", "--source", "memory"], ["queries", "--json"], ["status", "--json"],
