@@ -25,9 +25,9 @@ from nugget.config import current_folder, read_environment
 from nugget.errors import LLMUnavailable, NuggetError, UsageError
 from nugget.models import Bundle, Depth, Filter, KnowledgeType, Query, SourceName
 from nugget.models.nuggets import TYPES
-from nugget.render import terminal as render
 from nugget.render.json import bundle_json, shown_json
-from nugget.render.terminal import note, put
+from nugget.render.reports import put_report
+from nugget.render.terminal import console, note, put
 from nugget.text import DATE_FORMS, clean, estimate_tokens, one_line
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def ask(
         try:  # the answer is streamed; if the LLM fails, the passages stand in
             for part in opened.stream_answer(bundle, llm) if llm and bundle.hits and not bundle.weak else ():
                 written += part
-                render.console().print(clean(part), end="")
+                console().print(clean(part), end="")
         except LLMUnavailable as error:
             if written:
                 lost = "The answer broke off here. The passages it was being written from:"
@@ -127,11 +127,12 @@ def ask(
             bundle, written = _with_degraded(bundle, f"no_answer: {error}"), ""
         if not written:
             with terminal.paged(is_wanted=pager):
-                render.put_answer(bundle, explain=explain)
+                put_report("answer", bundle=bundle, explain=explain)
             return
         put("")
-        render.put_sources(bundle.hits, opened.citations(written, bundle))
-        render.put_footer(bundle, explain=explain)
+        cited, by_name = opened.citations(written, bundle), {hit.name: hit for hit in bundle.hits}
+        shown = [by_name[name] for name in cited] or bundle.hits
+        put_report("sources", hits=shown, cited=cited, bundle=bundle, explain=explain)
 
 
 def _refresh(opened: Brain, filter_: Filter, *, is_quiet: bool = False) -> str:
@@ -202,7 +203,7 @@ def search(
             typer.echo(clean(hit.ref))
     else:
         with terminal.paged(is_wanted=pager):
-            render.put_results(bundle, explain=explain)
+            put_report("results", bundle=bundle, explain=explain)
 
 
 def _filter(
@@ -252,9 +253,10 @@ def get(
         return
     with terminal.paged(is_wanted=pager):
         if shown.unit is not None:
-            render.put_unit(shown.unit, today=datetime.now(UTC).date())
+            related = [f"{edge.relation} {edge.id}" for edge in shown.unit.related]
+            put_report("unit", unit=shown.unit, related=related, today=datetime.now(UTC).date())
         elif shown.excerpt is not None:
-            render.put_excerpt(shown.excerpt)
+            put_report("excerpt", excerpt=shown.excerpt)
 
 
 def _with_near(opened: Brain, name: str, error: NuggetError) -> NuggetError:

@@ -18,8 +18,8 @@ from typer import Argument, Option
 from nugget.cli.terminal import BrainOption, DryRunOption, JsonOption, listed, open_brain, print_json, show
 from nugget.config import expanded, read_environment, read_user_file, renamed_keys
 from nugget.errors import ForgeError, PushRefused, UsageError
-from nugget.render import reports
 from nugget.render.json import capture_json, fields, proposal_json
+from nugget.render.reports import put_report
 from nugget.render.terminal import note, put
 from nugget.text import counted, one_line
 
@@ -215,14 +215,7 @@ def review_show(
             line["text"] = file.after
         print_json(value)
         return
-    put(proposal.branch, style="bold cyan")
-    put(f"{one_line(proposal.title)}\n")
-    if diff:
-        reports.put_diff(changes)
-    else:
-        for file in proposal.files:
-            reports.put_proposed(file)
-    put(f"Next: nugget review accept {proposal.branch}\n      nugget review reject {proposal.branch}")
+    put_report("proposal", proposal=proposal, changes=changes)
 
 
 @review.command("accept")
@@ -287,7 +280,7 @@ def _decide_by_keys(opened: Brain, proposal: ProposalBranch) -> bool:
     for number, file in enumerate(proposal.files, 1):
         if file.path in chosen:
             continue
-        reports.put_proposed(file)
+        put_report("review", file=file)
         put(f"{number} of {len(proposal.files)}", style="dim")
         put(KEYS, style="dim")
         key = _key("aersnqtdTD")

@@ -20,8 +20,21 @@ from nugget.infra.files import resource
 from nugget.models import Event, EventKind, Speaker
 from nugget.models.nuggets import scope_text
 from nugget.models.sessions import said_how
-from nugget.render import iso_date, origin_text, stale_suffix
-from nugget.render.terminal import explained_score, note, put, put_markdown, put_text, without_heading
+from nugget.render import degraded_sentences, iso_date, origin_text, stale_suffix, stale_words, without_title
+from nugget.render.terminal import (
+    MAX_WIDTH,
+    excerpt_of,
+    explained_score,
+    explained_stages,
+    facts_of,
+    grouped,
+    heading_of,
+    highlighted,
+    markdown_lines,
+    note,
+    put_text,
+    without_heading,
+)
 from nugget.text import clean, counted, one_line, shorten
 
 if TYPE_CHECKING:
@@ -29,22 +42,23 @@ if TYPE_CHECKING:
 
     from nugget.capture.review import ProposedFile
     from nugget.index import SyncResult
-    from nugget.models import StaleReason
+    from nugget.models import StaleReason, Unit
 
 _SHOWN_PROBLEMS = 20
 _FOLDED_CHARS = 100
 _FAILED_LINES = 3
-_NOTE = "\x0e"
-"""Marks a line for stderr; no value can hold it, since `clean` takes it out."""
+_NOTE, _PROSE, _CODE = "\x0e", "\x0f", "\x10"
+"""Mark a line for stderr, as text of limited width, and as code, which is not wrapped; `clean` takes them out."""
 
 
 def put_report(name: str, **values: Any) -> None:
     """Print a report by its template."""
     for line in _templates().get_template(f"{name}.txt").render(values).splitlines():
+        text = Text.from_markup(line.lstrip(_NOTE + _PROSE + _CODE))
         if line.startswith(_NOTE):
-            note(Text.from_markup(line[1:]).plain)
+            note(text.plain)
         else:
-            put_text(Text.from_markup(line.rstrip()))
+            put_text(text, width={_PROSE: MAX_WIDTH, _CODE: 0}.get(line[:1]))
 
 
 @cache
@@ -62,19 +76,26 @@ def _templates() -> Environment:
     made.filters |= {
         "col": lambda text, width: f"{one_line(text):<{width}}",
         "counted": counted,
+        "diff": _diff,
         "duration": lambda seconds: counted(seconds, "second") if seconds < 120 else counted(seconds // 60, "minute"),
         "fitted": _fitted,
         "from_ms": lambda ms: datetime.fromtimestamp(ms / 1000, UTC) if ms else None,
         "iso": iso_date,
         "length_of": lambda seconds: "-" if seconds is None else f"{seconds // 3600}:{seconds // 60 % 60:02}",
         "lines": lambda text: [line.rstrip() for line in clean(text).split("\n") if line.strip()],
+        "markdown": _markdown,
         "moment": lambda moment: f"{moment:%Y-%m-%d %H:%M}" if moment else "",
+        "prose": lambda text, indent=3, question="": _marked(_PROSE, indent, highlighted(Text(clean(text)), question)),
         "shorten": lambda text, most: shorten(clean(text or ""), most),
     }
     made.globals |= {
-        "explained_score": explained_score, "facts": _facts, "lines_of": _event_lines, "note": Markup(_NOTE),
+        "degraded_sentences": degraded_sentences, "diff_of": _diff_of, "excerpt_of": excerpt_of,
+        "explained_score": explained_score, "explained_stages": explained_stages, "facts": _facts,
+        "facts_of": facts_of, "flags_of": _flags_of, "grouped": grouped, "heading_of": heading_of,
+        "lines_of": _event_lines, "note": Markup(_NOTE),
         "origin_text": origin_text, "said_how": said_how, "scope_text": scope_text, "speaker_of": _speaker,
-        "stale": _stale, "sync_words": _sync_words,
+        "stale": _stale, "stale_words": stale_words, "sync_words": _sync_words,
+        "without_heading": without_heading, "without_title": without_title,
     }  # fmt: skip
     return made
 
@@ -90,6 +111,33 @@ def _facts(rows: Iterable[tuple[str, object]], width: int) -> Markup:
     """Return the facts that are known, one a line, their names in a column."""
     known = [(name, one_line(str(value))) for name, value in rows if value]
     return Markup("\n".join(f"[dim]{name:<{width}}[/]{escape(value)}" for name, value in known))
+
+
+def _markdown(text: str, indent: int = 3, question: str = "") -> Markup:
+    lines = (_marked(_CODE if in_code else _PROSE, indent, line) for line, in_code in markdown_lines(text, question))
+    return Markup("\n".join(lines))
+
+
+def _marked(mark: str, indent: int, line: Text) -> Markup:
+    return Markup(f"{mark}{' ' * indent}{line.markup}")
+
+
+def _diff(text: str) -> Markup:
+    """Return a diff in colour."""
+    styles = {"+": "green", "-": "red", "@": "cyan"}
+    lines = clean(text).split("\n")
+    return Markup("\n".join(f"{_CODE}[{styles.get(line[:1], 'none')}]   {escape(line)}[/]" for line in lines))
+
+
+def _diff_of(file: ProposedFile) -> str:
+    before, after = (file.before or "").splitlines(), (file.after or "").splitlines()
+    return "\n".join(unified_diff(before, after, "now", "proposed", n=2, lineterm=""))
+
+
+def _flags_of(unit: Unit, **sides: str | None) -> tuple[str, ...]:
+    from nugget.capture.proposals import flags_of
+
+    return flags_of(unit, **sides)
 
 
 def _stale(reason: StaleReason | None) -> Markup:
@@ -146,36 +194,6 @@ def _event_lines(event: Event, full: bool) -> Iterator[tuple[str, str]]:
         elif event.kind is EventKind.OUTPUT and lines:
             more = f" … {counted(len(lines), 'line')}" if len(lines) > 1 else ""
             yield f"    {shorten(lines[0], _FOLDED_CHARS)}{more}", "dim"
-
-
-def put_proposed(file: ProposedFile) -> None:
-    """Print one proposed file with its evidence and flags."""
-    from nugget.capture.proposals import flags_of
-
-    put_report("proposed", file=file)
-    put(f"   {file.path}", style="dim")
-    unit = file.unit
-    if file.before is not None and file.after is not None:
-        changes = unified_diff(file.before.splitlines(), file.after.splitlines(), "now", "proposed", n=2, lineterm="")
-        put_diff("\n".join(changes))
-    elif unit is None:
-        put_markdown(file.after or file.before or "")
-    else:
-        put(f"   confidence {unit.confidence:g}, tags: {one_line(', '.join(unit.tags)) or 'none'}\n", style="dim")
-        put_markdown(without_heading(unit))
-        for entry in unit.evidence:
-            put(f"\n   Evidence, {said_how(entry.speaker, entry.origin)}:", style="dim")
-            put_markdown(f"“{entry.quote}”", indent="      ")
-    for flag in flags_of(unit, before=file.before, after=file.after) if unit else ():
-        put(f"   look: {one_line(flag)}", style="yellow")
-    put("")
-
-
-def put_diff(diff: str) -> None:
-    """Print a diff in colour."""
-    styles = {"+": "green", "-": "red", "@": "cyan"}
-    for line in clean(diff).split("\n"):
-        put(f"   {line}".rstrip(), style=styles.get(line[:1], ""))
 
 
 def _sync_words(result: SyncResult) -> str:
