@@ -56,7 +56,6 @@ class AgentSession:
         self._lock = threading.Lock()
         self._brain: Brain | None = None
         self._is_warm = threading.Event()
-        self._reading = (0, 0)
         self._catching_up: threading.Thread | None = None
         self._closed = threading.Event()
 
@@ -81,12 +80,8 @@ class AgentSession:
         """Return the brain once it has been read. Raises BrainError, and IndexUnavailable if that takes too long."""
         brain = self.open()
         if not self._is_warm.wait(PATIENCE_S):
-            done, total = self._reading
-            progress = f" ({done} of {total} files)" if total else ""
-            raise IndexUnavailable(
-                f"Nugget is reading this brain for the first time{progress}.",
-                hint="Go on with the task, and ask again in a minute.",
-            )
+            hint = "Go on with the task, and ask again in a minute."
+            raise IndexUnavailable("Nugget is reading this brain for the first time.", hint=hint)
         return brain
 
     @property
@@ -199,11 +194,7 @@ class AgentSession:
 
     def _warm_up(self, brain: Brain) -> None:
         """Build the index if it is missing and ask once to load model, index and numpy; then follow the remote."""
-
-        def note(what: str, done: int, total: int) -> None:
-            self._reading = (done, total)
-
-        _reported(lambda: brain.refresh(progress=note))
+        _reported(brain.refresh)
         self._is_warm.set()
         _reported(lambda: brain.ask(Query("What is known?", limit=1), fresh=False, log=False))
         if brain.settings.sync.pull:

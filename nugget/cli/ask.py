@@ -26,8 +26,7 @@ from nugget.errors import LLMUnavailable, NuggetError, UsageError
 from nugget.models import Bundle, Depth, Filter, KnowledgeType, Query, SourceName
 from nugget.models.nuggets import TYPES
 from nugget.render.json import bundle_json, shown_json
-from nugget.render.reports import put_report
-from nugget.render.terminal import console, note, put
+from nugget.render.terminal import console, note, put, put_report
 from nugget.text import DATE_FORMS, clean, estimate_tokens, one_line
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from nugget.cli.terminal import BrainOption, DryRunOption, JsonOption, listed, o
 from nugget.config import expanded, read_environment, read_user_file, renamed_keys
 from nugget.errors import ForgeError, PushRefused, UsageError
 from nugget.render.json import capture_json, fields, proposal_json
-from nugget.render.reports import put_report
-from nugget.render.terminal import note, put
+from nugget.render.terminal import note, put, put_report
 from nugget.text import counted, one_line
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from nugget.cli.terminal import BrainOption, DryRunOption, JsonOption, listed, o
 from nugget.config import current_folder, expanded
 from nugget.errors import UsageError
 from nugget.models import KnowledgeType, Severity
-from nugget.render import reports
 from nugget.render.json import fields, import_json, problem_json
-from nugget.render.terminal import put
+from nugget.render.terminal import put, put_report
 
 if TYPE_CHECKING:
     from nugget.brain.filing import UnitMove
@@ -52,7 +51,7 @@ def add(
     with open_brain(brain) as opened:
         unit, path = opened.add(
             given, type=kind, domain=domain, tags=listed(tags), title=title, confidence=confidence,
-            report=lambda counts: reports.put_report("rest", left_out=(), redacted=counts, hint=hint, branch=None),
+            report=lambda counts: put_report("rest", left_out=(), redacted=counts, hint=hint, branch=None),
         )  # fmt: skip
     show({"id": unit, "path": path} if as_json else None, f"Kept as {unit} in {path}.")
 

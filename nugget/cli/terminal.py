@@ -19,8 +19,7 @@ from nugget.config import current_folder, read_environment
 from nugget.errors import BrainError, NuggetError, UsageError
 from nugget.models import KnowledgeType
 from nugget.models.nuggets import TYPES
-from nugget.render.reports import put_report
-from nugget.render.terminal import console, note, put
+from nugget.render.terminal import console, note, put, put_report
 from nugget.text import DATE_FORMS, counted, one_line, parse_day, parse_moment
 
 if TYPE_CHECKING:

@@ -27,8 +27,7 @@ from nugget.config import current_folder, expanded
 from nugget.errors import GitError, NuggetError, UsageError, reason_of
 from nugget.models import SourceName
 from nugget.render.json import sync_json
-from nugget.render.reports import put_report
-from nugget.render.terminal import note
+from nugget.render.terminal import note, put_report
 from nugget.text import DATE_FORMS, counted
 
 if TYPE_CHECKING:

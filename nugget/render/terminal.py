@@ -1,18 +1,45 @@
-"""The console of the command line: lines wrapped on a terminal, markdown, and the words that reports are made of."""
+"""Reports for people at a terminal, from the templates in this folder, wrapped there and only there.
+
+A template is Jinja's: a line that begins with `%` is a statement, `[bold]…[/]` is a style of rich's, and a line that
+begins with `{{ note }}` goes to stderr. Every value is made safe to show when it is put in.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from difflib import unified_diff
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
 from rich.console import Console
+from rich.markup import escape
 from rich.text import Text
 
-from nugget.models import Contribution, Hit, SourceName, Unit
-from nugget.render import question_spans, without_title
-from nugget.text import clean, one_line, shorten
+from nugget.infra.files import resource
+from nugget.models import Contribution, Event, EventKind, Hit, SourceName, Speaker, Unit
+from nugget.models.nuggets import scope_text
+from nugget.models.sessions import said_how
+from nugget.render import (
+    degraded_sentences,
+    iso_date,
+    origin_text,
+    question_spans,
+    stale_suffix,
+    stale_words,
+    without_title,
+)
+from nugget.text import clean, counted, one_line, shorten
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+    from nugget.capture.review import ProposedFile
+    from nugget.index import SyncResult
+    from nugget.models import StaleReason, Unit
+
 
 MAX_WIDTH = 110
 """Longer lines of text are hard to read, however wide the terminal is."""
@@ -158,3 +185,161 @@ def facts_of(hit: Hit) -> str:
     elif unit.type in _SPEAKERS:
         facts = [shorten(clean(unit.title), 60) if unit.title != unit.session else ""]
     return " · ".join(one_line(str(fact)) for fact in (*facts, unit.last_modified or unit.created) if fact)
+
+
+_SHOWN_PROBLEMS = 20
+_FOLDED_CHARS = 100
+_FAILED_LINES = 3
+_NOTE, _PROSE, _CODE = "\x0e", "\x0f", "\x10"
+"""Mark a line for stderr, as text of limited width, and as code, which is not wrapped; `clean` takes them out."""
+
+
+def put_report(name: str, **values: Any) -> None:
+    """Print a report by its template."""
+    for line in _templates().get_template(f"{name}.txt").render(values).splitlines():
+        text = Text.from_markup(line.lstrip(_NOTE + _PROSE + _CODE), emoji=False)
+        if line.startswith(_NOTE):
+            note(text.plain)
+        else:
+            put_text(text, width={_PROSE: MAX_WIDTH, _CODE: 0}.get(line[:1]))
+
+
+@cache
+def _templates() -> Environment:
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    def read(name: str) -> str:
+        lines = (resource("render/templates") / name).read_text("utf-8").splitlines()
+        return "\n".join(line or "{{ '' }}" for line in lines) + "\n"  # Jinja drops empty lines after a statement
+
+    made = Environment(
+        loader=FunctionLoader(read), finalize=_shown, autoescape=True,
+        undefined=StrictUndefined, line_statement_prefix="%", trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    made.filters |= {
+        "col": lambda text, width: f"{one_line(text):<{width}}",
+        "counted": counted,
+        "diff": _diff,
+        "duration": lambda seconds: counted(seconds, "second") if seconds < 120 else counted(seconds // 60, "minute"),
+        "fitted": _fitted,
+        "from_ms": lambda ms: datetime.fromtimestamp(ms / 1000, UTC) if ms else None,
+        "iso": iso_date,
+        "length_of": lambda seconds: "-" if seconds is None else f"{seconds // 3600}:{seconds // 60 % 60:02}",
+        "lines": lambda text: [line.rstrip() for line in clean(text).split("\n") if line.strip()],
+        "markdown": _markdown,
+        "moment": lambda moment: f"{moment:%Y-%m-%d %H:%M}" if moment else "",
+        "prose": lambda text, indent=3, question="": _marked(_PROSE, indent, highlighted(Text(clean(text)), question)),
+        "shorten": lambda text, most: shorten(clean(text or ""), most),
+    }
+    made.globals |= {
+        "degraded_sentences": degraded_sentences, "diff_of": _diff_of, "excerpt_of": excerpt_of,
+        "explained_score": explained_score, "explained_stages": explained_stages, "facts": _facts,
+        "facts_of": facts_of, "flags_of": _flags_of, "grouped": grouped, "heading_of": heading_of,
+        "lines_of": _event_lines, "note": Markup(_NOTE),
+        "origin_text": origin_text, "said_how": said_how, "scope_text": scope_text, "speaker_of": _speaker,
+        "stale": _stale, "stale_words": stale_words, "sync_words": _sync_words,
+        "without_heading": without_heading, "without_title": without_title,
+    }  # fmt: skip
+    return made
+
+
+def _shown(value: object) -> Markup:
+    """Return a value on one line as rich's markup; what a template made itself stays as it is."""
+    if isinstance(value, Markup):
+        return value
+    return Markup(escape(clean("" if value is None else str(value)).replace("\n", " ")))
+
+
+def _facts(rows: Iterable[tuple[str, object]], width: int) -> Markup:
+    """Return the facts that are known, one a line, their names in a column."""
+    known = [(name, one_line(str(value))) for name, value in rows if value]
+    return Markup("\n".join(f"[dim]{name:<{width}}[/]{escape(value)}" for name, value in known))
+
+
+def _markdown(text: str, indent: int = 3, question: str = "") -> Markup:
+    lines = (_marked(_CODE if in_code else _PROSE, indent, line) for line, in_code in markdown_lines(text, question))
+    return Markup("\n".join(lines))
+
+
+def _marked(mark: str, indent: int, line: Text) -> Markup:
+    return Markup(f"{mark}{' ' * indent}{line.markup}")
+
+
+def _diff(text: str) -> Markup:
+    """Return a diff in colour."""
+    styles = {"+": "green", "-": "red", "@": "cyan"}
+    lines = clean(text).split("\n")
+    return Markup("\n".join(f"{_CODE}[{styles.get(line[:1], 'none')}]   {escape(line)}[/]" for line in lines))
+
+
+def _diff_of(file: ProposedFile) -> str:
+    before, after = (file.before or "").splitlines(), (file.after or "").splitlines()
+    return "\n".join(unified_diff(before, after, "now", "proposed", n=2, lineterm=""))
+
+
+def _flags_of(unit: Unit, **sides: str | None) -> tuple[str, ...]:
+    from nugget.capture.proposals import flags_of
+
+    return flags_of(unit, **sides)
+
+
+def _stale(reason: StaleReason | None) -> Markup:
+    return Markup(f"[yellow]  {escape(stale_suffix(reason))}[/]" if reason else "")
+
+
+def _fitted(text: str, width: int) -> str:
+    """Return a path in exactly so many columns: of a longer one the end, which tells more."""
+    text = one_line(text)
+    return f"{text:<{width}}" if len(text) <= width else f"…{text[-(width - 1) :]}"
+
+
+_SPEAKERS = {Speaker.USER: "You", Speaker.AGENT: "Agent", Speaker.TOOL: "Tool", Speaker.QUOTED: "Quoted"}
+"""Names for who stands behind a prompt."""
+
+
+def _speaker(event: Event) -> str:
+    if event.kind is EventKind.PROMPT and not event.agent_id:
+        return _SPEAKERS[event.speaker]
+    if event.kind in (EventKind.REPLY, EventKind.COMMAND, EventKind.FILE_EDIT, EventKind.TOOL_CALL):
+        return f"Agent ({one_line(event.agent_id)[:40]})" if event.agent_id else "Agent"
+    return ""
+
+
+def _event_lines(event: Event, full: bool) -> Iterator[tuple[str, str]]:
+    """Yield an event as lines with their styles; what was run, printed and written is folded unless `full`."""
+    text = event.text if full else shorten(event.text, _FOLDED_CHARS)
+    failed = event.ok is False
+    if event.kind in (EventKind.PROMPT, EventKind.REPLY):
+        yield event.text.strip(), "none"
+    elif event.kind is EventKind.PASTE:
+        yield f"  pasted: {text}", "dim"
+    elif event.kind is EventKind.SUMMARY:
+        yield "\nThe conversation was compacted here." + (f"\n{event.text}" if full else ""), "dim italic"
+    elif event.kind is EventKind.COMMAND:
+        yield f"  $ {text}", "magenta"
+    elif event.kind is EventKind.FILE_EDIT:
+        before, after = (event.before or "").splitlines(), (event.after or "").splitlines()
+        size = f"−{len(before)} +{len(after)} lines{', failed' if failed else ''}"
+        yield f"  * {one_line(event.path or event.text)} ({size})", "magenta"
+        if full:
+            yield from ((f"    - {line}", "red") for line in before)
+            yield from ((f"    + {line}", "green") for line in after)
+    elif event.kind is EventKind.TOOL_CALL:
+        yield f"  > {one_line(event.tool or 'tool')}: {text}", "magenta"
+    else:
+        lines = [line for line in event.text.splitlines() if line.strip()]
+        if full:
+            yield from ((f"    {line}", "red" if failed else "dim") for line in lines)
+        elif failed:
+            yield f"    failed{f' with exit code {event.exit_code}' if event.exit_code is not None else ''}", "red"
+            # The last lines say why a command failed.
+            yield from ((f"    {shorten(line, _FOLDED_CHARS)}", "red") for line in lines[-_FAILED_LINES:])
+        elif event.kind is EventKind.OUTPUT and lines:
+            more = f" … {counted(len(lines), 'line')}" if len(lines) > 1 else ""
+            yield f"    {shorten(lines[0], _FOLDED_CHARS)}{more}", "dim"
+
+
+def _sync_words(result: SyncResult) -> str:
+    counts = ((result.added, "added"), (result.modified, "changed"), (result.moved, "moved"),
+              (result.removed, "removed"), (result.unchanged, "as before"))  # fmt: skip
+    return ", ".join(f"{count} {what}" for count, what in counts if count)
