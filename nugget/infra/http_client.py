@@ -6,9 +6,12 @@ import json
 import re
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nugget.errors import NuggetError
+
+if TYPE_CHECKING:
+    import httpx
 
 _MAX_REPLY_BYTES = 1_000_000
 _MAX_MODEL_BYTES, _ATTEMPTS = 20_000_000, 4
@@ -27,12 +30,8 @@ def send(
     try:
         with httpx.stream("GET" if content is None else "POST", url, content=content, headers=headers,
                           timeout=timeout_s) as reply:  # fmt: skip
-            body = bytearray()
-            for part in reply.iter_bytes():
-                body += part
-                if len(body) > _MAX_REPLY_BYTES:
-                    raise NuggetError(f"The reply of {httpx.URL(url).host} is too long.")
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+            body = _read(reply, _MAX_REPLY_BYTES, until=time.monotonic() + timeout_s)
+    except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError) as error:
         raise NuggetError(f"{url.partition('?')[0]} cannot be reached ({error}).", hint="Try again.") from error
     try:
         return reply.status_code, json.loads(body)
@@ -56,13 +55,7 @@ def post(url: str, body: object, headers: Mapping[str, str], *, until: float) ->
                 left_s = max(until - time.monotonic(), 0.001)
                 timeout = httpx.Timeout(left_s, connect=min(left_s, 5.0))
                 with client.stream("POST", url, json=body, timeout=timeout) as reply:
-                    content = bytearray()
-                    for part in reply.iter_bytes():
-                        content += part
-                        if time.monotonic() > until:
-                            raise TimeoutError
-                        if len(content) > _MAX_MODEL_BYTES:
-                            raise ValueError("a reply without end")
+                    content = _read(reply, _MAX_MODEL_BYTES, until=until)
                 asked = reply.headers.get("retry-after", "")
                 wait_s = float(asked) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", asked) else 0.5 * 2**attempt
                 if reply.status_code not in _RETRIED or time.monotonic() + wait_s >= until:
@@ -73,4 +66,16 @@ def post(url: str, body: object, headers: Mapping[str, str], *, until: float) ->
         raise ConnectionRefusedError(str(error)) from error
     except httpx.HTTPError as error:
         raise ConnectionError(str(error) or type(error).__name__) from error
-    return reply.status_code, bytes(content)
+    return reply.status_code, content
+
+
+def _read(reply: httpx.Response, most_bytes: int, *, until: float) -> bytes:
+    """Return the body of a reply. Raises TimeoutError at `until`, ValueError for a longer body."""
+    body = bytearray()
+    for part in reply.iter_bytes():
+        body += part
+        if time.monotonic() > until:
+            raise TimeoutError("it takes too long")
+        if len(body) > most_bytes:
+            raise ValueError("a reply without end")
+    return bytes(body)

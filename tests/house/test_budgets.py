@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 193,
-    "lines": 45_280,
+    "lines": 45_285,
     "lines of a file": 400,
     "classes": 306,
     "re.compile": 299,
