@@ -31,8 +31,6 @@ MAX_BYTES = 4_000_000
 """About 8,000 questions; the file before this one is kept too."""
 MAX_TEXT_CHARS = 2000
 MAX_UNITS = 20
-FEWEST_WORDS = 4
-"""Fewest words of a heading (unlike `When not to`) that can be asked."""
 
 _PLAIN = re.compile(r"(?:[^\W\d_]{1,24}(?:[ ,.?!/()\n。，？！、-]+|(?<=\w)'(?=\w)|$))*")
 _SECRET_HINT = (

@@ -187,7 +187,6 @@ def facts_of(hit: Hit) -> str:
     return " · ".join(one_line(str(fact)) for fact in (*facts, unit.last_modified or unit.created) if fact)
 
 
-_SHOWN_PROBLEMS = 20
 _FOLDED_CHARS = 100
 _FAILED_LINES = 3
 _NOTE, _PROSE, _CODE = "\x0e", "\x0f", "\x10"

@@ -69,6 +69,11 @@ def _result(content: Any, *, error: bool | None = None, details: Any = None, num
     return _user([block], number, **({"toolUseResult": details} if details is not None else {}), **more)
 
 
+def _refused(*, text: str = "", number: int = 4, **more: Any) -> Record:
+    text = text or REFUSED + RULE
+    return _result(text, error=True, details=f"Error: {text}", number=number, **more)
+
+
 def _claude(name: str, *records: Record, **beside: str) -> Channel:
     start = _user(TYPED, 0, origin={"kind": "human"}, promptSource="typed")
     end = _agent("The retry waits longer now.", 9)
@@ -90,6 +95,8 @@ def _attachment(name: str, attachment: Record) -> Channel:
 
 
 _ERRED = REFUSED + RULE
+_MAKE = _call("Bash", command="make")
+_EDIT = _call("Edit", file_path="/srv/shop/pay.py", old_string="a", new_string="b")
 _REVIEW = f"""## Review by the bot
 
 **Severity:** high
@@ -104,43 +111,19 @@ TOOL_OUTPUTS = (
     _tool("output of a failed command", "Bash", f"Exit code 1\n{RULE}", error=True, command="make"),
     _tool("a refusal printed by a command", "Bash", _ERRED, command="make"),
     _tool("a refusal printed by a failed command", "Bash", f"Exit code 1\n{_ERRED}", error=True, command="make"),
-    _claude(
-        "a refusal printed by a failed command of an old client",
-        _call("Bash", command="make"),
-        _result(_ERRED, error=True, details=f"Error: {_ERRED}", version="1.0.120"),
-    ),
-    _claude(
-        "a refusal returned by an MCP tool as its error",
-        _call("mcp__issues__get", id="7"),
-        _result(_ERRED, error=True, details=f"Error: {_ERRED}"),
-    ),
+    _claude("a refusal printed by a failed command of an old client", _MAKE, _refused(version="1.0.120")),
+    _claude("a refusal returned by an MCP tool as its error", _call("mcp__issues__get", id="7"), _refused()),
     _claude(
         "a refusal of a call that was allowed",
-        _call("Edit", file_path="/srv/shop/pay.py", old_string="a", new_string="b"),
-        _result(
-            _ERRED,
-            error=True,
-            details=f"Error: {_ERRED}",
-            permissionDecision={"decision": "accept", "source": "config"},
-        ),
+        _EDIT,
+        _refused(permissionDecision={"decision": "accept", "source": "config"}),
     ),
-    _claude(
-        "a refusal by a hook",
-        _call("Bash", command="make"),
-        _result(
-            _ERRED, error=True, details=f"Error: {_ERRED}", permissionDecision={"decision": "reject", "source": "hook"}
-        ),
-    ),
-    _claude("a refusal without its call", _result(_ERRED, error=True, details=f"Error: {_ERRED}")),
-    _claude(
-        "a second result of a call that was refused",
-        _call("Edit", file_path="/srv/shop/pay.py", old_string="a", new_string="b"),
-        _result(f"{REFUSED}no", error=True, details=f"Error: {REFUSED}no"),
-        _result(_ERRED, error=True, details=f"Error: {_ERRED}", number=5),
-    ),
+    _claude("a refusal by a hook", _MAKE, _refused(permissionDecision={"decision": "reject", "source": "hook"})),
+    _claude("a refusal without its call", _refused()),
+    _claude("a second result of a call that was refused", _EDIT, _refused(text=f"{REFUSED}no"), _refused(number=5)),
     _claude(
         "a refusal that the structured result does not repeat",
-        _call("Edit", file_path="/srv/shop/pay.py", old_string="a", new_string="b"),
+        _EDIT,
         _result(_ERRED, error=True, details="Error: something else"),
     ),
     _tool("an answer printed by a command", "Bash", f'{ANSWERED}"What now?"="{RULE}".', command="make"),
@@ -197,7 +180,7 @@ WOVEN_IN = (
     ),
     _claude(
         "a result that is no record of a user",
-        _call("Bash", command="make"),
+        _MAKE,
         {"type": "tool_result", "uuid": "x", "sessionId": SESSION, "content": RULE},
     ),
     _attachment(
@@ -289,7 +272,7 @@ PASTED = (
     _prompt("a prompt that the client marked as pasted", RULE, promptSource="paste"),
     _claude(
         "a reason for a refusal that quotes",
-        _call("Edit", file_path="/srv/shop/pay.py", old_string="a", new_string="b"),
+        _EDIT,
         _result(f"{REFUSED}the bot said:\n> {RULE}", error=True, details=f"Error: {REFUSED}the bot said:\n> {RULE}"),
     ),
 )
@@ -324,11 +307,12 @@ def _gemini(name: str, *messages: Record) -> Channel:
     return Channel(name=f"Gemini CLI: {name}", records=(document,), path="session-2026-05-01T10-00-a.json")
 
 
+def _cursor_said(text: str) -> Record:
+    return {"role": "user", "message": {"content": [{"type": "text", "text": text}]}}
+
+
 def _cursor(name: str, *records: Record) -> Channel:
-    start = {
-        "role": "user",
-        "message": {"content": [{"type": "text", "text": f"<user_query>\n{TYPED}\n</user_query>"}]},
-    }
+    start = _cursor_said(f"<user_query>\n{TYPED}\n</user_query>")
     return Channel(
         name=f"Cursor: {name}", records=(start, *records), path=f"agent-transcripts/{SESSION}/{SESSION}.jsonl"
     )
@@ -403,22 +387,9 @@ OTHER_AGENTS = (
     _cursor("a tool's result", {"role": "user", "message": {"content": [{"type": "tool_result", "content": RULE}]}}),
     _cursor(
         "an attached file",
-        {
-            "role": "user",
-            "message": {
-                "content": [
-                    {
-                        "type": "text",
-                        "text": f"<attached_files>\n{RULE}\n</attached_files>\n<user_query>\nlook\n</user_query>",
-                    }
-                ]
-            },
-        },
+        _cursor_said(f"<attached_files>\n{RULE}\n</attached_files>\n<user_query>\nlook\n</user_query>"),
     ),
-    _cursor(
-        "rules of the repository",
-        {"role": "user", "message": {"content": [{"type": "text", "text": f"<rules>{RULE}</rules>look at it"}]}},
-    ),
+    _cursor("rules of the repository", _cursor_said(f"<rules>{RULE}</rules>look at it")),
     _opencode("a synthetic part", {"type": "text", "synthetic": True, "text": RULE}),
     _opencode(
         "a file read",
@@ -437,27 +408,15 @@ CHANNELS = (*TOOL_OUTPUTS, *WOVEN_IN, *PASTED, *SAID_BY_THE_AGENT, *OTHER_AGENTS
 TYPED_BY_THE_USER = (
     _prompt("typed", RULE, origin={"kind": "human"}, promptSource="typed"),
     _attachment("typed while the agent worked", {"type": "queued_command", "prompt": RULE, "commandMode": "prompt"}),
-    _claude(
-        "given as the reason for a refusal",
-        _call("Edit", file_path="/srv/shop/pay.py", old_string="a", new_string="b"),
-        _result(_ERRED, error=True, details=f"Error: {_ERRED}", version="2.1.36"),
-    ),
+    _claude("given as the reason for a refusal", _EDIT, _refused(version="2.1.36")),
     _claude(
         "given as the reason for a refusal, by the client's own word",
-        _call("Bash", command="make"),
-        _result(
-            _ERRED,
-            error=True,
-            details=f"Error: {_ERRED}",
-            permissionDecision={"decision": "reject", "source": "user_reject"},
-        ),
+        _MAKE,
+        _refused(permissionDecision={"decision": "reject", "source": "user_reject"}),
     ),
     _codex("typed", _codex_said(RULE)),
     _gemini("typed", {"id": "2", "type": "user", "content": RULE}),
-    _cursor(
-        "typed",
-        {"role": "user", "message": {"content": [{"type": "text", "text": f"<user_query>{RULE}</user_query>"}]}},
-    ),
+    _cursor("typed", _cursor_said(f"<user_query>{RULE}</user_query>")),
     _opencode("typed", {"type": "text", "text": RULE}),
 )
 """The same rule where it is the user's: what the channels are held against."""

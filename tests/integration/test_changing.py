@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import reviewing
-from knowledge_files import commit, write
+from knowledge_files import commit, shell, write
 from sessions import ScriptedExtraction, capture_into, unit, write_transcript
 
 from nugget import brain as brains
@@ -36,10 +36,6 @@ exit $code
 """
 RETRY = unit("Retry idempotent calls only", "Retry a payment only with an idempotency key, or it charges twice.")
 CACHE = unit("Expire caches by event", "Invalidate the cache when the event arrives, not by age.", type="concept")
-
-
-def shell(repo: Path, *args: str) -> str:
-    return subprocess.run(["git", "-C", str(repo), *args], check=True, capture_output=True, text=True).stdout
 
 
 @pytest.fixture

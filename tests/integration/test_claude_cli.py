@@ -11,21 +11,14 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import pytest
+from llm_calls import MODEL, SCHEMA, TOKEN, ask
 from waiting import wait_for, within
 
 from nugget.config import Environment, ExtractionSettings, LLMSettings, Settings, read_environment
 from nugget.errors import LLMUnavailable
-from nugget.infra import llm as gateway
-from nugget.infra.llm import LLM, Reply, open_extractor, spending
+from nugget.infra.llm import LLM, open_extractor, spending
 from nugget.infra.llm.others import ClaudeCli
 
-SCHEMA = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["count"],
-    "properties": {"count": {"type": "integer", "minimum": 1}},
-}
-TOKEN = "ghp_" + "vK8wQ2nR5tY7mB3xL9cD4fG6hJ1pS0zA8eUi"
 BY_COMMAND = Settings(extraction=ExtractionSettings(with_="claude-code"))
 
 STAND_IN = """#!{python}
@@ -77,14 +70,6 @@ def extractor(environment: Environment) -> ClaudeCli:
     return opened
 
 
-def ask(llm: ClaudeCli, **changed: Any) -> Reply:
-    asked: dict[str, Any] = {
-        "purpose": "extract", "model": "claude-sonnet-5-5", "system": "Count.", "prompt": "how many?",
-        "max_tokens": 300, "timeout_s": 60.0, "max_usd": 0.5, "session": "s-1",
-    }  # fmt: skip
-    return llm.structured(gateway.Request(**{**asked, **changed}), SCHEMA)
-
-
 @pytest.mark.proves("LLM-COMMAND")
 def test_the_command_is_used_only_when_asked_for_or_agreed_to(environment: Environment, folder: Path) -> None:
     agreed = Settings(extraction=ExtractionSettings(use_claude=True))
@@ -122,8 +107,8 @@ def test_the_command_runs_without_tools_hooks_memory_or_a_saved_session(
     for switch in ("--print", "--safe-mode", "--strict-mcp-config", "--no-session-persistence"):
         assert switch in argv
     assert argv[argv.index("--tools") + 1] == "" and argv[argv.index("--setting-sources") + 1] == ""
-    assert argv[argv.index("--model") + 1] == "claude-sonnet-5-5"
-    assert argv[argv.index("--max-budget-usd") + 1] == "0.5000"
+    assert argv[argv.index("--model") + 1] == MODEL
+    assert argv[argv.index("--max-budget-usd") + 1] == "1.0000"
     assert json.loads(argv[argv.index("--json-schema") + 1]) == SCHEMA
     assert "how many?" in seen["stdin"] and "how many?" not in " ".join(argv), "what was said is in no process list"
     assert TOKEN not in seen["stdin"] and "diary" not in seen["stdin"]

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from commit_stage import (
     CLIENT,
-    REPOSITORY,
     SUBJECT,
     last_message,
     make_command,
@@ -20,7 +19,7 @@ from commit_stage import (
     work,
 )
 from loopback_anthropic import AnthropicServer, status, value
-from replay import Agent, change_by_hand, git, make_repository, replay
+from replay import Agent, change_by_hand, git, make_repository
 
 
 @pytest.fixture
@@ -143,26 +142,3 @@ def test_with_a_key_a_model_words_the_message_and_rules_do_where_it_fails(
         asked = len(server.requests)
         run(command, repo, "commit", "--dry-run", "--offline", **keys)
         assert len(server.requests) == asked
-
-
-@pytest.mark.proves("COM-MATCH", "COM-HUMAN", "COM-CONVENTIONAL")
-def test_the_message_for_a_real_session_replayed_and_then_changed_by_hand(
-    command: Path, tmp_path: Path, isolated_home: Path, shared_data: Path
-) -> None:
-    name = "transcripts/claude-code/2026-01-22_48f428f9_37995ebed6e4.jsonl"
-    today, before = datetime.now(UTC), datetime.now(UTC) - timedelta(days=1)
-    recorded = (shared_data / name).read_text("utf-8", errors="replace")
-    moved = recorded.replace("2026-01-22T", f"{today:%Y-%m-%dT}").replace("2026-01-21T", f"{before:%Y-%m-%dT}")
-    transcript = tmp_path / "session.jsonl"
-    transcript.write_text(moved)
-    replayed = replay(transcript, tmp_path / "cli", isolated_home / ".claude", remote="https://github.com/acme/cli.git")
-    git(replayed.repo, "reset", "-q", "--soft", "HEAD~1")
-    settings = replayed.repo / ".goreleaser.yaml"
-    text = settings.read_text()
-    assert text.count("homebrew-tap") == 1
-    change_by_hand(replayed.repo, ".goreleaser.yaml", text.replace("homebrew-tap", "homebrew-taps") + "\n# by hand\n")
-    git(replayed.repo, "add", "-A")
-    for _ in ("from the transcript", "from the store"):
-        shown = run(command, replayed.repo, "commit", "--dry-run", "--offline")
-        assert shown.stdout == (REPOSITORY / "tests/golden/cli/commit.txt").read_text()
-        assert run(command, replayed.repo, "extract", "--with", "offline").returncode == 0

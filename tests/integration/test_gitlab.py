@@ -3,74 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from knowledge_files import commit
 from loopback_gitlab import TOKEN, GitLabServer
-from publishing_stage import LOCKS, RETRY
-from sessions import NOW, STARTED, ScriptedExtraction, capture_into, write_transcript
+from publishing_stage import LOCKS, RETRY, Place, laid_out
+from sessions import NOW
 
-from nugget.capture import capture_transcript, following, review
 from nugget.capture import publish as publishing
+from nugget.capture import review
 from nugget.capture.review import Decision
-from nugget.config import Environment, read_environment
 from nugget.errors import ForgeError
 from nugget.infra import forge, git, gitlab
-from nugget.models import Unit
 from nugget.settings import Settings
-from nugget.upkeep.trust import trust
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """A brain whose origin is the loopback GitLab."""
-
-    brain: Path
-    environment: Environment
-    server: GitLabServer
-
-    def propose(self, *units: Unit) -> str:
-        transcript = self.brain.parent / f"{units[0].id.rpartition('/')[2]}.jsonl"
-        write_transcript(transcript, [(f"{one.title}: remember it.", "I will.") for one in units], started=STARTED)
-        capture = capture_into(self.brain, self.environment.home, ScriptedExtraction(units))
-        branch = capture_transcript(transcript, capture).branch
-        assert branch is not None
-        return branch
-
-    def publish(self) -> publishing.Published:
-        return publishing.publish(self.brain, environment=self.environment, settings=Settings(), now=NOW)
-
-    def decide(self, decision: Decision) -> review.Decided:
-        return following.decide(self.brain, None, decision, environment=self.environment, settings=Settings(), now=NOW)
-
-    def follow(self) -> following.Followed:
-        return following.follow(self.brain, environment=self.environment, settings=Settings(), now=NOW)
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    with GitLabServer(tmp_path / "gitlab") as server:
-        brain = tmp_path / "brain"
-        (brain / "domains").mkdir(parents=True)
-        (brain / "brain.yaml").write_text("owner: test\n")
-        git.init(brain)
-        commit(brain, ["brain.yaml"], "First")
-        git.run(brain, "remote", "add", "origin", server.url)
-        variables = {
-            "HOME": str(tmp_path), "NUGGET_HOME": str(tmp_path / ".nugget"), "GITLAB_URL": server.origin,
-            "GITLAB_TOKEN": TOKEN, "PATH": "/usr/bin:/bin",
-        }  # fmt: skip
-        environment = read_environment(variables)
-        trust(environment, brain)
-        stage = Stage(brain=brain, environment=environment, server=server)
-        following.follow(brain, environment=environment, settings=Settings(), now=NOW, rebase=True)
-        yield stage
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    with laid_out(tmp_path, monkeypatch, on=GitLabServer) as ready:
+        yield ready
 
 
 @pytest.mark.proves("GITLAB")
-def test_a_proposal_is_opened_once_and_what_is_merged_there_comes_here(stage: Stage) -> None:
+def test_a_proposal_is_opened_once_and_what_is_merged_there_comes_here(stage: Place) -> None:
     branch = stage.propose(RETRY)
     (opened,) = stage.publish().publications
     assert (opened.state, opened.number) == ("open", 1) and (opened.url or "").endswith("/-/merge_requests/1")
@@ -83,17 +39,17 @@ def test_a_proposal_is_opened_once_and_what_is_merged_there_comes_here(stage: St
 
 
 @pytest.mark.proves("GITLAB")
-def test_accepting_merges_the_request_and_rejecting_closes_it(stage: Stage) -> None:
+def test_accepting_merges_the_request_and_rejecting_closes_it(stage: Place) -> None:
     stage.propose(RETRY)
     stage.publish()
     stage.server.refusal = "405 Method Not Allowed"
     with pytest.raises(ForgeError, match="cannot be merged now") as refused:
-        stage.decide(Decision(accept=None))
+        stage.accept()
     assert "/-/merge_requests/1" in (refused.value.hint or "") and len(review.proposals(stage.brain)) == 1
     stage.server.refusal = ""
-    assert stage.decide(Decision(accept=None)).pending is None
+    assert stage.accept().pending is None
     assert git.head(stage.brain) == stage.server.head("main") and stage.server.merges[0]["state"] == "merged"
-    stage.propose(LOCKS)
+    stage.propose(LOCKS, name="t")
     stage.publish()
     stage.decide(Decision(reject=None))
     closed = publishing.close_pull_requests(stage.brain, environment=stage.environment, settings=Settings(), now=NOW)
@@ -102,7 +58,7 @@ def test_accepting_merges_the_request_and_rejecting_closes_it(stage: Stage) -> N
 
 
 @pytest.mark.proves("GITLAB")
-def test_refusals_are_sentences_without_the_token(stage: Stage) -> None:
+def test_refusals_are_sentences_without_the_token(stage: Place) -> None:
     def project(**changed: str) -> gitlab.Project:
         asked = {"name": "acme/platform/brain", "token": TOKEN, "server": stage.server.origin} | changed
         return gitlab.Project(**asked)
@@ -125,7 +81,7 @@ def test_refusals_are_sentences_without_the_token(stage: Stage) -> None:
 
 
 @pytest.mark.proves("GITLAB", "GITHUB-TOKEN")
-def test_a_token_goes_to_its_own_forge_alone(stage: Stage) -> None:
+def test_a_token_goes_to_its_own_forge_alone(stage: Place) -> None:
     environment = replace(stage.environment, github_token="ghp_x")
     for url, token in (
         (stage.server.url, TOKEN), ("https://github.com/acme/brain", "ghp_x"),

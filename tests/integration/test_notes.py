@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -16,12 +13,10 @@ from commands import Nugget
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.types import CallToolResult
-from sessions import write_transcript
 from test_mcp_server import SERVE, environment, text_of
-from waiting import PATIENCE_S, wait_for
-from worker_stage import lay_out, variables
+from waiting import PATIENCE_S
 
-from nugget.capture import queue, review
+from nugget.capture import review
 from nugget.config import read_environment
 from nugget.models import Speaker
 from nugget.upkeep.trust import trust
@@ -97,26 +92,3 @@ def test_without_being_switched_on_there_is_one_tool(brain: Path, nugget: Nugget
         assert [tool.name for tool in (await client.list_tools()).tools] == ["get_relevant_context"]
 
     with_tool(talk, brain)
-
-
-@pytest.mark.proves("REMEMBER-CUE")
-def test_what_is_to_be_remembered_is_proposed_when_the_session_ends(tmp_path: Path) -> None:
-    lay_out(tmp_path)
-    home, brain = tmp_path / ".nugget", tmp_path / "brain"
-    for file in (home / "queue/pending").iterdir():
-        file.unlink()
-    transcript = tmp_path / ".claude/projects/-srv-shop/t.jsonl"
-    prompt = "Rename the file.\nMerk dir: Tickets heißen wie ihr Kunde, weil die Buchhaltung danach sucht."
-    session = write_transcript(transcript, [(prompt, "Done.")])
-    payload = {"session_id": session, "transcript_path": str(transcript), "hook_event_name": "SessionEnd"}
-    subprocess.run(
-        [sys.executable, "-P", "-m", "nugget", "capture-session"], input=json.dumps(payload), text=True, check=True,
-        env=variables(tmp_path, NUGGET_HOME=str(home), NUGGET_BRAIN=str(brain)), timeout=PATIENCE_S,
-    )  # fmt: skip
-    wait_for(lambda: queue.jobs(home, "done") or queue.jobs(home, "failed"))
-    wait_for(lambda: not queue.is_working(home))
-    [proposal] = review.proposals(brain)
-    text = proposal.files[0].after
-    assert "type: belief" in text and "confidence: 0.95" in text
-    assert "**Rule:** Tickets heißen wie ihr Kunde" in text
-    assert "**Because:** die Buchhaltung danach sucht" in text

@@ -6,58 +6,17 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-PROGRAM_KEYS = (
-    "alias.log",
-    "browser.trap.cmd",
-    "core.alternateRefsCommand",
-    "core.askPass",
-    "core.editor",
-    "core.fsmonitor",
-    "core.gitProxy",
-    "core.pager",
-    "core.sshCommand",
-    "core.virtualFilesystem",
-    "credential.helper",
-    "credential.https://example.invalid.helper",
-    "diff.external",
-    "diff.trap.command",
-    "diff.trap.textconv",
-    "difftool.trap.cmd",
-    "difftool.trap.path",
-    "filter.trap.clean",
-    "filter.trap.smudge",
-    "filter.with=and.dots.process",
-    "gc.recentObjectsHook",
-    "gpg.openpgp.program",
-    "gpg.program",
-    "gpg.ssh.defaultKeyCommand",
-    "gpg.ssh.program",
-    "gpg.x509.program",
-    "guitool.trap.cmd",
-    "hook.trap.command",
-    "imap.tunnel",
-    "instaweb.httpd",
-    "interactive.diffFilter",
-    "man.trap.cmd",
-    "merge.trap.driver",
-    "mergetool.trap.cmd",
-    "mergetool.trap.path",
-    "pager.diff",
-    "pager.log",
-    "pager.status",
-    "remote.origin.receivepack",
-    "remote.origin.uploadpack",
-    "sendemail.ccCmd",
-    "sendemail.sendmailCmd",
-    "sendemail.toCmd",
-    "sequence.editor",
-    "submodule.trap.update",
-    "tar.trap.command",
-    "trailer.trap.cmd",
-    "trailer.trap.command",
-    "uploadpack.packObjectsHook",
-    "web.browser",
-)
+PROGRAM_KEYS = """
+alias.log browser.trap.cmd core.alternateRefsCommand core.askPass core.editor core.fsmonitor core.gitProxy
+core.pager core.sshCommand core.virtualFilesystem credential.helper credential.https://example.invalid.helper
+diff.external diff.trap.command diff.trap.textconv difftool.trap.cmd difftool.trap.path filter.trap.clean
+filter.trap.smudge filter.with=and.dots.process gc.recentObjectsHook gpg.openpgp.program gpg.program
+gpg.ssh.defaultKeyCommand gpg.ssh.program gpg.x509.program guitool.trap.cmd hook.trap.command imap.tunnel
+instaweb.httpd interactive.diffFilter man.trap.cmd merge.trap.driver mergetool.trap.cmd mergetool.trap.path
+pager.diff pager.log pager.status remote.origin.receivepack remote.origin.uploadpack sendemail.ccCmd
+sendemail.sendmailCmd sendemail.toCmd sequence.editor submodule.trap.update tar.trap.command trailer.trap.cmd
+trailer.trap.command uploadpack.packObjectsHook web.browser
+""".split()
 SUPPORTING = {
     "commit.gpgSign": "true",
     "core.hooksPath": "{folder}/hooks",

@@ -16,22 +16,13 @@ def write(brain: Path, path: str, text: str) -> None:
 IDENTITY = ("-c", "user.name=Test", "-c", "user.email=test@example.invalid")
 
 
+def shell(repo: Path, *args: str) -> str:
+    """Run git in a repository; return what it prints."""
+    return subprocess.run(["git", "-C", str(repo), *args], check=True, capture_output=True, text=True).stdout
+
+
 def commit(repo: Path, paths: Iterable[str], message: str) -> str:
     """Commit exactly these paths; the new commit."""
-    subprocess.run(["git", "-C", str(repo), "--literal-pathspecs", "add", "--force", "--", *paths], check=True)
-    command = [
-        "git",
-        "-C",
-        str(repo),
-        *IDENTITY,
-        "--literal-pathspecs",
-        "commit",
-        "-qm",
-        message,
-        "--only",
-        "--",
-        *paths,
-    ]
-    subprocess.run(command, check=True)
-    head = subprocess.run(["git", "-C", str(repo), "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
-    return head.stdout.strip()
+    shell(repo, "--literal-pathspecs", "add", "--force", "--", *paths)
+    shell(repo, *IDENTITY, "--literal-pathspecs", "commit", "-qm", message, "--only", "--", *paths)
+    return shell(repo, "rev-parse", "HEAD").strip()

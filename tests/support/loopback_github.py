@@ -186,6 +186,11 @@ class GitHubServer(GitServer):
     def api_url(self) -> str:
         return f"{self.origin}/api/v3"
 
+    @property
+    def client_variables(self) -> dict[str, str]:
+        """The environment variables of a client."""
+        return {"GITHUB_TOKEN": TOKEN, "GITHUB_API_URL": self.api_url}
+
     def rename(self, name: str) -> None:
         """Give the repository another name; requests for the old one are redirected."""
         there = self.bare.with_name(f"{name}.git")

@@ -50,6 +50,11 @@ class GitLabServer(GitServer):
         self.requests: list[tuple[str, str]] = []
         self.refusal = ""
 
+    @property
+    def client_variables(self) -> dict[str, str]:
+        """The environment variables of a client."""
+        return {"GITLAB_TOKEN": TOKEN, "GITLAB_URL": self.origin}
+
     def answer(self, method: str, path: str, query: dict[str, list[str]], given: dict[str, Any]) -> tuple[int, Any]:
         """Return the status and the JSON of a reply."""
         project = "/api/v4/projects/acme%2Fplatform%2Fbrain"

@@ -1,4 +1,4 @@
-"""A brain whose origin is the loopback GitHub, for tests of publishing and following."""
+"""A brain whose origin is a forge on loopback, for tests of publishing and following."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from knowledge_files import commit
-from loopback_github import TOKEN, GitHubServer
+from loopback_github import GitHubServer
+from loopback_gitlab import GitLabServer
 from sessions import NOW, STARTED, ScriptedExtraction, capture_into, unit, write_transcript
 
 from nugget.capture import capture_transcript, following, review
@@ -35,7 +36,7 @@ class Place:
     brain: Path
     home: Path
     folder: Path
-    server: GitHubServer
+    server: Any
 
     @property
     def environment(self) -> Environment:
@@ -74,8 +75,10 @@ class Place:
         return done.commit
 
     def accept(self, *units: str, name: str | None = None) -> review.Decided:
+        return self.decide(review.Decision(accept=units or None), name=name)
+
+    def decide(self, decision: review.Decision, *, name: str | None = None) -> review.Decided:
         loaded = load_settings(self.environment, self.brain)
-        decision = review.Decision(accept=units or None)
         return following.decide(self.brain, name, decision, environment=self.environment, settings=loaded, now=NOW)
 
     def states(self) -> dict[str, str]:
@@ -86,7 +89,9 @@ class Place:
 
 
 @contextmanager
-def laid_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def laid_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, on: type[GitHubServer | GitLabServer] = GitHubServer
+) -> Iterator[Place]:
     """Make the brain, start the server, and point the environment at both."""
     brain = tmp_path / "brain"
     (brain / "domains").mkdir(parents=True)
@@ -97,10 +102,10 @@ def laid_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]
     monkeypatch.setenv("NUGGET_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("NUGGET_BRAIN", str(brain))
     monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
-    monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
     trust(read_environment(), brain)
-    with GitHubServer(tmp_path / "github") as server:
-        monkeypatch.setenv("GITHUB_API_URL", server.api_url)
+    with on(tmp_path / "forge") as server:
+        for name, value in server.client_variables.items():
+            monkeypatch.setenv(name, value)
         git.run(brain, "remote", "add", "origin", server.url)
         subprocess.run(["git", "-C", brain, "push", "-q", server.bare, "main"], check=True)
         yield Place(brain=brain, home=tmp_path / "home", folder=tmp_path, server=server)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from first_units import add_first_units
+from knowledge_files import shell
 
 from nugget import brain as brains
 from nugget import config
@@ -19,10 +19,6 @@ from nugget.infra import git
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 LATER = datetime(2026, 4, 2, 12, 0, tzinfo=UTC)
-
-
-def shell(repo: Path, *args: str) -> str:
-    return subprocess.run(["git", "-C", str(repo), *args], check=True, capture_output=True, text=True).stdout
 
 
 def snapshot(folder: Path) -> dict[str, bytes | str]:

@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
-from knowledge_files import write
+from knowledge_files import shell, write
 
 from nugget import brain as brains
 from nugget.brain import knowledge_file as knowledge
@@ -33,10 +33,6 @@ x-review: {by: Ada}
 
 One file, no server.
 """
-
-
-def shell(repo: Path, *args: str) -> str:
-    return subprocess.run(["git", "-C", str(repo), *args], check=True, capture_output=True, text=True).stdout
 
 
 def committed(repo: Path) -> set[str]:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from knowledge_files import commit, write
+from knowledge_files import commit, shell, write
 from sessions import NOW, ScriptedExtraction, capture_into, unit, write_transcript
 
 from nugget import brain as brains
@@ -20,10 +20,6 @@ from nugget.infra import git
 from nugget.upkeep.repair import repair
 
 RETRY = unit("Retry idempotent calls only", "Retry a payment only with an idempotency key, or it charges twice.")
-
-
-def shell(repo: Path, *args: str) -> str:
-    return subprocess.run(["git", "-C", str(repo), *args], check=True, capture_output=True, text=True).stdout
 
 
 def make_brain(tmp_path: Path, *, has_id: bool) -> Path:

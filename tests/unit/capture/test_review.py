@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import reviewing
+from knowledge_files import shell
 from sessions import NOW, ScriptedExtraction, capture_into, unit, write_transcript
 
 from nugget.brain import knowledge_file as knowledge
@@ -21,10 +22,6 @@ CACHE = unit("Expire caches by event", "Invalidate the cache when the event arri
 RETRY_PATH = "domains/coding/patterns/retry-idempotent-calls-only.md"
 CACHE_PATH = "domains/coding/concepts/expire-caches-by-event.md"
 KNOWN_PATH = "domains/coding/patterns/retry-with-idempotency.md"
-
-
-def shell(repo: Path, *args: str) -> str:
-    return subprocess.run(["git", "-C", str(repo), *args], check=True, capture_output=True, text=True).stdout
 
 
 def propose(brain: Path, home: Path, *units: Unit, known: Unit | None = None) -> str:

@@ -9,21 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from knowledge_files import commit
+from knowledge_files import commit, shell, write
 
 from nugget.errors import ConflictError
 from nugget.infra import git
 
 NOW = datetime(2026, 3, 1, 12, 30, 5, tzinfo=UTC)
-
-
-def shell(repo: Path, *args: str) -> str:
-    return subprocess.run(["git", "-C", str(repo), *args], check=True, capture_output=True, text=True).stdout
-
-
-def write(repo: Path, path: str, text: str) -> None:
-    (repo / path).parent.mkdir(parents=True, exist_ok=True)
-    (repo / path).write_text(text, "utf-8")
 
 
 @pytest.fixture

@@ -12,35 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from llm_calls import TOKEN, ask, costs
 from loopback_anthropic import AnthropicServer, Message, Raw, Slow, status, text, tool_use, value
 from waiting import within
 
 from nugget.config import Environment, LLMSettings, Settings, read_environment
 from nugget.errors import LLMUnavailable
-from nugget.infra.llm import LLM, BadReply, Reply, Request, open_llm, spending
+from nugget.infra.llm import LLM, BadReply, Request, open_llm, spending
 from nugget.infra.llm.gate import PRICES, estimate_cost_usd, price_of
 
 KEY = "sk-ant-api03-Zk3" + "Qv7Tn2Lw9Xc4" * 7 + "AA"
-TOKEN = "ghp_" + "vK8wQ2nR5tY7mB3xL9cD4fG6hJ1pS0zA8eUi"
-SCHEMA = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["count"],
-    "properties": {"count": {"type": "integer", "minimum": 1}, "tags": {"type": "array", "items": {"type": "string"}}},
-}
 
 
 @pytest.fixture
 def environment(server: AnthropicServer, tmp_path: Path) -> Environment:
     return read_environment({"HOME": str(tmp_path), "ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": server.url})
-
-
-def ask(llm: LLM, prompt: str = "how many?", **changed: Any) -> Reply:
-    asked: dict[str, Any] = {
-        "purpose": "test", "model": "claude-haiku-5-5", "system": "Count.", "prompt": prompt,
-        "max_tokens": 300, "timeout_s": 60.0, "max_usd": 1.0,
-    }  # fmt: skip
-    return llm.structured(Request(**{**asked, **changed}), SCHEMA)
 
 
 def stream(llm: LLM, **changed: Any) -> Iterator[str]:
@@ -49,11 +35,6 @@ def stream(llm: LLM, **changed: Any) -> Iterator[str]:
         "timeout_s": 60.0,
     }  # fmt: skip
     return llm.stream(Request(**{**asked, **changed}))
-
-
-def costs(environment: Environment) -> list[dict[str, Any]]:
-    ledger = environment.home / "ledger" / "costs.jsonl"
-    return [json.loads(line) for line in ledger.read_text("utf-8").splitlines()]
 
 
 @pytest.mark.proves("LLM-OFF")

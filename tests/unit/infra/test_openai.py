@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from llm_calls import MODEL, TOKEN, ask, costs
 from loopback_anthropic import AnthropicServer, Message, Raw, Slow, status, text, value
 from waiting import within
 
 from nugget.config import Environment, LLMSettings, Settings, read_environment
 from nugget.errors import LLMUnavailable
-from nugget.infra.llm import Model, Reply, Request, open_extractor, spending
+from nugget.infra.llm import Model, open_extractor, spending
 from nugget.infra.llm.others import OpenAI
 
-TOKEN = "ghp_" + "vK8wQ2nR5tY7mB3xL9cD4fG6hJ1pS0zA8eUi"
 KEY = "sk-local-" + "Qv7Tn2Lw9Xc4" * 3
-SCHEMA = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["count"],
-    "properties": {"count": {"type": "integer", "minimum": 1}},
-}
 
 
 @pytest.fixture
@@ -49,18 +42,6 @@ def model(server: AnthropicServer, environment: Environment) -> Model:
     return opened(f"{server.url}/v1", environment)
 
 
-def ask(llm: Model, **changed: Any) -> Reply:
-    asked: dict[str, Any] = {
-        "purpose": "extract", "model": "qwen", "system": "Count.", "prompt": "how many?", "max_tokens": 300,
-        "timeout_s": 60.0, "max_usd": 0.5, "session": "s-1",
-    }  # fmt: skip
-    return llm.structured(Request(**{**asked, **changed}), SCHEMA)
-
-
-def costs(environment: Environment) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (environment.home / "ledger" / "costs.jsonl").read_text().splitlines()]
-
-
 @pytest.mark.proves("LLM-OPENAI")
 def test_a_structured_reply_comes_back_and_its_tokens_are_in_the_ledger(
     model: Model, server: AnthropicServer, environment: Environment
@@ -74,7 +55,7 @@ def test_a_structured_reply_comes_back_and_its_tokens_are_in_the_ledger(
     assert "how many?" in request.prompt and TOKEN not in request.prompt and "diary" not in request.prompt
     sent = request.body["response_format"]["json_schema"]["schema"]
     assert sent["required"] == ["count"] and "minimum" not in sent["properties"]["count"]
-    assert (request.body["model"], request.body["max_tokens"]) == ("qwen", 300)
+    assert (request.body["model"], request.body["max_tokens"]) == (MODEL, 300)
     [line] = costs(environment)
     assert (line["input_tokens"], line["output_tokens"], line["usd"], line["ok"]) == (1000, 200, 0.0, True)
 
@@ -119,7 +100,7 @@ def test_no_call_outlasts_its_timeout(reply: Any, model: Model, server: Anthropi
     ("reply", "sentence"),
     [
         (status(401, message=KEY), r"The server at 127.0.0.1 refused the key \(HTTP 401\)\."),
-        (status(404), r"does not know `qwen`"),
+        (status(404), f"does not know `{MODEL}`"),
         (status(400, message=f"context\nof {KEY}"), r"HTTP 400\): context of \[key\]\."),
         (Raw(chunks=(b'{"message": "too long", "object": "error"}',), status=400), r"HTTP 400\): too long\."),
         (Raw(chunks=(b"<html>",), status=501), r"failed \(HTTP 501\)\."),

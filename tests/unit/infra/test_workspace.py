@@ -7,12 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from knowledge_files import shell
 
 from nugget.infra.workspace import Workspace, find_workspace, relative_path, vanished_workspace
-
-
-def shell(repo: Path, *args: str) -> str:
-    return subprocess.run(["git", "-C", str(repo), *args], check=True, capture_output=True, text=True).stdout
 
 
 def make_repository(folder: Path, *, remote: str | None = None, commit: bool = True) -> Path:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import date
-from pathlib import Path
 
 import pytest
 from loopback_anthropic import AnthropicServer, status, text
 
-from nugget.app import Brain
-from nugget.config import Environment, LLMSettings, Settings, read_environment
+from nugget.config import Settings
 from nugget.errors import LLMUnavailable
 from nugget.infra.llm import LLM
 from nugget.models import Hit, HitChunk, Origin, SourceName, StaleReason, Unit
@@ -78,12 +75,6 @@ def test_with_nothing_found_nobody_is_asked(llm: LLM, server: AnthropicServer) -
     assert server.requests == []
 
 
-def test_the_model_is_told_to_admit_what_the_brain_does_not_say(llm: LLM, server: AnthropicServer) -> None:
-    server.script(text("The brain does not say."))
-    list(answer("what?", HITS, llm, Settings()))
-    assert "Nothing indexed says" in server.requests[0].system
-
-
 def test_a_failure_is_told_before_or_within_the_answer(llm: LLM, server: AnthropicServer) -> None:
     server.script(status(401), text("It is a long answer, and then the line is cut", cut_after=24))
     with pytest.raises(LLMUnavailable, match="HTTP 401"):
@@ -92,18 +83,3 @@ def test_a_failure_is_told_before_or_within_the_answer(llm: LLM, server: Anthrop
     assert next(pieces).startswith("It is")
     with pytest.raises(LLMUnavailable, match="connection"):
         list(pieces)
-
-
-def test_a_real_question_to_a_real_brain_is_answered_from_its_units(
-    brain: Path, environment: Environment, llm: LLM, server: AnthropicServer
-) -> None:
-    server.default = lambda request: text("Expire what you cache [concept/cache-invalidation].")
-    local = replace(environment, models=read_environment().models)
-    settings = Settings(llm=LLMSettings(answer_model="claude-opus-5-5"))
-    with Brain(brain, environment=local, settings=settings) as opened:
-        bundle = opened.ask("how do we invalidate a cache?")
-    told = "".join(answer(bundle.query.text, bundle.hits, llm, settings))
-    assert citations_in(told, bundle.hits) == ["concept/cache-invalidation"]
-    [request] = server.requests
-    assert request.body["model"] == "claude-opus-5-5"
-    assert all(f'id="{found.unit.id}"' in request.prompt for found in bundle.hits)
