@@ -17,9 +17,8 @@ from pathlib import Path
 from nugget.config import Settings, expanded
 from nugget.errors import UsageError
 from nugget.models import Session
-from nugget.redaction.documents import private_keys
 from nugget.redaction.echoes import echoes, in_whole, without_repetition
-from nugget.redaction.engine import digest_of, issued_secrets
+from nugget.redaction.engine import digest_of, issued_secrets, private_keys
 from nugget.redaction.paths import without_excluded
 from nugget.redaction.structured import Span, structured_secrets
 

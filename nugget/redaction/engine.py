@@ -16,8 +16,7 @@ from typing import Any
 
 from nugget.config import rule_cache
 from nugget.redaction import judging as judge
-from nugget.redaction.documents import manifests, rows
-from nugget.redaction.structured import Span, named_secrets, places
+from nugget.redaction.structured import Span, named_secrets
 
 _NO_SECRET = re.compile(
     r"client-id|account-id|tenant-id|application-id|app-id|auth-id|access-id$|api-id|-(?:host|domain|username|cloud-name)$"
@@ -29,15 +28,22 @@ _LAST = ("unknown-token", "random-pair", "named-token", "encoded-secret")
 """Kinds that name a secret only if no other kind does."""
 _LAST_RANK = 2
 _OF_PAIRS = "_.-|"
-_PARTS = {"unknown-token": "_.-/+=%", "encoded-secret": "_.-/+=%", "random-pair": _OF_PAIRS}
-"""Kinds of which a rule finds a part, and the signs that the word around it may hold."""
-_IN_CONTEXT = ("unknown-token", "encoded-secret", "random-pair", "typed-password")
+_OF_TOKENS = "_.-/+=%"
+"""Signs that the word around a part of a token may hold."""
+_SHAPES: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
+    ("unknown-token", "", judge.is_unknown_token),
+    ("unknown-token", _OF_TOKENS, judge.is_unknown_token),
+    ("random-pair", _OF_PAIRS, judge.is_random_pair),
+)
+"""Kinds that only the form of a word tells, with the signs that it may hold beside `_` and `-`."""
+_IN_CONTEXT = ("encoded-secret", "typed-password")
 """Kinds that only the form of a word tells, so that the text around it counts."""
 _WORD, _WORD_SIGNS = re.compile(r"[A-Za-z0-9_-]+"), ascii_letters + digits + "_-"
 _OF_DATA, _DATA_AFTER = ("/", "+", ".", "%"), re.compile(r"[/+=%]|\.\w")
 """Signs next to a word that is part of a path or of base64."""
 _RUN = re.compile(r"[A-Za-z0-9+/=_.%~-]*")
 """How a secret goes on that is longer than a rule reads."""
+_DIGIT = re.compile(r"\d")
 _COLOUR = re.compile(r"\[(?:\d{1,3};)*\d{1,3}m")
 _SAID = re.compile(r"(?s).*[^.,;:!?)\]*]")
 """A value in a sentence, without the sentence's signs."""
@@ -69,8 +75,6 @@ _JUDGES_OF_KINDS: dict[str, Callable[[str], bool]] = {
     **dict.fromkeys(("totp-secret", "webhook-url", "issued-pair"), judge.is_jumbled),
     "api-key": _issued,
     "session-cookie": judge.is_issued,
-    "unknown-token": judge.is_unknown_token,
-    "random-pair": judge.is_random_pair,
     "wallet-key": judge.is_random,
     "short-token": lambda value: judge.is_random(re.sub("^[a-z]+|[_-]", "", value)),
     "jwt": judge.is_jwt,
@@ -82,6 +86,71 @@ _JUDGES_OF_KINDS: dict[str, Callable[[str], bool]] = {
     "named-token": lambda value: judge.is_random_pair(value) and judge.is_not_placeholder(value),
     "told-token": lambda value: judge.is_generated(value, quoted=True),
 }
+_FAR = 20_000
+"""Characters to either side in which the parts of one document are looked for."""
+_DATA = re.compile(
+    r"(?m)^(?P<indent>[ \t]*)(?:data|stringData):[ \t]*$\n(?P<body>(?:(?:(?P=indent)[ \t]+\S|[ \t]*#).*(?:\n|\Z))+)"
+)
+_JSON_DATA = re.compile(r"\b(?:data|stringData)\"?\s{0,4}:\s{0,4}\{(?P<body>[^{}]{1,16000})\}")
+_ENTRY = re.compile(
+    r"(?m)^[ \t]*[\w.\"'-]+:[ \t]+[\"']?(?P<value>[^\s\"'|>][^\s\"']{2,})|^[ \t]+(?P<line>[^\s:#][^\n]{3,})$"
+)
+_JSON_ENTRY = re.compile(r"[\w.-]+\"?\s{0,4}:\s{0,4}[\"']?(?P<value>[^\"'\s,}]{3,})")
+
+
+def manifests(text: str, marks: Sequence[int]) -> Iterator[Span]:
+    """Yield the values of Kubernetes Secrets; a line break or quote that JSON escaped counts as one."""
+    view, last = text.replace("\\n", " \n").replace('\\"', ' "'), -1
+    for at in marks:
+        if at >= last:
+            begin = max(view.rfind("\n---", max(0, at - _FAR), at), at - _FAR, last, 0)
+            stop = view.find("\n---", at, at + _FAR)
+            last = stop if stop >= 0 else min(len(view), at + _FAR)
+            for bodies, entries in ((_DATA, _ENTRY), (_JSON_DATA, _JSON_ENTRY)):
+                for body in bodies.finditer(view, begin, last):
+                    for entry in entries.finditer(view, *body.span("body")):
+                        group = entry.lastgroup or "value"
+                        if judge.is_given_password(entry[group].strip()):
+                            yield *entry.span(group), "kubernetes-secret"
+
+
+_INSERT = re.compile(r"(?i)insert\s+into\s+[^\s(]{1,80}\s*\((?P<columns>[^()]{1,800})\)\s*values\s*")
+_ROW = re.compile(r"\s*,?\s*\((?P<row>(?:[^()']|'(?:[^']|'')*'|\([^()']*\)){1,4000})\)")
+_CELL = re.compile(r"\s*(?:N|E)?'(?P<value>(?:[^']|'')*)'\s*(?:,|$)|[^,]*(?:,|$)")
+_SECRET_COLUMN = re.compile(
+    r"(?i)(?:passw|passwd|pass\b|pwd|kennwort|passphrase|secret|token|api[ _-]?key|private_?key)"
+    r"(?!.*(?:hash|digest|salt|_at|_id))"
+)
+
+
+def rows(text: str, marks: Sequence[int]) -> Iterator[Span]:
+    """Yield the values that statements of SQL insert into columns of secrets."""
+    for insert in (insert for at in marks if (insert := _INSERT.match(text, at))):
+        columns = [bool(_SECRET_COLUMN.search(column)) for column in insert["columns"].split(",")]
+        at = insert.end()
+        while any(columns) and (row := _ROW.match(text, at)):
+            at = row.end()
+            for is_secret, cell in zip(columns, _CELL.finditer(text, *row.span("row")), strict=False):
+                if is_secret and cell["value"] and judge.is_given_password(cell["value"]) and cell["value"][0] != "$":
+                    yield *cell.span("value"), "password"
+
+
+_KEY = re.compile(
+    r"-{4,5} ?BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5}"
+    r"(?:(?:(?!-{4,5} ?BEGIN)[\s\S]){0,16384}?-{4,5} ?END(?: [A-Z0-9 ]{1,60}-{4,5})?"
+    r"|(?:\s*(?:Proc-Type|DEK-Info|Comment|Version): [^\n]*)*"
+    r"(?:(?:\s|\\{1,16}[nrt]|\d+(?:â\x86\x92|\|)|[+-](?=[A-Za-z0-9]))*[A-Za-z0-9+/=]{20,})*(?:\s*[A-Za-z0-9+/]+={1,2})?)"
+)
+_KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{24}")
+
+
+def private_keys(view: str) -> Iterator[Span]:
+    """Yield PEM and OpenPGP blocks, also with escaped line breaks; of a cut one, what there is of it."""
+    for found in _KEY.finditer(view) if "PRIVATE KEY" in view else ():
+        if _KEY_BODY.search(view, *found.span()):
+            yield *found.span(), "private-key"
+
+
 _READERS: dict[str, Callable[[str, Sequence[int]], Iterator[Span]]] = {
     "name": named_secrets,
     "manifest": manifests,
@@ -138,7 +207,8 @@ def prepare() -> None:
 def kinds() -> list[str]:
     """Return the kinds that our own rules name."""
     files = (file.read_text("utf-8") for file in judge.RULES.glob("*.yaml") if file.stem != "marks")
-    return sorted({name for text in files for name in re.findall(r"(?m)^  - name: (.+)$", text)})
+    named = {name for text in files for name in re.findall(r"(?m)^  - name: (.+)$", text)}
+    return sorted(named.union(kind for kind, *_ in _SHAPES))
 
 
 def issued_secrets(view: str) -> Iterator[tuple[int, int, str]]:
@@ -157,8 +227,8 @@ def issued_secrets(view: str) -> Iterator[tuple[int, int, str]]:
             marks[kind].append(start)
         if not kind or family == "marks" or (rank == _LAST_RANK and end in known):
             continue
-        if signs := _PARTS.get(kind):
-            start, end = _whole(view, start, end, signs)
+        if kind == "encoded-secret":
+            start, end = _whole(view, start, end, _OF_TOKENS)
         if kind in _IN_CONTEXT and judge.is_told_public(view[max(0, start - 120) : start], view[end : end + 120]):
             continue
         value = view[start:end]
@@ -171,49 +241,51 @@ def issued_secrets(view: str) -> Iterator[tuple[int, int, str]]:
             run = _RUN.match(view, end) if len(value) >= 95 and kind != "webhook-url" else None
             found.append((rank, start, run.end() if run else end, kind))
             known.add(end)
-    found += [(_LAST_RANK, start, end, "unknown-token") for start, end in _random_words(view) if end not in known]
+    found += [(_LAST_RANK, start, end, kind) for start, end, kind in _shaped(view) if end not in known]
     yield from ((start, end, kind) for _, start, end, kind in sorted(found))
     for kind, starts in marks.items():
         yield from _READERS[kind](view, sorted(starts))
 
 
-_CLASSES = bytes.maketrans(f"{ascii_letters}{digits}".encode(), b"l" * 26 + b"u" * 26 + b"d" * 10)
+_RUNS = bytes.maketrans(_WORD_SIGNS.encode(), b"w" * len(_WORD_SIGNS))
+_LEAST_RUN = b"w" * 20
+"""The shortest run of letters, digits, `_` and `-` that can be random without a word that tells of it."""
 
 
-_MIXED = (b"du", b"ud", b"dlu", b"uld")
-
-
-def _random_words(view: str) -> Iterator[tuple[int, int]]:
-    """Yield where words begin and end that nothing but their random letters and digits tells.
-
-    Hardly any is without a digit near to an upper case letter.
-    """
-    classes, last = view.encode("latin-1").translate(_CLASSES), 0
-    for at in sorted(at for mixed in _MIXED for at in places(classes, mixed)):
-        if at < last or not (run := _WORD.match(view, at)):
-            continue
-        tail, last = view[max(0, at - 512) : at], run.end()
-        first = at - len(tail) + len(tail.rstrip(_WORD_SIGNS))
-        if last - first < 26 or view[first - 1 : first] in _OF_DATA or _DATA_AFTER.match(view, last):
-            continue
-        before, after = view[max(0, first - 120) : first], view[last : last + 120]
-        first += before[-1:] == "\\" and view[first] in "nrt"  # an escaped line break
-        colour = _COLOUR.match(view, first - 1)
-        first = min(colour.end(), at) if colour else first
-        if judge.is_unknown_token(view[first:last]) and not judge.is_told_public(before, after):
-            yield first, last
+def _shaped(view: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the words, with their kinds, that nothing but their random letters and digits tells."""
+    runs = view.encode("latin-1").translate(_RUNS)
+    at = runs.find(_LEAST_RUN)
+    while at >= 0:
+        run = _WORD.match(view, at)
+        word = run.group() if run else ""
+        stop, before = at + len(word), view[at - 1 : at]
+        fits = {
+            "": before not in _OF_DATA and not _DATA_AFTER.match(view, stop),
+            _OF_TOKENS: before != "." or "_" in word or "-" in word,
+            _OF_PAIRS: before in (".", ":", "|") and len(word) >= 24 and view[stop : stop + 1] not in ("/", "+", "="),
+        }
+        for kind, signs, accepts in _SHAPES if _DIGIT.search(word) else ():
+            if not fits[signs]:
+                continue
+            start, end = _whole(view, at, stop, signs)
+            around = view[max(0, start - 120) : start], view[end : end + 120]
+            if accepts(view[start:end]) and not judge.is_told_public(*around):
+                yield start, end, kind
+                break
+        at = runs.find(_LEAST_RUN, stop)
 
 
 def _whole(view: str, start: int, end: int, signs: str) -> tuple[int, int]:
     """Return where the word around a part begins and ends that a rule found."""
     before = view[max(0, start - 1024) : start - (signs == _OF_PAIRS)]  # a pair's sign stands before what was found
-    first = max(0, start - 1024) + len(before.rstrip(ascii_letters + digits + signs))
+    first = max(0, start - 1024) + len(before.rstrip(ascii_letters + digits + signs)) if signs else start
     first = max(first, view.rfind("=", first, start) + 1)
     if colour := _COLOUR.match(view, first - 1):
-        first = min(colour.end(), start)
-    if view[first - 1 : first] == "\\" and view[first] in "nrt" and first < start:
+        first = min(colour.end(), end)
+    if view[first - 1 : first] == "\\" and view[first] in "nrt" and first < end:
         first += 1  # an escaped line break
-    run = _RUN.match(view, end, end + 65_536)
+    run = _RUN.match(view, end, end + 65_536) if signs else None
     return first, run.end() if run else end
 
 

@@ -179,8 +179,6 @@ def is_told_public(before: str, after: str) -> bool:
 def is_random_pair(value: str) -> bool:
     """Return True for two random parts with a sign between them."""
     parts = re.split("[.:/|]", value)
-    if re.fullmatch("[a-z]{2,5}", parts[-1]):
-        return False  # the name of a file
     longest = max(parts, key=len)
     return bool(_PAIR.search(value)) or (is_random(longest) and not PUBLIC.match(value) and not are_words(value))
 
@@ -191,11 +189,7 @@ def is_generated(value: str, *, quoted: bool) -> bool:
         return False
     if (not quoted or "." in value) and is_code(value):
         return False
-    if len(value) >= 32 and set(value) <= set(hexdigits):
-        return _different(value) > 6
-    if value.isalpha():
-        return len(value) >= 24 and is_jumbled(value)
-    return _is_mixed(value) and _different(value) >= 9 and not are_words(value)
+    return is_jumbled(value) and not are_words(value)
 
 
 def is_code(value: str) -> bool:

@@ -82,9 +82,6 @@ _LINE_END = re.compile(
 _USER = re.compile(
     r"(?i)\b(?:user(?:[ _]?name)?|login|e-?mail|host(?:name)?|account|benutzer(?:name)?|uid)\b[^\n({]{0,80}$"
 )
-_DESCRIBED = re.compile(r"(?i)[ ](?:[\w-]+[ ]){0,2}(?:password|passwd|secret|credential|user|login|used)s?\b")
-_LONG_PARTS = re.compile(r"(?<![a-z])[a-z]{3,}[^a-z].*?[a-z]{3}")
-"""Two runs of lower case letters, as in `make_session` and `getPassword`."""
 _WORDLY = re.compile(
     r"[a-z]+(?:ed|ing|able|ible|ally|ly|less|ful|ous|ive|ent|ant|al|ic)$|\[?(?:[A-Z][a-z]+){2,}[?!]?\]?[?!]?$"
 )
@@ -148,7 +145,6 @@ def _named(view: str, at: int) -> Span | None:
     value = _PAIR.match(view, after) if "value" in near or "content" in near else None
     if value or (value := _ASSIGNED.match(view, after)):
         start, given, quoted = value.start("value"), value["value"], bool(value["open"] or not value["sign"])
-        given = given if quoted else given.rstrip(".:")
         if _is_given(
             view, (head, start), name, meaning, value["sign"].strip() if value["sign"] else "=", quoted, given
         ):
@@ -203,7 +199,7 @@ def _is_bare(view: str, place: tuple[int, int], name: str, sign: str, given: str
     stop = start + len(given)
     if name.startswith("-"):
         return sign == "=" or (not sign and not _WORDLY.match(given))
-    if strong and sign and not compared and len(given) >= 6 and not _LONG_PARTS.search(given) and not is_code(given):
+    if strong and sign and not compared and len(given) >= 6 and not is_code(given):
         return True
     first = max(0, head - 400)
     line = max(view.rfind("\n", first, head) + 1, view.rfind("\\n", first, head) + 2, first)
@@ -228,9 +224,7 @@ def _is_bare(view: str, place: tuple[int, int], name: str, sign: str, given: str
             code = follows in (",", ";", ")", "}") and (camel or re.fullmatch(r"\w+", given))
             return own or (spaced and not braced and not code) or (not spaced and follows in (" ", "]", "}"))
         user = _USER.search(before) and follows not in (",", ";")
-        compound = (
-            follows == " " and re.search(r"\w[_.-]\w|[a-z][A-Z]|wort$", name) and not _DESCRIBED.match(view, stop)
-        )
+        compound = follows == " " and re.search(r"\w[_.-]\w|[a-z][A-Z]|wort$", name)
         return spaced and weak and bool(own or user or (not braced and len(given) >= 6 and (ends or compound)))
     if not own or sign not in ("=", "=>"):
         return False
@@ -271,7 +265,8 @@ def _below(view: str, at: int) -> Iterator[Span]:
 _SPEAKING = re.compile(
     (
         r"(?i)(?:pass(?:word|wd|phrase|wort|code|e)?|pwd|pw|kennwort|contrase.{0,2}a|clave|senha|wachtwoord|parola|hasło"
-        r"|heslo|lösenord|пароль|mdp|psw|(?:clé|clave|llave|chiave|chave)[ ]"
+        r"|heslo|lösenord(?:et)?|adgangskoden?|salasana|şifre(?:si)?|парол(?:ь|я)|mdp|psw"
+        r"|(?:clé|clave|llave|chiave|chave)[ ]"
         r"(?:d[eaiu][ ]|del[ ]|d')?(?:api|licen|acc|secr|privé|wi-?fi|wlan)\w{0,8}"
         r"|schlüssel|secret|token|jeton|credentials?|(?<=(?:.api|cess|ense|cret|ount|ning|tion)[ ])key"
         r"|community string|encrypted with)s?(?!\w)"
@@ -293,9 +288,10 @@ def _bytes(words: str) -> frozenset[str]:
 
 _CLOSING = ".,;:!?)]*'\xc2\xbb"
 _PROSE = re.compile(r"(?:[\w\x80-\xff]+(?:['/-][\w\x80-\xff]+)*|[-:>]{1,3})?[.,;:?!)]*\Z")
-_SAYS = _bytes("is was ist lautet heißt est es è é")
+_SAYS = _bytes("is was ist lautet heißt est es è é är c'est")
 _VERBS = _SAYS | _bytes(
-    "are to still be now this war auf en zu as with were becomes it's its be now: nu jetzt nun currently actually "
+    "are jest je er désormais reste devient bleibt wird wurde queda resta rimane diventa fica continua "
+    "to still be now this war auf en zu as with were becomes it's its be now: nu jetzt nun currently actually "
     "ahora maintenant adesso from answer enter type paste von à c'est sigue siendo toujours encore immer noch "
     "literally übrigens just hieß era hiess remains equals para pour"
 )
@@ -352,7 +348,5 @@ def _told(view: str, at: int) -> Span | None:
 
 def _is_told(value: str, close: bool) -> bool:
     """Return True for a value that no sentence holds as a word; right after the telling word, less is asked of it."""
-    if value.isalpha() and (value.islower() or value[1:].islower()):
-        return False
     said = value if value.isascii() else value.encode("latin-1").decode("utf-8", "replace")
     return is_strong(said) if close else is_odd(said)
