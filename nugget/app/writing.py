@@ -336,8 +336,7 @@ def asked_questions(brain: Brain, since: date | None = None) -> dict[str, Any]:
 def similar_units(brain: Brain) -> Similar:
     """Return a function that compares a unit with the brain by the cosine of its nearest candidates.
 
-    Without an embedding model every candidate has similarity 0, and the shared words
-    decide.
+    Without an embedding model every candidate has similarity 0, and the shared words decide.
     """
     vectors: dict[str, NDArray[np.float32]] = {}
 

@@ -16,7 +16,7 @@ from nugget.cli.terminal import BrainOption, JsonOption, open_brain, progress, s
 from nugget.config import current_folder, expanded, load_settings, read_environment
 from nugget.errors import UsageError
 from nugget.models import Severity
-from nugget.render.terminal import note, put
+from nugget.render.terminal import note, put, put_report
 from nugget.text import clean, counted, one_line, printable
 from nugget.upkeep.trust import distrust, trust, trusted
 
@@ -47,16 +47,7 @@ def init(
     put(f"{'Made the brain' if is_new else 'The brain is there already:'} {root}")
     put("It is the default brain now; `--brain` and NUGGET_BRAIN choose another.", style="dim")
     prepare(environment, root)
-    steps = [
-        ('nugget add "What you learned, in a sentence or more"', "keep something by hand"),
-        ("nugget capture-session --transcript FILE", "learn from a Claude Code session"),
-        ('nugget ask "how do we ..."', "ask"),
-    ]
-    if install and not offer_install(environment):
-        steps.append(("nugget install", "let Claude Code ask and be captured by itself"))
-    put("\nNext:")
-    for command, purpose in steps:
-        put(f"   {command:<56}{purpose}")
+    put_report("next_steps", is_connected=not install or offer_install(environment))
 
 
 @commands.command()

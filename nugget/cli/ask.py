@@ -27,7 +27,7 @@ from nugget.models import Bundle, Depth, Filter, KnowledgeType, Query, SourceNam
 from nugget.models.nuggets import TYPES
 from nugget.render.json import bundle_json, shown_json
 from nugget.render.terminal import console, note, put, put_report
-from nugget.text import DATE_FORMS, clean, estimate_tokens, one_line
+from nugget.text import DATE_FORMS, clean, estimate_tokens
 
 if TYPE_CHECKING:
     from nugget.app import Brain
@@ -279,14 +279,8 @@ def suggest(
         terminal.refresh(opened)
         found = opened.suggest(prefix.strip(), limit=limit)
     kinds = {name: getattr(found, name) for name in ("domains", "tags", "types", "paths", "people", "terms")}
-    if as_json:
-        print_json({name: [{"name": text, "count": count} for text, count in kind] for name, kind in kinds.items()})
-        return
-    if not any(kinds.values()):
-        put("Nothing begins like that.", style="yellow")
-    for name, kind in kinds.items():
-        if kind:
-            put(f"{name.title():<8} {', '.join(f'{one_line(text)} ({count})' for text, count in kind)}")
+    value = {name: [{"name": text, "count": count} for text, count in kind] for name, kind in kinds.items()}
+    show(value if as_json else None, report="suggestions", kinds=kinds)
 
 
 @commands.command()

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from nugget.cli.terminal import BrainOption, DryRunOption, JsonOption, listed, open_brain, print_json, show
+from nugget.cli.terminal import BrainOption, DryRunOption, JsonOption, listed, open_brain, show
 from nugget.config import current_folder, expanded
 from nugget.errors import UsageError
 from nugget.models import KnowledgeType, Severity
 from nugget.render.json import fields, import_json, problem_json
-from nugget.render.terminal import put, put_report
+from nugget.render.terminal import put_report
 
 if TYPE_CHECKING:
-    from nugget.brain.filing import UnitMove
+    pass
 
 commands = typer.Typer(add_completion=False)
 
@@ -77,13 +77,8 @@ def forget(unit_id: UnitArgument, as_json: JsonOption = False, brain: BrainOptio
     with open_brain(brain) as opened:
         result, golden = opened.forget(unit_id)
         archive = opened.environment.home / "archive"
-    _put_change(
-        {"id": result.old_id, "path": result.old_path}, result, golden, as_json=as_json,
-        done=f"Forgot {result.old_id}; it will not be proposed again.", relations="taken out of",
-        question="expects it: take it out there, or name another unit.",
-    )  # fmt: skip
-    if not as_json:
-        put(f"What it said may still be in git's history and archived sessions ({archive}).", style="dim")
+    value = fields(result, "relinked", "commit", id="old_id", path="old_path") | {"golden": _questions(golden)}
+    show(value if as_json else None, report="forgotten", result=result, golden=golden, archive=archive)
 
 
 @commands.command("mv")
@@ -102,27 +97,12 @@ def move(
         raise UsageError("Say where to: --domain, --name, or both.")
     with open_brain(brain) as opened:
         result, golden = opened.move(unit_id, domain=domain, name=name)
-    _put_change(
-        fields(result, "old_id", "new_id", "old_path", "new_path"), result, golden, as_json=as_json,
-        done=f"{result.new_id} is in {result.new_path} now.", relations="changed in",
-        question=f"expects {result.old_id}: name {result.new_id} there.",
-    )  # fmt: skip
+    value = fields(result, "old_id", "new_id", "old_path", "new_path", "relinked", "commit")
+    show(value | {"golden": _questions(golden)} if as_json else None, report="moved", result=result, golden=golden)
 
 
-def _put_change(
-    facts: dict[str, Any], result: UnitMove, golden: Sequence[tuple[str, int]], *, as_json: bool, done: str,
-    relations: str, question: str,
-) -> None:  # fmt: skip
-    """Print what became of a unit, the files that changed with it, and the golden questions that expect it."""
-    if as_json:
-        questions = [{"path": path, "line": line} for path, line in golden]
-        print_json(facts | fields(result, "relinked", "commit") | {"golden": questions})
-        return
-    put(done)
-    if result.relinked:
-        put(f"Relations to it were {relations} {', '.join(result.relinked)}.")
-    for path, line in golden:
-        put(f"{path}:{line} {question}", style="yellow")
+def _questions(golden: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
+    return [{"path": path, "line": line} for path, line in golden]
 
 
 @commands.command("log")
