@@ -214,6 +214,7 @@ def _templates() -> Environment:
     made = Environment(
         loader=FunctionLoader(read), finalize=_shown, autoescape=True,
         undefined=StrictUndefined, line_statement_prefix="%", trim_blocks=True, lstrip_blocks=True,
+        keep_trailing_newline=True,
     )  # fmt: skip
     made.filters |= {
         "col": lambda text, width: f"{one_line(text):<{width}}",
