@@ -73,7 +73,10 @@ def put(*pieces: Piece, style: str = "", stderr: bool = False) -> None:
 
 
 def put_text(text: Text, *, stderr: bool = False, width: int | None = None) -> None:
-    """Print a line; on a terminal it is wrapped below its own indent, and below the text of a list's item."""
+    """Print a line. On a terminal it is wrapped below its indent, or below the text of a list item.
+
+    `width` limits it further; 0 leaves it whole.
+    """
     out, mark = console(stderr=stderr), re.match(r" *(?:[-*+]|\d{1,3}[.)])\s+| *", text.plain)
     text.rstrip()
     if not out.is_terminal or width == 0:
@@ -293,13 +296,13 @@ def _fitted(text: str, width: int) -> str:
     return f"{text:<{width}}" if len(text) <= width else f"…{text[-(width - 1) :]}"
 
 
-_SPEAKERS = {Speaker.USER: "You", Speaker.AGENT: "Agent", Speaker.TOOL: "Tool", Speaker.QUOTED: "Quoted"}
+_SAID_BY = {Speaker.USER: "You", Speaker.AGENT: "Agent", Speaker.TOOL: "Tool", Speaker.QUOTED: "Quoted"}
 """Names for who stands behind a prompt."""
 
 
 def _speaker(event: Event) -> str:
     if event.kind is EventKind.PROMPT and not event.agent_id:
-        return _SPEAKERS[event.speaker]
+        return _SAID_BY[event.speaker]
     if event.kind in (EventKind.REPLY, EventKind.COMMAND, EventKind.FILE_EDIT, EventKind.TOOL_CALL):
         return f"Agent ({one_line(event.agent_id)[:40]})" if event.agent_id else "Agent"
     return ""
