@@ -172,7 +172,7 @@ def _result(question: GoldenQuestion, ask: Ask, *, has_vectors: bool) -> dict[st
 
 
 def _query(text: str, filter_: Filter) -> Query:
-    """Return a query for the first `LISTED` units of the brain, whatever their length."""
+    """Return a query for the first `LISTED` units of the brain, without a limit of tokens."""
     filter_ = replace(filter_, sources=(SourceName.BRAIN,))
     return Query(text=text, filter=filter_, limit=LISTED, budget_tokens=10**9, depth=Depth.SUMMARY)
 

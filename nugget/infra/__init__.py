@@ -1,1 +1,1 @@
-"""Gateways to what is outside: files, processes, git, GitHub, models."""
+"""Gateways to files, processes, git, forges and models."""

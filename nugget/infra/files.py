@@ -1,4 +1,4 @@
-"""Nugget's own files, private whatever the umask is, written whole or not at all; and the processes that work on them.
+"""Write Nugget's own files privately and atomically, under any umask, and start the processes that work on them.
 
 Everything under `$NUGGET_HOME` and in a brain's `.nugget` is made here, so that nobody else on the machine can read it.
 Standard library only, because the hooks import it: they must end within a fraction of the 1.5 s that Claude Code gives
@@ -136,7 +136,7 @@ def locked(path: StrPath, *, wait: bool = True) -> Iterator[None]:
 
 
 def append_line(file: StrPath, line: Mapping[str, object], *, durable: bool = True, once: bool = False) -> None:
-    """Append one line of JSON to a file, with `once` unless it is there; if durable, wait until it is on the disk.
+    """Append one line of JSON to a file; with `once` only a new one, if `durable` wait until it is on the disk.
 
     A line that a crash or a full disk cut short is closed off first, so that it spoils nothing but itself.
     """
@@ -221,10 +221,7 @@ def start_detached(command: Sequence[str], *, keep: int, variables: Mapping[str,
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError from a block that takes longer, in the middle of whatever it does.
-
-    Without effect outside of the main thread, and on Windows.
-    """
+    """Raise TimeoutError from a block that takes longer. Has no effect outside the main thread and on Windows."""
 
     def give_up(*_: object) -> None:
         raise OutOfTime

@@ -100,7 +100,7 @@ def repository_name(url: str, *, api_url: str | None) -> str | None:
 
 
 class Repository:
-    """A repository on GitHub. Raises ForgeError for whatever goes wrong, with one clear sentence."""
+    """A repository on GitHub. Every failure is a ForgeError with one clear sentence."""
 
     def __init__(self, name: str, *, token: str, api_url: str | None = None) -> None:
         from github import Auth, Github
@@ -171,7 +171,7 @@ class Repository:
             self._remote.get_pull(number).edit(title=title[:250], body=fitting(body))
 
     def label(self, number: int, labels: Sequence[str]) -> None:
-        """Put labels on a pull request; those that do not exist yet come to be."""
+        """Add labels to a pull request; new ones are created."""
         with self._errors():
             # Not `Issue.add_to_labels`: it sends a bare list, which GitHub's description of its API does not hold.
             address = f"{self._remote.url}/issues/{number}/labels"

@@ -45,7 +45,7 @@ def project_path(url: str, *, server: str) -> str | None:
 
 
 class Project:
-    """A project on GitLab. Raises ForgeError for whatever goes wrong, with one clear sentence."""
+    """A project on GitLab. Every failure is a ForgeError with one clear sentence."""
 
     def __init__(self, name: str, *, token: str, server: str) -> None:
         import gitlab as sdk

@@ -87,7 +87,7 @@ class WorkspaceFinder:
     def of_session(self, session: Session) -> dict[str, list[Workspace]]:
         """Return the workspaces that a session worked in with their checkouts, that of its own folder first.
 
-        Files that it edited in another repository count, whether it ever went there or not.
+        Files that it edited in another repository count too.
         """
         edited = (Path(event.path or "").parent for event in session.events
                   if event.kind is EventKind.FILE_EDIT and event.ok is not False)  # fmt: skip
@@ -116,7 +116,7 @@ def _top(folder: Path) -> Path | None:
 
 
 def relative_path(workspace: Workspace, path: str, *, folder: str | None = None) -> str | None:
-    """Return a path as an agent named it, relative to the workspace with `/`; None for the root and what is outside.
+    """Return a path as an agent named it, relative to the workspace with `/`; None for the root and for paths outside.
 
     A relative path is meant from `folder`, else from the root. A worktree that stands inside the repository
     (`.claude/worktrees/<name>/`) is looked through.

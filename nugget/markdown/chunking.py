@@ -117,7 +117,7 @@ class Cutter:
         )
 
     def framed(self, inside: str, *, first: str, opening: str, closing: str = "", last: str = "") -> Iterator[Block]:
-        """Yield lines cut into even parts between `opening` and `closing`, at both ends as they are there."""
+        """Yield lines cut into even parts, each between `opening` and `closing`; the outer ends stay as they are."""
         frame = self.count_tokens(opening) + self.count_tokens(closing)
         room = max(self.limits.max_tokens // 2, self.limits.max_tokens - frame)
         atoms = list(self.text(inside, (_AFTER_LINE,), room=room))
@@ -140,7 +140,7 @@ class Cutter:
     def text(
         self, text: str, boundaries: Sequence[re.Pattern[str]], *, room: int | None = None, is_prose: bool = False
     ) -> Iterator[Block]:
-        """Yield a text cut at the first kind of boundary, what is still too long at the next, at last anywhere."""
+        """Yield a text cut at the first kind of boundary; longer parts at the next, finally anywhere."""
         size, room = self.count_tokens(text), room or self.room
         if size <= room:
             yield Block(text=text, size_tokens=size, is_prose=is_prose)

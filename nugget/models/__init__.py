@@ -172,12 +172,12 @@ class Unit:
 
     @property
     def is_reviewed(self) -> bool:
-        """Return whether a person accepted or wrote it."""
+        """Return True if a person accepted or wrote it."""
         return self.source in (SourceName.BRAIN, SourceName.CANON)
 
     @property
     def is_judged(self) -> bool:
-        """Return whether its confidence says anything: of notes and history nobody has said how far to trust them."""
+        """Return True if its confidence was set on purpose; nobody rated notes and history."""
         return self.source in (SourceName.BRAIN, SourceName.PROVENANCE)
 
 
@@ -231,7 +231,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question; None stands for what is usual. `identity` is whose memory may be searched.
+    """A question; None stands for the default. `identity` names whose memory may be searched.
 
     `match_any` is an FTS5 expression to rank words by instead of `text`. `offset` hits are passed over: earlier pages.
     `only_helpful` leaves out what is not likely to help.
@@ -276,7 +276,7 @@ class Contribution:
 class Hit:
     """A unit with its score (0..1, higher is better) and the reasons for it.
 
-    `contributions` add up to the score; they are there where the query asked to `explain`. `relevance` is the
+    `contributions` add up to the score; they are set if the query asks to `explain`. `relevance` is the
     probability that the unit helps, None if it was not judged.
     `named` is the ref if it is not the unit's own: that of an exchange or a message, for which a unit stands in.
     `brain` is the name of its brain if several were searched.

@@ -95,7 +95,7 @@ def is_typed(evidence: Iterable[Evidence]) -> bool:
 
 
 def is_own_words(evidence: Iterable[Evidence]) -> bool:
-    """Return whether the user or the agent said at least some of it in their own words."""
+    """Return True if the user or the agent said at least some of it in their own words."""
     return any(one.speaker not in (Speaker.TOOL, Speaker.QUOTED) for one in evidence)
 
 

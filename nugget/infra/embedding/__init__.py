@@ -225,7 +225,7 @@ def _bundled() -> OnnxEmbedder:
 
 
 def _from_folder(folder: Path) -> OnnxEmbedder:
-    """Return a user's own model: a folder with model.onnx, tokenizer.json and, maybe, tokenizer_config.json."""
+    """Return a user's own model: a folder with model.onnx, tokenizer.json and optionally tokenizer_config.json."""
     onnx_file, tokenizer_file = folder / "model.onnx", folder / "tokenizer.json"
     for file in (onnx_file, tokenizer_file):
         if not file.is_file():

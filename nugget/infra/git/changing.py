@@ -138,7 +138,7 @@ def change_refs(
 
 @contextmanager
 def clear_errors(path: Path) -> Iterator[None]:
-    """Turn an OSError into a BrainError that names the file and what to look at."""
+    """Turn an OSError into a BrainError that names the file."""
     try:
         yield
     except OSError as error:
@@ -225,7 +225,7 @@ def _changed_files(repo: Path, change: RefChange) -> list[Change]:
 
 
 def _reached(repo: Path, change: RefChange) -> bool:
-    """Return whether a branch is where the change wanted it, or was there and went on."""
+    """Return True if a branch points at the commit of the change, or at a descendant."""
     if change.new is None or resolve(repo, change.ref) is None:
         return change.new is None and resolve(repo, change.ref) is None
     return start(repo, ("merge-base", "--is-ancestor", change.new, change.ref)).returncode == 0
@@ -347,7 +347,7 @@ def _stage_index(repo: Path, work: Path, changed: Sequence[Change]) -> None:
 
 
 def _place(repo: Path, work: Path, changed: Sequence[Change]) -> None:
-    """Bring the checkout along: deletions first. What is neither as before nor as wanted is work of the user's."""
+    """Update the files of the checkout, deletions first; files that the user changed meanwhile stay."""
     now = _files_now(repo, changed)
     behind = [change for change in changed if now[change.path] == change.before]
     for change in sorted(behind, key=lambda change: change.after is not None):

@@ -155,7 +155,7 @@ def user_settings(repo: Path, pattern: str) -> list[Setting]:
 
 
 def locked(repo: Path, lock: Path) -> GitError:
-    """Return the error for a lock file of git's that is in the way, with the time since when it is there."""
+    """Return the error for a lock file that another git process holds, with the time it was made."""
     since = ""
     with suppress(OSError):
         since = f", which is there since {datetime.fromtimestamp(lock.stat().st_mtime, UTC):%Y-%m-%d %H:%M} UTC"

@@ -129,7 +129,7 @@ def refuse_checked_out(repo: Path, name: str) -> None:
 
 
 def _committer(repo: Path) -> tuple[bool, list[Setting]]:
-    """Return whether the user's own configuration asks for signed commits, and what a commit needs to be made."""
+    """Return True if the user's own configuration asks for signed commits, and the settings of a commit."""
     variables = environment()
     settings = user_settings(repo, r"^gpg\.")
     for key, fallback in (("name", "Nugget"), ("email", "nugget@localhost")):

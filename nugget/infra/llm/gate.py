@@ -144,7 +144,7 @@ class ModelCall:
         return left
 
     def note_usage(self, usage: object) -> None:
-        """Take the valid token counts of a reply over."""
+        """Keep the valid token counts of a reply."""
         for name, count in usage.items() if isinstance(usage, Mapping) else ():
             if name in _USAGE and type(count) is int and 0 <= count <= _MOST_TOKENS:
                 self.tokens[name] = count
@@ -217,7 +217,7 @@ class Model:
         return price_of(model)
 
     def _body(self, request: Request, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is sent, redacted."""
+        """Return the redacted body of a call."""
         raise NotImplementedError
 
     def _complete(self, call: ModelCall, schema: Mapping[str, Any]) -> str:

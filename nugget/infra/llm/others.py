@@ -31,7 +31,7 @@ _ENDS = {"length": "max_tokens", "content_filter": "refusal"}
 
 
 class ClaudeCli(Model):
-    """The `claude` command, for structured values. What it costs is counted at list price.
+    """The `claude` command, for structured values. Its cost is counted at list price.
 
     The command runs without tools, MCP servers, hooks, plugins, CLAUDE.md or memory, saves no session, and works in a
     folder of Nugget's own, whose sessions are never captured. Its environment says that Nugget started it, and a

@@ -21,7 +21,7 @@ from nugget.app import Brain
 from nugget.brain import knowledge_paths
 from nugget.brain.golden import parse, read_golden
 from nugget.config import EmbeddingSettings, Settings
-from nugget.evaluation import METRICS, compare, evaluate, means, metrics
+from nugget.evaluation import METRICS, evaluate, means, metrics
 from nugget.models import Filter, Query
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -157,39 +157,6 @@ def test_an_outcome_says_where_the_unit_stands_which_list_missed_it_and_what_cam
                     held = any(reason.startswith(f"{name} #") for reason in reasons)
                     assert (f"{name} misses it" in placed["why"]) is not held
     assert done["metrics"] == means([outcome["metrics"] for outcome in done["results"]])
-
-
-def a_run(opened: Brain, *expected: str, texts: tuple[str, ...] = ("alpha", "beta", "gamma", "delta")) -> Any:
-    entries = [{"question": text, "expect": [unit_id]} for text, unit_id in zip(texts, expected, strict=False)]
-    return run_of(opened, json.dumps({"questions": entries}))
-
-
-def baseline_of(done: Any, **values: float) -> dict[str, Any]:
-    rows = [{"key": one["key"], "metrics": dict.fromkeys(METRICS, 0.0) | values} for one in done["results"]]
-    return {"where": "then", "time": "2026", "model": None, "ranking": "calibrated", "results": rows}
-
-
-@pytest.mark.proves("EVAL-COMPARES")
-def test_only_a_fall_beyond_the_threshold_is_a_regression(opened: Brain) -> None:
-    ids = opened.index.unit_ids()
-    titles = tuple(unit.title for unit in map(opened.index.unit, ids[:4]) if unit)
-    done = a_run(opened, *ids[:4], texts=titles)
-    now = done["metrics"]
-    before = {name: min(now[name] + 0.02, 1.0) for name in METRICS}
-    assert compare_(done, baseline_of(done, **before), 0.05)["regressed"] == []
-    lower = {name: max(now[name] - 0.3, 0.0) for name in METRICS}
-    assert compare_(done, baseline_of(done, **lower), 0.0)["regressed"] == []
-    assert compare_(done, baseline_of(done, **lower), 0.0)["better"]
-    zeros = done | {"results": [one | {"metrics": dict.fromkeys(METRICS, 0.0)} for one in done["results"]]}
-    fell = compare_(zeros, baseline_of(done, **now), 0.05)
-    assert set(fell["regressed"]) == set(METRICS) and len(fell["worse"]) == 4 and not fell["better"]
-    assert compare(a_run(opened, *ids[:4]), baseline_of(done), threshold=0) is None, "no question in common"
-
-
-def compare_(done: Any, earlier: dict[str, Any], threshold: float) -> dict[str, Any]:
-    found = compare(done, earlier, threshold=threshold)
-    assert found is not None and found["questions"] == 4
-    return found
 
 
 # --- the command ---
