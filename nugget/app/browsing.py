@@ -8,6 +8,7 @@ import math
 import secrets
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from nugget.models import Filter, Query, SourceName, Unit
 if TYPE_CHECKING:
     from nugget.app import Brain
     from nugget.evaluation.query_log import Asked
+    from nugget.infra.llm.gate import Spending
     from nugget.provenance.inventory import Covered, Gaps
 
 MAX_NODES = 60
@@ -31,6 +33,7 @@ MAX_NODES = 60
 NEAR = 6
 """Units that are near in meaning, beside those that are related."""
 _LEAST_COSINE = 0.35
+_TERMINAL_EDITORS = frozenset("vi vim nvim nano pico micro hx helix joe mg ne ed".split())
 _RING = 190.0
 _ROOM = 150.0
 """Width that a node with its name takes on a ring."""
@@ -226,6 +229,11 @@ def domain_map(brain: Brain, *, limit: int = 250) -> list[Area]:
     return areas
 
 
+def head(brain: Brain) -> str | None:
+    """Return the checked-out commit, None if there is none."""
+    return git.head(brain.path)
+
+
 def unit_file(brain: Brain, unit: Unit) -> tuple[str, str]:
     """Return the file of a unit as it is on the disk, and the SHA-256 of its content. Raises KnowledgeError."""
     from nugget.brain import read_file
@@ -265,12 +273,13 @@ def edit_unit(brain: Brain, unit_id: str, text: str, *, expect: str) -> str:
     return path
 
 
-def newest(brain: Brain, limit: int) -> list[Unit]:
-    """Return the newest units of the brain."""
+def newest(brain: Brain, *, since: date) -> tuple[list[Unit], Counter[str]]:
+    """Return the units that are new since a day, newest first; of imported ones only how many, by domain."""
     with brain.index.reading():
-        keys = brain.index.newest_units(Filter(sources=(SourceName.BRAIN,)), limit)
+        keys = brain.index.newest_units(Filter(sources=(SourceName.BRAIN,), since=since), 1_000_000)
         units = brain.index.units(keys)
-    return [units[key] for key in keys]
+    imported = Counter(one.domain or "general" for one in units.values() if str(one.origin) == "imported")
+    return [units[key] for key in keys if str(units[key].origin) != "imported"], imported
 
 
 def titles(brain: Brain, ids: Iterable[str]) -> dict[str, str]:
@@ -301,18 +310,19 @@ def stale_cause(brain: Brain, unit: Unit) -> str | None:
 
 
 def open_file(brain: Brain, unit: Unit) -> None:
-    """Open a unit's file in the person's editor ($VISUAL), or in the program that the desktop has for it."""
+    """Open a unit's file in $VISUAL or $EDITOR, or in the desktop's program if that editor needs a terminal."""
     import shlex
 
     import click
 
     file = str(brain.path / (unit.path or ""))
-    visual = shlex.split(brain.environment.variables.get("VISUAL", ""))
-    if visual and shutil.which(visual[0]):
-        command = [*visual, file]
+    variables = brain.environment.variables
+    editor = shlex.split(variables.get("VISUAL") or variables.get("EDITOR", ""))
+    if editor and Path(editor[0]).stem not in _TERMINAL_EDITORS and shutil.which(editor[0]):
+        command = [*editor, file]
         Thread(target=subprocess.run, args=(command,), kwargs={"stdin": subprocess.DEVNULL}, daemon=True).start()
-    elif visual or click.launch(file):
-        raise UsageError(f"{file} cannot be opened.", hint="Set VISUAL to your editor.")
+    elif click.launch(file):
+        raise UsageError(f"{file} cannot be opened.", hint="Set VISUAL to an editor with a window of its own.")
 
 
 def queue_session(brain: Brain, session: str) -> None:
@@ -330,13 +340,11 @@ def problems(brain: Brain) -> list[dict[str, Any]]:
     return [one for one in found if one["state"] != "ok"]
 
 
-def capture_overview(brain: Brain) -> dict[str, Any]:
-    """Return the counts of the queue of sessions and the cost of LLM calls, by `nugget status`'s names."""
-    from nugget.capture import queue
+def spent(brain: Brain, since: datetime) -> Spending:
+    """Return the number and the cost of LLM calls since a moment."""
     from nugget.infra.llm import spending
 
-    spent = spending(brain.environment.home)
-    return {**queue.overview(brain.environment.home), "calls": spent.calls, "usd": spent.usd}
+    return spending(brain.environment.home, since=since)
 
 
 def coverage(brain: Brain, folder: Path) -> tuple[list[Covered], Gaps | None]:

@@ -61,8 +61,8 @@ def changes(brain: Brain, *, limit: int = 20) -> list[BrainChange]:
     return found[:limit]
 
 
-def undo(brain: Brain) -> BrainChange:
-    """Undo the last change that is not undone yet, by a new commit, and return it.
+def undo(brain: Brain, commit: str | None = None) -> BrainChange:
+    """Undo the change of a commit, by default the last one that is not undone yet, by a new commit, and return it.
 
     Raises NuggetError if there is none, ConflictError if the same lines changed since, or a file has uncommitted work.
     """
@@ -70,8 +70,8 @@ def undo(brain: Brain) -> BrainChange:
 
     with git.only_writer(brain.path):
         branch, tip = git.ready_branch(brain.path)
-        last = next((one for one in changes(brain, limit=_LOOKED_AT) if one.kind != "taken back" and not one.undone_by),
-                    None)  # fmt: skip
+        undoable = (one for one in changes(brain, limit=_LOOKED_AT) if one.kind != "taken back" and not one.undone_by)
+        last = next((one for one in undoable if commit in (None, one.commit)), None)
         if last is None:
             raise NuggetError("There is nothing to take back.", hint="`nugget log` lists what was changed here.")
         files: dict[str, bytes | None] = {}

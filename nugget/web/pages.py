@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import mimetypes
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -28,15 +29,20 @@ from nugget.models import Event, KnowledgeType, SourceName, Unit
 from nugget.text import clean
 from nugget.web import review, search
 from nugget.web.search import MAX_QUERY_CHARS
-from nugget.web.site import ASSETS, Problem, Site, asset_hashes, problem_page, render
+from nugget.web.site import ASSETS, Problem, Site, asset_hashes, comes_from_here, problem_page, render
 
 if TYPE_CHECKING:
     from nugget.app import Brain
+    from nugget.evaluation.query_log import Asked
 
 
 _RECENT = timedelta(days=14)
-_VISITS, _PAUSE_S = "nugget-visits", 1800
-"""The cookie with the times of the last two visits, and the pause that parts them."""
+_PAUSE_S = 1800
+"""A visit ends when nothing was opened for so long."""
+_DONE = {
+    "edit": "Your edit is saved.", "move": "The unit was moved.", "add": "The unit was added.",
+    "forget": "The unit was forgotten and will not be proposed again.", "open": "The file was opened in your editor.",
+}  # fmt: skip
 
 
 def make_app(session: AgentSession) -> Starlette:
@@ -103,6 +109,8 @@ async def _problem(request: Request, error: Exception) -> Response:
             Problem(error.status_code, "Not found" if error.status_code == 404 else "Not possible", text)
         )
     print_traceback(error)
+    if (isinstance(error, OSError) and error.errno == errno.ENOSPC) or "disk is full" in str(error):
+        return problem_page(Problem(507, "The disk is full", "Nothing was changed. Free some space, then try again."))
     text = f"Something unexpected went wrong ({type(error).__name__}). The terminal of `nugget web` has the details."
     return problem_page(Problem(500, "This failed", text))
 
@@ -133,21 +141,36 @@ def home(site: Site, request: Request) -> Response:
     proposals = site.proposals(brain)
     now = datetime.now(UTC)
     since = now.date() - _RECENT
-    visits = _visits(request.cookies.get(_VISITS, ""), now)
+    cookie = f"nugget-visits-{hashlib.sha256(str(brain.path).encode()).hexdigest()[:8]}"
+    visits = _visits(request.cookies.get(cookie, ""), now)
     seen = datetime.fromtimestamp(visits[0], UTC).date() if visits[0] else since
-    fresh = [one for one in browsing.newest(brain, 60) if (one.last_modified or one.created or date.min) >= seen]
-    imported = Counter(one.domain or "general" for one in fresh if str(one.origin) == "imported")
+    fresh, imported = site.once("fresh", f"{tags['index']} {seen}", lambda: browsing.newest(brain, since=seen))
     report = site.once("report", tags["log"] + tags["index"], lambda: brain.asked_questions(since))
     open_questions = [one for one in report["queries"] if (one["weak"] or one["zero"]) and not one["used"]][:8]
     problems = site.once("problems", f"{tags} {now:%H%M}", lambda: browsing.problems(brain))
     shown = render(
         site, request, "home", seen=seen if visits[0] else None, proposals=proposals,
-        fresh=[one for one in fresh if str(one.origin) != "imported"][:12],
+        fresh=fresh[:12], more=len(fresh[12:]),
         imported=imported, questions=open_questions, report=report, problems=problems, types=list(KnowledgeType),
-        added=request.query_params.get("added", ""), text=request.query_params.get("text", "")[:MAX_QUERY_CHARS],
+        done=_done(request),
+        text=request.query_params.get("text", "")[:MAX_QUERY_CHARS],
     )  # fmt: skip
-    shown.set_cookie(_VISITS, f"{visits[0]}.{visits[1]}", max_age=31_536_000, httponly=True, samesite="strict")
+    shown.set_cookie(cookie, f"{visits[0]}.{visits[1]}", max_age=31_536_000, httponly=True, samesite="strict")
     return shown
+
+
+def _done(request: Request) -> tuple[str, str]:
+    """Return what was just done, and the commit by which it can be undone, each empty if there is none."""
+    if not comes_from_here(request):
+        return "", ""
+    return _DONE.get(request.query_params.get("done", ""), ""), request.query_params.get("commit", "")
+
+
+def _after(brain: Brain, act: str, ref: str, before: str | None) -> Response:
+    """Go to a unit, or home from one that is gone, and say what was done since the commit `before`."""
+    head = browsing.head(brain)
+    place = f"/unit/{quote(ref, safe='/:')}" if ref else "/"
+    return RedirectResponse(f"{place}?done={act}&commit={head if head not in (None, before) else ''}", 303)
 
 
 def _visits(kept: str, now: datetime) -> tuple[int, int]:
@@ -158,7 +181,7 @@ def _visits(kept: str, now: datetime) -> tuple[int, int]:
     return (before, moment) if moment - last < _PAUSE_S else (last, moment)
 
 
-def unit(site: Site, request: Request) -> Response:
+def unit(site: Site, request: Request, *, problem: str = "", typed: str = "") -> Response:
     """A unit, whole: its text, evidence, relations both ways, what is near, its history and who used it."""
     brain, ref = site.session.ready(), request.path_params["ref"]
     shown = brain.get(ref, identity=site.session.identity, fresh=False)
@@ -180,9 +203,9 @@ def unit(site: Site, request: Request) -> Response:
     report = site.once("all questions", browsing.pulse(brain)["log"], brain.asked_questions)
     return render(
         site, request, "unit", unit=found, graph=graph_ and drawn(graph_), near=near or (), history=history, file=file,
-        digest=digest, is_ours=is_ours, wants="edit" if "edit" in request.query_params else "",
+        digest=digest, is_ours=is_ours, typed=typed, problem=problem, status=409 if problem else 200,
         asked=_askings(report, found) if is_ours else [], stale=browsing.stale_cause(brain, found) if is_ours else None,
-        saved=request.query_params.get("saved", ""),
+        done=_done(request),
     )  # fmt: skip
 
 
@@ -197,31 +220,33 @@ def change_unit(site: Site, request: Request) -> Response:
     shown = brain.get(ref, fresh=False).unit
     if shown is None or shown.source is not SourceName.BRAIN:
         raise Problem(422, "That did not work", "Only units of the brain can be changed.")
-    act = str(form.get("act", ""))
+    act, goes_to, before = str(form.get("act", "")), shown.ref, browsing.head(brain)
     if act == "open":
         browsing.open_file(brain, shown)
-        return RedirectResponse(f"/unit/{quote(shown.ref, safe='/:')}?opened=1", 303)
-    if act == "forget":
+    elif act == "forget":
         brain.forget(shown.id)
-        return RedirectResponse("/?added=forgotten", 303)
-    new_id = shown.id
-    if act == "move":
-        moved, _ = brain.move(shown.id, domain=str(form.get("domain", "")) or None)
-        new_id = moved.new_id
+        goes_to = ""
+    elif act == "move":
+        goes_to = brain.move(shown.id, domain=str(form.get("domain", "")) or None)[0].new_id
     elif act == "edit":
         text = str(form.get("text", "")).replace("\r\n", "\n")
-        browsing.edit_unit(brain, shown.id, text, expect=str(form.get("digest", "")))
+        try:
+            browsing.edit_unit(brain, shown.id, text, expect=str(form.get("digest", "")))
+        except NuggetError as error:
+            return unit(site, request, problem=f"{_sentence(error)} Your text is kept below.", typed=text)
     else:
         raise Problem(422, "That did not work", "There is no such change.")
-    return RedirectResponse(f"/unit/{quote(new_id, safe='/:')}?saved={act}", 303)
+    return _after(brain, act, goes_to, before)
 
 
 def add(site: Site, request: Request) -> Response:
     """Keep a text as a new unit."""
     form = request.state.form
     text, kind, domain = (str(form.get(name, "")) for name in ("text", "type", "domain"))
-    unit_id, _ = site.session.ready().add(text.replace("\r\n", "\n"), type=kind, domain=domain.strip() or "general")
-    return RedirectResponse(f"/unit/{quote(unit_id, safe='/:')}?saved=add", 303)
+    brain = site.session.ready()
+    before = browsing.head(brain)
+    unit_id, _ = brain.add(text.replace("\r\n", "\n"), type=kind, domain=domain.strip() or "general")
+    return _after(brain, "add", unit_id, before)
 
 
 def conversation(site: Site, request: Request) -> Response:
@@ -246,7 +271,13 @@ def promote(site: Site, request: Request) -> Response:
     """Propose a nugget as a unit, and show the proposal."""
     brain = site.session.ready()
     nugget, stale = _seen(site, brain).nugget(str(request.state.form.get("nugget", ""))[:200])
-    done = brain.promote(nugget, stale=stale, type=None, domain="coding", dry_run=False)
+    done = brain.promote(
+        nugget,
+        stale=stale,
+        type=None,
+        domain=str(request.state.form.get("domain", "")).strip() or "coding",
+        dry_run=False,
+    )
     return RedirectResponse(f"/review/{done.branch}", 303)
 
 
@@ -319,16 +350,26 @@ def activity(site: Site, request: Request) -> Response:
         f"sessions {days}", f"{tags} {datetime.now(UTC):%Y%m%d%H%M}",
         lambda: list_sessions(_seen(site, brain), everything=True, since=begin),
     )  # fmt: skip
-    asked = browsing.questions(brain, since)
+    wanted = request.query_params.get("filter", "")[:200].casefold()
+    asked = [one for one in browsing.questions(brain, since) if wanted in _words_of(one.text, one.face, _outcome(one))]
     per_day = Counter(one.time.astimezone(UTC).date() for one in asked)
     return render(
-        site, request, "activity", days=days, asked=asked[:100], sessions=sessions,
+        site, request, "activity", days=days, asked=asked[:100], filter=wanted, more=len(asked[100:]),
+        sessions=[one for one in sessions if wanted in _words_of(one.title, one.first_prompt, one.agent, one.outcome)],
         most=max(per_day.values(), default=1),
         calendar=[(day := since + timedelta(days=number), per_day[day]) for number in range(days)],
         report=site.once(f"questions {since}", tags["log"] + tags["index"], lambda: brain.asked_questions(since)),
-        capture=browsing.capture_overview(brain),
+        spent=browsing.spent(brain, begin),
         titles=browsing.titles(brain, {name for one in asked[:100] for name in one.unit_ids}),
     )  # fmt: skip
+
+
+def _outcome(asked: Asked) -> str:
+    return "not answered" if asked.weak or not asked.units else ""
+
+
+def _words_of(*parts: object) -> str:
+    return " ".join(map(str, parts)).casefold()
 
 
 def why(site: Site, request: Request) -> Response:

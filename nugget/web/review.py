@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 
 from nugget.errors import ConflictError, NuggetError, ReviewError
 from nugget.models import Unit
-from nugget.web.site import Site, render
+from nugget.web.site import Site, comes_from_here, render
 
 if TYPE_CHECKING:
     from nugget.app import Brain
@@ -24,13 +24,17 @@ def waiting(site: Site, request: Request) -> Response:
     found = site.proposals(site.session.ready())
     if found:
         return RedirectResponse(f"/review/{found[0].branch}?{request.url.query}".rstrip("?"), 303)
-    return render(site, request, "nothing", done=request.query_params)
+    return render(site, request, "nothing", done=request.query_params if comes_from_here(request) else {})
 
 
 def proposal(
-    site: Site, request: Request, *, problem: str = "", marks: Mapping[str, str] | None = None, status: int = 200
-) -> Response:
-    """A proposal: its units as cards, each with what it rests on and the nearest unit of the brain."""
+    site: Site, request: Request, *, problem: str = "", marks: Mapping[str, str] | None = None,
+    edits: Mapping[str, str] | None = None, seen: str = "", status: int = 200,
+) -> Response:  # fmt: skip
+    """A proposal: its units as cards, each with what it rests on and the nearest unit of the brain.
+
+    `marks` and `edits` are not applied yet, by path; those of other pages travel along in hidden fields.
+    """
     brain, branch = site.session.ready(), request.path_params["branch"]
     everything = site.proposals(brain)
     shown = next((one for one in everything if one.branch == branch), None)
@@ -39,11 +43,20 @@ def proposal(
     given = request.query_params.get("page", "1")
     page = max(1, int(given)) if given.isdecimal() and len(given) < 6 else 1
     files = shown.files[(page - 1) * CARDS : page * CARDS]
+    marks, edits = marks or {}, edits or {}
+    away = [
+        file
+        for file in shown.files
+        if file not in files and (file.path in edits or marks.get(file.path, "later") != "later")
+    ]
+    if seen not in ("", shown.sha):
+        problem = problem or "This proposal changed since you looked at it; what you marked is kept."
     tag = f"{shown.sha} {page}"
     cards = site.once(f"cards {branch}", tag, lambda: [_card(brain, file) for file in files])
     return render(
         site, request, "review", status=status, proposals=everything, shown=shown, cards=cards, page=page,
-        pages=-(-len(shown.files) // CARDS), problem=problem, marks=marks or {}, done=request.query_params,
+        pages=-(-len(shown.files) // CARDS), problem=problem, marks=marks, edits=edits, away=away,
+        done=request.query_params if comes_from_here(request) else {},
     )  # fmt: skip
 
 
@@ -75,23 +88,26 @@ def decide(site: Site, request: Request) -> Response:
         if text.strip() and text != before:
             edits[str(path)] = text
         number += 1
+    if "turn" in form:
+        return proposal(site, request, marks=marks, edits=edits, seen=str(form.get("sha", "")))
     accepted = [path for path, mark in marks.items() if mark == "accept"]
     rejected = [path for path, mark in marks.items() if mark == "reject"]
     if not accepted and not rejected:
-        return proposal(site, request, problem="Mark a unit first: accept or reject it.", status=422)
+        return proposal(site, request, problem="Mark a unit first: accept or reject it.", edits=edits, status=422)
     try:
-        site.session.ready().decide(
+        decided = site.session.ready().decide(
             branch, expect_sha=str(form.get("sha", "")), accept=accepted, reject=rejected,
-            edits={path: text for path, text in edits.items() if path in accepted},
+            edits={path: text for path, text in edits.items() if path not in rejected},
         )  # fmt: skip
     except (ConflictError, ReviewError) as error:
-        return proposal(site, request, problem=f"{error} {error.hint or ''}", marks=marks, status=409)
+        return proposal(site, request, problem=f"{error} {error.hint or ''}", marks=marks, edits=edits, status=409)
     left = any(one.branch == branch for one in site.proposals(site.session.ready()))
     place = f"/review/{branch}" if left else "/review"
-    return RedirectResponse(f"{place}?accepted={len(accepted)}&rejected={len(rejected)}", 303)
+    return RedirectResponse(f"{place}?accepted={len(accepted)}&rejected={len(rejected)}"
+                            f"&commit={decided.commit if accepted else ''}", 303)  # fmt: skip
 
 
 def undo(site: Site, request: Request) -> Response:
-    """Take back the last change."""
-    site.session.ready().undo()
+    """Take back the change that the form names."""
+    site.session.ready().undo(str(request.state.form.get("commit", "")))
     return RedirectResponse("/review?undone=1", 303)

@@ -14,7 +14,7 @@ from nugget.models import Query
 from nugget.render import degraded_sentences, stale_words
 from nugget.text import parse_day, shorten
 from nugget.web.markup import marked
-from nugget.web.site import Problem, Site, render
+from nugget.web.site import Problem, Site, comes_from_here, render
 
 MAX_QUERY_CHARS = 2_000
 _FACETS = ("source", "type", "domain", "since")
@@ -40,7 +40,7 @@ def results(site: Site, request: Request) -> Response:
     if text.strip():
         words = [text, *(f"{name}:{value}" for name, values in chosen.items() for value in values)]
         query = Query(" ".join(words), limit=20, explain=True, identity=site.session.identity)
-        bundle = brain.search(query, log="partial" not in request.query_params)
+        bundle = brain.search(query, log=comes_from_here(request) and "partial" not in request.query_params)
     hits = [_shown_hit(hit, text) for hit in bundle.hits] if bundle else []
     begins = {age: parse_day(age, today=datetime.now(UTC).date()) or date.max for age in _AGES}
     days = [hit["unit"].last_modified or hit["unit"].created for hit in hits]
@@ -52,12 +52,14 @@ def results(site: Site, request: Request) -> Response:
     }  # fmt: skip
 
     def narrowed(name: str, value: str) -> str:
-        values = {**chosen, name: [] if value in chosen[name] else [value]}
+        values = {**chosen, name: [] if value in ("", *chosen[name]) else [value]}
         return "/search?" + urlencode([("q", text), *((key, one) for key, given in values.items() for one in given)])
 
     return render(
         site, request, "results" if "partial" in request.query_params else "search", text=text, hits=hits,
+        whole={name: narrowed(name, "") for name, values in chosen.items() if values},
         facets=facets, chosen=chosen, narrowed=narrowed, ages=_AGES, weak=bool(bundle and bundle.weak),
+
         notes=degraded_sentences(bundle.degraded) if bundle else [], counts=facets["source"],
     )  # fmt: skip
 

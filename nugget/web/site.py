@@ -75,6 +75,11 @@ def render(site: Site, request: Request, name: str, *, status: int = 200, **valu
     return HTMLResponse(without_secrets(text), status)
 
 
+def comes_from_here(request: Request) -> bool:
+    """Return whether a person opened the address here; a link of another page asks nothing in their name."""
+    return request.headers.get("sec-fetch-site", "none") in ("none", "same-origin")
+
+
 @cache
 def asset_hashes() -> dict[str, str]:
     """Return a short digest of each style sheet and script, by its name."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from served import START
+from web_stage import PLACES, harbour_notes
 
 from nugget.app import open
 from nugget.infra import git
@@ -24,21 +25,6 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="There is no Chromium on this machine."),
 ]
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-PLACES = (
-    "pier nine|the dry dock|the lighthouse|the customs house|the slipway|the crane yard|the fuel berth|the ice store|"
-    "the net loft|the ferry ramp|the sail room|the chart office|the breakwater|the tug base|the grain silo|the cold "
-    "quay|the coal wharf|the pilot station|the rope walk|the anchor field|the weighbridge|the lock gate|the mole"
-).split("|")
-THINGS = (
-    "the winch|acetylene|the fog horn|the sealing wax|the cradle|the long sling|kerosene|the brine pump|the tarred "
-    "twine|the bow thruster|the canvas press|the tide table|the blasting mat|the towing hook|the auger|the forklift|"
-    "the coal chute|the launch|the spinning jenny|the mooring buoy|the calibrated weight|the sluice|the dredger"
-).split("|")
-HARMS = (
-    "a crushed hand|a fire|a stranding|a fine|a capsized hull|a snapped cable|an explosion|spoiled fish|a tangled "
-    "screw|a flooded deck|a torn mainsail|a missed ebb|a broken window|a sunk barge|a choked belt|a pierced crate|a "
-    "black lung|a lost pilot|a frayed hawser|a drifting yacht|a wrong bill|a burst gate|a silted channel"
-).split("|")
 UNITS = len(PLACES)
 
 
@@ -54,11 +40,7 @@ def chromium() -> Iterator[Any]:
 @pytest.fixture
 def address(words: Path, tmp_path: Path, isolated_home: Path) -> Iterator[str]:
     """Of the page of a brain with a proposal of 23 units."""
-    notes = tmp_path / "notes"
-    notes.mkdir()
-    for number, (place, thing, harm) in enumerate(zip(PLACES, THINGS, reversed(HARMS), strict=True)):
-        text = f"Before {thing} is used at {place}, somebody signs for it, because {harm} followed when nobody did. "
-        (notes / f"{number:02}.md").write_text(f"# Sign for {thing} at {place}\n\n{text}{harm.capitalize()} is dear.\n")
+    notes = harbour_notes(tmp_path / "notes")
     with open(words) as brain:
         brain.import_notes(notes, domain="harbour")
     process = subprocess.Popen(

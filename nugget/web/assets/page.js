@@ -29,7 +29,7 @@ if (form) {
     tally();
   };
   const tally = () => {
-    const count = (/** @type {string} */ value) => form.querySelectorAll(`input[value="${value}"]:checked`).length;
+    const count = (/** @type {string} */ value) => form.querySelectorAll(`[name^=mark-][value="${value}"]:is(:checked, [type=hidden])`).length;
     /** @type {HTMLElement} */ (document.getElementById('tally')).textContent =
       `${count('accept')} accepted, ${count('reject')} rejected, ${count('later')} later`;
   };

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from knowledge_files import commit
 from sessions import write_transcript
 from waiting import wait_for
-from web_stage import PORT, Page, page
+from web_stage import PORT, Page, harbour_notes, page
 from worker_stage import LESSONS
 
 from nugget.app import browsing, open
@@ -156,12 +157,13 @@ def test_a_unit_is_edited_restored_moved_and_forgotten(shown: Page, words: Path)
     digest, file = fields(shown.get(UNIT).text)
     edited = file.rstrip() + "\n\nOne line more.\n"
     reply = shown.post(UNIT, act="edit", digest=digest, text=edited.replace("\n", "\r\n"))
-    assert reply.status_code == 200 and "One line more." in reply.text and "Done: edit" in reply.text
+    assert reply.status_code == 200 and "One line more." in reply.text and "Your edit is saved." in reply.text
     assert git.versions_of(words, "domains/coding/patterns/retry-with-idempotency.md")[0].message.startswith("Edit ")
-    late = shown.post(UNIT, act="edit", digest=digest, text=file)
-    assert late.status_code == 409 and "has changed since" in late.text
+    late = shown.post(UNIT, act="edit", digest=digest, text=file + "Typed in vain?\n")
+    assert late.status_code == 409 and "has changed since" in late.text and "Typed in vain?" in late.text
     digest, _ = fields(shown.get(UNIT).text)
-    assert shown.post(UNIT, act="edit", digest=digest, text="no frontmatter").status_code in (422, 500)
+    broken = shown.post(UNIT, act="edit", digest=digest, text="no frontmatter")
+    assert broken.status_code == 409 and ">\nno frontmatter</textarea>" in broken.text
     assert shown.post(UNIT, act="edit", digest=digest, text=file).status_code == 200
     assert "One line more." not in shown.get(UNIT).text.split("History")[0]
     moved = shown.post(UNIT, act="move", domain="operations")
@@ -222,7 +224,16 @@ def test_a_proposal_is_decided_in_one_commit_against_what_was_seen(words: Path, 
         assert "1 accepted, 1 rejected" in done.text and (words / paths[0]).is_file()
         again = shown.post(address[1], sha=sha[1], **fields, **marks)
         assert again.status_code in (404, 409) and not (words / paths[2]).exists()
-        assert shown.post("/undo").status_code == 200 and not (words / paths[0]).exists()
+        later = shown.post("/add", text="Ring the bell in fog.", type="belief", domain="harbour")
+        commit = re.search(r'name="commit" value="(\w+)"', done.text)
+        assert commit and "The unit was added." in later.text
+        assert shown.post("/undo", commit="0" * 40).status_code == 404 and (words / paths[0]).exists()
+        assert "was taken back" in shown.post("/undo", commit=commit[1]).text
+        assert not (words / paths[0]).exists() and "Ring the" in shown.get("/search?q=bell").text
+        assert shown.post("/undo", commit=commit[1]).status_code == 404
+        forged = shown.get(f"/?done=add&commit={commit[1]}", sec_fetch_site="cross-site", sec_fetch_mode="navigate",
+                           sec_fetch_dest="document")  # fmt: skip
+        assert "Undo" not in forged.text
 
 
 @pytest.mark.proves("WEB-PAGES")
@@ -231,7 +242,19 @@ def test_results_can_be_narrowed_by_domain_and_age(shown: Page) -> None:
     assert re.search(r'href="/search\?q=cache&amp;domain=coding[^"]*">coding', text)
     narrowed = shown.get("/search?q=cache&domain=coding/python").text
     assert 'aria-current="true">coding/python' in narrowed
+    assert re.search(r'href="/search\?q=cache">all domains<', narrowed)
     assert "<h2>" not in shown.get("/search?q=cache&since=2999-01-01").text
+
+
+@pytest.mark.proves("WEB-GATE")
+def test_a_link_from_elsewhere_asks_nothing_in_the_name_of_a_person(shown: Page) -> None:
+    link = {"sec_fetch_site": "cross-site", "sec_fetch_mode": "navigate", "sec_fetch_dest": "document"}
+    assert shown.get("/search?q=planted+by+a+link", **link).status_code == 200
+    shown.get("/search?q=typed+by+a+person", sec_fetch_site="same-origin")
+    text = shown.get("/activity").text
+    assert "typed by a person" in text and "planted by" not in text
+    assert "typed by a person" in shown.get("/activity?filter=Typed").text
+    assert "typed by a person" not in shown.get("/activity?filter=other").text
 
 
 @pytest.mark.proves("WEB-EDIT")
@@ -241,7 +264,7 @@ def test_a_unit_says_why_it_is_stale_and_opens_in_an_editor(
     opened = tmp_path / "opened"
     (tmp_path / "editor").write_text(f'#!/bin/sh\necho "$@" > {opened}.new && mv {opened}.new {opened}\n')
     (tmp_path / "editor").chmod(0o755)
-    monkeypatch.setenv("VISUAL", f"{tmp_path / 'editor'} --wait")
+    monkeypatch.setenv("EDITOR", f"{tmp_path / 'editor'} --wait")
     file = next((words / "domains").rglob("retry-with-idempotency.md"))
     with page(words) as shown:
         assert "may not hold any more" not in shown.get(UNIT).text
@@ -249,7 +272,7 @@ def test_a_unit_says_why_it_is_stale_and_opens_in_an_editor(
         with open(words) as brain:
             brain.sync()
         assert "it was to hold until 2020-01-01" in shown.get(UNIT).text
-        assert shown.post(UNIT, act="open").status_code == 200
+        assert "was opened in your editor" in shown.post(UNIT, act="open").text
         wait_for(opened.exists)
     assert opened.read_text() == f"--wait {file}\n"
 
@@ -282,7 +305,40 @@ def test_the_graph_is_narrowed_to_a_type(shown: Page) -> None:
 @pytest.mark.proves("WEB-PAGES")
 def test_home_shows_what_is_new_since_the_last_visit(shown: Page) -> None:
     assert "New in 14 days" in shown.get("/").text
-    shown.client.cookies.set("nugget-visits", "0.1700000000", domain="127.0.0.1")
+    name = next(one for one in shown.client.cookies if one.startswith("nugget-visits-"))
+    shown.client.cookies.set(name, "0.1700000000", domain="127.0.0.1")
     assert "New since your last visit (2023-11-14)" in shown.get("/").text
-    shown.client.cookies.set("nugget-visits", "x.y.z", domain="127.0.0.1")
+    shown.client.cookies.set(name, "x.y.z", domain="127.0.0.1")
     assert shown.get("/").status_code == 200
+
+
+@pytest.mark.proves("WEB-REVIEW")
+def test_marks_and_edits_stay_when_the_page_of_a_proposal_is_turned(words: Path, tmp_path: Path) -> None:
+    notes = harbour_notes(tmp_path / "notes")
+    with open(words) as brain:
+        brain.import_notes(notes, domain="harbour")
+    with page(words) as shown:
+
+        def fields(text: str) -> dict[str, str]:
+            made = dict(re.findall(r'name="(path-\d+|sha)" value="([^"]+)"', text))
+            hidden = dict(re.findall(r'type="hidden" name="(mark-\d+)" value="(\w+)"', text))
+            edits = dict(
+                re.findall(r'name="(text-\d+)" aria-label="Your text"[^>]*>\n(.*?)</textarea>', text, re.DOTALL)
+            )
+            return made | hidden | {name: html.unescape(edit) for name, edit in edits.items()}
+
+        first = shown.get("/review").text
+        address = re.search(r'id="review" action="([^"]+)"', first)
+        edit = re.search(r'name="text-0"[^>]*>\n(.*?)</textarea>', first, re.DOTALL)
+        assert address and edit and first.count("<article") == 20
+        edited = html.unescape(edit[1]) + "Hang it up.\n"
+        second = shown.post(f"{address[1]}?page=2", turn="2", **fields(first), **{"mark-0": "accept", "text-0": edited})
+        assert second.status_code == 200 and second.text.count("<article") == 3 and "Hang it up." in second.text
+        back = shown.post(address[1], turn="1", **fields(second.text), **{"mark-1": "reject"}).text
+        assert back.count('value="accept" checked') == 1 and "Hang it up." in back and 'value="reject"' in back
+        stale = shown.post(address[1], turn="1", **fields(second.text) | {"sha": "0" * 40}).text
+        assert "changed since you looked" in stale and "Hang it up." in stale
+        done = shown.post(f"{address[1]}?page=2", **fields(second.text), **{"mark-1": "reject"})
+        assert "1 accepted, 1 rejected" in done.text
+        (file,) = (words / "domains/harbour").rglob("*.md")
+        assert "Hang it up." in file.read_text()
