@@ -113,7 +113,7 @@ def is_not_placeholder(value: str, letters: int = 4) -> bool:
 
 def is_issued(value: str) -> bool:
     """Return True for a value in which letters and digits mix without long runs, as in issued keys."""
-    return _is_mixed(value[:_LOOKED_AT]) and _different(value) >= 8
+    return _is_mixed(value[:_LOOKED_AT])
 
 
 def is_jumbled(value: str) -> bool:

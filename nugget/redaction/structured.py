@@ -208,8 +208,6 @@ def _is_bare(view: str, place: tuple[int, int], name: str, sign: str, given: str
     ends = bool(_LINE_END.match(view, stop))
     own = ends and bool(_LINE_HEAD.match(before))
     variable = name.rsplit(".", 1)[-1].replace("-", "_").isupper()
-    if compared:
-        return strong and (variable or own)
     if not sign:
         return strong and own and len(name) > 4 and (not name[0].isupper() or "_" in name)
     camel = is_camel(given)

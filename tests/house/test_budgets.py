@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 192,
-    "lines": 45_293,
+    "lines": 45_291,
     "lines of a file": 400,
     "classes": 306,
     "re.compile": 295,
