@@ -48,7 +48,6 @@ class Fault:
     status: int
     message: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
-    errors: tuple[Mapping[str, str], ...] = ()
     after: bool = False
 
 
@@ -158,8 +157,11 @@ class _Answer(GitAnswer):
         self._git(request.path, query, body)
 
     def _fault(self, fault: Fault) -> None:
-        value = {"message": fault.message, **({"errors": list(fault.errors)} if fault.errors else {})}
-        self._send(fault.status, json.dumps(value).encode(), {"Content-Type": "application/json", **fault.headers})
+        self._send(
+            fault.status,
+            json.dumps({"message": fault.message}).encode(),
+            {"Content-Type": "application/json", **fault.headers},
+        )
 
 
 class GitHubServer(GitServer):
@@ -178,9 +180,6 @@ class GitHubServer(GitServer):
         self.old_names: list[str] = []
         self.forbids_merging = ""
         self.methods = {"merge": True, "squash": True, "rebase": False}
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     @property
     def api_url(self) -> str:

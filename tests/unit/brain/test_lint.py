@@ -5,15 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from knowledge_files import write
 
 from nugget.brain.lint import lint
 from nugget.config import RedactionSettings, Settings
 from nugget.infra import git
-
-
-def write(brain: Path, path: str, text: str) -> None:
-    (brain / path).parent.mkdir(parents=True, exist_ok=True)
-    (brain / path).write_text(text, "utf-8")
 
 
 def unit(kind: str, slug: str, *related: tuple[str, str], domain: str = "coding") -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,12 +20,6 @@ from nugget.sources.sessions import find_sessions
 
 NOW = datetime(2026, 3, 5, tzinfo=UTC)
 SAID = "We chose JWT instead of session cookies, because the service has to stay stateless behind the balancer."
-
-
-@pytest.fixture
-def server() -> Iterator[AnthropicServer]:
-    with AnthropicServer() as running:
-        yield running
 
 
 @pytest.fixture

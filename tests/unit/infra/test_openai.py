@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,6 @@ from nugget.infra.llm import Model, open_extractor, spending
 from nugget.infra.llm.others import OpenAI
 
 KEY = "sk-local-" + "Qv7Tn2Lw9Xc4" * 3
-
-
-@pytest.fixture
-def server() -> Iterator[AnthropicServer]:
-    with AnthropicServer() as running:
-        yield running
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from nugget.config import Environment, LLMSettings, RetrievalSettings, Settings,
 from nugget.errors import EmbeddingUnavailable, LLMUnavailable, UsageError
 from nugget.infra.llm import LLM
 from nugget.models import Origin, SourceName, Unit
-from nugget.retrieval.reranking import ClaudeReranker, CrossEncoderReranker, Passage, choose_reranker
+from nugget.retrieval.reranking import ClaudeReranker, Passage, choose_reranker
 
 
 def passage(title: str, body: str = "", **fields: Any) -> Passage:
@@ -34,14 +34,6 @@ def judged(*pairs: tuple[Any, Any]) -> Any:
 
 def choose(name: str, llm: LLM | None, environment: Environment) -> Any:
     return choose_reranker(Settings(retrieval=RetrievalSettings(reranker=name)), llm, environment)
-
-
-def test_relevances_come_back_in_the_order_of_the_passages(llm: LLM, server: AnthropicServer) -> None:
-    server.script(judged((3, 0.2), (1, 0.9), (2, 0.0)))
-    assert ClaudeReranker(llm, Settings())("how to invalidate?", PASSAGES) == [0.9, 0.0, 0.2]
-    [request] = server.requests
-    assert request.body["model"] == Settings().llm.rerank_model
-    assert not request.streams
 
 
 @pytest.mark.proves("RERANK-BOUNDS")
@@ -107,12 +99,6 @@ def test_the_cap_and_the_timeout_of_the_settings_hold(llm: LLM, server: Anthropi
         ClaudeReranker(llm, hasty)("?", PASSAGES)
 
 
-def test_nothing_to_judge_asks_nobody(llm: LLM, server: AnthropicServer, environment: Environment) -> None:
-    assert ClaudeReranker(llm, Settings())("?", []) == []
-    assert CrossEncoderReranker("no-such-model", cache=environment.models)("?", []) == []
-    assert server.requests == []
-
-
 def test_the_settings_choose_the_reranker(llm: LLM, environment: Environment) -> None:
     assert choose("local", llm, environment) is None
     assert choose("auto", None, environment) is None
@@ -123,11 +109,6 @@ def test_the_settings_choose_the_reranker(llm: LLM, environment: Environment) ->
     for wrong in ("", "cross-encoder:", "bm25"):
         with pytest.raises(UsageError, match=r"retrieval\.reranker"):
             choose(wrong, llm, environment)
-
-
-def test_claude_without_a_key_says_so_when_asked(environment: Environment) -> None:
-    with pytest.raises(LLMUnavailable, match="no API key"):
-        choose("claude", None, environment)("?", PASSAGES)
 
 
 @pytest.mark.proves("RERANK-FALLBACK")
