@@ -90,7 +90,7 @@ def put(connection: Any, number: int, seeds: Numbers, chance: random.Random) -> 
     rows = list(zip(keys, made, strict=False))
     connection.executemany("INSERT INTO vectors VALUES (?,?)", rows)
     signs = [(chunk, np.packbits(np.frombuffer(vector, "<f4") > 0).tobytes()) for chunk, vector in rows]
-    connection.executemany("INSERT INTO signs VALUES (?,?)", signs)
+    connection.executemany("INSERT INTO signs (chunk_key, bits) VALUES (?,?)", signs)
     connection.execute("INSERT INTO unit_vectors VALUES (?,?,NULL)", (key, made[-1]))
 
 

@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from nugget.errors import UsageError
 from nugget.index import IndexReader
+from nugget.index.postgres.connection import migrate, place_of
 from nugget.settings_file import YAMLRefused, read_entries
-from nugget.text import slugify
 
 if TYPE_CHECKING:
     from nugget.app import Brain
     from nugget.index.postgres.writer import Published
-
-_SPACE = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
-
-
-def place_of(brain: Brain) -> tuple[str, str]:
-    """Return the address of the team's database and the brain's space in it, by default the brain's name.
-
-    Raises UsageError for a name that cannot be a space's.
-    """
-    url, _, named = brain.settings.index.partition("#")
-    space = named or slugify(brain.settings.name or brain.path.name)
-    if not _SPACE.fullmatch(space):
-        raise UsageError(f"{space!r} cannot name a space.", hint="Use small letters, digits, dots and hyphens.")
-    return url, space
 
 
 def open_index(brain: Brain) -> IndexReader:
     """Open the brain's space for reading. Connects with the first question."""
     from nugget.index.postgres import PostgresIndex
 
-    return PostgresIndex(*place_of(brain))
+    return PostgresIndex(*place_of(brain.settings, brain.path))
 
 
 def publish_index(brain: Brain, *, rebuild: bool = False) -> Published | None:
@@ -49,7 +34,7 @@ def publish_index(brain: Brain, *, rebuild: bool = False) -> Published | None:
         origin = str(read_entries(brain.path / "brain.yaml")["id"].value)
     except (OSError, KeyError, YAMLRefused):
         origin = ""
-    return publish(brain.embedded_index, *place_of(brain), origin=origin, rebuild=rebuild)
+    return publish(brain.embedded_index, *place_of(brain.settings, brain.path), origin=origin, rebuild=rebuild)
 
 
 def migrate_index(address: str) -> tuple[int, int]:
@@ -57,8 +42,6 @@ def migrate_index(address: str) -> tuple[int, int]:
 
     Raises UsageError without an address.
     """
-    from nugget.index.postgres.connection import migrate
-
     if not address:
         raise UsageError("No team's index is set.", hint="Set it: nugget config set index postgresql://HOST/DATABASE")
     return migrate(address.partition("#")[0])

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nugget.index import units as stored
 from nugget.index import vectors
@@ -26,11 +26,16 @@ from nugget.index.connection import (
     open_existing,
     open_memory,
 )
-from nugget.index.fulltext import COLUMN_WEIGHTS, Terms, Vocabulary, chunk_count, match_any, terms_of
+from nugget.index.fulltext import (
+    COLUMN_WEIGHTS,
+    LARGE_INDEX_CHUNKS,
+    Terms,
+    Vocabulary,
+    terms_of,
+)
 from nugget.index.protocols import IndexReader, Lists
-from nugget.index.units import CHANGED, CHUNK_COLUMNS, Edge, StoredChunk, conditions_of, select_in
-from nugget.models import Filter, Problem, SourceName, Unit
-from nugget.text import folded
+from nugget.index.units import CHUNK_COLUMNS, Edge, StoredChunk, conditions_of, select_in
+from nugget.models import Filter, Problem, RelationType, SourceName, Unit
 
 if TYPE_CHECKING:
     from nugget.infra.embedding import Vector
@@ -51,7 +56,7 @@ __all__ = [
 ]
 
 
-class Index:
+class Index(IndexReader):
     """An index file, opened for reading. Thread-safe: each thread has a connection of its own.
 
     `use_sqlite_vec=False` compares vectors with numpy even if sqlite-vec could be loaded.
@@ -62,6 +67,7 @@ class Index:
         self.file = file
         self._version = version
         self._use_sqlite_vec = use_sqlite_vec
+        self._signs = vectors.Signs()
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
         _ = self.connection
@@ -76,7 +82,7 @@ class Index:
             self._local.vector_search = "sqlite-vec"
             if not (self._use_sqlite_vec and load_sqlite_vec(connection)):
                 self._local.vector_search = "numpy"
-                vectors.add_functions(connection)
+                vectors.add_distance(connection)
             self._opened.append(connection)
         return connection
 
@@ -108,7 +114,7 @@ class Index:
     @property
     def chunk_count(self) -> int:
         """Chunks of all sources."""
-        return chunk_count(self.connection)
+        return Vocabulary(self.connection).chunks
 
     @property
     def embedding_model(self) -> str | None:
@@ -170,26 +176,34 @@ class Index:
         )
         return list(rows)
 
-    def words_of_unit(self, terms: Terms, unit_key: int) -> list[str]:
-        """Return those of the words that stand in a unit."""
-        sql = "SELECT min(key), max(key) FROM chunks WHERE unit_key = ?"  # its chunks were given their keys in one go
-        first, last = self.connection.execute(sql, (unit_key,)).fetchone()
-        sql = "SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? AND rowid BETWEEN ? AND ? LIMIT 1"
-        return [
-            word for word in terms.words if self.connection.execute(sql, (match_any([word]), first, last)).fetchone()
-        ]
-
     def search_vectors(self, vector: Vector, k: int, filter_: Filter) -> list[tuple[int, float]]:
         """Return the k chunks of highest cosine with a normalised vector, as (chunk key, cosine)."""
-        return vectors.search(self.connection, vector, k, *_allowed_chunks(filter_))
+        is_small = self.vector_search == "sqlite-vec" and self.chunk_count <= LARGE_INDEX_CHUNKS
+        signs = None if is_small else self._signs
+        return vectors.search(self.connection, vector, k, *_allowed_chunks(filter_), signs)
 
     def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, vectors.UnitCosines]:
-        """The cosines with each of these units that has vectors: of its nearest chunk, of the whole, of its title."""
-        return vectors.unit_cosines(self.connection, vector, unit_keys)
+        """Return the cosines with each of these units that has vectors: of its nearest chunk, the whole, its title."""
+        sql = (
+            "SELECT unit_key, vec_distance_L2(embedding, ?), "
+            "CASE WHEN title_embedding IS NOT NULL THEN vec_distance_L2(title_embedding, ?) END "
+            "FROM unit_vectors WHERE unit_key IN"
+        )
+        found = {
+            unit: (vectors.cosine(whole), None if title is None else vectors.cosine(title))
+            for unit, whole, title in select_in(self.connection, sql, unit_keys, [vector.tobytes()] * 2)
+        }
+        nearest = vectors.nearest_chunks(self.connection, vector, unit_keys)
+        return {unit: (cosine, *found.get(unit, (0.0, None))) for unit, (_, cosine) in nearest.items()}
 
     def nearness(self, unit_key: int, unit_keys: Sequence[int]) -> dict[int, float]:
         """Return the cosine of each of these units with another one, each as a whole; 0 if it is below."""
-        return vectors.nearness(self.connection, unit_key, unit_keys)
+        vector = self.connection.execute(
+            "SELECT embedding FROM unit_vectors WHERE unit_key = ?", (unit_key,)
+        ).fetchone()
+        sql = "SELECT unit_key, vec_distance_L2(embedding, ?) FROM unit_vectors WHERE unit_key IN"
+        near = select_in(self.connection, sql, unit_keys, vector) if vector else ()
+        return {key: max(vectors.cosine(distance), 0.0) for key, distance in near}
 
     def nearest_chunks(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, int]:
         """Return the nearest chunk of each of these units that has vectors: unit key -> chunk key."""
@@ -213,17 +227,6 @@ class Index:
         """Return units by key."""
         return stored.units_by_key(self.connection, keys)
 
-    def unit(self, unit_id: str, source: SourceName = SourceName.BRAIN) -> Unit | None:
-        """Return the unit of this id, if it is indexed."""
-        keys = stored.unit_keys(self.connection, [unit_id], source)
-        return self.units(keys.values()).get(keys[unit_id]) if keys else None
-
-    def unit_ids(self, source: SourceName = SourceName.BRAIN) -> list[str]:
-        """Return the ids of all units of a source, sorted."""
-        return [
-            row[0] for row in self.connection.execute("SELECT id FROM units WHERE source = ? ORDER BY id", (source,))
-        ]
-
     def unit_keys(self, ids: Iterable[str], source: SourceName = SourceName.BRAIN) -> dict[str, int]:
         """Return the keys of units by id, within one source."""
         return stored.unit_keys(self.connection, ids, source)
@@ -236,27 +239,11 @@ class Index:
         row = self.connection.execute(sql, (unit_key,)).fetchone()
         return np.frombuffer(row[0], dtype="<f4") if row else None
 
-    def has_source(self, source: SourceName) -> bool:
-        """Return whether there is any unit of a source."""
-        sql = "SELECT 1 FROM units WHERE source = ? LIMIT 1"
-        return self.connection.execute(sql, (source,)).fetchone() is not None
-
-    def units_named(self, words: Sequence[str], filter_: Filter) -> list[tuple[int, str]]:
-        """Return the units in whose path every one of these `folded` words stands, as (key, path)."""
+    def listed(self, columns: str, filter_: Filter, order: str, *, limit: int | None = None) -> Iterable[Any]:
+        """Return columns of the units `u` that a filter admits; `columns` and `order` are SQL of ours."""
         conditions, parameters = conditions_of(filter_)
-        sql = f"SELECT u.key, u.path FROM units u WHERE {conditions or 'true'} ORDER BY u.path"
-        rows = self.connection.execute(sql, parameters)
-        return [(key, path) for key, path in rows if path and all(word in folded(path) for word in words)]
-
-    def newest_units(self, filter_: Filter, limit: int) -> list[int]:
-        """Return the keys of the units that a filter admits, what changed last first."""
-        conditions, parameters = conditions_of(filter_)
-        sql = f"SELECT u.key FROM units u WHERE {conditions or 'true'} ORDER BY {CHANGED} DESC, u.id LIMIT ?"
-        return [row[0] for row in self.connection.execute(sql, (*parameters, limit))]
-
-    def places(self, limit: int) -> Iterable[tuple[str | None, str, str, str | None, str | None, str, str]]:
-        """Yield domain, tags as JSON, type, path, path of the scope, source and title of units, for suggestions."""
-        return self.connection.execute(f"{stored.PLACES} LIMIT ?", (limit,))
+        sql = f"SELECT {columns} FROM units u WHERE {conditions or 'true'} ORDER BY {order} LIMIT ?"
+        return self.connection.execute(sql, (*parameters, -1 if limit is None else limit))
 
     def titles(self, prefix: str, *, whole: bool, limit: int) -> list[tuple[str, str]]:
         """Return the ids that begin so, with their titles; with `whole` the refs, which name the source."""
@@ -266,7 +253,16 @@ class Index:
 
     def edges(self, keys: Sequence[int]) -> list[Edge]:
         """Return the relations of these units, in both directions."""
-        return stored.edges_of(self.connection, keys)
+        ends = (
+            "FROM relationships r JOIN units s ON s.key = r.source_key "
+            "JOIN units t ON t.id = r.target_id AND t.source = s.source"
+        )
+        found = []
+        for is_outward, unit, neighbour in ((True, "s", "t"), (False, "t", "s")):
+            sql = f"SELECT {unit}.key, {neighbour}.key, relation_type {ends} WHERE s.key != t.key AND {unit}.key IN"
+            rows = select_in(self.connection, sql, list(keys))
+            found += [Edge(key, other, RelationType(relation), is_outward) for key, other, relation in rows]
+        return found
 
     def admitted(self, keys: Sequence[int], filter_: Filter) -> set[int]:
         """Return those of the units that a filter admits."""
@@ -343,7 +339,9 @@ class IndexState:
 def _allowed_chunks(filter_: Filter) -> tuple[str, list[object]]:
     """Return a SELECT of the keys of the chunks that a filter admits, and its parameters; no text for no filter."""
     conditions, parameters = conditions_of(filter_)
-    sql = f"SELECT c.key FROM chunks c JOIN units u ON u.key = c.unit_key WHERE {conditions}" if conditions else ""
+    sql = (
+        f"SELECT c.key FROM units u CROSS JOIN chunks c ON c.unit_key = u.key WHERE {conditions}" if conditions else ""
+    )
     return sql, parameters
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import secrets
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -21,7 +22,7 @@ from nugget.errors import IndexUnavailable
 from nugget.index.fulltext import said_parts
 from nugget.infra import files
 
-SCHEMA_VERSION = "7"
+SCHEMA_VERSION = "8"
 """Another version in a file means: rebuild it. There are no migrations, because nothing lives only in the index."""
 
 _BUSY_TIMEOUT_MS = 15_000
@@ -53,7 +54,7 @@ def create(file: Path | str, *, schemas: Sequence[str] = (), version: str = SCHE
     connection = connect(file)
     tables = "".join((_SCHEMA.read_text("utf-8"), *schemas))
     connection.executescript(f"BEGIN;\n{tables}")  # one transaction, for the disk is waited for once in each
-    connection.execute("INSERT INTO meta VALUES ('schema_version', ?)", (version,))
+    connection.execute("INSERT INTO meta VALUES ('schema_version', ?), ('made', ?)", (version, secrets.token_hex(8)))
     connection.execute("COMMIT")
     return connection
 

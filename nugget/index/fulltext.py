@@ -11,13 +11,18 @@ from __future__ import annotations
 import math
 import re
 import sqlite3
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, pairwise
 
-COLUMN_WEIGHTS = (2.0, 1.0, 0.5)
-"""BM25 weights of (title, body, parts)."""
+COLUMNS, COLUMN_WEIGHTS = ("title", "body", "parts"), (2.0, 1.0, 0.5)
+_TOKENIZER = "porter unicode61 remove_diacritics 2"
+_local = threading.local()
+
+Document = tuple[int, tuple[str, str, str]]
+"""A key with the columns that FTS5 indexes."""
 
 _MAX_QUESTION_CHARS = 8000
 _MAX_WORDS = 64
@@ -205,11 +210,6 @@ class Terms:
         return sum(self.idfs.values())
 
 
-def chunk_count(connection: sqlite3.Connection) -> int:
-    """Return how many chunks an index has."""
-    return int(connection.execute("SELECT count(*) FROM chunks").fetchone()[0])
-
-
 class Vocabulary:
     """The terms of an embedded index; those of another kind come from a class below this."""
 
@@ -219,11 +219,11 @@ class Vocabulary:
     @property
     def chunks(self) -> int:
         """How many chunks the index has."""
-        return chunk_count(self._connection)
+        return int(self._connection.execute("SELECT count(*) FROM chunks").fetchone()[0])
 
     def tokens(self, words: Sequence[str]) -> list[tuple[str, list[str]]]:
         """Return each word with its terms."""
-        return _tokens(self._connection, words)
+        return stemmed(words)
 
     def frequency(self, term: str) -> int:
         """Return in how many chunks a term stands."""
@@ -303,33 +303,35 @@ def inverse_frequency(chunks: int, matching: int) -> float:
     return max(math.log(max(chunks - matching + 0.5, 0.5) / (matching + 0.5)), 1e-6)
 
 
-def stemmed(connection: sqlite3.Connection, words: Sequence[str]) -> list[tuple[str, str]]:
-    """Return each word with the (first) term that FTS5 makes of it; words of which it makes none are left out."""
-    return [(word, tokens[0]) for word, tokens in _tokens(connection, words)]
+def documents(rows: Iterable[Document]) -> sqlite3.Connection:
+    """Return this thread's FTS5 in memory with these documents in `docs`, until the next call."""
+    connection: sqlite3.Connection | None = getattr(_local, "connection", None)
+    if connection is None:
+        connection = _local.connection = sqlite3.connect(":memory:", isolation_level=None)
+        columns = ", ".join(COLUMNS)
+        connection.execute(f"CREATE VIRTUAL TABLE docs USING fts5 ({columns}, content='', tokenize='{_TOKENIZER}')")
+        connection.execute("CREATE VIRTUAL TABLE instances USING fts5vocab (docs, 'instance')")
+    connection.execute("INSERT INTO docs (docs) VALUES ('delete-all')")
+    connection.execute("BEGIN")
+    connection.executemany(
+        "INSERT INTO docs (rowid, title, body, parts) VALUES (?,?,?,?)", ((key, *columns) for key, columns in rows)
+    )
+    connection.execute("COMMIT")
+    return connection
 
 
-def _tokens(connection: sqlite3.Connection, words: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Return each word with its terms: one, but for letters that Python knows and FTS5 does not.
+def terms_in(texts: Sequence[str]) -> list[list[str]]:
+    """Return the terms of each text, in their order."""
+    found: list[list[str]] = [[] for _ in texts]
+    rows = documents((at, (text, "", "")) for at, text in enumerate(texts))
+    for at, term in rows.execute("SELECT doc, term FROM instances ORDER BY doc, offset"):
+        found[at].append(term)
+    return found
 
-    FTS5's tokenizer is reachable only through a table: a small temporary one of the same kind.
-    """
-    if not words:
-        return []
-    if not connection.execute("SELECT 1 FROM sqlite_temp_master WHERE name = 'stems'").fetchone():
-        tokenizer = "porter unicode61 remove_diacritics 2"
-        connection.execute(f"CREATE VIRTUAL TABLE temp.stems USING fts5 (word, content='', tokenize='{tokenizer}')")
-        connection.execute("CREATE VIRTUAL TABLE temp.stems_found USING fts5vocab (temp, 'stems', 'instance')")
-    connection.execute("SAVEPOINT stems")
-    try:
-        connection.execute("INSERT INTO temp.stems (stems) VALUES ('delete-all')")
-        connection.executemany("INSERT INTO temp.stems (rowid, word) VALUES (?,?)", list(enumerate(words)))
-        rows = connection.execute("SELECT doc, term FROM temp.stems_found ORDER BY doc, offset").fetchall()
-    finally:
-        connection.execute("RELEASE stems")
-    tokens: dict[int, list[str]] = {}
-    for position, term in rows:
-        tokens.setdefault(position, []).append(term)
-    return [(words[position], terms) for position, terms in tokens.items()]
+
+def stemmed(words: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Return each word with its terms (one, but for letters that Python knows and FTS5 does not); not those without."""
+    return [(word, terms) for word, terms in zip(words, terms_in(words), strict=True) if terms]
 
 
 def is_guessed(term: str) -> bool:

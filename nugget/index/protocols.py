@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from nugget.index.fulltext import Terms
-from nugget.index.units import Edge, StoredChunk
+from nugget.index.fulltext import Terms, chunk_columns, documents, match_any
+from nugget.index.units import CHANGED, Edge, StoredChunk, indexed_title
 from nugget.models import Filter, SourceName, Unit
+from nugget.text import folded
 
 if TYPE_CHECKING:
     from nugget.index.vectors import UnitCosines
@@ -32,7 +33,11 @@ class Lists(NamedTuple):
 
 
 class IndexReader(Protocol):
-    """What retrieval asks of an index."""
+    """What retrieval asks of an index; the questions with one answer for both kinds are answered here."""
+
+    def listed(self, columns: str, filter_: Filter, order: str, *, limit: int | None = None) -> Iterable[Any]:
+        """Return columns of the units `u` that a filter admits; `columns` and `order` are SQL of ours."""
+        raise NotImplementedError
 
     @property
     def vector_search(self) -> str:
@@ -66,6 +71,11 @@ class IndexReader(Protocol):
 
     def words_of_unit(self, terms: Terms, unit_key: int) -> list[str]:
         """Return those of the words that stand in a unit."""
+        unit, chunks = self.units([unit_key]).get(unit_key), self.chunks_of_units([unit_key]).get(unit_key, [])
+        title = indexed_title(unit.title, unit.body) if unit else ""
+        rows = documents((one.key, chunk_columns(title, unit.tags, one.breadcrumb, one.text)) for one in chunks if unit)
+        asked = "SELECT 1 FROM docs WHERE docs MATCH ? LIMIT 1"
+        return [word for word in terms.words if rows.execute(asked, (match_any([word]),)).fetchone()]
 
     def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, UnitCosines]:
         """Return the cosines with each of these units that has vectors: of its nearest chunk, the whole, its title."""
@@ -90,9 +100,12 @@ class IndexReader(Protocol):
 
     def unit(self, unit_id: str, source: SourceName = SourceName.BRAIN) -> Unit | None:
         """Return the unit of this id, if it is indexed."""
+        with self.reading():
+            return next(iter(self.units(self.unit_keys([unit_id], source).values()).values()), None)
 
     def unit_ids(self, source: SourceName = SourceName.BRAIN) -> list[str]:
         """Return the ids of all units of a source, sorted."""
+        return [row[0] for row in self.listed("u.id", Filter(sources=(source,)), "u.id")]
 
     def unit_keys(self, ids: Iterable[str], source: SourceName = SourceName.BRAIN) -> dict[str, int]:
         """Return the keys of units by id, within one source."""
@@ -102,15 +115,20 @@ class IndexReader(Protocol):
 
     def has_source(self, source: SourceName) -> bool:
         """Return whether there is any unit of a source."""
+        return any(True for _ in self.listed("1", Filter(sources=(source,)), "1", limit=1))
 
     def units_named(self, words: Sequence[str], filter_: Filter) -> list[tuple[int, str]]:
         """Return the units in whose path every one of these `folded` words stands, as (key, path)."""
+        rows = self.listed("u.key, u.path", filter_, "u.path")
+        return [(key, path) for key, path in rows if path and all(word in folded(path) for word in words)]
 
     def newest_units(self, filter_: Filter, limit: int) -> list[int]:
         """Return the keys of the units that a filter admits, what changed last first."""
+        return [row[0] for row in self.listed("u.key", filter_, f"{CHANGED} DESC, u.id", limit=limit)]
 
     def places(self, limit: int) -> Iterable[tuple[str | None, str, str, str | None, str | None, str, str]]:
-        """Yield domain, tags as JSON, type, path, path of the scope, source and title of units, for suggestions."""
+        """Return domain, tags as JSON, type, path, path of the scope, source and title of units, for suggestions."""
+        return self.listed("domain, tags, type, path, scope_path, source, title", Filter(), "u.key", limit=limit)
 
     def titles(self, prefix: str, *, whole: bool, limit: int) -> list[tuple[str, str]]:
         """Return the ids that begin so, with their titles; with `whole` the refs, which name the source."""

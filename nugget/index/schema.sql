@@ -40,6 +40,8 @@ CREATE TABLE units (
 );
 CREATE INDEX units_id ON units (id);
 CREATE INDEX units_path ON units (source, path);
+-- Has all columns of most filters, so that these read no texts.
+CREATE INDEX units_filtered ON units (source, type, domain, confidence, session, created, last_modified);
 
 CREATE TABLE chunks (
     key INTEGER PRIMARY KEY,
@@ -53,7 +55,12 @@ CREATE INDEX chunks_unit ON chunks (unit_key, position);
 -- float32, little-endian, L2-normalised. Plain blobs: any SQLite can write them, sqlite-vec and numpy can search them.
 CREATE TABLE vectors (chunk_key INTEGER PRIMARY KEY REFERENCES chunks (key), embedding BLOB NOT NULL);
 -- One bit for each number of the vector: a search reads all of these, and the vectors of the nearest.
-CREATE TABLE signs (chunk_key INTEGER PRIMARY KEY REFERENCES chunks (key), bits BLOB NOT NULL);
+-- The numbers only rise, so that a reader that holds the signs in memory finds what was added since.
+CREATE TABLE signs (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    chunk_key INTEGER NOT NULL UNIQUE REFERENCES chunks (key),
+    bits BLOB NOT NULL
+);
 CREATE TABLE unit_vectors (
     unit_key INTEGER PRIMARY KEY REFERENCES units (key),
     embedding BLOB NOT NULL,            -- of the title and as much of the body as the model reads

@@ -6,7 +6,7 @@ import hashlib
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -133,8 +133,7 @@ class RowMaker:
     def _add_said(self, event: Event, number: int) -> None:
         record = hash_of(event.uuid) if event.uuid else None
         found = None if record in self.repeated or not event.text.strip() else number
-        for place, (start, stop) in enumerate(cut_text(event.text, _ROW_CHARS)):
-            text = event.text[start:stop]
+        for place, text in enumerate(cut_text(event.text, _ROW_CHARS)):
             kind = event.kind.value + (store.MORE if place else "") + (_LEFT if event.uuid in self.dead else "")
             self.rows["events"].append([
                 self.ids.next("events"), self.ts_ms, kind, event.tool, text, None, None, None,
@@ -271,22 +270,14 @@ def ms_of(moment: datetime | None) -> int:
         return 0
 
 
-def cut_text(text: str, max_chars: int) -> list[tuple[int, int]]:
-    """Return where to cut a text: (start, stop) of pieces of at most `max_chars`, at the best boundary in reach."""
-    pieces = []
-    start = 0
-    while len(text) - start > max_chars:
-        room = text[start : start + max_chars]
-        stop = start + max_chars
-        for boundary in ("\n\n", "\n", ". ", " "):
-            found = room.rfind(boundary, max_chars // 2)
-            if found > 0:
-                stop = start + found + len(boundary)
-                break
-        pieces.append((start, stop))
-        start = stop
-    pieces.append((start, len(text)))
-    return pieces
+def cut_text(text: str, max_chars: int) -> Iterator[str]:
+    """Yield a text in pieces of at most `max_chars`, cut behind the last line, or else word, in their second half."""
+    while len(text) > max_chars:
+        ends = (text.rfind(border, max_chars // 2, max_chars) + 1 for border in ("\n", " "))
+        stop = next(filter(None, ends), max_chars)
+        yield text[:stop]
+        text = text[stop:]
+    yield text
 
 
 def _trimmed(event: Event) -> Event:

@@ -33,7 +33,6 @@ from nugget.text import printable
 _IN_ONE_QUERY = 500
 CHANGED = "max(coalesce(u.last_modified, ''), coalesce(u.created, ''))"
 CHUNK_COLUMNS = "key, unit_key, position, heading_breadcrumb, content"
-PLACES = "SELECT domain, tags, type, path, scope_path, source, title FROM units"
 UNIT_COLUMNS = (
     "source, id, path, title, type, domain, tags, confidence, origin, created, last_modified, stale_after, "
     "scope_repo, scope_path, scope_symbol, session, details, content"
@@ -128,20 +127,6 @@ def conditions_of(filter_: Filter) -> tuple[str, list[object]]:
         conditions.append("u.key IN (SELECT rowid FROM units_fts WHERE units_fts MATCH ?)")
         parameters.append(filter_.match)
     return " AND ".join(conditions), parameters
-
-
-def edges_of(connection: sqlite3.Connection, keys: Sequence[int]) -> list[Edge]:
-    """Return the edges of these units in both directions, to units that are in the index."""
-    ends = (
-        "FROM relationships r JOIN units s ON s.key = r.source_key "
-        "JOIN units t ON t.id = r.target_id AND t.source = s.source"
-    )
-    found = []
-    for is_outward, unit, neighbour in ((True, "s", "t"), (False, "t", "s")):
-        sql = f"SELECT {unit}.key, {neighbour}.key, relation_type {ends} WHERE s.key != t.key AND {unit}.key IN"
-        rows = select_in(connection, sql, list(keys))
-        found += [Edge(key, other, RelationType(relation), is_outward) for key, other, relation in rows]
-    return found
 
 
 def file_states(

@@ -5,7 +5,7 @@ from a cache or from the model. That makes a long first indexing resumable, and 
 same thing again.
 
 A search compares the signs of the numbers, which are a thirty-second of a vector, and measures the nearest of them
-exactly. sqlite-vec does both in SQL; a Python that cannot load it gets the functions from here.
+exactly. In a small index sqlite-vec does both; of a large one, or without sqlite-vec, the signs are held in memory.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import json
 import math
 import os
 import sqlite3
+import threading
 import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
@@ -47,8 +48,61 @@ _MEASURED = 8
 _WHOLE_UNIT_CHARS = 4000
 
 
-def add_functions(connection: sqlite3.Connection) -> None:
-    """Give a connection without sqlite-vec the functions of it that are used here."""
+class Signs:
+    """The signs of a large index's vectors in memory: what sync adds is read, and what it removes is never measured."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._read: tuple[str | None, int, Any, Any] = ("", 0, None, None)
+
+    def near(self, connection: sqlite3.Connection, vector: Vector, count: int, allowed: Sequence[int] | None) -> Any:
+        """Return about `count` chunk keys near a vector, chosen from the `allowed` ones.
+
+        Of those whose signs differ least, the best by the numbers of the vector against their signs.
+        """
+        import numpy as np
+
+        keys, signs = self._known(connection)
+        query = np.frombuffer(vector.tobytes(), "<f4")
+        if allowed is not None:
+            mask = np.zeros(int(keys.max(initial=0)) + 1, bool)
+            mask[[key for key in allowed if key < len(mask)]] = True
+            keys, signs = keys[mask[keys]], signs[:, mask[keys]]
+        differing = np.zeros(len(keys), np.int64)
+        asked_signs = np.frombuffer(_in_words(np.packbits(query > 0).tobytes()), "<u8")
+        for own, asked in zip(signs, asked_signs, strict=True):
+            differing += np.bitwise_count(own ^ asked)
+        order = differing << 32 | keys  # ties go by key, in whatever order the rows were read
+        first = np.argpartition(order, count * 10)[: count * 10] if len(keys) > count * 10 else np.arange(len(keys))
+        scores = np.unpackbits(signs.T[first].view(np.uint8), axis=1)[:, : len(query)].astype(np.float32) @ query
+        return np.unique(keys[first[np.lexsort((keys[first], -scores))[:count]]])
+
+    def _known(self, connection: sqlite3.Connection) -> tuple[Any, Any]:
+        import numpy as np
+
+        made = f"{stored.meta(connection, 'made')} {stored.meta(connection, 'embedding_model')}"
+        with self._lock:
+            known, last, keys, signs = self._read
+            sql = "SELECT number, chunk_key, bits FROM signs WHERE number > ? ORDER BY number"
+            rows = connection.execute(sql, (last if known == made else 0,)).fetchall()
+            if known == made and rows:
+                count = connection.execute("SELECT count(*) FROM signs").fetchone()[0]
+                if len(keys) + len(rows) > 1.25 * count:  # too many that are gone
+                    known, rows = "", connection.execute(sql, (0,)).fetchall()
+            if rows or known != made:
+                added = np.frombuffer(b"".join(_in_words(row[2]) for row in rows), "<u8").reshape(len(rows), -1).T
+                more = np.array([row[1] for row in rows], np.int64)
+                keys, signs = (
+                    (np.concatenate((keys, more)), np.concatenate((signs, added), axis=1))
+                    if known == made
+                    else (more, np.ascontiguousarray(added))
+                )
+                self._read = (made, rows[-1][0] if rows else 0, keys, signs)
+            return keys, signs
+
+
+def add_distance(connection: sqlite3.Connection) -> None:
+    """Give a connection without sqlite-vec the one function of it that is used besides `search`."""
 
     def distance(one: bytes, other: bytes) -> float:
         import numpy as np
@@ -56,32 +110,34 @@ def add_functions(connection: sqlite3.Connection) -> None:
         difference = np.frombuffer(one, "<f4") - np.frombuffer(other, "<f4")
         return math.sqrt(float(difference @ difference))
 
-    def differing(one: bytes, other: bytes) -> int:
-        return (int.from_bytes(one) ^ int.from_bytes(other)).bit_count()
-
     connection.create_function("vec_distance_L2", 2, distance, deterministic=True)
-    connection.create_function("vec_distance_hamming", 2, differing, deterministic=True)
-    connection.create_function("vec_bit", 1, lambda bits: bits, deterministic=True)
 
 
 def search(
-    connection: sqlite3.Connection, vector: Vector, k: int, allowed_sql: str, parameters: Sequence[object]
-) -> list[tuple[int, float]]:
+    connection: sqlite3.Connection, vector: Vector, k: int, allowed_sql: str, parameters: Sequence[object],
+    signs: Signs | None,
+) -> list[tuple[int, float]]:  # fmt: skip
     """Return the k chunks of highest cosine as (chunk key, cosine).
 
-    `allowed_sql` selects the chunk keys that may be found; empty for all.
+    `allowed_sql` selects the chunk keys that may be found; empty for all. Without `signs` sqlite-vec compares those in
+    the index, which a small one does sooner than numpy is imported.
     """
-    where = f"WHERE chunk_key IN ({allowed_sql})" if allowed_sql else ""
     embedding = vector.tobytes()
-    rows = connection.execute(
-        f"WITH near AS MATERIALIZED (SELECT chunk_key FROM signs {where} "
-        "ORDER BY vec_distance_hamming(vec_bit(bits), vec_bit(?)), chunk_key LIMIT ?) "
-        "SELECT chunk_key, vec_distance_L2(embedding, ?) AS distance FROM near JOIN vectors USING (chunk_key) "
-        "ORDER BY distance, chunk_key LIMIT ?",
-        (*parameters, _signs(embedding), k * _MEASURED, embedding, k),
-    )
+    if signs is None:
+        where = f"WHERE chunk_key IN ({allowed_sql})" if allowed_sql else ""
+        rows = connection.execute(
+            f"SELECT chunk_key FROM signs {where} "
+            "ORDER BY vec_distance_hamming(vec_bit(bits), vec_bit(?)), chunk_key LIMIT ?",
+            (*parameters, _signs(embedding), k * _MEASURED),
+        )
+        near = [row[0] for row in rows]
+    else:
+        allowed = [row[0] for row in connection.execute(allowed_sql, parameters)] if allowed_sql else None
+        near = signs.near(connection, vector, k * _MEASURED, allowed).tolist()
     # Of all its measures L2 is the one that spares sqlite-vec two norms a row.
-    return [(key, _cosine(distance)) for key, distance in rows]
+    sql = "SELECT vec_distance_L2(embedding, ?), chunk_key FROM vectors WHERE chunk_key IN"
+    best = sorted(stored.select_in(connection, sql, near, (embedding,)))[:k]
+    return [(key, cosine(distance)) for distance, key in best]
 
 
 def nearest_chunks(
@@ -94,32 +150,9 @@ def nearest_chunks(
     )
     best: dict[int, tuple[int, float]] = {}
     for unit, key, distance in stored.select_in(connection, sql, units, [vector.tobytes()]):
-        if unit not in best or _cosine(distance) > best[unit][1]:
-            best[unit] = (key, _cosine(distance))
+        if unit not in best or cosine(distance) > best[unit][1]:
+            best[unit] = (key, cosine(distance))
     return best
-
-
-def unit_cosines(connection: sqlite3.Connection, vector: Vector, units: Sequence[int]) -> dict[int, UnitCosines]:
-    """Return the cosines with each of these units that has vectors."""
-    sql = (
-        "SELECT unit_key, vec_distance_L2(embedding, ?), "
-        "CASE WHEN title_embedding IS NOT NULL THEN vec_distance_L2(title_embedding, ?) END "
-        "FROM unit_vectors WHERE unit_key IN"
-    )
-    found = {
-        unit: (_cosine(whole), None if title is None else _cosine(title))
-        for unit, whole, title in stored.select_in(connection, sql, units, [vector.tobytes()] * 2)
-    }
-    nearest = nearest_chunks(connection, vector, units)
-    return {unit: (cosine, *found.get(unit, (0.0, None))) for unit, (_, cosine) in nearest.items()}
-
-
-def nearness(connection: sqlite3.Connection, unit: int, units: Sequence[int]) -> dict[int, float]:
-    """Return the cosine of each of these units with another one, each as a whole; 0 if it is below."""
-    row = connection.execute("SELECT embedding FROM unit_vectors WHERE unit_key = ?", (unit,)).fetchone()
-    sql = "SELECT unit_key, vec_distance_L2(embedding, ?) FROM unit_vectors WHERE unit_key IN"
-    near = stored.select_in(connection, sql, units, [row[0]]) if row else ()
-    return {key: max(_cosine(distance), 0.0) for key, distance in near}
 
 
 def any_missing(connection: sqlite3.Connection) -> bool:
@@ -271,7 +304,7 @@ def _put(connection: sqlite3.Connection, embedded: Mapping[int, Sequence[str]], 
         of_chunks = list(zip((chunk.key for chunk in chunks[key]), vectors, strict=False))
         connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?,?)", of_chunks)
         signs = [(chunk, _signs(vector)) for chunk, vector in of_chunks]
-        connection.executemany("INSERT OR REPLACE INTO signs VALUES (?,?)", signs)
+        connection.executemany("INSERT OR REPLACE INTO signs (chunk_key, bits) VALUES (?,?)", signs)
         whole, *of_title = vectors[len(chunks[key]) :]
         title = of_title[0] if of_title else None
         connection.execute("INSERT OR REPLACE INTO unit_vectors VALUES (?,?,?)", (key, whole, title))
@@ -283,10 +316,15 @@ def _signs(vector: bytes) -> bytes:
     return int(bits, 2).to_bytes((len(bits) + 7) // 8)
 
 
+def _in_words(bits: bytes) -> bytes:
+    """Return bits with zeros behind them, to be read as whole numbers of 64 bits."""
+    return bits.ljust(-(-len(bits) // 8) * 8, b"\0")
+
+
 def _hash(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
-def _cosine(distance: float) -> float:
+def cosine(distance: float) -> float:
     """Return the cosine of two unit vectors at this Euclidean distance: |a-b|^2 = 2 - 2 cos(a, b)."""
     return 1.0 - distance * distance / 2.0

@@ -124,7 +124,7 @@ def _query_terms(connection: sqlite3.Connection, query: SearchQuery) -> list[Que
     prefixes = {fold(term.text.split()[-1]) for term in query.terms if term.prefix}
     total = tables.passage_count(connection)
     seen: dict[str, QueryTerm] = {}
-    for word, stem in stemmed(connection, question_words(query.text)):
+    for word, (stem, *_) in stemmed(question_words(query.text)):
         if stem not in seen:
             rows = tables.estimated_matches(connection, match_any([word]), counted=_RARE)
             term = _query_term(word, stem, is_prefix=fold(word) in prefixes)

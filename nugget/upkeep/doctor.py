@@ -62,7 +62,8 @@ def open_checks(found: Sequence[Finding]) -> str:
 def quick_checks(seen: dict[str, Any], settings: Settings, environment: Environment, now: datetime) -> list[Finding]:
     """Return the findings of the checks that need no more than what `status` shows."""
     return [
-        *_check_git(seen, now), *_check_index(seen, environment), *_check_sources(seen, now),
+        *_check_git(seen, now), *_check_index(seen, environment), *_check_team_index(seen),
+        *_check_sources(seen, now),
         *_check_capture(seen, settings, environment), *_check_remote(seen),
         *_check_settings(Path(seen["brain"]), environment),
     ]  # fmt: skip
@@ -77,7 +78,10 @@ def doctor(brain: Path, settings: Settings, environment: Environment, *, now: da
         for name, path in known.items():
             if path != brain and settings.brains.folders:
                 seen = status(path, settings, environment)
-                checks = (*_check_git(seen, now), *_check_index(seen, environment), *_check_remote(seen))
+                checks = (
+                    *_check_git(seen, now), *_check_index(seen, environment), *_check_team_index(seen),
+                    *_check_remote(seen),
+                )  # fmt: skip
                 yield from (one | {"name": f"{name}: {one['name']}"} for one in checks)
         yield from (
             _odd("brains", sentence, "nugget trust, or nugget config set brains.folders") for sentence in left_out
@@ -138,6 +142,16 @@ def _check_index(seen: dict[str, Any], environment: Environment) -> Iterator[Fin
         yield _odd("vectors", f"missing for {counted(state['chunks'] - state['vectors'], 'chunk')}", "nugget sync")
     elif state["vector_search"]:
         yield _good("vectors", f"searched with {state['vector_search']}")
+
+
+def _check_team_index(seen: dict[str, Any]) -> Iterator[Finding]:
+    if state := seen["team_index"]:
+        if state["state"] == "unusable":
+            yield _wrong("team's index", state["reason"], state["hint"])
+        elif state["behind"]:
+            yield _odd("team's index", f"not published yet: {counted(state['behind'], 'changed unit')}", "nugget sync")
+        else:
+            yield _good("team's index", f"the space {state['space']}, published {state['published']}")
 
 
 def _check_sources(seen: dict[str, Any], now: datetime) -> Iterator[Finding]:

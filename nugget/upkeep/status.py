@@ -66,7 +66,8 @@ def status(brain: Path, settings: Settings, environment: Environment) -> dict[st
         "version": __version__, "brain": str(brain),
         "is_default": usual is not None and usual.resolve() == brain.resolve(),
         "configured_model": settings.embedding.model, "has_key": bool(environment.anthropic_api_key),
-        "index": index_status(brain, environment), "sources": sources_status(brain, settings, environment),
+        "index": index_status(brain, environment), "team_index": team_status(brain, settings, environment),
+        "sources": sources_status(brain, settings, environment),
         "repository": _git_status(brain), "proposals": len(waiting),
         "capture": {**captured, "calls": spent.calls, "usd": spent.usd},
         "publishing": _publishing_status(brain, environment.home, waiting), "misplaced": [*read_brain_file(brain)[2]],
@@ -99,6 +100,29 @@ def index_status(brain: Path, environment: Environment) -> dict[str, Any]:
             }  # fmt: skip
     except (IndexUnavailable, sqlite3.DatabaseError) as error:
         return known | {"state": "unusable", "reason": str(error)}
+
+
+def team_status(brain: Path, settings: Settings, environment: Environment) -> dict[str, Any] | None:
+    """Return the state of a brain's space in the team's index; None if the settings name none.
+
+    It is `ready`, `behind` by so many units of the embedded index, or `unusable` for a `reason`. `published` says when.
+    """
+    if not settings.index:
+        return None
+    from nugget.index.postgres.connection import place_of
+    from nugget.index.postgres.writer import space_state
+
+    known: dict[str, Any] = {
+        "space": None, "state": "unusable", "reason": None, "hint": None, "behind": 0, "published": None,
+    }  # fmt: skip
+    try:
+        url, known["space"] = place_of(settings, brain)
+        with closing(Index(index_file(brain, environment) or brain / "index.db")) as index:
+            published, behind = space_state(index, url, known["space"])
+        state = "behind" if behind else "ready"
+        return known | {"state": state, "behind": behind, "published": published.isoformat(timespec="seconds")}
+    except NuggetError as error:
+        return known | {"reason": str(error), "hint": error.hint}
 
 
 def sources_status(brain: Path, settings: Settings, environment: Environment) -> list[dict[str, Any]]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import struct
 import subprocess
 import sys
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from typing import Any
 
@@ -102,6 +105,72 @@ def test_a_publication_that_is_killed_leaves_what_was_there(
     assert "concept/more" in team.unit_ids()
 
 
+@contextmanager
+def cable(database: str) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Another way to a database, and what cuts the connections that go by it."""
+    from psycopg.conninfo import conninfo_to_dict
+
+    given, opened = conninfo_to_dict(database), list[socket.socket]()
+
+    def pump(source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                target.sendall(data)
+        cut()
+
+    def cut() -> None:
+        for one in opened:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        opened.clear()
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                near, far = door.accept()[0], socket.socket(socket.AF_UNIX)
+                far.connect(f"{given['host']}/.s.PGSQL.5432")
+                opened.extend((near, far))
+                for ends in ((near, far), (far, near)):
+                    Thread(target=pump, args=ends, daemon=True).start()
+
+    with TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as door:
+        door.bind(f"{folder}/.s.PGSQL.5432")
+        door.listen()
+        Thread(target=accept, daemon=True).start()
+        yield f"postgresql://postgres:@/{given['dbname']}?host={folder}", cut
+        cut()
+        door.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.proves("TEAM-FAULTS")
+def test_a_network_that_is_cut_in_a_transaction_leaves_what_was_there(
+    index: Index, team: PostgresIndex, team_database: str
+) -> None:
+    import psycopg
+
+    with cable(team_database) as (address, cut):
+        reader = PostgresIndex(address, "team")
+        before = [hit.ref for hit in ask(reader).hits]
+        with pytest.raises(IndexUnavailable), reader.reading():
+            assert reader.unit_ids()
+            cut()
+            reader.unit_ids()
+        assert before and [hit.ref for hit in ask(reader).hits] == before
+        with psycopg.connect(team_database, autocommit=True) as other, ThreadPoolExecutor(1) as pool:
+            other.execute("BEGIN")
+            other.execute("LOCK TABLE nugget.segments IN EXCLUSIVE MODE")  # what a publication writes last
+            published = pool.submit(publish, index, address, "team", rebuild=True)
+            waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+            with psycopg.connect(team_database, autocommit=True) as third:
+                wait_for(lambda: third.execute(waiting).fetchone() != (0,))
+            cut()
+            other.execute("ROLLBACK")
+            with pytest.raises(IndexUnavailable):
+                published.result()
+        assert index.unit_ids() == team.unit_ids()
+        assert [hit.ref for hit in ask(team).hits] == before
+
+
 @pytest.mark.proves("TEAM-FAULTS")
 def test_a_migration_that_is_killed_changes_nothing(empty_database: str) -> None:
     import psycopg
@@ -114,7 +183,7 @@ def test_a_migration_that_is_killed_changes_nothing(empty_database: str) -> None
             migrated.result()
         other.rollback()
         assert other.execute("SELECT 1 FROM pg_extension WHERE extname = 'vector'").fetchone() is None
-    assert [migrate(empty_database), migrate(empty_database)] == [(0, 1), (1, 1)]
+    assert [migrate(empty_database), migrate(empty_database)] == [(0, 2), (2, 2)]
 
 
 @pytest.mark.proves("TEAM-FAULTS")
@@ -217,7 +286,17 @@ def test_the_setting_is_ones_own_and_without_a_password(
     assert "no space platform" in nugget("ask", "connection pool", "--brain", str(brain)).err
     assert "44 units written" in nugget("sync", "--source", "brain", "--brain", str(brain)).out
     assert "bug/leaked-session-exhausts-pool" in nugget("ask", "connection pool", "--brain", str(brain)).out
-    assert "version 1" in nugget("index", "migrate").out
+    assert "the space platform, published 20" in nugget("doctor", "--brain", str(brain)).out
+    monkeypatch.delenv("NUGGET_INDEX")
+    changed = next((brain / "domains").rglob("*.md"))
+    changed.write_text(f"{changed.read_text('utf-8')}\nNot published yet.\n", "utf-8")
+    nugget("sync", "--source", "brain", "--brain", str(brain))
+    for place, state, why in (("platform", "behind", None), ("x", "unusable", "The team's index has no space x.")):
+        monkeypatch.setenv("NUGGET_INDEX", f"{team_database}#{place}")
+        seen = json.loads(nugget("status", "--json", "--brain", str(brain)).out)["team_index"]
+        assert (seen["state"], seen["reason"]) == (state, why)
+        assert f"space {place}: {why or '1 changed unit not published'}" in nugget("status", "--brain", str(brain)).out
+    assert "version 2" in nugget("index", "migrate").out
     monkeypatch.setenv("NUGGET_INDEX", f"{team_database}#no such")
     assert "cannot name a space" in nugget("ask", "x", "--brain", str(brain)).err
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from nugget.index.fulltext import LARGE_INDEX_CHUNKS, Terms, chunk_columns, match_any, terms_of, unit_columns
+from nugget.index.fulltext import LARGE_INDEX_CHUNKS, Document, Terms, chunk_columns, terms_of, unit_columns
 from nugget.index.postgres import statements as sql
 from nugget.index.postgres.connection import Statement
 from nugget.index.postgres.transactions import Rows, Transactions
@@ -20,25 +20,22 @@ from nugget.index.postgres.words import (
     CHUNKS,
     UNITS,
     AskedWords,
-    Document,
     Item,
-    documents,
     items_of,
     places,
     ranges,
 )  # fmt: skip
-from nugget.index.protocols import Lists, Scored
+from nugget.index.protocols import IndexReader, Lists, Scored
 from nugget.index.units import Edge, StoredChunk, indexed_title, unit_of
 from nugget.markdown import body_below_title
 from nugget.models import Filter, Relation, RelationType, SourceName, Unit
-from nugget.text import folded
 
 if TYPE_CHECKING:
     from nugget.index.vectors import UnitCosines
     from nugget.infra.embedding import Vector
 
 
-class PostgresIndex(Transactions):
+class PostgresIndex(Transactions, IndexReader):
     """A space of a team's index, opened for reading. Thread-safe: each thread has a transaction of its own."""
 
     vector_search, other_model = "pgvector", "other_model"
@@ -104,7 +101,9 @@ class PostgresIndex(Transactions):
             tests, of_filter = sql.conditions(filter_, "f")
             period, of_period = sql.conditions(within, "p") if within else (None, {})
             parameters |= of_filter | of_period | (self._parameters(filter_.match, "must") if filter_.match else {})
-            statement = sql.search(tests, period, prefixes='"*' in terms.match, vectors=self._by_vectors(tests, vector))
+            statement = sql.search(
+                tests, period, prefixes='"*' in terms.match, vectors=self._by_vectors(bool(tests), vector)
+            )
             rows = self._trip((statement, parameters))[0]
             unit_of = {row[1]: row[3] for row in rows if row[0] in (0, 3)}
             now.of("unit_of").update(unit_of)
@@ -131,11 +130,11 @@ class PostgresIndex(Transactions):
     def _vector(self, vector: Vector | None) -> dict[str, Any]:
         return {} if vector is None else {"vector": json.dumps(_numbers(vector))}
 
-    def _by_vectors(self, tests: str, vector: Vector | None) -> str:
+    def _by_vectors(self, is_filtered: bool, vector: Vector | None) -> str:
         if vector is None:
             return ""
         _, dimensions, chunks = self._state
-        return sql.by_vectors(tests, dimensions=dimensions if chunks > LARGE_INDEX_CHUNKS else 0)
+        return sql.by_vectors(is_filtered, dimensions=dimensions if chunks > LARGE_INDEX_CHUNKS else 0)
 
     def search_vectors(self, vector: Vector, k: int, filter_: Filter) -> Scored:
         """Return the k chunks of highest cosine with a normalised vector, as (chunk key, cosine)."""
@@ -144,20 +143,13 @@ class PostgresIndex(Transactions):
                 return []
             tests, parameters = sql.conditions(filter_, "f")
             parameters |= self._parameters(filter_.match, "must") if filter_.match else {}
-            rows = self._rows(self._by_vectors(tests, vector), k=k, **self._vector(vector), **parameters)
+            start = sql.with_admitted(tests) if tests else ""
+            rows = self._rows(
+                f"{start} {self._by_vectors(bool(tests), vector)}", k=k, **self._vector(vector), **parameters
+            )
             if self._now:
                 self._now.of("unit_of").update((row[0], row[2]) for row in rows)
             return sorted(((row[0], row[1]) for row in rows), key=lambda entry: (-entry[1], entry[0]))
-
-    def words_of_unit(self, terms: Terms, unit_key: int) -> list[str]:
-        """Return those of the words that stand in a unit."""
-        unit, chunks = self.units([unit_key]).get(unit_key), self.chunks_of_units([unit_key]).get(unit_key, [])
-        if unit is None:
-            return []
-        title = indexed_title(unit.title, unit.body)
-        rows = documents((one.key, chunk_columns(title, unit.tags, one.breadcrumb, one.text)) for one in chunks)
-        asked = "SELECT 1 FROM docs WHERE docs MATCH ? LIMIT 1"
-        return [word for word in terms.words if rows.execute(asked, (match_any([word]),)).fetchone()]
 
     def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, UnitCosines]:
         """Return the cosines with each of these units that has vectors: of its nearest chunk, the whole, its title."""
@@ -291,11 +283,6 @@ class PostgresIndex(Transactions):
                 self._now.of("admitted").clear()
             return {key for key, is_admitted in self._known("admitted", keys, fetch).items() if is_admitted}
 
-    def unit(self, unit_id: str, source: SourceName = SourceName.BRAIN) -> Unit | None:
-        """Return the unit of this id, if it is indexed."""
-        with self.reading():
-            return next(iter(self.units(self.unit_keys([unit_id], source).values()).values()), None)
-
     def unit_keys(self, ids: Iterable[str], source: SourceName = SourceName.BRAIN) -> dict[str, int]:
         """Return the keys of units by id, within one source."""
         wanted = list(ids)
@@ -307,23 +294,14 @@ class PostgresIndex(Transactions):
             statement = "SELECT id, key FROM nugget.units WHERE space = %(space)s AND source = %(source)s"
             return dict(self._rows(f"{statement} AND id = ANY(%(ids)s)", source=source, ids=wanted))
 
-    def units_named(self, words: Sequence[str], filter_: Filter) -> list[tuple[int, str]]:
-        """Return the units in whose path every one of these `folded` words stands, as (key, path)."""
-        rows = self._listed("u.key, u.path", filter_, "u.path")
-        return [(key, path) for key, path in rows if path and all(word in folded(path) for word in words)]
-
-    def newest_units(self, filter_: Filter, limit: int) -> list[int]:
-        """Return the keys of the units that a filter admits, what changed last first."""
-        return [
-            row[0] for row in self._listed("u.key", filter_, f"{sql.NEWEST} DESC, u.id LIMIT %(limit)s", limit=limit)
-        ]
-
-    def _listed(self, columns: str, filter_: Filter, order: str, **given: Any) -> Rows:
+    def listed(self, columns: str, filter_: Filter, order: str, *, limit: int | None = None) -> Rows:
+        """Return columns of the units `u` that a filter admits; `columns` and `order` are SQL of ours."""
+        order = order.replace("max(", "greatest(")
         with self.reading():
             tests, parameters = sql.conditions(filter_, "f")
             parameters |= self._parameters(filter_.match, "must") if filter_.match else {}
             statement = f"SELECT {columns} FROM nugget.units u WHERE u.space = %(space)s AND {tests or 'true'}"
-            return self._rows(f"{statement} ORDER BY {order}", **parameters, **given)
+            return self._rows(f"{statement} ORDER BY {order} LIMIT %(limit)s", limit=limit, **parameters)
 
 
 def _edges(key: int, rows: Rows) -> list[Edge]:

@@ -8,29 +8,33 @@ from __future__ import annotations
 import atexit
 import hashlib
 import logging
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nugget.config import Settings
 from nugget.errors import IndexUnavailable, UsageError
 from nugget.infra.package import import_extra
+from nugget.text import slugify
 
 if TYPE_CHECKING:
     from psycopg import Connection
     from psycopg_pool import ConnectionPool
 
-MIGRATIONS = (Path(__file__).with_name("schema.sql"),)
+MIGRATIONS = tuple(Path(__file__).with_name(name) for name in ("schema.sql", "units_by_type.sql"))
 """The steps of the schema; its version is how many of them were taken."""
 SERVICE = "nugget_service"
 """The role that every transaction takes on: it may read and write rows of its spaces, and owns nothing."""
 PATIENCE_S = 5
 """No question waits longer for a connection or for a reply."""
 MOST_CONNECTIONS = 8
+_SPACE = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _MIGRATING = 0x6E756767
 _EXACT_HNSW = {"hnsw.ef_search": "200", "hnsw.iterative_scan": "strict_order"}
-_SETTINGS = {"plan_cache_mode": "force_custom_plan", "jit": "off", **_EXACT_HNSW}
+_SETTINGS = {"plan_cache_mode": "force_custom_plan", "jit": "off", "enable_seqscan": "off", **_EXACT_HNSW}
 
 _opening = threading.Lock()
 _pools: dict[str, ConnectionPool[Any]] = {}
@@ -43,6 +47,18 @@ class IndexBusy(IndexUnavailable):
     """Every connection of the pool is in use, or a reply took too long; try again."""
 
     retry_after_s = PATIENCE_S
+
+
+def place_of(settings: Settings, brain: Path) -> tuple[str, str]:
+    """Return the address of the team's database and a brain's space in it, by default the brain's name.
+
+    Raises UsageError for a name that cannot be a space's.
+    """
+    url, _, named = settings.index.partition("#")
+    space = named or slugify(settings.name or brain.name)
+    if not _SPACE.fullmatch(space):
+        raise UsageError(f"{space!r} cannot name a space.", hint="Use small letters, digits, dots and hyphens.")
+    return url, space
 
 
 @contextmanager

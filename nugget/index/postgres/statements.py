@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from nugget.index.postgres.words import CHUNKS, LAST, UNITS, matching, ranking
-from nugget.index.units import CHANGED, UNIT_COLUMNS, conditions_of
+from nugget.index.units import UNIT_COLUMNS, conditions_of
 from nugget.models import Filter
 
-NEWEST = CHANGED.replace("max(", "greatest(")
 STATE = f"""
     SELECT nugget.schema_version(), s.model, s.dimensions,
         (SELECT coalesce(sum(docs), 0)::int FROM nugget.segments WHERE space = %(space)s AND kind = {CHUNKS})
@@ -93,6 +92,9 @@ RELATED = {
     f"WHERE t.space = %(space)s AND t.key {AROUND} ORDER BY s.key",
     "edges": EDGES,
 }
+ADMITTED = "SELECT key FROM admitted"
+"""The units that pass the tests of a search."""
+_FEW_UNITS = 5_000
 RELATED_COSINES = _COSINES.format(AROUND)
 RELATED_NEARNESS = NEARNESS.format(AROUND)
 
@@ -113,16 +115,28 @@ def units_admitted(tests: str) -> str:
     return f"SELECT u.key FROM nugget.units u WHERE u.space = %(space)s AND {tests}" if tests else ""
 
 
-def by_vectors(tests: str, *, dimensions: int) -> str:
+def with_admitted(tests: str) -> str:
+    """Return the beginning of a statement that finds the units which pass tests once, for ADMITTED."""
+    return f"WITH admitted AS MATERIALIZED ({units_admitted(tests)})"
+
+
+def by_vectors(is_filtered: bool, *, dimensions: int) -> str:
     """Return the SELECT of the nearest chunks as (key, score, unit_key); by the graph if `dimensions` are given.
 
-    The graph compares half-precision numbers and forgets some chunks, so four times as many are measured exactly.
+    The graph compares half-precision numbers and forgets some chunks, so four times as many are measured exactly. Few
+    admitted units are measured one by one: the graph would visit all that lie between them.
     """
-    where = f"AND unit_key IN ({units_admitted(tests)})" if tests else ""
-    near = f"nugget.vectors WHERE space = %(space)s {where}"
+    near = "nugget.vectors WHERE space = %(space)s" + (f" AND unit_key IN ({ADMITTED})" if is_filtered else "")
     if dimensions:
         order = f"embedding::halfvec({dimensions}) <#> %(vector)s::vector::halfvec({dimensions})"
         near = f"(SELECT chunk_key, unit_key, embedding FROM {near} ORDER BY {order} LIMIT %(k)s * 4) AS near"
+    if dimensions and is_filtered:
+        of_units = "SELECT * FROM nugget.vectors WHERE space = %(space)s AND unit_key = a.key OFFSET 0"
+        count = "(SELECT count(*) FROM admitted)"
+        near = (
+            f"(SELECT * FROM {near} WHERE {count} > {_FEW_UNITS} UNION ALL SELECT chunk_key, unit_key, embedding "
+            f"FROM admitted a CROSS JOIN LATERAL ({of_units}) AS v WHERE {count} <= {_FEW_UNITS}) AS either"
+        )
     return (
         "SELECT chunk_key AS key, -(embedding <#> %(vector)s::vector) AS score, unit_key "
         f"FROM {near} ORDER BY embedding <#> %(vector)s::vector, chunk_key LIMIT %(k)s"
@@ -135,14 +149,9 @@ def search(tests: str, within: str | None, *, prefixes: bool, vectors: str) -> s
     Lists are 0 chunks by words, 1 units by words, 2 units of a period, 3 chunks by vectors; the cosines are list 4 with
     (nearest chunk, its cosine, unit, cosine of the whole, of the title).
     """
-    of_units = units_admitted(tests)
-    of_chunks = (
-        "SELECT c.key FROM nugget.chunks c WHERE c.space = %(space)s AND c.unit_key IN (" + of_units + ")"
-        if tests
-        else ""
-    )
-    texts = ranking(CHUNKS, limit="%(depth)s", admitted=of_chunks, prefixes=prefixes)
-    wholes = ranking(UNITS, limit="%(depth)s", admitted=of_units, prefixes=prefixes)
+    admitted = ADMITTED if tests else ""
+    texts = ranking(CHUNKS, limit="%(depth)s", admitted=admitted, prefixes=prefixes)
+    wholes = ranking(UNITS, limit="%(depth)s", admitted=admitted, prefixes=prefixes)
     lists: Sequence[str] = (
         f"SELECT 0 AS list, r.key, r.score, c.unit_key FROM ({texts}) AS r "
         "JOIN nugget.chunks c ON c.space = %(space)s AND c.key = r.key",
@@ -154,6 +163,8 @@ def search(tests: str, within: str | None, *, prefixes: bool, vectors: str) -> s
     if vectors:
         lists = (*lists, f"SELECT 3, key, score, unit_key FROM ({vectors}) AS r")
     whole = f"WITH listed AS MATERIALIZED ({' UNION ALL '.join(lists)})"
+    if tests:
+        whole = f"{with_admitted(tests)}, {whole.removeprefix('WITH ')}"
     if not vectors:
         return f"{whole} SELECT *, NULL, NULL FROM listed"
     chosen = (

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from nugget.errors import IndexUnavailable
 from nugget.index.postgres.connection import Statement, begin, check_version, clean, clear_errors, lost, pool_of
 from nugget.index.postgres.statements import STATE
-from nugget.index.units import PLACES
-from nugget.models import Filter, SourceName
+from nugget.models import Filter
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -128,16 +127,6 @@ class Transactions:
                 known.update((key, fetched.get(key)) for key in missing)
             return {key: known[key] for key in wanted if known[key] is not None}
 
-    def unit_ids(self, source: SourceName = SourceName.BRAIN) -> list[str]:
-        """Return the ids of all units of a source, sorted."""
-        statement = "SELECT id FROM nugget.units WHERE space = %(space)s AND source = %(source)s ORDER BY id"
-        return [row[0] for row in self._rows(statement, source=source)]
-
-    def has_source(self, source: SourceName) -> bool:
-        """Return whether there is any unit of a source."""
-        statement = "SELECT 1 FROM nugget.units WHERE space = %(space)s AND source = %(source)s LIMIT 1"
-        return bool(self._rows(statement, source=source))
-
     def unit_vector(self, unit_key: int) -> Vector | None:
         """Return the vector of a unit as a whole, if it has one."""
         import numpy as np
@@ -145,11 +134,6 @@ class Transactions:
         statement = "SELECT embedding::text FROM nugget.unit_vectors WHERE space = %(space)s AND unit_key = %(key)s"
         rows = self._rows(statement, key=unit_key)
         return np.array(json.loads(rows[0][0]), dtype="<f4") if rows else None
-
-    def places(self, limit: int) -> Iterable[tuple[str | None, str, str, str | None, str | None, str, str]]:
-        """Yield domain, tags as JSON, type, path, path of the scope, source and title of units, for suggestions."""
-        statement = PLACES.replace("FROM units", "FROM nugget.units WHERE space = %(space)s LIMIT %(limit)s")
-        yield from self._rows(statement, limit=limit)
 
     def titles(self, prefix: str, *, whole: bool, limit: int) -> list[tuple[str, str]]:
         """Return the ids that begin so, with their titles; with `whole` the refs, which name the source."""

@@ -6,8 +6,6 @@ FTS5 in memory takes texts and questions apart, so that both indexes hold the sa
 from __future__ import annotations
 
 import re
-import sqlite3
-import threading
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -15,26 +13,24 @@ from typing import Any
 
 from nugget.index.fulltext import (
     COLUMN_WEIGHTS,
+    COLUMNS,
+    Document,
     Vocabulary,
     compound_parts,
+    documents,
     is_guessed,
     is_unspaced_character,
     question_words,
+    terms_in,
 )
 
 CHUNKS, UNITS = 0, 1
 """Kinds of documents."""
 LAST = "\U0010ffff"
 """Behind every term that begins so."""
-_TOKENIZER = "porter unicode61 remove_diacritics 2"
-_COLUMNS = ("title", "body", "parts")
-_WEIGHTS = dict(zip(_COLUMNS, COLUMN_WEIGHTS, strict=True))
+_WEIGHTS = dict(zip(COLUMNS, COLUMN_WEIGHTS, strict=True))
 _HALVES = " ".join(f"WHEN '{name}' THEN {round(weight * 2)}" for name, weight in _WEIGHTS.items())
 _ITEM = re.compile(r'(?P<column>- parts : )?(?:NEAR\([^)]*\)|"(?P<text>[^"]*)"(?P<begins>\*?))')
-_local = threading.local()
-
-Document = tuple[int, tuple[str, str, str]]
-"""A key with the three columns that FTS5 indexes."""
 
 
 @dataclass(slots=True)
@@ -43,23 +39,6 @@ class Postings:
 
     of_term: dict[str, tuple[array[int], array[int], array[int]]] = field(default_factory=dict)
     lengths: dict[int, int] = field(default_factory=dict)
-
-
-def documents(rows: Iterable[Document]) -> sqlite3.Connection:
-    """Return this thread's FTS5 in memory with these documents in `docs`, until the next call."""
-    connection: sqlite3.Connection | None = getattr(_local, "connection", None)
-    if connection is None:
-        connection = _local.connection = sqlite3.connect(":memory:", isolation_level=None)
-        columns = ", ".join(_COLUMNS)
-        connection.execute(f"CREATE VIRTUAL TABLE docs USING fts5 ({columns}, content='', tokenize='{_TOKENIZER}')")
-        connection.execute("CREATE VIRTUAL TABLE instances USING fts5vocab (docs, 'instance')")
-    connection.execute("INSERT INTO docs (docs) VALUES ('delete-all')")
-    connection.execute("BEGIN")
-    connection.executemany(
-        "INSERT INTO docs (rowid, title, body, parts) VALUES (?,?,?,?)", ((key, *columns) for key, columns in rows)
-    )
-    connection.execute("COMMIT")
-    return connection
 
 
 def add_postings(postings: Postings, rows: Sequence[Document]) -> None:
@@ -75,15 +54,6 @@ def add_postings(postings: Postings, rows: Sequence[Document]) -> None:
         keys.append(key)
         freqs.append(min(freq, 32_767))
         sizes.append(lengths[key])
-
-
-def terms_in(texts: Sequence[str]) -> list[list[str]]:
-    """Return the terms of each text, in their order."""
-    found: list[list[str]] = [[] for _ in texts]
-    rows = documents((at, (text, "", "")) for at, text in enumerate(texts))
-    for at, term in rows.execute("SELECT doc, term FROM instances ORDER BY doc, offset"):
-        found[at].append(term)
-    return found
 
 
 class AskedWords(Vocabulary):
@@ -217,18 +187,20 @@ def _ends(item: Item, term: str) -> bool:
     return term.startswith(item.terms[-1]) if item.begins else term == item.terms[-1]
 
 
-def hits(kind: int, name: str) -> str:
+def hits(kind: int, name: str, *, prefixes: bool) -> str:
     """Return the SELECT of (item, key, freq, length): the documents of each item of the query called `name`.
 
-    It reads the parameters of `ranges` and `found`.
+    It reads the parameters of `ranges`. Without `prefixes` a term is looked up by equality, which PostgreSQL estimates
+    to be few rows; for a range it would read all postings.
     """
     where = f"space = %(space)s AND kind = {kind}"
+    term = "term BETWEEN q.low AND q.high" if prefixes else "term = q.low"
     arrays = ", ".join(f"%({name}{kind}_{column})s::int[]" for column in ("item", "key", "freq", "length"))
     return f"""
         SELECT q.item, u.key, u.freq::float8 / 2 AS freq, u.length
         FROM unnest(%({name}_items)s::int[], %({name}_lows)s::text[], %({name}_highs)s::text[]) AS q(item, low, high)
         CROSS JOIN LATERAL (
-            SELECT keys, freqs, lengths FROM nugget.postings WHERE {where} AND term BETWEEN q.low AND q.high) AS p
+            SELECT keys, freqs, lengths FROM nugget.postings WHERE {where} AND {term}) AS p
         CROSS JOIN LATERAL unnest(p.keys, p.freqs, p.lengths) AS u(key, freq, length)
         WHERE u.key NOT IN (SELECT key FROM nugget.dead WHERE {where})
         UNION ALL SELECT item, key, freq::float8 / 2, length FROM unnest({arrays}) AS f(item, key, freq, length)"""
@@ -237,9 +209,14 @@ def hits(kind: int, name: str) -> str:
 def ranking(kind: int, *, limit: str, admitted: str = "", prefixes: bool = False) -> str:
     """Return the SELECT of the best documents for any item of the query `any`, as (key, score), with FTS5's BM25.
 
-    `admitted` selects the keys that may be found; frequencies are counted before it, as FTS5 does.
+    `admitted` selects the keys of the units that may be found; frequencies are counted before it, as FTS5 does.
     """
-    found = hits(kind, "any")
+    # IS TRUE has the admitted keys hashed once, OFFSET 0 has the chunks looked up that were hit, and no others.
+    test = f"WHERE (key IN ({admitted})) IS TRUE" if admitted else ""
+    if admitted and kind == CHUNKS:
+        unit = "SELECT unit_key FROM nugget.chunks c WHERE c.space = %(space)s AND c.key = hits.key OFFSET 0"
+        test = f"CROSS JOIN LATERAL ({unit}) AS c WHERE (unit_key IN ({admitted})) IS TRUE"
+    found = hits(kind, "any", prefixes=prefixes)
     if prefixes:  # several terms of a document may begin so
         found = f"SELECT item, key, sum(freq) AS freq, max(length) AS length FROM ({found}) GROUP BY item, key"
     return f"""
@@ -252,7 +229,7 @@ def ranking(kind: int, *, limit: str, admitted: str = "", prefixes: bool = False
             FROM hits, total GROUP BY item, docs)
         SELECT key,
             sum(idf * freq * 2.2 / (freq + 1.2 * (0.25::float8 + 0.75::float8 * hits.length / total.length))) AS score
-        FROM hits JOIN weights USING (item), total {f"WHERE key IN ({admitted})" if admitted else ""}
+        FROM total CROSS JOIN hits JOIN weights USING (item) {test}
         GROUP BY key ORDER BY score DESC, key LIMIT {limit}"""
 
 
@@ -261,4 +238,5 @@ def matching(match: str) -> str:
     order = iter(range(len(match)))
     condition = _ITEM.sub(lambda _: f"coalesce(bool_or(item = {next(order)}), false)", match)
     condition = re.sub(r"\bNOT\b", "AND NOT", condition)
-    return f"SELECT key FROM ({hits(UNITS, 'must')}) AS h GROUP BY key HAVING {condition}"
+    found = hits(UNITS, "must", prefixes='"*' in match)
+    return f"SELECT key FROM ({found}) AS h GROUP BY key HAVING {condition}"

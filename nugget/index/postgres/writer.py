@@ -12,14 +12,15 @@ import struct
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from nugget.errors import IndexUnavailable
 from nugget.index import Index
 from nugget.index.connection import SCHEMA_VERSION
-from nugget.index.fulltext import LARGE_INDEX_CHUNKS, chunk_columns, unit_columns
+from nugget.index.fulltext import LARGE_INDEX_CHUNKS, Document, chunk_columns, unit_columns
 from nugget.index.postgres.connection import begin, check_version, clean, clear_errors, open_connection, space_lock
-from nugget.index.postgres.words import CHUNKS, UNITS, Document, Postings, add_postings
+from nugget.index.postgres.words import CHUNKS, UNITS, Postings, add_postings
 from nugget.index.units import UNIT_COLUMNS, indexed_title, select_in
 from nugget.markdown import body_below_title
 from nugget.models import SourceName
@@ -59,6 +60,23 @@ def publish(index: Index, url: str, space: str, *, origin: str = "", rebuild: bo
                 if _one(connection, "SELECT count(*) FROM nugget.vectors WHERE space = %s", space) > LARGE_INDEX_CHUNKS:
                     connection.execute("SELECT nugget.make_graph(%s)", (space,))
         return result
+
+
+def space_state(index: Index, url: str, space: str) -> tuple[datetime, int]:
+    """Return when a space was last published and how many units differ from a brain's index.
+
+    Raises IndexUnavailable if the database cannot be reached, has another schema or no such space.
+    """
+    with clear_errors(), open_connection(url) as connection, connection.transaction():
+        check_version(_one(connection, "SELECT nugget.schema_version()"))
+        for statement, parameters in begin(space)[1:]:
+            connection.execute(statement, parameters)
+        row = connection.execute("SELECT written FROM nugget.spaces WHERE space = %s", (space,)).fetchone()
+        if row is None:
+            raise IndexUnavailable(f"The team's index has no space {space}.", hint="Run: nugget sync")
+        theirs = {*connection.execute("SELECT id, hash FROM nugget.units WHERE space = %s", (space,))}
+        mine = {(id_, hash_) for id_, _, hash_ in _content_hashes(index)}
+        return row[0], len({id_ for id_, _ in mine ^ theirs})
 
 
 def _enter(connection: Connection[Any], space: str) -> None:

@@ -76,7 +76,9 @@ def test_a_unit_that_is_taken_out_leaves_nothing_behind(tmp_path: Path) -> None:
             with write_transaction(connection):
                 key = stored.put_unit(connection, unit(1, "zorblatt retryWithBackoff"), [chunk("zorblatt")])
                 connection.execute("INSERT INTO vectors SELECT key, x'00' FROM chunks WHERE unit_key = ?", (key,))
-                connection.execute("INSERT INTO signs SELECT key, x'00' FROM chunks WHERE unit_key = ?", (key,))
+                connection.execute(
+                    "INSERT INTO signs (chunk_key, bits) SELECT key, x'00' FROM chunks WHERE unit_key = ?", (key,)
+                )
                 connection.execute("INSERT INTO unit_vectors VALUES (?, x'00', NULL)", (key,))
         counted = {
             table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
