@@ -147,7 +147,7 @@ def home(site: Site, request: Request) -> Response:
     fresh, imported = site.once("fresh", f"{tags['index']} {seen}", lambda: browsing.newest(brain, since=seen))
     report = site.once("report", tags["log"] + tags["index"], lambda: brain.asked_questions(since))
     open_questions = [one for one in report["queries"] if (one["weak"] or one["zero"]) and not one["used"]][:8]
-    problems = site.once("problems", f"{tags} {now:%H%M}", lambda: browsing.problems(brain))
+    problems = site.meanwhile("problems", f"{tags} {now:%H%M}", lambda: browsing.problems(brain))
     shown = render(
         site, request, "home", seen=seen if visits[0] else None, proposals=proposals,
         fresh=fresh[:12], more=len(fresh[12:]),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from nugget.app import Brain
 
 ASSETS = Path(__file__).parent / "assets"
+_PATIENCE_S = 0.2
 
 
 @dataclass(eq=False)
@@ -45,6 +47,7 @@ class Site:
 
     session: AgentSession
     kept: dict[str, tuple[str, Any]] = field(default_factory=dict)
+    running: Any = field(default_factory=Lock)
 
     def once(self, name: str, tag: str, make: Callable[[], Any]) -> Any:
         """Return what `make` returned for this tag, calling it only if the tag is another one."""
@@ -52,6 +55,24 @@ class Site:
         if held is None or held[0] != tag:
             held = self.kept[name] = (tag, make())
         return held[1]
+
+    def meanwhile(self, name: str, tag: str, make: Callable[[], Any]) -> Any:
+        """Return what `make` returned last, calling it beside the page if the tag is another one; None at first.
+
+        What takes long, such as checking 10,000 files, then keeps no page waiting; what is quick is there at once.
+        """
+        if tag != self.kept.get(name, ("",))[0] and self.running.acquire(blocking=False):
+
+            def work() -> None:
+                try:
+                    self.once(name, tag, make)
+                finally:
+                    self.running.release()
+
+            thread = Thread(target=work, name=f"nugget-{name}", daemon=True)
+            thread.start()
+            thread.join(_PATIENCE_S)
+        return self.kept.get(name, ("", None))[1]
 
     def proposals(self, brain: Brain) -> Sequence[Any]:
         """Return the proposals that wait; git is asked only if something changed."""

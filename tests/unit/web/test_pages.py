@@ -7,6 +7,7 @@ import html
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from urllib.parse import quote
 
 import html5lib
@@ -21,6 +22,7 @@ from nugget.app import browsing, open
 from nugget.capture import queue
 from nugget.config import read_environment
 from nugget.infra import git
+from nugget.web.site import Site
 
 UNIT = "/unit/brain:pattern/retry-with-idempotency"
 PAGES = ("/", "/review", "/search", "/search?q=cache", UNIT, "/graph", f"/graph?focus={UNIT[6:]}", "/activity", "/why")
@@ -342,3 +344,19 @@ def test_marks_and_edits_stay_when_the_page_of_a_proposal_is_turned(words: Path,
         assert "1 accepted, 1 rejected" in done.text
         (file,) = (words / "domains/harbour").rglob("*.md")
         assert "Hang it up." in file.read_text()
+
+
+@pytest.mark.proves("WEB-PAGES")
+def test_what_takes_long_keeps_no_page_waiting() -> None:
+    site, go_on, started = Site(None), Event(), list[int]()  # type: ignore[arg-type]
+
+    def slow() -> str:
+        started.append(1)
+        assert go_on.wait(60)
+        return "found"
+
+    assert site.meanwhile("problems", "1", slow) is None
+    assert site.meanwhile("problems", "1", slow) is None and len(started) == 1
+    go_on.set()
+    wait_for(lambda: site.meanwhile("problems", "1", slow) == "found")
+    assert len(started) == 1
