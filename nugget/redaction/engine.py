@@ -43,6 +43,8 @@ _OF_DATA, _DATA_AFTER = ("/", "+", ".", "%"), re.compile(r"[/+=%]|\.\w")
 """Signs next to a word that is part of a path or of base64."""
 _RUN = re.compile(r"[A-Za-z0-9+/=_.%~-]*")
 """How a secret goes on that is longer than a rule reads."""
+_JOINING = tuple("_.-/+%:|")
+"""Signs before a word that can be the second part of a token."""
 _DIGIT = re.compile(r"\d")
 _COLOUR = re.compile(r"\[(?:\d{1,3};)*\d{1,3}m")
 _SAID = re.compile(r"(?s).*[^.,;:!?)\]*]")
@@ -260,12 +262,13 @@ def _shaped(view: str) -> Iterator[tuple[int, int, str]]:
         run = _WORD.match(view, at)
         word = run.group() if run else ""
         stop, before = at + len(word), view[at - 1 : at]
+        is_plain = word.islower() and word.isalnum() and before not in _JOINING  # a digest, or a word
         fits = {
             "": before not in _OF_DATA and not _DATA_AFTER.match(view, stop),
             _OF_TOKENS: before != "." or "_" in word or "-" in word,
             _OF_PAIRS: before in (".", ":", "|") and len(word) >= 24 and view[stop : stop + 1] not in ("/", "+", "="),
         }
-        for kind, signs, accepts in _SHAPES if _DIGIT.search(word) else ():
+        for kind, signs, accepts in () if is_plain or not _DIGIT.search(word) else _SHAPES:
             if not fits[signs]:
                 continue
             start, end = _whole(view, at, stop, signs)
