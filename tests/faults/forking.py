@@ -1,7 +1,7 @@
 """Runs one command line after the other, each in a process of its own that is forked from one with all imports done.
 
-Driven by JSON lines: a request names `arguments`, `variables` and `folder`; the answer is the exit code (negative for a
-signal) with what was printed. Started as `python forking.py`; used through `Commands`.
+Driven by JSON lines: a request names `arguments`, `variables`, `folder` and the options of strace; the answer is the
+exit code (negative for a signal) with what was printed. Started as `python forking.py`; used through `Commands`.
 """
 
 from __future__ import annotations
@@ -39,10 +39,12 @@ class Commands:
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
         )
 
-    def run(self, arguments: Sequence[str], variables: Mapping[str, str], folder: Path) -> Ended:
-        """Run `nugget <arguments>` with exactly these variables."""
+    def run(
+        self, arguments: Sequence[str], variables: Mapping[str, str], folder: Path, *, strace: Sequence[str] = ()
+    ) -> Ended:
+        """Run `nugget <arguments>` with exactly these variables; `strace` attaches to its main thread."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        request = {"arguments": arguments, "variables": variables, "folder": str(folder)}
+        request = {"arguments": arguments, "variables": variables, "folder": str(folder), "strace": strace}
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         return Ended(*json.loads(self._process.stdout.readline()))
@@ -77,14 +79,27 @@ def _import_everything() -> None:
 
 
 def _run(request: Mapping[str, Any], output: int) -> int:
+    waiting, ready = os.pipe()
     child = os.fork()
     if not child:
-        _become(request, output)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        os.close(ready)
+        _become(request, output, waiting)
+    os.close(waiting)
+    tracer = None
+    try:
+        if request["strace"]:
+            tracer = subprocess.Popen(["strace", "-p", str(child), *request["strace"]], stderr=subprocess.PIPE)
+            assert tracer.stderr is not None and b"attached" in tracer.stderr.readline()
+    finally:
+        os.close(ready)
+    status = os.waitpid(child, 0)[1]
+    if tracer is not None:
+        tracer.communicate()
+    return os.waitstatus_to_exitcode(status)
 
 
-def _become(request: Mapping[str, Any], output: int) -> None:
-    """Be the command."""
+def _become(request: Mapping[str, Any], output: int, waiting: int) -> None:
+    """Be the command, once the other end of `waiting` is closed."""
     code = 3
     try:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -93,6 +108,7 @@ def _become(request: Mapping[str, Any], output: int) -> None:
         os.environ.clear()
         os.environ.update(request["variables"])
         os.chdir(request["folder"])
+        os.read(waiting, 1)
         from nugget.cli import run
 
         if "FAULT_CHANGE" in os.environ:

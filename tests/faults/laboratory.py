@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +19,12 @@ from sessions import write_transcript
 
 FAULTS = {"": 1, "all": 0}.get(given := os.environ.get("NUGGET_FAULTS", ""), int(given) if given.isdigit() else 1)
 """So many steps of each kind are tried, 0 for all: 1 unless NUGGET_FAULTS, which `make faults` sets, says otherwise."""
+CALLS = (
+    "write pwrite64 pwritev rename renameat renameat2 unlink unlinkat rmdir mkdir mkdirat link linkat symlink "
+    "symlinkat ftruncate fsync fdatasync chmod fchmod fchmodat copy_file_range sendfile"
+).split()
+"""The calls by which a process changes files; a file that was made empty is seen at the next of them."""
+
 RULES = Path(__file__).resolve().parent.parent.parent / ".models" / "rules"
 """Compiled rules of redaction, which one command compiles for all."""
 SETTINGS = (".claude.json", ".claude/settings.json", ".nugget/config.yaml", ".nugget/trusted.json")
@@ -150,14 +156,14 @@ class Stage:
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
         shutil.copytree(self.template, self.folder, symlinks=True, dirs_exist_ok=True)
 
-    def run(self, *arguments: str, more: Mapping[str, str] | None = None) -> Ended:
+    def run(self, *arguments: str, strace: Sequence[str] = (), more: Mapping[str, str] | None = None) -> Ended:
         """Run a command line; `{stage}` and `{proposal}` are filled in."""
         filled = [self.fill(argument) for argument in arguments]
-        return self.commands.run(filled, {**self.variables(), **(more or {})}, self.folder)
+        return self.commands.run(filled, {**self.variables(), **(more or {})}, self.folder, strace=strace)
 
-    def perform(self, writing: Writing, *, more: Mapping[str, str] | None = None) -> Ended:
+    def perform(self, writing: Writing, *, strace: Sequence[str] = (), more: Mapping[str, str] | None = None) -> Ended:
         """Run the command of a row."""
-        return self.run(*writing.arguments, more={**writing.variables, **(more or {})})
+        return self.run(*writing.arguments, strace=strace, more={**writing.variables, **(more or {})})
 
     def must(self, *arguments: str) -> None:
         """Run a command line that has to succeed."""
@@ -283,3 +289,23 @@ def survives(stage: Stage, writing: Writing, states: tuple[dict[str, object], ..
     stage.check()
     left = [*stage.folder.glob(".*.nugget-clone")]
     assert not left, left
+
+
+def steps_of(log: Path) -> Iterator[tuple[str, int]]:
+    """Every call in a log of strace as (name, the how manieth of that name)."""
+    seen = Counter[str]()
+    for line in log.read_text(errors="replace").splitlines():
+        name = line.split("(", 1)[0].split()[-1] if "(" in line else ""
+        if name in CALLS:
+            seen[name] += 1
+            yield name, seen[name]
+
+
+def traced(log: Path) -> list[str]:
+    """Options of strace that write every call into a log."""
+    return ["-o", str(log), "-s", "0", "-e", "trace=" + ",".join(f"?{name}" for name in CALLS), "-e", "signal=none"]
+
+
+def killing(name: str, number: int) -> list[str]:
+    """Options of strace that kill a process as it makes a call for the `number`-th time."""
+    return ["-o", os.devnull, "-e", f"trace={name}", "-e", f"inject={name}:signal=SIGKILL:when={number}"]
