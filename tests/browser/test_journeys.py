@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 from served import START
+from sessions import write_transcript
 from web_stage import PLACES, harbour_notes
+from worker_stage import LESSONS
 
 from nugget.app import open
 from nugget.infra import git
@@ -26,6 +28,7 @@ pytestmark = [
 ]
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 UNITS = len(PLACES)
+SESSION = "0709deff-e687-4553-a694-e6cc15aa54d1"
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +43,8 @@ def chromium() -> Iterator[Any]:
 @pytest.fixture
 def address(words: Path, tmp_path: Path, isolated_home: Path) -> Iterator[str]:
     """Of the page of a brain with a proposal of 23 units."""
+    transcript = isolated_home / f".claude/projects/-srv-shop/{SESSION}.jsonl"
+    write_transcript(transcript, LESSONS, session=SESSION)
     notes = harbour_notes(tmp_path / "notes")
     with open(words) as brain:
         brain.import_notes(notes, domain="harbour")
@@ -181,7 +186,7 @@ def test_everything_works_without_javascript(chromium: Any, address: str, words:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [1280, 640, 390])  # 640 is what 200 % leaves of 1280
 @pytest.mark.proves("WEB-BROWSER")
 def test_axe_finds_nothing_and_nothing_scrolls_sideways(chromium: Any, address: str, scheme: str, width: int) -> None:
     source = Path(pytest.importorskip("axe_playwright_python").__file__).parent / "axe.min.js"
@@ -198,6 +203,7 @@ def test_axe_finds_nothing_and_nothing_scrolls_sideways(chromium: Any, address: 
         "graph",
         f"graph?focus={unit}",
         "activity",
+        f"session/{SESSION}",
         "why",
         "nothing",
     ):
@@ -206,5 +212,8 @@ def test_axe_finds_nothing_and_nothing_scrolls_sideways(chromium: Any, address: 
         result = tab.evaluate("rules => axe.run(document, {runOnly: rules})", RULES)
         found[path] = [(one["id"], one["nodes"][0]["html"][:200]) for one in result["violations"]]
         assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+        shifts = "new Promise(done => new PerformanceObserver(list => done(list.getEntries().length)).observe("
+        shifts += "{type: 'layout-shift', buffered: true}) || setTimeout(() => done(0), 100))"
+        assert tab.evaluate(shifts) == 0, path
     context.close()
     assert not {path: problems for path, problems in found.items() if problems}
