@@ -46,9 +46,11 @@ _S = TypeVar("_S")
 
 KNOWLEDGE_KEYS = frozenset(
     "owner name canon.folders retrieval.limit retrieval.budget_tokens retrieval.candidates retrieval.rrf_k"
-    " retrieval.hops retrieval.ranking".split()
+    " retrieval.hops retrieval.ranking retrieval.synonyms retrieval.searches".split()
 )
 """The settings that belong to the knowledge and are taken from brain.yaml."""
+_JOINED = ("canon.folders", "retrieval.synonyms", "retrieval.searches")
+"""Lists of brain.yaml that the user's own entries come before instead of replacing them."""
 _DESCRIPTIVE = frozenset({"id", "version", "domains", "languages", "chunking"})
 """Keys of brain.yaml that describe the brain and set nothing."""
 RENAMED = {
@@ -161,8 +163,9 @@ def load_settings(environment: Environment, brain: Path | None = None) -> Settin
                 values[key] = taken(key, value)
             except ValueError as error:
                 raise UsageError(f"{where}: `{key}` must be {error}.") from None
-    if folders := shared.get("canon.folders"):
-        values["canon.folders"] = tuple(dict.fromkeys((*values["canon.folders"], *folders)))
+    for key in _JOINED:
+        if entries := shared.get(key):
+            values[key] = tuple(dict.fromkeys((*values[key], *entries)))
     return _assembled(Settings, values)
 
 

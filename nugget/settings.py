@@ -39,6 +39,8 @@ class RetrievalSettings:
     reranker: str = _set("auto", "`auto` (Claude with a key), `local`, `claude`, or `cross-encoder:<name or folder>`")
     rerank_timeout_s: float = _set(8.0, "seconds before the LLM re-ranker is given up", ge=0.1)
     rerank_max_usd: float = _set(0.02, "most that one re-ranking may cost, in USD", ge=0)
+    synonyms: tuple[str, ...] = _set((), "words that mean the same, such as `pto=paid time off`")
+    searches: tuple[str, ...] = _set((), "saved queries `NAME=QUERY`, for `nugget search @NAME`")
     log_queries: bool = _set(True, "keep questions and the units in their answers on this machine (`nugget queries`)")
 
 

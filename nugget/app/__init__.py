@@ -28,7 +28,7 @@ from nugget.models import Bundle, Depth, Query, SourceName, Unit
 from nugget.models.nuggets import NuggetBundle, NuggetQuery
 from nugget.retrieval import answering, retrieve
 from nugget.retrieval.candidates import configured
-from nugget.retrieval.query_language import SearchQuery, merge_filters, parse_search
+from nugget.retrieval.query_language import SearchQuery, merge_filters, parse_search, with_saved, with_synonyms
 from nugget.retrieval.reranking import Reranker, choose_reranker
 from nugget.retrieval.search import Indexes, chosen_sources
 from nugget.upkeep.trust import find_brain
@@ -206,7 +206,7 @@ class Brain:
             "", limit=defaults.limit, budget_tokens=SEARCH_TOKENS, depth=Depth.SUMMARY, profile="task"
         )  # fmt: skip
         query = checked(question, usual)
-        parsed = parse_search(query.text, today=moment.date())
+        parsed = parse_search(with_saved(query.text, defaults.searches), today=moment.date())
         merged = merge_filters(query.filter, parsed.filter)
         parsed = replace(parsed, filter=merged, lists=not parsed.text.strip() and not merged.is_empty)
         return self._retrieve(query, parsed, None, moment, fresh=fresh, log=log)
@@ -218,7 +218,8 @@ class Brain:
         started, defaults = time.perf_counter(), self.settings.retrieval
         sources = chosen_sources(parsed.filter.sources, identity=query.identity)
         profile = configured(query.profile or "task", defaults)
-        parsed = replace(parsed, filter=replace(parsed.filter, sources=()))
+        text = parsed.text if parsed.match else with_synonyms(parsed.text, defaults.synonyms)
+        parsed = replace(parsed, text=text, filter=replace(parsed.filter, sources=()))
         state = self.refresh() if fresh and SourceName.BRAIN in sources else IndexState()
         pending = self.refresh_local_sources(sources) if fresh else None
         bundle = brains.ask_all(

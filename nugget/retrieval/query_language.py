@@ -132,6 +132,24 @@ def parse_search(text: str, *, today: date) -> SearchQuery:
     return SearchQuery(given=given, text=words, match=found.match, terms=found.terms, filter=filter_)
 
 
+def with_synonyms(text: str, synonyms: Sequence[str]) -> str:
+    """Return a question followed by the synonyms (`pto=paid time off`) of its words."""
+    words = " ".join(["", *re.findall(r"[^\W_]+", text.casefold()), ""])
+    added: dict[str, None] = {}
+    for entry in synonyms:
+        names = [" ".join(name.casefold().split()) for name in entry.split("=") if name.strip()]
+        if any(f" {name} " in words for name in names):
+            added |= dict.fromkeys(name for name in names if f" {name} " not in words)
+    return " ".join([text, *added])
+
+
+def with_saved(text: str, searches: Sequence[str]) -> str:
+    """Return a query with a leading `@NAME` replaced by the saved query of that name, if there is one."""
+    name, _, rest = text.strip().partition(" ")
+    saved = (entry.partition("=")[2] for entry in searches if f"@{entry.partition('=')[0].strip()}" == name)
+    return f"{next(saved, name).strip()} {rest}".rstrip() if name.startswith("@") else text
+
+
 def merge_filters(one: Filter, other: Filter) -> Filter:
     """Return both filters at once: lists are joined; of two days or confidences the stricter one holds."""
     merged: dict[str, Any] = {}

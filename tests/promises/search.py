@@ -7,6 +7,8 @@ PROMISES: dict[str, str] = {
     "SEARCH-GROUPS": "one query searches every source; results are grouped, each with an excerpt and a ref",
     "ASK-SOURCES": "ask answers from every indexed source, and from those that are named",
     "SEARCH-SNIPPET": "a result shows the sentences of its unit that answer the question, below its title and section",
+    "SEARCH-SYNONYMS": "a brain's and a user's synonyms of the words of a question are searched too",
+    "SEARCH-SAVED": "`@NAME` searches a saved query, narrowed by what follows it",
     "SEARCH-WIDTH": "results are wrapped between words at every width of a terminal",
     "SEARCH-PAGES": "ask and search show the same results of all sources, best first, and the next page on demand",
     "SEARCH-EXAMPLES": "the examples of search over a realistic world are golden transcripts",

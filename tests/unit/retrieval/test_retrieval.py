@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from paths import REPOSITORY
 
 from nugget.app import Brain
-from nugget.config import EmbeddingSettings, RetrievalSettings, Settings
+from nugget.config import EmbeddingSettings, RetrievalSettings, Settings, read_environment
 from nugget.errors import LLMUnavailable, UsageError
 from nugget.index import Index, Terms
 from nugget.models import Bundle, Contribution, Depth, Filter, Hit, HitChunk, Query, SourceName, StaleReason, Unit
@@ -74,6 +74,36 @@ def test_a_summary_shows_the_sentences_that_answer(tmp_path: Path) -> None:
         brain.sync()
         hit = brain.ask(Query("how long until a login session expires", depth=Depth.SUMMARY), now=NOW).hits[0]
     assert "expires after 45 minutes" in hit.chunks[0].text
+
+
+@pytest.fixture
+def handbook(tmp_path: Path) -> Path:
+    (tmp_path / "domains/coding/concepts").mkdir(parents=True)
+    write_unit(tmp_path, "concept/vacation", "# Vacation\n\nEveryone has 25 days of paid time off.")
+    write_unit(tmp_path, "concept/cluster", "# Cluster\n\nKubernetes restarts what fails.")
+    (tmp_path / "brain.yaml").write_text("retrieval: {synonyms: [pto=paid time off]}\n")
+    return tmp_path
+
+
+@pytest.mark.proves("SEARCH-SYNONYMS")
+@pytest.mark.parametrize(("question", "unit"), [("PTO?", "concept/vacation"), ("k8s", "concept/cluster")])
+def test_a_question_finds_what_says_it_in_another_word(handbook: Path, question: str, unit: str) -> None:
+    home = handbook / "home"
+    home.mkdir()
+    (home / "config.yaml").write_text("embedding: {model: none}\nretrieval: {synonyms: [kubernetes = k8s]}\n")
+    with Brain(handbook, environment=read_environment({"NUGGET_HOME": str(home)})) as brain:
+        assert ids(brain.ask(question)) == ids(brain.search(question)) == [unit]
+        assert not ids(brain.search(f"{question} NOT walrus")), "a query with operators is searched as it is"
+
+
+@pytest.mark.proves("SEARCH-SAVED")
+def test_a_saved_query_is_searched_by_its_name_and_narrowed(tmp_path: Path, handbook: Path) -> None:
+    saved = ("off=paid type:concept", "off=never the second")
+    chosen = Settings(retrieval=RetrievalSettings(searches=saved), embedding=EmbeddingSettings(model="none"))
+    with Brain(handbook, settings=chosen) as brain:
+        assert ids(brain.search("@off")) == ["concept/vacation"]
+        assert not ids(brain.search("@off until:1999-01-01"))
+        assert brain.search("@kubernetes").query.text == "@kubernetes", "a name that is not saved is searched"
 
 
 @pytest.mark.proves("ASK-WEAK")
