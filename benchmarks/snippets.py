@@ -1,6 +1,6 @@
 """Measure how often the shown snippet holds the answer, for questions to the handbook of `benchmarks/handbook`.
 
-Snippets were tuned on the twenty of `questions.json` alone; the twenty of `fresh.json` were written later, before they
+Snippets were tuned on the forty of `questions.json` and `fresh.json`; the twenty of `later.json` were written before they
 were asked.
 
     python benchmarks/snippets.py [PAGES] [HOME]
@@ -45,7 +45,7 @@ def main() -> None:
         opened.sync()
         opened.sync_local_sources((SourceName.CANON,))
         filter_, worst = Filter(sources=(SourceName.CANON,)), 1.0
-        for name in ("questions", "fresh"):
+        for name in ("questions", "fresh", "later"):
             questions = json.loads(Path(__file__).with_name("handbook").joinpath(f"{name}.json").read_text("utf-8"))
             ranks, weak = [], 0
             for one in questions:
