@@ -1,7 +1,7 @@
 """Measure how often the shown snippet holds the answer, for questions to the handbook of `benchmarks/handbook`.
 
-Snippets were tuned on the forty of `questions.json` and `fresh.json`; the twenty of `later.json` were written before they
-were asked.
+Snippets were tuned on the forty of `questions.json` and `fresh.json`; the twenty of `later.json` were written before
+they were asked. The sentences are those that a person is shown at a terminal.
 
     python benchmarks/snippets.py [PAGES] [HOME]
 
@@ -34,14 +34,15 @@ def main() -> None:
     brain = home / "brain"
     brain.mkdir(parents=True, exist_ok=True)
     (brain / "brain.yaml").touch()
-    settings = {"canon": {"folders": [str(pages)]}}
+    settings = {"canon": {"folders": [str(pages)]}, "retrieval": {"log_queries": False}}
     (home / "config.yaml").write_text(json.dumps(settings), "utf-8")
     os.environ |= {"NUGGET_HOME": str(home), "HOME": tempfile.mkdtemp()}
 
     from nugget.app import Brain
+    from nugget.evaluation.query_log import Face
     from nugget.models import Filter, Query, SourceName
 
-    with Brain(brain) as opened:
+    with Brain(brain, face=Face.CLI) as opened:
         opened.sync()
         opened.sync_local_sources((SourceName.CANON,))
         filter_, worst = Filter(sources=(SourceName.CANON,)), 1.0

@@ -77,6 +77,7 @@ class Brain:
         self.path = path
         self.environment = environment or read_environment()
         self.settings = settings or load_settings(self.environment, path)
+        self._is_read_by_people = face is Face.CLI
         self.query_log: QuestionLog | None = None
         if face is not None and self.settings.retrieval.log_queries:
             self.query_log = QuestionLog(path, face=face, environment=self.environment, settings=self.settings)
@@ -227,6 +228,7 @@ class Brain:
             lambda others: retrieve(
                 query, profile, replace(self.indexes(query.identity), others=others), sources=sources, parsed=parsed,
                 embedder=self.embedder, reranker=reranker, now=now,
+                reads_closely=self._is_read_by_people,
             ),
             alone=alone,
         )  # fmt: skip

@@ -25,7 +25,7 @@ from nugget.retrieval.query_language import SearchQuery
 from nugget.retrieval.reranking import Passage, Reranker
 from nugget.retrieval.scoring import helpful
 from nugget.retrieval.search import Found, Indexes, day_of, list_source, merged, search_source
-from nugget.retrieval.snippets import summaries
+from nugget.retrieval.snippets import summary
 
 LIMIT = 8
 """Results of a query that names no limit."""
@@ -33,6 +33,8 @@ BUDGET_TOKENS = 2000
 """Length of an answer to a query that names none."""
 RERANKED = 30
 """Hits that a re-ranker is shown."""
+READ_CLOSELY = 3
+"""Hits whose sentences are compared with the question by meaning, for people."""
 
 
 class CachedEmbedder:
@@ -56,10 +58,12 @@ def retrieve(
     parsed: SearchQuery | None = None,
     embedder: QuestionEmbedder | None,
     reranker: Reranker | None = None,
+    reads_closely: bool = False,
     now: datetime,
 ) -> Bundle:
     """Answer a query from these sources; `parsed` is its text in the query language, if it is of it.
 
+    `reads_closely` chooses the sentences of the first hits by their meaning too, which takes longer than the search.
     Any text is a valid query; what could not be used is named in `degraded`.
     """
     begin = time.perf_counter()
@@ -67,11 +71,11 @@ def retrieve(
     first, limit = query.offset, query.limit or LIMIT
     most = first + limit + 1  # one more shows that there are more
     found: list[Found] = []
+    once = CachedEmbedder(embedder) if embedder else None
     if parsed.lists:
         hits = _newest([hit for source in sources for hit in list_source(source, parsed.filter, indexes, most=most)])
     else:
         wide = replace(profile, candidates=max(profile.candidates, most))
-        once = CachedEmbedder(embedder) if embedder else None
         found = [
             search_source(source, query, parsed, wide, indexes, embedder=once, today=now.date(),
                           most=max(most, RERANKED if reranker else 0))
@@ -91,7 +95,7 @@ def retrieve(
         hits = [] if weak else helpful(hits)
     packed, budget, hint = pack(
         hits, budget_tokens=query.budget_tokens or BUDGET_TOKENS, depth=query.depth or Depth.STANDARD,
-        summaries=_summaries(parsed.text, hits, found),
+        summaries=_summaries(parsed.text, hits, found, once if reads_closely else None),
     )  # fmt: skip
     explain = None
     if query.explain:
@@ -117,13 +121,18 @@ def _lacking(found: Sequence[Found]) -> list[str]:
     return ["vectors_behind" if name == "no_vectors" and has_vectors else name for name in lacking]
 
 
-def _summaries(text: str, hits: Sequence[Hit], found: Sequence[Found]) -> dict[tuple[str | None, str], HitChunk]:
+def _summaries(
+    text: str, hits: Sequence[Hit], found: Sequence[Found], embedder: QuestionEmbedder | None
+) -> dict[tuple[str | None, str], HitChunk]:
     """Return the sentences that answer, for each of these hits that is a unit."""
     shown: dict[tuple[str | None, str], HitChunk] = {}
-    for one in found:
-        for name, chunks in one.chunks.items():
-            own = [hit for hit in hits if hit.unit.source is one.source and hit.brain == name]
-            shown |= summaries(text, one.idfs[name], own, chunks, SUMMARY_CHARS)
+    for at, hit in enumerate(hits):
+        for one in found:
+            chunks = one.chunks.get(hit.brain, {}) if one.source is hit.unit.source else {}
+            if hit.ref in chunks:
+                close = embedder if at < READ_CLOSELY else None
+                idfs = one.idfs[hit.brain]
+                shown[hit.brain, hit.ref] = summary(text, idfs, hit, chunks[hit.ref], SUMMARY_CHARS, close)
     return shown
 
 

@@ -1,17 +1,22 @@
 """The sentences of a hit that best match a question.
 
 A sentence is worth the idf of the question's words in it, more if it gives the number that was asked for. The best one
-is shown with as many of those behind it as there is room for, then the best of what is said elsewhere.
+is shown with as many of those behind it as there is room for, then the best of what is said elsewhere. With an
+embedder, the first few fragments by words are also compared with the question by meaning, which takes as long as
+embedding a dozen questions: a person waits for that at a terminal, an agent reads whole passages instead.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from operator import mul
+from typing import Any, NamedTuple
 
+from nugget.errors import EmbeddingUnavailable
 from nugget.index import IndexReader, StoredChunk
 from nugget.index.fulltext import STOP_WORDS
+from nugget.infra.embedding import QuestionEmbedder
 from nugget.models import Hit, HitChunk, SourceName
 from nugget.text import shorten, word_root
 
@@ -40,6 +45,8 @@ _OTHERS_SHARE = 0.5
 _CHUNKS_READ = 48
 """Of a unit, at most."""
 _RANK_SHARE = 0.99
+_EMBEDDED = 5
+"""Fragments of a hit that are compared by meaning."""
 
 
 class _Sentence(NamedTuple):
@@ -60,7 +67,11 @@ class _Fragment(NamedTuple):
     @property
     def opening(self) -> str:
         """Return the first sentence on one line."""
-        return " ".join(self.body[self.sentences[0].start : self.sentences[0].end].split())
+        return self.text(self.sentences[:1])
+
+    def text(self, run: Sequence[_Sentence]) -> str:
+        """Return sentences that follow each other on one line."""
+        return " ".join(self.body[run[0].start : run[-1].end].split())
 
     def run(self, room: int) -> list[_Sentence]:
         """Return the sentences that fit, the first one in any case."""
@@ -79,26 +90,12 @@ def chunks_of_hits(hits: Sequence[Hit], index: IndexReader) -> dict[str, list[St
     return {keys[key]: its for key, its in index.chunks_of_units(keys).items()}
 
 
-def summaries(
-    question: str,
-    idfs: Mapping[str, float],
-    hits: Sequence[Hit],
-    chunks: Mapping[str, Sequence[StoredChunk]],
-    max_chars: int,
-) -> dict[tuple[str | None, str], HitChunk]:
-    """Return for each hit, by its brain and ref, the sentences of its unit that answer the question best."""
-    weights = {word_root(word): idf for word, idf in idfs.items()}
-    return {
-        (hit.brain, hit.ref): _summary(question, weights, hit, chunks[hit.ref], max_chars)
-        for hit in hits
-        if hit.ref in chunks
-    }
-
-
-def _summary(
-    question: str, weights: Mapping[str, float], hit: Hit, chunks: Sequence[StoredChunk], max_chars: int
-) -> HitChunk:
+def summary(
+    question: str, idfs: Mapping[str, float], hit: Hit, chunks: Sequence[StoredChunk], max_chars: int,
+    embedder: QuestionEmbedder | None = None,
+) -> HitChunk:  # fmt: skip
     """Return the best sentences of a unit from the chunks that matched and those with most of the words."""
+    weights = {word_root(word): idf for word, idf in idfs.items()}
 
     def held(chunk: StoredChunk) -> float:
         text = f"{chunk.breadcrumb}\n{chunk.text}".lower()
@@ -118,6 +115,7 @@ def _summary(
     if not found:
         text = _MARKUP.sub("", nearest[0].text).strip() or nearest[0].text
         return HitChunk(breadcrumb=nearest[0].breadcrumb, text=shorten(text, max_chars), score=hit.score)
+    near = _nearness(question, found, weights, int(_ROOM[0] * max_chars), embedder) if embedder else {}
     kept: list[tuple[int, int, str]] = []
     seen: frozenset[str] = frozenset()
     breadcrumb = ""
@@ -125,14 +123,35 @@ def _summary(
         runs = [(one, one.run(int(share * max_chars))) for one in found]
         if not runs:
             break
-        best, run = max(runs, key=lambda pair: _value(pair[1], weights, seen) * pair[0].share)
-        text = " ".join(best.body[run[0].start : run[-1].end].split())
+        best, run = max(
+            runs, key=lambda pair: _value(pair[1], weights, seen) * pair[0].share + near.get(pair[0].opening, 0.0)
+        )
+        text = best.text(run)
         breadcrumb = breadcrumb or best.chunk.breadcrumb
         kept.append((best.chunk.position, run[0].start, text))
         seen = seen.union(*(one.roots for one in run))
         found = [one for one in found if (start := one.opening[:_SAME]) not in text and text[:_SAME] not in start]
     shown = f" {_CUT} ".join(text for _, _, text in sorted(kept))
     return HitChunk(breadcrumb=breadcrumb, text=f"{shown} {_CUT}", score=hit.score)
+
+
+def _nearness(
+    question: str, found: Sequence[_Fragment], weights: Mapping[str, float], room: int, embedder: QuestionEmbedder
+) -> dict[str, float]:
+    """Return what their cosine with the question adds to the value of the best fragments, by how they open."""
+    runs = [(one, one.run(room)) for one in found]
+    best: dict[str, str] = {}
+    for one, run in sorted(runs, key=lambda pair: -_value(pair[1], weights, frozenset()) * pair[0].share):
+        best.setdefault(one.opening, one.text(run))
+        if len(best) == _EMBEDDED:
+            break
+    mass = sum(weights.values())
+    try:
+        asked: Any = embedder.embed_query(question)
+        vectors: dict[str, Any] = {opening: embedder.embed_query(text) for opening, text in best.items()}
+    except EmbeddingUnavailable:
+        return {}
+    return {opening: mass * max(0.0, float(sum(map(mul, asked, vector)))) for opening, vector in vectors.items()}
 
 
 def _value(run: Sequence[_Sentence], weights: Mapping[str, float], seen: frozenset[str]) -> float:
