@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from nugget.app import Brain
     from nugget.capture.review import ProposalBranch
 
+T = TypeVar("T")
+
 
 def checked(question: Query | str, usual: Query) -> Query:
     """Return a validated query; what it leaves open is taken from `usual`.
@@ -73,9 +75,6 @@ def depth_named(depth: Depth | str) -> Depth:
         return Depth(depth)
     except ValueError:
         raise UsageError(f"There is no depth {depth!r}.", hint=f"Choose one of: {', '.join(Depth)}.") from None
-
-
-T = TypeVar("T")
 
 
 def join(brain: Brain) -> Brain:
