@@ -115,7 +115,9 @@ class _OpenId:
             return None
         groups = claims.get(settings.groups_claim) or []
         names = [str(group) for group in groups] if isinstance(groups, list) else str(groups).split()
-        name = str(claims.get("email") or claims.get("preferred_username") or claims["sub"])
+        # Only what the provider vouches for: people may choose their user name, and an address that nobody checked.
+        is_checked = claims.get("email_verified") is True
+        name = str(claims["email"] if is_checked and claims.get("email") else claims["sub"])
         return Caller(name=name, rights=_rights(settings, [name, *names]))
 
     def _key_client(self) -> Any:

@@ -259,7 +259,7 @@ def test_an_access_token_gives_the_rights_of_its_groups(place: Team, issuer: str
 
     settings = {
         "NUGGET_HTTP_AUTH": "oidc", "NUGGET_HTTP_ISSUER": issuer, "NUGGET_HTTP_AUDIENCE": "nugget",
-        "NUGGET_HTTP_RIGHTS": "engineers=open:write,board=closed",
+        "NUGGET_HTTP_RIGHTS": "engineers=open:write,board=closed,ceo@example.org=closed",
     }  # fmt: skip
     with place.serve(**settings) as server:
         ready(server)
@@ -267,6 +267,10 @@ def test_an_access_token_gives_the_rights_of_its_groups(place: Team, issuer: str
         assert [(one["name"], one["right"]) for one in granted] == [("open", "write")]
         both = server.ask("/v1/spaces", headers=header(groups=["engineers", "board"])).json["spaces"]
         assert {one["name"] for one in both} == {"open", "closed"}
+        for checked in (False, None, True):  # anyone may call themselves so; only the provider can vouch for it
+            named = header(email="ceo@example.org", preferred_username="ceo@example.org", email_verified=checked)
+            found = {one["name"] for one in server.ask("/v1/spaces", headers=named).json["spaces"]}
+            assert found == ({"open", "closed"} if checked else {"open"})
         shared = jwt.encode(claims, public["n"], algorithm="HS256", headers={"kid": "one"})
         unsigned = jwt.encode(claims, None, algorithm="none")
         wrong = (
