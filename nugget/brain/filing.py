@@ -107,7 +107,7 @@ def add_unit(
 
 
 def forget_unit(brain: Path, unit_id: str) -> UnitMove:
-    """Remove a unit and every relation to it, and remember that it is not wanted, in one commit.
+    """Remove a unit and every relation to it, and note it as forgotten, in one commit.
 
     Raises KnowledgeError if there is no such unit, ConflictError if a file that would change has uncommitted work.
     """
@@ -151,7 +151,7 @@ def move_unit(brain: Path, unit_id: str, *, domain: str | None = None, slug: str
 def replace_unit(
     brain: Path, unit_id: str, text: str, *, expect: str, allow: Sequence[re.Pattern[str]] = (), now: datetime
 ) -> str:
-    """Write a new text into the file of a unit, commit it, and return its path; secrets are taken out first.
+    """Redact a new text, write it into the file of a unit, commit it, and return the path.
 
     `expect` is the SHA-256 (hex) of the content that the change was made from. Raises KnowledgeError if there is no
     such unit or the text is not a knowledge file, UsageError if it has another id, ConflictError if the file has

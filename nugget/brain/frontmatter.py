@@ -127,7 +127,7 @@ class Fields:
         if key_node is not None:
             self.lines[key] = self.line(key_node)
         if node is not None and node.tag not in _KNOWN_TAGS:
-            self.wrong(node, f"`{key}` has the YAML tag {shown(node.tag)}, which is not taken")
+            self.wrong(node, f"`{key}` has the YAML tag {shown(node.tag)}, which is not supported")
             return None
         return None if node is None or node.tag == NULL_TAG else node
 

@@ -49,7 +49,7 @@ _SLACK_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOptions:
-    """How a commit is prepared. `variables` are those that git gave its hook.
+    """Options for preparing a commit message. `variables` are those that git gave its hook.
 
     Transcripts that the store does not know are read up to `max_bytes`, and `until` a value of time.process_time; the
     newest is read in any case.

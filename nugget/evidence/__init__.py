@@ -90,6 +90,14 @@ class EvidenceBundle:
     degraded: tuple[str, ...] = ()
 
 
+def ingested_session(connection: sqlite3.Connection, session: str) -> store.LogSession:
+    """Return a session that has been ingested. Raises NuggetError if there is none with the id."""
+    known = store.find_log_session(connection, session)
+    if known is None:
+        raise NuggetError(f"The index has no session {session[:80]!r}.", hint="Add it with `nugget logs ingest`.")
+    return known
+
+
 def evidence_bundle(
     connection: sqlite3.Connection,
     session: str,
@@ -102,11 +110,7 @@ def evidence_bundle(
 
     Raises NuggetError if the session is not known, UsageError for an intent that does not exist.
     """
-    known = store.find_log_session(connection, session)
-    if known is None:
-        raise NuggetError(
-            f"Nothing is known of a session {session[:80]!r}.", hint="`nugget logs ingest` takes its logs in."
-        )
+    known = ingested_session(connection, session)
     found = session_evidence(connection, known)
     matches = store.matching_ids(connection, subject_words(query), key=known.key, limit=_ROWS_A_WORD)
     beyond = ([row for row in rows if row not in found][:_MATCHES_PER_WORD] for rows in matches.values())

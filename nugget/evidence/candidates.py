@@ -172,7 +172,7 @@ def session_evidence(connection: sqlite3.Connection, session: LogSession) -> dic
 def evidence_by_id(
     connection: sqlite3.Connection, row_ids: Collection[int], names: Mapping[int, str]
 ) -> dict[int, Finding]:
-    """Return rows by id, whatever tables they stand in. `names` are the ids of sessions by key."""
+    """Return rows of any table by id. `names` are the ids of sessions by key."""
     found: dict[int, Finding] = {}
     for table in store.TABLES:
         rows = store.rows_by_id(connection, table, [row for row in row_ids if store.table_of(row) == table])
@@ -181,7 +181,7 @@ def evidence_by_id(
 
 
 def strongest(candidates: Iterable[Finding]) -> dict[int, Finding]:
-    """Return of each category of a session the latest that tell most, by id."""
+    """Return the strongest and latest candidates of each category of a session, by id."""
     left = dict(_PER_SESSION)
     kept = {}
     for one in sorted(candidates, key=lambda one: (-one.salience, -one.ts_ms)):

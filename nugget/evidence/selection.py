@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from nugget.config import Settings
-from nugget.errors import LLMUnavailable, NuggetError
-from nugget.evidence import BundleOptions, bounded, evidence_bundle, fitted, output_lines
+from nugget.errors import LLMUnavailable
+from nugget.evidence import BundleOptions, bounded, evidence_bundle, fitted, ingested_session, output_lines
 from nugget.index import events as store
 from nugget.text import CHARS_PER_TOKEN, shorten
 
@@ -90,15 +90,13 @@ def select_with_llm(
     selector: SelectorOptions = SelectorOptions(),
     now: datetime,
 ) -> LlmSelection:
-    """Let a model choose what of a session's history speaks to a question.
+    """Let a model choose the rows of a session's history that help to answer a question.
 
-    All calls together cost at most `llm.select_max_usd`. If a chunk cannot be read (no answer, cap reached), what the
-    others gave stands; if none can, the bundle found without a model does. Both are said in `degraded`. Raises
-    NuggetError for a session that is not known.
+    All calls together cost at most `llm.select_max_usd`. If the model fails or the cap is reached, the rows chosen so
+    far are used; if no chunk was read, the bundle is built without a model. `degraded` names both. Raises NuggetError
+    for an unknown session.
     """
-    known = store.find_log_session(connection, session)
-    if known is None:
-        raise NuggetError(f"Nothing is known of a session {session[:80]!r}.", hint="`nugget logs ingest` takes it in.")
+    known = ingested_session(connection, session)
     chunks, left_out = _history_chunks(connection, known.key, selector)
     chosen: dict[int, str] = {}
     degraded: list[str] = ["history_cut"] if left_out else []

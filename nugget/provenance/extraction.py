@@ -152,9 +152,9 @@ def extract_captured(transcript: Path, *, home: Path, settings: Settings, now: d
 
 
 def note_tunings(workspace: Workspace, extractor: Extractor) -> int:
-    """Look for files that a person changed after a session had; return how many new or different nuggets say so.
+    """Find files that a person changed after a session did, and return the number of new or changed nuggets.
 
-    A tuning that was seen once stays, whatever is checked out later, until another of the same file takes its place.
+    A tuning stays, even if another commit is checked out later, until a newer one of the same file replaces it.
     """
     if not workspace.root.is_dir():
         return 0

@@ -165,7 +165,7 @@ def _candidates(
 
 
 def _at(query: NuggetQuery, place: Location) -> list[Nugget]:
-    """Return the nuggets at, above, below and beside a place, under the names that files have and had."""
+    """Return the nuggets at, above, below and next to a place, under the present and former names of files."""
     path = place.path
     if path is None:
         return []

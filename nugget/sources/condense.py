@@ -56,7 +56,7 @@ def exchanges(session: Session) -> list[Exchange]:
 
 
 def without_recalled(events: Iterable[Event]) -> list[Event]:
-    """Return the events without calls of Nugget's own tools and commands, and without what these returned."""
+    """Return the events without calls of Nugget's own tools and commands, and without their results."""
     recalling: set[str] = set()
     kept: list[Event] = []
     for event in events:

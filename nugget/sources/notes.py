@@ -195,7 +195,7 @@ def _digest(path: Path) -> str:
 
 
 class Canon(_Notes):
-    """The files of the canon folders, without what is `private`: the names and real folders of memory.
+    """The files of the canon folders, except those that `private` lists: names and real folders of memory.
 
     `problems` of the last walk are reported with every search, `left_out` only when a person syncs.
     """
@@ -244,7 +244,7 @@ class Canon(_Notes):
 
 
 def open_canon(environment: Environment, settings: Settings, brain: Path) -> Canon:
-    """Return the folders of canon that the settings name, without what is memory of any identity."""
+    """Return the canon folders that the settings name, without the memory of any identity."""
     folders = canon_folders(settings.canon.folders, base=brain)
     memories = (environment.home / "memory", environment.claude_config / "projects", brain / "memory")
     names = frozenset(Path(name).name.lower() for names in INSTRUCTIONS.values() for name in names)

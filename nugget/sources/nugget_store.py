@@ -107,7 +107,7 @@ def read_session_file(path: Path) -> tuple[SessionRecord, tuple[Problem, ...]]:
     except OSError as error:
         raise TranscriptError(f"{path} cannot be read ({error.strerror or error}).") from error
     if session is None and not problems:
-        problems.append(Problem(path=str(path), reason="no line tells of the session"))
+        problems.append(Problem(path=str(path), reason="no line describes the session"))
     session = session or SessionRecord(session=path.stem, workspace=path.parent.name)
     nuggets = tuple(one for one in held.values() if isinstance(one, Nugget))
     touches = tuple(one for one in held.values() if isinstance(one, FileTouch))
@@ -155,7 +155,7 @@ def line_of(value: SessionRecord | Nugget | FileTouch) -> dict[str, Any]:
 
 
 def _filled(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Return what is not empty, with dates as text."""
+    """Return the values that are not empty, with dates as text."""
     kept = ((key, value) for key, value in pairs if value not in (None, "", (), {}))
     return {key: value.isoformat() if isinstance(value, date) else value for key, value in kept}
 
@@ -190,7 +190,7 @@ def _validated(kind: str, given: Mapping[str, Any]) -> SessionRecord | Nugget | 
 
 
 def _bounded(value: Any) -> Any:
-    """Return a JSON value with short lists and texts, without what neither a file nor the index can hold."""
+    """Return a JSON value with short lists and texts, without characters that a file or the index cannot hold."""
     if isinstance(value, str):
         return storable(value[:_MAX_TEXT])
     if isinstance(value, list):
@@ -206,7 +206,7 @@ def write_session(home: Path, record: SessionRecord, *, allow: Sequence[re.Patte
     is then as it was.
     """
     file = session_file(home, record.workspace, record.session)
-    from nugget.redaction import redact  # readers, who are many, need not load its rules
+    from nugget.redaction import redact  # code that only reads the store does not load its rules
 
     record = _redacted(record, lambda text: redact(text, allow=allow).text)
     with files.locked(home / "locks" / f"provenance-{file.parent.name}.lock"):
@@ -327,7 +327,7 @@ class NuggetUnits:
     def read(self, key: str, file: Path) -> ReadDocument:
         """Return a session's nuggets as units. Invalid lines are problems. Raises TranscriptError."""
         record, problems = read_session_file(file)
-        # The folder is what the store is asked by, whatever a file that came from elsewhere says of itself.
+        # The store is queried by folder, so the folder overrides the workspace that an imported file names.
         record = replace(record, workspace=file.parent.name)
         return ReadDocument(
             units=tuple(unit_of(nugget, workspace=record.workspace) for nugget in record.nuggets),

@@ -182,9 +182,9 @@ def _read_database(path: Path, name: str | None) -> Session:
 
 
 def read_whole_session(environment: Environment, settings: Settings, name: str) -> WholeSession:
-    """Return the session whose id is, or begins with, `name`, redacted; a ref such as `session:<id>#3` will do.
+    """Return the redacted session whose id is or begins with `name`, which may be a ref such as `session:<id>#3`.
 
-    Of a session whose transcript is gone the archive is read. Raises UsageError for a text that cannot be an id,
+    The archive is read if the transcript is gone. Raises UsageError for a text that cannot be an id,
     TranscriptError if there is no such session or several.
     """
     from nugget.redaction import is_excluded_project, redact_session
@@ -306,7 +306,7 @@ def archived_sessions(home: Path) -> dict[str, Path]:
 
 
 def write_archive(home: Path, session: Session, *, stamps: Sequence[str] = ()) -> Path:
-    """Archive a redacted session in place of an earlier archive of it, unless that one already holds it all.
+    """Archive a redacted session in place of an earlier archive of it, unless that already holds all its events.
 
     `stamps` name the rules that it was redacted by (`redaction.rules_stamp`).
     """
