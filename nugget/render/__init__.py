@@ -30,7 +30,7 @@ DEGRADED: Mapping[str, str] = {
     "no_answer": "the LLM could not write an answer",
     "plain_text": "the query was searched as plain text",
     "index_behind": "files changed that are not indexed yet",
-    "vectors_behind": "what is new in some sources is found by its words alone as yet",
+    "vectors_behind": "some new files are found by words alone so far",
 }
 
 
