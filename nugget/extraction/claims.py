@@ -93,7 +93,7 @@ class SessionClaims:
     def likeness(self, one: Claim, other: Claim) -> float:
         """Cosine of two claims' words, weighted by how rare they are in the session."""
         shared = one.words & other.words
-        return sum(map(self.weights.__getitem__, shared)) / (one.size * other.size) if shared else 0.0
+        return math.fsum(map(self.weights.__getitem__, shared)) / (one.size * other.size) if shared else 0.0
 
 
 def claims_of(events: Sequence[Event]) -> SessionClaims:
@@ -110,7 +110,7 @@ def claims_of(events: Sequence[Event]) -> SessionClaims:
     total = max(1, len(claims))
     weights = {word: math.log(1 + total / count) ** 2 for word, count in seen.items()}
     for claim in claims:
-        claim.size = math.sqrt(sum(map(weights.__getitem__, claim.words))) or 1.0
+        claim.size = math.sqrt(math.fsum(map(weights.__getitem__, claim.words))) or 1.0
     session = SessionClaims(events=events, episodes=episodes, claims=claims, weights=weights)
     _add_features(session)
     return session
@@ -236,7 +236,7 @@ def _of_echoes(claim: Claim, session: SessionClaims, by_word: Mapping[str, list[
             near.update(places)
     later = earlier = settled = user = 0.0
     best = 0.0
-    for number, shared in near.most_common(60):
+    for number, shared in sorted(near.items(), key=lambda row: (-row[1], row[0]))[:60]:
         other = session.claims[number]
         if shared < 2 or other.sentence.place == claim.sentence.place:
             continue

@@ -161,12 +161,12 @@ def _compare(made: Sequence[Draft], session: SessionClaims) -> None:
     measures: dict[str, list[float]] = {}
     for draft in made:
         words, text = words_of(draft.statement), draft.text()
-        central = sum(weight.get(word, 0.0) for word in words)
+        central = math.fsum(weight.get(word, 0.0) for word in words)
         made_of = {
             "central": central,
-            "central text": sum(weight.get(word, 0.0) for word in words_of(f"{draft.title} {text}")),
+            "central text": math.fsum(weight.get(word, 0.0) for word in words_of(f"{draft.title} {text}")),
             "mean central": central / max(1, len(words)),
-            "central names": sum(weight.get(word, 0.0) for word in words if not word.isalpha()),
+            "central names": math.fsum(weight.get(word, 0.0) for word in words if not word.isalpha()),
             "statement length": math.log(len(draft.statement)),
             "text length": math.log(len(text)),
         }

@@ -113,7 +113,7 @@ def cable(database: str) -> Iterator[tuple[str, Callable[[], None]]]:
     given, opened = conninfo_to_dict(database), list[socket.socket]()
 
     def pump(source: socket.socket, target: socket.socket) -> None:
-        with suppress(OSError):
+        with source, suppress(OSError):
             while data := source.recv(1 << 16):
                 target.sendall(data)
         cut()
