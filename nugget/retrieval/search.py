@@ -41,9 +41,6 @@ _LONE_PASSAGE = 0.6
 """Score of the best passage possible if no unit is likely to answer; scores of units seldom pass it."""
 _WRITTEN = (SourceName.BRAIN, SourceName.CANON, SourceName.MEMORY)
 """Sources that somebody wrote to be read."""
-_RECORDED_SHARE = 0.6
-"""Share of its score that a record counts among other sources: a prompt repeats the words of a question better than
-the unit that answers it."""
 _PASSAGE_WEAK_BELOW = 0.35
 """Share of the words of a question that a likely passage holds."""
 _FEW_CHUNKS = 100
@@ -164,15 +161,15 @@ def merged(found: Sequence[Found]) -> list[Hit]:
     """Return the hits of all sources, best first; those of a source without a likely hit come last.
 
     If nothing that was written is likely, the brain's hits that match a word count as likely beside records: in a
-    small brain it is hard to tell. Each source keeps its own order, and records count less than what was written. Hits
-    of about equal scores stand in the order of the sources. The score of a passage is the share of the words that it
+    small brain it is hard to tell. Each source keeps its own order, and hits of about equal scores stand in the order of
+    the sources. The score of a passage is the share of the words that it
     holds: the best one possible counts as much as the best unit.
     """
     likely = [hit.score for one in found if one.source in _WRITTEN and not one.weak for hit in one.hits]
     if not likely:
         found = [part for one in found for part in _split(one)]
     most = max(likely, default=_LONE_PASSAGE)
-    scaled = (one._replace(hits=[_scaled(hit, one.source, most) for hit in one.hits]) for one in found)
+    scaled = (one._replace(hits=[_scaled(hit, most) if hit.named else hit for hit in one.hits]) for one in found)
     return [hit for _, hit in sorted((entry for one in scaled for entry in _keyed(one)), key=lambda entry: entry[0])]
 
 
@@ -185,8 +182,8 @@ def _split(found: Found) -> tuple[Found, ...]:
     return found._replace(hits=of_words, weak=False), found._replace(hits=others)
 
 
-def _scaled(hit: Hit, source: SourceName, most: float) -> Hit:
-    share = (most if hit.named else 1.0) * (1.0 if source in _WRITTEN else _RECORDED_SHARE)
+def _scaled(hit: Hit, share: float) -> Hit:
+    """Return a hit that counts a share of its score."""
     parts = tuple(replace(part, value=part.value * share) for part in hit.contributions)
     return replace(hit, score=hit.score * share, contributions=parts)
 

@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 192,
-    "lines": 45_411,
+    "lines": 45_408,
     "lines of a file": 400,
     "classes": 307,
     "re.compile": 295,
