@@ -161,9 +161,9 @@ def merged(found: Sequence[Found]) -> list[Hit]:
     """Return the hits of all sources, best first; those of a source without a likely hit come last.
 
     If nothing that was written is likely, the brain's hits that match a word count as likely beside records: in a
-    small brain it is hard to tell. Each source keeps its own order, and hits of about equal scores stand in the order of
-    the sources. The score of a passage is the share of the words that it
-    holds: the best one possible counts as much as the best unit.
+    small brain it is hard to tell. Each source keeps its own order, and hits of about equal scores stand in the order
+    of the sources. The score of a passage is the share of the words that it holds: the best one possible counts as much
+    as the best unit.
     """
     likely = [hit.score for one in found if one.source in _WRITTEN and not one.weak for hit in one.hits]
     if not likely:
