@@ -30,10 +30,6 @@ _PRONOUN = phrases.any_of(
     r"|latter|same|first|second|other)|es|das|dies\w*|sie|c'est|ça|cela|il|elle|esto|eso|これ|それ|这|那|它)\b"
 )
 _FIRST_PERSON = phrases.any_of(r"\b(?:i|i'm|i've|i'll|i'd|me|my|ich|mir|je|yo)\b|^let me|^let's")
-_PASSING = phrases.any_of(
-    r"\b(?:now|remaining|already|currently|still|again|earlier|above|below|next|yet|step \d+"
-    r"|task \d+)\b"
-)
 CHORE = phrases.any_of(
     r"^\W*(?:add|updat|writ|creat|implement|renam|remov|document|check|verif|run|commit|push|fix|mov|read"
     r"|review|clean|mak)\w*\b.{0,60}"
@@ -132,11 +128,6 @@ def plain(text: str) -> str:
 
 def _add_features(session: SessionClaims) -> None:
     """Fill in the features of every claim."""
-    by_word: dict[str, list[int]] = {}
-    for claim in session.claims:
-        for word in claim.words:
-            by_word.setdefault(word, []).append(claim.number)
-    after, before = _edited(session.events)
     last_reply = {}
     for claim in session.claims:
         if claim.sentence.channel is Channel.REPLY:
@@ -146,9 +137,7 @@ def _add_features(session: SessionClaims) -> None:
     for claim in session.claims:
         made = _of_words(claim.sentence)
         made["option chosen"] = float(claim.number in chosen)
-        made |= _of_place(claim, session, last_reply)
-        made |= _of_echoes(claim, session, by_word)
-        made |= _of_edits(claim, after, before)
+        made |= _of_place(claim, last_reply)
         claim.features = made
         claim.is_refuted = _is_refuted(claim, session.events, reverted)
 
@@ -169,17 +158,14 @@ def _of_words(sentence: Sentence) -> dict[str, float]:
         "length": min(count, 30) / 30,
         "pronoun": float(bool(_PRONOUN.match(body))),
         "first person": float(bool(_FIRST_PERSON.search(body))),
-        "passing": float(bool(_PASSING.search(body))),
         "question": float(body.rstrip(" )*\"'").endswith(("?", "？"))),
         "colon": float(body.rstrip(" *").endswith(":")),
-        "listed": float(sentence.is_listed),
-        "under colon": float(bool(sentence.lead_in)),
         "chore": float(bool(CHORE.search(body))),
     }  # fmt: skip
     return made
 
 
-def _of_place(claim: Claim, session: SessionClaims, last_reply: Mapping[int, int]) -> dict[str, float]:
+def _of_place(claim: Claim, last_reply: Mapping[int, int]) -> dict[str, float]:
     sentence, episode = claim.sentence, claim.episode
     made = {f"channel {channel}": float(sentence.channel is channel) for channel in Channel}
     is_reply, is_user = sentence.channel is Channel.REPLY, sentence.channel is Channel.USER
@@ -189,8 +175,6 @@ def _of_place(claim: Claim, session: SessionClaims, last_reply: Mapping[int, int
     edits_before = any(place < sentence.place for place in episode.edits)
     edits_after = any(place > sentence.place for place in episode.edits)
     made |= {
-        "replies after": min(sum(1 for place in _reply_places(session, episode) if place > sentence.place), 4) / 4,
-        "last reply": float(closes),
         "found then fixed": float(is_reply and edits_after and not edits_before),
         "conceded": float(episode.conceded),
         "user and objection": float(is_user and episode.turn in (Turn.OBJECTION, Turn.REFUSAL)),
@@ -221,42 +205,6 @@ def _chosen_options(session: SessionClaims) -> set[int]:
                     found.add(claim.number)
                     break
     return found
-
-
-def _reply_places(session: SessionClaims, episode: Episode) -> list[int]:
-    return [place for place in range(episode.first, episode.last + 1) if session.events[place].kind is EventKind.REPLY]
-
-
-def _of_echoes(claim: Claim, session: SessionClaims, by_word: Mapping[str, list[int]]) -> dict[str, float]:
-    """Return how often the session says about the same elsewhere, and where."""
-    near: Counter[int] = Counter()
-    for word in claim.words:
-        places = by_word[word]
-        if len(places) <= max(12, len(session.claims) // 8):
-            near.update(places)
-    later = earlier = settled = user = 0.0
-    best = 0.0
-    for number, shared in sorted(near.items(), key=lambda row: (-row[1], row[0]))[:60]:
-        other = session.claims[number]
-        if shared < 2 or other.sentence.place == claim.sentence.place:
-            continue
-        likeness = session.likeness(claim, other)
-        if likeness < 0.22:
-            continue
-        best = max(best, likeness)
-        if other.sentence.place > claim.sentence.place:
-            later += 1
-        else:
-            earlier += 1
-        settled += other.sentence.channel in (Channel.COMMIT, Channel.PUBLISHED, Channel.SUMMARY)
-        user += other.sentence.channel is Channel.USER
-    return {
-        "echoes later": min(later, 6) / 6,
-        "echoes earlier": min(earlier, 6) / 6,
-        "echoed in commit": min(settled, 3) / 3,
-        "echoed by user": min(user, 2) / 2,
-        "echo": best,
-    }
 
 
 def _is_refuted(claim: Claim, events: Sequence[Event], reverted: Sequence[tuple[int, int, frozenset[str]]]) -> bool:
@@ -296,30 +244,6 @@ def _reverted(events: Sequence[Event]) -> list[tuple[int, int, frozenset[str]]]:
                     found.append((place, later, words_of("\n".join(came | went))))
                     break
     return found
-
-
-def _edited(events: Sequence[Event]) -> tuple[Counter[str], Counter[str]]:
-    """The names in what edits put in and in what they took out."""
-    after: Counter[str] = Counter()
-    before: Counter[str] = Counter()
-    for event in events:
-        if event.kind is EventKind.FILE_EDIT and event.ok is not False:
-            came, went = (
-                set(re.findall(r"\w{4,}", (text or "")[:20000].lower())) for text in (event.after, event.before)
-            )
-            after.update(came - went)
-            before.update(went - came)
-    return after, before
-
-
-def _of_edits(claim: Claim, after: Counter[str], before: Counter[str]) -> dict[str, float]:
-    names = {part for name in _CODE.findall(claim.sentence.text) for part in re.findall(r"\w{4,}", name.lower())}
-    if not names:
-        return {"names came": 0.0, "names went": 0.0}
-    return {
-        "names came": sum(name in after for name in names) / len(names),
-        "names went": sum(name in before and name not in after for name in names) / len(names),
-    }
 
 
 def continued(claim: Claim, session: SessionClaims) -> list[Claim]:

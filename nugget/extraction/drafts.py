@@ -72,6 +72,12 @@ _ADVISES = phrases.any_of(
     r"|\bwe need to (?:fix|add|check|merge|push)\b|\bwhy (?:has|have|is|are we|does|did)\b"
 )
 """Words of reviewers, questions and errands: no choice of the person."""
+_UPSHOT = phrases.any_of(
+    r"^(?:the|all|most) (?:\w+ ){0,2}(?:reviewer|feedback|tests?|issues?|comments?|implementation) (?:is|are|has been"
+    r"|have been|provides?|covers?) (?:\w+ )?(?:right|correct|resolved|addressed|fixed|done|comprehensive)\b"
+    r"|\bshould (?:now )?work (?:correctly|now)|\bproduction-ready\b|^something (?:broke|is (?:wrong|broken))\b"
+)
+"""What a review or a session came to: praise, progress, and where things stand."""
 _UNSURE = phrases.any_of(r"\b(?:likely|probably|maybe|perhaps|might|seems?)\b")
 _PLEASE = phrases.any_of(
     r"(?:(?:but|and) )?(?:please|bitte|can you|could you|you can|let'?s|s'il|por favor|i think|i don't know|i'm not)\b"
@@ -80,7 +86,6 @@ _FIXES = phrases.any_of(
     r"(?:the )?(?:fix|solution)\b|(?:add|fix|us|chang|replac|remov|pass|filter|increas|skip|check|collaps|rais|upgrad)"
     r"(?:e|es|s|ed|d|ing)? "
 )
-_UNDONE = phrases.any_of(r"\b(?:let me|i'll|i need to|need to|should be|we need|want me to|would you like)\b")
 _HEADS = {KnowledgeType.BELIEF: "Rule", KnowledgeType.DECISION: "Decision"}
 _SLOTS = {
     KnowledgeType.BUG: ("Problem", "Cause", "Fix"),
@@ -225,7 +230,9 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     draft.title = titles.title_of(titles.split_reason(said)[0])
     if not draft.title and _is_told(claim):
         draft.title = titles.title_of(said)  # what is wanted is too short to say it without the reason
-    if not titles.stands_alone(draft.title) or _UNSURE.search(draft.title):
+    if not titles.stands_alone(draft.title) or _UNSURE.search(draft.title) or _UPSHOT.search(draft.title):
+        return None
+    if phrases.ERRAND.match(draft.title):
         return None
     if not titles.is_statement(draft.title) and not (
         claim.features["option chosen"] or claim.features["offer accepted"] or sentence.event.tool
@@ -246,13 +253,15 @@ def _is_passing(claim: Claim, said: str) -> bool:
     is_user = claim.sentence.channel is Channel.USER
     if found["question"] and not (is_user or found["offer accepted"]):
         return True
-    if _IDLE.search(said) or (not is_user and claim.sentence.text.startswith("And ")):
+    if _IDLE.search(said) or _UPSHOT.search(said) or phrases.ERRAND.match(said):
+        return True
+    if not is_user and claim.sentence.text.startswith("And "):
         return True
     if is_user:
         rules = phrases.RULES.search(said) or phrases.CHOSEN.search(said) or claim.sentence.event.tool
         asks = found["question"] and not _PROPOSES.search(claim.sentence.text)
         return bool((asks or _CHAT.search(said)) and not rules and not _is_told(claim))
-    if (found["next_step"] and not found["offer accepted"]) or (_INTERIM.search(said) and found["replies after"]):
+    if (found["next_step"] and not found["offer accepted"]) or _INTERIM.search(said):
         return True
     has_reason = any(found[name] for name in ("because", "instead", "intent", "cause", "contrast", "not"))
     is_chore = found["chore"] or found["task"] or CHORE.search(said) or _TESTS.search(said) or _STATUS.search(said)
@@ -345,13 +354,10 @@ def _role(claim: Claim) -> str:
 
 def _features(draft: Draft, session: SessionClaims) -> dict[str, float]:
     anchor = draft.anchor
-    scores = [claim.features["telling"] for claim in draft.claims]
     channels = {claim.sentence.channel for claim in draft.claims}
     made = {f"anchor {name}": value for name, value in anchor.features.items()}
     made |= {
-        "best telling": max(scores),
         "support": len(draft.support) / 3,
-        "mean telling": sum(scores) / len(scores),
         "channels": len(channels) / 4,
         "with user": float(Channel.USER in channels),
         "with commit": float(bool(channels & {Channel.COMMIT, Channel.PUBLISHED, Channel.SUMMARY})),
@@ -359,7 +365,6 @@ def _features(draft: Draft, session: SessionClaims) -> dict[str, float]:
         "has cause": float(any(role == "Cause" for role, _ in draft.support)),
         "has fix": float(any(role == "Fix" for role, _ in draft.support)),
         "title first person": float(bool(FIRST_PERSON.search(draft.title))),
-        "title to do": float(bool(_UNDONE.search(draft.statement))),
         "tests": float(bool(_TESTS.search(draft.statement))),
         "status": float(bool(_STATUS.search(draft.statement))),
         "purpose": float(bool(_PURPOSE.search(draft.statement))),

@@ -50,8 +50,9 @@ _AGAIN = 0.05
 """How much less a second unit of an episode counts than one of another episode."""
 _ALIKE = 0.4
 """How much less a unit counts by its likeness to the most similar one that is proposed already."""
-_SAME_SUBJECT, _SHARED_WORDS = 0.65, 0.4
+_SAME_SUBJECT, SHARED_WORDS = 0.65, 0.4
 """Likeness from which two drafts are one subject, and the same of words alone."""
+_NOW = phrases.any_of(r"\b(?:now|no longer|already|currently)\b")
 _FILLER = frozenset(
     "the a an is are was be to of for in on at by with and or not it its that this from as no only".split()
 )
@@ -159,7 +160,7 @@ def _replaces(one: Draft, other: Draft) -> bool:
     found = one.anchor.features
     are_theirs = all(draft.anchor.sentence.channel is Channel.USER for draft in (one, other))
     is_later = one.anchor.sentence.place > other.anchor.sentence.place
-    return bool(are_theirs and is_later and (found["instead"] or found["passing"]))
+    return bool(are_theirs and is_later and (found["instead"] or _NOW.search(one.anchor.sentence.text)))
 
 
 def _settle(draft: Draft) -> None:
@@ -203,7 +204,7 @@ def _likeness(one: Draft, other: Draft, read: SessionClaims) -> float:
     near = max(read.likeness(one.anchor, theirs) for theirs in other.claims)
     ours, theirs = one.anchor.vector, other.anchor.vector
     if ours is None or theirs is None:
-        return near * _SAME_SUBJECT / _SHARED_WORDS
+        return near * _SAME_SUBJECT / SHARED_WORDS
     return near / 2 + float(ours @ theirs)
 
 

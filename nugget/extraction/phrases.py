@@ -266,6 +266,17 @@ ONE_OFF = any_of(
 
 ABOUT_THE_WORK = any_of(r"\b(?:the plan|proceed|continue|go ahead|next step|start with)\b")
 """Questions on how the work of a session goes on, not on what is built."""
+
+ERRAND = any_of(
+    r"^(?:(?:yeah|yes|ok(?:ay)?|so|and|now|also|then|please|(?:can|could) you|let'?s|i want to)[,.]? )*"
+    r"(?:read|look|see|review|check|continue|proceed|merge|rebase|push|commit|pull|try|retry|find|search|show|tell"
+    r"|list|explain|investigate|research|explore|brainstorm|discuss|talk|think|figure|help|wait|hold|analy[sz]e|consider"
+    r"|generate me|break (?:this|it) (?:up|down)|branch and|use the \w+ (?:superpower|skill|agent)"
+    r"|(?:update|adjust|change|fix|add(?: it)? to) (?:the |my |some )?(?:\w+ )?(?:docs?|documentation|document"
+    r"|readme(?:\.md)?|change ?log(?:\.md)?|tests?|lint\w*|(?:merge )?conflicts?))\b"
+    r"(?!.*\b(?:always|never|every|each|whenever|before (?:you|any)|after (?:you|any))\b)"
+)
+"""What to do in this session; a rule says when: always, never, before any commit."""
 _LABEL = re.compile(r'"label":\s*"((?:[^"\\]|\\.)+)"')
 _RECOMMENDED = re.compile(r"\s*\(Recommended\)$")
 
@@ -313,7 +324,7 @@ _OVER = any_of(
     r"\b(?:instead of|rather than|as opposed to|(?:cho[os]\w+|prefer\w*|pick\w*|favou?r\w*) [^.,;:()]{2,40} over|not"
     r"|no longer (?:use|need|want|support)|(?:replac\w+|moved (?:away )?from|rejected|ruled out|decided against"
     r"|switch\w* from|statt|anstatt|au lieu de|plutôt que|en lugar de|en vez de))"
-    r"\s+((?:the |a |an |using |use )?[`\w][^.,;:()—–\n]{1,60})"
+    r"\s+((?:the |a |an |using |use )?[`\w](?:[^.,;:()—–\n]|\.(?=\w)|\(\)){1,60})"
 )
 _CLAUSE = any_of(
     r"\s+(?:because|since|so|as|which|when|if|for|to|due|and then|but|in order|with|by|weil|da|für|car|pour"

@@ -8,7 +8,6 @@ nugget belongs to the file, and the symbol, that its evidence names; to the whol
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -21,7 +20,7 @@ from nugget.extraction.claims import SessionClaims, claims_of
 from nugget.extraction.dependencies import MANIFESTS, DependencyChange, dependency_changes
 from nugget.extraction.drafts import Draft
 from nugget.extraction.file_changes import TouchedFiles, is_made_edit
-from nugget.extraction.offline import alternatives_of, is_adopted, is_checked
+from nugget.extraction.offline import MAX_UNITS, SHARED_WORDS, alternatives_of, is_adopted, is_checked
 from nugget.extraction.offline import drafts as judged_drafts
 from nugget.extraction.places import Places, is_generated, is_test
 from nugget.extraction.requests import cleaned, is_request, is_wish, one_line, shared_words
@@ -35,10 +34,6 @@ from nugget.text import shorten
 
 INTENT, FILE_INTENT, TUNING, DEPENDENCY = 0.6, 0.7, 0.65, 0.7
 """Confidence of nuggets that no judge looked at."""
-LEAST = 0.45
-"""Confidence from which a sentence tells why code is as it is."""
-PER_TYPE = 5
-"""Decisions, rules or warnings from one session, at most."""
 MAX_FILE_INTENTS = 40
 PROMPT_CHARS = 500
 QUOTE_CHARS = 280
@@ -49,11 +44,8 @@ _NEXT_STEP = phrases.any_of(r"(?:test|check|verify|run|add|write|update|create|i
 """How an agent begins what it does next, which is no choice between ways to do it."""
 _WORTH_READING = ("git commit", "gh pr ", " install", " i ", " add ", " get ", " rem")
 """Parts of commands that say why, or change a dependency."""
-_NO_AIM = phrases.any_of(
-    r"^(?:sorry|continue|proceed|go on|thanks?|read|look|see|review|check|explain|show|tell|list|find|think|analy[sz]e"
-    r"|investigate|figure|help|run|retry|try|commit|push|rebase|merge|hold|wait|stop|yes|no|as)\b"
-)
-"""How a sentence begins that says what to look at or to do now, not what a change is for."""
+_NO_AIM = phrases.any_of(r"^(?:sorry|go on|thanks?|run|stop|yes|no|as|start with|you can|https?:)\b")
+"""How a sentence begins that is no errand, and yet does not say what a change is for."""
 _OF_WORK = phrases.any_of(r"\b(?:i|we|our|let'?s)\b|^(?:fixed|added|removed|updated|changed|consider)\b")
 """A title that tells of the work warns of nothing."""
 _WISHING = phrases.any_of(
@@ -107,8 +99,9 @@ class _Reading:
         self.exchanges = exchanges(self.session)
         aim: tuple[str, Event | None] = ("", None)
         for number, exchange in enumerate(self.exchanges):
-            if exchange.prompt and is_request(exchange.prompt) and (wanted := aim_of(exchange.prompt)):
-                aim = wanted, exchange.events[0]
+            if exchange.prompt and is_request(exchange.prompt):  # after `go on` the aim before still holds
+                wanted = aim_of(exchange.prompt)
+                aim = wanted, exchange.events[0] if wanted else None
             self.aims.append(aim)
             touched: dict[str, None] = {}
             for event in exchange.events:
@@ -204,10 +197,18 @@ def aim_of(text: str) -> str:
         return one_line(prose)
     for sentence in _SENTENCE_END.split(prose):
         bare = _WISHING.sub("", sentence)
-        if is_wish(sentence) and not _NO_AIM.match(bare) and not sentence.endswith("?"):
+        if is_wish(sentence, prose) and not _is_errand(bare) and not sentence.endswith(("?", ":")):
             return titles.capitalised(one_line(bare + prose[prose.index(sentence) + len(sentence) :]))
-    reported = (one for one in _SENTENCE_END.split(prose) if _PROBLEM.search(one) and not one.endswith("?"))
+    reported = (
+        one for one in _SENTENCE_END.split(prose)
+        if _PROBLEM.search(one) and not one.endswith(("?", ":")) and not _is_errand(one)
+    )  # fmt: skip
     return titles.capitalised(one_line(_NOTICED.sub("", next(reported, ""))))
+
+
+def _is_errand(text: str) -> bool:
+    """Return whether a text says what to look at or to do now, not what a change is for."""
+    return bool(phrases.ERRAND.match(text) or _NO_AIM.match(text))
 
 
 def _slim(event: Event) -> Event:
@@ -275,7 +276,7 @@ def _wishes(read: _Reading) -> dict[str, tuple[str, str, Event]]:
             if not _WORDS.search(re.sub(r"\S*[/.:`]\S+", " ", sentence)):  # it says nothing beside the paths
                 above = named
                 continue
-            for path in (named or above) if is_wish(sentence) and not _NO_AIM.match(sentence) else ():
+            for path in (named or above) if is_wish(sentence, event.text) and not _is_errand(sentence) else ():
                 found.setdefault(path, (sentence, quote, event))
             above = []
     return found
@@ -337,22 +338,25 @@ def _reasons(read: _Reading, claims: SessionClaims) -> Iterator[Nugget]:
 
     What is about no file is kept only if the user said it of the whole project.
     """
-    counts: Counter[NuggetType] = Counter()
-    for draft in sorted(judged_drafts(claims, least=LEAST), key=lambda one: -one.confidence):
+    kept: list[Draft] = []
+    for draft in sorted(judged_drafts(claims), key=lambda one: -one.confidence):
         sentence = draft.anchor.sentence
         kind = _kind(draft)
-        if kind is None or counts[kind] == PER_TYPE:
+        is_said = any(claims.likeness(draft.anchor, other.anchor) >= SHARED_WORDS for other in kept)
+        if kind is None or is_said or len(kept) == MAX_UNITS:
             continue
         path, symbol = read.scope_of(draft)
         is_chosen = draft.anchor.features["option chosen"] or draft.anchor.features["offer accepted"]
         is_general = sentence.channel is Channel.USER and (kind is not NuggetType.DECISION or is_chosen)
         if path is None and not is_general:
             continue
-        counts[kind] += 1
+        kept.append(draft)
         moment = sentence.event.timestamp or read.session.started or read.now
+        whole, text = draft.statement.rstrip(".。"), draft.text()
         nugget = read.nugget(
-            kind, draft.title, round(draft.confidence, 2), event=sentence.event, quote=sentence.quote, path=path,
-            symbol=symbol, detail=draft.text() if draft.text().rstrip(".") != draft.title else "",
+            kind, whole if len(whole) <= SUMMARY_CHARS else draft.title, round(draft.confidence, 2),
+            event=sentence.event, quote=sentence.quote, path=path, symbol=symbol,
+            detail=text if text.rstrip(".。") != whole else "",
         )  # fmt: skip
         is_choice = kind in (NuggetType.DECISION, NuggetType.REJECTION)
         alternatives = alternatives_of(draft, claims) if is_choice else ()
@@ -366,7 +370,7 @@ def _kind(draft: Draft) -> NuggetType | None:
     if is_user and phrases.REJECTS.search(text):
         return NuggetType.REJECTION
     if draft.kind is KnowledgeType.BELIEF:
-        return NuggetType.CONSTRAINT if is_user else None
+        return NuggetType.CONSTRAINT if is_user and phrases.RULES.search(text) else None
     if _NO_AIM.match(draft.title) or text.rstrip().endswith("?"):
         return None
     if phrases.WORKAROUND.search(draft.statement):

@@ -30,7 +30,7 @@ _GO_ON = any_of(
 )
 _ENGLISH = any_of(r"\b(?:the|and|is|are|was|to|of|for|with|that|this|it|we|you|not)\b")
 _WANTED = any_of(
-    r"\b(?:needs?|wants?|should|must|has to|have to|let'?s|would like|instead|so that|please|never|always|don't)\b"
+    r"\b(?:needs?|wants?|should|must|has to|have to|let'?s|would like|instead|so that(?!')|please|never|always|don't)\b"
 )
 _PLAN_TITLE = re.compile(r"^#+\s+(?:plan:?\s+)?(.+)$", re.MULTILINE | re.IGNORECASE)
 _LETTER = re.compile(r"[^\W\d_]")
@@ -65,10 +65,10 @@ def is_request(prompt: str) -> bool:
     return enough and not _GO_ON.fullmatch(text)
 
 
-def is_wish(text: str) -> bool:
-    """Return whether a cleaned text says what is wanted, and not how things are; only English ones can be told."""
-    if not _ENGLISH.search(text):
-        return True
+def is_wish(text: str, prompt: str = "") -> bool:
+    """Return whether a sentence of a prompt says what is wanted, and not how things are, as far as it is in English."""
+    if not _ENGLISH.search(prompt or text):
+        return len(text.split()) > 1 or _WIDE.search(text) is not None
     first = text.lower().lstrip("`'\" ").split(" ", 1)[0].rstrip(".,:;!")
     return first in titles.IMPERATIVES or (_WANTED.search(text) is not None and not text.rstrip().endswith("?"))
 

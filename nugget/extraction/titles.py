@@ -16,7 +16,7 @@ _LABEL = re.compile(
 _BARE_LABEL = any_of(
     r"^(?:(?:the )?(?:root )?cause|(?:the )?(?:fix|issue|problem|bug|solution|result|effect|symptom|debug"
     r"|reason|conclusion|summary)"
-    r"|note|important|before|after|old|new|now|why|what|how|what (?:changed|i changed|the issue was)"
+    r"|note|important|major|minor|nit|before|after|old|new|now|why|what|how|what (?:changed|i changed|the issue was)"
     r"|key (?:insight|difference|point)"
     r"|correct(?: by design)?|deterministic|update|verdict|agree[d]?|disagree|good catch|not a real issue"
     r"|my assessment|tl;?dr|example"

@@ -2,9 +2,10 @@
 
     place, words -> candidates -> scores -> staleness of the best -> order -> packing -> NuggetBundle
 
-Candidates are the nuggets scoped to the file, to its folders, to what lies below a folder, beside a file, or to the
-whole workspace; and those that hold words of the question, or are near to it in meaning. What matches both place and
-question comes first. Staleness costs a look at a file, so only the candidates that can be shown are checked.
+Candidates are the nuggets scoped to the file, to its folders, to what lies below a folder, and the
+rules of the whole workspace; and those that hold words of the question, or are near to it in meaning. With a
+question, those of files in the same folder too. What matches both place and question comes first. Staleness costs a
+look at a file, so only the candidates that can be shown are checked.
 """
 
 from __future__ import annotations
@@ -165,19 +166,23 @@ def _candidates(
 
 
 def _at(query: NuggetQuery, place: Location) -> list[Nugget]:
-    """Return the nuggets at, above, below and next to a place, under the present and former names of files."""
+    """Return the nuggets at, above and below a place, under the present and former names of files.
+
+    Those next to it are about other files, so only a question in words makes them candidates.
+    """
     path = place.path
     if path is None:
         return []
     parts = path.split("/")
     above = ["/".join(parts[:count]) for count in range(len(parts) - 1, 0, -1)]
     moved_here = [old for old, now in place.aliases.items() if place.match(now) is not ScopeMatch.ELSEWHERE]
+    beside = [path.rpartition("/")[0]] if query.text and not place.is_folder else []
     found = stored.nuggets_at(
-        place.connection, place.workspace, paths=list(dict.fromkeys([path, *above, "", *moved_here])),
-        folders=[] if place.is_folder else [path.rpartition("/")[0]], below=[path] if place.is_folder else [],
-        types=query.types, since=query.since,
+        place.connection, place.workspace, paths=list(dict.fromkeys([path, *above, "", *moved_here])), folders=beside,
+        below=[path] if place.is_folder else [], types=query.types, since=query.since,
     )  # fmt: skip
-    return [one for one in found if place.match(one.scope.path or "") is not ScopeMatch.ELSEWHERE]
+    return [one for one in found if place.match(one.scope.path or "") is not ScopeMatch.ELSEWHERE
+            and (one.scope.path or not path or one.type is NuggetType.CONSTRAINT)]  # fmt: skip
 
 
 def _of_brain(one: Reviewed, query: NuggetQuery, place: Location, now: datetime) -> Candidate | None:

@@ -74,6 +74,8 @@ _QUOTED_WORDS = 3
 """Words between quotation marks from which on they are taken for someone else's."""
 _LIST_LINES, _LIST_LINE_CHARS = 6, 60
 """A list of so many lines of so many characters was written elsewhere."""
+_LOG_LINES = 8
+"""So many lines in a row that end like no sentence and speak of nobody were printed by a program."""
 
 _REVIEW = re.compile(
     r"\b(?:consider (?:\w+ing|either|a|an|the|whether)\b|(?:around|at|on|between) lines? \d+\b"
@@ -235,6 +237,7 @@ def _open_end(text: str, spans: list[Span]) -> int | None:
     ends = [end for _, end in spans]
     laid_out: list[int] = []
     listed: list[int] = []
+    printed: list[int] = []
     paragraph, is_introduced = 0, False
     for begin, line in _lines(text):
         at = bisect_left(ends, begin + 1)
@@ -249,6 +252,10 @@ def _open_end(text: str, spans: list[Span]) -> int | None:
         if _MACHINE.match(line[:_LINE_CHARS]):
             # What stands above it in its paragraph belongs to it, but for the first line of the prompt.
             return min([begin, *laid_out[:1], paragraph or text.find("\n") + 1])
+        is_typed = line.rstrip().endswith((".", "?", "!", ",", ":", ";")) or line.lstrip().startswith(_BULLETS)
+        printed = [] if is_typed or _IN_PERSON.search(line[:_LINE_CHARS]) else [*printed, begin]
+        if len(printed) >= _LOG_LINES:
+            return min([*printed[:1], *laid_out[:1]])
         if _LAYOUT.match(line):
             laid_out.append(begin)
         if line.lstrip().startswith(_BULLETS) and len(line) >= _LIST_LINE_CHARS:

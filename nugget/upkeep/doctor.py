@@ -62,7 +62,7 @@ def open_checks(found: Sequence[Finding]) -> str:
 def quick_checks(seen: dict[str, Any], settings: Settings, environment: Environment, now: datetime) -> list[Finding]:
     """Return the findings of the checks that need no more than what `status` shows."""
     return [
-        *_check_git(seen, now), *_check_index(seen, environment), *_check_team_index(seen),
+        *_check_git(seen, now), *_check_index(seen, environment), *_check_files(seen), *_check_team_index(seen),
         *_check_sources(seen, now),
         *_check_capture(seen, settings, environment), *_check_remote(seen),
         *_check_settings(Path(seen["brain"]), environment),
@@ -90,9 +90,9 @@ def doctor(brain: Path, settings: Settings, environment: Environment, *, now: da
     found: list[Finding] = []
     for check in (
         lambda: quick_checks(status(brain, settings, environment), settings, environment, now),
-        of_others, partial(_check_files, brain, settings),
-        partial(_check_canon, brain, settings, environment), partial(_check_model, brain, settings, environment),
-        partial(_check_folders, brain, environment), lambda: starmap(_finding, connections(environment)),
+        of_others, partial(_check_canon, brain, settings, environment),
+        partial(_check_model, brain, settings, environment), partial(_check_folders, brain, environment),
+        lambda: starmap(_finding, connections(environment)),
     ):  # fmt: skip
         try:
             found += check()
@@ -169,17 +169,18 @@ def _check_sources(seen: dict[str, Any], now: datetime) -> Iterator[Finding]:
             yield _good(row["name"], counted(row["passages"], "passage"))
 
 
-def _check_files(brain: Path, settings: Settings) -> Iterator[Finding]:
-    from nugget.brain.lint import lint
-
-    problems = lint(brain, settings=settings)
-    errors = [problem for problem in problems if problem.severity is Severity.ERROR]
+def _check_files(seen: dict[str, Any]) -> Iterator[Finding]:
+    """Check what was wrong with the knowledge files when they were indexed; `lint` looks at them again, and deeper."""
+    problems = seen["index"]["problems"]
+    errors = [one for one in problems if one["severity"] == Severity.ERROR]
     if errors:
-        more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
-        yield _wrong("knowledge files", f"{errors[0]}{more}", "nugget lint")
+        first = errors[0]
+        said = f"{counted(len({one['path'] for one in errors}), 'file')} cannot be read: {first['path']}"
+        line = f":{first['line']}" if first["line"] else ""
+        yield _wrong("knowledge files", f"{said}{line}: {first['reason']}", "nugget lint")
     elif problems:
         yield _odd("knowledge files", counted(len(problems), "warning"), "nugget lint")
-    else:
+    elif seen["index"]["state"] == "ready":
         yield _good("knowledge files", "all can be read")
 
 

@@ -99,10 +99,18 @@ def test_sentences_that_give_a_reason_become_nuggets_of_their_type_at_the_file_t
     agent.prompt("Never log a token in src/auth.py, it contains the customer's name. Fix the login.")
     agent.reply("We chose JWT instead of session cookies because the service must stay stateless.")
     agent.edit("src/auth.py", "    return None", "def read_token(raw):\n    return raw")
-    agent.reply("`read_token` silently accepts expired tokens when the clock is off, because PyJWT checks no leeway.")
+    agent.prompt("People stay signed in for too long.")
+    agent.reply(
+        "`read_token` must not be trusted with a skewed clock: it silently accepts expired tokens, because PyJWT checks"
+        " no leeway by default."
+    )
+    agent.edit("src/auth.py", "return raw", "return checked(raw)")
     agent.run("echo pytest")
     agent.prompt("I don't want Redis for this, it is one more thing to run.")
-    agent.reply("As a workaround for the flaky clock in CI, the test freezes time until freezegun 2 is released.")
+    agent.reply(
+        "As a workaround for the flaky clock in CI, `login_test` must freeze time until freezegun 2 is released,"
+        " because the clock jumps there."
+    )
     agent.write("tests/test_auth.py", "import freezegun\n")
     extracted(isolated_home)
     found = {one.type: one for one in nuggets(isolated_home) if one.type is not NuggetType.INTENT}
@@ -115,7 +123,7 @@ def test_sentences_that_give_a_reason_become_nuggets_of_their_type_at_the_file_t
     assert (caveat.scope.path, caveat.scope.symbol) == ("src/auth.py", "read_token")
     assert caveat.file_hash == records(isolated_home)[0].touches[0].after_hash
     assert "Redis" in found[NuggetType.REJECTION].summary
-    assert "freezes time" in found[NuggetType.WORKAROUND].summary
+    assert "freeze time" in found[NuggetType.WORKAROUND].summary
     assert decision.source_prompt.startswith("Never log a token")
 
 

@@ -27,20 +27,20 @@ def shop(tmp_path: Path, isolated_home: Path) -> Shop:
 
 
 @pytest.mark.proves("WHY-PATH", "WHY-SCOPE-UPWARDS")
-def test_a_file_finds_its_own_its_folders_and_its_neighbours_nuggets(shop: Shop) -> None:
+def test_a_file_finds_its_own_and_its_folders_nuggets_and_with_words_its_neighbours(shop: Shop) -> None:
     same = {"days_ago": 10, "confidence": 0.5}
     exact = shop.learn("tokens live an hour", path="src/auth/login.py", session=1, **same)
     folder = shop.learn("auth never logs a token", path="src/auth", session=2, **same)
     beside = shop.learn("signs with ed25519", path="src/auth/token.py", session=3, **same)
-    everywhere = shop.learn("supports node 18", session=4, **same)
+    everywhere = shop.learn("supports node 18", type=NuggetType.CONSTRAINT, session=4, **same)
+    shop.learn("make the login faster", type=NuggetType.INTENT, session=6, **same)  # what a session was for
     shop.learn("caches for a minute", path="src/cache.py", session=5, **same)
     found = shop.why("src/auth/login.py")
-    assert ids(found) == [exact, folder, beside, everywhere]
-    assert [hit.match for hit in found.hits] == [
-        ScopeMatch.EXACT, ScopeMatch.DIRECTORY, ScopeMatch.SAME_DIRECTORY, ScopeMatch.WORKSPACE,
-    ]  # fmt: skip
-    # 0.2 * 0.7 + 0.1 * 0.5 + 0.15 * 0.5 ** (10 / 30) = 0.309055, and 0.3 * (1.0, 0.6, 0.5, 0.2)
-    assert [hit.score for hit in found.hits] == pytest.approx([0.609055, 0.489055, 0.459055, 0.369055])
+    assert ids(found) == [exact, everywhere, folder]
+    assert [hit.match for hit in found.hits] == [ScopeMatch.EXACT, ScopeMatch.WORKSPACE, ScopeMatch.DIRECTORY]
+    # 0.2 * 0.7 + 0.1 * 0.5 + 0.15 * 0.5 ** (10 / 30) = 0.309055, and 0.3 * (1.0, 0.2, 0.6); a rule has 0.26 more
+    assert [hit.score for hit in found.hits] == pytest.approx([0.609055, 0.629055, 0.489055])
+    assert ids(shop.why("src/auth/login.py", text="ed25519"))[0] == beside
 
 
 @pytest.mark.proves("WHY-PATH", "WHY-SCOPE-UPWARDS")
@@ -124,9 +124,9 @@ def test_only_a_later_session_supersedes_and_only_the_same_path_type_and_symbol(
     shop.learn("second of two", path="src/cache.py", session=1)
     shop.learn("of a function", path="src/cache.py", symbol="get", session=1)
     shop.learn("another type", path="src/cache.py", type="intent", session=1)
-    shop.learn("of the workspace", session=1)
+    shop.learn("of the workspace", type="constraint", session=1)
     shop.learn("later", path="src/cache.py", session=2)
-    shop.learn("later of the workspace", session=2)
+    shop.learn("later of the workspace", type="constraint", session=2)
     found = shop.why("src/cache.py")
     stale = {hit.nugget.summary for hit in found.hits if hit.stale_reason is StaleReason.SUPERSEDED}
     assert stale == {"first of two", "second of two"}

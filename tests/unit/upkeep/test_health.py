@@ -95,8 +95,13 @@ def test_an_index_that_is_absent_behind_or_broken_is_seen(words: Path) -> None:
 
 
 @pytest.mark.proves("HEALTH-NEXT")
-def test_each_fault_is_told_with_its_next_step(words: Path, isolated_home: Path) -> None:
+def test_each_fault_is_told_with_its_next_step(
+    words: Path, isolated_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (words / "domains/coding/patterns/bad.md").write_text("---\ntags: [unclosed\n---\n")
+    assert run(["--brain", str(words), "sync"]) == 0
+    assert run(["--brain", str(words), "status"]) == 0
+    assert "Something is wrong: 1 error." in capsys.readouterr().out
     (words / "brain.yaml").write_text("owner: X\nretrival:\n  limit: 3\n")
     files.queue_job(isolated_home / ".nugget", {"session": "s1"})
     pending = isolated_home / ".nugget/queue/pending"
