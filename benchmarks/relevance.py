@@ -173,7 +173,7 @@ def judged(brain: Brain, question: str, right: set[str]) -> tuple[tuple[float, .
     index = brain.index
     with index.reading():
         gathered = gather(Query(question), TASK, index, brain.embedder, today=date.today())
-        scored = rank(gathered, ranking="calibrated", rrf_k=60)[:JUDGED]
+        scored = rank(gathered)[:JUDGED]
         if not scored:
             return (), []
         units = index.units([entry.candidate.unit_key for entry in scored])

@@ -17,9 +17,10 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,9 +29,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from nugget.app import Brain
 from nugget.brain.knowledge_file import serialise
-from nugget.config import EmbeddingSettings, RetrievalSettings, Settings
+from nugget.config import Settings
 from nugget.evaluation import metrics
 from nugget.models import Depth, Filter, KnowledgeType, Query, Relation, RelationType, SourceName, Unit
+from nugget.retrieval.candidates import TASK, gather
 
 CONVERSATIONS = Path(__file__).resolve().parent / "conversations"
 MODES = ("bm25", "vectors", "rrf", "default", "shipped")
@@ -108,18 +110,13 @@ def measure(folder: Path) -> dict[str, dict[str, float]]:
 def asking(brain: Path, scope: Scope) -> Iterator[dict[str, Callable[[str], list[str]]]]:
     """Yield each way of asking, a function from a question to the documents, best first."""
     names = write_brain(brain, scope)
-    plain = RetrievalSettings(ranking="rrf", hops=0)
-    chosen = {
-        "bm25": Settings(retrieval=plain, embedding=EmbeddingSettings(model="none")),
-        "vectors": Settings(),
-        "rrf": Settings(retrieval=plain),
-        "default": Settings(),
-        "shipped": Settings(),
-    }
+    order = {
+        "bm25": partial(list_order, lists=("text_rank",)), "vectors": vector_order,
+        "rrf": partial(list_order, lists=("vector_rank", "text_rank")), "default": api_order, "shipped": shipped_order,
+    }  # fmt: skip
     with ExitStack() as stack:
-        opened = {mode: stack.enter_context(Brain(brain, settings=settings)) for mode, settings in chosen.items()}
+        opened = {mode: stack.enter_context(Brain(brain, settings=Settings())) for mode in MODES}
         opened["default"].sync()
-        order = dict.fromkeys(MODES, api_order) | {"vectors": vector_order, "shipped": shipped_order}
         for mode in MODES:
             order[mode](opened[mode], "warm up", names)
         yield {mode: partial(order[mode], opened[mode], names=names) for mode in MODES}
@@ -129,6 +126,18 @@ def api_order(brain: Brain, question: str, names: Mapping[str, str]) -> list[str
     """Return the documents in the order of `ask`."""
     bundle = brain.ask(Query(question, limit=_DEPTH, budget_tokens=10**9, depth=Depth.SUMMARY), fresh=False)
     return [names[hit.unit.id] for hit in bundle.hits]
+
+
+def list_order(brain: Brain, question: str, names: Mapping[str, str], *, lists: Sequence[str]) -> list[str]:
+    """Return the documents by the reciprocal rank fusion of the named lists of candidates."""
+    embedder = brain.embedder if "vector_rank" in lists else None
+    asked, today = Query(question), datetime.now(UTC).date()
+    found = gather(asked, TASK, brain.index, embedder, today=today).candidates
+    ranks = {one.unit_key: [rank for name in lists if (rank := getattr(one, name))] for one in found}
+    fused = {key: sum(1 / (60 + rank) for rank in of_unit) for key, of_unit in ranks.items() if of_unit}
+    keys = sorted(fused, key=lambda key: (-fused[key], min(ranks[key]), key))[:_DEPTH]
+    units = brain.index.units(keys)
+    return [names[units[key].id] for key in keys]
 
 
 def shipped_order(brain: Brain, question: str, names: Mapping[str, str]) -> list[str]:

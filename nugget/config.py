@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 _S = TypeVar("_S")
 
 KNOWLEDGE_KEYS = frozenset(
-    "owner name canon.folders retrieval.limit retrieval.budget_tokens retrieval.candidates retrieval.rrf_k"
-    " retrieval.hops retrieval.ranking retrieval.synonyms retrieval.searches".split()
+    "owner name canon.folders retrieval.limit retrieval.budget_tokens retrieval.candidates"
+    " retrieval.hops retrieval.synonyms retrieval.searches".split()
 )
 """The settings that belong to the knowledge and are taken from brain.yaml."""
 _JOINED = ("canon.folders", "retrieval.synonyms", "retrieval.searches")

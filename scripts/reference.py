@@ -97,11 +97,8 @@ def errors_part() -> str:
 
 
 def profiles_part() -> str:
-    rows = ["| profile | candidates of each list | ranking | relations followed |", "|---|---|---|---|"]
-    rows += [
-        f"| `{profile.name}` | {profile.candidates} | {profile.ranking} | {profile.hops} |"
-        for profile in PROFILES.values()
-    ]
+    rows = ["| profile | candidates of each list | relations followed |", "|---|---|---|"]
+    rows += [f"| `{profile.name}` | {profile.candidates} | {profile.hops} |" for profile in PROFILES.values()]
     return "\n".join(rows) + "\n"
 
 
@@ -130,7 +127,6 @@ def constants_part() -> str:
         ("stop words", len(STOP_WORDS), "function words only"),
         ("candidates", PROFILES["task"].candidates, "taken from each list"),
         ("BM25 depth", BM25_DEPTH, "rows of which the scores are known"),
-        ("k of RRF", PROFILES["task"].rrf_k, "orders the union; the answer with `retrieval.ranking: rrf`"),
         ("share of the cosine", scoring.MATCH_COSINE_SHARE, "in the match; the rest is BM25's"),
         (
             "cosine / BM25 / near the best match / dated",

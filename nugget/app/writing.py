@@ -308,7 +308,7 @@ def evaluate(
     run = evaluation.evaluate(
         questions, lambda query: brain.ask(query, reranker=reranker, now=now, fresh=False, log=False),
         known=set(brain.index.unit_ids()), model=brain.embedder.model if brain.embedder else None, now=now,
-        ranking=reranker.name if reranker else brain.settings.retrieval.ranking, problems=problems,
+        ranking=reranker.name if reranker else "calibrated", problems=problems,
         forgotten=forgotten(brain.path).ids,
     )  # fmt: skip
     earlier = None

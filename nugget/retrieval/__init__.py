@@ -101,7 +101,7 @@ def retrieve(
     if query.explain:
         seconds = {"search": searched - begin, "pack": time.perf_counter() - searched}
         explain = {
-            "profile": {name: getattr(profile, name) for name in ("name", "ranking", "candidates", "rrf_k", "hops")},
+            "profile": {name: getattr(profile, name) for name in ("name", "candidates", "hops")},
             "counts": {"candidates": candidates, "hits": len(hits), "packed": len(packed)},
             "timings_ms": {name: round(value * 1000, 3) for name, value in seconds.items()},
             "vector_search": indexes.brain.vector_search,

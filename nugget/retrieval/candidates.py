@@ -33,15 +33,11 @@ _NO_COSINES = (None, None, None)
 class Profile:
     """Settings for one kind of question.
 
-    `candidates` chunks come from each list; `rrf_k` is the constant of reciprocal rank fusion; `ranking` orders the
-    candidates by calibrated scores or by the bare fused ranks; `hops` is how far relations are followed from the
-    best units.
+    `candidates` chunks come from each list; `hops` is how far relations are followed from the best units.
     """
 
     name: str
     candidates: int = 50
-    rrf_k: int = 60
-    ranking: str = "calibrated"
     hops: int = 1
 
 
@@ -59,8 +55,6 @@ def configured(name: str, settings: RetrievalSettings) -> Profile:
     return replace(
         profile,
         candidates=min(max(settings.candidates, profile.candidates, 1), 1000),
-        rrf_k=max(settings.rrf_k, 1),
-        ranking=settings.ranking,
         hops=settings.hops if profile.hops else 0,
     )
 
@@ -87,13 +81,12 @@ class Match(NamedTuple):
 class Candidate(NamedTuple):
     """A unit with its ranks (from 1, None where a list does not hold it), its match and its matching chunks.
 
-    `fused` is the RRF score over the two lists; `chunk_keys` are best first.
+    `chunk_keys` are best first.
     """
 
     unit_key: int
     vector_rank: int | None
     text_rank: int | None
-    fused: float
     match: Match
     chunk_keys: Sequence[int]
 
@@ -172,32 +165,29 @@ def gather(
     terms = index.terms(query.text, matches=[query.match_any, query.filter.match])
     if query.match_any:
         terms = replace(terms, match=query.match_any, stems=())
-    calibrated = profile.ranking != "rrf"
-    days = asked_days(query.text, today=today) if calibrated else None
+    days = asked_days(query.text, today=today)
     within = replace(query.filter, since=days[0], until=days[1]) if days else None
     vector, degraded = embed_question(query.text, index, embedder)
     found = index.search(terms, vector, query.filter, k=profile.candidates, depth=BM25_DEPTH, within=within)
-    texts, nearest, unit_of, of_period = found.texts, found.nearest, found.unit_of, found.of_period
-    wholes = found.wholes if calibrated else []
+    texts, nearest, unit_of = found.texts, found.nearest, found.unit_of
+    wholes, of_period = found.wholes, found.of_period
     chunk_bm25: dict[int, float] = {}
     for key, score in texts:
         chunk_bm25.setdefault(unit_of[key], score)
     by_vector = list(dict.fromkeys(unit_of[key] for key, _ in nearest))
     by_text = list(dict.fromkeys(unit_of[key] for key, _ in texts[: profile.candidates]))
-    matcher = Matcher(index, vector, chunk_bm25, dict([*of_period, *wholes]) if calibrated else chunk_bm25)
-    fused = fuse([by_vector, by_text], k=profile.rrf_k)
+    matcher = Matcher(index, vector, chunk_bm25, dict([*of_period, *wholes]))
+    fused = fuse([by_vector, by_text])
     keys = list(dict.fromkeys([*fused, *(key for key, _ in [*wholes[: profile.candidates], *of_period])]))
-    if calibrated:
-        matcher.look_up(keys)
-    if days or (calibrated and asks_when(query.text)):
+    matcher.look_up(keys)
+    if days or asks_when(query.text):
         matcher.dated = {key: _dated(unit, days) for key, unit in index.units(keys).items()}
     vector_ranks = {key: rank for rank, key in enumerate(by_vector, start=1)}
     text_ranks = {key: rank for rank, key in enumerate(by_text, start=1)}
-    chunks = _matching_chunks(texts[: profile.candidates], nearest, unit_of, k=profile.rrf_k)
-    matches = matcher.matches(keys) if calibrated else [Match()] * len(keys)
+    chunks = _matching_chunks(texts[: profile.candidates], nearest, unit_of)
     candidates = [
-        Candidate(key, vector_ranks.get(key), text_ranks.get(key), fused.get(key, 0.0), match, chunks.get(key, ()))
-        for key, match in zip(keys, matches, strict=True)
+        Candidate(key, vector_ranks.get(key), text_ranks.get(key), match, chunks.get(key, ()))
+        for key, match in zip(keys, matcher.matches(keys), strict=True)
     ]
     return Gathered(candidates=tuple(candidates), terms=terms, matcher=matcher, degraded=degraded)
 
@@ -211,10 +201,10 @@ def _dated(unit: Unit, asked: Days | None) -> float:
 
 
 def _matching_chunks(
-    texts: list[tuple[int, float]], nearest: list[tuple[int, float]], unit_of: dict[int, int], *, k: int
+    texts: list[tuple[int, float]], nearest: list[tuple[int, float]], unit_of: dict[int, int]
 ) -> dict[int, list[int]]:
     """Return the chunks of each unit that either list holds, best first by fused rank."""
-    fused = fuse([[key for key, _ in texts], [key for key, _ in nearest]], k=k)
+    fused = fuse([[key for key, _ in texts], [key for key, _ in nearest]])
     chunks: dict[int, list[int]] = {}
     for key in fused:
         chunks.setdefault(unit_of[key], []).append(key)
@@ -236,8 +226,8 @@ def embed_question(
     return (vector, ()) if index.embedding_model == embedder.model else (None, ("no_vectors",))
 
 
-def fuse(rankings: Sequence[Sequence[int]], *, k: int) -> dict[int, float]:
-    """Return the reciprocal rank fusion of several lists, best first: the sum of 1 / (k + rank) over the lists.
+def fuse(rankings: Sequence[Sequence[int]]) -> dict[int, float]:
+    """Return the reciprocal rank fusion of several lists, best first: the sum of 1 / (60 + rank) over the lists.
 
     Equal sums are ordered by best rank, then by the members themselves. (Cormack, Clarke and Buettcher, SIGIR 2009.)
     """
@@ -245,7 +235,7 @@ def fuse(rankings: Sequence[Sequence[int]], *, k: int) -> dict[int, float]:
     best: dict[int, int] = {}
     for ranking in rankings:
         for rank, member in enumerate(ranking, start=1):
-            scores[member] = scores.get(member, 0.0) + 1.0 / (k + rank)
+            scores[member] = scores.get(member, 0.0) + 1.0 / (60 + rank)
             best[member] = min(best.get(member, rank), rank)
     order = sorted(scores, key=lambda member: (-round(scores[member], 12), best[member], member))
     return {member: scores[member] for member in order}

@@ -18,7 +18,6 @@ from nugget.retrieval.scoring import (
     calibrated,
     contributions_of,
     relevance,
-    rrf_contributions,
     score,
     signals,
     stale_reasons,
@@ -65,7 +64,7 @@ def to_hits(
         hits[key] = Hit(
             unit=units[key], score=entry.score, chunks=tuple(_as_shown(chunk, entry.score) for chunk in chunks[key]),
             reasons=tuple(f"{name} #{rank}" for name, rank in ranks if rank) or ("bm25, whole unit",),
-            stale_reason=stale.get(key), contributions=_parts(entry, profile, matcher) if query.explain else (),
+            stale_reason=stale.get(key), contributions=_parts(entry) if query.explain else (),
             relevance=helps(key, matches[key]),
         )  # fmt: skip
     order = _behind_successors(list(hits), hits, stale, index)
@@ -107,10 +106,8 @@ def _as_shown(chunk: StoredChunk, score: float) -> HitChunk:
     return HitChunk(breadcrumb=chunk.breadcrumb, text=chunk.text, score=score, position=chunk.position)
 
 
-def _parts(entry: Scored, profile: Profile, matcher: Matcher) -> tuple[Contribution, ...]:
+def _parts(entry: Scored) -> tuple[Contribution, ...]:
     found = entry.candidate
-    if profile.ranking == "rrf":
-        return rrf_contributions(found, k=profile.rrf_k, has_vectors=matcher.vector is not None)
     return contributions_of(found.match, vector_rank=found.vector_rank, text_rank=found.text_rank)
 
 

@@ -51,18 +51,16 @@ class Scored(NamedTuple):
     score: float
 
 
-def rank(gathered: Gathered, *, ranking: str, rrf_k: int) -> list[Scored]:
-    """Every candidate scored, best first: by calibrated scores, or by the bare RRF order."""
+def rank(gathered: Gathered) -> list[Scored]:
+    """Return every candidate with its score, best first."""
     candidates, matcher = gathered.candidates, gathered.matcher
-    scored: list[Scored] = []
-    if ranking == "rrf":
-        # Divided by the most that RRF could give, so that these scores too lie in 0..1.
-        most = (1 + gathered.has_vectors) / (rrf_k + 1)
-        scored = [Scored(entry, entry.fused / most) for entry in candidates if entry.fused]
-    elif candidates:
-        matcher.compare_with(max(candidates, key=lambda entry: (calibrated(entry.match), -entry.unit_key)).unit_key)
-        for entry, match in zip(candidates, matcher.matches(entry.unit_key for entry in candidates), strict=True):
-            scored.append(Scored(entry._replace(match=match), score(match)))
+    if not candidates:
+        return []
+    matcher.compare_with(max(candidates, key=lambda entry: (calibrated(entry.match), -entry.unit_key)).unit_key)
+    matches = matcher.matches(entry.unit_key for entry in candidates)
+    scored = [
+        Scored(entry._replace(match=match), score(match)) for entry, match in zip(candidates, matches, strict=True)
+    ]
     return sorted(scored, key=lambda entry: (-entry.score, entry.candidate.unit_key))
 
 
@@ -81,15 +79,6 @@ def words(match: Match) -> float:
     """Return the BM25 of a match, brought into 0..1."""
     bm25 = mean_bm25(match)
     return bm25 / (bm25 + BM25_HALF)
-
-
-def rrf_contributions(candidate: Candidate, *, k: int, has_vectors: bool) -> tuple[Contribution, ...]:
-    """The addends of a candidate's score under the bare RRF order."""
-    most = (1 + has_vectors) / (k + 1)
-    ranks = (("vector", candidate.vector_rank), ("bm25", candidate.text_rank))
-    return tuple(
-        Contribution(name=name, value=1 / (k + rank) / most, detail=f"#{rank}") for name, rank in ranks if rank
-    )
 
 
 def contributions_of(

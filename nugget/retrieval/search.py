@@ -116,7 +116,7 @@ def search_source(
     for name, index in indexes.holding(source).items():
         with index.reading():
             gathered = gather(query, profile, index, embedder, today=today)
-            scored = rank(gathered, ranking=profile.ranking, rrf_k=profile.rrf_k)
+            scored = rank(gathered)
             found = to_hits(scored, query, profile, index, gathered, at_least=most, today=today)
             if source is SourceName.CANON:
                 found = _with_named(parsed.text, query, found, index)

@@ -103,7 +103,7 @@ def test_what_a_brain_holds_cannot_steer_the_terminal(
     [
         ("retrieval: {limit: 0}", "`retrieval.limit` must be greater than or equal to 1, not '0'"),
         ("retrieval: {rerank_max_usd: .nan}", "`retrieval.rerank_max_usd` must be a valid number, not '.nan'"),
-        ("retrieval: {ranking: best}", "`retrieval.ranking` must be 'calibrated' or 'rrf', not 'best'"),
+        ("extraction: {with: best}", "`extraction.with` must be "),
         ("retrieval: {limit: {a: 1}}", "`retrieval.limit` must be a valid integer, not {}"),
         ("llm: yes", "`llm` must be a section with its keys below it"),
         ("embedding: {model: ''}", "`embedding.model` must be given, not ''"),

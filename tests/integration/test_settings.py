@@ -136,12 +136,12 @@ def test_doctor_names_what_is_ignored_and_the_command_that_moves_it(nugget: Nugg
 def test_the_user_is_stronger_than_the_brain_and_the_environment_than_both(
     words: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (words / "brain.yaml").write_text("retrieval: {limit: 2, hops: 2, rrf_k: 9}\ncanon: {folders: [docs]}\n")
+    (words / "brain.yaml").write_text("retrieval: {limit: 2, hops: 2, candidates: 9}\ncanon: {folders: [docs]}\n")
     home.mkdir()
     (home / "config.yaml").write_text("retrieval:\n  limit: 3\n  hops: 0\ncanon: {folders: [~/vault]}\nname:\n")
     monkeypatch.setenv("NUGGET_RETRIEVAL_LIMIT", "4")
     settings = load_settings(read_environment(), words)
-    assert (settings.retrieval.limit, settings.retrieval.hops, settings.retrieval.rrf_k) == (4, 0, 9)
+    assert (settings.retrieval.limit, settings.retrieval.hops, settings.retrieval.candidates) == (4, 0, 9)
     assert settings.canon.folders == ("~/vault", "docs")
 
 

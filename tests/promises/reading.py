@@ -28,7 +28,6 @@ PROMISES = {
     "ASK-RELEVANCE": "Agents are sent the units that are likely to help, and one line if nothing is.",
     "RECALL-QUIET": "Recall speaks on at most one in twenty prompts that ask for nothing that is known.",
     "ASK-EXPLAIN": "The contributions that --explain shows add up to each hit's score, under every ranking.",
-    "ASK-RRF": "The bare RRF order is an option.",
     "ASK-ANY-TEXT": "Any text is a valid query: random Unicode, every FTS5 operator, nothing at all.",
     "ASK-FILTER": "Filters by type, domain with sub-domains, tag, date and source admit only what they name.",
     "INDEX-NUMPY": "Where sqlite-vec cannot be loaded, numpy finds the same.",

@@ -115,15 +115,6 @@ def test_most_questions_that_the_brain_cannot_answer_are_said_to_be_weak(asked: 
     assert sum(alarms) <= 0.1 * len(alarms)
 
 
-@pytest.mark.proves("ASK-WEAK")
-@pytest.mark.parametrize("ranking", ["calibrated", "rrf"])
-def test_weak_does_not_depend_on_the_ranking(asked: Brain, ranking: str) -> None:
-    chosen = Settings(retrieval=RetrievalSettings(ranking=ranking))
-    with Brain(asked.path, settings=chosen) as brain:
-        assert not brain.ask("how do we make sure a retried payment is charged once", fresh=False, now=NOW).weak
-        assert brain.ask("how long does a resin print have to cure under UV light", fresh=False, now=NOW).weak
-
-
 @pytest.mark.proves("ASK-RELEVANCE")
 @pytest.mark.parametrize("model", ["all-MiniLM-L6-v2", "none"])
 def test_agents_get_what_is_likely_to_help_and_one_line_if_nothing_is(asked: Brain, model: str) -> None:
@@ -174,10 +165,9 @@ def test_the_rarest_words_of_a_question_count_most_for_what_a_unit_holds_of_it()
 
 
 @pytest.mark.proves("ASK-EXPLAIN")
-@pytest.mark.parametrize("ranking", ["calibrated", "rrf"])
 @pytest.mark.parametrize("model", ["all-MiniLM-L6-v2", "none"])
-def test_the_contributions_of_every_hit_add_up_to_its_score(asked: Brain, ranking: str, model: str) -> None:
-    chosen = Settings(retrieval=RetrievalSettings(ranking=ranking), embedding=EmbeddingSettings(model=model))
+def test_the_contributions_of_every_hit_add_up_to_its_score(asked: Brain, model: str) -> None:
+    chosen = Settings(embedding=EmbeddingSettings(model=model))
     with Brain(asked.path, settings=chosen) as brain:
         for question in ("cache invalidation", "why is the session store slow", "retryWithBackoff", "dough"):
             bundle = brain.ask(Query(question, explain=True), fresh=False, now=NOW)
@@ -188,18 +178,10 @@ def test_the_contributions_of_every_hit_add_up_to_its_score(asked: Brain, rankin
                 assert hit.reasons
             near = [part.value for hit in bundle.hits for part in hit.contributions if part.name.startswith("near")]
             assert not near or near[0] == pytest.approx(0.1), "the best match stays first"
-            assert bool(near) == (ranking == "calibrated" and model != "none")
+            assert bool(near) == (model != "none")
             assert bundle.explain is not None
             assert [entry["id"] for entry in bundle.explain["hits"]] == ids(bundle)
             assert bundle.explain["timings_ms"]["search"] >= 0
-
-
-@pytest.mark.proves("ASK-RRF")
-def test_the_bare_rrf_order_is_an_option_and_is_the_order_of_fused_ranks(asked: Brain) -> None:
-    with with_settings(asked, ranking="rrf", hops=0) as brain:
-        bundle = brain.ask("how do we retry payments", fresh=False, now=NOW)
-    assert [hit.score for hit in bundle.hits] == sorted((hit.score for hit in bundle.hits), reverse=True)
-    assert {part.name for part in bundle.hits[0].contributions} <= {"vector", "bm25"}
 
 
 @pytest.mark.proves("SEARCH-GROUPS")
@@ -381,7 +363,7 @@ def test_depth_widens_from_summary_to_passages_to_evidence(asked: Brain) -> None
 
 @pytest.mark.proves("RRF-FORMULA")
 def test_fusion_is_the_formula_of_the_paper() -> None:
-    fused = fuse([["a", "b"], ["b", "c"]], k=60)
+    fused = fuse([["a", "b"], ["b", "c"]])
     assert fused == {"b": pytest.approx(1 / 61 + 1 / 62), "a": pytest.approx(1 / 61), "c": pytest.approx(1 / 62)}
     assert list(fused) == ["b", "a", "c"]
 
@@ -391,7 +373,7 @@ def test_fusion_is_the_formula_of_the_paper() -> None:
 def test_fusion_does_not_depend_on_the_order_of_the_lists(rankings: list[list[int]], chance: object) -> None:
     turned = list(rankings)
     chance.shuffle(turned)  # type: ignore[attr-defined]
-    assert list(fuse(rankings, k=60)) == list(fuse(turned, k=60))
+    assert list(fuse(rankings)) == list(fuse(turned))
 
 
 @pytest.mark.proves("ASK-BAD-SETTINGS")
