@@ -129,7 +129,7 @@ def changed_files(brain: Path, known: Mapping[str, tuple[int, int]]) -> tuple[li
         except OSError as error:
             problems.append(Problem(path=printable(path), reason=f"cannot be read ({_reason(error)})"))
         else:
-            if any("\ud800" <= char <= "\udfff" for char in path):
+            if not path.isascii() and any("\ud800" <= char <= "\udfff" for char in path):
                 problems.append(Problem(path=printable(path), reason="has a name that is not UTF-8; rename it"))
             elif known.get(path) not in ((found.st_size, found.st_mtime_ns), (found.st_size, -found.st_ctime_ns)):
                 modified.append(path)

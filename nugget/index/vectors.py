@@ -65,8 +65,8 @@ class Signs:
         keys, signs = self._known(connection)
         query = np.frombuffer(vector.tobytes(), "<f4")
         if allowed is not None:
-            mask = np.zeros(int(keys.max(initial=0)) + 1, bool)
-            mask[[key for key in allowed if key < len(mask)]] = True
+            mask, wanted = np.zeros(int(keys.max(initial=0)) + 1, bool), np.array(allowed, np.int64)
+            mask[wanted[wanted < len(mask)]] = True
             keys, signs = keys[mask[keys]], signs[:, mask[keys]]
         differing = np.zeros(len(keys), np.int64)
         asked_signs = np.frombuffer(_in_words(np.packbits(query > 0).tobytes()), "<u8")

@@ -48,7 +48,8 @@ _DONE = {
 def make_app(session: AgentSession) -> Starlette:
     """Return the application of all pages."""
     pages: Mapping[str, Callable[[Site, Request], Response]] = {
-        "/": home, "/review": review.waiting, "/review/{branch:path}": review.proposal, "/search": search.results,
+        "/": home, "/review": review.waiting, "/review/{branch:path}": review.proposal,
+        "/near/{branch:path}": review.nearest, "/search": search.results,
         "/unit/{ref:path}": unit, "/session/{session}": conversation, "/graph": graph, "/activity": activity,
         "/why": why,
     }  # fmt: skip
@@ -194,7 +195,7 @@ def unit(site: Site, request: Request, *, problem: str = "", typed: str = "") ->
     history: Sequence[browsing.Version] = ()
     file, digest = "", ""
     if is_ours:
-        graph_ = browsing.graph(brain, found.ref, steps=1)
+        graph_ = _around(site, found.ref, steps=1)
         tag = f"{found.id} {browsing.pulse(brain)['review']}"
         history = site.once("history", tag, lambda: browsing.unit_history(brain, found))
         file, digest = browsing.unit_file(brain, found)
@@ -298,13 +299,21 @@ def graph(site: Site, request: Request) -> Response:
         areas = site.once("map", tag, lambda: browsing.domain_map(brain))
         size = (1240, max((area.y + area.radius for area in areas), default=100) + 40)
         return render(site, request, "map", areas=areas, size=size)
-    found = browsing.graph(brain, focus, steps=steps, near=request.query_params.get("near") != "no")
+    found = _around(site, focus, steps=steps, near=request.query_params.get("near") != "no")
     types, chosen = sorted({node.unit.type for node in found.nodes}), request.query_params.get("type", "")
     if chosen:
         nodes = tuple(node for node in found.nodes if node.unit.type == chosen or node.steps == 0)
         ids = {node.unit.id for node in nodes}
         found = replace(found, nodes=nodes, links=tuple(one for one in found.links if {one.source, one.target} <= ids))
     return render(site, request, "graph", graph=drawn(found), steps=steps, focus=focus, types=types, chosen=chosen)
+
+
+def _around(site: Site, ref: str, *, steps: int, near: bool = True) -> browsing.Graph:
+    """Return the graph around a unit; the last one is kept, since its page is often opened again."""
+    brain = site.session.ready()
+    tag = f"{browsing.pulse(brain)['index']} {ref} {steps} {near}"
+    made: browsing.Graph = site.once("graph", tag, lambda: browsing.graph(brain, ref, steps=steps, near=near))
+    return made
 
 
 def drawn(graph: browsing.Graph) -> dict[str, Any]:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from nugget.errors import ConflictError, NuggetError, ReviewError
-from nugget.models import Unit
-from nugget.web.site import Site, comes_from_here, render
-
-if TYPE_CHECKING:
-    from nugget.app import Brain
+from nugget.errors import ConflictError, ReviewError
+from nugget.web.site import Problem, Site, comes_from_here, render
 
 CARDS = 20
 """Units on one page."""
@@ -31,7 +28,7 @@ def proposal(
     site: Site, request: Request, *, problem: str = "", marks: Mapping[str, str] | None = None,
     edits: Mapping[str, str] | None = None, seen: str = "", status: int = 200,
 ) -> Response:  # fmt: skip
-    """A proposal: its units as cards, each with what it rests on and the nearest unit of the brain.
+    """A proposal: its units as cards, each with what it rests on.
 
     `marks` and `edits` are not applied yet, by path; those of other pages travel along in hidden fields.
     """
@@ -52,7 +49,7 @@ def proposal(
     if seen not in ("", shown.sha):
         problem = problem or "This proposal changed since you looked at it; what you marked is kept."
     tag = f"{shown.sha} {page}"
-    cards = site.once(f"cards {branch}", tag, lambda: [_card(brain, file) for file in files])
+    cards = site.once(f"cards {branch}", tag, lambda: [_card(file) for file in files])
     return render(
         site, request, "review", status=status, proposals=everything, shown=shown, cards=cards, page=page,
         pages=-(-len(shown.files) // CARDS), problem=problem, marks=marks, edits=edits, away=away,
@@ -60,20 +57,24 @@ def proposal(
     )  # fmt: skip
 
 
-def _card(brain: Brain, file: Any) -> dict[str, Any]:
-    near = None
-    if file.unit is not None and file.status == "new":
-        near = next(iter(_nearest(brain, file.unit)), None)
+def _card(file: Any) -> dict[str, Any]:
     before, after = file.texts
-    return {"file": file, "unit": file.unit, "near": near, "before": before, "after": after}
+    return {"file": file, "unit": file.unit, "before": before, "after": after}
 
 
-def _nearest(brain: Brain, unit: Unit) -> list[tuple[Unit, float]]:
-    try:
-        found = brain.similar_units()(unit)
-    except NuggetError:
-        return []
-    return [(near, cosine) for near, cosine in found if cosine >= 0.5]
+def nearest(site: Site, request: Request) -> Response:
+    """The unit of the brain that is nearest to a proposed one: a line for its card, else the unit itself."""
+    brain, path = site.session.ready(), request.query_params.get("path", "")
+    files = (file for one in site.proposals(brain) for file in one.files if one.branch == request.path_params["branch"])
+    unit = next((file.unit for file in files if file.path == path and file.unit), None)
+    if unit is None:
+        raise ReviewError("This unit is not proposed any more.", hint="It was decided already, here or elsewhere.")
+    found = [(near, cosine) for near, cosine in brain.similar_units()(unit) if cosine >= 0.5][:1]
+    if "partial" in request.query_params:
+        return render(site, request, "near", near=found)
+    if not found:
+        raise Problem(404, "Nothing is like it", "No unit of the brain is near to this one in meaning.")
+    return RedirectResponse(f"/unit/{quote(found[0][0].ref, safe='/:')}", 303)
 
 
 def decide(site: Site, request: Request) -> Response:

@@ -92,6 +92,14 @@ if (field && results) {
   });
 }
 
+/** The nearest unit is looked for when its card comes into view; its line is there before, so that nothing moves. */
+const seen = new IntersectionObserver((entries) => entries.filter((one) => one.isIntersecting).forEach(async ({target}) => {
+  seen.unobserve(target);
+  const reply = await fetch(/** @type {HTMLAnchorElement} */ (target).href + '&partial=1').catch(() => null);
+  if (reply?.ok && target.parentElement) target.parentElement.innerHTML = await reply.text();
+}));
+document.querySelectorAll('a[data-near]').forEach((link) => seen.observe(link));
+
 /** What was said around a quote unfolds below it. */
 document.addEventListener('click', async (event) => {
   const link = /** @type {HTMLElement} */ (event.target).closest?.('a[data-around]');
