@@ -9,7 +9,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from nugget.errors import ConflictError, ReviewError
+from nugget.errors import NuggetError, ReviewError
 from nugget.web.site import Problem, Site, comes_from_here, render
 
 CARDS = 20
@@ -100,7 +100,7 @@ def decide(site: Site, request: Request) -> Response:
             branch, expect_sha=str(form.get("sha", "")), accept=accepted, reject=rejected,
             edits={path: text for path, text in edits.items() if path not in rejected},
         )  # fmt: skip
-    except (ConflictError, ReviewError) as error:
+    except NuggetError as error:
         return proposal(site, request, problem=f"{error} {error.hint or ''}", marks=marks, edits=edits, status=409)
     left = any(one.branch == branch for one in site.proposals(site.session.ready()))
     place = f"/review/{branch}" if left else "/review"
