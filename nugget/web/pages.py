@@ -54,13 +54,9 @@ def make_app(session: AgentSession) -> Starlette:
         "/why": why,
     }  # fmt: skip
     actions: Mapping[str, Callable[[Site, Any], Response]] = {
-        "/review/{branch:path}": review.decide,
-        "/undo": review.undo,
-        "/unit/{ref:path}": change_unit,
-        "/add": add,
-        "/session/{session}": capture,
-        "/why": promote,
-    }
+        "/review/{branch:path}": review.decide, "/undo": review.undo, "/unit/{ref:path}": change_unit, "/add": add,
+        "/session/{session}": capture, "/why": promote,
+    }  # fmt: skip
     site = Site(session)
     routes = [
         Route("/assets/{name}", asset), Route("/pulse", partial(_answer, site, pulse)),
@@ -150,11 +146,9 @@ def home(site: Site, request: Request) -> Response:
     open_questions = [one for one in report["queries"] if (one["weak"] or one["zero"]) and not one["used"]][:8]
     problems = site.meanwhile("problems", f"{tags} {now:%H%M}", lambda: browsing.problems(brain))
     shown = render(
-        site, request, "home", seen=seen if visits[0] else None, proposals=proposals,
-        fresh=fresh[:12], more=len(fresh[12:]),
-        imported=imported, questions=open_questions, report=report, problems=problems, types=list(KnowledgeType),
-        done=_done(request),
-        text=request.query_params.get("text", "")[:MAX_QUERY_CHARS],
+        site, request, "home", seen=seen if visits[0] else None, proposals=proposals, fresh=fresh[:12],
+        more=len(fresh[12:]), imported=imported, questions=open_questions, report=report, problems=problems,
+        types=list(KnowledgeType), done=_done(request), text=request.query_params.get("text", "")[:MAX_QUERY_CHARS],
     )  # fmt: skip
     shown.set_cookie(cookie, f"{visits[0]}.{visits[1]}", max_age=31_536_000, httponly=True, samesite="strict")
     return shown
@@ -272,13 +266,8 @@ def promote(site: Site, request: Request) -> Response:
     """Propose a nugget as a unit, and show the proposal."""
     brain = site.session.ready()
     nugget, stale = _seen(site, brain).nugget(str(request.state.form.get("nugget", ""))[:200])
-    done = brain.promote(
-        nugget,
-        stale=stale,
-        type=None,
-        domain=str(request.state.form.get("domain", "")).strip() or "coding",
-        dry_run=False,
-    )
+    domain = str(request.state.form.get("domain", "")).strip() or "coding"
+    done = brain.promote(nugget, stale=stale, type=None, domain=domain, dry_run=False)
     return RedirectResponse(f"/review/{done.branch}", 303)
 
 
@@ -328,13 +317,10 @@ def drawn(graph: browsing.Graph) -> dict[str, Any]:
     nodes = [(node, _two_lines(clean(node.unit.title))) for node in graph.nodes]
     size = (max(xs) + 130 - left, max(ys) + 80 - top)
     return {
-        "box": f"{left:.0f} {top:.0f} {size[0]:.0f} {size[1]:.0f}",
-        "lines": lines,
-        "nodes": nodes,
-        "links": graph.links,
-        "left_out": graph.left_out,
+        "box": f"{left:.0f} {top:.0f} {size[0]:.0f} {size[1]:.0f}", "lines": lines, "nodes": nodes,
+        "links": graph.links, "left_out": graph.left_out,
         "titles": {key: one.unit.title for key, one in places.items()},
-    }
+    }  # fmt: skip
 
 
 def _two_lines(title: str, width: int = 24) -> list[str]:

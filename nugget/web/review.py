@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -49,17 +48,12 @@ def proposal(
     if seen not in ("", shown.sha):
         problem = problem or "This proposal changed since you looked at it; what you marked is kept."
     tag = f"{shown.sha} {page}"
-    cards = site.once(f"cards {branch}", tag, lambda: [_card(file) for file in files])
+    cards = site.once(f"cards {branch}", tag, lambda: [(file, *file.texts) for file in files])
     return render(
         site, request, "review", status=status, proposals=everything, shown=shown, cards=cards, page=page,
         pages=-(-len(shown.files) // CARDS), problem=problem, marks=marks, edits=edits, away=away,
         done=request.query_params if comes_from_here(request) else {},
     )  # fmt: skip
-
-
-def _card(file: Any) -> dict[str, Any]:
-    before, after = file.texts
-    return {"file": file, "unit": file.unit, "before": before, "after": after}
 
 
 def nearest(site: Site, request: Request) -> Response:

@@ -59,7 +59,6 @@ def results(site: Site, request: Request) -> Response:
         site, request, "results" if "partial" in request.query_params else "search", text=text, hits=hits,
         whole={name: narrowed(name, "") for name, values in chosen.items() if values},
         facets=facets, chosen=chosen, narrowed=narrowed, ages=_AGES, weak=bool(bundle and bundle.weak),
-
         notes=degraded_sentences(bundle.degraded) if bundle else [], counts=facets["source"],
     )  # fmt: skip
 
