@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,8 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.fixture
-def address(words: Path, tmp_path: Path, isolated_home: Path) -> Iterator[str]:
-    """Of the page of a brain with a proposal of 23 units."""
+def served(words: Path, tmp_path: Path, isolated_home: Path) -> Iterator[tuple[Any, str]]:
+    """The page of a brain with a proposal of 23 units: its process and its address."""
     transcript = isolated_home / f".claude/projects/-srv-shop/{SESSION}.jsonl"
     write_transcript(transcript, LESSONS, session=SESSION)
     notes = harbour_notes(tmp_path / "notes")
@@ -55,16 +56,22 @@ def address(words: Path, tmp_path: Path, isolated_home: Path) -> Iterator[str]:
         assert process.stderr
         found = re.search(r"http://\S+", process.stderr.readline())
         assert found
-        yield found[0]
+        yield process, found[0]
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
 
 
 @pytest.fixture
-def tab(chromium: Any, address: str) -> Iterator[Any]:
-    """A tab on the page, which fails the test for anything in the console and any foreign request."""
-    context = chromium.new_context(viewport={"width": 1280, "height": 800})
+def address(served: tuple[Any, str]) -> str:
+    """Return the address that lets one browser in."""
+    return served[1]
+
+
+@contextmanager
+def watched(chromium: Any, address: str, *, said: tuple[str, ...] = (), **options: Any) -> Iterator[Any]:
+    """A tab on the page; whatever else is in the console, and any foreign request, is a failure."""
+    context = chromium.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
     opened, wrong = context.new_page(), list[str]()
     opened.on("console", lambda message: wrong.append(message.text))
     opened.on("pageerror", lambda error: wrong.append(str(error)))
@@ -74,7 +81,14 @@ def tab(chromium: Any, address: str) -> Iterator[Any]:
     opened.goto(address)
     yield opened
     context.close()
-    assert not [text for text in wrong if "409" not in text]  # a conflict is a reply of its own
+    assert not [text for text in wrong if not any(one in text for one in said)]
+
+
+@pytest.fixture
+def tab(chromium: Any, address: str) -> Iterator[Any]:
+    """A tab on the page, where a conflict is a reply of its own, and nothing else is in the console."""
+    with watched(chromium, address, said=("409",)) as opened:
+        yield opened
 
 
 def accept_one_while_another_is_rejected_elsewhere(tab: Any, words: Path) -> None:
@@ -92,16 +106,36 @@ def waiting(brain: Path) -> int:
 
 
 @pytest.mark.proves("WEB-BROWSER")
-def test_a_proposal_is_decided_by_keys_and_taken_back(tab: Any, words: Path) -> None:
-    tab.goto(tab.url + "review")
-    before = git.head(words)
-    tab.keyboard.press("j")
-    for number in range(20):
-        tab.keyboard.press("r" if number == 3 else "a")
+def test_a_handbook_is_decided_by_keys_answers_questions_and_is_taken_back(tab: Any, words: Path) -> None:
+    root, before, pressed = tab.url, git.head(words), list[str]()
+
+    def press(key: str, times: int = 1) -> None:
+        for _ in range(times):
+            pressed.append(key)
+            tab.keyboard.press(key)
+
+    tab.goto(root + "review")
+    press("j")
+    press("a", 3)
+    press("r")
+    press("a", 16)
     assert tab.inner_text("#tally") == "19 accepted, 1 rejected, 0 later"
+    tab.get_by_role("button", name="Page 2").press("Enter")
+    press("A")
+    assert tab.inner_text("#tally") == "22 accepted, 1 rejected, 0 later"
+    assert len(pressed) <= 3 * UNITS
     tab.click("text=Apply")
-    assert "19 accepted, 1 rejected" in tab.inner_text(".done") and waiting(words) == 3
+    assert "22 accepted, 1 rejected" in tab.inner_text(".done") and waiting(words) == 0
+    decided = tab.url
     assert git.word(words, "rev-list", "--count", f"{before}..HEAD") in ("1", "2")
+    for question, place in (("who signs for kerosene", "fuel berth"), ("a snapped cable", "pilot station"),
+                            ("tide table chart office", "chart office")):  # fmt: skip
+        tab.goto(f"{root}search?q={question}")
+        first = tab.locator("#results article").first
+        assert place in first.inner_text()
+        first.locator("summary").click()
+        assert "its words" in first.locator("details[open]").inner_text()
+    tab.goto(decided)
     tab.click("text=Undo")
     assert "taken back" in tab.inner_text(".done")
     assert not list((words / "domains/harbour").rglob("*.md"))
@@ -172,17 +206,42 @@ def test_what_changed_elsewhere_is_said_and_moves_nothing(tab: Any, words: Path)
 
 @pytest.mark.proves("WEB-BROWSER")
 def test_everything_works_without_javascript(chromium: Any, address: str, words: Path) -> None:
-    context = chromium.new_context(java_script_enabled=False)
-    tab = context.new_page()
-    tab.goto(address)
-    root = tab.url
-    tab.goto(root + "review")
-    tab.locator("label:has(input[value=accept])").first.click()
-    tab.click("text=Apply")
-    assert "1 accepted" in tab.inner_text(".done")
-    tab.goto(f"{root}search?q=signs")
-    assert "Sign for" in tab.inner_text("#results")
-    context.close()
+    with watched(chromium, address, java_script_enabled=False) as tab:
+        root = tab.url
+        tab.goto(root + "review")
+        tab.locator("label:has(input[value=accept])").first.click()
+        tab.click("text=Apply")
+        assert "1 accepted" in tab.inner_text(".done")
+        tab.goto(f"{root}search?q=signs")
+        assert "Sign for" in tab.inner_text("#results")
+
+
+@pytest.mark.proves("WEB-BROWSER")
+def test_the_keyboard_reaches_everything_in_order_and_motion_is_reduced(chromium: Any, address: str) -> None:
+    with watched(chromium, address, reduced_motion="reduce") as tab:
+        tab.goto(tab.url + "review")
+        reached = []
+        for _ in range(12):
+            tab.keyboard.press("Tab")
+            reached.append(tab.evaluate("(document.activeElement.textContent || document.activeElement.name).trim()"))
+        names = [name.split()[0] for name in reached]
+        assert names[:9] == ["Skip", "Nugget", "Home", "Review", "Search", "Graph", "Activity", "Why", "q"], reached
+        assert tab.evaluate("getComputedStyle(document.documentElement).scrollBehavior") == "auto"
+        assert tab.evaluate("document.getAnimations().length") == 0
+
+
+@pytest.mark.proves("WEB-BROWSER")
+def test_a_server_that_went_away_is_said_and_the_marks_stay(chromium: Any, served: Any) -> None:
+    process, address = served
+    with watched(chromium, address, said=("ERR_CONNECTION_REFUSED",)) as tab:
+        tab.goto(tab.url + "review")
+        tab.keyboard.press("j")
+        tab.keyboard.press("a")
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+        tab.wait_for_selector("#banner:not([hidden])", timeout=60_000)
+        assert "has ended; what you marked is still here" in tab.inner_text("#banner")
+        assert tab.inner_text("#tally").startswith("1 accepted")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -190,11 +249,15 @@ def test_everything_works_without_javascript(chromium: Any, address: str, words:
 @pytest.mark.proves("WEB-BROWSER")
 def test_axe_finds_nothing_and_nothing_scrolls_sideways(chromium: Any, address: str, scheme: str, width: int) -> None:
     source = Path(pytest.importorskip("axe_playwright_python").__file__).parent / "axe.min.js"
-    context = chromium.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, bypass_csp=True)
-    tab = context.new_page()
-    tab.goto(address)
-    root, found = tab.url, {}
-    unit = "brain:pattern/retry-with-idempotency"
+    options = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme, "bypass_csp": True}
+    found: dict[str, list[tuple[str, str]]] = {}
+    with watched(chromium, address, said=("404",), **options) as tab:
+        look_at_every_page(tab, source, found)
+    assert not {path: problems for path, problems in found.items() if problems}
+
+
+def look_at_every_page(tab: Any, source: Path, found: dict[str, list[tuple[str, str]]]) -> None:
+    root, unit = tab.url, "brain:pattern/retry-with-idempotency"
     for path in (
         "",
         "review",
@@ -215,5 +278,5 @@ def test_axe_finds_nothing_and_nothing_scrolls_sideways(chromium: Any, address: 
         shifts = "new Promise(done => new PerformanceObserver(list => done(list.getEntries().length)).observe("
         shifts += "{type: 'layout-shift', buffered: true}) || setTimeout(() => done(0), 100))"
         assert tab.evaluate(shifts) == 0, path
-    context.close()
-    assert not {path: problems for path, problems in found.items() if problems}
+        painted = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+        print(f"{path}: first paint after {tab.evaluate(painted):.0f} ms")

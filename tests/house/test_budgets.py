@@ -19,7 +19,7 @@ BUDGETS = {
     "classes": 307,
     "re.compile": 295,
     "parameters of a function": 10,
-    "lines of tests": 28_464,  # with the fault laboratory
+    "lines of tests": 28_527,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02
