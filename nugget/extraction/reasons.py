@@ -207,7 +207,6 @@ def aim_of(text: str) -> str:
 
 
 def _is_errand(text: str) -> bool:
-    """Return whether a text says what to look at or to do now, not what a change is for."""
     return bool(phrases.ERRAND.match(text) or _NO_AIM.match(text))
 
 

@@ -35,12 +35,12 @@ _LEAST_SHARE = 0.6
 """Minimum share of the source's best score for a hit that matches no query word."""
 _IN_NAME, _IN_FOLDER = 0.3, 0.2
 """Added to the score of a note whose file name, or whose path, holds every word of the query."""
-_MOST_NAME_WORDS = 8
-_LISTED_SCORE = 1.0
 _LONE_PASSAGE = 0.6
 """Score of the best passage possible if no unit is likely to answer; scores of units seldom pass it."""
 _WRITTEN = (SourceName.BRAIN, SourceName.CANON, SourceName.MEMORY)
 """Sources that somebody wrote to be read."""
+_NUGGET_SHARE, _RECORD_SHARE = 0.6, 0.8
+"""Share of its score that a nugget counts, which repeats a prompt or what a unit says, and that of other records."""
 _PASSAGE_WEAK_BELOW = 0.35
 """Share of the words of a question that a likely passage holds."""
 _FEW_CHUNKS = 100
@@ -147,7 +147,7 @@ def list_source(source: SourceName, filter_: Filter, indexes: Indexes, *, most: 
         keys = index.newest_units(replace(filter_, sources=(source,)), most)
         units, chunks = index.units(keys), index.chunks_of_units(keys)
         hits += [
-            Hit(unit=units[key], score=_LISTED_SCORE, chunks=(_first_of(units[key], chunks.get(key, ())),),
+            Hit(unit=units[key], score=1.0, chunks=(_first_of(units[key], chunks.get(key, ())),),
                 reasons=("filter",), brain=name)
             for key in keys
         ]  # fmt: skip
@@ -163,13 +163,13 @@ def merged(found: Sequence[Found]) -> list[Hit]:
     If nothing that was written is likely, the brain's hits that match a word count as likely beside records: in a
     small brain it is hard to tell. Each source keeps its own order, and hits of about equal scores stand in the order
     of the sources. The score of a passage is the share of the words that it holds: the best one possible counts as much
-    as the best unit.
+    as the best unit. Nuggets count less.
     """
     likely = [hit.score for one in found if one.source in _WRITTEN and not one.weak for hit in one.hits]
     if not likely:
         found = [part for one in found for part in _split(one)]
     most = max(likely, default=_LONE_PASSAGE)
-    scaled = (one._replace(hits=[_scaled(hit, most) if hit.named else hit for hit in one.hits]) for one in found)
+    scaled = (one._replace(hits=[_scaled(hit, one.source, most) for hit in one.hits]) for one in found)
     return [hit for _, hit in sorted((entry for one in scaled for entry in _keyed(one)), key=lambda entry: entry[0])]
 
 
@@ -182,8 +182,10 @@ def _split(found: Found) -> tuple[Found, ...]:
     return found._replace(hits=of_words, weak=False), found._replace(hits=others)
 
 
-def _scaled(hit: Hit, share: float) -> Hit:
-    """Return a hit that counts a share of its score."""
+def _scaled(hit: Hit, source: SourceName, most: float) -> Hit:
+    if source in _WRITTEN:
+        return hit
+    share = most if hit.named else _NUGGET_SHARE if source is SourceName.PROVENANCE else _RECORD_SHARE
     parts = tuple(replace(part, value=part.value * share) for part in hit.contributions)
     return replace(hit, score=hit.score * share, contributions=parts)
 
@@ -225,7 +227,7 @@ def _relevance_and_recency(hit: Hit) -> tuple[float, int, str]:
 def _with_named(text: str, query: Query, hits: Sequence[Hit], index: IndexReader) -> list[Hit]:
     """Return the hits with the notes in whose path every word stands, which score higher for it."""
     words = [word for word in _NAME_WORD.findall(folded(text)) if word not in STOP_WORDS]
-    if not words or len(words) > _MOST_NAME_WORDS:
+    if not words or len(words) > 8:
         return list(hits)
     named = dict(index.units_named(words, query.filter)[: 4 * (query.limit or 1)])
     paths = {hit.unit.path for hit in hits}

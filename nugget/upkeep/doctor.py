@@ -176,8 +176,7 @@ def _check_files(seen: dict[str, Any]) -> Iterator[Finding]:
     if errors:
         first = errors[0]
         said = f"{counted(len({one['path'] for one in errors}), 'file')} cannot be read: {first['path']}"
-        line = f":{first['line']}" if first["line"] else ""
-        yield _wrong("knowledge files", f"{said}{line}: {first['reason']}", "nugget lint")
+        yield _wrong("knowledge files", f"{said}:{first['line'] or 1}: {first['reason']}", "nugget lint")
     elif problems:
         yield _odd("knowledge files", counted(len(problems), "warning"), "nugget lint")
     elif seen["index"]["state"] == "ready":
