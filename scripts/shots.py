@@ -29,8 +29,8 @@ def main() -> None:
         (home / ".gitconfig").write_text("[user]\n\tname = A. Person\n\temail = a@example.invalid\n")
         environment = {**os.environ, "HOME": folder, "NUGGET_HOME": f"{folder}/.nugget"}
         brain = shutil.copytree(ROOT / "tests" / "brain", home / "brain")
-        for command in (["init", str(brain), "--no-install"], ["sync"],
-                        ["capture-session", "--transcript", str(ROOT / "examples/demo/session.jsonl")]):  # fmt: skip
+        capture = ["capture-session", "--transcript", str(ROOT / "examples/demo/session.jsonl")]
+        for command in (["init", str(brain), "--no-install"], capture, ["sync"]):
             subprocess.run([*nugget, *command], env=environment, check=True, stdout=subprocess.DEVNULL)
         page = subprocess.Popen([*nugget, "web", "--no-open", "--port", "0"], env=environment, stderr=subprocess.PIPE)
         try:

@@ -216,16 +216,17 @@ def domain_map(brain: Brain, *, limit: int = 250) -> list[Area]:
     areas, x, y, height = [], 0.0, 0.0, 0.0
     for domain, held in sorted(by_domain.items(), key=lambda item: (-len(item[1]), item[0])):
         radius = 46 + 11 * math.sqrt(len(held))
-        if x and x + 2 * radius > 1180:
+        half = max(radius, 4.5 * min(len(f"{domain} ({len(held)})"), 60))  # the name may be wider than its circle
+        if x and x + 2 * half > 1220:
             x, y, height = 0.0, y + height + 40, 0.0
-        centre_x, centre_y, height = x + radius, y + radius, max(height, 2 * radius)
+        centre_x, centre_y, height = x + half, y + radius, max(height, 2 * radius)
         nodes = tuple(
             Node(unit=unit, steps=0, x=centre_x + 10 * math.sqrt(number) * math.cos(number * _GOLDEN_ANGLE),
                  y=centre_y + 10 * math.sqrt(number) * math.sin(number * _GOLDEN_ANGLE))
             for number, unit in enumerate(one for one in held if one.id in shown)
         )  # fmt: skip
         areas.append(Area(domain=domain, x=centre_x, y=centre_y, radius=radius, nodes=nodes, units=len(held)))
-        x += 2 * radius + 24
+        x += 2 * half + 20
     return areas
 
 

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from nugget.app import Brain
     from nugget.evaluation.query_log import Asked
 
-
 _RECENT = timedelta(days=14)
 _PAUSE_S = 1800
 """A visit ends when nothing was opened for so long."""
