@@ -38,7 +38,7 @@ from nugget.infra.llm import open_extractor
 from nugget.models.sessions import said_how
 from nugget.provenance.extraction import extract_captured
 from nugget.redaction import redact
-from nugget.sources.sessions import Redone, archive_file, find_session_by_id, find_sessions, redact_again
+from nugget.sources.sessions import archive_file, find_session_by_id, find_sessions
 from nugget.text import shorten
 from nugget.upkeep.client_settings import read_text, write_text
 from nugget.upkeep.trust import default_brain, find_brain
@@ -238,11 +238,6 @@ def explain_session(transcript: Path, brain: Brain, *, way: str | None = None) -
         fate = f"proposed as {change.path} ({change.reason}{note})"
         lines.append(f"{unit.confidence:.2f} {unit.type} {unit.title}: {fate}; rests on {quotes}")
     return session.id, [*lines, *(f"left out: {why}" for why in (*found.dropped, *dropped))]
-
-
-def redact_archive(environment: Environment, brain: Path) -> Redone:
-    """Redact the archived sessions again with the current rules."""
-    return redact_again(environment.home, load_settings(environment, brain))
 
 
 def _embed(brain: Brain) -> Embed | None:

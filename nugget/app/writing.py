@@ -283,11 +283,17 @@ def leaks(brain: Brain) -> Iterator[dict[str, Any]]:
 
 
 def scrub(brain: Brain, known: Sequence[str], *, dry_run: bool) -> dict[str, list[str]]:
-    """Take secrets out of everything that Nugget keeps: those that rules find, and those that are `known`."""
+    """Take secrets out of everything that Nugget keeps: those that rules find, and those that are `known`.
+
+    Archived sessions that were redacted by other rules are first redacted again.
+    """
+    from nugget.sources.sessions import redact_again
     from nugget.upkeep import repair
 
-    allow = allow_list(brain.settings)
-    return repair.scrub(brain.environment.home, brain.path, known, allow=allow, dry_run=dry_run)
+    home, allow = brain.environment.home, allow_list(brain.settings)
+    again = {} if dry_run else redact_again(home, brain.settings)
+    done = repair.scrub(home, brain.path, known, allow=allow, dry_run=dry_run)
+    return {name: [*again.get(name, ()), *found] for name, found in done.items()}
 
 
 def evaluate(

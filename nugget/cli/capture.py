@@ -95,9 +95,6 @@ def capture(
     catch_up: Annotated[bool, Option("--catch-up", help="Also find sessions that were never captured.")] = False,
     retry: Annotated[bool, Option("--retry", help="Also retry sessions that failed.")] = False,
     publish: Annotated[bool, Option("--publish", help="Open a pull request for every proposal that has none.")] = False,
-    re_redact: Annotated[
-        bool, Option("--re-redact", help="Only redact the archived sessions again, with the current rules.")
-    ] = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
 ) -> None:
@@ -106,8 +103,6 @@ def capture(
 
     with open_brain(brain) as opened:
         folder, environment = opened.path, opened.environment
-    if re_redact:
-        raise typer.Exit(_re_redact(folder, as_json=as_json))
 
     def tell(job: Job) -> None:
         text = job.branch or job.reason or ""
@@ -123,20 +118,6 @@ def capture(
     show({"found": done.found, "jobs": jobs, "published": published} if as_json else None,
          report="worked", done=done, failed=failed, is_caught_up=catch_up, is_requested=publish)  # fmt: skip
     raise typer.Exit(1 if failed or unpublished else 0)
-
-
-def _re_redact(folder: Path, *, as_json: bool) -> int:
-    """Redact the archive again; return the exit code."""
-    from nugget.app.worker import redact_archive
-
-    done = redact_archive(read_environment(), folder)
-    text = f"{counted(done.looked_at, 'archived session')} looked at: more was taken out of {done.rewritten}"
-    unreadable = [str(file) for file in done.unreadable]
-    show(asdict(done) | {"unreadable": unreadable} if as_json else None,
-         f"{text}, {done.removed} of excluded projects removed.")  # fmt: skip
-    for file in unreadable:
-        note(f"cannot be read, and stays as it is: {file}")
-    return 1 if done.unreadable else 0
 
 
 def _transcript(transcript: Path | None, session: str | None, *, foreground: bool) -> Path:

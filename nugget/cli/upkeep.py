@@ -211,8 +211,9 @@ def scrub(
 ) -> None:
     """Remove leaked secrets from everything that Nugget keeps.
 
-    Rewrites the files below NUGGET_HOME and in the brain. An index that holds a secret is deleted; `nugget sync`
-    rebuilds it. The brain's git history is yours to rewrite; the command says how. Revoke the secret first.
+    Rewrites the files below NUGGET_HOME and in the brain; archived sessions are redacted again by the current rules.
+    An index that holds a secret is deleted; `nugget sync` rebuilds it. The brain's git history is yours to rewrite; the
+    command says how. Revoke the secret first.
     """
     given = _read(secret_file).decode("utf-8", "replace") if secret_file else ""
     known = [line.strip() for line in given.splitlines() if line.strip()]

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from nugget.config import Environment, Settings
-from nugget.errors import TranscriptError, UsageError
+from nugget.errors import TranscriptError, UsageError, reason_of
 from nugget.infra import files
 from nugget.models import Event, EventKind, Session, SourceName, Speaker, SpeechOrigin
 from nugget.models import SessionFile as SessionFile
@@ -282,16 +282,6 @@ def _session_log(reader: Reader, session: str, path: str, agent: str, *files: Lo
     return Log(reader=reader, source=SourceName.SESSIONS, id=session, path=path, agent=agent, files=files)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Redone:
-    """Counts of `redact_again`: sessions looked at, rewritten, removed as excluded, and files that cannot be read."""
-
-    looked_at: int
-    rewritten: int
-    removed: int
-    unreadable: tuple[Path, ...]
-
-
 def archive_file(home: Path, session_id: str) -> Path:
     """Return the path of an archived session; an id that is not a plain file name is replaced by its hash."""
     plain = re.fullmatch(r"[A-Za-z0-9_-]{1,100}", session_id)
@@ -328,29 +318,29 @@ def outdated_archives(home: Path, settings: Settings) -> list[Path]:
     return [file for file in archived_sessions(home).values() if stamp not in _stamps(file)]
 
 
-def redact_again(home: Path, settings: Settings) -> Redone:
+def redact_again(home: Path, settings: Settings) -> dict[str, list[str]]:
     """Redact what `outdated_archives` names by the rules of today; sessions of excluded projects are removed.
 
     What an earlier rule took out stays out. Each file is replaced as a whole, so this can be stopped at any time.
+    Returns the files `rewritten`, those `removed`, and what `failed`.
     """
     from nugget.redaction import is_excluded_project, redact_session, rules_stamp
 
-    outdated, rewritten, removed = outdated_archives(home, settings), 0, 0
-    unreadable: list[Path] = []
-    for file in outdated:
+    done: dict[str, list[str]] = {"rewritten": [], "removed": [], "failed": []}
+    for file in outdated_archives(home, settings):
         with files.locked(home / "locks" / "archive.lock"):
             try:
                 session = read_archive(file)
                 if is_excluded_project(session, settings=settings):
                     file.unlink()
-                    removed += 1
+                    done["removed"].append(str(file))
                     continue
                 cleaned, _ = redact_session(session, settings=settings)
                 _write_archive(file, cleaned, [*_stamps(file)[-_MAX_STAMPS + 1 :], rules_stamp(settings)])
-                rewritten += cleaned != session
-            except Exception:
-                unreadable.append(file)
-    return Redone(looked_at=len(outdated), rewritten=rewritten, removed=removed, unreadable=tuple(unreadable))
+                done["rewritten"] += [str(file)] if cleaned != session else []
+            except Exception as error:
+                done["failed"].append(f"{file}: {reason_of(error)}")
+    return done
 
 
 def _stamps(file: Path) -> list[str]:

@@ -263,7 +263,7 @@ def _check_capture(seen: dict[str, Any], settings: Settings, environment: Enviro
     else:
         yield _good("capture", f"last: {(state['last_captured'] or 'never')[:16].replace('T', ' ')}")
     if old := outdated_archives(environment.home, settings):
-        yield _odd("archive", f"{counted(len(old), 'session')} redacted by older rules", "nugget capture --re-redact")
+        yield _odd("archive", f"{counted(len(old), 'session')} redacted by older rules", "nugget scrub")
 
 
 def _check_remote(seen: dict[str, Any]) -> Iterator[Finding]:
