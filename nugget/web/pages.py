@@ -283,8 +283,7 @@ def graph(site: Site, request: Request) -> Response:
     brain, focus = site.session.ready(), request.query_params.get("focus", "")
     steps = 1 if request.query_params.get("steps") == "1" else 2
     if not focus:
-        tag = browsing.pulse(brain)["index"]
-        areas = site.once("map", tag, lambda: browsing.domain_map(brain))
+        areas = site.once("map", browsing.pulse(brain)["index"], lambda: browsing.domain_map(brain))
         size = (1240, max((area.y + area.radius for area in areas), default=100) + 40)
         return render(site, request, "map", areas=areas, size=size)
     found = _around(site, focus, steps=steps, near=request.query_params.get("near") != "no")

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from nugget.app import browsing
 from nugget.errors import NuggetError, ReviewError
 from nugget.web.site import Problem, Site, comes_from_here, render
 
@@ -17,8 +18,7 @@ CARDS = 20
 
 def waiting(site: Site, request: Request) -> Response:
     """Go to the oldest proposal that waits, or say that none does."""
-    found = site.proposals(site.session.ready())
-    if found:
+    if found := site.proposals(site.session.ready()):
         return RedirectResponse(f"/review/{found[0].branch}?{request.url.query}".rstrip("?"), 303)
     return render(site, request, "nothing", done=request.query_params if comes_from_here(request) else {})
 
@@ -63,7 +63,8 @@ def nearest(site: Site, request: Request) -> Response:
     unit = next((file.unit for file in files if file.path == path and file.unit), None)
     if unit is None:
         raise ReviewError("This unit is not proposed any more.", hint="It was decided already, here or elsewhere.")
-    found = [(near, cosine) for near, cosine in brain.similar_units()(unit) if cosine >= 0.5][:1]
+    similar = site.once("similar", browsing.pulse(brain)["index"], brain.similar_units)  # neighbours are shared
+    found = [(near, cosine) for near, cosine in similar(unit) if cosine >= 0.5][:1]
     if "partial" in request.query_params:
         return render(site, request, "near", near=found)
     if not found:
