@@ -115,12 +115,12 @@ def test_a_handbook_is_decided_by_keys_answers_questions_and_is_taken_back(tab: 
             tab.keyboard.press(key)
 
     tab.goto(root + "review")
-    press("j")
     press("a", 3)
     press("r")
     press("a", 16)
     assert tab.inner_text("#tally") == "19 accepted, 1 rejected, 0 later"
     tab.get_by_role("button", name="Page 2").press("Enter")
+    tab.wait_for_url("**page=2")
     press("A")
     assert tab.inner_text("#tally") == "22 accepted, 1 rejected, 0 later"
     assert len(pressed) <= 3 * UNITS
