@@ -30,7 +30,7 @@ from nugget.capture.publish import Published
 from nugget.capture.queue import Job
 from nugget.config import Environment, config_home, load_settings, read_environment, user_home
 from nugget.errors import NuggetError, TranscriptError
-from nugget.evaluation.uses import note_uses
+from nugget.evaluation.query_log import note_uses
 from nugget.extraction import extract
 from nugget.extraction.offline import explain
 from nugget.infra import files, system

@@ -16,7 +16,7 @@ from nugget.brain import load, validate_domain
 from nugget.config import expanded, load_settings, read_environment
 from nugget.errors import EmbeddingUnavailable, NuggetError, UsageError
 from nugget.evaluation import query_log
-from nugget.evaluation.uses import read_uses
+from nugget.evaluation.query_log import read_uses
 from nugget.infra import files, git, remotes
 from nugget.models import Filter, Hit, KnowledgeType, Problem, Query, SourceName, StaleReason, Unit
 from nugget.models.nuggets import Nugget

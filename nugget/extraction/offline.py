@@ -18,11 +18,11 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from nugget.errors import EmbeddingUnavailable
-from nugget.extraction import domains, phrases
+from nugget.extraction import phrases
 from nugget.extraction.claims import CHORE, Claim, SessionClaims, claims_of, is_confirmed
 from nugget.extraction.drafts import Draft, drafts_of
 from nugget.extraction.episodes import Turn
-from nugget.extraction.proposals import Proposal
+from nugget.extraction.proposals import Proposal, domain_of, language_of, project_of, tags_of
 from nugget.extraction.speech import Channel
 from nugget.models import EventKind, Evidence, KnowledgeType, Origin, Scope, Session, SourceName, Speaker, Unit
 from nugget.sources.condense import without_recalled
@@ -221,7 +221,7 @@ def _proposal(draft: Draft, read: SessionClaims, session: Session, now: datetime
         title=draft.title,
         body=f"{_body(draft, alternatives)}\n",
         domain=_domain(draft, session, path),
-        tags=domains.tags_of(f"{draft.title} {draft.text()}", domains.language_of(session)),
+        tags=tags_of(f"{draft.title} {draft.text()}", language_of(session)),
         confidence=round(draft.confidence if is_certain else min(draft.confidence, _UNCONFIRMED), 2),
         origin=Origin.AI_SESSION,
         scope=Scope(path=path) if path else None,
@@ -310,10 +310,10 @@ def _in_repository(path: str, session: Session) -> str | None:
 
 def _domain(draft: Draft, session: Session, path: str | None) -> str:
     """`projects/NAME` for what is true of one repository; the domain of the language for what holds in general."""
-    project = domains.project_of(session)
+    project = project_of(session)
     is_rule = draft.kind is KnowledgeType.BELIEF and path is None
     if project is None or is_rule:
-        return domains.domain_of(session)
+        return domain_of(session)
     return f"projects/{slugify(project)}"
 
 

@@ -1,10 +1,42 @@
-"""What extraction hands to capture."""
+"""What extraction hands to capture, and the domain and tags that it is filed under."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
-from nugget.models import Unit
+from nugget.models import EventKind, Session, Unit
+
+_EXTENSIONS = {
+    "go": ".go", "python": ".py .pyi", "typescript": ".ts .tsx .mts", "javascript": ".js .jsx .mjs .cjs", "rust": ".rs",
+    "java": ".java", "kotlin": ".kt", "ruby": ".rb", "php": ".php", "csharp": ".cs", "swift": ".swift", "c": ".c .h",
+    "cpp": ".cc .cpp .hpp", "shell": ".sh .bash .zsh", "sql": ".sql", "terraform": ".tf", "scala": ".scala",
+    "elixir": ".ex .exs", "lua": ".lua", "vue": ".vue", "dart": ".dart", "haskell": ".hs", "zig": ".zig",
+}  # fmt: skip
+_LANGUAGES = {ending: language for language, endings in _EXTENSIONS.items() for ending in endings.split()}
+
+_TOPICS = {
+    "git": r"\bgit\b|\bmerge|\brebase|\bcommit\b|\bbranch",
+    "ci": r"\bCI\b|github actions|\bpipeline\b",
+    "testing": r"\btests?\b|\bpytest\b|\bfixture",
+    "concurrency": r"\brace\b|parallel|\bmutex\b|\bdeadlock|goroutine|\bthreads?\b",
+    "linting": r"\blint|\bgosec\b|\berrcheck\b|\bruff\b|\beslint\b|\bbiome\b",
+    "docker": r"\bdocker|\bcontainer\b",
+    "security": r"\bsecurity\b|\bsecrets?\b|injection|traversal|\bauth",
+    "performance": r"\bslow|latency|\btimeout|performance|\bcache",
+    "database": r"\bSQL\b|postgres|sqlite|mysql|transaction|\bprisma\b",
+    "http": r"\bHTTP\b|webhook|\bAPI\b|\brequest",
+    "json": r"\bjson\b",
+    "logging": r"\blogs?\b|\blogging\b",
+    "dependencies": r"\bdependenc|\bnpm\b|\bpackage\b",
+    "types": r"\btype alias|\btypecheck|\bTypeScript\b",
+    "streaming": r"\bstream|\bSSE\b",
+    "migration": r"\bmigrat|backward",
+    "editor": r"\bLSP\b|\bgopls\b|diagnostics",
+}
+_TOPIC_PATTERNS = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in _TOPICS.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,3 +68,38 @@ class Extraction:
     dropped: tuple[str, ...] = ()
     summary: str = ""
     usd: float = 0.0
+
+
+def language_of(session: Session) -> str | None:
+    """The language of most files that were edited (counted thrice) or read."""
+    counts: Counter[str] = Counter()
+    for event in session.events:
+        if event.path:
+            language = _LANGUAGES.get(PurePosixPath(event.path).suffix.lower())
+            if language:
+                counts[language] += 3 if event.kind is EventKind.FILE_EDIT else 1
+    return counts.most_common(1)[0][0] if counts else None
+
+
+def domain_of(session: Session) -> str:
+    """`coding/<language>` where files of one were touched, `coding` where commands ran, else `general`."""
+    language = language_of(session)
+    if language:
+        return f"coding/{language}"
+    return "coding" if any(event.kind is EventKind.COMMAND for event in session.events) else "general"
+
+
+def tags_of(text: str, language: str | None, *, limit: int = 4) -> tuple[str, ...]:
+    """The language and the topics that the text names."""
+    topics = [name for name, pattern in _TOPIC_PATTERNS.items() if pattern.search(text)]
+    return tuple(dict.fromkeys([*([language] if language else []), *topics]))[:limit]
+
+
+def project_of(session: Session) -> str | None:
+    """The name of the folder that the session ran in; of a worktree below `.worktrees`, that of its repository."""
+    kept: list[str] = []
+    for part in PurePosixPath(session.cwd or "").parts:
+        if part in (".worktrees", "worktrees", ".claude"):
+            break
+        kept.append(part)
+    return kept[-1] if len(kept) > 1 else None

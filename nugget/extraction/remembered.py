@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 from datetime import datetime
 
-from nugget.extraction import domains
-from nugget.extraction.proposals import Proposal
+from nugget.extraction.proposals import Proposal, domain_of
 from nugget.models import Event, EventKind, Evidence, KnowledgeType, Origin, Session, SourceName, Speaker, Unit
 from nugget.sources.speakers import said_in
 from nugget.text import shorten, slugify
@@ -70,7 +69,7 @@ def _proposal(event: Event, cue: re.Match[str], session: Session, now: datetime)
     unit = Unit(
         id=f"{KnowledgeType.BELIEF}/{slugify(title)}", source=SourceName.BRAIN, type=KnowledgeType.BELIEF, title=title,
         body=f"{body}\n\n> {shorten(' '.join(quote.split()), 200)}\n> (user, {moment:%Y-%m-%d %H:%M})\n",
-        domain=domains.domain_of(session), confidence=_CONFIDENCE, origin=Origin.AI_SESSION, session=session.id,
+        domain=domain_of(session), confidence=_CONFIDENCE, origin=Origin.AI_SESSION, session=session.id,
         evidence=(
             Evidence(session=session.id, quote=quote, records=(event.uuid,) if event.uuid else (),
                      speaker=Speaker.USER, origin=event.origin),

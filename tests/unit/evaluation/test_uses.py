@@ -14,8 +14,7 @@ from sessions import NOW, STARTED, write_transcript
 from nugget.app.worker import work
 from nugget.config import Settings, read_environment
 from nugget.evaluation import query_log
-from nugget.evaluation.query_log import Asked, Face, report
-from nugget.evaluation.uses import read_uses, uses_in
+from nugget.evaluation.query_log import Asked, Face, read_uses, report, uses_in
 from nugget.infra import files
 from nugget.models import Event, EventKind, Session
 
