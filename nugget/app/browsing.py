@@ -334,11 +334,11 @@ def queue_session(brain: Brain, session: str) -> None:
 
 
 def problems(brain: Brain) -> list[dict[str, Any]]:
-    """Return the findings of `nugget doctor` that are not fine."""
+    """Return the findings of `nugget doctor` that are not fine, but for what waits for a review."""
     from nugget.upkeep.doctor import doctor
 
     found = doctor(brain.path, brain.settings, brain.environment, now=datetime.now(UTC))
-    return [one for one in found if one["state"] != "ok"]
+    return [one for one in found if one["state"] != "ok" and one["name"] != "review"]
 
 
 def spent(brain: Brain, since: datetime) -> Spending:

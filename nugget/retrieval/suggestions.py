@@ -143,7 +143,7 @@ def _vector(thing: Unit | str, indexes: Indexes, embedder: Embedder | None) -> t
 def _nearest(index: IndexReader, vector: Vector, source: SourceName, limit: int) -> tuple[Hit, ...]:
     """Return the units of a source whose nearest chunk is nearest, with that chunk."""
     with index.reading():
-        found = index.search_vectors(vector, limit * 4, Filter(sources=(source,)))
+        found = index.search_vectors(vector, limit * 4, Filter(sources=() if source is SourceName.BRAIN else (source,)))
         unit_of = index.units_of_chunks([key for key, _ in found])
         best: dict[int, tuple[int, float]] = {}
         for chunk, cosine in found:
