@@ -268,15 +268,14 @@ ABOUT_THE_WORK = any_of(r"\b(?:the plan|proceed|continue|go ahead|next step|star
 """Questions on how the work of a session goes on, not on what is built."""
 
 ERRAND = any_of(
-    r"^(?:(?:yeah|yes|ok(?:ay)?|so|and|now|also|then|please|(?:can|could) you|let'?s|i want to)[,.]? )*"
-    r"(?:read|look|see|review|check|continue|proceed|merge|rebase|push|commit|pull|try|retry|find|search|show|tell"
-    r"|list|explain|investigate|research|explore|brainstorm|discuss|talk|think|figure|help|wait|hold|analy[sz]e|consider"
-    r"|generate me|break (?:this|it) (?:up|down)|branch and|use the \w+ (?:superpower|skill|agent)"
-    r"|(?:update|adjust|change|fix|add(?: it)? to) (?:the |my |some )?(?:\w+ )?(?:docs?|documentation|document"
-    r"|readme(?:\.md)?|change ?log(?:\.md)?|tests?|lint\w*|(?:merge )?conflicts?))\b"
-    r"(?!.*\b(?:always|never|every|each|whenever|before (?:you|any)|after (?:you|any))\b)"
+    r"^(?:(?:yeah|yes|ok(?:ay)?|so|and|now|also|then|please|(?:can|could) you|let'?s|i want to)[,.]? )*(?:read|look|see"
+    r"|review|check|continue|proceed|merge|rebase|push|commit|pull|try|retry|find|search|show|tell|list|explain|think"
+    r"|investigate|research|explore|brainstorm|discuss|talk|figure|help|wait|hold|analy[sz]e|consider|generate me"
+    r"|break (?:this|it) (?:up|down)|branch and|use the \w+ (?:superpower|skill|agent)"
+    r"|(?P<tidies>(?:update|adjust|change|fix|add(?: it)? to) (?:the |my |some )?(?:\w+ )?(?:doc(?:s|ument\w*)?|readme"
+    r"|change ?log|tests?|lint\w*|(?:merge )?conflicts?)))\b(?!.*\b(?:always|never|every|each|whenever|before any)\b)"
 )
-"""What to do in this session; a rule says when: always, never, before any commit."""
+"""What to do in this session, or `tidies` after any change; a rule says when: always, never, before any commit."""
 _LABEL = re.compile(r'"label":\s*"((?:[^"\\]|\\.)+)"')
 _RECOMMENDED = re.compile(r"\s*\(Recommended\)$")
 

@@ -101,7 +101,7 @@ class _Reading:
         for number, exchange in enumerate(self.exchanges):
             if exchange.prompt and is_request(exchange.prompt):  # after `go on` the aim before still holds
                 wanted = aim_of(exchange.prompt)
-                aim = wanted, exchange.events[0] if wanted else None
+                aim = (wanted, exchange.events[0]) if wanted and not phrases.ERRAND.match(wanted) else ("", None)
             self.aims.append(aim)
             touched: dict[str, None] = {}
             for event in exchange.events:
@@ -207,7 +207,8 @@ def aim_of(text: str) -> str:
 
 
 def _is_errand(text: str) -> bool:
-    return bool(phrases.ERRAND.match(text) or _NO_AIM.match(text))
+    found = phrases.ERRAND.match(text)
+    return bool(_NO_AIM.match(text) or (found and not found["tidies"]))
 
 
 def _slim(event: Event) -> Event:
@@ -269,13 +270,13 @@ def _wishes(read: _Reading) -> dict[str, tuple[str, str, Event]]:
         lines = event.text[:6000].split("\n") if is_asked else []
         for quote in (part for line in lines for part in _SENTENCE_END.split(line.strip())):
             sentence = cleaned(quote)
-            if not sentence or _PRINTED.match(sentence):
+            if not sentence or _PRINTED.match(sentence) or phrases.ERRAND.match(sentence):
                 continue
             named = read.files_in(sentence)
             if not _WORDS.search(re.sub(r"\S*[/.:`]\S+", " ", sentence)):  # it says nothing beside the paths
                 above = named
                 continue
-            for path in (named or above) if is_wish(sentence, event.text) and not _is_errand(sentence) else ():
+            for path in (named or above) if is_wish(sentence, event.text) and not _NO_AIM.match(sentence) else ():
                 found.setdefault(path, (sentence, quote, event))
             above = []
     return found
