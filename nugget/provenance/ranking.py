@@ -2,10 +2,10 @@
 
     place, words -> candidates -> scores -> staleness of the best -> order -> packing -> NuggetBundle
 
-Candidates are the nuggets scoped to the file, to its folders, to what lies below a folder, and the
-rules of the whole workspace; and those that hold words of the question, or are near to it in meaning. With a
-question, those of files in the same folder too. What matches both place and question comes first. Staleness costs a
-look at a file, so only the candidates that can be shown are checked.
+Candidates are the nuggets scoped to the file, to its folders, to what lies below a folder, and the rules of the whole
+workspace; and those that hold words of the question, or are near to it in meaning. With a question, those of files in
+the same folder too. What matches both place and question comes first. Staleness costs a look at a file, so only the
+candidates that can be shown are checked.
 """
 
 from __future__ import annotations

@@ -252,8 +252,8 @@ def _open_end(text: str, spans: list[Span]) -> int | None:
         if _MACHINE.match(line[:_LINE_CHARS]):
             # What stands above it in its paragraph belongs to it, but for the first line of the prompt.
             return min([begin, *laid_out[:1], paragraph or text.find("\n") + 1])
-        is_typed = line.rstrip().endswith((".", "?", "!", ",", ":", ";")) or line.lstrip().startswith(_BULLETS)
-        printed = [] if is_typed or _IN_PERSON.search(line[:_LINE_CHARS]) else [*printed, begin]
+        is_typed = line.rstrip().endswith(tuple(".?!,:;。？！、，：；")) or line.lstrip().startswith(_BULLETS)
+        printed = [] if begin == 0 or is_typed or _IN_PERSON.search(line[:_LINE_CHARS]) else [*printed, begin]
         if len(printed) >= _LOG_LINES:
             return min([*printed[:1], *laid_out[:1]])
         if _LAYOUT.match(line):

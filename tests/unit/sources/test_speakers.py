@@ -17,7 +17,7 @@ from nugget.text import clean
 @pytest.mark.parametrize(
     ("text", "typed"),
     [
-        ("always use uv, never pip", "always use uv, never pip"),
+        ("the job fails\n" + "Prepare workflow\n" * 9, "the job fails"),
         ("do this:\n- first retry\n- then log it", "do this:\n- first retry\n- then log it"),
         ("use List<String> here, never Map<K, V>", "use List<String> here, never Map<K, V>"),
         ("before\n```\nlog\n```\nafter", "before\n\nafter"),
@@ -26,7 +26,7 @@ from nugget.text import clean
         ("fails in CI:\nRun make\nError: exit 2", "fails in CI:"),
         ("please fix\n\n## Summary\n\nBuild it", "please fix"),
         ("## Summary\n\nBuild it", ""),
-        ("Wir nehmen immer Postgres, nie Redis.", "Wir nehmen immer Postgres, nie Redis."),
+        ("ログインを直す。\n" * 9 + "以上", "ログインを直す。\n" * 9 + "以上"),
     ],
 )
 def test_what_was_typed_is_told_from_what_was_pasted(text: str, typed: str) -> None:
