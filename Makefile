@@ -33,7 +33,7 @@ faults: $(INSTALLED)  ## The fault laboratory in full: every command killed at e
 demo: $(INSTALLED)  ## From a bundled session to an answer over MCP, and by pull request, in a temporary HOME
 	$(BIN)/python examples/demo
 
-browser: $(INSTALLED)  ## The page in a real Chromium, which has to be there (apt install chromium-headless-shell)
+browser: $(INSTALLED)  ## The page in real browsers: Chromium and Firefox, those of them that are there (apt install chromium-headless-shell firefox-esr)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group browser
 	$(BIN)/pytest tests/browser
 

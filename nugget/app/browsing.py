@@ -70,13 +70,14 @@ class Graph:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Area:
-    """A domain on the map: its centre and radius, its units with their places, and how many it has in all."""
+    """A domain on the map: centre and radius, newest units with their places, places of others, and how many in all."""
 
     domain: str
     x: float
     y: float
     radius: float
     nodes: tuple[Node, ...]
+    others: tuple[tuple[float, float], ...]
     units: int
 
 
@@ -204,28 +205,39 @@ def _rings(keys: Sequence[int], distance: dict[int, int], parent: dict[int, int]
     return places
 
 
-def domain_map(brain: Brain, *, limit: int = 250) -> list[Area]:
-    """Return the brain's domains as areas beside each other, largest first, with up to `limit` of the newest units."""
+def domain_map(brain: Brain, *, limit: int = 2_000, linked: int = 120) -> list[Area]:
+    """Return the brain's domains as areas beside each other, largest first, with a dot for each of the newest units.
+
+    Only the very newest, `linked` of `limit`, carry their unit: names and links of all would be a page of 400 KB.
+    """
     with brain.index.reading():
         keys = brain.index.newest_units(Filter(sources=(SourceName.BRAIN,)), 1_000_000)
         units = brain.index.units(keys)
     by_domain: dict[str, list[Unit]] = {}
     for key in keys:
         by_domain.setdefault(units[key].domain or "general", []).append(units[key])
-    shown = {unit.id for key in keys[:limit] if (unit := units[key])}
+    shown = {units[key].id: number < linked for number, key in enumerate(keys[:limit])}
+    # All circles together cover about half of a map of 1,220 by 700, however many units there are.
+    per_unit = min(11.0, math.sqrt(0.5 * 1220 * 700 / math.pi / max(len(keys), 1)))
     areas, x, y, height = [], 0.0, 0.0, 0.0
     for domain, held in sorted(by_domain.items(), key=lambda item: (-len(item[1]), item[0])):
-        radius = 46 + 11 * math.sqrt(len(held))
+        radius = 46 + per_unit * math.sqrt(len(held))
         half = max(radius, 4.5 * min(len(f"{domain} ({len(held)})"), 60))  # the name may be wider than its circle
         if x and x + 2 * half > 1220:
             x, y, height = 0.0, y + height + 40, 0.0
         centre_x, centre_y, height = x + half, y + radius, max(height, 2 * radius)
-        nodes = tuple(
-            Node(unit=unit, steps=0, x=centre_x + 10 * math.sqrt(number) * math.cos(number * _GOLDEN_ANGLE),
-                 y=centre_y + 10 * math.sqrt(number) * math.sin(number * _GOLDEN_ANGLE))
-            for number, unit in enumerate(one for one in held if one.id in shown)
-        )  # fmt: skip
-        areas.append(Area(domain=domain, x=centre_x, y=centre_y, radius=radius, nodes=nodes, units=len(held)))
+        dots = [unit for unit in held if unit.id in shown]
+        apart = min(10.0, (radius - 36) / math.sqrt(max(len(dots), 1)))
+        places = [
+            (centre_x + apart * math.sqrt(number) * math.cos(number * _GOLDEN_ANGLE),
+             centre_y + apart * math.sqrt(number) * math.sin(number * _GOLDEN_ANGLE))
+            for number in range(len(dots))
+        ]  # fmt: skip
+        nodes = [
+            Node(unit=unit, steps=0, x=x, y=y) for unit, (x, y) in zip(dots, places, strict=True) if shown[unit.id]
+        ]
+        areas.append(Area(domain=domain, x=centre_x, y=centre_y, radius=radius, nodes=tuple(nodes),
+                          others=tuple(places[len(nodes) :]), units=len(held)))  # fmt: skip
         x += 2 * half + 20
     return areas
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -10,7 +12,12 @@ from starlette.responses import RedirectResponse, Response
 
 from nugget.app import browsing
 from nugget.errors import NuggetError, ReviewError
+from nugget.render.json import without_secrets
+from nugget.text import clean
 from nugget.web.site import Problem, Site, comes_from_here, render
+
+if TYPE_CHECKING:
+    from nugget.capture.review import ProposedFile
 
 CARDS = 20
 """Units on one page."""
@@ -37,7 +44,8 @@ def proposal(
     if shown is None:
         raise ReviewError(f"There is no proposal {branch}.", hint="It was decided already, here or elsewhere.")
     given = request.query_params.get("page", "1")
-    page = max(1, int(given)) if given.isdecimal() and len(given) < 6 else 1
+    pages = max(1, -(-len(shown.files) // CARDS))
+    page = min(max(1, int(given)), pages) if given.isdecimal() and len(given) < 6 else 1
     files = shown.files[(page - 1) * CARDS : page * CARDS]
     marks, edits = marks or {}, edits or {}
     away = [
@@ -48,12 +56,23 @@ def proposal(
     if seen not in ("", shown.sha):
         problem = problem or "This proposal changed since you looked at it; what you marked is kept."
     tag = f"{shown.sha} {page}"
-    cards = site.once(f"cards {branch}", tag, lambda: [(file, *file.texts) for file in files])
+    cards = site.once(f"cards {branch}", tag, lambda: [_card(file) for file in files])
     return render(
         site, request, "review", status=status, proposals=everything, shown=shown, cards=cards, page=page,
-        pages=-(-len(shown.files) // CARDS), problem=problem, marks=marks, edits=edits, away=away,
+        pages=pages, problem=problem, marks=marks, edits=edits, away=away,
         done=request.query_params if comes_from_here(request) else {},
     )  # fmt: skip
+
+
+def _card(file: ProposedFile) -> tuple[ProposedFile, str, str, str, str]:
+    """Return a file with its texts before and after, the text to edit, and by what that is told from an edited one."""
+    text = without_secrets(clean(file.after or ""))
+    return file, *file.texts, text, _digest(text)
+
+
+def _digest(text: str) -> str:
+    """Return a digest that does not depend on how a browser ends lines."""
+    return hashlib.sha256("\n".join(text.splitlines()).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def nearest(site: Site, request: Request) -> Response:
@@ -80,8 +99,8 @@ def decide(site: Site, request: Request) -> Response:
     number = 0
     while (path := form.get(f"path-{number}")) is not None:
         marks[str(path)] = str(form.get(f"mark-{number}", "later"))
-        text, before = (str(form.get(f"{name}-{number}", "")).replace("\r\n", "\n") for name in ("text", "was"))
-        if text.strip() and text != before:
+        text = str(form.get(f"text-{number}", "")).replace("\r\n", "\n")
+        if text.strip() and _digest(text) != form.get(f"was-{number}"):
             edits[str(path)] = text
         number += 1
     if "turn" in form:

@@ -1,7 +1,8 @@
-"""What a person does on the page, in a real Chromium: keys, typing, conflicts, undo, and no JavaScript at all."""
+"""What a person does on the page, in a real browser: keys, typing, conflicts, undo, and no JavaScript at all."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -21,24 +22,44 @@ from worker_stage import LESSONS
 from nugget.app import open
 from nugget.infra import git
 
-CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+PROGRAMS = {"chromium": ("chromium-headless-shell", "chromium", "google-chrome"), "firefox": ("firefox-esr", "firefox")}
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed (group `browser`)")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="There is no Chromium on this machine."),
-]
+pytestmark = pytest.mark.browser
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 UNITS = len(PLACES)
+SHIFTS = """new Promise(done => {
+  if (!PerformanceObserver.supportedEntryTypes.includes('layout-shift')) return done(0);
+  new PerformanceObserver(list => done(list.getEntries().length)).observe({type: 'layout-shift', buffered: true});
+  setTimeout(() => done(0), 100);
+})"""
 SESSION = "0709deff-e687-4553-a694-e6cc15aa54d1"
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=sandbox)
-        yield browser
-        browser.close()
+def started() -> Iterator[Any]:
+    with playwright.sync_playwright() as driver:
+        yield driver
+
+
+@pytest.fixture(scope="module", params=list(PROGRAMS))
+def browser(request: pytest.FixtureRequest, started: Any) -> Iterator[Any]:
+    with launched(started, request.param) as opened:
+        yield opened
+
+
+@contextmanager
+def launched(started: Any, name: str, **preferences: int) -> Iterator[Any]:
+    """A browser of this machine; Firefox is driven by WebDriver BiDi, and knows colours and motion from preferences."""
+    program = next(filter(None, map(shutil.which, PROGRAMS[name])), None)
+    if program is None:
+        pytest.skip(f"There is no {name.capitalize()} on this machine.")
+    if name == "firefox":
+        opened = started.firefox.launch(executable_path=program, channel="moz-firefox", firefox_user_prefs=preferences)
+    else:
+        sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
+        opened = started.chromium.launch(executable_path=program, args=sandbox)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture
@@ -69,9 +90,9 @@ def address(served: tuple[Any, str]) -> str:
 
 
 @contextmanager
-def watched(chromium: Any, address: str, *, said: tuple[str, ...] = (), **options: Any) -> Iterator[Any]:
+def watched(browser: Any, address: str, *, said: tuple[str, ...] = (), **options: Any) -> Iterator[Any]:
     """A tab on the page; whatever else is in the console, and any foreign request, is a failure."""
-    context = chromium.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
+    context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
     opened, wrong = context.new_page(), list[str]()
     opened.on("console", lambda message: wrong.append(message.text))
     opened.on("pageerror", lambda error: wrong.append(str(error)))
@@ -85,9 +106,9 @@ def watched(chromium: Any, address: str, *, said: tuple[str, ...] = (), **option
 
 
 @pytest.fixture
-def tab(chromium: Any, address: str) -> Iterator[Any]:
+def tab(browser: Any, address: str) -> Iterator[Any]:
     """A tab on the page, where a conflict is a reply of its own, and nothing else is in the console."""
-    with watched(chromium, address, said=("409",)) as opened:
+    with watched(browser, address, said=("409",)) as opened:
         yield opened
 
 
@@ -205,8 +226,8 @@ def test_what_changed_elsewhere_is_said_and_moves_nothing(tab: Any, words: Path)
 
 
 @pytest.mark.proves("WEB-BROWSER")
-def test_everything_works_without_javascript(chromium: Any, address: str, words: Path) -> None:
-    with watched(chromium, address, java_script_enabled=False) as tab:
+def test_everything_works_without_javascript(browser: Any, address: str, words: Path) -> None:
+    with watched(browser, address, java_script_enabled=False) as tab:
         root = tab.url
         tab.goto(root + "review")
         tab.locator("label:has(input[value=accept])").first.click()
@@ -216,9 +237,12 @@ def test_everything_works_without_javascript(chromium: Any, address: str, words:
         assert "Sign for" in tab.inner_text("#results")
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.proves("WEB-BROWSER")
-def test_the_keyboard_reaches_everything_in_order_and_motion_is_reduced(chromium: Any, address: str) -> None:
-    with watched(chromium, address, reduced_motion="reduce") as tab:
+def test_the_keyboard_reaches_everything_in_order_and_motion_is_reduced(started: Any, name: str, address: str) -> None:
+    options = {} if name == "firefox" else {"reduced_motion": "reduce"}
+    preferences = {"ui.prefersReducedMotion": 1}
+    with launched(started, name, **preferences) as browser, watched(browser, address, **options) as tab:
         tab.goto(tab.url + "review")
         reached = []
         for _ in range(12):
@@ -231,9 +255,9 @@ def test_the_keyboard_reaches_everything_in_order_and_motion_is_reduced(chromium
 
 
 @pytest.mark.proves("WEB-BROWSER")
-def test_a_server_that_went_away_is_said_and_the_marks_stay(chromium: Any, served: Any) -> None:
+def test_a_server_that_went_away_is_said_and_the_marks_stay(browser: Any, served: Any) -> None:
     process, address = served
-    with watched(chromium, address, said=("ERR_CONNECTION_REFUSED",)) as tab:
+    with watched(browser, address, said=("ERR_CONNECTION_REFUSED",)) as tab:
         tab.goto(tab.url + "review")
         tab.keyboard.press("j")
         tab.keyboard.press("a")
@@ -245,38 +269,33 @@ def test_a_server_that_went_away_is_said_and_the_marks_stay(chromium: Any, serve
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 640, 390])  # 640 is what 200 % leaves of 1280
+@pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.proves("WEB-BROWSER")
-def test_axe_finds_nothing_and_nothing_scrolls_sideways(chromium: Any, address: str, scheme: str, width: int) -> None:
+def test_axe_finds_nothing_and_nothing_scrolls_sideways(started: Any, name: str, address: str, scheme: str) -> None:
     source = Path(pytest.importorskip("axe_playwright_python").__file__).parent / "axe.min.js"
-    options = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme, "bypass_csp": True}
+    options = {} if name == "firefox" else {"color_scheme": scheme}
     found: dict[str, list[tuple[str, str]]] = {}
-    with watched(chromium, address, said=("404",), **options) as tab:
-        look_at_every_page(tab, source, found)
+    preferences = {"ui.systemUsesDarkTheme": int(scheme == "dark")}
+    with (
+        launched(started, name, **preferences) as browser,
+        watched(browser, address, said=("404",), **options) as tab,
+    ):
+        assert tab.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") == (scheme == "dark")
+        look_at_every_page(tab, source.read_text(), found)
     assert not {path: problems for path, problems in found.items() if problems}
 
 
-def look_at_every_page(tab: Any, source: Path, found: dict[str, list[tuple[str, str]]]) -> None:
+def look_at_every_page(tab: Any, axe: str, found: dict[str, list[tuple[str, str]]]) -> None:
     root, unit = tab.url, "brain:pattern/retry-with-idempotency"
-    for path in (
-        "",
-        "review",
-        "search?q=cache",
-        f"unit/{unit}",
-        "graph",
-        f"graph?focus={unit}",
-        "activity",
-        f"session/{SESSION}",
-        "why",
-        "nothing",
-    ):
+    pages = ("", "review", "search?q=cache", f"unit/{unit}", "graph", f"graph?focus={unit}", "activity",
+             f"session/{SESSION}", "why", "nothing")  # fmt: skip
+    for path, width in itertools.product(pages, (1280, 640, 390)):  # 640 is what 200 % leaves of 1280
+        tab.set_viewport_size({"width": width, "height": 800})
         tab.goto(root + path)
-        tab.add_script_tag(path=source)
+        tab.evaluate(axe)
         result = tab.evaluate("rules => axe.run(document, {runOnly: rules})", RULES)
-        found[path] = [(one["id"], one["nodes"][0]["html"][:200]) for one in result["violations"]]
+        found[f"{path} {width}"] = [(one["id"], one["nodes"][0]["html"][:200]) for one in result["violations"]]
         assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
-        shifts = "new Promise(done => new PerformanceObserver(list => done(list.getEntries().length)).observe("
-        shifts += "{type: 'layout-shift', buffered: true}) || setTimeout(() => done(0), 100))"
-        assert tab.evaluate(shifts) == 0, path
-        painted = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
-        print(f"{path}: first paint after {tab.evaluate(painted):.0f} ms")
+        assert tab.evaluate(SHIFTS) == 0, path
+        painted = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? -1"
+        print(f"{path} at {width}: first paint after {tab.evaluate(painted):.0f} ms")

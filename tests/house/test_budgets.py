@@ -14,12 +14,12 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
     "modules": 190,
-    "lines": 45_282,
+    "lines": 45_313,
     "lines of a file": 400,
     "classes": 306,
     "re.compile": 295,
     "parameters of a function": 10,
-    "lines of tests": 28_522,  # with the fault laboratory
+    "lines of tests": 28_593,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

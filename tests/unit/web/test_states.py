@@ -6,13 +6,14 @@ import os
 import re
 import subprocess
 from collections.abc import Callable
+from itertools import islice, product
 from pathlib import Path
 
 import html5lib
 import pytest
 from knowledge_files import commit, shell
 from provenance_store import make_shop
-from web_stage import Page, harbour_notes, page
+from web_stage import PLACES, THINGS, Page, harbour_notes, page
 
 from nugget.app import open
 from nugget.infra import git
@@ -50,6 +51,21 @@ def commit_line(brain: Path, line: str) -> None:
 
 def locked(brain: Path) -> None:
     (brain / ".git/index.lock").touch()
+
+
+def branch_of(brain: Path) -> str:
+    return shell(brain, "for-each-ref", "--format=%(refname:short)", "refs/heads/nugget").strip()
+
+
+def elsewhere(brain: Path) -> None:
+    shell(brain, "worktree", "add", "-q", str(brain.parent / "elsewhere"), branch_of(brain))
+
+
+def rebased(brain: Path) -> None:
+    commit_line(brain, "ours")
+    shell(brain, "worktree", "add", "-q", str(brain.parent / "elsewhere"), branch_of(brain))
+    shell(brain.parent / "elsewhere", "rebase", "-q", str(git.head(brain)))
+    shell(brain, "worktree", "remove", str(brain.parent / "elsewhere"))
 
 
 def large(brain: Path) -> None:
@@ -114,6 +130,42 @@ def test_what_git_refuses_is_said_and_the_marks_stay(proposed: Path, trouble: Ca
         added = shown.post("/add", text="Ring the bell in fog.", type="belief")
         assert added.status_code >= 400 and re.search(r"<p>[^<]+\.", added.text)
         assert git.head(proposed) == head and not list((proposed / "domains/harbour").rglob("*.md"))
+
+
+@pytest.mark.proves("WEB-REVIEW")
+@pytest.mark.parametrize(("trouble", "way_on"), [(elsewhere, "another branch there"), (rebased, "Look at it again")])
+def test_a_branch_that_moved_or_is_in_use_elsewhere_keeps_the_marks(
+    proposed: Path, trouble: Callable[[Path], None], way_on: str
+) -> None:
+    with page(proposed) as shown:
+        address, fields = form(shown.get("/review").text)
+        trouble(proposed)
+        reply = shown.post(address, **fields)
+        assert reply.status_code == 409 and reply.text.count('value="accept" checked') == 1 and way_on in reply.text
+        assert not list((proposed / "domains/harbour").rglob("*.md"))
+        if trouble is rebased:
+            assert "1 accepted" in shown.post(address, **fields | {"sha": form(reply.text)[1]["sha"]}).text
+
+
+@pytest.mark.proves("WEB-REVIEW")
+def test_a_proposal_of_500_is_shown_and_decided_page_by_page(words: Path) -> None:
+    shell(words, "checkout", "-qb", "nugget/session-of-500")
+    for number, (place, thing) in enumerate(islice(product(PLACES, THINGS), 500)):
+        head = f"---\nid: concept/note-{number}\ntype: concept\ndomain: harbour\n---\n"
+        text = f"# Sign for {thing} at {place}\n\nBefore {thing} is used at {place}, sign book {number}.\n"
+        file = words / f"domains/harbour/concepts/note-{number}.md"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(head + text)
+    commit(words, ["domains/harbour"], "Knowledge from a long session")
+    shell(words, "checkout", "-q", "-")
+    with page(words) as shown:
+        text = shown.get("/review?page=25").text
+        assert len(text.encode()) < 61_440 and text.count("<article") == 20
+        address, fields = form(text)
+        marks = {f"mark-{number}": "accept" if number % 2 else "reject" for number in range(20)}
+        assert "10 accepted, 10 rejected" in shown.post(address, **fields | marks).text
+        assert shown.get("/review?page=99").text.count("<article") == 20
+        assert len(list((words / "domains/harbour").rglob("*.md"))) == 10
 
 
 @pytest.mark.proves("WEB-REVIEW")
