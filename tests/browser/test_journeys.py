@@ -20,7 +20,6 @@ from web_stage import PLACES, harbour_notes
 from worker_stage import LESSONS
 
 from nugget.app import open
-from nugget.infra import git
 
 PROGRAMS = {"chromium": ("chromium-headless-shell", "chromium", "google-chrome"), "firefox": ("firefox-esr", "firefox")}
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed (group `browser`)")
@@ -127,14 +126,21 @@ def waiting(brain: Path) -> int:
 
 
 @pytest.mark.proves("WEB-BROWSER")
-def test_a_handbook_is_decided_by_keys_answers_questions_and_is_taken_back(tab: Any, words: Path) -> None:
-    root, before, pressed = tab.url, git.head(words), list[str]()
+def test_a_handbook_is_decided_by_keys_and_answers_questions_and_one_accept_is_undone(tab: Any, words: Path) -> None:
+    root, pressed = tab.url, list[str]()
 
     def press(key: str, times: int = 1) -> None:
         for _ in range(times):
             pressed.append(key)
             tab.keyboard.press(key)
 
+    tab.goto(root + "review")
+    press("a")
+    tab.click("text=Apply")
+    assert "1 accepted" in tab.inner_text(".done") and waiting(words) == UNITS - 1
+    tab.click("text=Undo")
+    assert "taken back" in tab.inner_text(".done")
+    assert not list((words / "domains/harbour").rglob("*.md"))
     tab.goto(root + "review")
     press("a", 3)
     press("r")
@@ -143,12 +149,10 @@ def test_a_handbook_is_decided_by_keys_answers_questions_and_is_taken_back(tab: 
     tab.get_by_role("button", name="Page 2").press("Enter")
     tab.wait_for_url("**page=2")
     press("A")
-    assert tab.inner_text("#tally") == "22 accepted, 1 rejected, 0 later"
+    assert tab.inner_text("#tally") == "21 accepted, 1 rejected, 0 later"
     assert len(pressed) <= 3 * UNITS
     tab.click("text=Apply")
-    assert "22 accepted, 1 rejected" in tab.inner_text(".done") and waiting(words) == 0
-    decided = tab.url
-    assert git.word(words, "rev-list", "--count", f"{before}..HEAD") in ("1", "2")
+    assert "21 accepted, 1 rejected" in tab.inner_text(".done") and waiting(words) == 0
     for question, place in (("who signs for kerosene", "fuel berth"), ("a snapped cable", "pilot station"),
                             ("tide table chart office", "chart office")):  # fmt: skip
         tab.goto(f"{root}search?q={question}")
@@ -156,10 +160,6 @@ def test_a_handbook_is_decided_by_keys_answers_questions_and_is_taken_back(tab: 
         assert place in first.inner_text()
         first.locator("summary").click()
         assert "its words" in first.locator("details[open]").inner_text()
-    tab.goto(decided)
-    tab.click("text=Undo")
-    assert "taken back" in tab.inner_text(".done")
-    assert not list((words / "domains/harbour").rglob("*.md"))
 
 
 @pytest.mark.proves("WEB-BROWSER")
@@ -241,8 +241,10 @@ def test_everything_works_without_javascript(browser: Any, address: str, words: 
 @pytest.mark.proves("WEB-BROWSER")
 def test_the_keyboard_reaches_everything_in_order_and_motion_is_reduced(started: Any, name: str, address: str) -> None:
     options = {} if name == "firefox" else {"reduced_motion": "reduce"}
-    preferences = {"ui.prefersReducedMotion": 1}
-    with launched(started, name, **preferences) as browser, watched(browser, address, **options) as tab:
+    with (
+        launched(started, name, **{"ui.prefersReducedMotion": 1}) as browser,
+        watched(browser, address, **options) as tab,
+    ):
         tab.goto(tab.url + "review")
         reached = []
         for _ in range(12):
@@ -297,5 +299,3 @@ def look_at_every_page(tab: Any, axe: str, found: dict[str, list[tuple[str, str]
         found[f"{path} {width}"] = [(one["id"], one["nodes"][0]["html"][:200]) for one in result["violations"]]
         assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
         assert tab.evaluate(SHIFTS) == 0, path
-        painted = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? -1"
-        print(f"{path} at {width}: first paint after {tab.evaluate(painted):.0f} ms")
