@@ -50,10 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             if hooks.is_hook_call(given):
                 return hooks.main(given)
-        if given[:2] == ["commit", "--hook"]:
-            from nugget.hooks import commit as commit_hook
+        if given[:2] == ["commit", "--hook"] and given[2:]:
+            from nugget import hooks
 
-            return commit_hook.main(given)
+            return hooks.prepare_commit_message(*given[2:])
         if given[:1] == ["serve"] and (code := _serve_by_resident(given[1:])) is not None:
             return code
         from nugget.cli import run

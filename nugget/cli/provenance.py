@@ -130,9 +130,9 @@ def commit(
     as with git; your hooks run, and the commit is signed as git is configured.
     """
     if hook is not None:
-        from nugget.hooks import commit as commit_hook
+        from nugget import hooks
 
-        raise typer.Exit(commit_hook.main(["commit", "--hook", str(hook)]))
+        raise typer.Exit(hooks.prepare_commit_message(str(hook)))
     from nugget.app.provenance import commit_staged, prepare_commit
 
     here = current_folder()

@@ -6,6 +6,9 @@ At its start a session gets a short brief if there is reviewed knowledge of its 
 Standard library only, and as little of it as possible: all SessionEnd hooks together have 1.5 s. Nothing that goes
 wrong here may disturb the client: the exit code is always 0, nothing is printed but the notice that the
 client shows at a session's start, and what failed is noted in `$NUGGET_HOME/log/hook.log`.
+
+Git's prepare-commit-msg hook, `nugget commit --hook FILE [SOURCE [COMMIT]]`, is as quiet and ends within five seconds;
+if it fails the message stays as git made it. It needs more than the standard library.
 """
 
 from __future__ import annotations
@@ -16,8 +19,14 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from nugget.infra import files, system
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nugget import commits
 
 NOTICE = "This session will be analyzed for knowledge capture"
 CATCH_UP_EVERY_S = 3600
@@ -31,6 +40,15 @@ _BRIEFED_ALREADY = ("resume", "fork")
 """Starts of sessions whose conversation already has the brief."""
 _QUEUED_EVENTS = ("SessionEnd", "PreCompact", "")
 _JOB_FIELDS = {"session_id": "session", "transcript_path": "transcript", "cwd": "cwd", "reason": "ended_by"}
+
+_MAX_TRANSCRIPT_BYTES = 24 * 1024 * 1024
+_READ_FOR_S = 0.15
+"""Processor time for reading sessions before a commit."""
+_COMMIT_S = 5.0
+_OF_FILES = ("claude-code", "codex", "gemini-cli")
+"""Agents whose sessions are single files; databases are too slow to read while a person waits."""
+_HANDED_ON = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
+"""The variables by which git describes the commit under way, such as the index of `git commit FILE`."""
 
 
 def is_hook_call(arguments: Sequence[str]) -> bool:
@@ -214,3 +232,48 @@ def note(home: str | os.PathLike[str], error: BaseException, *, hook: str = "") 
         line = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {hook}{type(error).__name__}: {text}"[:500]
         with files.open_private(os.path.join(home, "log", "hook.log"), "a") as log:
             log.write(" ".join(line.split()) + "\n")
+
+
+def prepare_commit_message(file: str, source: str = "", *_: str) -> int:
+    """Write a message into git's file if the person gave none, so that `source` is empty; always return 0."""
+    try:
+        with files.time_limit(_COMMIT_S):
+            if not source:
+                _write_message(file)
+    except Exception as error:  # nothing may stop a commit
+        note(home_folder(), error, hook="commit hook: ")
+    return 0
+
+
+def _write_message(file: str) -> None:
+    from dataclasses import replace
+    from datetime import UTC, datetime
+    from pathlib import Path
+
+    from nugget import commits
+    from nugget.config import load_settings, read_environment
+
+    environment = read_environment()
+    variables = {name: environment.variables[name] for name in _HANDED_ON if environment.variables.get(name)}
+    here = Path.cwd()
+    settings = load_settings(environment)
+    agents = tuple(name for name in _OF_FILES if {name, "all"} & {*settings.capture.agents})
+    settings = replace(settings, capture=replace(settings.capture, agents=agents))
+
+    def make() -> commits.Commit | None:
+        options = commits.CommitOptions(
+            now=datetime.now(UTC), variables=variables, only_with_sessions=True, max_bytes=_MAX_TRANSCRIPT_BYTES,
+            until=time.process_time() + _READ_FOR_S,
+        )  # fmt: skip
+        return commits.prepare(here, environment, settings, options)
+
+    commits.write_message(Path(file), make, comment=lambda: _comment_mark(here))
+
+
+def _comment_mark(repo: Path) -> str:
+    """Return the start of comment lines in a commit message: `core.commentString`, `core.commentChar`, else `#`."""
+    from nugget.infra import git
+
+    keys = ("core.commentString", "core.commentChar")
+    named = (git.run(repo, "config", "--get", key, check=False).decode("utf-8", "replace").strip() for key in keys)
+    return next((mark for mark in named if mark and mark != "auto"), "#")

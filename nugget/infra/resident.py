@@ -136,7 +136,7 @@ def _connected(home: files.StrPath, options: dict[str, str]) -> socket.socket | 
                         if is_started:  # it has ended at once
                             return None
                         is_started = True
-                        command = [sys.executable, "-P", "-m", "nugget.mcp", file]
+                        command = [sys.executable, "-P", "-c", "from nugget import mcp; mcp.serve_windows()", file]
                         more = {"NUGGET_HOME": os.path.abspath(home), "OPENBLAS_NUM_THREADS": "1"}
                         files.start_detached(command, keep=lock, variables=more)
             time.sleep(_RETRY_S)

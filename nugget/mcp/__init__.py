@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from nugget import __version__
+from nugget.app import resident
 from nugget.app.agent_session import AgentSession, print_traceback
-from nugget.app.resident import Lines
 from nugget.config import read_environment
 from nugget.errors import NuggetError
 from nugget.mcp import answers
@@ -77,7 +77,12 @@ def serve(brain: Path | None = None, *, openqed: bool = False, identity: str | N
         session.close()
 
 
-async def serve_lines(session: AgentSession, lines: Lines, openqed: bool) -> None:
+def serve_windows() -> None:
+    """Run the resident server for all windows of a home, as `infra.resident` starts it."""
+    resident.main(_serve_lines)
+
+
+async def _serve_lines(session: AgentSession, lines: resident.Lines, openqed: bool) -> None:
     """Serve one client over its lines until it leaves."""
     from mcp.server.stdio import stdio_server
 
