@@ -100,7 +100,7 @@ def _sync_all(brain: Brain, sources: Sequence[SourceName], progress: Progress | 
         if SourceName.PROVENANCE in sources:
             done[SourceName.PROVENANCE] = sync_provenance(home, connection, embedder=embedder, progress=progress)
         if _HISTORY & {*sources}:
-            done[SourceName.SESSIONS] = _sync_history(brain, connection, progress)
+            done[SourceName.SESSIONS] = read_logs(connection, brain.environment, brain.settings, brain.path, progress)
         if embedder and done:
             from nugget.index.vectors import embed_missing
 
@@ -111,14 +111,15 @@ def _sync_all(brain: Brain, sources: Sequence[SourceName], progress: Progress | 
     return done
 
 
-def _sync_history(brain: Brain, connection: sqlite3.Connection, progress: Progress | None) -> SyncResult:
+def read_logs(
+    connection: sqlite3.Connection, environment: Environment, settings: Settings, brain: Path | None,
+    progress: Progress | None = None,
+) -> SyncResult:  # fmt: skip
     """Read what is new in sessions, shells and channels, and derive what went wrong in them."""
     from nugget.evidence.derive import derive_sessions, put_evidence_units
     from nugget.index.ingest import ingest_all
 
-    result = ingest_all(
-        connection, brain.environment, brain.settings, brain=brain.path, now=datetime.now(UTC), progress=progress
-    )
+    result = ingest_all(connection, environment, settings, brain=brain, now=datetime.now(UTC), progress=progress)
     derive_sessions(connection, underived_sessions(connection))
     put_evidence_units(connection)
     same = ("added", "modified", "removed", "unchanged", "problems")

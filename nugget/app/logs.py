@@ -7,7 +7,7 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nugget import evidence
+from nugget.app.local_sources import read_logs
 from nugget.config import Environment, Settings
-from nugget.errors import EmbeddingUnavailable, IndexUnavailable, LLMUnavailable, NuggetError, reason_of
+from nugget.errors import EmbeddingUnavailable, IndexUnavailable, LLMUnavailable, NuggetError
 from nugget.evidence import MAX_CHARS, MAX_INCIDENTS, MAX_LINES, MAX_WINDOW, BundleOptions, EvidenceBundle
 from nugget.evidence import bundle_json as evidence_json
 from nugget.evidence.candidates import is_diagnostic
@@ -28,7 +29,7 @@ from nugget.evidence.selection import (
     SelectorOptions,
     select_with_llm,
 )
-from nugget.index import read_home
+from nugget.index import SyncResult, read_home
 from nugget.index.connection import open_home
 from nugget.index.events import find_log_session, log_sessions
 from nugget.index.vectors import Progress, embed_missing
@@ -36,11 +37,9 @@ from nugget.infra import files
 from nugget.infra.embedding import Embedder, open_embedder
 from nugget.infra.llm import open_llm
 from nugget.infra.workspace import find_workspace
-from nugget.models import Problem
+from nugget.models import SourceName
 from nugget.redaction import allow_list, redact
-from nugget.sources import Log
-from nugget.sources.sessions import find_log, find_sessions, log_of
-from nugget.sources.shell_logs import find_shell_sessions
+from nugget.sources.sessions import find_log, find_logs
 
 if TYPE_CHECKING:
     from nugget.infra.llm import LLM
@@ -109,12 +108,12 @@ class Logs:
             put_evidence_units(connection)
             return done
 
-    def ingest_all(self) -> tuple[Sequence[IngestedSession], Sequence[Problem]]:
+    def ingest_all(self) -> SyncResult:
         """Read what is new in all logs."""
         with self._index() as connection:
-            found = self._read_all(connection, self.progress)
+            result = read_logs(connection, self.environment, self.settings, None, self.progress)
             self._embed_units(connection)
-        return found
+        return result
 
     def session_evidence(
         self, session: str | None, question: str, options: BundleOptions, *, fresh: bool = True
@@ -178,8 +177,7 @@ class Logs:
     def workspace_evidence(self, folder: Path, question: str, options: BundleOptions) -> EvidenceBundle:
         """Answer from all sessions of the repository that a folder is in, after reading all new logs."""
         with self._index() as connection:
-            self._read_all(connection, self.progress)
-
+            read_logs(connection, self.environment, self.settings, None, self.progress)
             here = find_workspace(folder, is_known=lambda one: bool(log_sessions(connection, workspace=one, limit=1)))
             if here is None or not log_sessions(connection, workspace=here.identity, limit=1):
                 raise NuggetError(
@@ -205,9 +203,8 @@ class Logs:
         def read() -> None:
             try:
                 with self._index() as connection:
-                    _, problems = self._read_all(connection, tell)
-                    put_evidence_units(connection)
-                told = [f"{Path(one.path).name}: {redact(one.reason).text}" for one in problems[:_MAX_PROBLEMS]]
+                    found = read_logs(connection, self.environment, self.settings, None, tell).problems
+                told = [f"{Path(one.path).name}: {redact(one.reason).text}" for one in found[:_MAX_PROBLEMS]]
                 state.update(state="done", done=state["total"], problems=told)
             except Exception as error:  # nobody waits for this thread: `/healthz` shows what went wrong
                 state.update(state="failed", problems=[f"{type(error).__name__}: {redact(str(error)).text}"])
@@ -234,31 +231,11 @@ class Logs:
             raise self._unknown(f"a session {session}")
         return log.id if log else session
 
-    def _read_all(
-        self, connection: sqlite3.Connection, progress: Progress
-    ) -> tuple[Sequence[IngestedSession], Sequence[Problem]]:
-        found, now = list(self._all()), datetime.now(UTC)
-        done: list[IngestedSession] = []
-        problems: list[Problem] = []
-        for number, log in enumerate(found):
-            progress("Reading logs", number, len(found))
-            try:
-                done.append(ingest(connection, log, settings=self.settings, now=now))
-            except sqlite3.Error:
-                raise
-            except Exception as error:  # a session that cannot be read stops no other
-                problems.append(Problem(path=log.path, reason=reason_of(error).removeprefix(f"{log.path}: ")))
-        return [one for one in done if one.bytes_read], problems
-
-    def _all(self) -> Iterator[Log]:
-        yield from find_shell_sessions(self.environment.shell_logs)
-        yield from map(log_of, find_sessions(self.environment))
-
     def _latest(self) -> str:
-        log = max(self._all(), key=lambda log: (log.mtime_ns, log.id), default=None)
-        if log is None:
+        found = [log for log in find_logs(self.environment, self.settings) if log.source is not SourceName.BRIDGE]
+        if not found:
             raise self._unknown("any session yet")
-        return log.id
+        return found[-1].id
 
     def _unknown(self, what: str) -> UnknownSession:
         hint = f"Shell logs are looked for in {self.environment.shell_logs}, transcripts where agents keep them."
@@ -269,7 +246,6 @@ class Logs:
 
     def _embed_units(self, connection: sqlite3.Connection) -> Embedder | None:
         """Make incidents and notes searchable by meaning if there is a model, and return the model."""
-        put_evidence_units(connection)
         try:
             embedder = open_embedder(self.settings, self.environment)
         except EmbeddingUnavailable as error:

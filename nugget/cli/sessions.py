@@ -13,7 +13,7 @@ from nugget.cli import terminal
 from nugget.cli.terminal import ExplainOption, JsonOption, PagerOption, progress, provenance, show
 from nugget.config import current_folder, load_settings, read_environment
 from nugget.errors import UsageError
-from nugget.render.json import ingested_json, session_detail_json, session_json
+from nugget.render.json import ingested_json, session_detail_json, session_json, sync_json
 from nugget.render.terminal import note, put
 from nugget.text import DATE_FORMS
 
@@ -91,12 +91,12 @@ def ingest(
     if (session is None) != everything:
         raise UsageError("Name a session, or give --all.", hint="`nugget sessions --all` lists them.")
     with _opened() as opened:
-        done, problems = opened.ingest_all() if session is None else ([opened.ingest(session)], [])
-    for problem in problems:
-        note(str(problem))
-    found = [ingested_json(result) for result in done]
-    value = {"sessions": found, "problems": list(map(str, problems))} if session is None else found[0]
-    show(value if as_json else None, report="ingested", done=done)
+        if session is None:
+            result = opened.ingest_all()
+            show(sync_json(result) if as_json else None, report="sync", result=result, published=None, beside={})
+        else:
+            done = opened.ingest(session)
+            show(ingested_json(done) if as_json else None, report="ingested", done=done)
 
 
 @logs.command("context")
