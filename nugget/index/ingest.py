@@ -32,12 +32,12 @@ from nugget.index.session_rows import (
 from nugget.index.shell_ingest import read_shell
 from nugget.index.units import meta, put_meta
 from nugget.infra import files
-from nugget.models import EventKind, Problem, Session, SourceName
+from nugget.models import EventKind, Problem, Session, SessionFile, SourceName
 from nugget.redaction import allow_list, is_excluded_project, rules_stamp
-from nugget.sources import Log, LogFile, Reader
+from nugget.sources import ARCHIVE_ENDING, Log
 from nugget.sources.channels import channel_of_session, read_channel
 from nugget.sources.claude_code import LoggedFile, read_logged
-from nugget.sources.sessions import SessionFile, find_logs, read_any, read_archive
+from nugget.sources.sessions import CLAUDE_CODE, find_logs, read_any, read_archive
 
 READING_VERSION = 1
 """Raise it when what is read of a file changes: everything is then read again."""
@@ -77,7 +77,7 @@ def ingest_all(
                     store.remove_everything(connection)
             return run
         logs = find_logs(environment, settings, brain)
-        gone = before.keys() - {file.path for log in logs for file in log.files}
+        gone = before.keys() - {file.locator for log in logs for file in log.files}
         if gone:
             _forget_gone(connection, gone, {log.id for log in logs if log.source is not SourceName.BRIDGE})
         known = store.known_files(connection)
@@ -88,7 +88,7 @@ def ingest_all(
         read = run.bytes_read
         with _alone(connection, wait=True):
             _read_log(run, log)
-        is_new = not any(file.path in before for file in log.files)
+        is_new = not any(file.locator in before for file in log.files)
         run.added += is_new
         run.modified += not is_new and run.bytes_read > read
         done += sum(file.size for file in log.files)
@@ -107,8 +107,8 @@ def ingest_log(connection: sqlite3.Connection, log: Log, settings: Settings, *, 
             _read_log(run, log)
     problems = store.file_problems(connection)
     for file in log.files:
-        if file.path in problems:
-            raise NuggetError(f"{file.path}: {problems[file.path]}")
+        if file.locator in problems:
+            raise NuggetError(f"{file.locator}: {problems[file.locator]}")
     return run
 
 
@@ -125,7 +125,7 @@ def changed_logs(
     known = store.known_files(connection)
     changed = [log for log in logs if _is_changed(log, known)]
     size = sum(file.size for log in changed for file in log.files)
-    return changed, size, len(known.keys() - {file.path for log in logs for file in log.files})
+    return changed, size, len(known.keys() - {file.locator for log in logs for file in log.files})
 
 
 @contextmanager
@@ -141,7 +141,7 @@ def _alone(connection: sqlite3.Connection, *, wait: bool) -> Iterator[bool]:
 
 
 def _is_changed(log: Log, known: Mapping[str, tuple[int, int]]) -> bool:
-    return any(known.get(file.path) != (file.size, file.mtime_ns) for file in log.files)
+    return any(known.get(file.locator) != (file.size, file.mtime_ns) for file in log.files)
 
 
 def _forget_gone(connection: sqlite3.Connection, gone: Iterable[str], present: set[str]) -> None:
@@ -199,46 +199,41 @@ def _rules(settings: Settings) -> str:
 
 def _read_log(run: IngestRun, log: Log) -> None:
     """Read a log that changed, in place of what was read of it before."""
-    states = store.read_states(run.connection, [file.path for file in log.files])
-    seen = {file.path: states.get(file.path) or ReadState(path=file.path, part=file.part) for file in log.files}
-    seen = {file.path: replace(seen[file.path], size=file.size, mtime_ns=file.mtime_ns) for file in log.files}
-    if log.reader is Reader.SHELL:
+    states = store.read_states(run.connection, [file.locator for file in log.files])
+    seen = {
+        file.locator: states.get(file.locator) or ReadState(path=file.locator, part=file.part) for file in log.files
+    }
+    seen = {file.locator: replace(seen[file.locator], size=file.size, mtime_ns=file.mtime_ns) for file in log.files}
+    if log.source is SourceName.SHELL:
         with write_transaction(run.connection):
             _put_shell(run, log, list(seen.values()))
         return
-    read: list[tuple[LogFile, LoggedFile]] = []
+    read: list[tuple[SessionFile, LoggedFile]] = []
     is_excluded = any(state.problem == _EXCLUDED for state in seen.values())
     for file in () if is_excluded else log.files:
-        state = seen[file.path] = replace(seen[file.path], problem="")
+        state = seen[file.locator] = replace(seen[file.locator], problem="")
         try:
             read.append((file, _read_file(log, file)))
         except Exception as error:
-            reason = reason_of(error).removeprefix(f"{file.path} ")  # whoever shows it names the file
-            seen[file.path] = replace(state, problem=reason)
-    source = SourceName.BRIDGE if log.reader is Reader.CHANNEL else SourceName.SESSIONS
+            reason = reason_of(error).removeprefix(f"{file.locator} ")  # whoever shows it names the file
+            seen[file.locator] = replace(state, problem=reason)
     with write_transaction(run.connection):
-        session = store.claim_session(run.connection, source=source, session_id=log.id, path=log.path)
+        session = store.claim_session(run.connection, source=log.source, session_id=log.id, path=log.path)
         for path, state in seen.items():
             state = replace(state, session=session.key)
             seen[path] = replace(state, key=store.put_state(run.connection, state))
         if read and not _is_excluded(run, session, [logged.session for _, logged in read], seen.values()):
             run.bytes_read += sum(file.size for file, _ in read)
-            _put_session(run, session, [(seen[file.path], logged) for file, logged in read])
+            _put_session(run, session, [(seen[file.locator], logged) for file, logged in read])
 
 
-def _read_file(log: Log, file: LogFile) -> LoggedFile:
-    if log.reader is Reader.LINES:
-        return read_logged(Path(file.path))
-    if log.reader is Reader.ARCHIVE:
-        return LoggedFile(session=read_archive(Path(log.path)))
-    if log.reader is Reader.CHANNEL:
-        empty = Session(id=log.id, agent="", path=file.path, events=())
-        return LoggedFile(session=empty, messages=tuple(read_channel(Path(file.path))))
-    found = SessionFile(
-        path=Path(log.path), agent=log.agent, id=log.id, mtime=file.mtime_ns / 1e9, size=file.size,
-        is_shared=file.path != log.path,
-    )  # fmt: skip
-    return LoggedFile(session=read_any(found))
+def _read_file(log: Log, file: SessionFile) -> LoggedFile:
+    if log.source is SourceName.BRIDGE:
+        empty = Session(id=log.id, agent="", path=log.path, events=())
+        return LoggedFile(session=empty, messages=tuple(read_channel(file.path)))
+    if file.path.name.endswith(ARCHIVE_ENDING):
+        return LoggedFile(session=read_archive(file.path))
+    return read_logged(file.path) if file.agent == CLAUDE_CODE else LoggedFile(session=read_any(file))
 
 
 def _put_shell(run: IngestRun, log: Log, states: Sequence[ReadState]) -> None:

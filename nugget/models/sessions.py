@@ -173,7 +173,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionFile:
-    """A session as it lies on disk, unread. `mtime` is in seconds since the epoch, `size` in bytes.
+    """A file of a session as it lies on disk, unread. `part` names the subagent whose transcript it is.
 
     Of a database that holds many sessions, `path` is the database; time and size are then the session's own.
     """
@@ -181,9 +181,16 @@ class SessionFile:
     path: Path
     agent: str
     id: str
-    mtime: float
+    mtime_ns: int
     size: int
     is_shared: bool = False
+    part: str = ""
+
+    @property
+    def mtime(self) -> float:
+        """The time that it was last written, in seconds since the epoch."""
+        seconds, rest = divmod(self.mtime_ns, 10**9)
+        return seconds + 1e-9 * rest
 
     @property
     def locator(self) -> str:

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -61,44 +60,21 @@ class DocumentSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogFile:
-    """A file with its size and times. `part` names the subagent whose transcript it is."""
-
-    path: str
-    size: int
-    mtime_ns: int
-    mtime: float = 0.0
-    part: str = ""
-
-
-class Reader(StrEnum):
-    """Reader of a log's files."""
-
-    LINES = "lines"
-    WHOLE = "whole"
-    ARCHIVE = "archive"
-    CHANNEL = "channel"
-    SHELL = "shell"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """A session, shell or channel with its files.
+    """A session, shell or channel with its files: its own first, then those of its subagents.
 
-    `path` is the transcript, the archive, the folder of a shell or the file of a channel.
+    `path` is the transcript, the database, the archive, the folder of a shell or the file of a channel.
     """
 
-    reader: Reader
     source: SourceName
     id: str
     path: str
-    agent: str = ""
-    files: tuple[LogFile, ...] = ()
+    files: tuple[SessionFile, ...]
 
     @property
     def mtime_ns(self) -> int:
         """Time of the file that was written to last."""
-        return max((file.mtime_ns for file in self.files), default=0)
+        return max(file.mtime_ns for file in self.files)
 
 
 def agent_folders(environment: Environment, settings: AgentSettings | None = None) -> dict[str, Path]:
@@ -129,26 +105,17 @@ def list_folder(folder: str | os.DirEntry[str] | Path) -> Iterator[os.DirEntry[s
         return
 
 
-def find_file(entry: os.DirEntry[str] | Path, part: str = "") -> LogFile | None:
-    """Return the file of an entry; None if it is not a plain file or cannot be looked at."""
+def session_file(entry: os.DirEntry[str] | Path, *, agent: str, name: str, part: str = "") -> SessionFile | None:
+    """Return the value for a file of a session; None if it is not a plain file or cannot be looked at."""
     try:
         state = entry.stat()
         if not entry.is_file():
             return None
     except OSError:
         return None
-    return LogFile(
-        path=os.fspath(entry), size=state.st_size, mtime_ns=state.st_mtime_ns, mtime=state.st_mtime, part=part
+    return SessionFile(
+        path=Path(entry), agent=agent, id=name, mtime_ns=state.st_mtime_ns, size=state.st_size, part=part
     )
-
-
-def session_file(path: Path, *, agent: str, name: str) -> SessionFile | None:
-    """Return the value for a file with a session of its own; None if it cannot be looked at."""
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    return SessionFile(path=path, agent=agent, id=name, mtime=stat.st_mtime, size=stat.st_size)
 
 
 def split_locator(path: Path) -> tuple[Path, str | None]:

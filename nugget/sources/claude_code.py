@@ -19,18 +19,17 @@ from pathlib import Path
 from typing import Any
 
 from nugget.errors import TranscriptError
-from nugget.models import Event, EventKind, Session, SpeechOrigin
+from nugget.models import Event, EventKind, Session, SessionFile, SpeechOrigin
 from nugget.sources import (
-    LogFile,
     blocks_of,
     channels,
-    find_file,
     joined_text,
     list_folder,
     mapping_of,
     parse_timestamp,
     read_document,
     records_of,
+    session_file,
     speakers,
     storable,
     text_of,
@@ -263,8 +262,8 @@ class LoggedFile:
     messages: tuple[channels.Message, ...] = ()
 
 
-def find_files(projects: Path) -> Iterator[tuple[str, LogFile]]:
-    """Yield the transcripts of all projects with their session ids, each before those of its subagents.
+def find_files(projects: Path) -> Iterator[SessionFile]:
+    """Yield the transcripts of all projects, each before those of its subagents.
 
     Those that clients before 2.0 wrote for subagents, beside the sessions, are left out.
     """
@@ -273,16 +272,19 @@ def find_files(projects: Path) -> Iterator[tuple[str, LogFile]]:
         folders = {entry.name for entry in entries}
         for entry in entries:
             name, extension = os.path.splitext(entry.name)  # noqa: PTH122
-            if extension == ".jsonl" and not name.startswith("agent-") and (file := find_file(entry)):
-                yield name, file
+            is_own = extension == ".jsonl" and not name.startswith("agent-")
+            if is_own and (file := session_file(entry, agent=AGENT, name=name)):
+                yield file
                 if name in folders:
-                    yield from ((name, own) for own in find_subagents(entry.path))
+                    yield from find_subagents(file.path)
 
 
-def find_subagents(transcript: str) -> Iterator[LogFile]:
+def find_subagents(transcript: Path) -> Iterator[SessionFile]:
     """Yield the transcripts of the subagents of a session, by its own transcript."""
-    for entry in list_folder(f"{transcript.removesuffix('.jsonl')}/subagents"):
-        if re.fullmatch(r"agent-.*\.jsonl", entry.name) and (file := find_file(entry, entry.name[6:-6])):
+    for entry in list_folder(transcript.with_suffix("") / "subagents"):
+        part = entry.name.removeprefix("agent-").removesuffix(".jsonl")
+        is_subagent = entry.name == f"agent-{part}.jsonl"
+        if is_subagent and (file := session_file(entry, agent=AGENT, name=transcript.stem, part=part)):
             yield file
 
 
@@ -331,11 +333,10 @@ def _read_file(path: Path) -> TranscriptReader:
 
 def _add_subagents(reader: TranscriptReader, path: Path) -> None:
     """Insert each subagent's events behind the call that started it, else at the end."""
-    for found in find_subagents(str(path)):
-        file = Path(found.path)
+    for found in find_subagents(path):
         try:
-            own = _read_file(file)
-            described = read_document(meta) if (meta := file.with_suffix(".meta.json")).is_file() else None
+            own = _read_file(found.path)
+            described = read_document(meta) if (meta := found.path.with_suffix(".meta.json")).is_file() else None
         except TranscriptError:
             continue
         # Only another agent speaks to a subagent, and the call that started it holds its task.

@@ -79,10 +79,13 @@ def stored(database: Path) -> list[SessionFile]:
             about = parse_record(value or "") or {}
             if about.get("fullConversationHeadersOnly") or about.get("conversation"):
                 moment = parse_moment(about.get("lastUpdatedAt")) or parse_moment(about.get("createdAt"))
-                stamp, name = moment.timestamp() if moment else database.stat().st_mtime, key.removeprefix(_COMPOSER)
+                mtime_ns = int(moment.timestamp() * 1e9) if moment else database.stat().st_mtime_ns
                 found.append(
-                    SessionFile(path=database, agent=AGENT, id=name, mtime=stamp, size=len(value), is_shared=True)
-                )
+                    SessionFile(
+                        path=database, agent=AGENT, id=key.removeprefix(_COMPOSER), mtime_ns=mtime_ns, size=len(value),
+                        is_shared=True,
+                    )
+                )  # fmt: skip
     return found
 
 

@@ -14,15 +14,7 @@ from typing import Any
 
 from nugget.errors import TranscriptError
 from nugget.models import EventKind, Session, SessionFile
-from nugget.sources import (
-    columns_of,
-    mapping_of,
-    open_database,
-    parse_record,
-    read_document,
-    session_file,
-    text_of,
-)
+from nugget.sources import columns_of, mapping_of, open_database, parse_record, read_document, text_of
 from nugget.sources.event_builder import EDIT, SHELL, Call, EventBuilder, FileChange, read_call
 
 AGENT = "opencode"
@@ -35,10 +27,12 @@ def find(folders: Mapping[str, Path]) -> Iterator[SessionFile]:
     described = {file.stem: file for file in storage.glob("session/*/*.json")}
     for messages in storage.glob("message/*/"):
         about = described.get(messages.name)
-        found = session_file(messages, agent=AGENT, name=messages.name)
-        if found and not (about and text_of(_document(about).get("parentID"))):
-            known.add(found.id)
-            yield found
+        if not (about and text_of(_document(about).get("parentID"))):
+            known.add(messages.name)
+            state = messages.stat()
+            yield SessionFile(
+                path=messages, agent=AGENT, id=messages.name, mtime_ns=state.st_mtime_ns, size=state.st_size
+            )
     for database in sorted(folders["opencode"].glob("opencode*.db")):
         with suppress(TranscriptError):
             yield from (found for found in stored(database) if found.id not in known)
@@ -58,11 +52,11 @@ def stored(database: Path) -> list[SessionFile]:
         has_parents = "parent_id" in columns_of(connection, "session")
         subagents = "SELECT id FROM session WHERE parent_id IS NOT NULL" if has_parents else "SELECT NULL WHERE 0"
         rows = connection.execute(
-            "SELECT session_id, coalesce(max(time_updated), 0) / 1000.0, coalesce(sum(length(data)), 0) FROM part"
+            "SELECT session_id, coalesce(max(time_updated), 0) * 1000000, coalesce(sum(length(data)), 0) FROM part"
             f" WHERE session_id NOT IN ({subagents}) GROUP BY session_id"
         ).fetchall()
-    return [SessionFile(path=database, agent=AGENT, id=name, mtime=mtime, size=size, is_shared=True)
-            for name, mtime, size in rows]  # fmt: skip
+    return [SessionFile(path=database, agent=AGENT, id=name, mtime_ns=int(mtime_ns), size=size, is_shared=True)
+            for name, mtime_ns, size in rows]  # fmt: skip
 
 
 def read(path: Path) -> Session:

@@ -24,25 +24,22 @@ from typing import Any
 from nugget.config import Environment, Settings
 from nugget.errors import TranscriptError, UsageError, reason_of
 from nugget.infra import files
-from nugget.models import Event, EventKind, Session, SourceName, Speaker, SpeechOrigin
-from nugget.models import SessionFile as SessionFile
+from nugget.models import Event, EventKind, Session, SessionFile, SourceName, Speaker, SpeechOrigin
 from nugget.sources import (
     ARCHIVE_ENDING,
     DATABASE_MAGIC,
     MAX_DOCUMENT_BYTES,
     Log,
-    LogFile,
-    Reader,
     agent_folders,
     channels,
     claude_code,
     codex,
     cursor,
-    find_file,
     gemini,
     opencode,
     parse_record,
     read_document,
+    session_file,
     shell_logs,
     split_locator,
 )
@@ -86,11 +83,7 @@ def find_sessions(environment: Environment, agents: Collection[str] | None = Non
     wanted = AGENTS if agents is None or ALL_AGENTS in agents else agents
     found: list[SessionFile] = []
     if CLAUDE_CODE in wanted:
-        found += [
-            SessionFile(path=Path(file.path), agent=CLAUDE_CODE, id=name, mtime=file.mtime, size=file.size)
-            for name, file in claude_code.find_files(environment.claude_config / "projects")
-            if not file.part
-        ]
+        found += (file for file in claude_code.find_files(environment.claude_config / "projects") if not file.part)
     if others := [source for source in _OTHERS if source.AGENT in wanted]:
         folders = agent_folders(environment)
         found += [file for source in others for file in source.find(folders)]
@@ -236,20 +229,20 @@ def find_logs(environment: Environment, settings: Settings, brain: Path | None =
     """
     if not settings.history.enabled:
         return []
-    grouped: dict[str, list[LogFile]] = {}
-    for _, file in claude_code.find_files(environment.claude_config / "projects"):
-        main = file.path if not file.part else next(reversed(grouped))
-        grouped.setdefault(main, []).append(file)
-    found = [_session_log(Reader.LINES, Path(main).stem, main, CLAUDE_CODE, *own) for main, own in grouped.items()]
+    of_claude: list[list[SessionFile]] = []
+    for file in claude_code.find_files(environment.claude_config / "projects"):
+        if not file.part:
+            of_claude.append([])
+        of_claude[-1].append(file)
     others = [agent for agent in AGENTS if agent != CLAUDE_CODE]
-    found += map(log_of, find_sessions(environment, others))
+    found = [log_of(*own) for own in (*of_claude, *([file] for file in find_sessions(environment, others)))]
     present = {log.id for log in found}
     for session, path in archived_sessions(environment.home).items():
-        if session not in present and (archived := find_file(path)):
-            found.append(_session_log(Reader.ARCHIVE, session, archived.path, CLAUDE_CODE, archived))
+        if session not in present and (archived := session_file(path, agent=CLAUDE_CODE, name=session)):
+            found.append(log_of(archived))
     for channel, path in channels.channel_files(environment.home, *([brain] if brain else [])):
-        if own := find_file(path):
-            found.append(Log(reader=Reader.CHANNEL, source=SourceName.BRIDGE, id=channel, path=own.path, files=(own,)))
+        if own_file := session_file(path, agent="", name=channel):
+            found.append(Log(source=SourceName.BRIDGE, id=channel, path=str(path), files=(own_file,)))
     found += shell_logs.find_shell_sessions(environment.shell_logs)
     found.sort(key=lambda log: (log.mtime_ns, log.path))
     erased = _erased(environment.home)
@@ -265,21 +258,13 @@ def find_log(environment: Environment, session_id: str) -> Log | None:
     if shell := shell_logs.find_shell_session(environment.shell_logs, session_id):
         return shell
     found = find_session_by_id(environment, session_id)
-    return log_of(found) if found else None
+    subagents = claude_code.find_subagents(found.path) if found and found.agent == CLAUDE_CODE else ()
+    return log_of(found, *subagents) if found else None
 
 
-def log_of(found: SessionFile) -> Log:
-    """Return the log with all files of a session that was found otherwise."""
-    if found.agent == CLAUDE_CODE and not found.is_shared:
-        own = find_file(found.path)
-        files = (*([own] if own else []), *claude_code.find_subagents(str(found.path)))
-        return _session_log(Reader.LINES, found.id, str(found.path), found.agent, *files)
-    file = LogFile(path=found.locator, size=found.size, mtime_ns=int(found.mtime * 1e9))
-    return _session_log(Reader.WHOLE, found.id, str(found.path), found.agent, file)
-
-
-def _session_log(reader: Reader, session: str, path: str, agent: str, *files: LogFile) -> Log:
-    return Log(reader=reader, source=SourceName.SESSIONS, id=session, path=path, agent=agent, files=files)
+def log_of(*files: SessionFile) -> Log:
+    """Return the log of a session that has these files, its own first."""
+    return Log(source=SourceName.SESSIONS, id=files[0].id, path=str(files[0].path), files=files)
 
 
 def archive_file(home: Path, session_id: str) -> Path:

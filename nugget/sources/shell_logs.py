@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from nugget.errors import UsageError
 from nugget.models import SourceName
-from nugget.sources import Log, Reader, find_file, list_folder, mapping_of, parse_record, read_lines
+from nugget.sources import Log, list_folder, mapping_of, parse_record, read_lines, session_file
 from nugget.text import without_escapes
 
 EVENTS, INPUT = "events.jsonl", "stdin.log"
@@ -109,9 +109,8 @@ def find_shell_session(log_dir: Path, name: str) -> Log | None:
         return None
     entries = {entry.name: entry for entry in list_folder(folder) if not entry.is_symlink()}
     known = [entries[file] for file in (EVENTS, INPUT, *STREAMS) if file in entries]
-    files = tuple(file for entry in known if (file := find_file(entry)))
-    log = Log(reader=Reader.SHELL, source=SourceName.SHELL, id=name, path=str(folder), agent="shell", files=files)
-    return log if files else None
+    files = tuple(file for entry in known if (file := session_file(entry, agent="shell", name=name)))
+    return Log(source=SourceName.SHELL, id=name, path=str(folder), files=files) if files else None
 
 
 def read_events(file: Path) -> tuple[list[LogEvent], int]:

@@ -14,8 +14,8 @@ from sessions import STARTED
 
 from nugget.config import CaptureSettings, Settings
 from nugget.evidence.derive import ingest, notes_of_command, notes_of_speech
-from nugget.sources import Log
-from nugget.sources.sessions import SessionFile, log_of
+from nugget.sources import Log, session_file
+from nugget.sources.sessions import log_of
 
 
 @pytest.fixture
@@ -157,8 +157,9 @@ def transcript(file: Path, calls: list[tuple[str, dict[str, Any], str, bool]]) -
         about = {"uuid": f"u{number}", "parentUuid": f"u{number - 1}" if number else None, "timestamp": moment}
         lines.append(json.dumps({**record, **about, "sessionId": file.stem, "cwd": "/srv/shop", "version": "2.1.329"}))
     file.write_text("\n".join(lines) + "\n", "utf-8")
-    state = file.stat()
-    return log_of(SessionFile(path=file, agent="claude-code", id=file.stem, mtime=state.st_mtime, size=state.st_size))
+    found = session_file(file, agent="claude-code", name=file.stem)
+    assert found is not None
+    return log_of(found)
 
 
 FAILED = ("Bash", {"command": "npm test"}, "Exit code 1\nFAIL cart.test.ts\nTypeError: price is undefined", True)
