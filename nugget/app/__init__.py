@@ -16,7 +16,7 @@ from nugget.app import brains, changes, local_sources, team_index, writing
 from nugget.app.brains import check_identity, checked
 from nugget.config import Environment, Settings, current_folder, expanded, load_settings, read_environment
 from nugget.errors import BrainError, IndexUnavailable, NuggetError, UsageError
-from nugget.evaluation.query_log import Face, QuestionLog
+from nugget.evaluation.query_log import Asked, Face, asked_of, record
 from nugget.index import Index, IndexReader, IndexState, SyncResult, Unusable, read_home
 from nugget.index.connection import home_index_file, index_folder
 from nugget.index.sync import pending_changes, sync
@@ -78,9 +78,8 @@ class Brain:
         self.environment = environment or read_environment()
         self.settings = settings or load_settings(self.environment, path)
         self._is_read_by_people = face is Face.CLI
-        self.query_log: QuestionLog | None = None
-        if face is not None and self.settings.retrieval.log_queries:
-            self.query_log = QuestionLog(path, face=face, environment=self.environment, settings=self.settings)
+        self.logs_as = face if self.settings.retrieval.log_queries else None
+        self._unlogged: list[Asked] = []
         self._lock = threading.RLock()
         self._index: Index | None = None
         self._team: IndexReader | None = None
@@ -239,9 +238,17 @@ class Brain:
             degraded=(*bundle.degraded, *behind),
         )  # fmt: skip
         of_memory_alone = sources == (SourceName.MEMORY,)  # the log may not even mention memory
-        if self.query_log and log and parsed.text.strip() and not of_memory_alone:
-            self.query_log.note(bundle, started=started, now=now)
+        if self.logs_as and log and parsed.text.strip() and not of_memory_alone:
+            asked = asked_of(bundle, self.path, self.environment, face=self.logs_as, started=started, now=now)
+            self._unlogged.append(asked)
+            if self.logs_as is not Face.CLI:  # there it is logged once the answer is on the screen
+                self._log_asked()
         return bundle
+
+    def _log_asked(self) -> None:
+        with suppress(IndexError):  # emptied, perhaps by another thread
+            while True:
+                record(self.environment.home, self._unlogged.pop(0), settings=self.settings)
 
     def related(self, question: Query | str, *, fresh: bool = True) -> Bundle:
         """Return what is similar to a ref or a thought. Raises NuggetError for an unknown ref."""
@@ -348,8 +355,8 @@ class Brain:
         """Return what is known of the code of a folder's workspace: `extract`, `nuggets`, `coverage` and `gaps`."""
         from nugget.app.provenance import Provenance
 
-        face = self.query_log.face if self.query_log else None
-        return Provenance(environment=self.environment, folder=folder or current_folder(), brain=self, face=face)
+        where = folder or current_folder()
+        return Provenance(environment=self.environment, folder=where, brain=self, face=self.logs_as)
 
     def repair(self) -> list[str]:
         """Put right what killed processes and failing disks left, rebuild what had to go, and return what was done."""
@@ -364,8 +371,7 @@ class Brain:
 
     def close(self) -> None:
         """Release the index, which closes when the last thread is done, and write pending log lines."""
-        if self.query_log:
-            self.query_log.write()
+        self._log_asked()
         for other in self.others:
             other.close()
         with self._lock:

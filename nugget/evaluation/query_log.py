@@ -84,41 +84,19 @@ class Asked:
         return [unit_id for unit_id, _ in self.units]
 
 
-class QuestionLog:
-    """Logs the questions that come to a brain through one face. Thread-safe.
-
-    A question from the command line is written by `write`, once its answer is on the screen; any other at once.
-    """
-
-    def __init__(self, brain: Path, *, face: Face, environment: Environment, settings: Settings) -> None:
-        self._brain = brain
-        self.face = face
-        self._environment = environment
-        self._settings = settings
-        self._waiting: list[Asked] = []
-
-    def note(self, bundle: Bundle, *, started: float, now: datetime) -> None:
-        """Log a question with its answer; `started` is `time.perf_counter()` when it came."""
-        shown = [hit for hit in bundle.hits if hit.unit.source is not SourceName.MEMORY]
-        names = [hit.unit.id if hit.unit.source is SourceName.BRAIN else hit.ref for hit in shown[:MAX_UNITS]]
-        self._waiting.append(
-            Asked(
-                id=os.urandom(6).hex(), time=now, brain=str(self._brain), face=self.face,
-                text=bundle.query.text[:MAX_TEXT_CHARS], profile=bundle.profile, session=self._environment.session,
-                filters=bundle.query.filter.named(), weak=bundle.weak or not shown, degraded=bundle.degraded,
-                units=tuple((name, round(hit.score, 4)) for name, hit in zip(names, shown, strict=False)),
-                duration_ms=round((perf_counter() - started) * 1000, 1), budget=bundle.query.budget_tokens,
-                agent=_agent(self._environment),
-            )
-        )  # fmt: skip
-        if self.face is not Face.CLI:
-            self.write()
-
-    def write(self) -> None:
-        """Write the questions that wait."""
-        with suppress(IndexError):  # emptied, perhaps by another thread
-            while True:
-                record(self._environment.home, self._waiting.pop(0), settings=self._settings)
+def asked_of(
+    bundle: Bundle, brain: Path, environment: Environment, *, face: Face, started: float, now: datetime
+) -> Asked:
+    """Return a question with its answer; `started` is `time.perf_counter()` when it came."""
+    shown = [hit for hit in bundle.hits if hit.unit.source is not SourceName.MEMORY]
+    return Asked(
+        id=os.urandom(6).hex(), time=now, brain=str(brain), face=face, text=bundle.query.text[:MAX_TEXT_CHARS],
+        profile=bundle.profile, session=environment.session, filters=bundle.query.filter.named(),
+        weak=bundle.weak or not shown, degraded=bundle.degraded,
+        units=tuple((hit.name, round(hit.score, 4)) for hit in shown[:MAX_UNITS]),
+        duration_ms=round((perf_counter() - started) * 1000, 1), budget=bundle.query.budget_tokens,
+        agent=_agent(environment),
+    )  # fmt: skip
 
 
 def _agent(environment: Environment) -> str | None:
