@@ -114,6 +114,12 @@ def slugify(text: str, *, max_chars: int = 60) -> str:
     return "unit-" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:10]
 
 
+def is_name(text: str, *, signs: str = "._-", most: int = 128) -> bool:
+    """Return whether a text is a plain name: ASCII letters, digits and these signs, without a dot in front."""
+    is_bounded = 0 < len(text) <= most and text.isascii() and text[0] != "."
+    return is_bounded and all(char.isalnum() or char in signs for char in text)
+
+
 def counted(count: int, noun: str) -> str:
     """`1 file`, `2 files`, `1,200 files`; the last word of the noun takes the s."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

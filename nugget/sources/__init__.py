@@ -206,6 +206,12 @@ def joined_text(content: object, keys: Iterable[str] = ("text",)) -> str:
     return "\n".join(parts)
 
 
+def between(text: str, opening: str, closing: str) -> str:
+    """Return what stands between two marks; empty if they are not both there."""
+    inside, end, _ = text.partition(opening)[2].partition(closing)
+    return inside if end else ""
+
+
 def storable(text: str) -> str:
     """Return the text without NUL and lone surrogates, which neither UTF-8 files nor the index can hold."""
     return text.replace("\0", "�").encode("utf-8", "replace").decode("utf-8")

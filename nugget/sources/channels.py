@@ -18,6 +18,7 @@ from typing import Any
 
 from nugget.sources import blocks_of, mapping_of, parse_moment, parse_record, records_of, storable, text_of
 from nugget.sources.event_builder import first_text
+from nugget.text import is_name
 
 _LEAD = "team-lead"
 """The client's name for the session that leads a team."""
@@ -27,7 +28,6 @@ _TAGGED = re.compile(
 _OPENINGS = ("<teammate-message", "<cross-session-message", "Another Claude session")
 _ATTRIBUTE = re.compile(r'([a-z_-]+)="([^"]*)"')
 _NAMED_AGENT = re.compile(r"\Aa(.+)-[0-9a-f]{8,}\Z")
-_CHANNEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ def channel_files(*folders: Path) -> Iterator[tuple[str, Path]]:
     """Yield the files `<folder>/bridge/<channel>.jsonl` with their channels, except those with odd names."""
     for folder in folders:
         files = sorted((folder / "bridge").glob("*.jsonl"))
-        yield from ((file.stem, file) for file in files if _CHANNEL_NAME.fullmatch(file.stem) and file.is_file())
+        yield from ((file.stem, file) for file in files if is_name(file.stem) and file.is_file())
 
 
 def messages_in_record(record: Mapping[str, Any]) -> list[Message]:

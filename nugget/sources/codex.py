@@ -16,6 +16,7 @@ from nugget.errors import TranscriptError
 from nugget.models import EventKind, Session, SessionFile
 from nugget.sources import (
     MAX_LINE_BYTES,
+    between,
     joined_text,
     mapping_of,
     parse_record,
@@ -37,11 +38,7 @@ _INJECTED = re.compile(
     r"turn_aborted|subagent_notification|skills?|skills_instructions|collaboration_mode|model_switch|"
     r"personality_spec|apps_instructions|plugins_instructions|hook_prompt|codex_internal_context)\b"
 )
-_REQUEST = re.compile(r"^#+ My request for Codex:[ \t]*$", re.MULTILINE)
-_USER_SHELL = re.compile(
-    r"\A<user_shell_command>\s*<command>\n?(?P<command>.*?)\n?</command>\s*<result>\n?(?P<result>.*?)\n?</result>",
-    re.DOTALL,
-)
+_REQUEST = "# My request for Codex:\n"
 _EXIT_CODE = re.compile(r"^(?:Exit code: |Process exited with code )(-?\d{1,9})[ \t]*$", re.MULTILINE)
 _RUNNING = "Process running with session ID "
 _HEAD_CHARS = 600
@@ -146,11 +143,12 @@ def _read_message(payload: Mapping[str, Any], builder: EventBuilder) -> None:
         parts = content if isinstance(content, list) else [content]
         texts = [text for part in parts if (text := joined_text([part])) and not _INJECTED.match(text.lstrip())]
         text = "\n".join(texts)
-        if shell := _USER_SHELL.match(text.strip()):
-            builder.shell(shell["command"])
-            builder.add(EventKind.OUTPUT, _printed(shell["result"]), tool=USER_SHELL)
+        if text.lstrip().startswith("<user_shell_command>"):
+            builder.shell(between(text, "<command>", "</command>").strip("\n"))
+            printed = between(text, "<result>", "</result>").strip("\n")
+            builder.add(EventKind.OUTPUT, _printed(printed), tool=USER_SHELL)
         elif text:
-            builder.prompt(_REQUEST.split(text)[-1])
+            builder.prompt(text.rpartition(_REQUEST)[2])
 
 
 def _read_output(payload: Mapping[str, Any], call_id: str, builder: EventBuilder) -> None:

@@ -16,15 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nugget.models import Session, SessionFile
-from nugget.sources import (
-    joined_text,
-    mapping_of,
-    objects_in,
-    read_document,
-    records_of,
-    session_file,
-    text_of,
-)
+from nugget.sources import joined_text, mapping_of, objects_in, read_document, records_of, session_file, text_of
 from nugget.sources.event_builder import SHELL, EventBuilder, read_call
 
 AGENT = "gemini-cli"
@@ -33,7 +25,7 @@ _KINDS = ("user", "gemini", "info", "error", "warning", "model")
 _ID = re.compile(rb'"sessionId"\s*:\s*"([A-Za-z0-9_.-]{1,128})"')
 _HEAD_BYTES = 4096
 _INJECTED = ("System: Please continue.", "<session_context>", "This is the Gemini CLI. We are setting up the context")
-_REFERENCED = re.compile(r"\n*--- Content from referenced files ---.*?(?:--- End of content ---|\Z)", re.DOTALL)
+_REFERENCED, _END = "--- Content from referenced files ---", "--- End of content ---"
 _SHELL_RESULT = re.compile(
     r"(?:\A|\n)Output: (?P<output>.*?)\n(?:Error: (?P<error>.*?)\n)?Exit Code: (?P<code>-?\d{1,9}|\(none\))", re.DOTALL
 )
@@ -87,7 +79,8 @@ def _read_message(message: Mapping[str, Any], builder: EventBuilder) -> None:
     if kind == "user":
         shown = joined_text(message.get("displayContent")) or text
         if not shown.lstrip().startswith(_INJECTED):
-            builder.prompt(_REFERENCED.sub("", shown))
+            typed, _, referenced = shown.partition(_REFERENCED)
+            builder.prompt(typed.rstrip("\n") + referenced.partition(_END)[2])
     elif kind in ("gemini", "model"):
         builder.reply(text)
         for call in objects_in(message.get("toolCalls")):

@@ -27,7 +27,7 @@ from nugget.markdown import left_out, title_of
 from nugget.models import Problem, Relation, RelationType, Severity, SourceName, Unit
 from nugget.sources import ReadDocument, list_folder, mapping_of, read_document
 from nugget.sources.ignore_files import Walk
-from nugget.text import shorten, slugify
+from nugget.text import is_name, shorten, slugify
 
 SUFFIXES = (".md", ".markdown", ".mdx", ".mdc")
 MAX_LINKS = 2_000
@@ -265,7 +265,7 @@ def redacting(settings: Settings) -> Callable[[str], str]:
 
 def check_identity(text: str) -> str:
     """Return the identity if it is valid as a part of paths. Raises UsageError."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", text) or ".." in text:
+    if not is_name(text, most=64) or ".." in text:
         hint = "Use 1 to 64 letters, digits, `-`, `_` and `.`, such as claude-code."
         raise UsageError(f"{text!r} cannot be an identity.", hint=hint)
     return text

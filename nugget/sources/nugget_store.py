@@ -26,6 +26,7 @@ from datetime import date
 from enum import Enum
 from functools import cache
 from pathlib import Path
+from string import hexdigits
 from typing import TYPE_CHECKING, Any
 
 from nugget.errors import TranscriptError
@@ -34,7 +35,7 @@ from nugget.infra.workspace import Workspace
 from nugget.models import Origin, Problem, SourceName, Unit
 from nugget.models.nuggets import SUMMARY_CHARS, FileTouch, Nugget, SessionRecord
 from nugget.sources import ReadDocument, parse_record, parse_timestamp, read_lines, storable, text_of
-from nugget.text import shorten
+from nugget.text import is_name, shorten
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -45,9 +46,6 @@ MAX_LINE_BYTES = 8 * 1024 * 1024
 HASH_DIGITS = 16
 """Hex digits of one line's hash."""
 _WORKSPACE_FILE = "workspace.json"
-_FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
-_LINE_HASHES = re.compile(rf"(?:[0-9a-f]{{{HASH_DIGITS}}})*")
 _MAX_TEXT, _MAX_PARTS = 20_000, 20
 _KINDS: Mapping[str, type] = {"session": SessionRecord, "nugget": Nugget, "touch": FileTouch}
 _MOMENTS = ("started", "ended", "session_started", "extracted_at", "at")
@@ -132,7 +130,7 @@ def read_line(line: bytes | None) -> SessionRecord | Nugget | FileTouch | Mappin
     if kind not in _KINDS:
         return values if kind == "retracted" else None
     hashes = values.pop("line_hashes", "")
-    if not isinstance(hashes, str) or not _LINE_HASHES.fullmatch(hashes):
+    if not isinstance(hashes, str) or len(hashes) % HASH_DIGITS or hashes.strip(hexdigits):
         raise Unreadable("`line_hashes` are invalid")
     given = {key: _bounded(value) for key, value in values.items() if key not in ("nuggets", "touches")}
     given |= {key: parse_timestamp(given[key]) for key in _MOMENTS if key in given}
@@ -184,7 +182,7 @@ def _validated(kind: str, given: Mapping[str, Any]) -> SessionRecord | Nugget | 
         is_outside = path.startswith(("/", "\\", "~")) or path[1:2] == ":" or {"", ".", ".."} & {*path.split("/")}
         if is_outside or "\n" in path or "\r" in path:
             raise Unreadable(f"`{key}` leads out of the workspace or holds a line end")
-    if kind == "nugget" and not (_ID.fullmatch(value.id) and math.isfinite(value.confidence)):
+    if kind == "nugget" and not (is_name(value.id, most=80) and math.isfinite(value.confidence)):
         raise Unreadable("`id` is not valid, or `confidence` is not a number")
     return value  # type: ignore[no-any-return]
 
@@ -295,7 +293,7 @@ def _hash(text: str) -> str:
 
 def _file_name(name: str) -> str:
     """Return the name itself if it can be a file's, else one made of it with a hash."""
-    if _FILE_NAME.fullmatch(name):
+    if is_name(name):
         return name
     slug = re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:60].strip("-") or "unnamed"
     return f"{slug}-{_hash(name)[:4]}{_hash(name[::-1])[:4]}"

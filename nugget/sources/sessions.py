@@ -12,9 +12,8 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import re
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -43,7 +42,8 @@ from nugget.sources import (
     shell_logs,
     split_locator,
 )
-from nugget.sources.condense import Exchange
+from nugget.sources.condense import Exchange, cut_at_prompts
+from nugget.text import is_name
 
 CLAUDE_CODE = claude_code.AGENT
 ALL_AGENTS = "all"
@@ -56,7 +56,6 @@ _MAX_STAMPS = 8
 _MAX_HEADER_CHARS = 1_000_000
 _PEEKED_LINES = 20
 _PEEKED_BYTES = 4 * 1024 * 1024
-_PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +101,7 @@ def find_session_by_id(environment: Environment, prefix: str) -> SessionFile | N
     Of several files with one id (a transcript and its copy) the newest counts. Raises TranscriptError for a prefix
     that several sessions share.
     """
-    if not _PREFIX.fullmatch(prefix):
+    if not is_name(prefix):
         return None
     found = {file.id: file for file in find_sessions(environment)}
     name = _id_by_prefix(found, prefix)
@@ -183,7 +182,7 @@ def read_whole_session(environment: Environment, settings: Settings, name: str) 
     from nugget.redaction import is_excluded_project, redact_session
 
     prefix = name.removeprefix("session:").removeprefix("sessions:").partition("#")[0].partition("/")[0]
-    if not _PREFIX.fullmatch(prefix):
+    if not is_name(prefix):
         raise UsageError(f"{name[:80]!r} is no session's id.", hint="`nugget search` names sessions behind `ref:`.")
     if found := find_session_by_id(environment, prefix):
         session = replace(read_any(found), id=found.id)  # the id by which refs name it
@@ -204,22 +203,8 @@ def read_whole_session(environment: Environment, settings: Settings, name: str) 
         whole = claude_code.read_logged(found.path).session.events
         prompts = [event.uuid for event in whole if event.kind is EventKind.PROMPT]
         numbers = {uuid: number for number, uuid in enumerate(prompts, 1)}
-    exchanges = _exchanges(session.events, numbers)
+    exchanges = tuple(cut_at_prompts(session.events, numbers))
     return WholeSession(session=session, exchanges=exchanges, is_archived=found is None)
-
-
-def _exchanges(events: Iterable[Event], numbers: Mapping[str, int]) -> tuple[Exchange, ...]:
-    """Return the events by exchange; a prompt that is not in `numbers` is counted on from the last."""
-    groups: list[tuple[int, list[Event]]] = []
-    for event in events:
-        if event.kind is EventKind.PROMPT and not event.agent_id:
-            number = numbers.get(event.uuid) or (groups[-1][0] if groups else 0) + 1
-            if not groups or groups[-1][0] != number:
-                groups.append((number, []))
-        elif not groups:
-            groups.append((0, []))
-        groups[-1][1].append(event)
-    return tuple(Exchange(number=number, events=tuple(own)) for number, own in groups)
 
 
 def find_logs(environment: Environment, settings: Settings, brain: Path | None = None) -> list[Log]:
@@ -269,7 +254,7 @@ def log_of(*files: SessionFile) -> Log:
 
 def archive_file(home: Path, session_id: str) -> Path:
     """Return the path of an archived session; an id that is not a plain file name is replaced by its hash."""
-    plain = re.fullmatch(r"[A-Za-z0-9_-]{1,100}", session_id)
+    plain = is_name(session_id, signs="_-", most=100)
     name = session_id if plain else hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     return home / "archive" / f"{name}{ARCHIVE_ENDING}"
 

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, NamedTuple
 from nugget.errors import UsageError
 from nugget.models import SourceName
 from nugget.sources import Log, list_folder, mapping_of, parse_record, read_lines, session_file
-from nugget.text import without_escapes
+from nugget.text import is_name, without_escapes
 
 EVENTS, INPUT = "events.jsonl", "stdin.log"
 STREAMS = {"output.log": "merged", "stdout.log": "stdout", "stderr.log": "stderr"}
@@ -31,7 +31,6 @@ MAX_LINE_CHARS = 1000
 MAX_EVENT_BYTES = 1 << 24
 """A longer line of events.jsonl is counted as malformed."""
 _MAX_KIND_CHARS = 2000
-_SESSION_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:-]{0,127}")
 
 _BLOCK_BYTES = 1 << 22
 _KEPT_BYTES = 1 << 17
@@ -40,12 +39,14 @@ _MAX_FAILURES = 2000
 """Kinds of failure-like lines kept from the middle of large output, at most."""
 _MAX_RAW_BYTES = 1 << 16
 _SAME_KIND = 3
-"""Lines kept of those that differ in their numbers only."""
+"""Lines kept of those that differ in their digits only."""
+_NO_DIGITS = dict.fromkeys(map(ord, "0123456789"))
 
-_SIGNS = re.compile(
-    rb"error|fail|panic|traceback|exception|fatal|cannot|not found|denied|refused|undefined|timed out|abort"
-    rb"|segmentation|killed|unresolved|conflict|no such"
+_SIGNS = tuple(
+    b"error|fail|panic|traceback|exception|fatal|cannot|not found|denied|refused|undefined|timed out|abort"
+    b"|segmentation|killed|unresolved|conflict|no such".split(b"|")
 )
+
 _FAILED = re.compile(
     r"error|fail(?:ed|ure|s|ing)?\b|panic|traceback|exception|fatal|cannot|can't|could not|not found|denied|refused"
     r"|undefined|undeclared|timed out|abort(?:ed|ing)|segmentation|killed|unresolved|conflict|no such|unexpected"
@@ -62,7 +63,6 @@ _HARMLESS = re.compile(
 )
 _CONTROL = dict.fromkeys([*range(9), *range(0x0B, 0x20), *range(0x7F, 0xA0)])
 _KEY_LIKE = re.compile(r"\s*[A-Za-z0-9+/]{40,}={0,2}\s*")
-_DIGITS = re.compile(r"\d+|0x[0-9a-fA-F]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class LogEvent(NamedTuple):
 
 def is_session_id(text: str) -> bool:
     """Return whether a text can be a session's id: a plain name that leads nowhere."""
-    return bool(_SESSION_ID.fullmatch(text)) and ".." not in text
+    return is_name(text, signs="_.@:-") and ".." not in text
 
 
 def require_session_id(text: str) -> None:
@@ -203,17 +203,21 @@ def _keep_lines(file: BinaryIO, end: int, most_chars: int) -> Iterator[LogLine]:
     offset, is_begin = 0, True
     while offset < end and (raw := file.readline(min(_MAX_RAW_BYTES, end - offset))):
         is_kept = not _KEPT_BYTES <= offset < end - _KEPT_BYTES
-        if is_begin and (is_kept or _SIGNS.search(raw.lower())):
+        if is_begin and (is_kept or _has_sign(raw.lower())):
             text = clean_line(raw, most_chars=most_chars)
             is_failure = looks_failed(text)
             if is_failure and not is_kept:
-                kind = _DIGITS.sub("0", text)
+                kind = text.translate(_NO_DIGITS)
                 if kind in seen or len(seen) < _MAX_FAILURES:
                     seen[kind] += 1
                     is_kept = seen[kind] <= _SAME_KIND
             if text and is_kept:
                 yield LogLine(offset, text, is_failure)
         offset, is_begin = offset + len(raw), raw.endswith(b"\n")
+
+
+def _has_sign(lowered: bytes) -> bool:
+    return any(sign in lowered for sign in _SIGNS)
 
 
 def _last_border(file: BinaryIO, end: int) -> int:

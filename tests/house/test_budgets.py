@@ -13,11 +13,11 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
-    "modules": 190,
-    "lines": 45_313,
+    "modules": 188,
+    "lines": 45_219,
     "lines of a file": 400,
-    "classes": 306,
-    "re.compile": 295,
+    "classes": 303,
+    "re.compile": 282,
     "parameters of a function": 10,
     "lines of tests": 28_593,  # with the fault laboratory
 }
