@@ -19,7 +19,7 @@ BUDGETS = {
     "classes": 303,
     "re.compile": 282,
     "parameters of a function": 10,
-    "lines of tests": 28_593,  # with the fault laboratory
+    "lines of tests": 28_576,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02
