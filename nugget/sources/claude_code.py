@@ -34,7 +34,7 @@ from nugget.sources import (
     storable,
     text_of,
 )  # fmt: skip
-from nugget.sources.event_builder import MAX_TEXT_CHARS, USER_SHELL, Call, EventBuilder, read_call, text_call
+from nugget.sources.event_builder import MAX_TEXT_CHARS, USER_SHELL, EventBuilder, command, read_call, text_call
 from nugget.text import MAX_HASHED_CHARS, apply_edit, content_hash
 
 AGENT = "claude-code"
@@ -142,10 +142,10 @@ def _read_assistant(record: Mapping[str, Any], reader: TranscriptReader) -> None
         elif block.get("type") == "tool_use":
             tool, given = text_of(block.get("name")), mapping_of(block.get("input"))
             if tool in SHELL_TOOLS:
-                call = Call(tool=tool, command=text_of(given.get("command")))
+                events = [command(text_of(given.get("command")), tool)]
             else:
-                call = read_call(tool, given) if tool in _EDIT_TOOLS else text_call(tool, given)
-            reader.call(call, text_of(block.get("id")))
+                events = read_call(tool, given) if tool in _EDIT_TOOLS else [text_call(tool, given)]
+            reader.call(events, text_of(block.get("id")))
 
 
 def _read_user(record: Mapping[str, Any], reader: TranscriptReader) -> None:

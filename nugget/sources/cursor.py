@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from nugget.errors import TranscriptError
-from nugget.models import Session, SessionFile
+from nugget.models import Event, EventKind, Session, SessionFile
 from nugget.sources import (
     blocks_of,
     columns_of,
@@ -32,7 +32,7 @@ from nugget.sources import (
     session_file,
     text_of,
 )
-from nugget.sources.event_builder import EDIT, SHELL, Call, EventBuilder, FileChange, arguments, read_call
+from nugget.sources.event_builder import EventBuilder, arguments, file_edit, folder_of, read_call
 
 AGENT = "cursor"
 
@@ -130,8 +130,9 @@ def _read_line(record: Mapping[str, Any], builder: EventBuilder) -> None:
         elif kind == "text":
             builder.reply(text.rstrip().removesuffix(_HIDDEN))
         elif kind == "tool_use":
-            parsed = read_call(text_of(block.get("name")), given if isinstance(given, Mapping) else {"input": given})
-            builder.call(parsed, text_of(block.get("id")))
+            given = given if isinstance(given, Mapping) else {"input": given}
+            events = read_call(text_of(block.get("name")), given)
+            builder.call(events, text_of(block.get("id")), folder=folder_of(given))
         elif kind == "tool_result":
             printed = joined_text(block.get("content"))
             builder.result(text_of(block.get("tool_use_id")), printed, ok=not block.get("is_error"))
@@ -155,39 +156,38 @@ def _read_bubble(bubble: Mapping[str, Any], builder: EventBuilder, connection: s
         return
     given = {**arguments(call.get("params")), **arguments(call.get("rawArgs"))}
     printed, result = text_of(call.get("result")), arguments(call.get("result"))
-    parsed = read_call(text_of(call.get("name")), given)
-    if changes := _changes(parsed, result, connection):
-        parsed = Call(tool=EDIT, changes=changes)
+    events = read_call(text_of(call.get("name")), given)
+    events = _edits(events[0].path, result, connection) or events
+    is_command = events[0].kind is EventKind.COMMAND
     call_id = text_of(call.get("toolCallId")) or builder.uuid
-    builder.call(parsed, call_id)
+    builder.call(events, call_id, folder=folder_of(given))
     ok = {"completed": True, "error": False, "cancelled": False, "rejected": False}.get(text_of(call.get("status")))
     if call.get("userDecision") == "rejected" or call.get("error"):
         ok = False
     if printed or ok is not None:
         code = next((result[key] for key in ("exitCode", "exitCodeV2") if isinstance(result.get(key), int)), None)
-        if parsed.tool == SHELL:
+        if is_command:
             printed = text_of(result.get("output")) or text_of(result.get("contents")) or printed
         printed = printed or text_of(call.get("error"))
-        builder.result(call_id, printed, ok=ok, exit_code=code if parsed.tool == SHELL else None)
+        builder.result(call_id, printed, ok=ok, exit_code=code if is_command else None)
 
 
-def _changes(parsed: Call, result: Mapping[str, Any], connection: sqlite3.Connection) -> tuple[FileChange, ...]:
-    """Return the changes of an edit by its result, which is more exact than the requested sketch."""
-    path = parsed.changes[0].path if parsed.changes else parsed.path
+def _edits(path: str | None, result: Mapping[str, Any], connection: sqlite3.Connection) -> list[Event]:
+    """Return the edits of a file by the call's result, which is more exact than the requested sketch."""
     if not path:
-        return ()
+        return []
     if chunks := objects_in(mapping_of(result.get("diff")).get("chunks")):
-        return tuple(_change(path, diff) for chunk in chunks if (diff := text_of(chunk.get("diffString"))))
+        return [_edit(path, diff) for chunk in chunks if (diff := text_of(chunk.get("diffString")))]
     before, after = (text_of(result.get(key)) for key in ("beforeContentId", "afterContentId"))
     new = _value(connection, after)
-    return () if new is None else (FileChange(path=path, before=_value(connection, before), after=new),)
+    return [] if new is None else [file_edit(path, new, _value(connection, before))]
 
 
-def _change(path: str, diff: str) -> FileChange:
+def _edit(path: str, diff: str) -> Event:
     lines = [line for line in diff.splitlines() if not line.startswith(("---", "+++", "@@", "\\"))]
     old = [line[1:] for line in lines if not line.startswith("+")]
     new = [line[1:] for line in lines if not line.startswith("-")]
-    return FileChange(path=path, before="\n".join(old), after="\n".join(new))
+    return file_edit(path, "\n".join(new), "\n".join(old))
 
 
 def _value(connection: sqlite3.Connection, key: str, table: str = "cursorDiskKV") -> str | None:

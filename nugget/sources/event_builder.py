@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -50,52 +50,40 @@ _LEFT_OUT = re.compile(r"^\s*(?://|#|--|/\*|<!--)?\s*\.\.\.\s.*existing code.*$"
 """Matches the placeholder for unchanged code in a sketched edit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileChange:
-    """One replacement in a file: `before` is None if the whole file is given or it is unknown."""
-
-    path: str
-    after: str
-    before: str | None = None
-    tool: str = EDIT
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """A tool call in Claude Code's words. Exactly one of `command`, `changes` and `text` says what it is."""
-
-    tool: str
-    command: str | None = None
-    changes: tuple[FileChange, ...] = ()
-    text: str = ""
-    path: str | None = None
-    folder: str | None = None
-
-
-def read_call(tool: str, given: Mapping[str, Any]) -> Call:
-    """Parse a call of `tool` with these arguments."""
+def read_call(tool: str, given: Mapping[str, Any]) -> list[Event]:
+    """Parse a call of `tool` with these arguments, in Claude Code's words: a command, its edits, or a call as text."""
     kind = _TOOLS.get(tool.lower().rpartition("__")[2])
     path = first_text(given, _PATHS)
+    events: list[Event] = []
     if kind == SHELL:
         words = (shell_words(given.get(key)) for key in ("command", "cmd", "script"))
-        if command := next(filter(None, words), ""):
-            folder = first_text(given, ("workdir", "cwd", "working_directory")) or None
-            return Call(tool=SHELL, command=command, folder=folder)
+        events = [command(text) for text in words if text][:1]
     elif kind == "patch":
-        patch = first_text(given, ("input", "patch", "patchText", "patch_text"))
-        if changes := tuple(patch_changes(patch)):
-            return Call(tool=EDIT, changes=changes)
-    elif kind == EDIT and path and (changes := tuple(_edits(path, given))):
-        return Call(tool=changes[0].tool, changes=changes)
+        events = list(patch_changes(first_text(given, ("input", "patch", "patchText", "patch_text"))))
+    elif kind == EDIT and path:
+        events = list(_edits(path, given))
     elif kind == TODOS and (todos := _todos(given.get("todos", given.get("plan")))):
-        return Call(tool=TODOS, text=todos)
+        events = [Event(kind=EventKind.TOOL_CALL, text=bounded(todos), tool=TODOS)]
     elif kind == DELETE and path:
-        return Call(tool=DELETE, changes=(FileChange(path=path, after="", tool=DELETE),))
-    return text_call(tool, given)
+        events = [file_edit(path, "", tool=DELETE)]
+    return events or [text_call(tool, given)]
 
 
-def text_call(tool: str, given: Mapping[str, Any]) -> Call:
-    """Return a call as text for people: the to-do list, the plan, else `key: value` lines."""
+def command(text: str, tool: str = SHELL) -> Event:
+    """Return the event of a command that the agent ran."""
+    return Event(kind=EventKind.COMMAND, text=bounded(text), tool=tool)
+
+
+def file_edit(path: str, after: str, before: str | None = None, *, tool: str = EDIT) -> Event:
+    """Return the event of one replacement in a file: no `before` if the whole file is given or it is unknown."""
+    return Event(
+        kind=EventKind.FILE_EDIT, text=bounded(f"{tool} {path}"), tool=tool, path=storable(path),
+        before=None if before is None else bounded(before), after=bounded(after),
+    )  # fmt: skip
+
+
+def text_call(tool: str, given: Mapping[str, Any]) -> Event:
+    """Return the event of a call as text for people: the to-do list, the plan, else `key: value` lines."""
     if tool == TODOS and isinstance(given.get("todos"), list):
         text = _todos(given["todos"])
     elif tool == "ExitPlanMode":
@@ -105,7 +93,12 @@ def text_call(tool: str, given: Mapping[str, Any]) -> Call:
             (key, one if isinstance(one, str) else json.dumps(one, ensure_ascii=False)) for key, one in given.items()
         )
         text = "\n".join(f"{key}: {value}" for key, value in values)
-    return Call(tool=tool, text=text, path=first_text(given, _PATHS) or None)
+    return Event(kind=EventKind.TOOL_CALL, text=bounded(text), tool=tool, path=first_text(given, _PATHS) or None)
+
+
+def folder_of(given: Mapping[str, Any]) -> str:
+    """Return the folder that a command was to run in, by the arguments of its call."""
+    return first_text(given, ("workdir", "cwd", "working_directory"))
 
 
 @dataclass(slots=True)
@@ -173,23 +166,16 @@ class EventBuilder:
         """Append a command that the person ran in the client."""
         self.add(EventKind.COMMAND, command, tool=USER_SHELL, speaker=Speaker.USER, origin=SpeechOrigin.TYPED)
 
-    def call(self, call: Call, call_id: str = "") -> None:
-        """Append the command, the edits or the call."""
+    def call(self, events: Sequence[Event], call_id: str = "", *, folder: str = "") -> None:
+        """Append the events of a call; a command was run in `folder`."""
         first = len(self.events)
-        named = call_id or None
-        self.work_in(call.folder)
-        if call.command is not None:
-            self.add(EventKind.COMMAND, call.command, tool=call.tool, call_id=named)
-        for change in call.changes:
-            before = None if change.before is None else bounded(change.before)
-            self.add(
-                EventKind.FILE_EDIT, f"{change.tool} {change.path}", tool=change.tool, call_id=named,
-                path=storable(change.path), before=before, after=bounded(change.after),
-            )  # fmt: skip
-        if len(self.events) == first:
-            self.add(EventKind.TOOL_CALL, call.text, tool=call.tool, call_id=named, path=call.path)
+        if events[0].kind is EventKind.COMMAND:
+            self.work_in(folder)
+        for event in events:
+            own = replace(event, uuid=self.uuid, timestamp=self.moment, agent_id=self.agent_id, call_id=call_id or None)
+            self.events.append(own)
         if call_id:
-            self.calls[call_id] = (call.tool, list(range(first, len(self.events))))
+            self.calls[call_id] = (events[0].tool or "", list(range(first, len(self.events))))
 
     def result(self, call_id: str, text: str, *, ok: bool | None, exit_code: int | None = None) -> None:
         """Append the output of a call; of edits, note whether they succeeded. A command's exit code decides on `ok`."""
@@ -237,7 +223,7 @@ def shell_words(command: object) -> str:
     return shlex.join(words)
 
 
-def patch_changes(patch: str) -> Iterator[FileChange]:
+def patch_changes(patch: str) -> Iterator[Event]:
     """Return the changes of a patch in apply_patch's format, one per hunk; empty for any other text."""
     path, added, old, new = "", None, [], []  # type: str, list[str] | None, list[str], list[str]
     for line in [*patch.splitlines(), "*** End Patch"] if "*** " in patch else ():
@@ -246,9 +232,9 @@ def patch_changes(patch: str) -> Iterator[FileChange]:
             path = line[13:].strip()
         elif line.startswith(("*** ", "@@")):
             if path and added is not None:
-                yield FileChange(path=path, after="".join(f"{one}\n" for one in added), tool=WRITE)
+                yield file_edit(path, "".join(f"{one}\n" for one in added), tool=WRITE)
             elif path and old != new:
-                yield FileChange(path=path, before="\n".join(old), after="\n".join(new))
+                yield file_edit(path, "\n".join(new), "\n".join(old))
             old, new = [], []
             action, _, named = line.partition(": ")
             if action in ("*** Add File", "*** Update File"):
@@ -256,7 +242,7 @@ def patch_changes(patch: str) -> Iterator[FileChange]:
             elif not line.startswith(("@@", "*** End of File")):
                 path, added = "", None
             if action == "*** Delete File":
-                yield FileChange(path=named.strip(), after="", tool=DELETE)
+                yield file_edit(named.strip(), "", tool=DELETE)
         elif added is not None:
             added.append(line.removeprefix("+"))
         else:
@@ -269,7 +255,7 @@ def first_text(given: Mapping[str, Any], keys: tuple[str, ...]) -> str:
     return next((value for key in keys if isinstance(value := given.get(key), str)), "")
 
 
-def _edits(path: str, given: Mapping[str, Any]) -> Iterator[FileChange]:
+def _edits(path: str, given: Mapping[str, Any]) -> Iterator[Event]:
     listed = given.get("edits")
     for part in objects_in(listed) if isinstance(listed, list) else [given]:
         old, new, whole, sketch = (
@@ -277,11 +263,11 @@ def _edits(path: str, given: Mapping[str, Any]) -> Iterator[FileChange]:
             for keys in (_OLD, _NEW, _WHOLE, _SKETCHES)
         )
         if new is not None and (old is not None or part is not given):
-            yield FileChange(path=path, before=old or "", after=new)
+            yield file_edit(path, new, old or "")
         elif part is given and whole is not None:
-            yield FileChange(path=path, after=whole, tool=WRITE)
+            yield file_edit(path, whole, tool=WRITE)
         elif part is given and sketch is not None:
-            yield FileChange(path=path, before="", after=_LEFT_OUT.sub("", sketch))
+            yield file_edit(path, _LEFT_OUT.sub("", sketch), "")
 
 
 def _todos(listed: object) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from nugget.errors import TranscriptError
 from nugget.models import EventKind, Session, SessionFile
 from nugget.sources import columns_of, mapping_of, open_database, parse_record, read_document, text_of
-from nugget.sources.event_builder import EDIT, SHELL, Call, EventBuilder, FileChange, read_call
+from nugget.sources.event_builder import EventBuilder, file_edit, folder_of, read_call
 
 AGENT = "opencode"
 
@@ -130,16 +130,19 @@ def _read_message(message: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]
 
 def _read_tool(part: Mapping[str, Any], state: Mapping[str, Any], builder: EventBuilder) -> None:
     details = mapping_of(state.get("metadata"))
-    parsed = read_call(text_of(part.get("tool")), mapping_of(state.get("input")))
+    given = mapping_of(state.get("input"))
+    events = read_call(text_of(part.get("tool")), given)
     noted = mapping_of(details.get("filediff"))  # the file before and after an edit
     before, after = noted.get("before"), noted.get("after")
-    if len(parsed.changes) == 1 and isinstance(before, str) and isinstance(after, str):
-        parsed = Call(tool=EDIT, changes=(FileChange(path=parsed.changes[0].path, before=before, after=after),))
+    is_one_edit = len(events) == 1 and events[0].kind is EventKind.FILE_EDIT
+    if is_one_edit and isinstance(before, str) and isinstance(after, str):
+        events = [file_edit(events[0].path or "", after, before)]
     call_id = text_of(part.get("callID")) or builder.uuid
-    builder.call(parsed, call_id)
+    builder.call(events, call_id, folder=folder_of(given))
     ok = {"completed": True, "error": False}.get(text_of(state.get("status")))
     if ok is not None:
-        code = details.get("exit") if parsed.tool == SHELL and type(details.get("exit")) is int else None
+        is_command = events[0].kind is EventKind.COMMAND
+        code = details.get("exit") if is_command and type(details.get("exit")) is int else None
         builder.result(call_id, text_of(state.get("output" if ok else "error")), ok=ok, exit_code=code)
 
 
