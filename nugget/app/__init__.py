@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nugget.app import brains, changes, local_sources, team_index, writing
+from nugget.app import brains, local_sources, team_index, writing
 from nugget.app.brains import check_identity, checked
 from nugget.config import Environment, Settings, current_folder, expanded, load_settings, read_environment
 from nugget.errors import BrainError, IndexUnavailable, NuggetError, UsageError
@@ -58,9 +58,9 @@ class Brain:
     waiting = brains.waiting_in
     decide, accept, reject, make_current = writing.decide, writing.accept, writing.reject, writing.make_current
     leaks, scrub = writing.leaks, writing.scrub
-    changes, undo = changes.changes, changes.undo
-    evaluate, asked_questions = writing.evaluate, writing.asked_questions
-    similar_units, neighbours = writing.similar_units, writing.neighbours
+    changes, undo = writing.changes, writing.undo
+    evaluate, asked_questions = brains.evaluate, brains.asked_questions
+    similar_units, neighbours = brains.similar_units, brains.neighbours
     sync_local_sources = local_sources.sync_local_sources
     refresh_local_sources = local_sources.refresh_local_sources
     publish_index = team_index.publish_index

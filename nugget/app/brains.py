@@ -1,4 +1,7 @@
-"""Check the parameters of a question, and ask several brains as one: the one in use with those of `brains.folders`."""
+"""Check the parameters of a question, ask several brains as one, compare units with a brain, and measure it.
+
+The brains are the one in use and those of `brains.folders`.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,28 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from nugget.errors import IndexUnavailable, NuggetError, ReviewError, UsageError, reason_of
+from nugget.errors import EmbeddingUnavailable, IndexUnavailable, NuggetError, ReviewError, UsageError, reason_of
+from nugget.evaluation import query_log
 from nugget.index import IndexReader, Unusable
 from nugget.index.connection import discard_damaged, find_damage, is_damage
-from nugget.models import Bundle, Depth, Query, SourceName
+from nugget.models import Bundle, Depth, Filter, Hit, Query, SourceName, Unit
 from nugget.upkeep.trust import brain_for_session, usable_brains
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from nugget.app import Brain
+    from nugget.capture.compare import Similar
     from nugget.capture.review import ProposalBranch
 
 T = TypeVar("T")
+NEIGHBOURS = 5
+"""How many of the brain's units a new one is compared with."""
 
 
 def checked(question: Query | str, usual: Query) -> Query:
@@ -163,3 +174,87 @@ def capturing(brain: Brain, folder: Path | None, *, transcript: Path | None = No
         folder = Path(cwd)
     path = brain_for_session(brain.environment, brain.settings, folder) if folder else None
     return next((one for one in brain.others if one.path == path), brain)
+
+
+def evaluate(
+    brain: Brain, files: Sequence[Path], *, baseline: Path | None, threshold: float, accept: bool
+) -> tuple[dict[str, Any], dict[str, Any] | None, bool]:
+    """Ask the golden questions as `ask` does, without an LLM; return the run, its comparison, and whether it failed.
+
+    A run that is not worse than the last one, or is accepted, is kept for the next comparison. Raises NuggetError if
+    the named baseline cannot be read.
+    """
+    from nugget import evaluation
+    from nugget.brain.filing import forgotten
+    from nugget.brain.golden import read_golden
+
+    (questions, problems), kept = read_golden(brain.path, files), brain.index_folder / "evals" / "last.json"
+    is_local = brain.settings.retrieval.reranker.startswith("cross-encoder:")
+    reranker, now = brain.reranker(None) if is_local else None, datetime.now(UTC)
+    run = evaluation.evaluate(
+        questions, lambda query: brain.ask(query, reranker=reranker, now=now, fresh=False, log=False),
+        known=set(brain.index.unit_ids()), model=brain.embedder.model if brain.embedder else None, now=now,
+        ranking=reranker.name if reranker else "calibrated", problems=problems,
+        forgotten=forgotten(brain.path).ids,
+    )  # fmt: skip
+    earlier = None
+    if baseline:
+        earlier = evaluation.read_baseline(baseline)
+        if earlier is None:
+            raise NuggetError(f"There is no file {baseline}.", hint=f"Create it with: nugget eval --json > {baseline}")
+    else:
+        with suppress(NuggetError):  # the last run is derived and may be lost
+            earlier = evaluation.read_baseline(kept)
+    found = evaluation.compare(run, earlier, threshold=threshold) if earlier else None
+    is_worse = bool(found and found["regressed"])
+    if run["results"] and not baseline and (accept or not is_worse):
+        evaluation.store(kept, run, partial=bool(files))
+    is_wrong = any(problem["severity"] == "error" for problem in run["problems"])
+    return run, found, is_wrong or (is_worse and not accept)
+
+
+def asked_questions(brain: Brain, since: date | None = None) -> dict[str, Any]:
+    """Return the questions asked of the brain, which units were used after them, and its coverage by answers."""
+    entries = query_log.read(brain.environment.home, brain=brain.path, since=since, with_code=True)
+    return query_log.report(entries, used=query_log.read_uses(brain.environment.home), unit_ids=brain.index.unit_ids())
+
+
+def similar_units(brain: Brain) -> Similar:
+    """Return a function that compares a unit with the brain by the cosine of its nearest candidates.
+
+    Without an embedding model every candidate has similarity 0, and the shared words decide.
+    """
+    vectors: dict[str, NDArray[np.float32]] = {}
+
+    def vector(text: str) -> NDArray[np.float32]:
+        # Units of one session share neighbours.
+        if text not in vectors and brain.embedder is not None:
+            vectors[text] = next(iter(brain.embedder.embed([text])))
+        return vectors[text]
+
+    def similar(unit: Unit) -> list[tuple[Unit, float]]:
+        text = f"{unit.title}\n{unit.body[:2000]}"
+        hits = neighbours(brain, text)
+        found = [brain.index.unit(hit.unit.id) or hit.unit for hit in hits]
+        if brain.embedder is None or not found:
+            return [(near, 0.0) for near in found]
+        # A short new unit is often close to one part of a long one: both the whole and its best part are compared.
+        wholes = [f"{near.title}\n{near.body[:2000]}" for near in found]
+        parts = [f"{hit.unit.title}\n{hit.chunks[0].text if hit.chunks else ''}" for hit in hits]
+        try:
+            ours = vector(text)
+            best = [
+                max(float(ours @ vector(whole)), float(ours @ vector(part)))
+                for whole, part in zip(wholes, parts, strict=True)
+            ]
+        except EmbeddingUnavailable:
+            return [(near, 0.0) for near in found]
+        return sorted(zip(found, best, strict=True), key=lambda pair: -pair[1])
+
+    return similar
+
+
+def neighbours(brain: Brain, text: str) -> Sequence[Hit]:
+    """Return the brain's units that are nearest to a text."""
+    query = Query(text, filter=Filter(sources=(SourceName.BRAIN,)), limit=NEIGHBOURS, budget_tokens=100_000)
+    return brain.ask(query, log=False, alone=True).hits

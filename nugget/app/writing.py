@@ -1,45 +1,50 @@
-"""The methods of `Brain` that write knowledge, decide on proposals, publish and evaluate."""
+"""The methods of `Brain` that write knowledge, decide on proposals, publish, list what was changed and undo it.
+
+Each change is one move of the checked-out branch, named in git's reflog. Undoing it is a commit that restores the
+files; later changes of other lines stay.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from datetime import UTC, date, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nugget.app import brains
 from nugget.brain import load, validate_domain
 from nugget.config import expanded, load_settings, read_environment
-from nugget.errors import EmbeddingUnavailable, NuggetError, UsageError
-from nugget.evaluation import query_log
-from nugget.evaluation.query_log import read_uses
+from nugget.errors import ConflictError, NuggetError, UsageError
 from nugget.infra import files, git, remotes
-from nugget.models import Filter, Hit, KnowledgeType, Problem, Query, SourceName, StaleReason, Unit
+from nugget.models import KnowledgeType, Problem, StaleReason
 from nugget.models.nuggets import Nugget
 from nugget.redaction import allow_list, redact
 from nugget.redaction import secret_lines as find_secrets
 from nugget.upkeep.trust import is_trusted
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from nugget.app import Brain
     from nugget.brain.filing import UnitMove
     from nugget.capture import CaptureResult, following, review
-    from nugget.capture.compare import ProposalTarget, Similar
+    from nugget.capture.compare import ProposalTarget
     from nugget.importing import ImportResult
 
 IMPORT_LIMIT = 100
 """Units that an import proposes at once."""
-NEIGHBOURS = 5
-"""How many of the brain's units a new one is compared with."""
 Places = Sequence[tuple[str, int]]
 """Files with a line of each."""
+_VERBS = {
+    "accept": "accepted", "Add": "added", "Edit": "edited", "Forget": "forgotten", "Move": "moved", "File": "moved",
+}  # fmt: skip
+_UNDOES = "Nugget-Undoes"
+_LOOKED_AT = 1000
+"""Entries of the reflog that are looked at."""
 
 
 def add(
@@ -110,7 +115,7 @@ def import_notes(
     if limit < 1:
         raise UsageError(f"limit must be at least 1, not {limit}.")
     run = Import(
-        brain=brain.path, home=brain.environment.home, settings=brain.settings, similar=similar_units(brain),
+        brain=brain.path, home=brain.environment.home, settings=brain.settings, similar=brains.similar_units(brain),
         now=datetime.now(UTC).astimezone(), domain=validate_domain(domain) if domain else None, limit=limit,
         dry_run=dry_run,
     )  # fmt: skip
@@ -147,7 +152,7 @@ def _target(brain: Brain, *, dry_run: bool = False) -> ProposalTarget:
     from nugget.capture.compare import ProposalTarget
 
     return ProposalTarget(
-        brain=brain.path, home=brain.environment.home, settings=brain.settings, similar=similar_units(brain),
+        brain=brain.path, home=brain.environment.home, settings=brain.settings, similar=brains.similar_units(brain),
         now=datetime.now(UTC), dry_run=dry_run,
     )  # fmt: skip
 
@@ -296,85 +301,62 @@ def scrub(brain: Brain, known: Sequence[str], *, dry_run: bool) -> dict[str, lis
     return {name: [*again.get(name, ()), *found] for name, found in done.items()}
 
 
-def evaluate(
-    brain: Brain, files: Sequence[Path], *, baseline: Path | None, threshold: float, accept: bool
-) -> tuple[dict[str, Any], dict[str, Any] | None, bool]:
-    """Ask the golden questions as `ask` does, without an LLM; return the run, its comparison, and whether it failed.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrainChange:
+    """A change that Nugget made: the commits before and after it, and the commit that undid it, if any."""
 
-    A run that is not worse than the last one, or is accepted, is kept for the next comparison. Raises NuggetError if
-    the named baseline cannot be read.
+    kind: str
+    title: str
+    time: datetime
+    before: str
+    commit: str
+    undone_by: str | None = None
+
+
+def changes(brain: Brain, *, limit: int = 20) -> list[BrainChange]:
+    """Return what was accepted, added, moved, forgotten and undone in this clone, newest first."""
+    branch, _ = git.ready_branch(brain.path)
+    form = f"--format=%H%x00%gs%x00%ct%x00%(trailers:key={_UNDOES},valueonly)%x01"
+    shown = git.run(brain.path, "log", "-g", form, "-n", str(_LOOKED_AT), f"refs/heads/{branch}", "--")
+    entries = [os.fsdecode(one).strip("\n").split("\0") for one in shown.split(b"\1") if one.strip()]
+    undone = {undoes.strip(): sha for sha, _, _, undoes in entries if undoes.strip()}
+    held = set(git.run(brain.path, "rev-list", "HEAD").decode().split())
+    found = []
+    for (sha, subject, seconds, _), older in pairwise(entries):
+        title = subject.removeprefix("nugget: ")
+        kind = "taken back" if title.startswith("Undo: ") else _VERBS.get(title.partition(" ")[0])
+        if title != subject and kind and sha in held:
+            made = datetime.fromtimestamp(int(seconds), UTC)
+            found.append(BrainChange(kind=kind, title=title, time=made, before=older[0], commit=sha,
+                                     undone_by=undone.get(sha)))  # fmt: skip
+    return found[:limit]
+
+
+def undo(brain: Brain, commit: str | None = None) -> BrainChange:
+    """Undo the change of a commit, by default the last one that is not undone yet, by a new commit, and return it.
+
+    Raises NuggetError if there is none, ConflictError if the same lines changed since, or a file has uncommitted work.
     """
-    from nugget import evaluation
-    from nugget.brain.filing import forgotten
-    from nugget.brain.golden import read_golden
+    from nugget.capture.review import merge_sides
 
-    (questions, problems), kept = read_golden(brain.path, files), brain.index_folder / "evals" / "last.json"
-    is_local = brain.settings.retrieval.reranker.startswith("cross-encoder:")
-    reranker, now = brain.reranker(None) if is_local else None, datetime.now(UTC)
-    run = evaluation.evaluate(
-        questions, lambda query: brain.ask(query, reranker=reranker, now=now, fresh=False, log=False),
-        known=set(brain.index.unit_ids()), model=brain.embedder.model if brain.embedder else None, now=now,
-        ranking=reranker.name if reranker else "calibrated", problems=problems,
-        forgotten=forgotten(brain.path).ids,
-    )  # fmt: skip
-    earlier = None
-    if baseline:
-        earlier = evaluation.read_baseline(baseline)
-        if earlier is None:
-            raise NuggetError(f"There is no file {baseline}.", hint=f"Create it with: nugget eval --json > {baseline}")
-    else:
-        with suppress(NuggetError):  # the last run is derived and may be lost
-            earlier = evaluation.read_baseline(kept)
-    found = evaluation.compare(run, earlier, threshold=threshold) if earlier else None
-    is_worse = bool(found and found["regressed"])
-    if run["results"] and not baseline and (accept or not is_worse):
-        evaluation.store(kept, run, partial=bool(files))
-    is_wrong = any(problem["severity"] == "error" for problem in run["problems"])
-    return run, found, is_wrong or (is_worse and not accept)
-
-
-def asked_questions(brain: Brain, since: date | None = None) -> dict[str, Any]:
-    """Return the questions asked of the brain, which units were used after them, and its coverage by answers."""
-    entries = query_log.read(brain.environment.home, brain=brain.path, since=since, with_code=True)
-    return query_log.report(entries, used=read_uses(brain.environment.home), unit_ids=brain.index.unit_ids())
-
-
-def similar_units(brain: Brain) -> Similar:
-    """Return a function that compares a unit with the brain by the cosine of its nearest candidates.
-
-    Without an embedding model every candidate has similarity 0, and the shared words decide.
-    """
-    vectors: dict[str, NDArray[np.float32]] = {}
-
-    def vector(text: str) -> NDArray[np.float32]:
-        # Units of one session share neighbours.
-        if text not in vectors and brain.embedder is not None:
-            vectors[text] = next(iter(brain.embedder.embed([text])))
-        return vectors[text]
-
-    def similar(unit: Unit) -> list[tuple[Unit, float]]:
-        text = f"{unit.title}\n{unit.body[:2000]}"
-        hits = neighbours(brain, text)
-        found = [brain.index.unit(hit.unit.id) or hit.unit for hit in hits]
-        if brain.embedder is None or not found:
-            return [(near, 0.0) for near in found]
-        # A short new unit is often close to one part of a long one: both the whole and its best part are compared.
-        wholes = [f"{near.title}\n{near.body[:2000]}" for near in found]
-        parts = [f"{hit.unit.title}\n{hit.chunks[0].text if hit.chunks else ''}" for hit in hits]
-        try:
-            ours = vector(text)
-            best = [
-                max(float(ours @ vector(whole)), float(ours @ vector(part)))
-                for whole, part in zip(wholes, parts, strict=True)
-            ]
-        except EmbeddingUnavailable:
-            return [(near, 0.0) for near in found]
-        return sorted(zip(found, best, strict=True), key=lambda pair: -pair[1])
-
-    return similar
-
-
-def neighbours(brain: Brain, text: str) -> Sequence[Hit]:
-    """Return the brain's units that are nearest to a text."""
-    query = Query(text, filter=Filter(sources=(SourceName.BRAIN,)), limit=NEIGHBOURS, budget_tokens=100_000)
-    return brain.ask(query, log=False, alone=True).hits
+    with git.only_writer(brain.path):
+        branch, tip = git.ready_branch(brain.path)
+        undoable = (one for one in changes(brain, limit=_LOOKED_AT) if one.kind != "taken back" and not one.undone_by)
+        last = next((one for one in undoable if commit in (None, one.commit)), None)
+        if last is None:
+            raise NuggetError("There is nothing to take back.", hint="`nugget log` lists what was changed here.")
+        restored: dict[str, bytes | None] = {}
+        for change in git.changes(brain.path, last.before, last.commit):
+            sides = (f"{tip}:{change.path}", f"{last.commit}:{change.path}", f"{last.before}:{change.path}")
+            ours, after, before = git.read_objects(brain.path, sides)
+            try:
+                restored[change.path] = merge_sides(change.path, ours, after, before)
+            except ConflictError as error:
+                raise ConflictError(
+                    f"{change.path} was changed since `{last.title}`; nothing was taken back.",
+                    hint=f"`git revert {last.commit[:10]}` in the brain lets you settle it.",
+                ) from error
+        message = f"Undo: {last.title}\n\n{_UNDOES}: {last.commit}\n"
+        git.commit_change(brain.path, restored, message, branch=branch, expect_head=tip)
+    make_current(brain)
+    return last

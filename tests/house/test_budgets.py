@@ -13,10 +13,10 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
 BUDGETS = {
-    "modules": 188,
-    "lines": 45_219,
+    "modules": 187,
+    "lines": 45_184,
     "lines of a file": 400,
-    "classes": 303,
+    "classes": 301,
     "re.compile": 282,
     "parameters of a function": 10,
     "lines of tests": 28_576,  # with the fault laboratory
