@@ -25,16 +25,12 @@ from nugget.settings import CanonSettings as CanonSettings
 from nugget.settings import CaptureSettings as CaptureSettings
 from nugget.settings import CommitSettings as CommitSettings
 from nugget.settings import EmbeddingSettings as EmbeddingSettings
+from nugget.settings import Entry, YAMLRefused, read_entries
 from nugget.settings import ExtractionSettings as ExtractionSettings
-from nugget.settings import HistorySettings as HistorySettings
 from nugget.settings import HttpSettings as HttpSettings
 from nugget.settings import LLMSettings as LLMSettings
-from nugget.settings import MemorySettings as MemorySettings
-from nugget.settings import RedactionSettings as RedactionSettings
 from nugget.settings import RetrievalSettings as RetrievalSettings
 from nugget.settings import Settings as Settings
-from nugget.settings import SyncSettings as SyncSettings
-from nugget.settings_file import Entry, YAMLRefused, read_entries
 from nugget.text import printable
 
 if TYPE_CHECKING:
@@ -177,8 +173,8 @@ def renamed_keys(environment: Environment, mine: Mapping[str, Entry]) -> dict[st
 
 def value_of(settings: Settings, key: str) -> Any:
     """Return the value of a setting by its dotted key."""
-    section = key.rpartition(".")[0]
-    return getattr(getattr(settings, section) if section else settings, _keys()[key][1].name)
+    kind, entry = _keys()[key]
+    return getattr(settings if kind is Settings else getattr(settings, key.partition(".")[0]), entry.name)
 
 
 def read_user_file(environment: Environment) -> dict[str, Entry]:
@@ -283,8 +279,13 @@ def _keys(kind: type[Any] = Settings, prefix: str = "") -> dict[str, tuple[type[
         if isinstance(section, type):
             keys |= _keys(section, f"{prefix}{entry.name}.")
         else:
-            keys[f"{prefix}{entry.name.rstrip('_')}"] = (kind, entry)
+            keys[_key_of(entry, prefix)] = (kind, entry)
     return keys
+
+
+def _key_of(entry: Field[Any], prefix: str) -> str:
+    """Return the key of a field; a section's own name has no `key` beside it."""
+    return entry.metadata.get("key") or f"{prefix}{entry.name.rstrip('_')}"
 
 
 @functools.cache
@@ -301,7 +302,7 @@ def _assembled(kind: type[_S], values: Mapping[str, Any], prefix: str = "") -> _
     """Return the dataclass with these values, by dotted key, in place of its defaults."""
     given: dict[str, Any] = {}
     for entry in fields(kind):  # type: ignore[arg-type]
-        key, section = f"{prefix}{entry.name.rstrip('_')}", cast(Any, entry.default_factory)
+        key, section = _key_of(entry, prefix), cast(Any, entry.default_factory)
         if isinstance(section, type):
             given[entry.name] = _assembled(section, values, f"{key}.")
         elif key in values:

@@ -197,7 +197,7 @@ class AgentSession:
         _reported(brain.refresh)
         self._is_warm.set()
         _reported(lambda: brain.ask(Query("What is known?", limit=1), fresh=False, log=False))
-        if brain.settings.sync.pull:
+        if brain.settings.sync_pull:
             threading.Thread(target=self._follow, args=(brain,), name="nugget-follow", daemon=True).start()
 
     def _follow(self, brain: Brain) -> None:

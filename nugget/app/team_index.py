@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from nugget.errors import UsageError
 from nugget.index import IndexReader
 from nugget.index.postgres.connection import migrate, place_of
-from nugget.settings_file import YAMLRefused, read_entries
+from nugget.settings import YAMLRefused, read_entries
 
 if TYPE_CHECKING:
     from nugget.app import Brain

@@ -175,7 +175,7 @@ def _keep_up(brain: Brain, *, publish: bool, background: bool) -> Published:
             brain.path, environment=environment, settings=settings, now=now, forced=publish
         )
         done = replace(done, publications=(*done.publications, *gone.publications))
-        if settings.sync.pull and (followed := brain.follow(if_due=background)):
+        if settings.sync_pull and (followed := brain.follow(if_due=background)):
             for problem in followed.problems:
                 write_log(environment.home, f"{brain.path}: {problem}")
     except NuggetError as error:

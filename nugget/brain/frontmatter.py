@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from nugget.errors import KnowledgeError
 from nugget.models import Problem, Severity
-from nugget.settings_file import NULL_TAG, Node, YAMLRefused, read_mapping
+from nugget.settings import NULL_TAG, Node, YAMLRefused, read_mapping
 
 if TYPE_CHECKING:
     import yaml

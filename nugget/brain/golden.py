@@ -21,7 +21,7 @@ from nugget.brain import read_file
 from nugget.brain.knowledge_file import MAX_FILE_BYTES
 from nugget.errors import NuggetError
 from nugget.models import Filter, KnowledgeType, Problem, SourceName
-from nugget.settings_file import NULL_TAG, Node, YAMLRefused, read_mapping
+from nugget.settings import NULL_TAG, Node, YAMLRefused, read_mapping
 
 FOLDER = "evals"
 _KEYS = ("question", "expect", "filters")

@@ -24,7 +24,7 @@ from typing import Any
 from nugget.infra import files, git, remotes
 from nugget.infra.workspace import normalised_remote
 from nugget.models import Event, Session
-from nugget.settings_file import YAMLRefused, read_entries
+from nugget.settings import YAMLRefused, read_entries
 
 CAPTURES, REJECTED, BRAINS = "captures.jsonl", "rejected.jsonl", "brains.jsonl"
 _ID = re.compile(r"[A-Za-z0-9-]{8,64}")

@@ -61,11 +61,11 @@ def propose(
         return None
     brain, waiting = target.brain, git.branches(target.brain, BRANCH_PREFIX)
     contents, base = {change.path: change.text.encode() for change in changes}, base_commit(brain)
-    if target.settings.publish.every != "session" and name.startswith(f"{BRANCH_PREFIX}session-"):
-        period = _period(f"{target.now.astimezone(UTC):%Y%m%d}", target.settings.publish.every)
+    if target.settings.publish_every != "session" and name.startswith(f"{BRANCH_PREFIX}session-"):
+        period = _period(f"{target.now.astimezone(UTC):%Y%m%d}", target.settings.publish_every)
         for one in waiting:
             is_open = is_digest(one.name) and one.name != git.current_branch(brain)
-            if is_open and _period(one.name[len(DIGEST) :][:8], target.settings.publish.every) == period:
+            if is_open and _period(one.name[len(DIGEST) :][:8], target.settings.publish_every) == period:
                 shared = git.merge_base(brain, base or one.sha, one.sha) or git.EMPTY_TREE
                 if contents.keys().isdisjoint(change.path for change in git.changes(brain, shared, one.sha)):
                     text = message(one.name)

@@ -64,7 +64,7 @@ def sync(
         if opened.embedder_problem:
             note(f"{opened.embedder_problem} Indexing words alone.")
         if SourceName.BRAIN in names:
-            if rebase or (opened.settings.sync.pull if pull is None else pull):
+            if rebase or (opened.settings.sync_pull if pull is None else pull):
                 obstacle = _follow(opened, rebase=rebase, is_asked=rebase or bool(pull))
             result = opened.sync(rebuild=rebuild, progress=tell)
             published = opened.publish_index(rebuild=rebuild)

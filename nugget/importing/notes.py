@@ -22,7 +22,7 @@ from nugget.extraction.proposals import Proposal
 from nugget.importing.links import readable, with_links
 from nugget.markdown import body_below_title, headings_of, title_of
 from nugget.models import Evidence, KnowledgeType, SourceName, Unit
-from nugget.settings_file import Node
+from nugget.settings import Node
 from nugget.text import shorten, slugify
 
 JOURNAL = "is a page of a journal, by its name"

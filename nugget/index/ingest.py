@@ -70,7 +70,7 @@ def ingest_all(
             return run
         _forget_other_rules(run)
         before = store.known_files(connection)
-        if not settings.history.enabled:
+        if not settings.history_enabled:
             run.removed = len(before)
             if before:
                 with write_transaction(connection):

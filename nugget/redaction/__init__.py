@@ -92,7 +92,7 @@ def rules_stamp(settings: Settings) -> str:
     """Return a digest of the rules that redact a text: all redaction modules, and the settings that count."""
     digest = hashlib.sha256(digest_of("*.py", "rules/*").encode())
     capture = settings.capture
-    for patterns in (settings.redaction.allow, capture.exclude_paths, capture.exclude_projects):
+    for patterns in (settings.redaction_allow, capture.exclude_paths, capture.exclude_projects):
         digest.update("\0".join(patterns).encode("utf-8", "replace") + b"\1")
     return digest.hexdigest()[:16]
 
@@ -148,7 +148,7 @@ def _by_view(spans: Sequence[Span], views: Sequence[str]) -> list[list[Span]]:
 def allow_list(settings: Settings) -> list[re.Pattern[str]]:
     """Compile the patterns of `redaction.allow`. Raises UsageError for one that is not a regular expression."""
     patterns = []
-    for text in settings.redaction.allow:
+    for text in settings.redaction_allow:
         try:
             patterns.append(re.compile(text))
         except re.error as error:

@@ -212,7 +212,7 @@ def find_logs(environment: Environment, settings: Settings, brain: Path | None =
 
     Of a session whose transcript is gone the archived one is taken.
     """
-    if not settings.history.enabled:
+    if not settings.history_enabled:
         return []
     of_claude: list[list[SessionFile]] = []
     for file in claude_code.find_files(environment.claude_config / "projects"):

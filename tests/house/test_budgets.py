@@ -11,12 +11,12 @@ import pytest
 from paths import REPOSITORY
 
 PACKAGE = REPOSITORY / "nugget"
-TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "settings_file", "text"}
+TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
-    "modules": 187,
-    "lines": 45_184,
+    "modules": 186,
+    "lines": 45_153,
     "lines of a file": 400,
-    "classes": 301,
+    "classes": 296,
     "re.compile": 282,
     "parameters of a function": 10,
     "lines of tests": 28_576,  # with the fault laboratory

@@ -76,7 +76,7 @@ def test_a_brain_sets_what_belongs_to_its_knowledge_and_nothing_else(hostile: Pa
     settings = load_settings(read_environment(), hostile)
     assert (settings.owner, settings.retrieval.limit) == ("Mallory", 3)
     defaults = load_settings(read_environment())
-    for section in ("embedding", "llm", "extraction", "capture", "sync", "http", "redaction", "canon"):
+    for section in ("embedding", "llm", "extraction", "capture", "sync_pull", "http", "redaction_allow", "canon"):
         assert getattr(settings, section) == getattr(defaults, section), section
     assert settings.retrieval.reranker == "auto"
 

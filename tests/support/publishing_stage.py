@@ -21,7 +21,7 @@ from nugget.capture.publish import Published
 from nugget.config import Environment, load_settings, read_environment
 from nugget.infra import git
 from nugget.models import Unit
-from nugget.settings import PublishSettings, Settings
+from nugget.settings import Settings
 from nugget.upkeep.trust import trust
 
 Every = Literal["session", "day", "week"]
@@ -46,7 +46,7 @@ class Place:
         """A captured session; the branch of its proposal."""
         transcript = self.folder / f"{name}.jsonl"
         write_transcript(transcript, [(f"What about {entry.title}?", entry.body) for entry in units], started=STARTED)
-        settings = Settings(publish=PublishSettings(every=every))
+        settings = Settings(publish_every=every)
         bound = capture_into(self.brain, self.home, ScriptedExtraction(units), settings=settings)
         result = capture_transcript(transcript, bound)
         assert result.branch

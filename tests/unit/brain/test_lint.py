@@ -8,7 +8,7 @@ import pytest
 from knowledge_files import write
 
 from nugget.brain.lint import lint
-from nugget.config import RedactionSettings, Settings
+from nugget.config import Settings
 from nugget.infra import git
 
 
@@ -91,7 +91,7 @@ def test_a_secret_is_told_by_kind_and_line_and_never_shown(own: Path) -> None:
     (said,) = told(own)
     assert said.startswith("warning: domains/coding/bugs/a.md:11: holds what looks like a secret (github-token)")
     assert key not in said and key[4:16] not in said
-    assert lint(own, settings=Settings(redaction=RedactionSettings(allow=("ghp_a1B2",)))) == []
+    assert lint(own, settings=Settings(redaction_allow=("ghp_a1B2",))) == []
 
 
 @pytest.mark.proves("SETTINGS-BOUNDED")

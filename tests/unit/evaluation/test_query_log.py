@@ -20,7 +20,7 @@ from sessions import NOW, STARTED, write_transcript
 import nugget as package
 from nugget.app.agent_session import AgentSession
 from nugget.app.worker import work
-from nugget.config import RedactionSettings, Settings, read_environment
+from nugget.config import Settings, read_environment
 from nugget.evaluation import query_log
 from nugget.evaluation.query_log import Asked, Face, read_uses, report, uses_in
 from nugget.infra import files
@@ -124,7 +124,7 @@ def test_a_log_that_cannot_be_written_fails_no_question(
     monkeypatch.setenv("NUGGET_HOME", str(blocked))
     code, out, err = nugget("ask", "cache invalidation")
     assert code == 0 and "1. " in out and "rror" not in err
-    bad = Settings(redaction=RedactionSettings(allow=("(",)))
+    bad = Settings(redaction_allow=("(",))
     assert not query_log.record(tmp_path, entry("password=hunter2"), settings=bad)
     assert not (tmp_path / "ledger").exists()
 

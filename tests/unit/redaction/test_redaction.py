@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from redaction_examples import corpus, left_over
 from secret_corpus import expanded, lookalikes, secrets
 
-from nugget.config import CaptureSettings, RedactionSettings, Settings
+from nugget.config import CaptureSettings, Settings
 from nugget.errors import UsageError
 from nugget.models import Event, EventKind, Session
 from nugget.redaction import FAILED, allow_list, find_secrets, is_excluded_project, redact, redact_all, redact_session
@@ -89,12 +89,12 @@ def test_private_blocks_go_whole_and_an_open_one_to_the_end() -> None:
 
 @pytest.mark.proves("RED-ALLOW")
 def test_what_is_allowed_stays() -> None:
-    settings = Settings(redaction=RedactionSettings(allow=(r"^test-", "Winter")))
+    settings = Settings(redaction_allow=(r"^test-", "Winter"))
     allow = allow_list(settings)
     text = 'password = "Winter2026!" and api_key = "k9x8c7v6b5n4m3a2s1d0"'
     assert redact(text, allow=allow).text == 'password = "Winter2026!" and api_key = "[redacted:secret]"'
     with pytest.raises(UsageError, match="is not a regular expression"):
-        allow_list(Settings(redaction=RedactionSettings(allow=("(",))))
+        allow_list(Settings(redaction_allow=("(",)))
 
 
 @given(st.text())

@@ -14,7 +14,7 @@ from filelock import FileLock
 from history_world import World
 from sessions import fork, write_transcript
 
-from nugget.config import CaptureSettings, HistorySettings, RedactionSettings, Settings
+from nugget.config import CaptureSettings, Settings
 from nugget.errors import TranscriptError, UsageError
 from nugget.index.ingest import ingest_all, is_outdated
 from nugget.models import SourceName
@@ -170,7 +170,7 @@ def test_excluded_projects_are_not_read_and_are_forgotten_when_they_become_exclu
 def test_history_can_be_switched_off_and_is_forgotten_then(world: World) -> None:
     world.write([("Find the lighthouse", "Found.")])
     world.sync()
-    off = Settings(history=HistorySettings(enabled=False))
+    off = Settings(history_enabled=False)
     assert world.sync(off).removed == 1
     assert world.found("lighthouse") == [] and world.sync(off).changed is False
     vocabulary = "CREATE VIRTUAL TABLE temp.words USING fts5vocab (main, 'events_fts', 'row')"
@@ -455,7 +455,7 @@ def test_other_rules_read_everything_again_and_redact_what_cannot_be_read(world:
     world.sync()
     lost.unlink()
     world.sync()
-    allowing = Settings(redaction=RedactionSettings(allow=("hunter2.*",)))
+    allowing = Settings(redaction_allow=("hunter2.*",))
     assert is_outdated(world.connection, allowing) and not is_outdated(world.connection, Settings())
     world.sync(allowing)
     assert world.found("lighthouse") == ["session:11111111-aaaa#1"] and world.found("beacon") == []
