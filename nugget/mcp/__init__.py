@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 from nugget import __version__
 from nugget.app import resident
 from nugget.app.agent_session import AgentSession, print_traceback
+from nugget.app.brains import depth_named, source_names
 from nugget.config import read_environment
 from nugget.errors import NuggetError
 from nugget.mcp import answers
-from nugget.mcp.answers import Question
-from nugget.models import Depth, KnowledgeType, SourceName
+from nugget.models import Depth, Filter, KnowledgeType, Query, SourceName
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
@@ -132,11 +132,15 @@ def _add_tool(server: "MCPServer[Any]", session: AgentSession) -> None:
         token_budget: Annotated[int, Field(description="Length of the answer in tokens", ge=100, le=10_000)] = 2000,
         limit: Annotated[int | None, Field(description="Units in the answer", ge=1, le=50)] = None,
     ) -> CallToolResult:
-        question = Question(
-            text=task_description, path=path, symbol=symbol, types=types or (), sources=sources or (), profile=profile,
-            depth=depth, budget_tokens=token_budget, limit=limit, ref=ref,
-        )  # fmt: skip
-        return _result(lambda: answers.answer(session, question), "Nugget has no answer: ")
+        def make() -> str:
+            named = Filter(types=tuple(types or ()), sources=source_names(sources or ()))
+            question = Query(
+                task_description, path=path, symbol=symbol, filter=named, profile=profile, depth=depth_named(depth),
+                budget_tokens=token_budget, limit=limit,
+            )  # fmt: skip
+            return answers.answer(session, question, ref=ref)
+
+        return _result(make, "Nugget has no answer: ")
 
 
 def _add_notes_tool(server: "MCPServer[Any]", session: AgentSession) -> None:

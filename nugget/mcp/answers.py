@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from nugget.app.brains import depth_named, source_names
 from nugget.errors import BrainError, NuggetError, UsageError
 from nugget.models import Filter, KnowledgeType, Query, SourceName
 from nugget.models.nuggets import TYPES, NuggetType
@@ -28,53 +27,16 @@ DECISIVE = (NuggetType.DECISION, NuggetType.REJECTION, NuggetType.CONSTRAINT)
 
 REVIEWED = (SourceName.BRAIN, SourceName.CANON)
 """The sources of an answer if none is named: what people wrote or reviewed."""
-_MIN_TOKENS = 100
+DEFAULT_TOKENS, _MIN_TOKENS = 2000, 100
 _HITS_A_SOURCE = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """The arguments of `get_relevant_context`, as they came."""
-
-    text: str
-    path: str | None = None
-    symbol: str | None = None
-    types: Sequence[str] = ()
-    sources: Sequence[str] = ()
-    profile: str = "task"
-    depth: str = "standard"
-    budget_tokens: int = 2000
-    limit: int | None = None
-    ref: str | None = None
-
-    @property
-    def place(self) -> str:
-        """The code that the question is about, on one line; empty if it names none."""
-        return " in ".join(one_line(part) for part in (self.symbol, self.path) if part)
-
-    @property
-    def words(self) -> str:
-        """The task, with the symbol and the name of the file as words of it."""
-        name = PurePath(self.path.replace("\\", "/")).name if self.path else ""
-        return " ".join(part for part in (self.text.strip(), self.symbol, name) if part)
-
-    @property
-    def is_beyond_the_brain(self) -> bool:
-        """True if it names another source than the brain."""
-        return any(name not in ("", SourceName.BRAIN) for name in self.sources)
-
-    @property
-    def max_chars(self) -> int:
-        """The length of the answer."""
-        return min(max(MAX_CHARS, 5 * self.budget_tokens), LARGEST_CHARS)
-
-
-def answer(session: AgentSession, question: Question) -> str:
-    """Answer one question in markdown. Raises NuggetError."""
-    _check(question)
-    if question.ref:
-        return _answer_ref(session, question.ref, budget_tokens=question.budget_tokens)
-    return _answer_sources(session, question) if question.is_beyond_the_brain else _answer_brain(session, question)
+def answer(session: AgentSession, question: Query, *, ref: str | None = None) -> str:
+    """Answer one question in markdown, or show what `ref` names. Raises NuggetError."""
+    _check(question, ref=ref)
+    if ref:
+        return _answer_ref(session, ref, budget_tokens=_budget(question))
+    return _answer_sources(session, question) if _is_beyond_the_brain(question) else _answer_brain(session, question)
 
 
 def propose(session: AgentSession, **given: Any) -> str:
@@ -109,12 +71,12 @@ def openqed_decisions(session: AgentSession, *, path: str | None, budget: float)
     return decisions_json(session.explain_code(path=path or ".", types=DECISIVE, budget_tokens=int(budget)).bundle)
 
 
-def _answer_brain(session: AgentSession, question: Question) -> str:
+def _answer_brain(session: AgentSession, question: Query) -> str:
     """Answer from the brain and, if no source is named, canon, with what is known of the code before it."""
-    text, code = _code_part(session, question, budget_tokens=question.budget_tokens // 2)
-    types = [name for name in question.types if name in list(KnowledgeType)]
-    sources = source_names(list(filter(None, question.sources))) or REVIEWED
-    if text and question.types and not types:
+    given, budget = question.filter, _budget(question)
+    text, code = _code_part(session, question, budget_tokens=budget // 2)
+    types = tuple(name for name in given.types if name in list(KnowledgeType))
+    if text and given.types and not types:
         return text
     try:
         brain = session.ready()
@@ -122,66 +84,68 @@ def _answer_brain(session: AgentSession, question: Question) -> str:
         if text:
             return text
         raise
-    query = Query(
-        question.words, filter=Filter(types=tuple(types), sources=sources), limit=question.limit,
-        budget_tokens=max(question.budget_tokens - _used(code), _MIN_TOKENS), depth=depth_named(question.depth),
-        profile=question.profile, only_helpful=True,
+    query = replace(
+        question, text=_words(question), path=None, symbol=None, only_helpful=True,
+        filter=Filter(types=types, sources=given.sources or REVIEWED),
+        budget_tokens=max(budget - _used(code), _MIN_TOKENS),
     )  # fmt: skip
     bundle = session.caught_up(brain.ask(query, reranker=brain.reranker(session.llm(brain))))
     if not text:
-        return bundle_markdown(bundle, question.max_chars)
-    return f"{text}\n\n{bundle_markdown(bundle, question.max_chars - len(text) - 2)}"
+        return bundle_markdown(bundle, _max_chars(question))
+    return f"{text}\n\n{bundle_markdown(bundle, _max_chars(question) - len(text) - 2)}"
 
 
-def _answer_sources(session: AgentSession, question: Question) -> str:
+def _answer_sources(session: AgentSession, question: Query) -> str:
     """Answer from the named sources, best first.
 
     A place narrows provenance to its nuggets and sessions to those that touched the file; the answer says which
     sources it cannot narrow. Raises UsageError for memory without an identity.
     """
-    sources, budget = question.sources, question.budget_tokens
+    sources, budget, place = question.filter.sources, _budget(question), _place(question)
     _check_memory(SourceName.MEMORY in sources, session.identity)
     wants_code = SourceName.PROVENANCE in sources
     text, code = "", None
-    if question.place and (wants_code or SourceName.SESSIONS in sources):
+    if place and (wants_code or SourceName.SESSIONS in sources):
         share = budget if set(sources) == {SourceName.PROVENANCE} else budget // 2
         text, code = _code_part(session, question, budget_tokens=share)
     narrowed = [SourceName.PROVENANCE] * bool(wants_code and code)
-    rest = [name for name in sources if name not in narrowed]
+    rest = tuple(name for name in sources if name not in narrowed)
     narrowed += [SourceName.SESSIONS] * bool(SourceName.SESSIONS in rest and code and code.sessions)
     parts = []
-    if question.place:
+    if place:
         said = [f"only its {', '.join(narrowed)}"] if narrowed else []
         if unnarrowed := [name for name in sources if name not in narrowed]:
             said.append(f"{', '.join(unnarrowed)} cannot be narrowed to it: searched by words")
-        parts.append(f"Asked about {question.place}: {'; '.join(said)}.")
+        parts.append(f"Asked about {place}: {'; '.join(said)}.")
     parts += [text] if wants_code or not code else []
     if rest:
+        words = _words(question)
         query = Query(
-            question.words, filter=Filter(sources=source_names(rest), types=tuple(question.types)), profile="task",
-            limit=question.limit or _HITS_A_SOURCE, depth=depth_named(question.depth),
+            words, filter=Filter(sources=rest, types=question.filter.types), profile="task",
+            limit=question.limit or _HITS_A_SOURCE, depth=question.depth,
         )  # fmt: skip
         left = max(budget - (_used(code) if wants_code else 0), _MIN_TOKENS)
         bundle = session.search(
             query, [one.record.session for one in code.sessions] if code else [], budget_tokens=left
         )
         if bundle.hits:
-            parts.append(bundle_markdown(bundle, question.max_chars - sum(len(part) + 2 for part in parts if part)))
+            room = _max_chars(question) - sum(len(part) + 2 for part in parts if part)
+            parts.append(bundle_markdown(bundle, room))
         else:
             missing = degraded_sentences(bundle.degraded)
             note = f"\nNote: {'; '.join(missing)}." if missing else ""
-            parts.append(f"Nothing in {', '.join(rest)} on: {one_line(question.words)}{note}")
+            parts.append(f"Nothing in {', '.join(rest)} on: {one_line(words)}{note}")
     return "\n\n".join(part for part in parts if part)
 
 
-def _code_part(session: AgentSession, question: Question, *, budget_tokens: int) -> tuple[str, CodeAnswer | None]:
+def _code_part(session: AgentSession, question: Query, *, budget_tokens: int) -> tuple[str, CodeAnswer | None]:
     """Return what is known of the question's path or symbol, also as markdown.
 
     A place that cannot be found becomes a sentence, since the rest of the answer does not depend on it. `types` may
     name types of knowledge units too; if they name no type of nugget, the part is empty.
     """
-    types = [name for name in question.types if name in list(NuggetType)]
-    if not question.place or (question.types and not types):
+    types = [name for name in question.filter.types if name in list(NuggetType)]
+    if not _place(question) or (question.filter.types and not types):
         return "", None
     try:
         found = session.explain_code(
@@ -191,7 +155,32 @@ def _code_part(session: AgentSession, question: Question, *, budget_tokens: int)
     except NuggetError as error:
         named = printable(question.path or question.symbol or "")
         return f"Nothing is known about {named}: {error}", None
-    return provenance_markdown(found.bundle, found.sessions, question.max_chars // 2), found
+    return provenance_markdown(found.bundle, found.sessions, _max_chars(question) // 2), found
+
+
+def _place(question: Query) -> str:
+    """Return the code that the question is about, on one line; empty if it names none."""
+    return " in ".join(one_line(part) for part in (question.symbol, question.path) if part)
+
+
+def _words(question: Query) -> str:
+    """Return the task, with the symbol and the name of the file as words of it."""
+    name = PurePath(question.path.replace("\\", "/")).name if question.path else ""
+    return " ".join(part for part in (question.text.strip(), question.symbol, name) if part)
+
+
+def _is_beyond_the_brain(question: Query) -> bool:
+    """Return whether a question names another source than the brain."""
+    return any(name is not SourceName.BRAIN for name in question.filter.sources)
+
+
+def _budget(question: Query) -> int:
+    return question.budget_tokens or DEFAULT_TOKENS
+
+
+def _max_chars(question: Query) -> int:
+    """Return the length of the answer."""
+    return min(max(MAX_CHARS, 5 * _budget(question)), LARGEST_CHARS)
 
 
 def _used(code: CodeAnswer | None) -> int:
@@ -231,11 +220,11 @@ def _check_memory(is_asked_for: bool, identity: str | None) -> None:
         )
 
 
-def _check(question: Question) -> None:
+def _check(question: Query, *, ref: str | None) -> None:
     """Check what neither the tool's schema nor the brain checks. Raises UsageError."""
-    if not question.text.strip() and not question.ref:
+    if not question.text.strip() and not ref:
         raise UsageError("task_description is empty.", hint="Say in a sentence what you are about to do.")
-    named: Sequence[str] = TYPES if question.is_beyond_the_brain else list(KnowledgeType)
-    known = [*named, *(NuggetType if question.place else ())]
-    if unknown := [name for name in question.types if name not in known]:
+    named: Sequence[str] = TYPES if _is_beyond_the_brain(question) else list(KnowledgeType)
+    known = [*named, *(NuggetType if _place(question) else ())]
+    if unknown := [name for name in question.filter.types if name not in known]:
         raise UsageError(f"There is no type {unknown[0]!r}.", hint=f"Types are: {', '.join(named)}.")

@@ -11,7 +11,7 @@ import shutil
 import sqlite3
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,9 +26,8 @@ from nugget.app.agent_session import AgentSession
 from nugget.config import read_environment
 from nugget.errors import NuggetError, UsageError
 from nugget.evaluation import query_log
-from nugget.mcp.answers import Question
 from nugget.mcp.answers import answer as answer_question
-from nugget.models import Query
+from nugget.models import Filter, Query, SourceName
 
 GOLDEN = TESTS / "golden" / "search"
 SECRET = "xylophone"
@@ -252,10 +251,14 @@ def test_memory_is_nowhere_without_its_identity(nugget: Nugget, opened: Brain, w
 
 @pytest.mark.proves("MEMORY-ISOLATION", "SEARCH-MCP")
 def test_an_agent_gets_other_sources_and_refs_and_memory_only_of_the_servers_identity(world: World) -> None:
-    def answer(identity: str | None, **question: Any) -> str:
+    def answer(
+        identity: str | None, text: str = "architecture", ref: str | None = None, *, sources: Sequence[str] = (),
+        types: Sequence[str] = (),
+    ) -> str:  # fmt: skip
         session = AgentSession(flag=None, environment=read_environment(), cwd=world.brain, identity=identity)
         try:
-            return answer_question(session, Question(**{"text": "architecture", **question}))
+            named = Filter(sources=tuple(map(SourceName, sources)), types=tuple(types))
+            return answer_question(session, Query(text, filter=named), ref=ref)
         finally:
             for thread in threading.enumerate():  # the warm-up still asks
                 if thread.name == "nugget-warm-up":

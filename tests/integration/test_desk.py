@@ -13,8 +13,8 @@ from nugget.app import Brain
 from nugget.app.agent_session import AgentSession, print_traceback
 from nugget.config import read_environment
 from nugget.errors import BrainError
-from nugget.mcp.answers import Question
 from nugget.mcp.answers import answer as answer_question
+from nugget.models import Query
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def session(brain: Path) -> Iterator[AgentSession]:
 
 
 def answer(session: AgentSession, text: str = "cache invalidation", **options: int) -> str:
-    return answer_question(session, Question(text=text, **options))
+    return answer_question(session, Query(text, **options))
 
 
 @pytest.mark.proves("MCP-FRESH")

@@ -24,7 +24,6 @@ from nugget.config import Settings, read_environment
 from nugget.evaluation import query_log
 from nugget.evaluation.query_log import Asked, Face, read_uses, report, uses_in
 from nugget.infra import files
-from nugget.mcp.answers import Question
 from nugget.mcp.answers import answer as answer_question
 from nugget.models import Event, EventKind, Filter, Query, Session
 from nugget.redaction import redact
@@ -55,7 +54,7 @@ def test_each_face_records_its_questions_with_what_came_back(
     with package.open() as opened:
         bundle = opened.ask(Query("money", filter=Filter(since=date(2020, 1, 1))))
     session = AgentSession(flag=None, environment=environment, cwd=words)
-    answer_question(session, Question(text="how are errors wrapped"))
+    answer_question(session, Query("how are errors wrapped"))
     session.close()
     found = query_log.read(environment.home, brain=words)
     assert [(e.face, e.text, e.profile) for e in found] == [
