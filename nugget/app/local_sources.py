@@ -191,18 +191,13 @@ def open_memory_of(brain: Brain, identity: str) -> Index:
 def sync_in_background(brain: Brain, *, source: str = "brain") -> bool:
     """Start a `nugget sync` of the brain, or of `machine`, that outlives this process; False if one is at work.
 
-    The new process takes the lock of that sync as soon as it has started. Until then, and for as long as it lives, it
-    holds another one, which is taken here and inherited: of any number of commands at once one starts a process.
+    The new process inherits a lock that it holds while it lives: of any number of commands at once one starts it.
     """
     lock_file = brain.index_folder / "sync.lock" if source == "brain" else brain.environment.home / LOCAL_LOCK
     lock = files.try_lock(lock_file.with_suffix(".started"))
     if lock is None:
         return False
     try:
-        others = files.try_lock(lock_file)
-        if others is None:
-            return False
-        os.close(others)
         arguments = ["--brain", str(brain.path), "sync", "--no-pull", "--source", source]
         files.start_detached([sys.executable, "-P", "-m", "nugget", *arguments], keep=lock)
     finally:

@@ -253,12 +253,12 @@ def _sessions(
             if isinstance(value, SessionRecord):  # only a transcript on this machine can say more
                 found.append((replace(value, records=0, transcript=None), [], []))
             elif isinstance(value, Nugget | FileTouch) and not found:
-                raise store.Unreadable("a nugget or touch without a session before it")
+                raise ValueError("a nugget or touch without a session before it")
             elif isinstance(value, Nugget):
                 found[-1][1].append(_of_session(value, found[-1][0]))
             elif isinstance(value, FileTouch):
                 found[-1][2].append(value)
-        except store.Unreadable as error:
+        except ValueError as error:
             problems.append(Problem(path=name, line=number, reason=str(error)))
     return found
 

@@ -55,10 +55,6 @@ _NAMES = frozenset(
 """Fields that hold names and hashes, which redaction must not change."""
 
 
-class Unreadable(ValueError):
-    """A line is invalid; the message says why."""
-
-
 def provenance_folder(home: Path, workspace: str) -> Path:
     """Return the folder for the sessions of a workspace, by its identity; it need not exist yet."""
     return home / "provenance" / _file_name(workspace)
@@ -90,7 +86,7 @@ def read_session_file(path: Path) -> tuple[SessionRecord, tuple[Problem, ...]]:
             for number, (_, line) in enumerate(read_lines(file, limit=MAX_LINE_BYTES), 1):
                 try:
                     value = read_line(line)
-                except Unreadable as error:
+                except ValueError as error:
                     problems.append(Problem(path=str(path), line=number, reason=str(error)))
                     continue
                 if isinstance(value, SessionRecord):
@@ -116,22 +112,22 @@ def read_line(line: bytes | None) -> SessionRecord | Nugget | FileTouch | Mappin
     """Parse a line: a session without nuggets and touches, a nugget, a touch, or the values of a retraction.
 
     Returns None for a blank line or a kind that a later version may write. `line` is None if it was too long. Raises
-    Unreadable.
+    ValueError, which says what is invalid.
     """
     if line is None:
-        raise Unreadable("the line is too long")
+        raise ValueError("the line is too long")
     if not line.strip():
         return None
     values = parse_record(line)
     if values is None or not isinstance(kind := values.get("kind"), str):
-        raise Unreadable("not a JSON object with a `kind`")
+        raise ValueError("not a JSON object with a `kind`")
     if isinstance(values.get("format"), int) and values["format"] > FORMAT:
-        raise Unreadable(f"written in format {values['format']}, which this version does not know")
+        raise ValueError(f"written in format {values['format']}, which this version does not know")
     if kind not in _KINDS:
         return values if kind == "retracted" else None
     hashes = values.pop("line_hashes", "")
     if not isinstance(hashes, str) or len(hashes) % HASH_DIGITS or hashes.strip(hexdigits):
-        raise Unreadable("`line_hashes` are invalid")
+        raise ValueError("`line_hashes` are invalid")
     given = {key: _bounded(value) for key, value in values.items() if key not in ("nuggets", "touches")}
     given |= {key: parse_timestamp(given[key]) for key in _MOMENTS if key in given}
     value = _validated(kind, given)
@@ -173,17 +169,17 @@ def _validated(kind: str, given: Mapping[str, Any]) -> SessionRecord | Nugget | 
         value: Any = _adapter(kind).validate_python(given)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        raise Unreadable(f"`{'.'.join(map(str, first['loc']))}` is invalid ({first['msg']})") from None
+        raise ValueError(f"`{'.'.join(map(str, first['loc']))}` is invalid ({first['msg']})") from None
     if missing := next((name for name in ("session", "workspace", "summary", "path") if given.get(name) == ""), ""):
-        raise Unreadable(f"`{missing}` is missing")
+        raise ValueError(f"`{missing}` is missing")
     place = value.scope if kind == "nugget" else value
     for key in ("path", "previous_path"):
         path = getattr(place, key, None) or "-"
         is_outside = path.startswith(("/", "\\", "~")) or path[1:2] == ":" or {"", ".", ".."} & {*path.split("/")}
         if is_outside or "\n" in path or "\r" in path:
-            raise Unreadable(f"`{key}` leads out of the workspace or holds a line end")
+            raise ValueError(f"`{key}` leads out of the workspace or holds a line end")
     if kind == "nugget" and not (is_name(value.id, most=80) and math.isfinite(value.confidence)):
-        raise Unreadable("`id` is not valid, or `confidence` is not a number")
+        raise ValueError("`id` is not valid, or `confidence` is not a number")
     return value  # type: ignore[no-any-return]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from nugget.models import Speaker
 from nugget.models.nuggets import Nugget
-from nugget.sources.nugget_store import Unreadable, line_of, read_line
+from nugget.sources.nugget_store import line_of, read_line
 from nugget.sources.speakers import split_pasted
 from nugget.text import clean
 
@@ -43,7 +43,7 @@ def test_what_an_earlier_version_kept_is_never_the_users() -> None:
     assert isinstance(nugget, Nugget)
     assert (nugget.speaker, nugget.evidence[0].speaker) == (Speaker.AGENT, None)
     assert read_line(json.dumps(line_of(nugget)).encode()) == nugget
-    with pytest.raises(Unreadable):
+    with pytest.raises(ValueError):
         read_line(json.dumps(line | {"speaker": ["user"], "origin": 5}).encode())
 
 
