@@ -144,27 +144,6 @@ def test_a_log_grown_too_long_is_put_aside_once_and_both_are_read(tmp_path: Path
 
 
 @pytest.mark.proves("QUERIES-REPORT")
-def test_the_report_counts_what_was_asked_and_what_came_back() -> None:
-    early = NOW - timedelta(days=2)
-    entries = [
-        entry("How  do we?", id="1", time=early, units=(("a/1", 0.5), ("a/2", 0.4)), duration_ms=10),
-        entry("how do WE?", id="2", units=(("a/2", 0.6),), duration_ms=20, face=Face.MCP),
-        entry("unknown", id="3", weak=True, units=(("a/9", 0.1),), duration_ms=30),
-        entry("nothing", id="4", weak=True, duration_ms=1000),
-    ]
-    found = report(entries, used={"1": ["a/2"]}, unit_ids=["a/1", "a/2", "a/3", "a/4"])
-    assert [found[name] for name in ("asked", "faces", "zero", "weak", "p50_ms", "p95_ms", "used_in")] == [
-        4, {"cli": 3, "mcp": 1}, 1, 1, 20, 1000, 1,
-    ]  # fmt: skip
-    assert found["coverage"] == {"units": 4, "returned": 2, "share": 0.5}
-    assert found["queries"][0] == {
-        "text": "how do WE?", "times": 2, "last": NOW.isoformat(), "weak": False, "zero": False, "used": ["a/2"],
-        "budget": None, "agent": None, "units": [{"id": "a/2", "score": 0.6}],
-    }  # fmt: skip
-    assert [one["text"] for one in found["queries"] if one["zero"]] == ["nothing"]
-
-
-@pytest.mark.proves("QUERIES-REPORT")
 def test_queries_shows_top_zero_and_weak_questions_and_the_coverage(words: Path, nugget: Nugget) -> None:
     assert nugget("queries")[1] == "Nothing was asked yet.\n"
     for text in ("cache invalidation", "retries", "Cache  invalidation", "xyzzy plugh"):
