@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,17 +22,17 @@ from nugget.index.connection import open_home, write_transaction
 from nugget.index.sync import sync_provenance
 from nugget.infra import files
 from nugget.infra.workspace import Workspace, WorkspaceFinder
-from nugget.models import EventKind
+from nugget.models import EventKind, SessionFile
 from nugget.models.nuggets import FileTouch, Nugget
 from nugget.provenance import opened_index
-from nugget.sources import nugget_store
+from nugget.sources import nugget_store, parse_timestamp
 from nugget.sources.sessions import ERASED, WholeSession, archive_file, find_sessions, read_whole_session
-from nugget.text import counted
 
 if TYPE_CHECKING:
     from nugget.app import Brain
     from nugget.app.provenance import Provenance
 
+_END_BYTES = 65_536
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
@@ -110,18 +111,14 @@ def list_sessions(
     workspace = asked.workspace()
     with opened_index(home) as connection:
         with suppress(IndexUnavailable, sqlite3.Error):
-            brain = asked.brain.path if asked.brain else None
-            left = read_new_logs(connection, asked.environment, asked.settings, brain)
-            if left and not everything:
-                asked.note(f"{counted(left, 'log')} not read yet, so their project is not known. Next: nugget sync")
+            read_new_logs(connection, asked.environment, asked.settings, asked.brain.path if asked.brain else None)
             if len(underived := events.underived_sessions(connection)) <= INLINE_FILES:
                 derive_sessions(connection, underived)
         found = _stored_sessions(connection, workspace.identity)
         finder = WorkspaceFinder(nugget_store.known_workspaces(home))
         for file in find_sessions(asked.environment):
             if file.id not in found:
-                ended = datetime.fromtimestamp(file.mtime, UTC)
-                found[file.id] = KnownSession(id=file.id, agent=file.agent, ended=ended)
+                found[file.id] = _unread_session(file, finder)
         chosen = [one for one in found.values() if everything or one.workspace == workspace.identity]
         chosen = [one for one in chosen if since is None or (one.ended or one.started or _EARLIEST) >= since]
         chosen.sort(key=lambda one: (one.started or one.ended or _EARLIEST, one.id), reverse=True)
@@ -185,6 +182,29 @@ def _stored_sessions(connection: sqlite3.Connection, here: str) -> dict[str, Kno
 
 def _moment(ms: int | None) -> datetime | None:
     return datetime.fromtimestamp(ms / 1000, UTC) if ms else None
+
+
+def _unread_session(file: SessionFile, finder: WorkspaceFinder) -> KnownSession:
+    """Return what the beginning and the end of a transcript say about a session that was not read yet."""
+    head = tail = b""
+    with suppress(OSError):
+        if not file.is_shared:
+            with file.path.open("rb") as opened:
+                head = opened.read(_END_BYTES)
+                opened.seek(max(0, file.size - _END_BYTES))
+                tail = opened.read(_END_BYTES)
+    folder = next(iter(_texts(head, "cwd")), None)
+    moments = [parse_timestamp(text) for text in (*_texts(head, "timestamp")[:1], *_texts(tail, "timestamp")[-1:])]
+    return KnownSession(
+        id=file.id, agent=file.agent, folder=folder, workspace=finder.of_folder(folder).identity if folder else None,
+        started=moments[0] if moments else None, ended=moments[-1] if moments else None,
+    )  # fmt: skip
+
+
+def _texts(content: bytes, key: str) -> list[str]:
+    """Return the values of a key in JSON that may be cut off."""
+    found = re.findall(rf'"{key}"\s*:\s*"((?:[^"\\]|\\.)*)"', content.decode("utf-8", "replace"))
+    return [text.replace("\\\\", "\\").replace('\\"', '"') for text in found]
 
 
 def _with_outcomes(
