@@ -22,11 +22,12 @@ from nugget.index.connection import open_home, write_transaction
 from nugget.index.sync import sync_provenance
 from nugget.infra import files
 from nugget.infra.workspace import Workspace, WorkspaceFinder
-from nugget.models import EventKind, SessionFile
+from nugget.models import EventKind, Session, SessionFile
 from nugget.models.nuggets import FileTouch, Nugget
 from nugget.provenance import opened_index
 from nugget.sources import nugget_store, parse_timestamp
-from nugget.sources.sessions import ERASED, WholeSession, archive_file, find_sessions, read_whole_session
+from nugget.sources.condense import Exchange
+from nugget.sources.sessions import ERASED, archive_file, find_sessions, read_whole_session
 
 if TYPE_CHECKING:
     from nugget.app import Brain
@@ -78,10 +79,15 @@ class KnownSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionDetail:
-    """A session in full: the conversation, what it touched and what was learned; `problem` if it cannot be read."""
+    """A session in full: the conversation, what it touched and what was learned; `problem` if it cannot be read.
+
+    `session` is redacted, and read from the archive if `is_archived`, since the client's own transcript is gone.
+    """
 
     known: KnownSession
-    whole: WholeSession | None = None
+    session: Session | None = None
+    exchanges: tuple[Exchange, ...] = ()
+    is_archived: bool = False
     touches: tuple[FileTouch, ...] = ()
     nuggets: tuple[Nugget, ...] = ()
     problem: NuggetError | None = None
@@ -89,14 +95,13 @@ class SessionDetail:
     @property
     def prompts(self) -> list[str]:
         """The texts of its prompts."""
-        found = [event for one in self.whole.exchanges for event in one.events] if self.whole else []
-        said = [event.text for event in found if event.kind is EventKind.PROMPT]
+        said = [event.text for one in self.exchanges for event in one.events if event.kind is EventKind.PROMPT]
         return said or [self.known.first_prompt] * bool(self.known.first_prompt)
 
     @property
     def events(self) -> Counter[str]:
         """Counts of its events by kind, and of those that `failed`."""
-        found = [event for one in self.whole.exchanges for event in one.events] if self.whole else []
+        found = [event for one in self.exchanges for event in one.events]
         return Counter([str(event.kind) for event in found] + ["failed" for event in found if event.ok is False])
 
 
@@ -133,13 +138,12 @@ def find_session(asked: Provenance, name: str) -> SessionDetail:
     prefix = name.removeprefix("session:").removeprefix("sessions:").partition("#")[0]
     _, everything = list_sessions(asked, everything=True)
     found = [one for one in everything if one.id == prefix] or [one for one in everything if one.id.startswith(prefix)]
-    whole, problem = None, None
+    session, exchanges, is_archived, problem = None, tuple[Exchange, ...](), False, None
     try:
-        whole = read_whole_session(asked.environment, asked.settings, name)
+        session, exchanges, is_archived = read_whole_session(asked.environment, asked.settings, name)
     except NuggetError as error:
         problem = error
-    if whole is not None and not found:
-        session = whole.session
+    if session is not None and not found:
         found = [KnownSession(id=session.id, agent=session.agent, title=session.title or "", folder=session.cwd,
                               branch=session.branch, started=session.started, ended=session.ended)]  # fmt: skip
     if not prefix or not found:
@@ -148,12 +152,14 @@ def find_session(asked: Provenance, name: str) -> SessionDetail:
         some = ", ".join(one.id for one in found[:3])
         raise UsageError(f"{len(found)} sessions have an id that begins with {prefix!r} ({some}…).", hint="Give more.")
     (known,) = found
+    detail = SessionDetail(
+        known=known, session=session, exchanges=exchanges, is_archived=is_archived, problem=problem
+    )  # fmt: skip
     if known.store_file is None:
-        return SessionDetail(known=known, whole=whole, problem=problem)
+        return detail
     with opened_index(asked.environment.home) as connection:
-        return SessionDetail(
-            known=known, whole=whole, problem=problem,
-            touches=tuple(provenance.touches_of(connection, known.store_file)),
+        return replace(
+            detail, touches=tuple(provenance.touches_of(connection, known.store_file)),
             nuggets=tuple(provenance.nugget_list(connection, known.workspace or "", session=known.id)),
         )  # fmt: skip
 

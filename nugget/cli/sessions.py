@@ -72,7 +72,7 @@ def show_session(
         raise detail.problem
     value = session_detail_json(detail, summary=summary) if as_json else None
     with terminal.paged(is_wanted=pager and not (summary or as_json)):
-        show(value, report="session_detail" if summary or not detail.whole else "session", detail=detail, full=full)
+        show(value, report="session_detail" if summary or not detail.session else "session", detail=detail, full=full)
 
 
 @sessions.command(hidden=True)

@@ -222,16 +222,16 @@ def session_detail_json(detail: SessionDetail, *, summary: bool) -> dict[str, An
                     for one in detail.nuggets],
         "problem": detail.problem and str(detail.problem),
     }  # fmt: skip
-    whole = detail.whole
-    if whole is None or summary:
+    session = detail.session
+    if session is None or summary:
         return clean_values(value)
     exchanges = [
-        {"number": one.number, "ref": f"session:{whole.session.id}#{one.number}",
+        {"number": one.number, "ref": f"session:{session.id}#{one.number}",
          "events": [_event_json(event) for event in one.events]}
-        for one in whole.exchanges
+        for one in detail.exchanges
     ]  # fmt: skip
-    facts = fields(whole.session, "id", "path", "skipped_records", folder="cwd")
-    return clean_values(value | facts | {"archived": whole.is_archived, "exchanges": exchanges})
+    facts = fields(session, "id", "path", "skipped_records", folder="cwd")
+    return clean_values(value | facts | {"archived": detail.is_archived, "exchanges": exchanges})
 
 
 def ingested_json(result: IngestedSession) -> dict[str, Any]:

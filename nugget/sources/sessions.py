@@ -15,7 +15,7 @@ import json
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -56,15 +56,6 @@ _MAX_STAMPS = 8
 _MAX_HEADER_CHARS = 1_000_000
 _PEEKED_LINES = 20
 _PEEKED_BYTES = 4 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WholeSession:
-    """A session, redacted, with its exchanges in order. `is_archived`: the client's own transcript is gone."""
-
-    session: Session
-    exchanges: tuple[Exchange, ...]
-    is_archived: bool = False
 
 
 _OTHERS = (codex, gemini, cursor, opencode)
@@ -173,11 +164,13 @@ def _read_database(path: Path, name: str | None) -> Session:
     return read_any(chosen[0])
 
 
-def read_whole_session(environment: Environment, settings: Settings, name: str) -> WholeSession:
+def read_whole_session(
+    environment: Environment, settings: Settings, name: str
+) -> tuple[Session, tuple[Exchange, ...], bool]:
     """Return the redacted session whose id is or begins with `name`, which may be a ref such as `session:<id>#3`.
 
-    The archive is read if the transcript is gone. Raises UsageError for a text that cannot be an id,
-    TranscriptError if there is no such session or several.
+    Its exchanges follow, and whether it was read from the archive, since the transcript is gone. Raises UsageError for
+    a text that cannot be an id, TranscriptError if there is no such session or several.
     """
     from nugget.redaction import is_excluded_project, redact_session
 
@@ -203,8 +196,7 @@ def read_whole_session(environment: Environment, settings: Settings, name: str) 
         whole = claude_code.read_logged(found.path).session.events
         prompts = [event.uuid for event in whole if event.kind is EventKind.PROMPT]
         numbers = {uuid: number for number, uuid in enumerate(prompts, 1)}
-    exchanges = tuple(cut_at_prompts(session.events, numbers))
-    return WholeSession(session=session, exchanges=exchanges, is_archived=found is None)
+    return session, tuple(cut_at_prompts(session.events, numbers)), found is None
 
 
 def find_logs(environment: Environment, settings: Settings, brain: Path | None = None) -> list[Log]:

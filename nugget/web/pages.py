@@ -248,8 +248,8 @@ def conversation(site: Site, request: Request) -> Response:
     brain = site.session.ready()
     detail = find_session(_seen(site, brain), request.path_params["session"])
     quoted = " ".join(request.query_params.get("quote", "")[:300].split())
-    if "partial" in request.query_params and detail.whole:
-        found = [one for one in detail.whole.exchanges if any(_says(event, quoted) for event in one.events)]
+    if "partial" in request.query_params and detail.session:
+        found = [one for one in detail.exchanges if any(_says(event, quoted) for event in one.events)]
         return render(site, request, "exchanges", exchanges=found[:1], quote=quoted)
     return render(site, request, "session", detail=detail, quote=quoted)
 
