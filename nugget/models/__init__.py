@@ -183,7 +183,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """The part of a unit that is indexed and matched.
+    """The part of a unit that is indexed and matched; that of a hit has a score of its own.
 
     `breadcrumb` is the heading path (`Title > H2 > H3`); `text` is the markdown without it; `position` counts from 0
     within the unit.
@@ -191,7 +191,8 @@ class Chunk:
 
     breadcrumb: str
     text: str
-    position: int
+    position: int = 0
+    score: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,16 +255,6 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HitChunk:
-    """A chunk of a hit, with its own score; `position` counts from 0 within the unit."""
-
-    breadcrumb: str
-    text: str
-    score: float
-    position: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Contribution:
     """One addend of a hit's score, for `--explain`: the values of a hit add up to its score."""
 
@@ -284,7 +275,7 @@ class Hit:
 
     unit: Unit
     score: float
-    chunks: tuple[HitChunk, ...]
+    chunks: tuple[Chunk, ...]
     reasons: tuple[str, ...] = ()
     stale_reason: StaleReason | None = None
     contributions: tuple[Contribution, ...] = ()

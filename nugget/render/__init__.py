@@ -15,7 +15,7 @@ from nugget.text import clean, one_line, shorten, word_root
 
 if TYPE_CHECKING:
     from nugget.index.provenance import IndexedSession
-    from nugget.models import Hit, HitChunk, Speaker, StaleReason
+    from nugget.models import Chunk, Hit, Speaker, StaleReason
     from nugget.models.nuggets import NuggetBundle, NuggetHit
 
 ORDERS = (
@@ -48,7 +48,7 @@ def fence(text: str) -> str:
     return "`" * max(3, longest + 1)
 
 
-def without_title(chunk: HitChunk, title: str) -> HitChunk:
+def without_title(chunk: Chunk, title: str) -> Chunk:
     """Return the chunk without a first line that only repeats the title, which is shown above it."""
     first, _, rest = chunk.text.lstrip("\n").partition("\n")
     if first.startswith("#") and first.lstrip("# ").strip() == title.strip():

@@ -18,7 +18,7 @@ from typing import Any
 
 from nugget.errors import EmbeddingUnavailable, LLMUnavailable
 from nugget.infra.embedding import QuestionEmbedder, Vector
-from nugget.models import Bundle, Contribution, Depth, Hit, HitChunk, Query, SourceName
+from nugget.models import Bundle, Chunk, Contribution, Depth, Hit, Query, SourceName
 from nugget.retrieval.candidates import Profile
 from nugget.retrieval.packing import SUMMARY_CHARS, pack
 from nugget.retrieval.query_language import SearchQuery
@@ -123,9 +123,9 @@ def _lacking(found: Sequence[Found]) -> list[str]:
 
 def _summaries(
     text: str, hits: Sequence[Hit], found: Sequence[Found], embedder: QuestionEmbedder | None
-) -> dict[tuple[str | None, str], HitChunk]:
+) -> dict[tuple[str | None, str], Chunk]:
     """Return the sentences that answer, for each of these hits that is a unit."""
-    shown: dict[tuple[str | None, str], HitChunk] = {}
+    shown: dict[tuple[str | None, str], Chunk] = {}
     for at, hit in enumerate(hits):
         for one in found:
             chunks = one.chunks.get(hit.brain, {}) if one.source is hit.unit.source else {}

@@ -9,7 +9,7 @@ from datetime import date
 from typing import NamedTuple
 
 from nugget.index import IndexReader, StoredChunk
-from nugget.models import Contribution, Hit, HitChunk, Query, RelationType, StaleReason
+from nugget.models import Chunk, Contribution, Hit, Query, RelationType, StaleReason
 from nugget.retrieval.candidates import Gathered, Match, Matcher, Profile
 from nugget.retrieval.scoring import (
     KNOWN,
@@ -102,8 +102,8 @@ def _nearest_chunks(keys: Sequence[int], index: IndexReader, matcher: Matcher) -
     return shown | {key: of_unit[0] for key, of_unit in chunks.items()}
 
 
-def _as_shown(chunk: StoredChunk, score: float) -> HitChunk:
-    return HitChunk(breadcrumb=chunk.breadcrumb, text=chunk.text, score=score, position=chunk.position)
+def _as_shown(chunk: StoredChunk, score: float) -> Chunk:
+    return Chunk(breadcrumb=chunk.breadcrumb, text=chunk.text, score=score, position=chunk.position)
 
 
 def _parts(entry: Scored) -> tuple[Contribution, ...]:

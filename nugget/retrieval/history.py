@@ -19,7 +19,7 @@ from itertools import combinations
 from nugget.index import passages as tables
 from nugget.index.fulltext import asked_word, has_unspaced, inverse_frequency, match_any, question_words, stemmed
 from nugget.index.passages import StoredPassage
-from nugget.models import Contribution, Filter, Hit, HitChunk, SourceName, Unit
+from nugget.models import Chunk, Contribution, Filter, Hit, SourceName, Unit
 from nugget.retrieval.dates import Days, asked_days, nearness
 from nugget.retrieval.query_language import SearchQuery
 from nugget.text import shorten
@@ -249,7 +249,7 @@ def _hit(passage: StoredPassage, excerpt: str, score: float) -> Hit:
         last_modified=day, evidence=passage.evidence,
     )  # fmt: skip
     return Hit(
-        unit=unit, score=score, chunks=(HitChunk(breadcrumb=passage.author, text=excerpt, score=score),),
+        unit=unit, score=score, chunks=(Chunk(breadcrumb=passage.author, text=excerpt, score=score),),
         reasons=("words",), contributions=(Contribution(name="words", value=score),), named=passage.ref,
     )  # fmt: skip
 

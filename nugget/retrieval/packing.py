@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from nugget.models import Budget, Depth, Hit, HitChunk
+from nugget.models import Budget, Chunk, Depth, Hit
 from nugget.models.nuggets import NuggetHit, scope_text
 from nugget.text import counted, estimate_tokens, shorten
 
@@ -22,11 +22,11 @@ NUGGET_FRAME_TOKENS = 30
 """Type, confidence, date and agent of one nugget, with their keys."""
 SUMMARY_CHARS = 480
 
-_NONE: Mapping[tuple[str | None, str], HitChunk] = {}
+_NONE: Mapping[tuple[str | None, str], Chunk] = {}
 _HEADING = re.compile(r"^#{1,6}[ \t].*$", re.MULTILINE)
 _Item = TypeVar("_Item")
 _Shown = TypeVar("_Shown")
-_Chunks = tuple[HitChunk, ...]
+_Chunks = tuple[Chunk, ...]
 
 
 def fill(
@@ -66,7 +66,7 @@ def pack(
     *,
     budget_tokens: int,
     depth: Depth,
-    summaries: Mapping[tuple[str | None, str], HitChunk] = _NONE,
+    summaries: Mapping[tuple[str | None, str], Chunk] = _NONE,
 ) -> tuple[tuple[Hit, ...], Budget, str | None]:
     """Return the hits that fit, best first, with the budget used and a hint at what was left out.
 
@@ -96,7 +96,7 @@ def pack(
 
 
 def _passages(hit: Hit, now: _Chunks | None, room: int) -> _Chunks | None:
-    fitting: list[HitChunk] = []
+    fitting: list[Chunk] = []
     for chunk in hit.chunks:
         if _cost((*fitting, chunk)) > room:
             break
@@ -105,16 +105,16 @@ def _passages(hit: Hit, now: _Chunks | None, room: int) -> _Chunks | None:
 
 
 def _whole(hit: Hit, now: _Chunks | None, room: int) -> _Chunks:
-    return (HitChunk(breadcrumb=hit.unit.title, text=hit.unit.body.strip(), score=hit.score),)
+    return (Chunk(breadcrumb=hit.unit.title, text=hit.unit.body.strip(), score=hit.score),)
 
 
 def _with_evidence(hit: Hit, now: _Chunks | None, room: int) -> _Chunks:
     quotes = "\n".join(f"- {entry.session}: “{entry.quote}”" for entry in hit.unit.evidence)
-    evidence = HitChunk(breadcrumb=f"{hit.unit.title} > Evidence", text=quotes, score=0.0)
+    evidence = Chunk(breadcrumb=f"{hit.unit.title} > Evidence", text=quotes, score=0.0)
     return (*(now or ()), *([evidence] if quotes else []))
 
 
-def _cost(chunks: Sequence[HitChunk]) -> int:
+def _cost(chunks: Sequence[Chunk]) -> int:
     return FRAME_TOKENS + sum(estimate_tokens(chunk.breadcrumb) + estimate_tokens(chunk.text) for chunk in chunks)
 
 

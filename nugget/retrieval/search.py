@@ -16,7 +16,7 @@ from nugget.errors import UsageError
 from nugget.index import Index, IndexReader, StoredChunk
 from nugget.index.fulltext import STOP_WORDS, question_words
 from nugget.infra.embedding import QuestionEmbedder
-from nugget.models import Contribution, Filter, Hit, HitChunk, Query, SourceName, Unit
+from nugget.models import Chunk, Contribution, Filter, Hit, Query, SourceName, Unit
 from nugget.retrieval.candidates import Profile, gather
 from nugget.retrieval.grouping import to_hits
 from nugget.retrieval.history import HISTORY_SOURCES, newest_history, search_history
@@ -247,11 +247,11 @@ def _lifted(hit: Hit, words: Sequence[str]) -> Hit:
     )
 
 
-def _first_of(unit: Unit, chunks: Sequence[StoredChunk]) -> HitChunk:
+def _first_of(unit: Unit, chunks: Sequence[StoredChunk]) -> Chunk:
     """Return the beginning of a unit, or its title if it has no text."""
     if not chunks or not chunks[0].text:
-        return HitChunk(breadcrumb="", text=unit.title, score=0.0)
-    return HitChunk(breadcrumb=chunks[0].breadcrumb, text=chunks[0].text, score=0.0)
+        return Chunk(breadcrumb="", text=unit.title, score=0.0)
+    return Chunk(breadcrumb=chunks[0].breadcrumb, text=chunks[0].text, score=0.0)
 
 
 def _passages(source: SourceName, parsed: SearchQuery, indexes: Indexes, *, limit: int, today: date) -> list[Hit]:

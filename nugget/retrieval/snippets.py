@@ -17,7 +17,7 @@ from nugget.errors import EmbeddingUnavailable
 from nugget.index import IndexReader, StoredChunk
 from nugget.index.fulltext import STOP_WORDS
 from nugget.infra.embedding import QuestionEmbedder
-from nugget.models import Hit, HitChunk, SourceName
+from nugget.models import Chunk, Hit, SourceName
 from nugget.text import shorten, word_root
 
 _WORD = re.compile(r"\S+://\S+|([^\W_]+)")  # an address says nothing by the words in it
@@ -93,7 +93,7 @@ def chunks_of_hits(hits: Sequence[Hit], index: IndexReader) -> dict[str, list[St
 def summary(
     question: str, idfs: Mapping[str, float], hit: Hit, chunks: Sequence[StoredChunk], max_chars: int,
     embedder: QuestionEmbedder | None = None,
-) -> HitChunk:  # fmt: skip
+) -> Chunk:  # fmt: skip
     """Return the best sentences of a unit from the chunks that matched and those with most of the words."""
     weights = {word_root(word): idf for word, idf in idfs.items()}
 
@@ -108,13 +108,13 @@ def summary(
     for rank, chunk in enumerate(nearest):
         body = _MARKUP.sub("", chunk.text).strip() or chunk.text
         if len(chunks) == 1 and len(body) <= max_chars:
-            return HitChunk(breadcrumb=chunk.breadcrumb, text=shorten(body, max_chars), score=hit.score)
+            return Chunk(breadcrumb=chunk.breadcrumb, text=shorten(body, max_chars), score=hit.score)
         sentences = _sentences(body, weights, wants_number=wants_number)
         found += [_Fragment(chunk, sentences[at:], body, _RANK_SHARE ** min(rank, len(matched)))
                   for at, one in enumerate(sentences) if one.value]  # fmt: skip
     if not found:
         text = _MARKUP.sub("", nearest[0].text).strip() or nearest[0].text
-        return HitChunk(breadcrumb=nearest[0].breadcrumb, text=shorten(text, max_chars), score=hit.score)
+        return Chunk(breadcrumb=nearest[0].breadcrumb, text=shorten(text, max_chars), score=hit.score)
     near = _nearness(question, found, weights, int(_ROOM[0] * max_chars), embedder) if embedder else {}
     kept: list[tuple[int, int, str]] = []
     seen: frozenset[str] = frozenset()
@@ -132,7 +132,7 @@ def summary(
         seen = seen.union(*(one.roots for one in run))
         found = [one for one in found if (start := one.opening[:_SAME]) not in text and text[:_SAME] not in start]
     shown = f" {_CUT} ".join(text for _, _, text in sorted(kept))
-    return HitChunk(breadcrumb=breadcrumb, text=f"{shown} {_CUT}", score=hit.score)
+    return Chunk(breadcrumb=breadcrumb, text=f"{shown} {_CUT}", score=hit.score)
 
 
 def _nearness(

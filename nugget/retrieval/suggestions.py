@@ -16,7 +16,7 @@ from nugget.index import IndexReader, StoredChunk
 from nugget.index.fulltext import STOP_WORDS
 from nugget.infra import git
 from nugget.infra.embedding import Embedder
-from nugget.models import Bundle, Contribution, Depth, Filter, Hit, HitChunk, Query, SourceName, Unit
+from nugget.models import Bundle, Chunk, Contribution, Depth, Filter, Hit, Query, SourceName, Unit
 from nugget.retrieval import LIMIT, retrieve
 from nugget.retrieval.candidates import Profile
 from nugget.retrieval.packing import pack
@@ -176,7 +176,7 @@ def _linked(unit: Unit, indexes: Indexes) -> list[Hit]:
 
 
 def _hit(unit: Unit, chunk: StoredChunk, part: Contribution, reason: str) -> Hit:
-    shown = HitChunk(breadcrumb=chunk.breadcrumb, text=chunk.text, score=part.value)
+    shown = Chunk(breadcrumb=chunk.breadcrumb, text=chunk.text, score=part.value)
     return Hit(unit=unit, score=part.value, chunks=(shown,), reasons=(reason,), contributions=(part,))
 
 

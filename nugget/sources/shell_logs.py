@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from nugget.errors import UsageError
 from nugget.models import SourceName
@@ -74,12 +74,8 @@ class LogLine:
     is_failure: bool
 
 
-class LogEvent(NamedTuple):
-    """A line of events.jsonl: `given` is its untrusted `data`."""
-
-    ts_ms: int
-    kind: str
-    given: Mapping[str, Any]
+LogEvent = tuple[int, str, Mapping[str, Any]]
+"""A line of events.jsonl: its time in ms, its kind, and its untrusted `data`."""
 
 
 def is_session_id(text: str) -> bool:
@@ -162,7 +158,7 @@ def _event(line: bytes | None) -> LogEvent | None:
     ts_ms = record.get("ts_ms")
     if not isinstance(ts_ms, int | float) or isinstance(ts_ms, bool) or not 0 <= ts_ms < 1 << 53:
         ts_ms = 0
-    return LogEvent(int(ts_ms), kind[:_MAX_KIND_CHARS], mapping_of(record.get("data")))
+    return int(ts_ms), kind[:_MAX_KIND_CHARS], mapping_of(record.get("data"))
 
 
 def looks_failed(text: str) -> bool:

@@ -16,7 +16,7 @@ BUDGETS = {
     "modules": 186,
     "lines": 45_137,
     "lines of a file": 400,
-    "classes": 294,
+    "classes": 291,
     "re.compile": 282,
     "parameters of a function": 10,
     "lines of tests": 28_506,  # with the fault laboratory

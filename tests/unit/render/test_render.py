@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from nugget.models import (
     Budget,
     Bundle,
+    Chunk,
     Depth,
     Hit,
-    HitChunk,
     Origin,
     Query,
     Relation,
@@ -37,7 +37,7 @@ UNIT = Unit(
 )  # fmt: skip
 HIT = Hit(
     unit=UNIT, score=0.75, reasons=("vector #1",),
-    chunks=(HitChunk(breadcrumb="Retry once > Why", text="Because networks fail.", score=0.75),),
+    chunks=(Chunk(breadcrumb="Retry once > Why", text="Because networks fail.", score=0.75),),
 )  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def saying(text: str, *, title: str = "T", unit_id: str = "pattern/retry") -> Hi
     return replace(
         HIT,
         unit=replace(UNIT, title=title, id=unit_id),
-        chunks=(HitChunk(breadcrumb=title, text=text, score=0.5),),
+        chunks=(Chunk(breadcrumb=title, text=text, score=0.5),),
     )
 
 

@@ -10,7 +10,7 @@ from loopback_anthropic import AnthropicServer, status, text
 from nugget.config import Settings
 from nugget.errors import LLMUnavailable
 from nugget.infra.llm import LLM
-from nugget.models import Hit, HitChunk, Origin, SourceName, StaleReason, Unit
+from nugget.models import Chunk, Hit, Origin, SourceName, StaleReason, Unit
 from nugget.retrieval.answering import NOTHING_FOUND, answer, citations_in
 
 
@@ -19,7 +19,7 @@ def hit(unit_id: str, body: str, *, stale: StaleReason | None = None, source: So
         id=unit_id, source=source, type=unit_id.partition("/")[0], title=unit_id.title(), body=body,
         confidence=0.9, origin=Origin.MANUAL, last_modified=date(2026, 2, 24),
     )  # fmt: skip
-    chunk = HitChunk(breadcrumb=f"{unit.title} > Why", text=body, score=0.8)
+    chunk = Chunk(breadcrumb=f"{unit.title} > Why", text=body, score=0.8)
     return Hit(unit=unit, score=0.8, chunks=(chunk,), stale_reason=stale)
 
 

@@ -20,7 +20,7 @@ from nugget.app import Brain
 from nugget.config import EmbeddingSettings, RetrievalSettings, Settings, read_environment
 from nugget.errors import LLMUnavailable, UsageError
 from nugget.index import Index, Terms
-from nugget.models import Bundle, Contribution, Depth, Filter, Hit, HitChunk, Query, SourceName, StaleReason, Unit
+from nugget.models import Bundle, Chunk, Contribution, Depth, Filter, Hit, Query, SourceName, StaleReason, Unit
 from nugget.render import bundle_markdown
 from nugget.retrieval.candidates import fuse
 from nugget.retrieval.packing import pack
@@ -329,7 +329,7 @@ hits_lists = st.lists(st.lists(st.text(min_size=1, max_size=900), min_size=1, ma
         Hit(
             unit=_unit(number, "\n\n".join(texts)),
             score=1.0 - number / 20,
-            chunks=tuple(HitChunk(breadcrumb="Unit > Part", text=text, score=0.5) for text in texts),
+            chunks=tuple(Chunk(breadcrumb="Unit > Part", text=text, score=0.5) for text in texts),
             contributions=(Contribution(name="bm25", value=1.0 - number / 20),),
         )
         for number, texts in enumerate(bodies)

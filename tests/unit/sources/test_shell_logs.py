@@ -37,7 +37,7 @@ def test_a_torn_last_line_waits_for_its_end(tmp_path: Path) -> None:
     whole = event(5, "command.end", exit=1)
     log.write_text(event(4, "command.start", cmd="x") + whole[:20])
     events, malformed = read_events(log)
-    assert [(e.ts_ms, e.kind, e.given) for e in events] == [(4, "command.start", {"cmd": "x"})] and malformed == 0
+    assert events == [(4, "command.start", {"cmd": "x"})] and malformed == 0
     out.write_text("done\nerror: half a li")
     now_ms = int(out.stat().st_mtime * 1000)
     assert [line.text for line in lines_of(out, now_ms=now_ms)] == ["done"]
