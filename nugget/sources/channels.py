@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from nugget.sources import blocks_of, mapping_of, parse_moment, parse_record, records_of, storable, text_of
-from nugget.sources.event_builder import first_text
 from nugget.text import is_name
 
 _LEAD = "team-lead"
@@ -76,19 +75,14 @@ def messages_in_record(record: Mapping[str, Any]) -> list[Message]:
 def read_channel(path: Path) -> list[Message]:
     """Return the messages in the file of a channel. Raises TranscriptError."""
     messages: list[Message] = []
-    for record in records_of(path):
-        entry = {key: one for key, one in (record or {}).items() if one}
-        text = first_text(entry, ("text", "message", "content", "body"))
-        if text.strip():
-            sender = first_text(entry, ("from", "sender", "agent")) or "unknown"
-            stamp = next((entry[key] for key in ("timestamp", "at", "ts", "created_at") if key in entry), None)
-            messages.append(_message(sender, text, entry.get("to"), entry.get("summary"), stamp))
+    for given in filter(None, records_of(path)):
+        if (text := text_of(given.get("text"))).strip():
+            sender = text_of(given.get("from")) or "unknown"
+            messages.append(_message(sender, text, given.get("to"), given.get("summary"), given.get("timestamp")))
     return messages
 
 
 def _message(sender: str, text: str, to: object, summary: object, at: object) -> Message:
-    if isinstance(at, int | float) and at <= 1e11:
-        at *= 1000  # in seconds
     sender, to, summary = (storable(" ".join(text_of(one).split()))[:120] for one in (sender, to, summary))
     return Message(sender=sender, text=storable(text.strip()), to=to, summary=summary, at=parse_moment(at))
 

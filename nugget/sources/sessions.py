@@ -231,7 +231,9 @@ def find_logs(environment: Environment, settings: Settings, brain: Path | None =
 
 def find_log(environment: Environment, session_id: str) -> Log | None:
     """Return the logs of a session: a shell's folder, else an agent's transcript. Raises UsageError for a bad id."""
-    shell_logs.require_session_id(session_id)
+    if not shell_logs.is_session_id(session_id):
+        hint = "An id has letters, digits, `_`, `-`, `.`, `:` and `@`, 128 at most."
+        raise UsageError(f"{session_id[:80]!r} is not a session id.", hint=hint)
     if shell := shell_logs.find_shell_session(environment.shell_logs, session_id):
         return shell
     found = find_session_by_id(environment, session_id)

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from nugget.errors import UsageError
 from nugget.models import SourceName
 from nugget.sources import Log, list_folder, mapping_of, parse_record, read_lines, session_file
 from nugget.text import is_name, without_escapes
@@ -81,15 +80,6 @@ LogEvent = tuple[int, str, Mapping[str, Any]]
 def is_session_id(text: str) -> bool:
     """Return whether a text can be a session's id: a plain name that leads nowhere."""
     return is_name(text, signs="_.@:-") and ".." not in text
-
-
-def require_session_id(text: str) -> None:
-    """Raise UsageError for a text that cannot be a session's id."""
-    if not is_session_id(text):
-        raise UsageError(
-            f"{text[:80]!r} is not a session id.",
-            hint="An id has letters, digits, `_`, `-`, `.`, `:` and `@`, 128 at most.",
-        )
 
 
 def find_shell_sessions(log_dir: Path) -> Iterator[Log]:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from nugget.errors import UsageError
 from nugget.sources.shell_logs import (
     LogLine,
     clean_line,
@@ -17,7 +16,6 @@ from nugget.sources.shell_logs import (
     find_shell_sessions,
     read_events,
     read_text,
-    require_session_id,
 )
 
 LATER_MS = 4_000_000_000_000
@@ -111,5 +109,3 @@ def test_no_session_id_and_no_link_leads_out_of_the_log_folder(tmp_path: Path) -
     assert read_text(logs / "half" / "stderr.log", now_ms=LATER_MS)[0] == []
     assert read_text(logs / "half" / "stdout.log", now_ms=LATER_MS)[0] == []
     assert list(find_shell_sessions(tmp_path / "absent")) == []
-    with pytest.raises(UsageError, match="is not a session id"):
-        require_session_id("../../etc")
