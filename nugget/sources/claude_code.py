@@ -45,11 +45,6 @@ _EDIT_TOOLS = ("Edit", "MultiEdit", "Write", "NotebookEdit")
 
 _EXIT_CODE = re.compile(r"\A(?:Error: )?Exit code (\d{1,9})\d*\n?")
 _NEVER_RAN = ("<tool_use_error>", "Claude requested permissions", "Permission to use ", "Sibling tool call errored")
-_STATE_TYPES = frozenset(
-    "agent-name ai-title api-request api-request-blob api-request-shape atis-latch attachment bridge-session"
-    " content-replacement continued-in cost-state custom-title file-history-delta file-history-snapshot last-prompt"
-    " mode permission-mode pr-link progress queue-operation relocated summary system tag tools-used".split()
-)
 
 
 @dataclass(slots=True)
@@ -94,11 +89,10 @@ class TranscriptReader(EventBuilder):
 def _read_record(record: Mapping[str, Any], reader: TranscriptReader) -> None:
     """Add the content of one record of a transcript; count anything else as skipped."""
     kind, uuid = text_of(record.get("type")), text_of(record.get("uuid"))
-    known = "message" in record if kind in ("user", "assistant") else kind in _STATE_TYPES or "sessionId" in record
-    if not kind or not known:
+    if not kind or (kind in ("user", "assistant") and "message" not in record):
         reader.skipped += 1
         return
-    reader.recognised += 1
+    reader.recognised += kind in ("user", "assistant") or "sessionId" in record or "leafUuid" in record
     if uuid:
         if uuid in reader.parents:
             return

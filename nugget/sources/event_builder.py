@@ -8,7 +8,6 @@ and hunks after `@@`) or `*** Delete File:`.
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -46,8 +45,6 @@ _OLD = ("old_string", "oldString", "old_str", "oldText")
 _NEW = ("new_string", "newString", "new_str", "newText")
 _WHOLE = ("content", "contents", "file_text", "new_source")
 _SKETCHES = ("code_edit", "streamingContent")
-_LEFT_OUT = re.compile(r"^\s*(?://|#|--|/\*|<!--)?\s*\.\.\.\s.*existing code.*$", re.IGNORECASE | re.MULTILINE)
-"""Matches the placeholder for unchanged code in a sketched edit."""
 
 
 def read_call(tool: str, given: Mapping[str, Any]) -> list[Event]:
@@ -267,7 +264,7 @@ def _edits(path: str, given: Mapping[str, Any]) -> Iterator[Event]:
         elif part is given and whole is not None:
             yield file_edit(path, whole, tool=WRITE)
         elif part is given and sketch is not None:
-            yield file_edit(path, _LEFT_OUT.sub("", sketch), "")
+            yield file_edit(path, sketch, "")
 
 
 def _todos(listed: object) -> str:
