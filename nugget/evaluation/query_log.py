@@ -88,20 +88,13 @@ def asked_of(
     bundle: Bundle, brain: Path, environment: Environment, *, face: Face, started: float, now: datetime
 ) -> Asked:
     """Return a question with its answer; `started` is `time.perf_counter()` when it came."""
-    shown = [hit for hit in bundle.hits if hit.unit.source is not SourceName.MEMORY]
-    return Asked(
-        id=os.urandom(6).hex(), time=now, brain=str(brain), face=face, text=bundle.query.text[:MAX_TEXT_CHARS],
-        profile=bundle.profile, session=environment.session, filters=bundle.query.filter.named(),
-        weak=bundle.weak or not shown, degraded=bundle.degraded,
+    shown, query = [hit for hit in bundle.hits if hit.unit.source is not SourceName.MEMORY], bundle.query
+    return _asked(
+        environment, face=face, now=now, text=query.text, brain=str(brain), profile=bundle.profile,
+        filters=query.filter.named(), weak=bundle.weak or not shown, degraded=bundle.degraded,
         units=tuple((hit.name, round(hit.score, 4)) for hit in shown[:MAX_UNITS]),
-        duration_ms=round((perf_counter() - started) * 1000, 1), budget=bundle.query.budget_tokens,
-        agent=_agent(environment),
+        duration_ms=round((perf_counter() - started) * 1000, 1), budget=query.budget_tokens,
     )  # fmt: skip
-
-
-def _agent(environment: Environment) -> str | None:
-    """Return the agent in whose session a question was asked, as far as its client says so."""
-    return "claude-code" if environment.session else None
 
 
 def log_answer(answer: CodeAnswer, environment: Environment, settings: Settings, *, face: Face, now: datetime) -> None:
@@ -109,14 +102,22 @@ def log_answer(answer: CodeAnswer, environment: Environment, settings: Settings,
     if settings.retrieval.log_queries:
         query, hits = answer.bundle.query, answer.bundle.hits[:MAX_UNITS]
         filters = {"type": [str(type_) for type_ in query.types], "symbol": query.symbol}
-        entry = Asked(
-            id=os.urandom(6).hex(), time=now, brain="", face=face, text=(query.text or "")[:MAX_TEXT_CHARS],
-            profile="file", session=environment.session, path=query.path, workspace=answer.workspace.identity,
-            filters={name: value for name, value in filters.items() if value},
+        entry = _asked(
+            environment, face=face, now=now, text=query.text or "", brain="", profile="file", path=query.path,
+            workspace=answer.workspace.identity, filters={name: value for name, value in filters.items() if value},
             units=tuple((hit.nugget.id, round(hit.score, 4)) for hit in hits),
-            duration_ms=round(answer.duration_ms, 1), budget=query.budget_tokens, agent=_agent(environment),
+            duration_ms=round(answer.duration_ms, 1), budget=query.budget_tokens,
         )  # fmt: skip
         record(environment.home, entry, settings=settings)
+
+
+def _asked(environment: Environment, *, face: Face, now: datetime, text: str, **answered: Any) -> Asked:
+    # Only Claude Code says in which session a command runs.
+    agent = "claude-code" if environment.session else None
+    return Asked(
+        id=os.urandom(6).hex(), time=now, face=face, text=text[:MAX_TEXT_CHARS], session=environment.session,
+        agent=agent, **answered,
+    )  # fmt: skip
 
 
 def record(home: Path, entry: Asked, *, settings: Settings) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from string import hexdigits
 from typing import Any
 
 from nugget.sources import blocks_of, mapping_of, parse_moment, parse_record, records_of, storable, text_of
@@ -26,7 +27,6 @@ _TAGGED = re.compile(
 )
 _OPENINGS = ("<teammate-message", "<cross-session-message", "Another Claude session")
 _ATTRIBUTE = re.compile(r'([a-z_-]+)="([^"]*)"')
-_NAMED_AGENT = re.compile(r"\Aa(.+)-[0-9a-f]{8,}\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,5 +114,6 @@ def _from_coordinator(record: Mapping[str, Any]) -> Iterator[Message]:
 def _own_name(record: Mapping[str, Any]) -> str:
     """Return the name of the agent whose transcript holds the record; a teammate's id contains its name."""
     agent = text_of(record.get("agentId")) if record.get("isSidechain") else ""
-    named = _NAMED_AGENT.match(agent)
-    return (named[1] if named else agent) or _LEAD
+    name, _, number = agent.rpartition("-")
+    is_named = name.startswith("a") and len(number) >= 8 and not number.strip(hexdigits)
+    return (name[1:] if is_named else agent) or _LEAD

@@ -46,7 +46,6 @@ _WOVEN_IN = re.compile(
 )
 _HIDDEN = "[REDACTED]"
 """Placeholder for the agent's thoughts at the end of a reply."""
-_PROJECT = re.compile(r"/projects/([^/\s\"]+)/")
 
 
 def find(folders: Mapping[str, Path]) -> Iterator[SessionFile]:
@@ -221,6 +220,6 @@ def _folder_of_workspace(database: Path, name: str) -> str | None:
 def _folder_by_slug(path: Path, builder: EventBuilder) -> str | None:
     """Return the folder above a file named in the session that the project's slug was made from."""
     named = [event.path for event in builder.events if event.path]
-    slugs = {slug for text in (str(path), *named) for slug in _PROJECT.findall(text)}
+    slugs = {rest.partition("/")[0] for text in (str(path), *named) for rest in text.split("/projects/")[1:]}
     folders = (folder for text in named if text.startswith("/") for folder in map(str, Path(text).parents))
     return next((folder for folder in folders if re.sub(r"[^A-Za-z0-9]+", "-", folder).strip("-") in slugs), None)

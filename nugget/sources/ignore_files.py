@@ -8,7 +8,6 @@ repository that it is in count too.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,8 +27,8 @@ _GENERATED = frozenset(
     "Pods DerivedData".split()
 )
 """Folders that other programs fill. Hidden ones (`.git`, `.obsidian`, `.trash`, `.venv`…) are never entered either."""
-_CONFLICT_COPY = re.compile(r"\([^()]{0,80}conflicted copy[^()]{0,80}\)|\.sync-conflict-\d{8}-\d{6}", re.IGNORECASE)
-"""Names that Dropbox, Nextcloud and Syncthing give to conflicting copies of a note."""
+_CONFLICT_COPIES = ("conflicted copy 2", ".sync-conflict-2")
+"""In the names that Dropbox, Nextcloud and Syncthing give to conflicting copies of a note, before the year."""
 
 _Rules = tuple[str, "GitIgnoreSpec"]
 """An ignore file: its folder, with `/` at the end, and what it says."""
@@ -99,7 +98,7 @@ class Walk:
 
     def _is_wanted(self, name: str) -> bool:
         wanted = name.lower().endswith(self.suffixes) and not name.startswith(".")
-        is_other = name.lower() in self.private_names or _CONFLICT_COPY.search(name)
+        is_other = name.lower() in self.private_names or any(mark in name for mark in _CONFLICT_COPIES)
         return name in self.named or (wanted and not is_other)
 
     def _is_ignored(self, path: str, rules: Sequence[_Rules]) -> bool:

@@ -14,10 +14,10 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 186,
-    "lines": 45_128,
+    "lines": 45_119,
     "lines of a file": 400,
     "classes": 291,
-    "re.compile": 282,
+    "re.compile": 278,
     "parameters of a function": 10,
     "lines of tests": 28_502,  # with the fault laboratory
 }
