@@ -49,11 +49,8 @@ _JOINED = ("canon.folders", "retrieval.synonyms", "retrieval.searches")
 """Lists of brain.yaml that the user's own entries come before instead of replacing them."""
 _DESCRIPTIVE = frozenset({"id", "version", "domains", "languages", "chunking"})
 """Keys of brain.yaml that describe the brain and set nothing."""
-RENAMED = {
-    "llm.extract_with": {"claude-code": "claude-code"},
-    "capture.method": {"generative": "api", "heuristic": "offline"},
-}
-"""Keys that `extraction.with` replaces, with what their values mean for it. They work until the next release."""
+_OLD_METHOD = "capture.method"
+"""A key of 0.1.0: who set it to `heuristic` wants no session to reach a model, and never gets another way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,9 +145,10 @@ def load_settings(environment: Environment, brain: Path | None = None) -> Settin
     values = dict(shared)
     file = environment.home / "config.yaml"
     mine = read_user_file(environment)
-    meant = [RENAMED[key].get(value) for key, value in renamed_keys(environment, mine).items()]
-    way = next((way for way in ("offline", "claude-code", "api") if way in meant), None)
-    given = [("extraction.with", way, ""), *((key, one.value, f"{file}:{one.line}") for key, one in mine.items())]
+    old = mine[_OLD_METHOD].value if _OLD_METHOD in mine else environment.variables.get(variable_of(_OLD_METHOD))
+    if old == "heuristic":
+        values["extraction.with"] = "offline"
+    given = [(key, one.value, f"{file}:{one.line}") for key, one in mine.items()]
     for key in documented_keys():
         given.append((key, environment.variables.get(variable_of(key)) or None, variable_of(key)))
     for key, value, where in given:
@@ -163,12 +161,6 @@ def load_settings(environment: Environment, brain: Path | None = None) -> Settin
         if entries := shared.get(key):
             values[key] = tuple(dict.fromkeys((*values[key], *entries)))
     return _assembled(Settings, values)
-
-
-def renamed_keys(environment: Environment, mine: Mapping[str, Entry]) -> dict[str, str]:
-    """Return the old keys that the user still sets, in the file as read or the environment, with their values."""
-    values = {key: str(entry.value) for key, entry in mine.items() if key in RENAMED}
-    return values | {key: found for key in RENAMED if (found := environment.variables.get(variable_of(key)))}
 
 
 def value_of(settings: Settings, key: str) -> Any:

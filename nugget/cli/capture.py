@@ -10,13 +10,13 @@ import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Argument, Option
 
 from nugget.cli.terminal import BrainOption, DryRunOption, JsonOption, listed, open_brain, print_json, show
-from nugget.config import expanded, read_environment, read_user_file, renamed_keys
+from nugget.config import expanded, read_environment
 from nugget.errors import ForgeError, PushRefused, UsageError
 from nugget.render.json import capture_json, fields, proposal_json
 from nugget.render.terminal import note, put, put_report
@@ -33,22 +33,8 @@ commands = typer.Typer(add_completion=False)
 
 Way = Literal["auto", "claude-code", "api", "openai", "offline"]
 """Ways to find knowledge in a session, as `extraction.with` names them."""
-OldMethodOption = Annotated[str | None, Option("--method", hidden=True)]
+OldMethodOption = Annotated[Literal["auto", "generative", "heuristic"] | None, Option("--method", hidden=True)]
 WayOption = Annotated[Way | None, Option("--with", help="How to find knowledge, instead of `extraction.with`.")]
-
-
-def chosen_way(way: Way | None, method: str | None) -> str | None:
-    """Return the way to find knowledge that the options name; report old names."""
-    environment = read_environment()
-    for key, value in renamed_keys(environment, read_user_file(environment)).items():
-        note(f"`{key}: {value}` is called `extraction.with` now, and will not be read in the next release.")
-    if method is None:
-        return way
-    note("--method is called --with now, and will be gone in the next release.")
-    ways = {"auto": "auto", "generative": "generative", "heuristic": "offline"}
-    if method not in ways:
-        raise UsageError(f"There is no method {method!r}.", hint=f"Use --with {', '.join(get_args(Way))}.")
-    return ways[method]
 
 
 @commands.command("capture-session")
@@ -78,7 +64,7 @@ def capture_session(
     """
     from nugget.app.worker import capture_file, explain_session
 
-    chosen = chosen_way(way, method)
+    chosen = way or ("offline" if method == "heuristic" else method)
     file = _transcript(transcript, session, foreground=foreground)
     with open_brain(brain) as opened:
         if explain:

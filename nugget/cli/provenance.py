@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from nugget.cli import terminal
-from nugget.cli.capture import OldMethodOption, WayOption, chosen_way
+from nugget.cli.capture import WayOption
 from nugget.cli.terminal import (
     BrainOption,
     DryRunOption,
@@ -47,7 +47,6 @@ def extract(
     force: Annotated[bool, Option("--force", help="Extract sessions again even if they have not changed.")] = False,
     dry_run: DryRunOption = False,
     way: WayOption = None,
-    method: OldMethodOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Extract nuggets and touched files from the sessions of this workspace.
@@ -55,10 +54,9 @@ def extract(
     The workspace is the repository of the current folder, with its worktrees and clones. A session that was extracted
     is skipped until it grows.
     """
-    chosen = chosen_way(way, method)
     with terminal.progress() as tell:
         outcomes, tunings, here = provenance().extract(
-            session, way=chosen, everything=everything, force=force, dry_run=dry_run, progress=tell
+            session, way=way, everything=everything, force=force, dry_run=dry_run, progress=tell
         )
     is_all = everything or session is not None
     show(extraction_json(outcomes, here, tunings, dry_run=dry_run, everything=everything) if as_json else None,

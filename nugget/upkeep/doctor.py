@@ -17,16 +17,7 @@ from itertools import starmap
 from pathlib import Path
 from typing import Any
 
-from nugget.config import (
-    RENAMED,
-    Environment,
-    Settings,
-    is_known,
-    read_brain_file,
-    read_environment,
-    read_user_file,
-    renamed_keys,
-)
+from nugget.config import Environment, Settings, is_known, read_brain_file, read_environment, read_user_file
 from nugget.errors import NuggetError, reason_of
 from nugget.index.connection import find_damage
 from nugget.infra import files, git
@@ -219,9 +210,7 @@ def _check_model(brain: Path, settings: Settings, environment: Environment) -> I
 def _check_settings(brain: Path, environment: Environment) -> Iterator[Finding]:
     user_file, mine, brain_file = environment.home / "config.yaml", read_user_file(environment), brain / "brain.yaml"
     _, problems, misplaced = read_brain_file(brain)
-    unknown = [key for key in mine if not is_known(key) and key not in ("brain", "version", *RENAMED)]
-    if old := renamed_keys(environment, mine):
-        yield _odd("settings", f"{', '.join(old)}: called `extraction.with` now", "nugget config set extraction.with …")
+    unknown = [key for key in mine if not is_known(key) and key not in ("brain", "version")]
     if unknown:
         yield _odd("settings", f"{user_file}: nothing is called {', '.join(unknown)}", f"correct it in {user_file}")
     for problem in problems:
@@ -231,7 +220,7 @@ def _check_settings(brain: Path, environment: Environment) -> Iterator[Finding]:
         move = "" if misplaced.keys() <= mine.keys() else "nugget config move, then "
         message = f"brain.yaml: ignored, because only your own configuration may set {named}"
         yield _odd("settings", message, f"{move}delete {counted(len(misplaced), 'key')} from {brain_file}")
-    if not (unknown or problems or misplaced or old):
+    if not (unknown or problems or misplaced):
         yield _good("settings", ", ".join(map(str, filter(Path.is_file, (brain_file, user_file)))))
 
 

@@ -14,12 +14,12 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 186,
-    "lines": 45_119,
+    "lines": 45_084,
     "lines of a file": 400,
     "classes": 291,
     "re.compile": 278,
     "parameters of a function": 10,
-    "lines of tests": 28_502,  # with the fault laboratory
+    "lines of tests": 28_494,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

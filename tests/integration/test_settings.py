@@ -186,27 +186,19 @@ def test_settings_are_written_with_every_other_line_kept(nugget: Nugget, words: 
 @pytest.mark.parametrize(
     ("text", "way"),
     [
-        ("capture: {method: heuristic}\nllm: {extract_with: claude-code}", "offline"),
-        ("llm: {extract_with: claude-code}", "claude-code"),
-        ("capture: {method: generative}", "api"),
-        ("capture: {method: auto}\nllm: {extract_with: api}", "auto"),
+        ("capture: {method: heuristic}", "offline"),
+        ("capture: {method: generative}", "auto"),
         ("capture: {method: heuristic}\nextraction: {with: openai}", "openai"),
     ],
 )
-def test_the_old_names_of_extraction_with_still_work(text: str, way: str, home: Path) -> None:
+def test_whoever_kept_sessions_from_models_in_0_1_0_still_does(text: str, way: str, home: Path) -> None:
     home.mkdir(parents=True, exist_ok=True)
     (home / "config.yaml").write_text(text)
     assert load_settings(read_environment()).extraction.with_ == way
 
 
 @pytest.mark.proves("LLM-WAYS")
-def test_the_old_names_are_told(nugget: Nugget, words: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NUGGET_CAPTURE_METHOD", "heuristic")
-    session = REPOSITORY / "examples/demo/session.jsonl"
-    shown = nugget("capture-session", "--transcript", session, "--method", "heuristic", "--dry-run", "--json")
-    assert shown.code == 0 and "`capture.method: heuristic` is called `extraction.with` now" in shown.err
-    assert "--method is called --with now" in shown.err
-    assert nugget("capture-session", "--transcript", session, "--method", "magic").code == 2
-    found = json.loads(nugget("doctor", "--json").out)["findings"]
-    assert any("called `extraction.with` now" in one["said"] for one in found if one["name"] == "settings")
-    assert "offline" in next(line for line in nugget("config").out.splitlines() if line.startswith("extraction.with"))
+def test_capture_session_still_takes_the_method_of_0_1_0(nugget: Nugget, words: Path) -> None:
+    session = ("capture-session", "--transcript", REPOSITORY / "examples/demo/session.jsonl", "--dry-run")
+    assert nugget(*session, "--method", "heuristic").code == 0
+    assert nugget(*session, "--method", "magic").code == 2

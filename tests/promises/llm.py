@@ -19,7 +19,7 @@ PROMISES: dict[str, str] = {
     "LLM-STREAM": "a streamed answer comes as it is written, and a cut one is told from a complete one",
     "LLM-TERMINAL": "a streamed answer carries no control characters to the terminal",
     "LLM-COMMAND": "the `claude` command is used only when asked for or agreed to, without tools, hooks or memory",
-    "LLM-WAYS": "`extraction.with` decides who finds knowledge; its old names still work, and are told",
+    "LLM-WAYS": "`extraction.with` decides who finds knowledge; the old `capture.method: heuristic` stays offline",
     "LLM-OPENAI": "a server with OpenAI's API finds knowledge as Claude does: redacted, capped, in the ledger",
     "LLM-COMMAND-GUARD": "a `claude` that Nugget started is never captured and starts no other",
     "RERANK-BOUNDS": "a re-ranker's reply can only judge what it was shown; anything else in it is without effect",
