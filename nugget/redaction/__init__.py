@@ -20,7 +20,7 @@ from nugget.models import Session
 from nugget.redaction.echoes import echoes, in_whole, without_repetition
 from nugget.redaction.engine import digest_of, issued_secrets, private_keys
 from nugget.redaction.paths import without_excluded
-from nugget.redaction.structured import Span, structured_secrets
+from nugget.redaction.structured import Span
 
 MARGIN_CHARS = 1024
 """A text that is too long is cut so far behind its limit before it is redacted, and at the limit after."""
@@ -201,6 +201,6 @@ FAILED = "failed-rule"
 _BETWEEN = "\n---\x00\n"
 """Stands between the texts of a session that are searched as one: neither a line nor a document goes on after it."""
 _PRIVATE = re.compile(rf"<private>.*?(?:</private>|\Z|(?={_BETWEEN}))", re.DOTALL | re.IGNORECASE)
-_FINDERS = (_private_blocks, issued_secrets, structured_secrets, private_keys)
+_FINDERS = (_private_blocks, issued_secrets, private_keys)
 _TEXTS = ("text", "before", "after", "path")
 """The fields of an event that hold text."""

@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from string import ascii_letters, digits
@@ -16,7 +16,7 @@ from typing import Any
 
 from nugget.config import rule_cache
 from nugget.redaction import judging as judge
-from nugget.redaction.structured import Span, named_secrets
+from nugget.redaction.structured import STEMS, Span, named_secrets, places
 
 _NO_SECRET = re.compile(
     r"client-id|account-id|tenant-id|application-id|app-id|auth-id|access-id$|api-id|-(?:host|domain|username|cloud-name)$"
@@ -45,7 +45,7 @@ _RUN = re.compile(r"[A-Za-z0-9+/=_.%~-]*")
 """How a secret goes on that is longer than a rule reads."""
 _JOINING = tuple("_.-/+%:|")
 """Signs before a word that can be the second part of a token."""
-_DIGIT = re.compile(r"\d")
+_JWT_PARTS = re.compile(r"[A-Za-z0-9_-]*\.[A-Za-z0-9_-]{6,}(?:\.[A-Za-z0-9_-]*){0,3}")
 _COLOUR = re.compile(r"\[(?:\d{1,3};)*\d{1,3}m")
 _SAID = re.compile(r"(?s).*[^.,;:!?)\]*]")
 """A value in a sentence, without the sentence's signs."""
@@ -69,18 +69,19 @@ _JUDGES: dict[str, Callable[[str], bool]] = {
 }
 """How values are judged, by the file of rules that found them; the next table has the kinds that differ."""
 _JUDGES_OF_KINDS: dict[str, Callable[[str], bool]] = {
-    **dict.fromkeys(("private-key", "pin", "recovery-code", "recovery-list", "license-key"), bool),
+    **dict.fromkeys(("private-key", "pin", "recovery-code", "recovery-list"), bool),
+    "license-key": lambda value: value == value.upper(),
     **dict.fromkeys(("google-key", "bearer-token", "npm-token", "upload-token"), judge.is_not_placeholder),
     **dict.fromkeys(("snmp-community", "masked-value", "xml-setting", "json-parameter"), judge.is_given_password),
     **dict.fromkeys(("given-login", "given-basic", "vpn-key", "foreign-password"), judge.is_strong),
     "typed-password": judge.is_typed_password,
     **dict.fromkeys(("totp-secret", "webhook-url", "issued-pair"), judge.is_jumbled),
     "api-key": _issued,
-    "session-cookie": judge.is_issued,
+    **dict.fromkeys(("session-cookie", "unseal-key"), judge.is_issued),
     "wallet-key": judge.is_random,
     "short-token": lambda value: judge.is_random(re.sub("^[a-z]+|[_-]", "", value)),
     "jwt": judge.is_jwt,
-    "url-password": judge.is_url_password,
+    "url-password": partial(judge.is_given_password, in_url=True),
     "passphrase": judge.is_phrase,
     "encoded-secret": judge.holds_settings,
     "told-password": judge.is_odd,
@@ -100,7 +101,7 @@ _ENTRY = re.compile(
 _JSON_ENTRY = re.compile(r"[\w.-]+\"?\s{0,4}:\s{0,4}[\"']?(?P<value>[^\"'\s,}]{3,})")
 
 
-def manifests(text: str, marks: Sequence[int]) -> Iterator[Span]:
+def manifests(text: str, marks: Sequence[int], _known: bytearray) -> Iterator[Span]:
     """Yield the values of Kubernetes Secrets; a line break or quote that JSON escaped counts as one."""
     view, last = text.replace("\\n", " \n").replace('\\"', ' "'), -1
     for at in marks:
@@ -116,8 +117,10 @@ def manifests(text: str, marks: Sequence[int]) -> Iterator[Span]:
                             yield *entry.span(group), "kubernetes-secret"
 
 
-_INSERT = re.compile(r"(?i)insert\s+into\s+[^\s(]{1,80}\s*\((?P<columns>[^()]{1,800})\)\s*values\s*")
-_ROW = re.compile(r"\s*,?\s*\((?P<row>(?:[^()']|'(?:[^']|'')*'|\([^()']*\)){1,4000})\)")
+_INSERT = re.compile(
+    r"(?i)\w+\s+[\w\s]{0,20}?into\s+[^\s(]{1,80}\s*\((?P<columns>[^()]{1,800})\)\s*(?:values\s*|(?=select\s))"
+)
+_ROW = re.compile(r"\s*,?\s*(?:\(|(?i:select)\s)(?P<row>(?:[^()';]|'(?:[^']|'')*'|\([^()']*\)){1,4000})\)?")
 _CELL = re.compile(r"\s*(?:N|E)?'(?P<value>(?:[^']|'')*)'\s*(?:,|$)|[^,]*(?:,|$)")
 _SECRET_COLUMN = re.compile(
     r"(?i)(?:passw|passwd|pass\b|pwd|kennwort|passphrase|secret|token|api[ _-]?key|private_?key)"
@@ -125,7 +128,7 @@ _SECRET_COLUMN = re.compile(
 )
 
 
-def rows(text: str, marks: Sequence[int]) -> Iterator[Span]:
+def rows(text: str, marks: Sequence[int], _known: bytearray) -> Iterator[Span]:
     """Yield the values that statements of SQL insert into columns of secrets."""
     for insert in (insert for at in marks if (insert := _INSERT.match(text, at))):
         columns = [bool(_SECRET_COLUMN.search(column)) for column in insert["columns"].split(",")]
@@ -153,7 +156,7 @@ def private_keys(view: str) -> Iterator[Span]:
             yield *found.span(), "private-key"
 
 
-_READERS: dict[str, Callable[[str, Sequence[int]], Iterator[Span]]] = {
+_READERS: dict[str, Callable[[str, Sequence[int], bytearray], Iterator[Span]]] = {
     "name": named_secrets,
     "manifest": manifests,
     "insert": rows,
@@ -213,22 +216,46 @@ def kinds() -> list[str]:
     return sorted(named.union(kind for kind, *_ in _SHAPES))
 
 
-def issued_secrets(view: str) -> Iterator[tuple[int, int, str]]:
-    """Yield the start, end and kind of what the engine's rules find, ours first; a view has a character for a byte."""
+def issued_secrets(view: str) -> Iterator[Span]:
+    """Yield the start, end and kind of every secret, the more telling kinds first; a view has a character for a byte.
+
+    What the engine's rules find, ours first, is skipped by those who look for names, then for words without any.
+    """
+    data, known = view.encode("latin-1"), bytearray(len(view))
+    marks: dict[str, list[int]] = defaultdict(list)
+    for rank, start, end, kind in _judged(view, data, marks):
+        if rank < _LAST_RANK or not known[end - 1]:
+            known[start:end] = b"\1" * (end - start)
+            yield start, end, kind
+    small = data.lower().decode("latin-1")
+    finders = [partial(named_secrets, view, places(small, stem), known) for stem in STEMS]
+    finders += [partial(_READERS[kind], view, sorted(starts), known) for kind, starts in marks.items()]
+    for find in (*finders, partial(_shaped, view, data, known)):
+        for start, end, kind in find():
+            known[start:end] = b"\1" * (end - start)
+            yield start, end, kind
+
+
+def _judged(view: str, data: bytes, marks: dict[str, list[int]]) -> list[tuple[int, int, int, str]]:
+    """Return the rank, start, end and kind of what the engine's rules find in a text; its `marks` are noted."""
     found: list[tuple[int, int, int, str]] = []
     scanner = _scanner()
     if isinstance(scanner, Exception):
         raise scanner
-    rules = ((_rule(finding.rule_id), finding) for finding in scanner.scan(view.encode("latin-1")) if finding.visible)
-    known: set[int] = set()
-    marks: dict[str, list[int]] = defaultdict(list)
-    for (rank, kind, family, accepts), finding in sorted(rules, key=lambda pair: pair[0][0]):
+    for finding in scanner.scan(data):
+        rank, kind, family, accepts = _rule(finding.rule_id)
+        if not kind or not finding.visible:
+            continue
         place = finding.location
         start, end = place["start_offset"], place["end_offset"]
         if family == "marks":
             marks[kind].append(start)
-        if not kind or family == "marks" or (rank == _LAST_RANK and end in known):
             continue
+        if kind == "jwt":
+            parts = _JWT_PARTS.match(view, end) if view[start - 1 : start] != "." else None
+            if not parts:
+                continue
+            end = parts.end()
         if kind == "encoded-secret":
             start, end = _whole(view, start, end, _OF_TOKENS)
         if kind in _IN_CONTEXT and judge.is_told_public(view[max(0, start - 120) : start], view[end : end + 120]):
@@ -242,11 +269,7 @@ def issued_secrets(view: str) -> Iterator[tuple[int, int, str]]:
         if accepts(value if value.isascii() else value.encode("latin-1").decode("utf-8", "replace")):
             run = _RUN.match(view, end) if len(value) >= 95 and kind != "webhook-url" else None
             found.append((rank, start, run.end() if run else end, kind))
-            known.add(end)
-    found += [(_LAST_RANK, start, end, kind) for start, end, kind in _shaped(view) if end not in known]
-    yield from ((start, end, kind) for _, start, end, kind in sorted(found))
-    for kind, starts in marks.items():
-        yield from _READERS[kind](view, sorted(starts))
+    return sorted(found)
 
 
 _RUNS = bytes.maketrans(_WORD_SIGNS.encode(), b"w" * len(_WORD_SIGNS))
@@ -254,29 +277,30 @@ _LEAST_RUN = b"w" * 20
 """The shortest run of letters, digits, `_` and `-` that can be random without a word that tells of it."""
 
 
-def _shaped(view: str) -> Iterator[tuple[int, int, str]]:
+def _shaped(view: str, data: bytes, known: bytearray) -> Iterator[Span]:
     """Yield the words, with their kinds, that nothing but their random letters and digits tells."""
-    runs = view.encode("latin-1").translate(_RUNS)
-    at = runs.find(_LEAST_RUN)
-    while at >= 0:
+    runs = data.translate(_RUNS)
+    stop = 0
+    while (at := runs.find(_LEAST_RUN, stop)) >= 0:
         run = _WORD.match(view, at)
         word = run.group() if run else ""
         stop, before = at + len(word), view[at - 1 : at]
-        is_plain = word.islower() and word.isalnum() and before not in _JOINING  # a digest, or a word
-        fits = {
-            "": before not in _OF_DATA and not _DATA_AFTER.match(view, stop),
-            _OF_TOKENS: before != "." or "_" in word or "-" in word,
-            _OF_PAIRS: before in (".", ":", "|") and len(word) >= 24 and view[stop : stop + 1] not in ("/", "+", "="),
-        }
-        for kind, signs, accepts in () if is_plain or not _DIGIT.search(word) else _SHAPES:
-            if not fits[signs]:
-                continue
-            start, end = _whole(view, at, stop, signs)
+        if known.find(0, at, stop) < 0 or not judge.is_issued(word):
+            continue
+        if word.islower() and word.isalnum() and before not in _JOINING:
+            continue  # a digest, or a word
+        for kind, signs, accepts in _SHAPES:
+            if signs == _OF_PAIRS:
+                fits = before in (".", ":", "|") and len(word) >= 24 and view[stop : stop + 1] not in ("/", "+", "=")
+            elif signs:
+                fits = before != "." or "_" in word or "-" in word
+            else:
+                fits = before not in _OF_DATA and not _DATA_AFTER.match(view, stop)
+            start, end = _whole(view, at, stop, signs) if fits else (0, 0)
             around = view[max(0, start - 120) : start], view[end : end + 120]
-            if accepts(view[start:end]) and not judge.is_told_public(*around):
+            if fits and accepts(view[start:end]) and not judge.is_told_public(*around):
                 yield start, end, kind
                 break
-        at = runs.find(_LEAST_RUN, stop)
 
 
 def _whole(view: str, start: int, end: int, signs: str) -> tuple[int, int]:

@@ -14,22 +14,24 @@ _LOOKED_AT = 160
 """Characters of a value by which it is judged."""
 
 _LISTS = [re.sub("(?m)^#.*$", "", part) for part in (RULES / "words.txt").read_text("utf-8").split("\n\n")]
-_WORDS, _GRAMMAR, OTHER_NAMES = (frozenset(part.split()) for part in _LISTS)
+_WORDS, _GRAMMAR, OTHER_NAMES, LAST_NAMES, TRAILERS = (frozenset(part.split()) for part in _LISTS[:5])
+SAYS, VERBS = (frozenset(part.encode().decode("latin-1").lower().split()) for part in _LISTS[5:])
 
 _PLACEHOLDER = re.compile(
-    r"""(?x) [\W_]*$ | [$@&%*]\w+[%*]?$ | [$%@]?[({<\[] | \\ | my[_-] | (?:https?|file|op|vault|ssm|arn|urn
-    |projects):[/:] | secretsmanager:[/:] | (?:arn|op|vault|ref|secrets?): | env[:.] | @microsoft\. | enc\[ | \./
-    | /(?![a-z0-9+]{9}) | ~/ | \.\./ | (?:none|null|nil|true|false|undefined|string|str|int|bool
-        |boolean|number|any|bytes|object|optional|required|unset|empty|test|testing|secret|password|passwd|pass|token
-        |user|username|guest|admin|root|key|value|default|hidden)\d{0,3}$
+    r"""(?x) [\W_]*$ | [$@&%*]\w+[%*]?$ | [$%@]?[({<\[] | \\ | my(?:[_-]|passw|secret|token)
+    | (?:https?|file|ssm|urn|projects|secretsmanager):[/:] | (?:arn|op|vault|ref|secrets?): | env[:.] | @microsoft\.
+    | enc\[ | /(?![a-z0-9+]{9}) | ~/ | \.\.?/ | (?:none|null|nil|true|false|undefined|string|str|int|bool|boolean|number
+        |any|bytes|object|optional|required|unset|empty|test|testing|(?:super)?secret|password|passwd|pass|pwd|token|user
+        |username|guest|admin|root|key|value|default|hidden)\d{0,3}$
     | (?:0+|1+|123|123456?7?8?9?0?|abc|abcdef|xyz|foo|bar|baz|foobar|qwerty)$
     """
 )
 """How a placeholder in lower case begins, or reads as a whole."""
 _PLACEHOLDER_WITHIN = re.compile(
-    r"example|placeholder|redacted|change[_-]?me|dummy|sample|(?:insert|replace)[_-]|environ|process\.env|getenv|env\("
-    r"|\.\.\.|…|â\x80¦|\*\*\*|xxxx|\$\{|\{\{|%s(?![a-z])|y(?<!\wy)our|f(?<![a-z]f)ake|<[a-z_ -]+>"
+    r"example|environ|env\(|placeholder|process\.env|redacted|replace[_-]|change[_-]?me|dummy|sample|insert[_-]|getenv"
+    r"|<[a-z_ -]+>|\.\.\.|…|â\x80¦|\*\*\*|xxxx|\$\{|\{\{|%s(?![a-z])|y(?<!\wy)our|f(?<![a-z]f)ake"
 )
+"""Its alternatives begin with a letter or sign of their own, which is much faster to search."""
 _REFERENCE = re.compile(
     r"""(?x) [A-Za-z_$][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)+[;,]?$ | [A-Z][A-Z0-9]*_[A-Z0-9_]*$ | \w+:\w+\|
     | [#.@][a-z] | --?[a-z] | [!?~^].{0,2}$ | https?: | \\?n?$ | !\w+$ | \d{1,5}(?:[:/-]\d{1,5})*
@@ -40,8 +42,7 @@ _REFERENCE = re.compile(
 )
 """Code, or the name of another value: `form.password`, `DB_PASSWORD`, `8080:80`, `oldPassword`."""
 _CODE_WITHIN = re.compile(r"[({\[\]})]|=>|\|\||&&|::|\w\|\w|password=")
-_NAME_WORDS = re.compile(r"password|passwd|passwort|passphrase|secret|credential|token", re.IGNORECASE)
-_VARIABLE = re.compile(r"^[A-Z_]*(?:PASS|PASSWORD|PASSWD|PWD|PW|SECRET|TOKEN|KEY)$")
+_NAME_WORDS = re.compile("password|passwd|passwort|passphrase|secret|credential|token")
 PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z\x80-\xff]+\d*|\d+")
 """The parts of a name."""
 _WORD = re.compile(r"^(?:[A-Z]?[a-z]+|[A-Z]+)\d{0,4}$|^\d{1,4}$|^v\d+$")
@@ -49,11 +50,13 @@ _DIGEST = re.compile(
     r"^(?:sha\d{1,3}|md5|h1|blake\w*)[-:=]|^\$(?:2[aby]|argon2|pbkdf2|[156]\$)|^Ag[A-Za-z0-9+/]{150,}|^[\da-fA-F]{8}(?:-[\da-fA-F]{4}){3}-[\da-fA-F]{12}$"
 )
 _VERSION_LIKE = re.compile(
-    r"[({\[\]})]|^[\w-]+(?:[./:][\w-]+)+$|^[vV]?\d+[a-z]{0,3}$|^[A-Z]{2,6}-?\d+$|^\d[\d.,:%-]*\w{0,3}$|^\w+=(?!=?$)"
+    r"[({\[\]})]|^[\w-]+(?:[./:][\w-]+)+(?:@v?\d[\w.]*)?$|^0x[\dA-Fa-f]|^[vV]?\d+[a-z]{0,3}$|^[A-Z]{2,6}-?\d+$|^\d[\d.,:%-]*\w{0,3}$|^\w+=(?!=?$)"
     r"|^[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[a-z]{2,6}$"
     r"|^[A-Za-z]+@\d{1,2}$"
 )
 _CODE = re.compile(r"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+$|[A-Z][A-Z0-9]*_[A-Z0-9_]*$|[A-Za-z]+$|--?[a-z]")
+_NAMED = re.compile(r"[A-Z]*[a-z]*\d{0,5}(?:[A-Z][a-z]{2,})+|[a-z]+(?:\.[a-z-]+)+/[\w.-]+")
+"""A type such as `Ed25519PrivateKey`, or a key such as `io.acme.app/logLevel`."""
 _PREFIX = re.compile(
     r"(?:[a-z][a-z0-9]{1,11}|[A-Z]{2,8})(?:[_.-][A-Za-z0-9]{1,10}){0,3}[_.+-](?:[A-Za-z0-9_.=-]+|[A-Za-z0-9+/]{30,}={1,2})$"
 )
@@ -64,12 +67,13 @@ _LONG_TOKEN = re.compile(
     r"(?:[_-][a-z0-9]{1,10}){0,2}[_-](?:[a-z0-9]{24,128}|[A-F0-9]{32,64})"
 )
 PUBLIC = re.compile(
-    r"(?i)(?:req|msg|toolu|cus|price|in|pi|evt|sub|prod|ch|acct|file|asst|thread|run|step|call|chatcmpl|cmpl|resp|agent|org"
+    r"(?i)(?:[a-z]{2,8}_01|req|msg|toolu|cus|price|in|pi|evt|sub|prod|ch|acct|file|asst|thread|run|step|call|chatcmpl|cmpl|resp|agent|org"
     r"|proj|user|batch|img|css|sha\d*|md5|pk|pub|id|uid|trace|span|build|chunk|cache|hash|digest|etag|rev|commit|tree|blob"
     r"|layer|snapshot|test|npub|age1|vs|ft|gpt|log|job|srvtoolu|cntr|container|sc|vendors?|styles?|module|gen|h\d|py\w*|node"
-    r"|app|dpl|phc|seti|cs|team|prj|wrkspc|v\d+|linux|macos|windows|deps|restore|ord|order|ref\d*|[0-9a-f]{6,})[_.:-]|[a-z]{1,6}_kwd"
+    r"|app|dpl|phc|seti|cs|team|prj|wrkspc|v\d+|linux|macos|windows|deps|restore|ord|order|ref\d*|[0-9a-f]{6,})[_.:-]|[a-z]{1,6}_kwd|[a-z]{2,8}_01\w{20,22}\b"
 )
 """How names of requests, customers, files and the like begin that look like keys."""
+_FILE = re.compile(r"\.(?:[cm]?[jt]sx?|css|map|html?|png|jpe?g|svg|woff2?|py|json|md|ya?ml|lock|tgz|whl|zip|gz)$")
 _WORD_CHARS = re.compile(r"[A-Za-z0-9_-]+")
 _ADDRESS = re.compile(
     r"(?:[13]|Qm)[1-9A-HJ-NP-Za-km-z]{25,44}$|(?:AAAA|LS0t|iVBORw0KGgo|R0lGOD|UEsDB|H4sI|JVBER|d09GM|MII[A-Z])"
@@ -93,14 +97,6 @@ _SETTING = re.compile(
 )
 
 
-def _is_mixed(value: str) -> bool:
-    return bool(_DIGIT.search(value) and _LETTER.search(value))
-
-
-def _different(value: str) -> int:
-    return len(set(value[:_LOOKED_AT]))
-
-
 @lru_cache(maxsize=64)
 def is_not_placeholder(value: str, letters: int = 4) -> bool:
     """Return True for a value that can be a real one: no variable, no path, no `<your token>`, no `changeme`.
@@ -113,17 +109,18 @@ def is_not_placeholder(value: str, letters: int = 4) -> bool:
 
 def is_issued(value: str) -> bool:
     """Return True for a value in which letters and digits mix without long runs, as in issued keys."""
-    return _is_mixed(value[:_LOOKED_AT])
+    return bool(_DIGIT.search(value[:_LOOKED_AT]) and _LETTER.search(value[:_LOOKED_AT]))
 
 
 def is_jumbled(value: str) -> bool:
     """Return True for a value whose letters come in no order of a word, even if no digit is among them."""
-    return is_issued(value) or (_different(value) >= 15 and any(map(str.isupper, value[4:])))
+    letters = len(set(value)) >= 15 and any(map(str.isupper, value[4:]))
+    return is_issued(value) or (letters and (is_scrambled(value) or not value.isalnum()))
 
 
 def is_random(value: str) -> bool:
     """Return True if digits and letters of both cases change so often that no name is written so."""
-    mixed = len(value) >= 12 and _is_mixed(value) and not value.isupper() and not value.islower()
+    mixed = len(value) >= 12 and is_issued(value) and not value.isupper() and not value.islower()
     return mixed and (3.4 if len(value) >= 20 else 3) * len(PARTS.findall(value)) > len(value)
 
 
@@ -142,7 +139,9 @@ def is_camel(value: str) -> bool:
 def is_unknown_token(value: str) -> bool:
     """Return True for a short name, a sign and something random: the token of an issuer that no rule knows."""
     seen = value[:_LOOKED_AT]
-    if PUBLIC.match(seen) or not is_not_placeholder(seen) or are_words(seen):
+    if not seen.isalnum() and (PUBLIC.match(seen) or _FILE.search(seen) or are_words(seen)):
+        return False
+    if not is_not_placeholder(seen):
         return False
     if is_random_word(seen):
         return True
@@ -156,7 +155,7 @@ def is_unknown_token(value: str) -> bool:
 
 def is_random_word(value: str) -> bool:
     """Return True for a word of letters of both cases and digits that is no name, no address and no base64 of data."""
-    if not (26 <= len(value) <= 512 and _WORD_CHARS.fullmatch(value)) or _ADDRESS.match(value):
+    if not (26 <= len(value) <= 512 and _WORD_CHARS.fullmatch(value)) or _ADDRESS.match(value) or value[:2] == "0x":
         return False
     return is_random(value) and (len(value) >= 30 or 3 * len(PARTS.findall(value)) > len(value))
 
@@ -187,9 +186,8 @@ def is_generated(value: str, *, quoted: bool) -> bool:
     """Return True for what a machine made: where a name tells of a key, and the value is no code and no digest."""
     if len(value) < 12 or " " in value or _DIGEST.match(value) or not is_not_placeholder(value):
         return False
-    if (not quoted or "." in value) and is_code(value):
-        return False
-    return is_jumbled(value) and not are_words(value)
+    named = _NAMED.fullmatch(value) or ((not quoted or "." in value) and is_code(value))
+    return not named and is_jumbled(value) and not are_words(value)
 
 
 def is_code(value: str) -> bool:
@@ -221,36 +219,33 @@ def is_jwt(value: str) -> bool:
         return False
 
 
-def is_url_password(value: str) -> bool:
-    """Return True for what can be a password in a URL, where nothing else can stand but a placeholder."""
-    if value in ("root", "admin", "qwerty") or (value.isdigit() and len(value) > 3):
-        return True
-    return is_not_placeholder(value, letters=2) and not _VARIABLE.match(value)
-
-
 @lru_cache(maxsize=64)
-def is_given_password(value: str) -> bool:
-    """Return True for what can be a password where a program takes one, however plain a word it is."""
-    if value in ("root", "admin", "qwerty") or (value.isdigit() and len(value) > 5):
+def is_given_password(value: str, *, in_url: bool = False) -> bool:
+    """Return True for what can be a password where a program or URL takes one, however plain a word it is."""
+    if value in ("root", "admin", "qwerty") or (value.isdigit() and len(value) > (3 if in_url else 5)):
         return True
+    if in_url:
+        return is_not_placeholder(value, letters=2)
     return is_not_placeholder(value, letters=3) and not is_reference(value) and not _DIGEST.match(value)
 
 
 @lru_cache(maxsize=64)
 def is_strong(value: str) -> bool:
     """Return True for a password that no sentence holds as a word: letters with digits, or with signs within."""
-    if not (value.isalpha() and len(value) >= 10 and is_scrambled(value)):
+    letters = value.replace("-", "")
+    scrambled = letters.isalpha() and len(value) >= 10 and is_scrambled(letters)
+    if not scrambled:
         signs = re.search(r"[!#$%&*+?@^~]", value[1:-1])
-        if not (_is_mixed(value) or (signs and any(map(str.isalpha, value)))):
+        if not (is_issued(value) or (signs and any(map(str.isalpha, value)))):
             return False
-    if _different(value) < 5 or _VERSION_LIKE.search(value):
+    if len(set(value)) < 5 or _VERSION_LIKE.search(value):
         return False
-    return is_given_password(value) and not are_plain_words(value)
+    return is_given_password(value) and (scrambled or not are_plain_words(value))
 
 
 def is_odd(value: str) -> bool:
     """Return True for what no sentence about passwords holds by chance: signs within, or cases and digits mixed."""
-    if len(value) < 8 or not _is_mixed(value):
+    if len(value) < 8 or not is_issued(value):
         return False
     signs = re.search(r"\w[!#$%&*+?@^~]+\w|\w[!#$%&?^]\Z", value)
     mixed = (
@@ -258,13 +253,13 @@ def is_odd(value: str) -> bool:
         or is_scrambled(value)
         or (value.isalnum() and not set(value) <= set(hexdigits) and _MIXED.search(value))
     )
-    return bool(signs or mixed) and is_strong(value) and "@" not in value.split(".")[0][1:-1]
+    return bool(signs or mixed) and is_strong(value)
 
 
 def is_typed_password(value: str) -> bool:
     """Return True for letters of both cases, digits and a sign within, which need no word that tells of a password."""
-    mixed = len(value) >= 10 and _is_mixed(value) and not value.isupper() and not value.islower()
-    return mixed and not _ENCODED_CHAR.search(value) and is_odd(value) and _different(value) >= 8
+    mixed = len(value) >= 10 and is_issued(value) and not value.isupper() and not value.islower()
+    return mixed and not _ENCODED_CHAR.search(value) and is_odd(value) and len(set(value)) >= 8
 
 
 def is_stop_word(value: str) -> bool:
@@ -277,7 +272,7 @@ def is_reference(value: str) -> bool:
     """Return True for code and for names of other values: `form.password`, `hashedPassword`, `required`."""
     if is_stop_word(value) or _REFERENCE.match(value) or (not value.isalnum() and _CODE_WITHIN.search(value)):
         return True
-    named = _NAME_WORDS.search(value) and re.fullmatch(r"[A-Za-z_$][\w$-]*", value)
+    named = _NAME_WORDS.search(value.lower()) and re.fullmatch(r"[A-Za-z_$][\w$-]*", value)
     parts = PARTS.findall(value) if named else ()
     return len(parts) > 1 and not any(map(str.isdigit, "".join(parts[:-1])))
 

@@ -13,8 +13,12 @@ from string import ascii_letters, digits
 from typing import AnyStr
 
 from nugget.redaction.judging import (
+    LAST_NAMES,
     OTHER_NAMES,
     PARTS,
+    SAYS,
+    TRAILERS,
+    VERBS,
     are_plain_words,
     is_camel,
     is_code,
@@ -28,10 +32,10 @@ from nugget.redaction.judging import (
 
 Span = tuple[int, int, str]
 
-_STEMS = ("pass", "pw", "secret", "token", "key", "credential", "auth")
+STEMS = ("pass", "pw", "secret", "token", "key", "credential", "auth")
 """What the names of most secrets hold; plain search finds them faster than rules, which find the others."""
 _PASSWORD = re.compile(
-    r"(?:passwords?|passwd|passwort|passphrase|kennwort|pwd|psw|mdp|^(?:db|root|user|admin|my|smtp|ftp|ldap|bind|default)?pw)$"
+    r"(?:passwords?|passwd|passwort|passphrase|kennwort|pwd|(?<!a)psw|mdp|^(?:db|root|user|admin|my|smtp|ftp|ldap|bind|default)?pw)$"
     r"|passe$|^(?:contrase.*|senha|clave|wachtwoord|parola|psk)$|^(?!by|com|encom|tres|sur|under|over|im|bom)\w*pass$"
 )
 _KEY = re.compile(
@@ -44,8 +48,8 @@ _KEY_OF = re.compile(
     r"|\[\w*(?:auth|api)\w*\]\s*$"
 )
 """What stands before a name that is only `key` if it is the key of something."""
-_PUBLIC_KEY = re.compile(r"(?i)pub(?:lic)?[ _-]\Z")
-_TRAILERS = frozenset("confirm confirmation again repeat old new plain raw prod dev staging test local value".split())
+_PUBLIC = tuple(word + sign for word in ("pub", "public") for sign in " _-")
+_ENDS, _TO_VALUE = frozenset(" \t\r\n\"'`"), re.compile(r"[\w.-]*(?:\s?[:=]\s?|[\"'\\]{1,4}:?\s?|\s){0,3}")
 _NAME_CHARS = f"{ascii_letters}{digits}_.-{''.join(map(chr, range(128, 256)))}"
 _TAIL = re.compile(r"[\w\x80-\xff-]{0,48}")
 _ASSIGNED = re.compile(
@@ -68,19 +72,9 @@ _PAIR = re.compile(
     r"\s?[=:]\s?(?P<open>\\{0,16}[\"'])?(?P<value>(?(open)[^\"'\n\\]{3,256}|[^\s\"'\\<>{}()\[\],;]{3,256}))"
 )
 """A name and its value as two fields: `name: DB_PASSWORD` with `value: …` below it, `key="password" value="…"`."""
-_LINE_HEAD = re.compile(
-    r"(?:.*[=:(,]\s?\\{0,16}[\"'`]|\\{0,16}[\"'`])?(?:[ \t>*+|#-]|\\t|\d+(?:â\x86\x92|\t|\\{1,16}(?:u2192|t)|:|[ ]*\|)"
-    r"|[\w./-]{1,80}:\d+:|[\w./-]{1,80}\.\w{1,10}[-:])*"
-    r"(?:(?:export|set|setx|setenv|ENV|ARG|env|-e|local|declare(?: -x)?|and|with"
-    r"|(?i:the|your|use|das|dein|le|la|el|mot de))\s+|\$env:|\$)?\\{0,16}[\"'`*]{0,3}\Z"
-)
-"""What may stand before a name on a line that is its own."""
 _LINE_END = re.compile(
     r"(?![ \t]*(?:\r?\n|\\{1,16}n)(?:[ \t]|\d+â\x86\x92)*[)}\]])(?:\*\*|[.!])?[ \t]*"
     r"(?:[#;]\s[^\n]*|//\s[^\n]*|\([^\n()]*\))?(?:\Z|[\r\n]|\\{1,16}[nr]|\\{0,16}[\"'`]|[|])"
-)
-_USER = re.compile(
-    r"(?i)\b(?:user(?:[ _]?name)?|login|e-?mail|host(?:name)?|account|benutzer(?:name)?|uid)\b[^\n({]{0,80}$"
 )
 _WORDLY = re.compile(
     r"[a-z]+(?:ed|ing|able|ible|ally|ly|less|ful|ous|ive|ent|ant|al|ic)$|\[?(?:[A-Z][a-z]+){2,}[?!]?\]?[?!]?$"
@@ -88,16 +82,13 @@ _WORDLY = re.compile(
 """A word that says of what make something is, or a type."""
 
 
-def structured_secrets(view: str) -> Iterator[Span]:
-    """Yield the start, end and kind of each secret that its place in a document tells."""
-    small = view.encode("latin-1").lower().decode("latin-1")
-    for stem in _STEMS:
-        yield from named_secrets(view, places(small, stem))
-
-
-def named_secrets(view: str, stems: Iterable[int]) -> Iterator[Span]:
-    """Yield the secrets that the names or sentences tell of in which stems stand."""
+def named_secrets(view: str, stems: Iterable[int], known: bytearray) -> Iterator[Span]:
+    """Yield the secrets that the names or sentences tell of in which stems stand; `known` marks what was found."""
     for at in stems:
+        first = at if known[at] else known.find(1, at, at + 40)
+        last = known.find(0, first) if first >= 0 else 0
+        if first >= 0 and (last < 0 or view[last] in _ENDS) and _TO_VALUE.fullmatch(view, at, first):
+            continue
         if found := _named(view, at) or _told(view, at):
             yield found
         elif _HEADING.match(view, at):
@@ -116,10 +107,11 @@ def places(text: AnyStr, part: AnyStr) -> Iterator[int]:
 def _meaning(name: str) -> str:
     """Return what a name is given: `password`, `secret`, `token`, `key`, or nothing; `part` of a password's name."""
     parts = [part.lower().rstrip(digits) for part in PARTS.findall(name)]
-    while len(parts) > 1 and (parts[-1] in _TRAILERS or not parts[-1]):
+    while len(parts) > 1 and (parts[-1] in TRAILERS or not parts[-1]):
         parts.pop()
     is_password = bool(parts and _PASSWORD.search(parts[-1]) and parts[0][:4] not in ("hash", "test"))
-    if not parts or OTHER_NAMES & set(parts[is_password:]):
+    others = OTHER_NAMES & set(parts[is_password:])
+    if not parts or others - LAST_NAMES or others & set(parts[-1:]):
         return ""
     if any(map(_PASSWORD.search, parts)):
         return "password" if _PASSWORD.search(parts[-1]) else "part"
@@ -139,7 +131,7 @@ def _named(view: str, at: int) -> Span | None:
     after = tail.end() if tail else at
     name = view[head:after]
     meaning = _meaning(name)
-    if not meaning or (meaning in ("key", "token") and _PUBLIC_KEY.search(view, max(0, head - 7), head)):
+    if not meaning or (meaning in ("key", "token") and view[max(0, head - 7) : head].lower().endswith(_PUBLIC)):
         return None
     near = view[after : after + 60].lower()
     value = _PAIR.match(view, after) if "value" in near or "content" in near else None
@@ -201,32 +193,25 @@ def _is_bare(view: str, place: tuple[int, int], name: str, sign: str, given: str
         return sign == "=" or (not sign and not _WORDLY.match(given))
     if strong and sign and not compared and len(given) >= 6 and not is_code(given):
         return True
-    first = max(0, head - 400)
-    line = max(view.rfind("\n", first, head) + 1, view.rfind("\\n", first, head) + 2, first)
-    before = view[line:head]
-    spaced = view[start - 1].isspace()
+    before = re.split(r"\n|\\n", view[max(0, head - 400) : head])[-1]
+    spaced, follows = view[start - 1].isspace(), view[stop : stop + 1]
     ends = bool(_LINE_END.match(view, stop))
-    own = ends and bool(_LINE_HEAD.match(before))
-    variable = name.rsplit(".", 1)[-1].replace("-", "_").isupper()
     if not sign:
-        return strong and own and len(name) > 4 and (not name[0].isupper() or "_" in name)
+        return strong and ends and len(name) > 4 and (not name[0].isupper() or "_" in name)
     camel = is_camel(given)
     if sign == "=" and not spaced:
-        called = before.count("(") > before.count(")") or view[stop : stop + 1] in (")", "}", ",")
-        return variable or ((not camel or (strong and not called)) and (own or not called))
+        called = before.count("(") > before.count(")") or follows in (")", "}", ",")
+        variable = name.rsplit(".", 1)[-1].replace("-", "_").isupper()
+        return variable or ((not camel or (strong and not called)) and (ends or not called))
     weak = not camel and not _WORDLY.match(given) and not are_plain_words(given)
     if sign == ":":
-        follows = view[stop : stop + 1]
         braced = "{" in before and before.count('"') % 2 == 0
         if strong and not given.isdigit():
             code = follows in (",", ";", ")", "}") and (camel or re.fullmatch(r"\w+", given))
-            return own or (spaced and not braced and not code) or (not spaced and follows in (" ", "]", "}"))
-        user = _USER.search(before) and follows not in (",", ";")
+            return ends or (spaced and not braced and not code) or (not spaced and follows in (" ", "]", "}"))
         compound = follows == " " and re.search(r"\w[_.-]\w|[a-z][A-Z]|wort$", name)
-        return spaced and weak and bool(own or user or (not braced and len(given) >= 6 and (ends or compound)))
-    if not own or sign not in ("=", "=>"):
-        return False
-    return weak or (strong and not is_code(given))
+        return spaced and weak and (ends or bool(compound and not braced and len(given) >= 6))
+    return ends and sign in ("=", "=>") and (weak or (strong and not is_code(given)))
 
 
 _HEADING = re.compile(r"\w{0,20}[*`\"' ]{0,20}[,;|\t\r\n]")
@@ -279,20 +264,12 @@ _TOKEN = re.compile(
 )
 
 
-def _bytes(words: str) -> frozenset[str]:
-    """Return words as a view holds them."""
-    return frozenset(words.encode().decode("latin-1").lower().split())
-
-
+_SAID_OF_PASS = re.compile(
+    "(?i)[\"'`*)]{0,3}(?:'s|\\s?[:=>-]|,?\\s(?:(?:is|was|ist|est|es|c'est|now|for|of|will|be)\\b|\xc3[\xa8\xa9])|\\s[\"'`*])"
+)
+"""What stands after `pass` where it is no verb."""
 _CLOSING = ".,;:!?)]*'\xc2\xbb"
 _PROSE = re.compile(r"(?:[\w\x80-\xff]+(?:['/-][\w\x80-\xff]+)*|[-:>]{1,3})?[.,;:?!)]*\Z")
-_SAYS = _bytes("is was ist lautet heißt est es è é är c'est")
-_VERBS = _SAYS | _bytes(
-    "are jest je er désormais reste devient bleibt wird wurde queda resta rimane diventa fica continua "
-    "to still be now this war auf en zu as with were becomes it's its be now: nu jetzt nun currently actually "
-    "ahora maintenant adesso from answer enter type paste von à c'est sigue siendo toujours encore immer noch "
-    "literally übrigens just hieß era hiess remains equals para pour"
-)
 _SAID_ALONE = re.compile(
     r"[.!]?[ \t]*(?:\Z|[\r\n])|\\{1,16}[nr]|[.!](?=\s)|[.!]?\\{0,16}[\"'](?=[\s.,}\]\"\\]|\Z)"
     r"|,?[ ](?:because|since|but|and|until|for now|btw|aber|weil|und)\b"
@@ -300,7 +277,10 @@ _SAID_ALONE = re.compile(
 
 
 def _told(view: str, at: int) -> Span | None:
-    """Return what a sentence tells after a word for a password: `the password of the server is …`."""
+    """Return what a sentence tells after a word for a password: `the password of the server is …`.
+
+    No word is taken, and right after the telling word or a verb, less is asked of a value.
+    """
     before = view[at - 1 : at] if at else ""
     compound = before.isalnum()  # as in `Initialkennwort`
     is_code = before in ("_", ".") or (before == "-" and not view[at - 2].isalpha())
@@ -310,6 +290,9 @@ def _told(view: str, at: int) -> Span | None:
     if not begin or not _SPACED.match(view, begin.end()):
         return None
     word = last = begin.group().lower()
+    is_verb = word[:5] in ("pass", "passe") and before != "-" and view[max(0, at - 3) : at][-2:] not in ("e ", ", ")
+    if is_verb and not _SAID_OF_PASS.match(view, begin.end()):
+        return None
     close, place = True, begin.end()
     for _ in range(14):
         token = _TOKEN.match(view, place, begin.end() + 200)
@@ -319,12 +302,14 @@ def _told(view: str, at: int) -> Span | None:
         value += "!" * (value[-1:].isdigit() and token["word"][len(value) :].startswith("!"))
         start = token.start("word")
         stop = start + len(value)
+        is_word = value.isalpha() and value.islower()
+        said = value if value.isascii() else value.encode("latin-1").decode("utf-8", "replace")
         if len(value) >= 5 and (
-            _is_told(value, close or "=" in token["gap"])
+            (not is_word and (is_strong if close or "=" in token["gap"] else is_odd)(said))
             or (
-                (last in _SAYS or view[place - 1] == ":")
-                and value.isalpha()
+                (last in SAYS or view[place - 1] == ":")
                 and len(value) > 5
+                and value.isalpha()
                 and is_given_password(value)
                 and not _WORDLY.match(value)
                 and re.match("pass[pe]|contr|clave|sen|mdp|.*w", word)
@@ -332,19 +317,14 @@ def _told(view: str, at: int) -> Span | None:
             )
         ):
             return start, stop, "password"
-        if not _PROSE.match(token["word"]):
+        if not is_word and not _PROSE.match(token["word"]):
             return None
         last, place = token["word"].lower() or last, token.end()
         close = (
-            last in _VERBS
+            last in VERBS
+            or last in SAYS
             or (last == "a" and word[:3] in ("con", "cla", "sen"))
             or last[-1] in ":>?-\x92\x94"
             or (close and not value)
         )
     return None
-
-
-def _is_told(value: str, close: bool) -> bool:
-    """Return True for a value that no sentence holds as a word; right after the telling word, less is asked of it."""
-    said = value if value.isascii() else value.encode("latin-1").decode("utf-8", "replace")
-    return is_strong(said) if close else is_odd(said)

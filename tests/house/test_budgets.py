@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 186,
-    "lines": 45_084,
+    "lines": 45_083,
     "lines of a file": 400,
     "classes": 291,
     "re.compile": 278,
