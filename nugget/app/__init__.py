@@ -31,7 +31,7 @@ from nugget.retrieval.candidates import configured
 from nugget.retrieval.query_language import SearchQuery, merge_filters, parse_search, with_saved, with_synonyms
 from nugget.retrieval.reranking import Reranker, choose_reranker
 from nugget.retrieval.search import Indexes, chosen_sources
-from nugget.upkeep.trust import find_brain
+from nugget.upkeep import find_brain
 
 if TYPE_CHECKING:
     from nugget.app.provenance import Provenance

@@ -23,7 +23,7 @@ from nugget.infra.llm import DailyCapReached as DailyCapReached
 from nugget.models import Bundle, Depth, Query, SourceName
 from nugget.redaction import redact
 from nugget.retrieval.packing import pack
-from nugget.upkeep.trust import find_brain
+from nugget.upkeep import find_brain
 
 if TYPE_CHECKING:
     from nugget.app import Brain

@@ -18,7 +18,7 @@ from nugget.evaluation import query_log
 from nugget.index import IndexReader, Unusable
 from nugget.index.connection import discard_damaged, find_damage, is_damage
 from nugget.models import Bundle, Depth, Filter, Hit, Query, SourceName, Unit
-from nugget.upkeep.trust import brain_for_session, usable_brains
+from nugget.upkeep import brain_for_session, usable_brains
 
 if TYPE_CHECKING:
     import numpy as np

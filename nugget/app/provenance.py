@@ -41,7 +41,7 @@ from nugget.provenance.checkout import Checkout, find_workspace_of
 from nugget.provenance.extraction import ExtractedSession, Extractor, extract_sessions, note_tunings
 from nugget.sources.nugget_store import provenance_folder
 from nugget.sources.sessions import find_session_by_id, find_sessions
-from nugget.upkeep.trust import default_brain
+from nugget.upkeep import default_brain
 
 if TYPE_CHECKING:
     from nugget.app import Brain

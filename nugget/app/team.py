@@ -27,7 +27,7 @@ from nugget.infra.package import import_extra
 from nugget.redaction import redact_session, rules_stamp
 from nugget.sources.sessions import archive_file, read_archive, write_archive
 from nugget.text import printable
-from nugget.upkeep.trust import usable_brains
+from nugget.upkeep import usable_brains
 
 TOKEN_PREFIX = "nug_"
 READ, WRITE = "read", "write"

@@ -40,8 +40,8 @@ from nugget.provenance.extraction import extract_captured
 from nugget.redaction import redact
 from nugget.sources.sessions import archive_file, find_session_by_id, find_sessions
 from nugget.text import shorten
+from nugget.upkeep import default_brain, find_brain
 from nugget.upkeep.client_settings import read_text, write_text
-from nugget.upkeep.trust import default_brain, find_brain
 
 if TYPE_CHECKING:
     import numpy as np

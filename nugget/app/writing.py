@@ -26,7 +26,7 @@ from nugget.models import KnowledgeType, Problem, StaleReason
 from nugget.models.nuggets import Nugget
 from nugget.redaction import allow_list, redact
 from nugget.redaction import secret_lines as find_secrets
-from nugget.upkeep.trust import is_trusted
+from nugget.upkeep import is_trusted
 
 if TYPE_CHECKING:
     from nugget.app import Brain

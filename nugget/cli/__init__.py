@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -109,7 +108,7 @@ def run(arguments: Sequence[str]) -> int:
     accept_any_text()
     console_of.cache_clear()
     try:
-        code = app(args=_documents_last(arguments), prog_name="nugget", standalone_mode=False)
+        code = app(args=list(arguments), prog_name="nugget", standalone_mode=False)
         sys.stdout.flush()
     except NuggetError as error:
         return report_error(error)
@@ -124,15 +123,6 @@ def run(arguments: Sequence[str]) -> int:
     except UnicodeEncodeError as error:
         return report_error(UsageError(f"{printable(error.object)} is not UTF-8 text, so nothing can have that name."))
     return code if isinstance(code, int) else 0
-
-
-def _documents_last(arguments: Sequence[str]) -> list[str]:
-    """Move arguments that begin with frontmatter to the end, so that none is taken for an option."""
-    before = list(takewhile(lambda text: text != "--", arguments))
-    documents = [text for text in before if text.startswith(("---\n", "---\r\n"))]
-    if not documents:
-        return list(arguments)
-    return [*(text for text in before if text not in documents), "--", *documents, *arguments[len(before) + 1 :]]
 
 
 def _refused(error: OSError) -> int:

@@ -18,7 +18,7 @@ from nugget.errors import UsageError
 from nugget.models import Severity
 from nugget.render.terminal import note, put, put_report
 from nugget.text import clean, counted, one_line, printable
-from nugget.upkeep.trust import distrust, trust, trusted
+from nugget.upkeep import distrust, trust, trusted
 
 commands = typer.Typer(add_completion=False)
 
@@ -40,7 +40,7 @@ def init(
 
     A brain is a git repository of markdown files. Running the command again changes nothing that is there.
     """
-    from nugget.upkeep import trust as setup
+    from nugget import upkeep as setup
 
     environment = read_environment()
     root, is_new = setup.make_brain(environment, path or brain, remote=remote, examples=examples, note=note)
@@ -62,7 +62,7 @@ def clone(
 
     It becomes the default brain if there is none. Its hooks and submodules are not run.
     """
-    from nugget.upkeep import trust as setup
+    from nugget import upkeep as setup
 
     real, first = setup.clone_brain(read_environment(), url, path)
     with open_brain(real) as opened, progress() as tell:

@@ -18,8 +18,8 @@ from nugget.config import Environment, current_folder, documented_keys, read_env
 from nugget.errors import BrainError, NuggetError, UsageError
 from nugget.render.terminal import console, note, put
 from nugget.text import clean, counted, one_line
+from nugget.upkeep import set_values
 from nugget.upkeep.client_settings import Change, SettingsScope
-from nugget.upkeep.trust import set_values
 
 commands = typer.Typer(add_completion=False)
 
@@ -125,7 +125,7 @@ def uninstall(place: PlaceArgument = "claude-code", scope: ScopeOption = "user",
 
 def prepare(environment: Environment, brain: Path | None = None) -> None:
     """Compile the rules of redaction and index the brain, with a progress bar, so that no session waits for that."""
-    from nugget.upkeep.trust import prepare_machine
+    from nugget.upkeep import prepare_machine
 
     prepare_machine(environment, note)
     with suppress(NuggetError), open_brain(brain) as opened, progress() as tell:

@@ -42,7 +42,8 @@ def add(
 ) -> None:
     """Add a piece of knowledge.
 
-    It becomes a new file in one commit. A text with frontmatter is taken as a complete knowledge file.
+    It becomes a new file in one commit. A text on standard input that has frontmatter is taken as a complete knowledge
+    file.
     """
     given = _stdin() if text == ["-"] else " ".join(text)
     if len(given) > _MAX_STDIN_CHARS:

@@ -20,7 +20,7 @@ from nugget.infra import files, resident
 from nugget.models.sessions import is_typed, standing
 from nugget.sources.speakers import MEMORY_TAG, strip_injected, typed_text
 from nugget.text import CHARS_PER_TOKEN, clean, counted, one_line, shorten
-from nugget.upkeep.trust import find_brain, usable_brains
+from nugget.upkeep import find_brain, usable_brains
 
 if TYPE_CHECKING:
     from nugget.index import Index

@@ -24,8 +24,8 @@ from nugget.infra import files, git
 from nugget.models import Severity, SourceName
 from nugget.sources.sessions import outdated_archives
 from nugget.text import ago, counted
+from nugget.upkeep import usable_brains
 from nugget.upkeep.status import drift, index_file, index_status, status
-from nugget.upkeep.trust import usable_brains
 
 _COMMIT_TAKES = timedelta(seconds=10)
 

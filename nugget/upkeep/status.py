@@ -27,7 +27,7 @@ from nugget.models import SourceName
 from nugget.sources.notes import open_canon
 from nugget.sources.nugget_store import NuggetUnits
 from nugget.text import counted
-from nugget.upkeep.trust import default_brain
+from nugget.upkeep import default_brain
 
 
 def drift(publishing: Mapping[str, Any]) -> tuple[str, str] | None:

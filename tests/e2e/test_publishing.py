@@ -26,8 +26,8 @@ from nugget.capture.publish import Published
 from nugget.config import Settings
 from nugget.errors import ConflictError, GitError
 from nugget.infra import git
+from nugget.upkeep import distrust, trust
 from nugget.upkeep.status import status
-from nugget.upkeep.trust import distrust, trust
 
 
 @pytest.mark.proves("PUBLISH-PULL-REQUEST", "PUBLISH-LABELS")

@@ -13,8 +13,8 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
-    "modules": 186,
-    "lines": 45_083,
+    "modules": 185,
+    "lines": 45_067,
     "lines of a file": 400,
     "classes": 291,
     "re.compile": 278,

@@ -32,7 +32,7 @@ from nugget.mcp import INSTRUCTIONS
 from nugget.mcp.answers import answer as answer_question
 from nugget.models import Query
 from nugget.render import MAX_CHARS
-from nugget.upkeep.trust import trust
+from nugget.upkeep import trust
 
 MOST_S = 5 * PATIENCE_S
 """When a conversation is given up."""

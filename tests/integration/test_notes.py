@@ -19,7 +19,7 @@ from waiting import PATIENCE_S
 from nugget.capture import review
 from nugget.config import read_environment
 from nugget.models import Speaker
-from nugget.upkeep.trust import trust
+from nugget.upkeep import trust
 
 TOKEN = "ghp_" + "vK8wQ2nR5tY7mB3xL9cD4fG6hJ1pS0zA8eUi"
 NOTE = {

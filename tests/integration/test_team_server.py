@@ -37,7 +37,7 @@ from nugget.capture import review
 from nugget.config import Environment, read_environment
 from nugget.errors import UsageError
 from nugget.infra import files, git
-from nugget.upkeep.trust import trust
+from nugget.upkeep import trust
 
 QUESTION = "why do users see old prices"
 SECRET_WORDS = "The acquisition of Zephyr is called project Kestrel."

@@ -16,7 +16,7 @@ from paths import REPOSITORY
 
 from nugget.config import read_environment
 from nugget.infra import files
-from nugget.upkeep.trust import default_brain, trusted
+from nugget.upkeep import default_brain, trusted
 
 COMMANDS = (
     ("ask", "yeti"), ("search", "yeti"), ("get", "pattern/x"), ("suggest",), ("sync",), ("rebuild",), ("status",),

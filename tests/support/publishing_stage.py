@@ -22,7 +22,7 @@ from nugget.config import Environment, load_settings, read_environment
 from nugget.infra import git
 from nugget.models import Unit
 from nugget.settings import Settings
-from nugget.upkeep.trust import trust
+from nugget.upkeep import trust
 
 Every = Literal["session", "day", "week"]
 RETRY = unit("retry-once", "Retry a payment once. A second retry doubles the load.", id="pattern/retry-once")
