@@ -29,6 +29,8 @@ from nugget.sources.shell_logs import (
 PASSAGE_CHARS = 1200
 """Of output so many characters of lines have one number."""
 _MAX_TEXT_CHARS, _MAX_PATH_CHARS, _MAX_NAME_CHARS = 2000, 1000, 80
+_EVENT_TEXTS = ((2, _MAX_NAME_CHARS), (3, _MAX_NAME_CHARS), (4, _MAX_TEXT_CHARS))
+"""Columns of events that hold text, also where a plain name should be, and their most characters."""
 _TEXT_CHARS, _PATH_CHARS = _MAX_TEXT_CHARS + MARGIN_CHARS, _MAX_PATH_CHARS + MARGIN_CHARS
 _MOST_OPEN = 50
 _ECHO_CHARS = 160
@@ -88,10 +90,8 @@ def _read_events(shell: ShellSession, file: Path, *, is_searched: bool) -> None:
     given, malformed = read_events(file)
     events, edits = _event_rows(given, shell)
     run.malformed += malformed
-    _clean(events, 2, _MAX_NAME_CHARS, run)  # also what should be a plain name
-    _clean(events, 3, _MAX_NAME_CHARS, run)
-    _clean(events, 4, _MAX_TEXT_CHARS, run)
-    _clean(edits, 2, _MAX_PATH_CHARS, run)
+    cells = [(row, at, most) for row in events for at, most in _EVENT_TEXTS]
+    _clean([*cells, *((row, 2, _MAX_PATH_CHARS) for row in edits)], run)
     if shell.folder:
         shell.folder = within(run.clean(shell.folder), _MAX_PATH_CHARS, was=len(shell.folder))
     number = 0
@@ -129,13 +129,12 @@ def _read_text(shell: ShellSession, file: Path, *, is_searched: bool) -> None:
         shell.waiting.add(str(file))
 
 
-def _clean(rows: list[list[Any]], column: int, most: int, run: IngestRun) -> None:
-    """Take secrets out of a column of rows, and what is longer than `most`."""
-    given = [row[column] or "" for row in rows]
-    texts = run.clean_all(given)
-    for row, text, before in zip(rows, texts, given, strict=True):
+def _clean(cells: Sequence[tuple[list[Any], int, int]], run: IngestRun) -> None:
+    """Take secrets, and what is longer than it may be, out of (row, column, most characters)."""
+    given = [row[at] or "" for row, at, _ in cells]
+    for (row, at, most), text, before in zip(cells, run.clean_all(given), given, strict=True):
         if text is not before or len(before) > most:
-            row[column] = within(text, most, was=len(before)) or row[column]
+            row[at] = within(text, most, was=len(before))
 
 
 def _event_rows(events: Sequence[LogEvent], shell: ShellSession) -> tuple[list[list[Any]], list[list[Any]]]:

@@ -76,6 +76,7 @@ _LINE_END = re.compile(
     r"(?![ \t]*(?:\r?\n|\\{1,16}n)(?:[ \t]|\d+â\x86\x92)*[)}\]])(?:\*\*|[.!])?[ \t]*"
     r"(?:[#;]\s[^\n]*|//\s[^\n]*|\([^\n()]*\))?(?:\Z|[\r\n]|\\{1,16}[nr]|\\{0,16}[\"'`]|[|])"
 )
+_USER = re.compile(r"(?i)\b(?:user(?:[ _]?name)?|login|e-?mail|account|benutzer(?:name)?)\b[^\n({]{0,80}$")
 _WORDLY = re.compile(
     r"[a-z]+(?:ed|ing|able|ible|ally|ly|less|ful|ous|ive|ent|ant|al|ic)$|\[?(?:[A-Z][a-z]+){2,}[?!]?\]?[?!]?$"
 )
@@ -209,8 +210,8 @@ def _is_bare(view: str, place: tuple[int, int], name: str, sign: str, given: str
         if strong and not given.isdigit():
             code = follows in (",", ";", ")", "}") and (camel or re.fullmatch(r"\w+", given))
             return ends or (spaced and not braced and not code) or (not spaced and follows in (" ", "]", "}"))
-        compound = follows == " " and re.search(r"\w[_.-]\w|[a-z][A-Z]|wort$", name)
-        return spaced and weak and (ends or bool(compound and not braced and len(given) >= 6))
+        compound = re.search(r"\w[_.-]\w|[a-z][A-Z]|wort$", name) or _USER.search(before)
+        return spaced and weak and (ends or bool(compound and follows == " " and not braced and len(given) >= 6))
     return ends and sign in ("=", "=>") and (weak or (strong and not is_code(given)))
 
 

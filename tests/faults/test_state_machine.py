@@ -98,7 +98,7 @@ class Machine(RuleBasedStateMachine):
             f"last_modified: 2026-01-01\n{related}---\n# {title}\n\nAbout {title.lower()} there is this to know.\n"
         )
         known = id in self.units
-        self.expect(1 if known else 0, self.nugget("add", text))
+        self.expect(1 if known else 0, self.nugget("add", "--", text))
         if not known:
             self.units[id] = number
             self.unwanted.discard(number)

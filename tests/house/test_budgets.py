@@ -19,7 +19,7 @@ BUDGETS = {
     "classes": 291,
     "re.compile": 278,
     "parameters of a function": 10,
-    "lines of tests": 28_494,  # with the fault laboratory
+    "lines of tests": 28_493,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

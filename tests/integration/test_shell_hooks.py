@@ -42,10 +42,9 @@ def recorded(logs: Logs) -> list[dict[str, Any]]:
     for file in logs.folder.glob("*/events.jsonl"):
         events, malformed = read_events(file)
         assert malformed == 0
-        assert [event.kind for event in events] == ["command.start", "command.end"] * (len(events) // 2)
-        for start, end in zip(events[::2], events[1::2], strict=True):
-            times = {"began": start.ts_ms, "ended": end.ts_ms}
-            found.append({"session": file.parent.name, **times, **start.given, **end.given})
+        assert [kind for _, kind, _ in events] == ["command.start", "command.end"] * (len(events) // 2)
+        for (began, _, start), (ended, _, end) in zip(events[::2], events[1::2], strict=True):
+            found.append({"session": file.parent.name, "began": began, "ended": ended, **start, **end})
     return [one for one in found if one["cmd"] != "exit"]
 
 
