@@ -6,43 +6,27 @@ details in a log file that can be pasted into a report, and exit code 3.
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import NoReturn
 
 UNEXPECTED = 3
 INTERRUPTED = 130
 
-_OBJECTS_BETWEEN_COLLECTIONS = 50_000
-"""Imports create tens of thousands of objects that live on; collecting among them takes a tenth of the start-up."""
-
 
 def console() -> NoReturn:
-    """Run the `nugget` command and exit without tearing down the interpreter, which takes a sixth of a question's time.
-
-    That is safe: files and indexes are closed where they are opened, and no thread has unfinished work.
-    """
-    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, 10, 10)
+    """Run the `nugget` command and exit with its code."""
     try:
-        code = main()
-    except SystemExit as leaving:
-        code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+        sys.exit(main())
     except KeyboardInterrupt:  # a second Ctrl-C, or one before `main` could catch it
-        code = INTERRUPTED
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # `nugget.cli.run` has already reported it
-            stream.flush()
-    os._exit(code)
+        sys.exit(INTERRUPTED)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `nugget <arguments>` (default: the process's own command line) and return its exit code."""
     # Set before numpy is imported: its threads take 50 ms to start, and Nugget multiplies no large matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    _stand_in_for_closed_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         if given[:1] == ["capture-session"]:
@@ -77,13 +61,6 @@ def _serve_by_resident(arguments: Sequence[str]) -> int | None:
     from nugget.infra import resident
 
     return resident.forward(home_folder(), arguments)
-
-
-def _stand_in_for_closed_streams() -> None:
-    """Open the null device for streams that the caller closed (`>&-`), so that no file gets their descriptor."""
-    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115
-    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
-    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
 
 
 def _reader_left() -> int:

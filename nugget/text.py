@@ -50,12 +50,8 @@ _CLIENT_TAGS = re.compile(
 DATE_FORMS = "YYYY-MM-DD, or an age such as 24h, 30d, 6w, 3m, 1y"
 """The accepted forms of dates, for help texts and messages."""
 
-_SPAN = re.compile(r"(\d{1,5})([hdwmy])")
-_DAY = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
 _HOURS = {"h": 1, "d": 24, "w": 24 * 7, "m": 24 * 30, "y": 24 * 365}
-_SLUG_BREAK = re.compile(r"[^a-z0-9]+")
 _ENDINGS = "ations ation ings ing ions ion edly ied ies ed es e s y ly".split()
-_SENTENCE_END = re.compile(r"[.!?。！？](?=\s|$)|\n")
 
 
 def clean(text: str) -> str:
@@ -106,7 +102,7 @@ def estimate_tokens(text: str) -> int:
 def slugify(text: str, *, max_chars: int = 60) -> str:
     """Return a file name of lower-case ASCII words joined by `-`, cut at a word; a hash if nothing is left."""
     folded = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
-    slug = _SLUG_BREAK.sub("-", folded).strip("-")
+    slug = re.sub(r"[^a-z0-9]+", "-", folded).strip("-")
     if len(slug) > max_chars:
         slug = slug[: max_chars + 1].rsplit("-", 1)[0][:max_chars].strip("-")
     if slug:
@@ -142,7 +138,7 @@ def shorten(text: str, max_chars: int) -> str:
     if len(line) <= max_chars:
         return line
     room = line[: max(1, max_chars - 4)]
-    ends = [match.end() for match in _SENTENCE_END.finditer(room)]
+    ends = [match.end() for match in re.finditer(r"[.!?。！？](?=\s|$)|\n", room)]
     if ends and ends[-1] >= len(room) // 2:
         return room[: ends[-1]].rstrip() + " […]"
     return (room.rsplit(" ", 1)[0] if " " in room else room).rstrip() + " […]"
@@ -200,7 +196,7 @@ def parse_day(text: str, *, today: date, last: bool = False) -> date | None:
     if (hours := _span_hours(text)) is not None:
         most = today.toordinal() - 2  # to the second day that there is: a day before it can be told too
         return today - timedelta(days=min(most, -(-hours // 24)))
-    parts = _DAY.fullmatch(text)
+    parts = re.fullmatch(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?", text)
     if parts is None:
         return None
     year, month, day = int(parts[1]), int(parts[2] or (12 if last else 1)), int(parts[3] or 1)
@@ -229,5 +225,5 @@ def parse_moment(text: str, *, now: datetime) -> datetime | None:
 
 
 def _span_hours(text: str) -> int | None:
-    span = _SPAN.fullmatch(text.lower())
+    span = re.fullmatch(r"(\d{1,5})([hdwmy])", text.lower())
     return int(span[1]) * _HOURS[span[2]] if span else None

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from nugget.index.connection import home_index_file, index_folder
 from nugget.index.sync import pending_changes, sync
 from nugget.index.vectors import Progress
 from nugget.infra import git
-from nugget.infra.embedding import ConfiguredModel, Embedder
+from nugget.infra.embedding import Embedder, embedder_or_problem
 from nugget.infra.llm import open_llm
 from nugget.models import Bundle, Depth, Query, SourceName, Unit
 from nugget.models.nuggets import NuggetBundle, NuggetQuery
@@ -84,7 +85,6 @@ class Brain:
         self._index: Index | None = None
         self._team: IndexReader | None = None
         self._local: Index | None = None
-        self._model = ConfiguredModel(self.settings, self.environment)
         self.name, self.is_chosen = path.name, True
         self.others, self.left_out = tuple[Brain, ...](), tuple[str, ...]()
 
@@ -97,12 +97,16 @@ class Brain:
     @property
     def embedder(self) -> Embedder | None:
         """The configured embedding model; None for `none`, or if it is unavailable (`embedder_problem` says why)."""
-        return self._model.embedder
+        return self._model[0]
 
     @property
     def embedder_problem(self) -> str | None:
         """Return the reason why a configured embedding model is missing."""
-        return self._model.problem
+        return self._model[1]
+
+    @cached_property
+    def _model(self) -> tuple[Embedder | None, str | None]:
+        return embedder_or_problem(self.settings, self.environment)
 
     @property
     def index_folder(self) -> Path:

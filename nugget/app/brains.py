@@ -195,7 +195,7 @@ def evaluate(
         questions, lambda query: brain.ask(query, reranker=reranker, now=now, fresh=False, log=False),
         known=set(brain.index.unit_ids()), model=brain.embedder.model if brain.embedder else None, now=now,
         ranking=reranker.name if reranker else "calibrated", problems=problems,
-        forgotten=forgotten(brain.path).ids,
+        forgotten=forgotten(brain.path),
     )  # fmt: skip
     earlier = None
     if baseline:

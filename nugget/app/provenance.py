@@ -19,7 +19,7 @@ from nugget.index import Index, Unusable
 from nugget.index import provenance as stored
 from nugget.index.vectors import Progress
 from nugget.infra import git
-from nugget.infra.embedding import ConfiguredModel, Embedder
+from nugget.infra.embedding import Embedder, embedder_or_problem
 from nugget.infra.llm import open_extractor, open_llm
 from nugget.infra.workspace import Workspace, find_workspace, vanished_workspace
 from nugget.models import StaleReason
@@ -190,8 +190,7 @@ class Provenance:
         if self.brain is not None:
             embedder, problem = self.brain.embedder, self.brain.embedder_problem
         else:
-            model = ConfiguredModel(self.settings, self.environment)
-            embedder, problem = model.embedder, model.problem
+            embedder, problem = embedder_or_problem(self.settings, self.environment)
         if problem:
             self.note(f"{problem} Searching by words alone.")
         return embedder

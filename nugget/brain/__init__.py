@@ -26,7 +26,7 @@ from nugget.infra.files import resource
 from nugget.models import FileState, KnowledgeType, Problem, Unit
 from nugget.text import printable
 
-_OWN_FOLDERS = frozenset({".git", ".nugget"})
+_OWN_FOLDERS = frozenset({".git", ".nugget", ".DS_Store"})
 _IGNORED = ".nugget/"
 _EXAMPLES = "examples"
 
@@ -50,7 +50,7 @@ def init_brain(path: Path, *, owner: str, now: datetime, examples: bool = False)
             git.finish_pending(path)
         created = not is_brain(path)
         if created:
-            _refuse_foreign(path, template, now=now)
+            _refuse_foreign(path)
             path.mkdir(parents=True, exist_ok=True)
         _first_commit(path, template, created=created)
         return path, created
@@ -227,22 +227,14 @@ def _fill(text: str, *, name: str, owner: str, now: datetime) -> str:
     return text
 
 
-def _refuse_foreign(path: Path, files: Mapping[str, str], *, now: datetime) -> None:
-    """Raise BrainError unless the folder is absent, empty, an empty git repository, or a half-made brain."""
+def _refuse_foreign(path: Path) -> None:
+    """Raise BrainError unless the folder is absent, empty, or an empty git repository."""
     hint = "Name a folder that is empty or does not exist yet."
     if path.exists() and not path.is_dir():
         raise BrainError(f"{path} is a file, not a folder.", hint=hint)
-    for folder, folders, names in os.walk(path):
-        if Path(folder) == path:
-            folders[:] = [name for name in folders if name not in _OWN_FOLDERS]
-        for file in (Path(folder, name) for name in names if name != ".DS_Store"):
-            name = file.relative_to(path).as_posix()
-            try:  # what an earlier try, perhaps of another day, wrote
-                is_same = _fill(file.read_text("utf-8"), name="", owner="", now=now) == files.get(name)
-            except (OSError, UnicodeDecodeError, KnowledgeError):
-                is_same = False
-            if not is_same:
-                raise BrainError(f"{path} is not empty (it holds {printable(name)}), and is not a brain.", hint=hint)
+    foreign = sorted(file.name for file in path.iterdir() if file.name not in _OWN_FOLDERS) if path.exists() else []
+    if foreign:
+        raise BrainError(f"{path} is not empty (it holds {printable(foreign[0])}), and is not a brain.", hint=hint)
 
 
 def _first_commit(path: Path, template: Mapping[str, str], *, created: bool) -> None:

@@ -37,16 +37,7 @@ _FORGOTTEN_HEAD = """\
 _FORGOTTEN_ENTRY = re.compile(
     r"^- id: (?P<id>\S+).*\n?(?:  body_sha256: (?P<body>[0-9a-f]{64}).*\n?)?(?:  .*\n?)*", re.MULTILINE
 )
-_SENTENCE_BREAK = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")
 _MAX_TITLE_CHARS = 80
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forgotten:
-    """Ids and body digests (`knowledge.body_digest`) of forgotten units."""
-
-    ids: frozenset[str] = frozenset()
-    bodies: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,12 +161,10 @@ def replace_unit(
         return path
 
 
-def forgotten(brain: Path) -> Forgotten:
-    """Return the forgotten units of a brain."""
-    found = list(_FORGOTTEN_ENTRY.finditer(_forgotten_text(brain)))
-    return Forgotten(
-        ids=frozenset(one["id"] for one in found), bodies=frozenset(one["body"] for one in found if one["body"])
-    )
+def forgotten(brain: Path) -> frozenset[str]:
+    """Return the ids and the body digests (`knowledge.body_digest`) of the forgotten units of a brain."""
+    found = _FORGOTTEN_ENTRY.finditer(_forgotten_text(brain))
+    return frozenset(part for one in found for part in one.group("id", "body") if part)
 
 
 def _find(brain: Path, unit_id: str) -> _File:
@@ -207,7 +196,7 @@ def _drafted(
     if not 0 <= confidence <= 1:
         raise UsageError(f"The confidence must be a number from 0 to 1, not {confidence}.")
     body = plain_line_ends(text).strip("\n").rstrip()
-    heading, sentence = title_of(body), _SENTENCE_BREAK.split(body.lstrip("-*>#`_ \n"), maxsplit=1)[0]
+    heading, sentence = title_of(body), _first_sentence(body.lstrip("-*>#`_ \n"))
     first = shorten(sentence, _MAX_TITLE_CHARS).removesuffix("[…]").rstrip(" .") or shorten(body, _MAX_TITLE_CHARS)
     named = " ".join((title or heading or first).split())
     return Unit(
@@ -216,6 +205,10 @@ def _drafted(
         tags=tuple(dict.fromkeys(tag.strip() for tag in tags if tag.strip())), confidence=confidence,
         origin=Origin.MANUAL, created=now.date(), last_modified=now.date(),
     )  # fmt: skip
+
+
+def _first_sentence(text: str) -> str:
+    return re.split(r"(?<=[.!?])\s|(?<=[。！？])|\n", text, maxsplit=1)[0]
 
 
 def _place(brain: Path, unit: Unit, *, finished: bool) -> tuple[Unit, str]:

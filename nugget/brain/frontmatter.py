@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 _CORE_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "timestamp", "value"))
 _KNOWN_TAGS = _CORE_TAGS | {NULL_TAG, "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map"}
-_DAY = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:[Tt ].*)?")
-_CONFLICT = re.compile(r"^(?:<{7} |>{7} )", re.MULTILINE)
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 KEYS = (
@@ -96,10 +94,9 @@ def nodes(split: Split) -> dict[str, tuple[Node, Node]]:
 
 def refuse_conflict(text: str, *, first_line: int) -> None:
     """Raise FrontmatterError if git left conflict markers in a text that starts on `first_line`."""
-    conflict = _CONFLICT.search(text) if "<<<<<<< " in text or ">>>>>>> " in text else None
-    if conflict:
-        line = first_line + text.count("\n", 0, conflict.start())
-        raise FrontmatterError("has merge conflict markers; decide between the two versions", line)
+    for number, line in enumerate(text.split("\n"), first_line) if "<<<<<<< " in text or ">>>>>>> " in text else ():
+        if line.startswith(("<<<<<<< ", ">>>>>>> ")):
+            raise FrontmatterError("has merge conflict markers; decide between the two versions", number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +173,7 @@ class Fields:
     def day(self, key: str, severity: Severity = Severity.ERROR) -> date | None:
         """Return a date, from what YAML takes for a date, a time stamp or a text."""
         text = self.text(key, severity)
-        parts = _DAY.fullmatch(text or "")
+        parts = re.fullmatch(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:[Tt ].*)?", text or "")
         with suppress(ValueError):
             if parts:
                 return date(int(parts[1]), int(parts[2]), int(parts[3]))

@@ -44,8 +44,6 @@ MAX_RELATIONS = 2_000
 
 _DEFAULT_CONFIDENCE = 0.5
 _TYPES = "|".join(KnowledgeType)
-_ID = re.compile(rf"(?:{_TYPES})/\w[\w.+-]{{0,119}}")
-_DOMAIN = re.compile(r"\w[\w.+#-]{0,59}(?:/\w[\w.+#-]{0,59}){0,7}")
 _FILED = re.compile(rf"(?:.*/)?domains/(?P<domain>.+)/(?P<type>{_TYPES})s/(?P<slug>[^/]+)\.md", re.IGNORECASE)
 _TITLE_CHARS = 80
 
@@ -184,12 +182,12 @@ def domain_of(path: str) -> str | None:
 
 def is_id(text: str) -> bool:
     """Return True if the text can be the id of a knowledge unit: `<type>/<slug>`."""
-    return _ID.fullmatch(text) is not None
+    return re.fullmatch(rf"(?:{_TYPES})/\w[\w.+-]{{0,119}}", text) is not None
 
 
 def is_domain(text: str) -> bool:
     """Return True if the text can be a domain: folder names joined by `/`, none hidden, none pointing up."""
-    return _DOMAIN.fullmatch(text) is not None
+    return re.fullmatch(r"\w[\w.+#-]{0,59}(?:/\w[\w.+#-]{0,59}){0,7}", text) is not None
 
 
 def _tidy(body: str) -> str:

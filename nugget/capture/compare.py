@@ -17,7 +17,7 @@ from pathlib import Path
 
 from nugget import brain as brains
 from nugget.brain import knowledge_file as knowledge
-from nugget.brain.filing import Forgotten, forgotten
+from nugget.brain.filing import forgotten
 from nugget.capture import ledger
 from nugget.capture.ledger import Rejections, text_key
 from nugget.config import Settings
@@ -99,7 +99,7 @@ class KnownBrain:
     similar: Similar
     waiting: Sequence[tuple[Unit, str]] = ()
     rejected: Rejections = field(default_factory=Rejections)
-    forgotten: Forgotten = field(default_factory=Forgotten)
+    forgotten: frozenset[str] = frozenset()
 
 
 def known_brain(target: ProposalTarget) -> KnownBrain:
@@ -271,7 +271,7 @@ def _unwanted(unit: Unit, brain: KnownBrain, accepted: Sequence[Unit]) -> str | 
     quotes, rejected = _quotes(unit), brain.rejected
     if unit.id in rejected.ids or text_key(unit.body) in rejected.bodies or (quotes and quotes <= rejected.quotes):
         return "turned down before"
-    if unit.id in brain.forgotten.ids or knowledge.body_digest(unit.body) in brain.forgotten.bodies:
+    if not brain.forgotten.isdisjoint((unit.id, knowledge.body_digest(unit.body))):
         return "forgotten before (forgotten.yaml)"
     for known in accepted:
         if _same_knowledge(unit, known):

@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 
 from nugget import __version__
 from nugget.cli.terminal import GlobalBrainOption, accept_any_text, complain, report_error
-from nugget.errors import NuggetError, UsageError
+from nugget.errors import NuggetError
 from nugget.render.terminal import console_of
 from nugget.text import printable
 
@@ -120,8 +120,6 @@ def run(arguments: Sequence[str]) -> int:
         raise
     except OSError as error:
         return _refused(error)
-    except UnicodeEncodeError as error:
-        return report_error(UsageError(f"{printable(error.object)} is not UTF-8 text, so nothing can have that name."))
     return code if isinstance(code, int) else 0
 
 

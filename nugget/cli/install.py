@@ -84,7 +84,7 @@ def install(
     changes = plan_install(scope, environment, command=command, cwd=current_folder(), **wishes)
     if not dry_run:
         prepare(environment)
-    if _carry_out(changes, environment, dry_run=dry_run):
+    if _carry_out(changes, dry_run=dry_run):
         put("New sessions are captured when they end, and can ask the brain. `nugget uninstall` undoes this.")
         if brief is None:
             put("A session starts with a short brief once there is reviewed knowledge of its repository; "
@@ -119,7 +119,7 @@ def uninstall(place: PlaceArgument = "claude-code", scope: ScopeOption = "user",
     else:
         client = clients(environment, Path("nugget"))[place]
         changes, name = plan_client(client, remove=True), f"the settings of {client.title}"
-    if not _carry_out(changes, environment, dry_run=dry_run) and not changes:
+    if not _carry_out(changes, dry_run=dry_run) and not changes:
         put(f"Nugget is not in {name}; nothing to change.")
 
 
@@ -142,7 +142,7 @@ def _install_clients(place: Place | None, environment: Environment, command: Pat
         prepare(environment)
     for client in chosen:
         changes = plan_client(client)
-        if _carry_out(changes, environment, dry_run=dry_run) or not changes:
+        if _carry_out(changes, dry_run=dry_run) or not changes:
             put(f"{client.title} is connected{'' if changes else ' already'}.")
     if chosen and not dry_run:
         put("`nugget watch --install` captures their sessions when they have ended.")
@@ -169,20 +169,20 @@ def offer_install(environment: Environment) -> bool:
         return False
     changes = plan_install("user", environment, command=own_command(environment), cwd=current_folder())
     if changes and typer.confirm("Connect Claude Code now (two hooks, the MCP server, one permission)?"):
-        _carry_out(changes, environment, dry_run=False)
+        _carry_out(changes, dry_run=False)
         _ask_for_claude(environment)
         return True
     return not changes
 
 
-def _carry_out(changes: Sequence[Change], environment: Environment, *, dry_run: bool) -> bool:
+def _carry_out(changes: Sequence[Change], *, dry_run: bool) -> bool:
     """Write the changes, or show them; return whether anything was written."""
     from nugget.upkeep.client_settings import apply, diff
 
     if dry_run:
         console().print(clean(diff(changes)), end="\n" if changes else "")
         return False
-    apply(changes, environment)
+    apply(changes)
     for change in changes:
         verb = "Removed" if change.after is None else "Made" if change.before is None else "Changed"
         put(f"{verb} {change.path}")

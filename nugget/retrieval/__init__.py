@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import date, datetime
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nugget.errors import EmbeddingUnavailable, LLMUnavailable
-from nugget.infra.embedding import QuestionEmbedder, Vector
+from nugget.infra.embedding import QuestionEmbedder
 from nugget.models import Bundle, Chunk, Contribution, Depth, Hit, Query, SourceName
 from nugget.retrieval.candidates import Profile
 from nugget.retrieval.packing import SUMMARY_CHARS, pack
@@ -26,6 +26,9 @@ from nugget.retrieval.reranking import Passage, Reranker
 from nugget.retrieval.scoring import helpful
 from nugget.retrieval.search import Found, Indexes, day_of, list_source, merged, search_source
 from nugget.retrieval.snippets import summary
+
+if TYPE_CHECKING:
+    from nugget.infra.embedding import Vector
 
 LIMIT = 8
 """Results of a query that names no limit."""

@@ -1,7 +1,6 @@
 """Edit other programs' settings: only our entries change.
 
-Everything else keeps its value, its order and its indent. `$NUGGET_HOME/install.json` lists the files that have
-entries of ours.
+Everything else keeps its value, its order and its indent.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from nugget.config import Environment
 from nugget.errors import ConflictError, InstallError
 from nugget.infra import files
 
@@ -38,7 +36,7 @@ class Change:
     mode: int = 0o600
 
 
-def apply(changes: Sequence[Change], environment: Environment) -> None:
+def apply(changes: Sequence[Change]) -> None:
     """Write planned changes. Raises ConflictError if a file changed meanwhile, or InstallError, before writing any.
 
     A symbolic link is followed, and the mode of an existing file stays.
@@ -52,10 +50,6 @@ def apply(changes: Sequence[Change], environment: Environment) -> None:
             raise InstallError(f"{change.path} is read-only; nothing was written.", hint=hint)
     for change in changes:
         write_text(change.path, change.after, mode=change.mode)
-    kept = edited_files(environment) - {str(change.path) for change in changes}
-    kept |= {str(change.path) for change in changes if "nugget" in (change.after or "")}
-    text = json.dumps({"version": 1, "files": {name: {} for name in sorted(kept)}}, indent=1) + "\n"
-    write_text(environment.home / "install.json", text if kept else None)
 
 
 def diff(changes: Sequence[Change]) -> str:
@@ -178,13 +172,6 @@ def command_line(entry: Mapping[str, Any]) -> list[str]:
             return [str(word) for word in [*words, *(arguments or [])]]
         return shlex.split(command) if isinstance(command, str) else []
     return []
-
-
-def edited_files(environment: Environment) -> set[str]:
-    """Return the files with entries of ours; empty if the list cannot be read."""
-    with suppress(InstallError, ValueError, TypeError, LookupError):
-        return set(json.loads(read_text(environment.home / "install.json") or "")["files"])
-    return set()
 
 
 def read_text(path: Path) -> str | None:

@@ -17,7 +17,15 @@ from itertools import starmap
 from pathlib import Path
 from typing import Any
 
-from nugget.config import Environment, Settings, is_known, read_brain_file, read_environment, read_user_file
+from nugget.config import (
+    Environment,
+    Settings,
+    current_folder,
+    is_known,
+    read_brain_file,
+    read_environment,
+    read_user_file,
+)
 from nugget.errors import NuggetError, reason_of
 from nugget.index.connection import find_damage
 from nugget.infra import files, git
@@ -83,7 +91,7 @@ def doctor(brain: Path, settings: Settings, environment: Environment, *, now: da
         lambda: quick_checks(status(brain, settings, environment), settings, environment, now),
         of_others, partial(_check_canon, brain, settings, environment),
         partial(_check_model, brain, settings, environment), partial(_check_folders, brain, environment),
-        lambda: starmap(_finding, connections(environment)),
+        lambda: starmap(_finding, connections(environment, current_folder())),
     ):  # fmt: skip
         try:
             found += check()

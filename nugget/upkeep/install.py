@@ -29,7 +29,6 @@ from nugget.upkeep.client_settings import (
     command_line,
     drop_empty,
     drop_server,
-    edited_files,
     is_nugget,
     is_our_server,
     parse,
@@ -154,22 +153,21 @@ def plan_client(client: Client, *, remove: bool = False) -> list[Change]:
     return changes
 
 
-def connections(environment: Environment) -> Iterator[tuple[str, str, str, str | None]]:
-    """Yield for each agent on this machine, and each project with Nugget: state, name, a sentence, the next command."""
+def connections(environment: Environment, cwd: Path) -> Iterator[tuple[str, str, str, str | None]]:
+    """Yield for each agent on this machine, and for the project of a folder: state, name, a sentence, next command."""
     name, user, found = "Claude Code", environment.claude_config, False
-    for path in (user / "settings.json", *map(Path, sorted(edited_files(environment)))):
-        is_project = path.parent != user
-        if is_project and ((path.parent.name, path.name) != (".claude", "settings.json") or not path.parent.is_dir()):
+    steps: dict[SettingsScope, str] = {"user": "nugget install", "project": "nugget install --scope project"}
+    for scope, step in steps.items():
+        settings, servers = _claude_files(scope, environment, cwd)
+        if scope == "project" and settings.parent.absolute() == user.absolute():
             continue
-        folder = path.parent.parent
-        servers = folder / ".mcp.json" if is_project else _claude_files("user", environment, folder)[1]
         try:
-            state, said = _claude_state(path, servers, environment)
+            state, said = _claude_state(settings, servers, environment)
         except InstallError as error:
             state, said = "error", str(error).rstrip(".")
         if said:
-            step = f"cd {folder} && nugget install --scope project" if is_project else "nugget install"
-            yield state, name, f"{folder}: {said}" if is_project else said, None if state == "ok" else step
+            shown = said if scope == "user" else f"{settings.parent.parent}: {said}"
+            yield state, name, shown, None if state == "ok" else step
             found = True
     if not user.is_dir():
         yield "ok", name, "not on this machine", None

@@ -22,7 +22,7 @@ from nugget.infra import files, git, system
 from nugget.redaction import redact, secret_lines
 from nugget.text import counted, printable
 
-_LEFTOVER = re.compile(r"\..+\.(\d+)\.[0-9a-f]{8}(?:\.partial)?")
+_LEFTOVER = r"\..+\.(\d+)\.[0-9a-f]{8}(?:\.partial)?"
 """Names of our temporary files, with the id of the process."""
 _GIT_TAKES_S = 60.0
 """Age from which a lock of git is stale."""
@@ -77,7 +77,7 @@ def _changes(brain: Path, home: Path) -> Iterator[str]:
 def _leftovers(brain: Path, home: Path) -> Iterator[str]:
     """Remove temporary files of processes that are gone."""
     for file in (file for root in (home, brain / ".nugget", brain / "domains") for file in root.rglob(".*")):
-        found = _LEFTOVER.fullmatch(file.name)
+        found = re.fullmatch(_LEFTOVER, file.name)
         with suppress(FileNotFoundError):
             is_old = time.time() - file.lstat().st_mtime > _UNKNOWN_TAKES_S
             if found and file.is_file() and (is_old or not system.is_running(int(found[1]))):

@@ -41,7 +41,7 @@ def files_in(folder: Path) -> dict[str, str]:
 
 
 def stated() -> list[tuple[str, str]]:
-    return [(title, said) for _, title, said, _ in connections(read_environment())]
+    return [(title, said) for _, title, said, _ in connections(read_environment(), Path("/"))]
 
 
 @pytest.mark.proves("CLIENTS-CONNECT")

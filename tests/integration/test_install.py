@@ -90,14 +90,14 @@ def put_in(
 ) -> list[client_settings.Change]:
     environment = read_environment()
     changes = install.plan_install(scope, environment, command=command, cwd=cwd, **told)
-    client_settings.apply(changes, environment)
+    client_settings.apply(changes)
     return changes
 
 
 def take_out(scope: SettingsScope = "user", cwd: Path = Path("/")) -> list[client_settings.Change]:
     environment = read_environment()
     changes = install.plan_uninstall(scope, environment, cwd=cwd)
-    client_settings.apply(changes, environment)
+    client_settings.apply(changes)
     return changes
 
 
@@ -127,7 +127,6 @@ def test_hooks_server_and_permission_are_put_where_there_was_nothing(command: Pa
     assert stat.S_IMODE((isolated_home / ".claude.json").stat().st_mode) == 0o600
     take_out()
     assert not (isolated_home / ".claude" / "settings.json").exists() and not (isolated_home / ".claude.json").exists()
-    assert not (isolated_home / ".nugget" / "install.json").exists()
 
 
 @pytest.mark.proves("INSTALL-MERGE")
@@ -221,9 +220,8 @@ def test_a_file_that_changes_meanwhile_is_not_written_and_the_others_are_put_bac
     changes = install.plan_install("user", environment, command=command, cwd=Path("/"))
     servers.write_text('{"numStartups":13}')
     with pytest.raises(ConflictError, match="changed since"):
-        client_settings.apply(changes, environment)
+        client_settings.apply(changes)
     assert settings.read_text("utf-8") == THEIRS and servers.read_text() == '{"numStartups":13}'
-    assert not (environment.home / "install.json").exists()
 
 
 # --- undoing ---
@@ -242,7 +240,7 @@ def test_sessions_are_told_something_only_if_it_was_asked_for(command: Path, set
 
     assert told() == {"SessionEnd": plain, "SessionStart": plain}
     assert told(brief=True, recall=True) == both == told(), "an installation that says nothing of it leaves it"
-    assert next(install.connections(read_environment()))[0] == "ok"
+    assert next(install.connections(read_environment(), Path("/")))[0] == "ok"
     assert told(recall=False) == {event: both[event] for event in events[:2]}
     off = {"SessionEnd": plain, "SessionStart": [*plain, "--no-brief"]}
     assert told(brief=False) == off == told()
@@ -270,12 +268,9 @@ def test_a_dry_run_prints_a_diff_and_writes_nothing(
     assert sorted(isolated_home.rglob("*")) == before and settings.read_text("utf-8") == THEIRS
 
 
-@pytest.mark.proves("INSTALL-PARTS", "INSTALL-UNDO", "INSTALL-IDEMPOTENT", "INSTALL-NO-COPY")
+@pytest.mark.proves("INSTALL-PARTS", "INSTALL-UNDO", "INSTALL-IDEMPOTENT")
 def test_the_commands_say_what_they_did(settings: Path, servers: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["install"]) == 0
-    record = read_environment().home / "install.json"
-    assert stat.S_IMODE(record.stat().st_mode) == 0o600
-    assert not any(theirs in record.read_text() for theirs in ("s3cret-of-mine", "notify-send", "example.invalid"))
     assert capsys.readouterr().out.startswith(f"Changed {settings}\nChanged {servers}\n")
     named = value_of(servers)["mcpServers"]["nugget"]["command"]
     assert Path(named).is_absolute() and os.access(named, os.X_OK)
@@ -414,20 +409,6 @@ def test_a_plugin_without_the_command_says_how_to_get_it_and_fails_no_hook(tmp_p
     command.chmod(0o755)
     done = subprocess.run(hook, input="payload", env={"PATH": str(path)}, capture_output=True, text=True, check=True)
     assert done.stdout == "capture-session\npayload"
-
-
-@pytest.fixture
-def claude(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The real client, with no way to the network."""
-    found = shutil.which("claude")
-    if found is None:
-        pytest.skip("no claude on PATH: npm install @anthropic-ai/claude-code brings the client that validates this")
-    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-none")
-    monkeypatch.setenv("CLAUDE_CODE_MAX_RETRIES", "0")
-    monkeypatch.setenv("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
-    monkeypatch.chdir(tmp_path)
-    return found
 
 
 @pytest.mark.proves("HOOK-NOTES")

@@ -12,7 +12,6 @@ PROMISES: dict[str, str] = {
     "INSTALL-WRITE": "a write is atomic, guarded by what was read, follows links and keeps the mode",
     "INSTALL-DRY-RUN": "--dry-run prints a unified diff and writes nothing",
     "INSTALL-UNDO": "uninstall removes our entries and nothing else, and a file that we made when it is empty",
-    "INSTALL-NO-COPY": "what is kept for undoing holds nothing of the person's settings",
     "INSTALL-OFFER": "init offers to install at a terminal, and never asks anywhere else",
     "INSTALL-CLAUDE": "install asks once, at a terminal only, whether the `claude` command may find knowledge",
     "INSTALL-DOCTOR": "doctor finds a missing, outdated or broken installation and names the command",

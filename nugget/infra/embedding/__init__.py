@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    Vector = NDArray[np.float32]
+
 # Nothing of a user's leaves the machine: onnxruntime's official builds report their use to its maker, and the hub's
 # client, which fastembed downloads with, to the hub. Both look here when they are imported, which only this package
 # and what it starts do.
@@ -53,13 +55,6 @@ _INT, _FLOAT = 2, 1
 """An attribute's and a tensor's type."""
 
 
-class Vector(Protocol):
-    """A vector as the index stores it, such as a numpy array of shape (dimensions,)."""
-
-    def tobytes(self) -> bytes:
-        """Return the numbers, float32 and little-endian."""
-
-
 class QuestionEmbedder(Protocol):
     """The part of an embedding model that retrieval uses. `model` names it in the index and the vector cache."""
 
@@ -76,9 +71,6 @@ class Embedder(QuestionEmbedder, Protocol):
 
     def embed(self, texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
         """Yield one vector of shape (dimensions,) for each text, in order. Raises EmbeddingUnavailable."""
-
-    def embed_query(self, text: str) -> NDArray[np.float32]:
-        """Return the vector of a question. Raises EmbeddingUnavailable."""
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens (an estimate if the model has no tokenizer on this machine)."""
@@ -103,33 +95,12 @@ def open_embedder(settings: Settings, environment: Environment) -> Embedder | No
     return FastembedEmbedder(MULTILINGUAL if name == "multilingual" else name, cache=environment.models / "fastembed")
 
 
-class ConfiguredModel:
-    """The embedding model that settings name, opened on first use; a failure is not tried again. Thread-safe."""
-
-    def __init__(self, settings: Settings, environment: Environment) -> None:
-        self._settings = settings
-        self._environment = environment
-        self._lock = threading.Lock()
-        self._opened: tuple[Embedder | None, str | None] | None = None
-
-    @property
-    def embedder(self) -> Embedder | None:
-        """The model; None for `none`, or if it cannot be opened (`problem` says why)."""
-        return self._open()[0]
-
-    @property
-    def problem(self) -> str | None:
-        """The reason why a configured model is missing."""
-        return self._open()[1]
-
-    def _open(self) -> tuple[Embedder | None, str | None]:
-        with self._lock:
-            if self._opened is None:
-                try:
-                    self._opened = open_embedder(self._settings, self._environment), None
-                except EmbeddingUnavailable as error:
-                    self._opened = None, str(error)
-            return self._opened
+def embedder_or_problem(settings: Settings, environment: Environment) -> tuple[Embedder | None, str | None]:
+    """Return the embedder that the settings name, and the reason if it cannot be had."""
+    try:
+        return open_embedder(settings, environment), None
+    except EmbeddingUnavailable as error:
+        return None, str(error)
 
 
 class OnnxEmbedder:
