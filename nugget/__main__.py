@@ -38,8 +38,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from nugget import hooks
 
             return hooks.prepare_commit_message(*given[2:])
-        if given[:1] == ["serve"] and (code := _serve_by_resident(given[1:])) is not None:
-            return code
+        if given[:1] == ["serve"]:
+            from nugget.hooks import home_folder
+            from nugget.infra import resident
+
+            if (code := resident.forward(home_folder(), given[1:])) is not None:
+                return code
         from nugget.cli import run
 
         return run(given)
@@ -53,14 +57,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise
     except Exception as error:
         return _unexpected(error)
-
-
-def _serve_by_resident(arguments: Sequence[str]) -> int | None:
-    """Run `nugget serve` through the resident server; return None if this process has to serve."""
-    from nugget.hooks import home_folder
-    from nugget.infra import resident
-
-    return resident.forward(home_folder(), arguments)
 
 
 def _reader_left() -> int:

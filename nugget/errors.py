@@ -12,7 +12,6 @@ NuggetError                 exit 1   an expected failure
         PushRefused         exit 1   the remote does not take what is pushed: by a rule, or for want of permission
     ForgeError              exit 1   GitHub or GitLab refused, or could not be reached
     ReviewError             exit 1   a proposal cannot be shown, accepted or rejected
-    InstallError            exit 1   a client's settings cannot be read or changed as asked
     ConflictError           exit 1   a file changed under us; nothing was written
 
 The gateway module of each third-party package translates its exceptions into these.
@@ -78,10 +77,6 @@ class ForgeError(NuggetError):
 
 class ReviewError(NuggetError):
     """A proposal cannot be shown, accepted or rejected."""
-
-
-class InstallError(NuggetError):
-    """A client's settings cannot be read or changed as asked."""
 
 
 class ConflictError(NuggetError):

@@ -335,7 +335,7 @@ def watch(environment: Environment, *, report: Callable[[Job], None]) -> None:
 def set_up(environment: Environment, command: Path, *, remove: bool) -> Iterator[str]:
     """Write the user's service that runs `nugget watch` and start it, or stop and remove it; yield what was done.
 
-    Raises InstallError if the file cannot be written.
+    Raises NuggetError if the file cannot be written.
     """
     is_mac = sys.platform == "darwin"
     agents = user_home(environment) / "Library" / "LaunchAgents" / f"{_NAME}.plist"

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -17,9 +17,6 @@ from nugget.errors import UsageError
 from nugget.models import KnowledgeType, Severity
 from nugget.render.json import fields, import_json, problem_json
 from nugget.render.terminal import put_report
-
-if TYPE_CHECKING:
-    pass
 
 commands = typer.Typer(add_completion=False)
 

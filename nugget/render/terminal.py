@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from difflib import unified_diff
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -225,7 +224,6 @@ def _templates() -> Environment:
         "diff": _diff,
         "duration": lambda seconds: counted(seconds, "second") if seconds < 120 else counted(seconds // 60, "minute"),
         "fitted": _fitted,
-        "from_ms": lambda ms: datetime.fromtimestamp(ms / 1000, UTC) if ms else None,
         "iso": iso_date,
         "length_of": lambda seconds: "-" if seconds is None else f"{seconds // 3600}:{seconds // 60 % 60:02}",
         "lines": lambda text: [line.rstrip() for line in clean(text).split("\n") if line.strip()],

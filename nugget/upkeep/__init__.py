@@ -74,12 +74,9 @@ def brain_around(environment: Environment, cwd: Path) -> Path | None:
         return None
     real = os.path.realpath(place)
     reason = _unsafe(real)
-    if {"path": real, "uid": os.lstat(real).st_uid} in trusted(environment):
-        if reason:
-            raise UsageError(f"The brain in {printable(real)} cannot be used from here: {reason}.")
-        return place
-    default = default_brain(environment)
-    if default is not None and os.path.realpath(default) == real:
+    if reason and _is_recorded(environment, real):
+        raise UsageError(f"The brain in {printable(real)} cannot be used from here: {reason}.")
+    if is_trusted(environment, place):
         return place
     command = f"nugget trust {shlex.quote(printable(real))}"
     advice = f", and it cannot be: {reason}" if reason else f"; run `{command}` to use it"
@@ -138,8 +135,11 @@ def trusted(environment: Environment) -> list[dict[str, object]]:
 def is_trusted(environment: Environment, brain: Path) -> bool:
     """Return True if the user trusts a brain or made it the default one."""
     real, default = os.path.realpath(brain), default_brain(environment)
-    known = {"path": real, "uid": os.lstat(real).st_uid} in trusted(environment)
-    return known or (default is not None and os.path.realpath(default) == real)
+    return _is_recorded(environment, real) or (default is not None and os.path.realpath(default) == real)
+
+
+def _is_recorded(environment: Environment, real: str) -> bool:
+    return {"path": real, "uid": os.lstat(real).st_uid} in trusted(environment)
 
 
 def trust(environment: Environment, folder: Path, *, keep_index: bool = False) -> Path:

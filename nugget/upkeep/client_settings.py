@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from nugget.errors import ConflictError, InstallError
+from nugget.errors import ConflictError, NuggetError
 from nugget.infra import files
 
 SettingsScope = Literal["user", "project"]
@@ -37,7 +37,7 @@ class Change:
 
 
 def apply(changes: Sequence[Change]) -> None:
-    """Write planned changes. Raises ConflictError if a file changed meanwhile, or InstallError, before writing any.
+    """Write planned changes. Raises ConflictError if a file changed meanwhile, or NuggetError, before writing any.
 
     A symbolic link is followed, and the mode of an existing file stays.
     """
@@ -47,7 +47,7 @@ def apply(changes: Sequence[Change]) -> None:
             raise ConflictError(f"{change.path} changed since it was read; nothing was written.", hint=hint)
         if change.path.exists() and not os.access(change.path, os.W_OK):
             hint = f"Make {change.path.resolve()} writable."
-            raise InstallError(f"{change.path} is read-only; nothing was written.", hint=hint)
+            raise NuggetError(f"{change.path} is read-only; nothing was written.", hint=hint)
     for change in changes:
         write_text(change.path, change.after, mode=change.mode)
 
@@ -75,7 +75,7 @@ def planned(paths: Sequence[Path], edits: Sequence[Callable[[Any], None]], *, mo
 
 
 def parse(path: Path, text: str | None) -> Any:
-    """Parse a settings file. Raises InstallError if it is not a JSON object, or not TOML."""
+    """Parse a settings file. Raises NuggetError if it is not a JSON object, or not TOML."""
     is_toml = path.suffix == ".toml"
     try:
         if is_toml:
@@ -87,9 +87,9 @@ def parse(path: Path, text: str | None) -> Any:
         reason = f"line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else str(error)
         hint = "Correct the file, then run the command again."
         kind = "TOML" if is_toml else "JSON"
-        raise InstallError(f"{path} is not valid {kind}: {reason}; nothing was changed.", hint=hint) from error
+        raise NuggetError(f"{path} is not valid {kind}: {reason}; nothing was changed.", hint=hint) from error
     if not isinstance(value, dict):
-        raise InstallError(f"{path} is not a JSON object; nothing was changed.")
+        raise NuggetError(f"{path} is not a JSON object; nothing was changed.")
     return value
 
 
@@ -109,7 +109,7 @@ def _dumped(value: Any, before: str) -> str | None:
 
 
 def part(path: Path, value: Any, *place: str) -> Any:
-    """Return the object or list at a place, created if missing. Raises InstallError if it has another type."""
+    """Return the object or list at a place, created if missing. Raises NuggetError if it has another type."""
     for depth, key in enumerate(place, 1):
         is_list = key in _LISTS
         if key not in value and hasattr(value, "as_string"):
@@ -120,7 +120,7 @@ def part(path: Path, value: Any, *place: str) -> Any:
         if not isinstance(value, list if is_list else dict):
             kind = "a list" if is_list else "an object"
             hint = "Correct the file, then run the command again."
-            raise InstallError(f"{path}: `{'.'.join(place[:depth])}` is not {kind}; nothing was changed.", hint=hint)
+            raise NuggetError(f"{path}: `{'.'.join(place[:depth])}` is not {kind}; nothing was changed.", hint=hint)
     return value
 
 
@@ -132,11 +132,11 @@ def drop_empty(path: Path, value: Any, *place: str) -> None:
 
 
 def add_server(path: Path, place: str, entry: Mapping[str, Any], value: Any) -> None:
-    """Add our MCP server to parsed settings; arguments that a person set stay. Raises InstallError."""
+    """Add our MCP server to parsed settings; arguments that a person set stay. Raises NuggetError."""
     servers = part(path, value, place)
     found = servers.setdefault("nugget", dict(entry))
     if not is_our_server(found):
-        raise InstallError(
+        raise NuggetError(
             f"{path} has another MCP server that is called nugget; nothing was changed.",
             hint="Rename it or take it out, then run the command again.",
         )
@@ -175,19 +175,19 @@ def command_line(entry: Mapping[str, Any]) -> list[str]:
 
 
 def read_text(path: Path) -> str | None:
-    """Return the text of a file with its line ends; None if it is missing. Raises InstallError."""
+    """Return the text of a file with its line ends; None if it is missing. Raises NuggetError."""
     try:
         return path.read_bytes().decode("utf-8")
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:
-        raise InstallError(f"{path} is not UTF-8 text (byte {error.start}); it was left alone.") from error
+        raise NuggetError(f"{path} is not UTF-8 text (byte {error.start}); it was left alone.") from error
     except OSError as error:
-        raise InstallError(f"{path} cannot be read: {error.strerror or error}.") from error
+        raise NuggetError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
 def write_text(path: Path, text: str | None, *, mode: int = 0o600) -> None:
-    """Make `text` the content of a file; None removes it. Raises InstallError."""
+    """Make `text` the content of a file; None removes it. Raises NuggetError."""
     target = path.resolve()
     try:
         if text is None:
@@ -198,4 +198,4 @@ def write_text(path: Path, text: str | None, *, mode: int = 0o600) -> None:
             mode = stat.S_IMODE(target.stat().st_mode)
         files.replace(target, text.encode("utf-8"), mode=mode)
     except OSError as error:
-        raise InstallError(f"{path} cannot be written: {error.strerror or error}.") from error
+        raise NuggetError(f"{path} cannot be written: {error.strerror or error}.") from error

@@ -327,8 +327,7 @@ def _run(home: Path, name: str, arguments: tuple[str, ...], is_right: Callable[[
         reason = done.stderr.strip().split("\n")[0] or "an answer that was not expected"
     except (OSError, subprocess.SubprocessError, ValueError, LookupError) as error:
         works, reason = False, str(error) or type(error).__name__
-    state, said = ("ok", shown) if works else ("error", f"{shown}: {reason}")
-    return {"name": name, "state": state, "said": said, "next_step": None}
+    return _good(name, shown) if works else _wrong(name, f"{shown}: {reason}")
 
 
 def _is_by_meaning(out: str) -> bool:

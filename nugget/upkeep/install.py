@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from nugget.config import AgentSettings, Environment, absolute_folder, config_home, user_home
-from nugget.errors import GitError, InstallError
+from nugget.errors import GitError, NuggetError
 from nugget.infra import git
 from nugget.sources import agent_folders
 from nugget.upkeep.client_settings import (
@@ -72,12 +72,12 @@ class Client:
 
 
 def own_command(environment: Environment) -> Path:
-    """Return the absolute path of the running `nugget`. Raises InstallError if it cannot be found."""
+    """Return the absolute path of the running `nugget`. Raises NuggetError if it cannot be found."""
     beside = Path(sys.executable).with_name("nugget")
     for named in (sys.argv[0], str(beside), shutil.which("nugget", path=environment.variables.get("PATH"))):
         if named and os.sep in named and is_nugget(named) and Path(named).is_file() and os.access(named, os.X_OK):
             return Path(named).absolute()
-    raise InstallError("The nugget command was not found.", hint="Install Nugget so that `nugget` is on the PATH.")
+    raise NuggetError("The nugget command was not found.", hint="Install Nugget so that `nugget` is on the PATH.")
 
 
 def clients(environment: Environment, command: Path) -> dict[str, Client]:
@@ -118,7 +118,7 @@ def plan_install(
 
     `brief` and `recall` say whether text is added at a session's start and at each prompt; None keeps the choice,
     at first a short brief if there is reviewed knowledge of the code, and no recall. With `notes`, each turn and each
-    compaction only notes the session for the next worker. Raises InstallError for settings
+    compaction only notes the session for the next worker. Raises NuggetError for settings
     that cannot be read, are not JSON, or have another server named `nugget`.
     """
     settings, servers = _claude_files(scope, environment, cwd)
@@ -131,7 +131,7 @@ def plan_install(
 def plan_uninstall(scope: SettingsScope, environment: Environment, *, cwd: Path) -> list[Change]:
     """Return the changes that remove Nugget from Claude Code's settings.
 
-    A file without other entries is removed. Raises InstallError for settings that cannot be read or are not JSON.
+    A file without other entries is removed. Raises NuggetError for settings that cannot be read or are not JSON.
     """
     settings, servers = _claude_files(scope, environment, cwd)
     return planned((settings, servers), (partial(_drop_hooks, settings), partial(drop_server, servers, "mcpServers")))
@@ -140,7 +140,7 @@ def plan_uninstall(scope: SettingsScope, environment: Environment, *, cwd: Path)
 def plan_client(client: Client, *, remove: bool = False) -> list[Change]:
     """Return the files that change when Nugget is connected with an agent, or removed from it.
 
-    What a person added to our entry stays. Raises InstallError for settings that cannot be understood, or that have
+    What a person added to our entry stays. Raises NuggetError for settings that cannot be understood, or that have
     another server named nugget.
     """
     path, place = client.settings, client.place
@@ -163,7 +163,7 @@ def connections(environment: Environment, cwd: Path) -> Iterator[tuple[str, str,
             continue
         try:
             state, said = _claude_state(settings, servers, environment)
-        except InstallError as error:
+        except NuggetError as error:
             state, said = "error", str(error).rstrip(".")
         if said:
             shown = said if scope == "user" else f"{settings.parent.parent}: {said}"
@@ -178,7 +178,7 @@ def connections(environment: Environment, cwd: Path) -> Iterator[tuple[str, str,
             try:
                 is_connected = bool(plan_client(client, remove=True))
                 said = "connected: asks the brain" if is_connected else f"not connected (nugget install {key})"
-            except InstallError as error:
+            except NuggetError as error:
                 said = str(error)
             yield "ok", client.title, said, None
 
@@ -295,7 +295,7 @@ def _with_rules(text: str, remove: bool) -> str:
 def install_hook(repo: Path, *, command: Path, dry_run: bool) -> Iterator[str]:
     """Install the git hook in the repository that contains `repo`, and yield what was done.
 
-    Raises GitError outside of a repository, InstallError if a kept hook is in the way or a file cannot be written;
+    Raises GitError outside of a repository, NuggetError if a kept hook is in the way or a file cannot be written;
     nothing is changed then.
     """
     hook, scope = _hook_file(repo)
@@ -305,7 +305,7 @@ def install_hook(repo: Path, *, command: Path, dry_run: bool) -> Iterator[str]:
         yield f"{hook} is there already; nothing to change."
         return
     if is_foreign and os.path.lexists(kept):
-        raise InstallError(
+        raise NuggetError(
             f"{hook} is not Nugget's, and {kept} is there as well.", hint=f"Put them together, or remove {kept}."
         )
     if dry_run:
@@ -320,7 +320,7 @@ def install_hook(repo: Path, *, command: Path, dry_run: bool) -> Iterator[str]:
             hook.rename(kept)
         made.replace(hook)
     except OSError as error:
-        raise InstallError(f"{hook} cannot be written: {error.strerror or error}.") from error
+        raise NuggetError(f"{hook} cannot be written: {error.strerror or error}.") from error
     yield f"Wrote {hook}"
     if is_foreign:
         yield f"The hook that was there is kept as {KEPT} beside it, and runs first."
@@ -330,7 +330,7 @@ def install_hook(repo: Path, *, command: Path, dry_run: bool) -> Iterator[str]:
 
 
 def uninstall_hook(repo: Path, *, dry_run: bool) -> Iterator[str]:
-    """Remove our hook, restore the kept one, and yield what was done. Raises GitError, InstallError."""
+    """Remove our hook, restore the kept one, and yield what was done. Raises GitError, NuggetError."""
     hook, _ = _hook_file(repo)
     kept = hook.with_name(KEPT)
     if not _is_our_hook(hook):
@@ -342,7 +342,7 @@ def uninstall_hook(repo: Path, *, dry_run: bool) -> Iterator[str]:
         try:
             kept.replace(hook) if is_kept else hook.unlink()
         except OSError as error:
-            raise InstallError(f"{hook} cannot be removed: {error.strerror or error}.") from error
+            raise NuggetError(f"{hook} cannot be removed: {error.strerror or error}.") from error
         yield f"Removed {hook}{'; the hook that was there before is back' if is_kept else ''}."
 
 

@@ -5,13 +5,9 @@ from __future__ import annotations
 import json
 import os
 import pty
-import re
 import select
-import shlex
-import shutil
 import subprocess
 import sys
-import tempfile
 import termios
 from collections.abc import Mapping
 from pathlib import Path
@@ -100,34 +96,3 @@ def test_results_are_wrapped_between_words(brain: Path, notes: Path, columns: in
     shown = clean(at_terminal(asking, brain, notes, {}, columns=columns))
     assert shown.split() == wide.split()
     assert max(map(len, shown.splitlines())) <= columns
-
-
-@pytest.mark.proves("SEARCH-WIDTH")
-@pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not installed")
-def test_a_recording_in_tmux_has_no_broken_word(brain: Path, notes: Path) -> None:
-    at_terminal(["sync"], brain, notes, {})
-    commands = (
-        ["ask", "retry", "payment", "--no-pager"], ["search", "line", "note", "--no-pager"],
-        ["get", "pattern/long", "--no-pager"], ["status"], ["search", "--help"],
-    )  # fmt: skip
-    wide = {word for command in commands for word in recorded(command, brain, notes, columns=500).split()}
-    for columns in (80, 120):
-        for command in commands:
-            broken = [word for word in recorded(command, brain, notes, columns=columns).split() if word not in wide]
-            assert not broken, (columns, command)
-
-
-def recorded(arguments: list[str], brain: Path, notes: Path, *, columns: int) -> str:
-    """Return what a window of tmux shows of a command, its lines as they are on the screen."""
-    socket = tempfile.mkdtemp(dir=notes) + "/tmux"  # of its own: a server that ends still answers for a moment
-    tmux = ["tmux", "-f", os.devnull, "-S", socket]
-    line = f"{shlex.join([*NUGGET, *arguments])}; tmux -S {socket} wait-for -S done; sleep 60"
-    environment = {**os.environ, "NUGGET_BRAIN": str(brain), "NUGGET_EMBEDDING_MODEL": "none", "LANG": "C.UTF-8"}
-    opening = [*tmux, "new-session", "-d", "-x", str(columns), "-y", "300", line]
-    subprocess.run(opening, env=environment, check=True, timeout=60)
-    try:
-        subprocess.run([*tmux, "wait-for", "done"], check=True, timeout=120)
-        shown = subprocess.run([*tmux, "capture-pane", "-p"], check=True, timeout=60, capture_output=True, text=True)
-    finally:
-        subprocess.run([*tmux, "kill-server"], check=True, timeout=60)
-    return re.sub(r"[│╭╮╰╯─]", " ", shown.stdout)

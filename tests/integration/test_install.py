@@ -18,7 +18,7 @@ import pytest
 from nugget import __version__
 from nugget.cli import run
 from nugget.config import load_settings, read_environment
-from nugget.errors import ConflictError, InstallError
+from nugget.errors import ConflictError, NuggetError
 from nugget.infra.files import resource
 from nugget.upkeep import client_settings, install
 from nugget.upkeep.client_settings import SettingsScope
@@ -203,7 +203,7 @@ def test_settings_that_make_no_sense_are_refused_and_left_alone(
     command: Path, settings: Path, servers: Path, content: bytes, said: str
 ) -> None:
     settings.write_bytes(content)
-    with pytest.raises(InstallError, match=said) as refused:
+    with pytest.raises(NuggetError, match=said) as refused:
         put_in(command)
     assert str(settings) in str(refused.value)
     assert settings.read_bytes() == content and servers.read_text() == SERVERS

@@ -62,8 +62,6 @@ _CACHE_WRITE = 1.25
 _FENCE_TAG = r"(?i)<(?=\s*/?\s*(?:question|passage|unit|session|candidate|reply)\b)"
 _COSTS = "costs.jsonl"
 _USAGE = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-_MOST_TOKENS = 1_000_000_000
-"""No call reads or writes more; a larger count is an error of the endpoint."""
 _STATUSES: dict[int, tuple[str, str | None]] = {
     **dict.fromkeys((401, 403), ("refused the key", None)),
     404: ("does not know `{model}`", "Correct `llm` in your configuration."),
@@ -144,10 +142,9 @@ class ModelCall:
         return left
 
     def note_usage(self, usage: object) -> None:
-        """Keep the valid token counts of a reply."""
-        for name, count in usage.items() if isinstance(usage, Mapping) else ():
-            if name in _USAGE and type(count) is int and 0 <= count <= _MOST_TOKENS:
-                self.tokens[name] = count
+        """Keep the token counts of a reply."""
+        if isinstance(usage, Mapping):
+            self.tokens |= {name: usage[name] for name in _USAGE if isinstance(usage.get(name), int)}
 
     def usd_at_most(self) -> float:
         """Return the most that the call can cost, estimated from its text before it is sent."""

@@ -185,16 +185,7 @@ def test_the_key_does_not_follow_a_redirect(code: int, llm: LLM, server: Anthrop
 
 
 @pytest.mark.proves("LLM-LEDGER")
-@pytest.mark.parametrize(
-    "usage",
-    [
-        None,
-        {"input_tokens": -1000, "output_tokens": 3},
-        {"input_tokens": 10**400, "output_tokens": 3},
-        {"input_tokens": 5.5, "output_tokens": True},
-    ],
-    ids=lambda usage: str(usage)[:50],
-)
+@pytest.mark.parametrize("usage", [None, {"input_tokens": "x", "output_tokens": 3}])
 def test_a_reply_that_does_not_tell_its_tokens_counts_as_dear_as_it_can_be(
     usage: Any, llm: LLM, server: AnthropicServer, environment: Environment
 ) -> None:
