@@ -67,7 +67,7 @@ def commands(played: Replay) -> list[list[str]]:
     ]
 
 
-@pytest.mark.proves("GOLDEN-TRANSCRIPT")
+@pytest.mark.proves("GOLDEN-TRANSCRIPT", "SESSIONS-INSPECT", "COVERAGE-BARS")
 def test_every_command_on_a_replayed_repository_prints_what_it_did_before(
     played: Replay, capsys: pytest.CaptureFixture[str]
 ) -> None:
