@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,6 +85,7 @@ class Brain:
         self._index: Index | None = None
         self._team: IndexReader | None = None
         self._local: Index | None = None
+        self._model = cache(partial(embedder_or_problem, self.settings, self.environment))
         self.name, self.is_chosen = path.name, True
         self.others, self.left_out = tuple[Brain, ...](), tuple[str, ...]()
 
@@ -97,16 +98,12 @@ class Brain:
     @property
     def embedder(self) -> Embedder | None:
         """The configured embedding model; None for `none`, or if it is unavailable (`embedder_problem` says why)."""
-        return self._model[0]
+        return self._model()[0]
 
     @property
     def embedder_problem(self) -> str | None:
         """Return the reason why a configured embedding model is missing."""
-        return self._model[1]
-
-    @cached_property
-    def _model(self) -> tuple[Embedder | None, str | None]:
-        return embedder_or_problem(self.settings, self.environment)
+        return self._model()[1]
 
     @property
     def index_folder(self) -> Path:
