@@ -12,6 +12,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+import click
 import typer
 from typer import Option
 
@@ -143,8 +144,9 @@ def paged(*, is_wanted: bool = True) -> Iterator[None]:
         yield
         return
     os.environ.setdefault("LESS", "FRX")  # as git does: quit if it fits, keep colours, keep the screen
-    with console().pager(styles=True):
+    with console().capture() as shown:
         yield
+    click.echo_via_pager(shown.get(), color=True)
 
 
 def complete_ref(incomplete: str) -> list[tuple[str, str]]:

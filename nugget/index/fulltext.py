@@ -11,15 +11,14 @@ from __future__ import annotations
 import math
 import re
 import sqlite3
-import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, pairwise
 
 COLUMNS, COLUMN_WEIGHTS = ("title", "body", "parts"), (2.0, 1.0, 0.5)
 _TOKENIZER = "porter unicode61 remove_diacritics 2"
-_local = threading.local()
 
 Document = tuple[int, tuple[str, str, str]]
 """A key with the columns that FTS5 indexes."""
@@ -303,29 +302,27 @@ def inverse_frequency(chunks: int, matching: int) -> float:
     return max(math.log(max(chunks - matching + 0.5, 0.5) / (matching + 0.5)), 1e-6)
 
 
-def documents(rows: Iterable[Document]) -> sqlite3.Connection:
-    """Return this thread's FTS5 in memory with these documents in `docs`, until the next call."""
-    connection: sqlite3.Connection | None = getattr(_local, "connection", None)
-    if connection is None:
-        connection = _local.connection = sqlite3.connect(":memory:", isolation_level=None)
+@contextmanager
+def documents(rows: Iterable[Document]) -> Iterator[sqlite3.Connection]:
+    """Hold an FTS5 in memory with these documents in `docs`, and their terms in `instances`."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         columns = ", ".join(COLUMNS)
         connection.execute(f"CREATE VIRTUAL TABLE docs USING fts5 ({columns}, content='', tokenize='{_TOKENIZER}')")
         connection.execute("CREATE VIRTUAL TABLE instances USING fts5vocab (docs, 'instance')")
-    connection.execute("INSERT INTO docs (docs) VALUES ('delete-all')")
-    connection.execute("BEGIN")
-    connection.executemany(
-        "INSERT INTO docs (rowid, title, body, parts) VALUES (?,?,?,?)", ((key, *columns) for key, columns in rows)
-    )
-    connection.execute("COMMIT")
-    return connection
+        connection.execute("BEGIN")
+        connection.executemany(
+            "INSERT INTO docs (rowid, title, body, parts) VALUES (?,?,?,?)", ((key, *columns) for key, columns in rows)
+        )
+        connection.execute("COMMIT")
+        yield connection
 
 
 def terms_in(texts: Sequence[str]) -> list[list[str]]:
     """Return the terms of each text, in their order."""
     found: list[list[str]] = [[] for _ in texts]
-    rows = documents((at, (text, "", "")) for at, text in enumerate(texts))
-    for at, term in rows.execute("SELECT doc, term FROM instances ORDER BY doc, offset"):
-        found[at].append(term)
+    with documents((at, (text, "", "")) for at, text in enumerate(texts)) as held:
+        for at, term in held.execute("SELECT doc, term FROM instances ORDER BY doc, offset"):
+            found[at].append(term)
     return found
 
 

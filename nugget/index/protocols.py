@@ -73,9 +73,10 @@ class IndexReader(Protocol):
         """Return those of the words that stand in a unit."""
         unit, chunks = self.units([unit_key]).get(unit_key), self.chunks_of_units([unit_key]).get(unit_key, [])
         title = indexed_title(unit.title, unit.body) if unit else ""
-        rows = documents((one.key, chunk_columns(title, unit.tags, one.breadcrumb, one.text)) for one in chunks if unit)
+        rows = [(one.key, chunk_columns(title, unit.tags, one.breadcrumb, one.text)) for one in chunks if unit]
         asked = "SELECT 1 FROM docs WHERE docs MATCH ? LIMIT 1"
-        return [word for word in terms.words if rows.execute(asked, (match_any([word]),)).fetchone()]
+        with documents(rows) as held:
+            return [word for word in terms.words if held.execute(asked, (match_any([word]),)).fetchone()]
 
     def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, UnitCosines]:
         """Return the cosines with each of these units that has vectors: of its nearest chunk, the whole, its title."""

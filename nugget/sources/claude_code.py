@@ -313,7 +313,8 @@ def _require_records(path: Path, reader: TranscriptReader) -> None:
     if reader.records and not reader.recognised:
         raise TranscriptError(
             f"{path} is not a transcript: none of its {reader.records} lines is a record of one.",
-            hint="Those of Claude Code are .jsonl files below ~/.claude/projects; docs/agents.md lists other agents.",
+            hint="Those of Claude Code are .jsonl files below ~/.claude/projects; docs/agents.md lists other agents. "
+            "An export of ChatGPT or Claude is read by `nugget import`.",
         )
 
 

@@ -44,7 +44,8 @@ class Postings:
 def add_postings(postings: Postings, rows: Sequence[Document]) -> None:
     """Add documents, whose keys are above all that are there, to postings."""
     sql = f"SELECT term, doc, sum(CASE col {_HALVES} END), count(*) FROM instances GROUP BY term, doc"
-    counted = documents(rows).execute(f"{sql} ORDER BY term, doc").fetchall()
+    with documents(rows) as held:
+        counted = held.execute(f"{sql} ORDER BY term, doc").fetchall()
     lengths = dict.fromkeys((key for key, _ in rows), 0)
     for _, key, _, count in counted:
         lengths[key] += count
@@ -162,11 +163,11 @@ def ranges(items: Sequence[Item], name: str) -> dict[str, list[Any]]:
 
 def places(item: Item, rows: Sequence[Document]) -> list[tuple[int, int, int]]:
     """Return the documents in which an item stands, as (key, weighted frequency in half units, length)."""
-    connection = documents(rows)
-    held = {row[0] for row in connection.execute("SELECT rowid FROM docs WHERE docs MATCH ?", (item.given,))}
     at: dict[tuple[int, str], list[str]] = {}
-    for key, column, term in connection.execute("SELECT doc, col, term FROM instances ORDER BY doc, col, offset"):
-        at.setdefault((key, column), []).append(term)
+    with documents(rows) as read:
+        held = {row[0] for row in read.execute("SELECT rowid FROM docs WHERE docs MATCH ?", (item.given,))}
+        for key, column, term in read.execute("SELECT doc, col, term FROM instances ORDER BY doc, col, offset"):
+            at.setdefault((key, column), []).append(term)
     freqs, lengths = dict.fromkeys(held, 0), dict.fromkeys(held, 0)
     size = len(item.terms)
     for (key, column), terms in at.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from array import array
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,12 @@ def nearest(connection: sqlite3.Connection, vector: array[float], count: int) ->
 
 @pytest.mark.proves("INDEX-NUMPY")
 def test_signs_in_memory_find_the_nearest_and_follow_what_is_written(tmp_path: Path) -> None:
-    connection, signs = create(tmp_path / "index.db"), Signs()
+    with closing(create(tmp_path / "index.db")) as connection, closing(connect(tmp_path / "index.db")) as other:
+        follow_what_is_written(connection, other)
+
+
+def follow_what_is_written(connection: sqlite3.Connection, other: sqlite3.Connection) -> None:
+    signs = Signs()
     put(connection, range(1, 401))
     question = array("f", NUMBERS.normal(size=100).astype("<f4").tobytes())
 
@@ -41,14 +47,13 @@ def test_signs_in_memory_find_the_nearest_and_follow_what_is_written(tmp_path: P
     assert len(nearest(connection, question, 10) & found()) >= 7
     assert found([3, 5, 9999]) == {3, 5}
     before = signs.near(connection, question, 80, None).tolist()
-    assert before == signs.near(connect(tmp_path / "index.db"), question, 80, None).tolist()
+    assert before == signs.near(other, question, 80, None).tolist()
     best = nearest(connection, question, 1).pop()
-    with connect(tmp_path / "index.db") as other:  # a write of another process: one chunk changed, more came
-        blob = np.negative(np.frombuffer(question, "<f4"))
-        other.execute("UPDATE vectors SET embedding = ? WHERE chunk_key = ?", (blob.tobytes(), best))
-        bits = np.packbits(blob > 0).tobytes()
-        other.execute("INSERT OR REPLACE INTO signs (chunk_key, bits) VALUES (?,?)", (best, bits))
-        put(other, range(401, 901))
+    blob = np.negative(np.frombuffer(question, "<f4"))  # a write of another process: one chunk changed, more came
+    other.execute("UPDATE vectors SET embedding = ? WHERE chunk_key = ?", (blob.tobytes(), best))
+    bits = np.packbits(blob > 0).tobytes()
+    other.execute("INSERT OR REPLACE INTO signs (chunk_key, bits) VALUES (?,?)", (best, bits))
+    put(other, range(401, 901))
     assert len(nearest(connection, question, 10) & found()) >= 7
     assert max(found()) > 400
     connection.execute("DELETE FROM signs WHERE chunk_key > 20")
