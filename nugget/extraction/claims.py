@@ -55,6 +55,10 @@ _TRIED = 9
 _LATER_EDITS = 50
 """Edits of a file among which the one is looked for that reverts an earlier one."""
 _TELLING = ("must", "instead", "because", "cause", "fix", "intent", "decided", "default", "risk", "contrast")
+_EMPTY = phrases.any_of(
+    r"^(?:becoming|low priority)\b|\b(?:has|have) been (?:implemented|done|fixed|addressed|resolved)\b"
+)
+"""What says nothing beside a claim: how it stands, and how things look."""
 _IDLE = ("next_step", "praise", "report", "maybe", "offer")
 
 
@@ -302,6 +306,8 @@ def is_usable(claim: Claim) -> bool:
     if claim.is_refuted or any(features[name] for name in ("question", "colon", "very short", "next_step", "offer")):
         return False
     said = titles.point_of(text)
+    if len(words_of(said)) < 3 or said[:1] in "=\"'>" or _EMPTY.search(said):
+        return False
     return not FIRST_PERSON.search(said) and not SUBJECT_PRONOUN.match(said) and len(said) <= 320
 
 

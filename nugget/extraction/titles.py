@@ -42,7 +42,7 @@ _SAYS = any_of(
     r"^(?:(?:so |but )?the (?:(?:real|actual|underlying|core|key|main|root|old|current|proper|cleanest|correct"
     r"|only) )?"
     r"(?:issue|problem|cause|root cause|bug|reason|point|fix|solution|trick|idea|intent"
-    r"|insight) (?:here )?(?:is|was|seems to be)"
+    r"|insight) (?:here )?(?:is|was|seems to be|(?:should|would|could) be)"
     r"(?: that| because| to)?[:,]?\s+|(?:it )?turns? out(?: that)?[,:]?\s+|this mean(?:s|t)(?: that)?\s+"
     r"|(?:please )?(?:note|worth noting|keep in mind|remember|be aware)(?: that|:)?\s+|which means(?: that)?\s+"
     r"|(?:i|we) (?:also )?(?:found|see|noticed|realized|think|believe|know|feel|guess|confirmed"
@@ -111,6 +111,17 @@ _ENDS = (
     ),
     re.compile(r",\s(?!(?:if|when|unless|until|except|only|wenn|falls|si|cuando)\b)|、|，"),
 )
+_KIND_WORD = any_of(
+    r"^the (`[^`]+`|[\w.]+\(\)|[a-z]+[A-Z]\w*|[A-Z][a-z]+[A-Z]\w*)"
+    r" (?:function|method|command|struct|field|parameter|class)(?= )"
+)
+"""`The X function` is X when a title is too long."""
+_MIDDLE = any_of(
+    r"(?<=[\w`)]) (?:in|for|by|before|after|at|on|of|from|via|during)"
+    r" (?:(?! (?:when|if|unless|to|instead|rather|without)\b)[^,;:.]){3,40}?"
+    r"(?= (?:when|if|unless|to (?:avoid|prevent)|without)\b)"
+)
+"""A place or time in the middle that a title can do without; the condition behind it is needed."""
 _SPARE = any_of(
     r"(?:^the|(?<=\w )(?:the|an?|just|also|actually|really|simply|basically|explicitly|correctly|pre-existing|current"
     r"|entire|itself|own|any))\s(?=[\w`])"
@@ -120,7 +131,7 @@ _LAST_ENDS = re.compile(r"\s(?:for|by|via|with|to|from|which|that|and|or|in|on|a
 """Where a sentence may be cut in the end; before `if` or `when` it would no longer be true."""
 _DANGLING = any_of(
     r"[\s,]+(?:because|since|that|so|and|or|with|as|by|to|in|is|are|was|be|been|the|a|an|of|for|from|on|at|when"
-    r"|if|not|but|which|it|via|than|e\.g|even|though|although|never|only|just|also|any|will|would|should|can|could|its|this"
+    r"|if|not|but|which|it|via|than|rather|e\.g|even|though|although|never|only|just|also|any|will|would|should|can|could|its|this"
     r"|these|has|have|does|do|in other words|such as|(?:by|for|without|of|while) \w+ing|especially|e\.g\.|i\.e\.)$"
 )
 _REPORTED = any_of(
@@ -149,7 +160,9 @@ _REASON = any_of(
     r" que) |，(?=因为|否则)"
 )
 _HANGS = any_of(
-    r"(?:(?:given )?(?:these|those|this|that)|both|which|there(?:'s| is| are)|it|its|they|also|just|only one)\b"
+    r"(?:(?:given )?(?:these|those|this|that)|the (?:rest|others?|former|latter|above)|both|which"
+    r"|there(?:'s| is| are)|it|its|they|also|just|only one"
+    r"|(?:use|do|make|try|find|have|want|need) (?:something|anything|stuff|this|that|it))\b"
     r"|(?:if|when|after|before|while|once|since|because|as)\b[^,]*$"
     r"|(?:inside|in|with|for|like|by|on|at)\b(?:(?!\b(?:always|never|must|cannot|should|only)\b)[^,])*"
     r"(?:,\s*(?:when|if|where|while)\b[^,]*)?$"
@@ -176,7 +189,7 @@ _SYMPTOM_CHARS = 240
 IMPERATIVES = frozenset(
     """
     adapt add adjust allow apply avoid build bump change clean combine configure convert copy create cut debug delete
-    deploy design disable document double drop enable ensure exclude extend extract fetch find fix follow format
+    deploy design disable document double drop enable ensure exclude extend extract fall fetch find fix follow format
     generate give handle have hide implement improve include increase inline install introduce investigate keep let
     limit log lower make match merge migrate move open optimise optimize pass parse port prepare prevent print put raise
     rebase reduce refactor reject release remove rename repair replace report reset resolve restore restructure retry
@@ -237,21 +250,14 @@ def title_of(text: str) -> str:
     if len(said) > TITLE_CHARS:
         said = _ASIDE.sub("", said)
     if len(said.rstrip(" .:;,")) > TITLE_CHARS:
+        said = _KIND_WORD.sub(r"\1", said)
+    if len(said.rstrip(" .:;,")) > TITLE_CHARS:
+        shorter = _MIDDLE.sub("", said, count=1)
+        said = shorter if len(shorter.rstrip(" .:;,")) <= TITLE_CHARS else said
+    if len(said.rstrip(" .:;,")) > TITLE_CHARS:
         tight = _SPARE.sub("", said) if said.startswith("`") else _SPARE.sub("", said).replace("`", "")
         said = tight if len(tight.rstrip(" .:;,")) <= TITLE_CHARS else said
-    whole = said
-    for ends in (*_ENDS, _LAST_ENDS):
-        if len(said.rstrip(" .:;,")) <= TITLE_CHARS:
-            break
-        cuts = [
-            found.start()
-            for found in ends.finditer(said)
-            if 28 <= found.start() <= TITLE_CHARS
-            and said[: found.start()].count("`") % 2 == 0
-            and said[: found.start()].count("(") == said[: found.start()].count(")")
-        ]
-        if cuts:
-            said = said[: cuts[-1]]
+    whole, said = said, _cut(said, TITLE_CHARS)
     is_cut = whole != said
     said = balanced(said.strip(" .,;:!—–-。"))
     before = ""
@@ -263,6 +269,23 @@ def title_of(text: str) -> str:
     return said[:1].upper() + said[1:] if _LOWER.match(said) else said
 
 
+def _cut(said: str, most: int) -> str:
+    """Return a sentence cut at the strongest border that leaves at most `most` characters, if there is one."""
+    for ends in (*_ENDS, _LAST_ENDS):
+        if len(said.rstrip(" .:;,")) <= most:
+            break
+        cuts = [
+            found.start()
+            for found in ends.finditer(said)
+            if 0.35 * most <= found.start() <= most
+            and said[: found.start()].count("`") % 2 == 0
+            and said[: found.start()].count("(") == said[: found.start()].count(")")
+        ]
+        if cuts:
+            said = said[: cuts[-1]]
+    return said
+
+
 def _of_label(text: str) -> str:
     """Return what a long sentence says behind a label or a report: `Updated X - now does Y` as `X does Y`."""
     if len(text.rstrip(" .")) <= TITLE_CHARS:
@@ -270,7 +293,7 @@ def _of_label(text: str) -> str:
     if found := _REPORTED.match(text):
         return f"{found['name']} {found['does']}"
     label, _, rest = text.partition(": ")
-    rest = _SAYS.sub("", rest)
+    rest = _main_first(_SAYS.sub("", rest))
     is_label = 0 < len(label) <= 60 and "`" not in label and "(" not in label and "`" in rest[:60] and len(rest) >= 40
     return capitalised(rest) if is_label and is_statement(rest) and not _HANGS.match(rest) else text
 
@@ -286,6 +309,10 @@ def _main_first(text: str) -> str:
     swapped = f"{main} {side[:1].lower()}{side[1:]}"
     if len(swapped) <= TITLE_CHARS:
         return swapped
+    room = TITLE_CHARS - len(side) - 2
+    head = _cut(_ASIDE.sub("", main), room)
+    if len(head) <= room and is_statement(head):
+        return f"{side}, {head}"
     return text if side.lower().startswith(("if ", "without ")) else main  # without its condition it may be false
 
 
