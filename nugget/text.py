@@ -53,6 +53,11 @@ DATE_FORMS = "YYYY-MM-DD, or an age such as 24h, 30d, 6w, 3m, 1y"
 _HOURS = {"h": 1, "d": 24, "w": 24 * 7, "m": 24 * 30, "y": 24 * 365}
 _ENDINGS = "ations ation ings ing ions ion edly ied ies ed es e s y ly".split()
 
+_SLUG_WORDS = 6
+_FILLER = frozenset(
+    "the a an is are was be to of for in on at by with and or not it its that this from as no only".split()
+)
+
 
 def clean(text: str) -> str:
     """Return a text that is safe to show to people and agents.
@@ -108,6 +113,13 @@ def slugify(text: str, *, max_chars: int = 60) -> str:
     if slug:
         return slug
     return "unit-" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:10]
+
+
+def title_slug(title: str) -> str:
+    """Return the slug of a title: all of its words, of a long one the first six that tell something."""
+    words = slugify(title).split("-")
+    telling = words if len(words) <= _SLUG_WORDS else [word for word in words if word not in _FILLER]
+    return "-".join(telling[:_SLUG_WORDS]) or slugify(title)
 
 
 def is_name(text: str, *, signs: str = "._-", most: int = 128) -> bool:

@@ -25,7 +25,7 @@ from nugget.infra import git
 from nugget.markdown import title_of
 from nugget.models import KnowledgeType, Origin, Severity, SourceName, Unit
 from nugget.redaction import redact
-from nugget.text import shorten, slugify
+from nugget.text import shorten, title_slug
 
 FORGOTTEN = "forgotten.yaml"
 """The file, at the root of a brain, that lists what was forgotten."""
@@ -200,7 +200,7 @@ def _drafted(
     first = shorten(sentence, _MAX_TITLE_CHARS).removesuffix("[…]").rstrip(" .") or shorten(body, _MAX_TITLE_CHARS)
     named = " ".join((title or heading or first).split())
     return Unit(
-        id=f"{type}/{slugify(named)}", source=SourceName.BRAIN, type=type, title=named,
+        id=f"{type}/{title_slug(named)}", source=SourceName.BRAIN, type=type, title=named,
         body=body if heading else f"# {named}\n\n{body}", domain=brains.validate_domain(domain),
         tags=tuple(dict.fromkeys(tag.strip() for tag in tags if tag.strip())), confidence=confidence,
         origin=Origin.MANUAL, created=now.date(), last_modified=now.date(),

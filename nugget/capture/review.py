@@ -20,6 +20,7 @@ from nugget.capture.proposals import digest_text, is_digest, parse_message, reas
 from nugget.errors import BrainError, ConflictError, ReviewError
 from nugget.infra import git
 from nugget.models import Problem, Severity, Unit
+from nugget.text import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,11 +203,12 @@ def decide(
         left = _left(brain, proposal, rest, tip=commit, now=now)
         lines = _rejections(brain, proposal, gone, home=home, now=now)
         if commit == tip:
-            git.change_refs(brain, [left], message=f"reject from {proposal.branch}", lines=lines)
+            message = f"Reject {counted(len(gone), 'unit')} of {proposal.branch}"
+            git.change_refs(brain, [left], message=message, lines=lines)
         else:
             share(into, commit)
             first = git.RefChange(ref=f"refs/heads/{into}", new=commit, expect=tip)
-            message = f"accept {proposal.branch}"
+            message = f"Accept {counted(len(edited), 'unit')} of {proposal.branch}"
             git.change_refs(brain, [first, left], message=message, checkout=True, lines=lines)
     return Decided(into=into, commit=commit, files=edited, rejected=gone, waiting=rest)
 

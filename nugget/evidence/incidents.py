@@ -52,6 +52,8 @@ _STRONG = re.compile(
     r"|\s*--- FAIL|E   |thread '.*' panicked|make(?:\[\d+\])?: \*\*\*|ERROR\b|Failed to |Cannot find |"
     r".*\berror TS\d+:|.*: command not found|.*No such file or directory|.*(?:[1-9]\d*) (?:failed|failing|errors?)\b)"
 )
+_RULES = ("=====", "-----", "_____", "*****", "!!!!!")
+"""How the lines begin with which a program divides its output."""
 _LISTING = re.compile(r"\s*\d*\s*[│|]|\s*\d+ [│|]")
 """A line of code or of a difference that a tool shows around what it complains of."""
 _CD = re.compile(
@@ -82,6 +84,7 @@ def _programs_of(command: str) -> list[str]:
 def error_lines(output: Sequence[str]) -> list[str]:
     """Return the lines of an output that say what went wrong, the clearest first."""
     lines = [line.strip() for line in plain("\n".join(output)).splitlines() if not _LISTING.match(line)]
+    lines = [line for line in lines if not line.startswith(_RULES)]
     telling = [line for line in lines if 8 <= len(line) <= 400 and not _NOISE.search(line)]
     signs = next(filter(None, ([line for line in telling if sign.match(line)] for sign in _SIGNS)), [])
     strong = [line for line in lines if _STRONG.match(line)]
@@ -89,6 +92,11 @@ def error_lines(output: Sequence[str]) -> list[str]:
         strong = [line for line in lines if looks_failed(line)]
     last = [line for line in lines[-2:] if line]
     return [shorten(line, 300) for line in dict.fromkeys([*signs[:4], *strong[:MAX_LINES], *last])][:MAX_LINES]
+
+
+def untagged(text: str) -> str:
+    """Return what a tool answered without the tags that Claude Code puts around an error."""
+    return text.replace("<tool_use_error>", "").replace("</tool_use_error>", "")
 
 
 def bare_command(text: str) -> str:
@@ -278,7 +286,7 @@ def _note_tool(row: Sequence[Any], timeline: _Timeline) -> None:
         severity = 0.15 if any(said in text.lower() for said in _TRIVIAL) else 0.5
         known = _opened(row, timeline, started=None, command="", target=(target, frozenset()), severity=severity)
         known.tool = tool
-    said = text.removeprefix(f"{target}: ").replace("<tool_use_error>", "").replace("</tool_use_error>", "")
+    said = untagged(text.removeprefix(f"{target}: "))
     lines = [shorten(line, 300) for line in said.split("\n")[:3] if line.strip()]
     _add_failure(known, row, timeline.step, lines)
     known.reasons[f"tool {tool} failed"] = None

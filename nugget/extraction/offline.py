@@ -26,7 +26,7 @@ from nugget.extraction.proposals import Proposal, domain_of, language_of, projec
 from nugget.extraction.speech import Channel
 from nugget.models import EventKind, Evidence, KnowledgeType, Origin, Scope, Session, SourceName, Speaker, Unit
 from nugget.sources.condense import without_recalled
-from nugget.text import shorten, slugify
+from nugget.text import shorten, slugify, title_slug
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,7 +45,6 @@ _REFUSED = 0.5
 _QUOTE_CHARS, _SHOWN_QUOTE_CHARS = 240, 200
 _UNCONFIRMED = 0.79
 """Most confidence in what neither the user said nor a check confirmed."""
-_SLUG_WORDS = 6
 _AGAIN = 0.05
 """How much less a second unit of an episode counts than one of another episode."""
 _ALIKE = 0.4
@@ -53,9 +52,6 @@ _ALIKE = 0.4
 _SAME_SUBJECT, SHARED_WORDS = 0.65, 0.4
 """Likeness from which two drafts are one subject, and the same of words alone."""
 _NOW = phrases.any_of(r"\b(?:now|no longer|already|currently)\b")
-_FILLER = frozenset(
-    "the a an is are was be to of for in on at by with and or not it its that this from as no only".split()
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +211,7 @@ def _proposal(draft: Draft, read: SessionClaims, session: Session, now: datetime
     quotes = [_evidence(claim, session) for claim in draft.claims]
     path = _path(draft, read, session)
     unit = Unit(
-        id=f"{draft.kind}/{_slug(draft.title)}",
+        id=f"{draft.kind}/{title_slug(draft.title)}",
         source=SourceName.BRAIN,
         type=draft.kind,
         title=draft.title,
@@ -270,11 +266,6 @@ def _reason(draft: Draft) -> str:
         Channel.PLAN: "It stood in a plan that you approved",
         Channel.SUMMARY: "It stood in the summary of the session",
     }.get(channel, "The agent stated it")
-
-
-def _slug(title: str) -> str:
-    words = [word for word in slugify(title).split("-") if word not in _FILLER]
-    return "-".join(words[:_SLUG_WORDS]) or slugify(title)
 
 
 def _path(draft: Draft, read: SessionClaims, session: Session) -> str | None:

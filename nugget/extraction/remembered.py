@@ -9,7 +9,7 @@ from datetime import datetime
 from nugget.extraction.proposals import Proposal, domain_of
 from nugget.models import Event, EventKind, Evidence, KnowledgeType, Origin, Session, SourceName, Speaker, Unit
 from nugget.sources.speakers import said_in
-from nugget.text import shorten, slugify
+from nugget.text import shorten, title_slug
 
 _CONFIDENCE = 0.95
 _TITLE_CHARS, _QUOTE_CHARS, _LEAST_CHARS, _MOST_CHARS = 80, 300, 4, 1000
@@ -67,7 +67,8 @@ def _proposal(event: Event, cue: re.Match[str], session: Session, now: datetime)
     body = f"**Rule:** {claim}" + (f"\n\n**Because:** {because}" if because else "")
     quote = cue[0].strip()[:_QUOTE_CHARS]
     unit = Unit(
-        id=f"{KnowledgeType.BELIEF}/{slugify(title)}", source=SourceName.BRAIN, type=KnowledgeType.BELIEF, title=title,
+        id=f"{KnowledgeType.BELIEF}/{title_slug(title)}", source=SourceName.BRAIN, type=KnowledgeType.BELIEF,
+        title=title,
         body=f"{body}\n\n> {shorten(' '.join(quote.split()), 200)}\n> (user, {moment:%Y-%m-%d %H:%M})\n",
         domain=domain_of(session), confidence=_CONFIDENCE, origin=Origin.AI_SESSION, session=session.id,
         evidence=(

@@ -36,7 +36,7 @@ from nugget.models import (
 from nugget.models.sessions import is_own_words
 from nugget.redaction import redact
 from nugget.sources.speakers import said_in
-from nugget.text import shorten, slugify
+from nugget.text import shorten, slugify, title_slug
 
 UPDATES = "updates"
 """The relation by which a model says that a unit belongs into the file of an existing one."""
@@ -193,7 +193,7 @@ def _proposal(
     relations, updated = _relations(entry["relations"], shown.existing)
     kind = updated.type if updated else entry["type"]
     unit = Unit(
-        id=updated.id if updated else f"{kind}/{slugify(title)}",
+        id=updated.id if updated else f"{kind}/{title_slug(title)}",
         source=SourceName.BRAIN,
         type=kind,
         title=title,

@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 185,
-    "lines": 44_990,
+    "lines": 45_006,
     "lines of a file": 400,
     "classes": 287,
     "re.compile": 269,

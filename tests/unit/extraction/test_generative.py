@@ -85,14 +85,14 @@ def test_a_sound_unit_becomes_a_proposal(llm: LLM, server: AnthropicServer) -> N
     [proposal] = extraction.proposals
     assert proposal.reason == "cost an afternoon"
     found = proposal.unit
-    assert (found.id, found.domain) == ("bug/signatures-must-be-checked-on-the-raw-body", "coding/web")
+    assert (found.id, found.domain) == ("bug/signatures-must-checked-raw-body", "coding/web")
     assert (found.tags, found.confidence, found.origin) == (("webhooks", "security"), UNSUPPORTED, Origin.AI_SESSION)
     assert (found.session, found.created) == (SESSION.id, NOW.date())
     assert extraction.method == "generative" and extraction.dropped == ()
     assert extraction.summary == "A signature check was fixed."
     assert extraction.usd == pytest.approx(1000 * 2e-6 + 200 * 10e-6)
     [path] = written(extraction)
-    assert path == "domains/coding/web/bugs/signatures-must-be-checked-on-the-raw-body.md"
+    assert path == "domains/coding/web/bugs/signatures-must-checked-raw-body.md"
 
 
 @pytest.mark.proves("GEN-SUPPORTED")
