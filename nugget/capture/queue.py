@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -211,7 +211,8 @@ def overview(home: Path) -> dict[str, Any]:
         again = f" (tried again {datetime.fromtimestamp(job.next_try):%Y-%m-%d %H:%M})" if job.next_try else ""
         failures.append(f"{job.session or job.transcript or job.name}: {job.reason or 'unknown'}{again}")
     last = captured[-1] if captured else None
-    return {"queue": count(home), "working": is_working(home), "last_captured": last, "failures": failures}
+    known = {"queue": count(home), "working": is_working(home), "last_captured": last, "failures": failures}
+    return known | {"paused": is_paused(home, None, datetime.now(UTC).timestamp())}
 
 
 def is_working(home: Path) -> bool:

@@ -254,6 +254,8 @@ def _check_capture(seen: dict[str, Any], settings: Settings, environment: Enviro
     state = seen["capture"]
     if failed := state["failures"]:
         yield _wrong("capture", f"{counted(len(failed), 'session')} failed; {failed[0]}", "nugget capture --retry")
+    elif state["paused"]:
+        yield _odd("capture", "paused: no session is captured", "nugget pause --end")
     elif state["queue"].get("pending") and not state["working"]:
         waiting = counted(state["queue"]["pending"], "session")
         yield _odd("capture", f"nobody works on {waiting} in the queue", "nugget capture")

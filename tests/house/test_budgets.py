@@ -14,12 +14,12 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 185,
-    "lines": 45_006,
+    "lines": 45_009,
     "lines of a file": 400,
     "classes": 287,
     "re.compile": 269,
     "parameters of a function": 10,
-    "lines of tests": 28_397,  # with the fault laboratory
+    "lines of tests": 28_399,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

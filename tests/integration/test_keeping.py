@@ -71,6 +71,7 @@ def test_nothing_is_captured_while_paused_not_later_either(nugget: Nugget, words
     assert nugget("capture", "--catch-up", "--json").json["found"] == 0
     assert nugget("pause", "--session", one.stem, "--end").code == 0
     assert nugget("pause").code == 0
+    assert "paused: no session is captured. Next: nugget pause --end" in nugget("status").out
     os.utime(one)
     os.utime(one, (time.time() + 1,) * 2)
     assert nugget("pause", "--end").code == 0

@@ -33,7 +33,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 @pytest.fixture(scope="module")
-def real_world(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> World:
+def real_world(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> Iterator[World]:
     made = World(tmp_path_factory.mktemp("real"))
     transcripts = shared_data / "transcripts"
     for name in ("claude-code", "claude-code-log", "claude-code-transcripts", "episodic-memory"):
@@ -41,7 +41,8 @@ def real_world(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> W
     for scenario in (transcripts / "claude-code-2.1.329").iterdir():
         shutil.copytree(scenario, made.projects / scenario.name)
     made.sync()
-    return made
+    yield made
+    made.connection.close()
 
 
 @pytest.mark.proves("HIS-ROLES")
