@@ -2,26 +2,27 @@
 
 Order, weakest first: defaults, brain.yaml, `$NUGGET_HOME/config.yaml`, `NUGGET_*`, flags. brain.yaml comes with the
 brain and may have been written by anybody, so only the keys of `KNOWLEDGE_KEYS` are taken from it. This module is the
-only reader of `os.environ`. A key `embedding.model` is `embedding: {model: ...}` in YAML and `NUGGET_EMBEDDING_MODEL`
-in the environment.
+only reader of `os.environ`, and knows what pip installed. A key `embedding.model` is `embedding: {model: ...}` in YAML
+and `NUGGET_EMBEDDING_MODEL` in the environment.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 import os
 import re
 import typing
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
+from importlib import import_module
 from pathlib import Path, PurePath
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 from urllib.parse import urlsplit
 
-from nugget.errors import UsageError
+from nugget.errors import NuggetError, UsageError
 from nugget.settings import AgentSettings as AgentSettings
-from nugget.settings import BrainsSettings as BrainsSettings
-from nugget.settings import CanonSettings as CanonSettings
 from nugget.settings import CaptureSettings as CaptureSettings
 from nugget.settings import CommitSettings as CommitSettings
 from nugget.settings import EmbeddingSettings as EmbeddingSettings
@@ -130,6 +131,36 @@ def absolute_folder(value: str, *, user_home: Path) -> Path:
     """Return the absolute path of a folder; a leading `~` stands for `user_home`, as in the hook."""
     whole = str(user_home) + value[1:] if value == "~" or value.startswith("~/") else value
     return Path(os.path.abspath(expanded(whole)))  # noqa: PTH100 - links stay links
+
+
+def requirement(extra: str = "") -> str:
+    """Return what `pip install` takes for this Nugget: NUGGET_PACKAGE, or where it was installed from.
+
+    A bare name is never returned: whoever publishes something under it would be installed.
+    """
+    from importlib.metadata import entry_points
+
+    (command,) = entry_points(group="console_scripts", name="nugget")
+    installed = command.dist
+    assert installed is not None  # entry points that metadata lists have one
+    origin = json.loads(installed.read_text("direct_url.json") or "{}")
+    address, version_control = origin.get("url", ""), origin.get("vcs_info")
+    if version_control:
+        address = f"{version_control['vcs']}+{address}@{version_control['commit_id']}"
+    found = f"{installed.name} @ {address}" if address else f"{installed.name}=={installed.version}"
+    pinned = read_environment().variables.get("NUGGET_PACKAGE") or found
+    return re.sub(r"^[\w.-]+", rf"\g<0>[{extra}]", pinned) if extra else pinned
+
+
+def import_extra(module: str, extra: str, purpose: str, failure: type[NuggetError]) -> ModuleType:
+    """Import a module of an extra; raise `failure` with the command that installs the extra if it is missing."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != module.partition(".")[0]:
+            raise
+        message = f"{purpose} needs the extra `{extra}`."
+        raise failure(message, hint=f"Install it: pip install '{requirement(extra)}'") from None
 
 
 BrainFile = tuple[dict[str, Any], list["Problem"], dict[str, Entry]]

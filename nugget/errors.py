@@ -1,19 +1,5 @@
 """The exceptions for all expected failures; each carries one sentence and an exit code.
 
-NuggetError                 exit 1   an expected failure
-    UsageError              exit 2   the command or call was given something it cannot take
-    BrainError              exit 1   the brain folder is missing, foreign, read-only or otherwise unusable
-    KnowledgeError          exit 1   a knowledge file cannot be read or written as asked
-    IndexUnavailable        exit 1   the derived index cannot be opened, written or rebuilt
-    EmbeddingUnavailable    exit 1   no vectors can be made (model absent, no network, bad reply)
-    LLMUnavailable          exit 1   no LLM answer could be had (no key, network, timeout, cost cap, bad reply)
-    TranscriptError         exit 1   a transcript cannot be read at all
-    GitError                exit 1   git refused
-        PushRefused         exit 1   the remote does not take what is pushed: by a rule, or for want of permission
-    ForgeError              exit 1   GitHub or GitLab refused, or could not be reached
-    ReviewError             exit 1   a proposal cannot be shown, accepted or rejected
-    ConflictError           exit 1   a file changed under us; nothing was written
-
 The gateway module of each third-party package translates its exceptions into these.
 """
 

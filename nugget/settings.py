@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from nugget.errors import KnowledgeError
+
 MAX_CHARS = 256_000
 """Longer YAML is refused, unless the caller says otherwise."""
 _MAX_BYTES = 64_000
@@ -131,22 +133,6 @@ class CommitSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrainsSettings:
-    """More brains that are searched and captured into."""
-
-    folders: tuple[str, ...] = _set((), "more [brains to search](#several-brains): paths or `name=path`")
-    captures: tuple[str, ...] = _set((), "`name=glob`: sessions in such a repository or folder go to that brain")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CanonSettings:
-    """Folders of markdown that are searched with the brain and never written to."""
-
-    folders: tuple[str, ...] = _set((), "folders to search: paths or `name=path`; from brain.yaml only those inside it")
-    max_files: int = _set(20_000, "notes read from one of these folders, at most", ge=1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
     """What `nugget serve --http` does."""
 
@@ -184,8 +170,16 @@ class Settings:
         "session", "one pull request for each session, `day` or `week`", key="publish.every"
     )
     sync_pull: bool = _set(True, "false: a trusted brain no longer follows its remote unasked", key="sync.pull")
-    brains: BrainsSettings = field(default_factory=BrainsSettings)
-    canon: CanonSettings = field(default_factory=CanonSettings)
+    brains_folders: tuple[str, ...] = _set(
+        (), "more [brains to search](#several-brains): paths or `name=path`", key="brains.folders"
+    )
+    brains_captures: tuple[str, ...] = _set(
+        (), "`name=glob`: sessions in such a repository or folder go to that brain", key="brains.captures"
+    )
+    canon_folders: tuple[str, ...] = _set(
+        (), "folders to search: paths or `name=path`; from brain.yaml only those inside it", key="canon.folders"
+    )
+    canon_max_files: int = _set(20_000, "notes read from one of these folders, at most", key="canon.max_files", ge=1)
     history_enabled: bool = _set(True, "false: history is not read for search, and forgotten", key="history.enabled")
     memory_workspaces: tuple[str, ...] = _set(
         (), "more workspaces whose CLAUDE.md and AGENTS.md count as memory", key="memory.workspaces"
@@ -196,11 +190,11 @@ class Settings:
     )
 
 
-class YAMLRefused(ValueError):
+class YAMLRefused(KnowledgeError):
     """Invalid or oversized YAML; `line` counts from 1 and is None if no single line is at fault."""
 
     def __init__(self, reason: str, line: int | None = None) -> None:
-        super().__init__(reason)
+        super().__init__(reason, hint="Correct that by hand first.")
         self.line = line
 
 

@@ -168,7 +168,7 @@ def capturing(brain: Brain, folder: Path | None, *, transcript: Path | None = No
     """
     from nugget.sources.sessions import read_any
 
-    if brain.is_chosen or not brain.settings.brains.captures:
+    if brain.is_chosen or not brain.settings.brains_captures:
         return brain
     if folder is None and transcript is not None and (cwd := read_any(transcript).cwd):
         folder = Path(cwd)

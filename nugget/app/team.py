@@ -20,10 +20,9 @@ from types import ModuleType
 from urllib.parse import urlencode
 
 from nugget.capture import Capture, queue, read_redacted
-from nugget.config import Environment, load_settings, read_environment
+from nugget.config import Environment, import_extra, load_settings, read_environment
 from nugget.errors import ConflictError, NuggetError, TranscriptError, UsageError
 from nugget.infra import files, git, github, http_client, remotes
-from nugget.infra.package import import_extra
 from nugget.redaction import redact_session, rules_stamp
 from nugget.sources.sessions import archive_file, read_archive, write_archive
 from nugget.text import printable

@@ -44,17 +44,8 @@ class Split:
     body_line: int
 
 
-class FrontmatterError(KnowledgeError):
-    """Frontmatter that cannot be read at all; `reason` and `line` make a Problem."""
-
-    def __init__(self, reason: str, line: int) -> None:
-        super().__init__(f"Line {line} {reason}.", hint="Correct that by hand first.")
-        self.reason = reason
-        self.line = line
-
-
 def split(text: str) -> Split:
-    """Part a file into frontmatter and body. Raises FrontmatterError if it has no frontmatter."""
+    """Part a file into frontmatter and body. Raises YAMLRefused if it has no frontmatter."""
     from frontmatter.default_handlers import YAMLHandler
 
     text = plain_line_ends(text)
@@ -62,11 +53,11 @@ def split(text: str) -> Split:
     opening = next(boundaries, None)
     if opening is None or text[: opening.start()].strip():
         refuse_conflict(text, first_line=1)
-        raise FrontmatterError("has no frontmatter; start it with a line `---`, then `id:`, `type:` and `domain:`", 1)
+        raise YAMLRefused("has no frontmatter; start it with a line `---`, then `id:`, `type:` and `domain:`", 1)
     first_line = text.count("\n", 0, opening.start()) + 2
     closing = next(boundaries, None)
     if closing is None:
-        raise FrontmatterError("has frontmatter without an end; close it with a line `---`", first_line - 1)
+        raise YAMLRefused("has frontmatter without an end; close it with a line `---`", first_line - 1)
     start = text.find("\n", opening.start()) + 1
     end = text.find("\n", closing.start()) + 1 or len(text)
     body_line = text.count("\n", 0, closing.start()) + 2
@@ -74,29 +65,29 @@ def split(text: str) -> Split:
 
 
 def nodes(split: Split) -> dict[str, tuple[Node, Node]]:
-    """Return the key and value node of each key. Raises FrontmatterError for broken YAML."""
+    """Return the key and value node of each key. Raises YAMLRefused for broken YAML."""
     refuse_conflict(split.frontmatter, first_line=split.first_line)
     try:
         pairs = read_mapping(split.frontmatter)
     except YAMLRefused as refused:
-        raise FrontmatterError(f"has frontmatter that {refused}", split.first_line + (refused.line or 1) - 1) from None
+        raise YAMLRefused(f"has frontmatter that {refused}", split.first_line + (refused.line or 1) - 1) from None
     found: dict[str, tuple[Node, Node]] = {}
     for key, value in pairs:
         line = split.first_line + key.start_mark.line
         if key.id != "scalar":
-            raise FrontmatterError("has a key that is not a plain word", line)
+            raise YAMLRefused("has a key that is not a plain word", line)
         if key.value in found:
             earlier = split.first_line + found[key.value][0].start_mark.line
-            raise FrontmatterError(f"has the key `{key.value}` twice (first in line {earlier})", line)
+            raise YAMLRefused(f"has the key `{key.value}` twice (first in line {earlier})", line)
         found[key.value] = (key, value)
     return found
 
 
 def refuse_conflict(text: str, *, first_line: int) -> None:
-    """Raise FrontmatterError if git left conflict markers in a text that starts on `first_line`."""
+    """Raise YAMLRefused if git left conflict markers in a text that starts on `first_line`."""
     for number, line in enumerate(text.split("\n"), first_line) if "<<<<<<< " in text or ">>>>>>> " in text else ():
         if line.startswith(("<<<<<<< ", ">>>>>>> ")):
-            raise FrontmatterError("has merge conflict markers; decide between the two versions", number)
+            raise YAMLRefused("has merge conflict markers; decide between the two versions", number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from enum import StrEnum
 from io import StringIO
 
 from nugget.brain import frontmatter
-from nugget.brain.frontmatter import Fields, FrontmatterError, Split, nodes, plain_line_ends, shown, split
+from nugget.brain.frontmatter import Fields, Split, nodes, plain_line_ends, shown, split
 from nugget.markdown import left_out, title_of
 from nugget.models import (
     Evidence,
@@ -34,6 +34,7 @@ from nugget.models import (
     SpeechOrigin,
     Unit,
 )
+from nugget.settings import YAMLRefused
 from nugget.text import shorten
 
 MAX_FILE_BYTES = 5_000_000
@@ -99,8 +100,8 @@ def parse(text: str, *, path: str) -> Parsed:
     try:
         parts = split(text)
         fields = Fields(path=path, first_line=parts.first_line, nodes=nodes(parts))
-    except FrontmatterError as broken:
-        return Parsed(unit=None, problems=(Problem(path=path, reason=broken.reason, line=broken.line),))
+    except YAMLRefused as broken:
+        return Parsed(unit=None, problems=(Problem(path=path, reason=str(broken), line=broken.line),))
     unit = _unit(fields, parts, path=path)
     if reason := left_out(parts.body):
         fields.wrong(None, reason, Severity.WARNING)
@@ -221,8 +222,8 @@ def _unit(fields: Fields, parts: Split, *, path: str) -> Unit | None:
     if "\n=======\n" in parts.body:
         try:
             frontmatter.refuse_conflict(parts.body, first_line=parts.body_line)
-        except FrontmatterError as conflict:
-            problem = Problem(path=path, reason=conflict.reason, line=conflict.line, severity=Severity.WARNING)
+        except YAMLRefused as conflict:
+            problem = Problem(path=path, reason=str(conflict), line=conflict.line, severity=Severity.WARNING)
             fields.problems.append(problem)
     return unit if unit_id and kind else None
 

@@ -139,7 +139,7 @@ def _refresh(opened: Brain, filter_: Filter, *, is_quiet: bool = False) -> str:
     sources = filter_.sources or tuple(SourceName)
     behind = terminal.refresh(opened) if SourceName.BRAIN in sources else False
     behind = terminal.refresh_local_sources(opened, sources, is_quiet=is_quiet) or behind
-    if sources == (SourceName.CANON,) and not opened.settings.canon.folders:
+    if sources == (SourceName.CANON,) and not opened.settings.canon_folders:
         note(f"No folder is canon yet: name some as `canon.folders` in {opened.environment.home / 'config.yaml'}.")
     return "index_behind" if behind else ""
 

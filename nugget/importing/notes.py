@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
-from nugget.brain.frontmatter import FrontmatterError, nodes, plain_line_ends, split
+from nugget.brain.frontmatter import nodes, plain_line_ends, split
 from nugget.extraction.proposals import Proposal
 from nugget.importing.links import readable, with_links
 from nugget.markdown import body_below_title, headings_of, title_of
 from nugget.models import Evidence, KnowledgeType, SourceName, Unit
-from nugget.settings import Node
+from nugget.settings import Node, YAMLRefused
 from nugget.text import shorten, slugify
 
 JOURNAL = "is a page of a journal, by its name"
@@ -180,7 +180,7 @@ def _page(text: str, path: str) -> _Page:
             pairs = [one.partition(":") for one in parts.frontmatter.split("\n") if re.match(r"[A-Za-z_][\w-]*:", one)]
             front = {key: (said,) for key, _, value in pairs if (said := value.strip("\"' \t"))}
             front = {key: _texts(node) for key, (_, node) in nodes(parts).items()}
-        except FrontmatterError:
+        except YAMLRefused:
             pass
     kept = body.lstrip("\n")
     return _Page(path=path, front=front, body=kept, line=line + len(body) - len(kept))

@@ -19,12 +19,13 @@ from pathlib import Path, PurePosixPath
 from stat import S_ISREG
 from urllib.parse import unquote
 
-from nugget.brain.frontmatter import Fields, FrontmatterError, nodes, plain_line_ends, split
+from nugget.brain.frontmatter import Fields, nodes, plain_line_ends, split
 from nugget.config import Environment, Settings, expanded, user_home
 from nugget.errors import GitError, KnowledgeError, TranscriptError, UsageError
 from nugget.infra import git
 from nugget.markdown import left_out, title_of
 from nugget.models import Problem, Relation, RelationType, Severity, SourceName, Unit
+from nugget.settings import YAMLRefused
 from nugget.sources import ReadDocument, list_folder, mapping_of, read_document
 from nugget.sources.ignore_files import Walk
 from nugget.text import is_name, shorten, slugify
@@ -96,14 +97,14 @@ def _frontmatter(text: str, key: str) -> tuple[Fields, str, list[Problem]]:
     absent = Fields(path=key, first_line=1, nodes={})
     try:
         parts = split(text) if text.lstrip("\n").startswith("---") else None
-    except FrontmatterError:
+    except YAMLRefused:
         parts = None  # a horizontal rule, or conflict markers, which are text here
     if parts is None:
         return absent, text, []
     try:
         return Fields(path=key, first_line=parts.first_line, nodes=nodes(parts)), parts.body, []
-    except FrontmatterError as error:
-        problem = Problem(path=key, reason=error.reason, line=error.line, severity=Severity.WARNING)
+    except YAMLRefused as error:
+        problem = Problem(path=key, reason=str(error), line=error.line, severity=Severity.WARNING)
         return absent, parts.body, [problem]
 
 
@@ -245,11 +246,11 @@ class Canon(_Notes):
 
 def open_canon(environment: Environment, settings: Settings, brain: Path) -> Canon:
     """Return the canon folders that the settings name, without the memory of any identity."""
-    folders = canon_folders(settings.canon.folders, base=brain)
+    folders = canon_folders(settings.canon_folders, base=brain)
     memories = (environment.home / "memory", environment.claude_config / "projects", brain / "memory")
     names = frozenset(Path(name).name.lower() for names in INSTRUCTIONS.values() for name in names)
     private = names, frozenset(map(os.path.realpath, memories))
-    return Canon(folders, redact=redacting(settings), max_files=settings.canon.max_files, private=private)
+    return Canon(folders, redact=redacting(settings), max_files=settings.canon_max_files, private=private)
 
 
 def redacting(settings: Settings) -> Callable[[str], str]:

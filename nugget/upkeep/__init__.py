@@ -312,7 +312,7 @@ def _fetch(url: str, folder: Path) -> None:
 def configured_brains(environment: Environment, settings: Settings) -> dict[str, Path]:
     """Return the default brain and those of `brains.folders` by name, by default the folder's name."""
     found: dict[str, Path] = {}
-    for entry in (*settings.brains.folders, str(default_brain(environment) or "")):
+    for entry in (*settings.brains_folders, str(default_brain(environment) or "")):
         name, is_named, folder = entry.rpartition("=")
         path = expanded(folder)
         if folder and path not in found.values():
@@ -350,7 +350,7 @@ def brain_for_session(environment: Environment, settings: Settings, folder: Path
     `github.com/acme/*`. Raises UsageError for a rule without a brain, and what `usable_brain` raises.
     """
     brains, address = configured_brains(environment, settings), None
-    for rule in settings.brains.captures:
+    for rule in settings.brains_captures:
         name, _, pattern = rule.partition("=")
         if name not in brains or not pattern:
             raise UsageError(

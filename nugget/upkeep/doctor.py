@@ -75,7 +75,7 @@ def doctor(brain: Path, settings: Settings, environment: Environment, *, now: da
     def of_others() -> Iterator[Finding]:
         known, left_out = usable_brains(environment, settings)
         for name, path in known.items():
-            if path != brain and settings.brains.folders:
+            if path != brain and settings.brains_folders:
                 seen = status(path, settings, environment)
                 checks = (
                     *_check_git(seen, now), *_check_index(seen, environment), *_check_team_index(seen),
@@ -185,7 +185,7 @@ def _check_files(seen: dict[str, Any]) -> Iterator[Finding]:
 def _check_canon(brain: Path, settings: Settings, environment: Environment) -> Iterator[Finding]:
     from nugget.sources.notes import open_canon
 
-    if not settings.canon.folders:
+    if not settings.canon_folders:
         return
     source = open_canon(environment, settings, brain)
     deque(source.files(), maxlen=0)  # the problems are those of a walk

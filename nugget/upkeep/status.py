@@ -145,7 +145,7 @@ def sources_status(brain: Path, settings: Settings, environment: Environment) ->
             rows.append(_row(SourceName.BRAIN, "", 0, 0, len(paths), [*_times(brain / path for path in paths)]))
     # An empty index in memory stands in for one that is missing or unusable.
     with closing(open_read_only(environment.home) or empty_home()) as connection:
-        if settings.canon.folders:
+        if settings.canon_folders:
             canon = open_canon(environment, settings, brain)
             waiting = document_changes(canon, connection)
             for folder in dict.fromkeys(f"{key.partition('/')[0]}/" for key, _ in canon.files()):

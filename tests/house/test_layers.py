@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 import sys
 from collections.abc import Iterator
 from itertools import chain
@@ -11,8 +10,6 @@ from pathlib import Path
 
 import pytest
 from paths import REPOSITORY
-
-from nugget import errors
 
 PACKAGE = REPOSITORY / "nugget"
 
@@ -149,20 +146,3 @@ def test_everything_public_says_what_it_does() -> None:
                     if not public.name.startswith("_") and ast.get_docstring(public) is None:
                         silent.append(f"nugget/{module}:{public.lineno}: {public.name}")
     assert not silent, "\n".join(["", *silent])
-
-
-@pytest.mark.proves("HOUSE-ERRORS")
-def test_the_drawing_of_the_error_tree_is_the_error_tree() -> None:
-    drawn = re.findall(r"^( *)(\w+) +exit (\d) {3}\S", errors.__doc__ or "", re.MULTILINE)
-    path: list[str] = []
-    parents: dict[str, tuple[str | None, int]] = {}
-    for indent, name, code in drawn:
-        depth = len(indent) // 4
-        path[depth:] = [name]
-        parents[name] = (path[depth - 1] if depth else None, int(code))
-    real: dict[str, tuple[str | None, int]] = {
-        kind.__name__: (kind.__base__.__name__ if kind is not errors.NuggetError else None, kind.exit_code)
-        for kind in vars(errors).values()
-        if isinstance(kind, type) and issubclass(kind, errors.NuggetError)
-    }
-    assert parents == real

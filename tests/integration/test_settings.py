@@ -76,7 +76,7 @@ def test_a_brain_sets_what_belongs_to_its_knowledge_and_nothing_else(hostile: Pa
     settings = load_settings(read_environment(), hostile)
     assert (settings.owner, settings.retrieval.limit) == ("Mallory", 3)
     defaults = load_settings(read_environment())
-    for section in ("embedding", "llm", "extraction", "capture", "sync_pull", "http", "redaction_allow", "canon"):
+    for section in "embedding llm extraction capture sync_pull http redaction_allow canon_folders".split():
         assert getattr(settings, section) == getattr(defaults, section), section
     assert settings.retrieval.reranker == "auto"
 
@@ -142,7 +142,7 @@ def test_the_user_is_stronger_than_the_brain_and_the_environment_than_both(
     monkeypatch.setenv("NUGGET_RETRIEVAL_LIMIT", "4")
     settings = load_settings(read_environment(), words)
     assert (settings.retrieval.limit, settings.retrieval.hops, settings.retrieval.candidates) == (4, 0, 9)
-    assert settings.canon.folders == ("~/vault", "docs")
+    assert settings.canon_folders == ("~/vault", "docs")
 
 
 @pytest.mark.proves("SETTINGS-KNOWLEDGE")

@@ -5,7 +5,6 @@ PROMISES: dict[str, str] = {
     "environment.",
     "HOUSE-SIZE": "Modules, lines, classes, patterns and parameters stay within budgets that may only fall.",
     "HOUSE-DOCSTRINGS": "Every public module, class, function and method says what it does.",
-    "HOUSE-ERRORS": "The error tree drawn in errors.py is the tree of the classes, exit codes included.",
     "HOUSE-STARTUP": "`import nugget`, `nugget --help` and a search without vectors import no heavy package.",
     "HOUSE-WHEEL": "The wheel, installed without dev dependencies, carries template, hooks and model, and "
     "init, add and ask work there.",

@@ -15,9 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nugget.config import Settings
+from nugget.config import Settings, import_extra
 from nugget.errors import IndexUnavailable, UsageError
-from nugget.infra.package import import_extra
 from nugget.text import slugify
 
 if TYPE_CHECKING:

@@ -14,10 +14,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nugget.config import EmbeddingSettings, Environment, expanded
+from nugget.config import EmbeddingSettings, Environment, expanded, import_extra
 from nugget.errors import EmbeddingUnavailable, UsageError
 from nugget.infra import http_client
-from nugget.infra.package import import_extra
 from nugget.redaction import redact
 from nugget.text import estimate_tokens, shorten
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nugget.infra.package import requirement
+from nugget.config import requirement
 
 
 @pytest.mark.proves("HOUSE-EXTRA")
