@@ -16,15 +16,7 @@ from nugget.index.fulltext import LARGE_INDEX_CHUNKS, Document, Terms, chunk_col
 from nugget.index.postgres import statements as sql
 from nugget.index.postgres.connection import Statement
 from nugget.index.postgres.transactions import Rows, Transactions
-from nugget.index.postgres.words import (
-    CHUNKS,
-    UNITS,
-    AskedWords,
-    Item,
-    items_of,
-    places,
-    ranges,
-)  # fmt: skip
+from nugget.index.postgres.words import CHUNKS, UNITS, AskedWords, Item, items_of, places, ranges
 from nugget.index.protocols import IndexReader, Lists, Scored
 from nugget.index.units import Edge, StoredChunk, indexed_title, unit_of
 from nugget.markdown import body_below_title

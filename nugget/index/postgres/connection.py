@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
     from psycopg_pool import ConnectionPool
 
-MIGRATIONS = tuple(Path(__file__).with_name(name) for name in ("schema.sql", "units_by_type.sql"))
+MIGRATIONS = tuple(map(Path(__file__).with_name, ("schema.sql", "units_by_type.sql", "vectors_in_line.sql")))
 """The steps of the schema; its version is how many of them were taken."""
 SERVICE = "nugget_service"
 """The role that every transaction takes on: it may read and write rows of its spaces, and owns nothing."""

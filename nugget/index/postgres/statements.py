@@ -57,7 +57,7 @@ _COSINES = """
         -(w.title_embedding <#> %(vector)s::vector) AS title
     FROM (SELECT unit_key, (array_agg(chunk_key ORDER BY distance, chunk_key))[1] AS chunk_key, -min(distance) AS cosine
           FROM (SELECT unit_key, chunk_key, embedding <#> %(vector)s::vector AS distance FROM nugget.vectors
-                WHERE space = %(space)s AND unit_key {0}) AS measured GROUP BY unit_key) AS near
+                WHERE space = %(space)s AND unit_key {0} OFFSET 0) AS measured GROUP BY unit_key) AS near
     LEFT JOIN nugget.unit_vectors w ON w.space = %(space)s AND w.unit_key = near.unit_key"""
 COSINES = _COSINES.format("= ANY(%(keys)s)")
 NEARNESS = """

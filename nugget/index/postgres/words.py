@@ -189,22 +189,26 @@ def _ends(item: Item, term: str) -> bool:
 
 
 def hits(kind: int, name: str, *, prefixes: bool) -> str:
-    """Return the SELECT of (item, key, freq, length): the documents of each item of the query called `name`.
+    """Return the SELECT of (item, found, key, freq, length): the documents of each item of the query called `name`.
 
-    It reads the parameters of `ranges`. Without `prefixes` a term is looked up by equality, which PostgreSQL estimates
-    to be few rows; for a range it would read all postings.
+    It reads the parameters of `ranges`; `found` is how many documents hold the item. Without `prefixes` a term is
+    looked up by equality, which PostgreSQL estimates to be few rows; for a range it would read all postings.
     """
     where = f"space = %(space)s AND kind = {kind}"
     term = "term BETWEEN q.low AND q.high" if prefixes else "term = q.low"
     arrays = ", ".join(f"%({name}{kind}_{column})s::int[]" for column in ("item", "key", "freq", "length"))
+    counted = "(count(*) OVER (PARTITION BY item))::float8 AS found"
+    select = f"item, {counted}, key, sum(freq) AS freq, max(length) AS length" if prefixes else "*"
     return f"""
-        SELECT q.item, u.key, u.freq::float8 / 2 AS freq, u.length
-        FROM unnest(%({name}_items)s::int[], %({name}_lows)s::text[], %({name}_highs)s::text[]) AS q(item, low, high)
-        CROSS JOIN LATERAL (
-            SELECT keys, freqs, lengths FROM nugget.postings WHERE {where} AND {term}) AS p
-        CROSS JOIN LATERAL unnest(p.keys, p.freqs, p.lengths) AS u(key, freq, length)
-        WHERE u.key NOT IN (SELECT key FROM nugget.dead WHERE {where})
-        UNION ALL SELECT item, key, freq::float8 / 2, length FROM unnest({arrays}) AS f(item, key, freq, length)"""
+        SELECT {select} FROM (
+            SELECT item, found, unnest(keys) AS key, unnest(freqs) AS freq, unnest(lengths) AS length FROM (
+                SELECT q.item, (sum(p.docs) OVER (PARTITION BY q.item))::float8 AS found, keys, freqs, lengths
+                FROM unnest(%({name}_items)s::int[], %({name}_lows)s::text[], %({name}_highs)s::text[])
+                    AS q(item, low, high)
+                CROSS JOIN LATERAL (SELECT * FROM nugget.postings WHERE {where} AND {term}) AS p) AS lists
+            UNION ALL SELECT item, {counted}, key, freq, length FROM unnest({arrays}) AS f(item, key, freq, length)
+        ) AS all_hits WHERE key NOT IN (SELECT key FROM nugget.dead WHERE {where})
+        {"GROUP BY item, key" if prefixes else ""}"""
 
 
 def ranking(kind: int, *, limit: str, admitted: str = "", prefixes: bool = False) -> str:
@@ -212,26 +216,20 @@ def ranking(kind: int, *, limit: str, admitted: str = "", prefixes: bool = False
 
     `admitted` selects the keys of the units that may be found; frequencies are counted before it, as FTS5 does.
     """
-    # IS TRUE has the admitted keys hashed once, OFFSET 0 has the chunks looked up that were hit, and no others.
-    test = f"WHERE (key IN ({admitted})) IS TRUE" if admitted else ""
+    test = f"WHERE (key IN ({admitted})) IS TRUE" if admitted else ""  # IS TRUE has the keys hashed once
+    ranked = f"""
+        SELECT key, sum(greatest(ln((docs - found + 0.5) / (found + 0.5)), 1e-6) * 2.2 * freq
+            / (freq + 0.6::float8 + 1.8::float8 * hits.length / total.length)) AS score
+        FROM (SELECT sum(docs)::float8 AS docs, sum(tokens)::float8 / nullif(sum(docs), 0) AS length
+              FROM nugget.segments WHERE space = %(space)s AND kind = {kind}) AS total
+        CROSS JOIN ({hits(kind, "any", prefixes=prefixes)}) AS hits {"" if kind == CHUNKS else test} GROUP BY key"""
     if admitted and kind == CHUNKS:
-        unit = "SELECT unit_key FROM nugget.chunks c WHERE c.space = %(space)s AND c.key = hits.key OFFSET 0"
-        test = f"CROSS JOIN LATERAL ({unit}) AS c WHERE (unit_key IN ({admitted})) IS TRUE"
-    found = hits(kind, "any", prefixes=prefixes)
-    if prefixes:  # several terms of a document may begin so
-        found = f"SELECT item, key, sum(freq) AS freq, max(length) AS length FROM ({found}) GROUP BY item, key"
-    return f"""
-        WITH total AS MATERIALIZED (
-            SELECT sum(docs)::float8 AS docs, sum(tokens)::float8 / nullif(sum(docs), 0) AS length
-            FROM nugget.segments WHERE space = %(space)s AND kind = {kind}),
-        hits AS MATERIALIZED ({found}),
-        weights AS MATERIALIZED (
-            SELECT item, greatest(ln((docs - count(*) + 0.5) / (count(*) + 0.5)), 1e-6) AS idf
-            FROM hits, total GROUP BY item, docs)
-        SELECT key,
-            sum(idf * freq * 2.2 / (freq + 1.2 * (0.25::float8 + 0.75::float8 * hits.length / total.length))) AS score
-        FROM total CROSS JOIN hits JOIN weights USING (item) {test}
-        GROUP BY key ORDER BY score DESC, key LIMIT {limit}"""
+        ranked = f"""
+            WITH ranked AS MATERIALIZED ({ranked}), of_unit AS MATERIALIZED (
+                SELECT key AS chunk, unit_key AS key FROM nugget.chunks
+                WHERE space = %(space)s AND key = ANY (ARRAY(SELECT key FROM ranked)))
+            SELECT ranked.key, score FROM (SELECT * FROM of_unit {test}) AS c JOIN ranked ON ranked.key = chunk"""
+    return f"{ranked} ORDER BY score DESC, key LIMIT {limit}"
 
 
 def matching(match: str) -> str:
