@@ -28,6 +28,7 @@ from nugget.provenance import opened_index
 from nugget.sources import nugget_store, parse_timestamp
 from nugget.sources.condense import Exchange
 from nugget.sources.sessions import ERASED, archive_file, find_sessions, read_whole_session
+from nugget.text import counted
 
 if TYPE_CHECKING:
     from nugget.app import Brain
@@ -70,11 +71,11 @@ class KnownSession:
 
     @property
     def outcome(self) -> str:
-        """Its outcome in a few words."""
+        """What capture made of it, and what was found in it, in a few words."""
         units = [f"{count} {what}" for what, count in self.units.items() if count]
+        units = units or [{"yes": "nothing to keep", "no": "not captured"}.get(self.captured, self.captured)]
         more = {"nugget": self.nuggets, "open failure": self.counts.get("open", 0)}
-        units += [f"{count} {what}{'s' * (count != 1)}" for what, count in more.items() if count]
-        return ", ".join(units) or {"yes": "nothing to keep", "no": "not captured"}.get(self.captured, self.captured)
+        return ", ".join(units + [counted(count, what) for what, count in more.items() if count])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

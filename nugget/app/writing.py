@@ -40,7 +40,8 @@ IMPORT_LIMIT = 100
 Places = Sequence[tuple[str, int]]
 """Files with a line of each."""
 _VERBS = {
-    "accept": "accepted", "Add": "added", "Edit": "edited", "Forget": "forgotten", "Move": "moved", "File": "moved",
+    "accept": "accepted", "Accept": "accepted", "Add": "added", "Edit": "edited", "Forget": "forgotten",
+    "Move": "moved", "File": "moved",
 }  # fmt: skip
 _UNDOES = "Nugget-Undoes"
 _LOOKED_AT = 1000

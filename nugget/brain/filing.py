@@ -130,7 +130,7 @@ def move_unit(brain: Path, unit_id: str, *, domain: str | None = None, slug: str
         if new_path != path:
             _refuse_taken(brain, new_path)
         moved = knowledge.edit(own, changes={"id": new_id, "domain": new_domain}).encode()
-        message = f"Move {unit_id} to {new_domain}/{new_id}"
+        message = f"Move {unit_id} to " + (new_domain if new_id == unit_id else f"{new_domain}: {new_id}")
         commit = git.commit_change(
             brain, {**relinked, path: None, new_path: moved}, message, branch=branch, expect_head=head
         )

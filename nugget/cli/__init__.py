@@ -139,5 +139,8 @@ def _refused(error: OSError) -> int:
 def _wrong_usage(error: Exception) -> int:
     message = getattr(error, "format_message", error.__str__)().replace(": Value error, ", ": ")
     ctx = getattr(error, "ctx", None)
+    if message.startswith("Usage: "):  # a group without a command
+        typer.echo(message, err=True)
+        return 2
     complain(message, hint=f"`{ctx.command_path if ctx else 'nugget'} --help` shows how it is used.")
     return 2

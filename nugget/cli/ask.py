@@ -26,7 +26,7 @@ from nugget.errors import LLMUnavailable, NuggetError, UsageError
 from nugget.models import Bundle, Depth, Filter, KnowledgeType, Query, SourceName
 from nugget.models.nuggets import TYPES
 from nugget.render.json import bundle_json, shown_json
-from nugget.render.terminal import console, note, put, put_report
+from nugget.render.terminal import console, note, put, put_report, put_text
 from nugget.text import DATE_FORMS, clean, estimate_tokens
 
 if TYPE_CHECKING:
@@ -315,4 +315,9 @@ def recall(
 
 
 def _show_text(text: str | None, nothing: str, *, as_json: bool) -> None:
-    show({"text": text, "tokens": estimate_tokens(text or "")} if as_json else None, text or nothing)
+    from rich.text import Text
+
+    if as_json:
+        print_json({"text": text, "tokens": estimate_tokens(text or "")})
+    for line in () if as_json else (text or nothing).splitlines():
+        put_text(Text(line))  # it was cleaned, but for our own tags

@@ -77,8 +77,10 @@ def install(
         set_values(environment, {"capture.notes": "true" if remember else "false"})
         put(f"New sessions {'have' if remember else 'do not have'} the tool `propose_knowledge`.")
     if every or place != "claude-code":
-        _install_clients(None if every else place, environment, command, dry_run=dry_run)
+        found = _install_clients(None if every else place, environment, command, dry_run=dry_run)
         if not (every and environment.claude_config.is_dir()):
+            if not found:
+                put("No agent was found on this machine. Name one to connect it all the same: `nugget install codex`.")
             return
     wishes = {"brief": brief, "recall": recall, "notes": notes}
     changes = plan_install(scope, environment, command=command, cwd=current_folder(), **wishes)
@@ -99,7 +101,12 @@ def install(
 
 
 @commands.command()
-def uninstall(place: PlaceArgument = "claude-code", scope: ScopeOption = "user", dry_run: DryRunOption = False) -> None:
+def uninstall(
+    place: PlaceArgument = "claude-code",
+    scope: ScopeOption = "user",
+    every: Annotated[bool, Option("--all", help="Remove it from every agent's settings.")] = False,
+    dry_run: DryRunOption = False,
+) -> None:
     """Remove Nugget from a coding agent's settings.
 
     Only Nugget's entries are removed; the rest keeps its order and indent. The brain stays. With git-hook: remove the
@@ -113,14 +120,15 @@ def uninstall(place: PlaceArgument = "claude-code", scope: ScopeOption = "user",
         for line in uninstall_hook(current_folder(), dry_run=dry_run):
             put(line)
         return
-    environment, name = read_environment(), "these settings"
-    if place == "claude-code":
-        changes = plan_uninstall(scope, environment, cwd=current_folder())
-    else:
-        client = clients(environment, Path("nugget"))[place]
-        changes, name = plan_client(client, remove=True), f"the settings of {client.title}"
-    if not _carry_out(changes, dry_run=dry_run) and not changes:
-        put(f"Nugget is not in {name}; nothing to change.")
+    environment = read_environment()
+    known = clients(environment, Path("nugget"))
+    for one in ("claude-code", *known) if every else (place,):
+        if client := known.get(one):
+            changes, name = plan_client(client, remove=True), f"the settings of {client.title}"
+        else:
+            changes, name = plan_uninstall(scope, environment, cwd=current_folder()), "these settings"
+        if not _carry_out(changes, dry_run=dry_run) and not changes and not every:
+            put(f"Nugget is not in {name}; nothing to change.")
 
 
 def prepare(environment: Environment, brain: Path | None = None) -> None:
@@ -132,8 +140,8 @@ def prepare(environment: Environment, brain: Path | None = None) -> None:
         opened.sync(progress=tell)
 
 
-def _install_clients(place: Place | None, environment: Environment, command: Path, *, dry_run: bool) -> None:
-    """Connect one agent, or each whose folder is on this machine."""
+def _install_clients(place: Place | None, environment: Environment, command: Path, *, dry_run: bool) -> int:
+    """Connect one agent, or each whose folder is on this machine; return how many."""
     from nugget.upkeep.install import clients, plan_client
 
     known = clients(environment, command)
@@ -146,6 +154,7 @@ def _install_clients(place: Place | None, environment: Environment, command: Pat
             put(f"{client.title} is connected{'' if changes else ' already'}.")
     if chosen and not dry_run:
         put("`nugget watch --install` captures their sessions when they have ended.")
+    return len(chosen)
 
 
 def _ask_for_claude(environment: Environment) -> None:

@@ -184,7 +184,7 @@ def _write(run: _Sync, connection: sqlite3.Connection, *, rebuilt: str | None = 
         cache_folder = run.folder / "embeddings"
         vectors = embed_missing(connection, embedder=run.embedder, cache_folder=cache_folder, progress=run.progress)
         result = replace(result, **vectors)
-    total = connection.execute("SELECT count(*) FROM files WHERE source = ?", (_BRAIN,)).fetchone()[0]
+    total = connection.execute("SELECT count(unit_id) FROM files WHERE source = ?", (_BRAIN,)).fetchone()[0]
     return replace(
         result, unchanged=total - result.added - result.modified - result.moved,
         problems=(*problems, *stored.problems(connection, _BRAIN)),
@@ -210,8 +210,8 @@ def _apply(
     for done, path in enumerate(paths, start=1):
         state = _put_file(run, connection, path)
         if path in before:
-            changed += before[path].hash != state.hash
-        elif path not in shadowed:
+            changed += before[path].hash != state.hash and state.unit_id is not None
+        elif path not in shadowed and state.unit_id:
             is_move = hashes_before.pop(state.hash, None) is not None
             moved, added = moved + is_move, added + (not is_move)
         if run.progress:

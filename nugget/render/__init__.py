@@ -51,7 +51,7 @@ def fence(text: str) -> str:
 def without_title(chunk: Chunk, title: str) -> Chunk:
     """Return the chunk without a first line that only repeats the title, which is shown above it."""
     first, _, rest = chunk.text.lstrip("\n").partition("\n")
-    if first.startswith("#") and first.lstrip("# ").strip() == title.strip():
+    if first.lstrip("# ").strip().rstrip(".") == title.strip().rstrip("."):
         return replace(chunk, text=rest.lstrip("\n"))
     return chunk
 

@@ -226,7 +226,6 @@ def _templates() -> Environment:
         "duration": lambda seconds: counted(seconds, "second") if seconds < 120 else counted(seconds // 60, "minute"),
         "fitted": _fitted,
         "iso": iso_date,
-        "length_of": lambda seconds: "-" if seconds is None else f"{seconds // 3600}:{seconds // 60 % 60:02}",
         "lines": lambda text: [line.rstrip() for line in clean(text).split("\n") if line.strip()],
         "markdown": _markdown,
         "moment": lambda moment: f"{moment:%Y-%m-%d %H:%M}" if moment else "",

@@ -158,12 +158,11 @@ def _check_sources(seen: dict[str, Any], now: datetime) -> Iterator[Finding]:
     for row in seen["sources"]:
         if row["source"] in (SourceName.BRAIN, SourceName.MEMORY):
             continue
-        step = f"nugget sync --source {row['source']}"
         if row["pending"]:
             since = f", the oldest since {ago(datetime.fromisoformat(row['since']), now)}" if row["since"] else ""
-            yield _odd(row["name"], f"not indexed yet: {counted(row['pending'], 'file')}{since}", step)
+            yield _odd(row["name"], f"not indexed yet: {counted(row['pending'], 'file')}{since}", "nugget sync")
         elif row["unembedded"]:
-            yield _odd(row["name"], f"found by words alone yet: {counted(row['unembedded'], 'unit')}", step)
+            yield _odd(row["name"], f"found by words alone yet: {counted(row['unembedded'], 'unit')}", "nugget sync")
         else:
             yield _good(row["name"], counted(row["passages"], "passage"))
 

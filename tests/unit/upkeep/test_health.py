@@ -148,7 +148,7 @@ def test_what_waits_in_any_source_is_said_by_status_and_doctor(
         assert run(["--brain", str(words), "status"]) == 0
         shown = capsys.readouterr().out
         assert "canon handbook: 0 files, 0 passages, 3 files not indexed, the oldest since " in shown
-        assert "Nothing is wrong." not in shown and "Next: nugget sync --source canon" in shown
+        assert "Nothing is wrong." not in shown and "Next: nugget sync" in shown
         opened.sync_local_sources()
     row = next(row for row in status_of(words)["sources"] if row["name"] == "canon handbook")
     assert (row["files"], row["passages"], row["pending"], row["since"]) == (3, 3, 0, None)
