@@ -153,9 +153,7 @@ def find_session(asked: Provenance, name: str) -> SessionDetail:
         some = ", ".join(one.id for one in found[:3])
         raise UsageError(f"{len(found)} sessions have an id that begins with {prefix!r} ({some}…).", hint="Give more.")
     (known,) = found
-    detail = SessionDetail(
-        known=known, session=session, exchanges=exchanges, is_archived=is_archived, problem=problem
-    )  # fmt: skip
+    detail = SessionDetail(known=known, session=session, exchanges=exchanges, is_archived=is_archived, problem=problem)
     if known.store_file is None:
         return detail
     with opened_index(asked.environment.home) as connection:

@@ -40,8 +40,7 @@ IMPORT_LIMIT = 100
 Places = Sequence[tuple[str, int]]
 """Files with a line of each."""
 _VERBS = {
-    "accept": "accepted", "Accept": "accepted", "Add": "added", "Edit": "edited", "Forget": "forgotten",
-    "Move": "moved", "File": "moved",
+    "Accept": "accepted", "Add": "added", "Edit": "edited", "Forget": "forgotten", "Move": "moved", "File": "moved",
 }  # fmt: skip
 _UNDOES = "Nugget-Undoes"
 _LOOKED_AT = 1000
@@ -325,7 +324,7 @@ def changes(brain: Brain, *, limit: int = 20) -> list[BrainChange]:
     found = []
     for (sha, subject, seconds, _), older in pairwise(entries):
         title = subject.removeprefix("nugget: ")
-        kind = "taken back" if title.startswith("Undo: ") else _VERBS.get(title.partition(" ")[0])
+        kind = "taken back" if title.startswith("Undo: ") else _VERBS.get(title.partition(" ")[0].capitalize())
         if title != subject and kind and sha in held:
             made = datetime.fromtimestamp(int(seconds), UTC)
             found.append(BrainChange(kind=kind, title=title, time=made, before=older[0], commit=sha,

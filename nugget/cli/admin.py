@@ -17,7 +17,7 @@ from nugget.config import current_folder, expanded, load_settings, read_environm
 from nugget.errors import UsageError
 from nugget.models import Severity
 from nugget.render.terminal import note, put, put_report
-from nugget.text import clean, counted, one_line, printable
+from nugget.text import clean, counted, printable
 from nugget.upkeep import distrust, trust, trusted
 
 commands = typer.Typer(add_completion=False)
@@ -183,7 +183,7 @@ def check_itself(as_json: JsonOption = False) -> None:
     for finding in self_check():
         found.append(finding)
         if not as_json:
-            put(one_line("{state:7} {name:10} {said}".format(**finding)))
+            put("{state:7} {name:10} {said}".format(**finding))
     works = all(finding["state"] == "ok" for finding in found)
     show({"ok": works, "findings": found} if as_json else None, "It works." if works else "It does not work.")
     raise typer.Exit(0 if works else 1)
@@ -232,7 +232,7 @@ def new_token(
     space: Annotated[
         list[str], Option("--space", metavar="NAME:RIGHT", help="A space and the right in it: read or write.")
     ],
-    expires: Annotated[str | None, Option("--expires", metavar="90d", help="Days until it expires; never.")] = "90d",
+    expires: Annotated[str | None, Option("--expires", metavar="90d", help="Days until it expires, or never.")] = "90d",
 ) -> None:
     """Create a token and print it. It is stored as a hash and cannot be shown again."""
     from nugget.app import team

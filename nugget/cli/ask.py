@@ -35,17 +35,16 @@ if TYPE_CHECKING:
 commands = typer.Typer(add_completion=False)
 
 
-def _types(known: Sequence[str]) -> str:
-    return f"Only these types: {', '.join(known)}."
-
-
 TypeOption = Annotated[
     list[str] | None,
-    Option("--type", metavar="T,..", help=_types(list(KnowledgeType)), autocompletion=terminal.complete_type),
-]
+    Option("--type", metavar="T,..", help=f"Only these types: {', '.join(KnowledgeType)}.",
+           autocompletion=terminal.complete_type),
+]  # fmt: skip
 AnyTypeOption = Annotated[
-    list[str] | None, Option("--type", metavar="T,..", help=_types(TYPES), autocompletion=terminal.complete_any_type)
-]
+    list[str] | None,
+    Option("--type", metavar="T,..", help=f"Only these types: {', '.join(TYPES)}.",
+           autocompletion=terminal.complete_any_type),
+]  # fmt: skip
 DomainOption = Annotated[
     list[str] | None,
     Option("--domain", metavar="D,..", help="Only these domains and their subdomains.",
@@ -62,8 +61,6 @@ AsOption = Annotated[
     str | None,
     Option("--as", metavar="IDENTITY", help="Also search the memory of this identity, such as claude-code."),
 ]
-
-
 LimitOption = Annotated[int | None, Option("--limit", "-n", metavar="N", help="Maximum number of results.")]
 MoreOption = Annotated[int, Option("--more", count=True, help="Show the next page; repeat it for later pages.")]
 SourceOption = Annotated[
@@ -163,19 +160,15 @@ def search(
     more: MoreOption = 0,
     related: Annotated[
         str | None,
-        Option(
-            "--related",
-            metavar="REF",
-            help="Show what is similar to this ref or text, instead of QUERY.",
-            autocompletion=terminal.complete_ref,
-        ),
+        Option("--related", metavar="REF", help="Show what is similar to this ref or text, instead of QUERY.",
+               autocompletion=terminal.complete_ref),
     ] = None,
     quiet: Annotated[bool, Option("--quiet", "-q", help="Print only refs, one per line.")] = False,
     pager: PagerOption = True,
     explain: ExplainOption = False,
     as_json: JsonOption = False,
     brain: BrainOption = None,
-) -> None:
+) -> None:  # fmt: skip
     """Search every source at once: the brain, canon, provenance, sessions and more.
 
     Understands "phrases", AND, OR, NOT, prefix*, NEAR(one two, 5) and filters such as type:bug domain:go
@@ -308,9 +301,8 @@ def recall(
     """
     from nugget.upkeep import briefing
 
-    text = briefing.recall(
-        read_environment(), terminal.words(prompt, "a prompt"), current_folder(), now=datetime.now(UTC)
-    )
+    asked = terminal.words(prompt, "a prompt")
+    text = briefing.recall(read_environment(), asked, current_folder(), now=datetime.now(UTC))
     _show_text(text, "Nothing is likely to help with this.", as_json=as_json)
 
 

@@ -33,8 +33,6 @@ Intent = Literal["debug", "resume", "what-changed", "status", "general"]
 INTENTS = ", ".join(get_args(Intent))
 Shell = Literal["bash", "zsh", "fish"]
 SinceOption = Annotated[str | None, Option("--since", metavar="DATE", help=f"Only since: {DATE_FORMS}.")]
-
-
 AllOption = Annotated[bool, Option("--all", help="Sessions of every project, not only of this workspace.")]
 
 
@@ -115,9 +113,7 @@ def bundle(
     max_incidents: Annotated[int, Option("--max-incidents", min=0, help="Maximum number of incidents.")] = 5,
     output_window: Annotated[
         int,
-        Option(
-            "--output-window", min=0, metavar="LINES", help="How many of the latest lines of each stream to look at."
-        ),
+        Option("--output-window", min=0, metavar="LINES", help="How many of each stream's latest lines to read."),
     ] = 40,
     artifacts: Annotated[bool, Option("--artifacts/--no-artifacts", help="Include notes.")] = True,
     as_json: JsonOption = False,

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 MAX_WIDTH = 110
 """Longer lines of text are hard to read, however wide the terminal is."""
 _EXCERPT_CHARS = 520
-"""Longer than the summary of a hit."""
 _SPEAKERS = {
     "you": "You", "agent": "Agent", "quoted": "Quoted", "tool": "Tool",
     "message": "Message", "command": "Command", "output": "Output",
@@ -51,7 +50,6 @@ _SPEAKERS = {
 _SPOKEN = frozenset({SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE})
 
 Piece = str | tuple[str, str]
-"""A text, or a text and its style."""
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -295,7 +293,6 @@ def _fitted(text: str, width: int) -> str:
 
 
 _SAID_BY = {Speaker.USER: "You", Speaker.AGENT: "Agent", Speaker.TOOL: "Tool", Speaker.QUOTED: "Quoted"}
-"""Names for who stands behind a prompt."""
 
 
 def _speaker(event: Event) -> str:

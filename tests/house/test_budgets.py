@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 184,
-    "lines": 44_965,
+    "lines": 44_964,
     "lines of a file": 400,
     "classes": 284,
     "re.compile": 269,
