@@ -27,10 +27,10 @@ from nugget.infra.embedding import Embedder, embedder_or_problem
 from nugget.infra.llm import open_llm
 from nugget.models import Bundle, Depth, Query, SourceName, Unit
 from nugget.models.nuggets import NuggetBundle, NuggetQuery
-from nugget.retrieval import answering, retrieve
+from nugget.retrieval import retrieve
 from nugget.retrieval.candidates import configured
+from nugget.retrieval.llm import Reranker, answer, answered, choose_reranker, citations_in
 from nugget.retrieval.query_language import SearchQuery, merge_filters, parse_search, with_saved, with_synonyms
-from nugget.retrieval.reranking import Reranker, choose_reranker
 from nugget.retrieval.search import Indexes, chosen_sources
 from nugget.upkeep import find_brain
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from nugget.app.provenance import Provenance
     from nugget.infra.llm import LLM
     from nugget.retrieval.refs import Shown
-    from nugget.retrieval.suggestions import Suggestions
 
 SEARCH_TOKENS = 200_000
 """Budget of a search: more than its snippets ever need."""
@@ -253,7 +252,7 @@ class Brain:
 
     def related(self, question: Query | str, *, fresh: bool = True) -> Bundle:
         """Return what is similar to a ref or a thought. Raises NuggetError for an unknown ref."""
-        from nugget.retrieval.suggestions import related
+        from nugget.retrieval.refs import related
 
         defaults = self.settings.retrieval
         query = checked(question, Query("", limit=defaults.limit, depth=Depth.SUMMARY, profile="task"))
@@ -289,15 +288,15 @@ class Brain:
 
     def answer(self, bundle: Bundle, llm: LLM | None) -> Bundle:
         """Return the bundle with a written answer, if there is an LLM and something to answer from."""
-        return answering.answered(bundle, llm, self.settings)
+        return answered(bundle, llm, self.settings)
 
     def stream_answer(self, bundle: Bundle, llm: LLM) -> Iterator[str]:
         """Yield a written answer in parts. Raises LLMUnavailable."""
-        return answering.answer(bundle.query.text, bundle.hits, llm, self.settings)
+        return answer(bundle.query.text, bundle.hits, llm, self.settings)
 
     def citations(self, answer: str, bundle: Bundle) -> list[str]:
         """Return the ids of the units that an answer cites, in its order."""
-        return answering.citations_in(answer, bundle.hits)
+        return citations_in(answer, bundle.hits)
 
     def get(self, ref: str, *, identity: str | None = None, around: int = 1, fresh: bool = True) -> Shown:
         """Return what a ref names: a unit or a section of it, an exchange or message with its neighbours.
@@ -322,15 +321,15 @@ class Brain:
                     return other.get(ref, fresh=fresh)
             raise
 
-    def suggest(self, prefix: str, *, limit: int = 10) -> Suggestions:
+    def suggest(self, prefix: str, *, limit: int = 10) -> dict[str, list[tuple[str, int]]]:
         """Return domains, tags, types, paths, people and words that begin so, with counts."""
-        from nugget.retrieval.suggestions import suggest
+        from nugget.retrieval.refs import suggest
 
         return suggest(prefix, self.indexes(), brain=self.path, limit=limit)
 
     def refs_beginning(self, prefix: str, *, limit: int) -> list[tuple[str, str]]:
         """Return refs that begin so, with their titles; none of memory."""
-        from nugget.retrieval.suggestions import refs_beginning
+        from nugget.retrieval.refs import refs_beginning
 
         return refs_beginning(prefix, self.indexes(), limit=limit)
 

@@ -270,8 +270,7 @@ def suggest(
     """List domains, tags, types, paths, people and frequent words, with counts."""
     with open_brain(brain) as opened:
         terminal.refresh(opened)
-        found = opened.suggest(prefix.strip(), limit=limit)
-    kinds = {name: getattr(found, name) for name in ("domains", "tags", "types", "paths", "people", "terms")}
+        kinds = opened.suggest(prefix.strip(), limit=limit)
     value = {name: [{"name": text, "count": count} for text, count in kind] for name, kind in kinds.items()}
     show(value if as_json else None, report="suggestions", kinds=kinds)
 

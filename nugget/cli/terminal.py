@@ -165,7 +165,7 @@ def _completing(names: Callable[[str], Iterable[str]]) -> Callable[[str], list[s
 
 
 def _named(kind: str, last: str) -> list[str]:
-    return [name for name, _ in _suggested(lambda brain: getattr(brain.suggest(last, limit=_MOST), kind))]
+    return [name for name, _ in _suggested(lambda brain: brain.suggest(last, limit=_MOST)[kind])]
 
 
 complete_domain = _completing(lambda last: _named("domains", last))
@@ -174,7 +174,7 @@ complete_type = _completing(lambda last: KnowledgeType)
 complete_any_type = _completing(lambda last: TYPES)
 
 
-def _suggested(ask: Callable[[Brain], list[tuple[str, str]]]) -> list[tuple[str, str]]:
+def _suggested(ask: Callable[[Brain], list[tuple[str, Any]]]) -> list[tuple[str, Any]]:
     """Ask the brain in use without syncing; errors are swallowed during completion."""
     from nugget import app
 

@@ -20,9 +20,9 @@ from nugget.errors import EmbeddingUnavailable, LLMUnavailable
 from nugget.infra.embedding import QuestionEmbedder
 from nugget.models import Bundle, Chunk, Contribution, Depth, Hit, Query, SourceName
 from nugget.retrieval.candidates import Profile
+from nugget.retrieval.llm import Reranker
 from nugget.retrieval.packing import SUMMARY_CHARS, pack
 from nugget.retrieval.query_language import SearchQuery
-from nugget.retrieval.reranking import Passage, Reranker
 from nugget.retrieval.scoring import helpful
 from nugget.retrieval.search import Found, Indexes, day_of, list_source, merged, search_source
 from nugget.retrieval.snippets import summary
@@ -142,11 +142,8 @@ def _summaries(
 def _rerank(question: str, hits: Sequence[Hit], reranker: Reranker) -> tuple[list[Hit], str | None]:
     """Return the hits in the re-ranker's order; in their own, with the reason, if it fails."""
     head, tail = list(hits[:RERANKED]), list(hits[RERANKED:])
-    passages = [
-        Passage(unit=hit.unit, text="\n\n".join(chunk.text for chunk in hit.chunks), score=hit.score) for hit in head
-    ]
     try:
-        relevance = reranker(question, passages)
+        relevance = reranker.judge(question, head)
     except (LLMUnavailable, EmbeddingUnavailable) as error:
         return list(hits), f"no_reranker: {error}"
     judged = [

@@ -13,13 +13,13 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
-    "modules": 184,
-    "lines": 44_964,
+    "modules": 182,
+    "lines": 44_870,
     "lines of a file": 400,
-    "classes": 284,
-    "re.compile": 269,
+    "classes": 280,
+    "re.compile": 268,
     "parameters of a function": 10,
-    "lines of tests": 28_378,  # with the fault laboratory
+    "lines of tests": 28_372,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

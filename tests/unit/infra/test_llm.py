@@ -46,9 +46,9 @@ def test_there_is_no_llm_without_a_key_or_when_it_is_switched_off(environment: E
 @pytest.mark.proves("LLM-LAZY")
 def test_opening_the_llm_and_its_users_imports_no_sdk(environment: Environment) -> None:
     code = (
-        "import sys; from nugget.config import *; from nugget.infra import llm; from nugget.retrieval import reranking;"
+        "import sys; from nugget.config import *; from nugget.infra import llm; from nugget.retrieval.llm import *;"
         "environment = read_environment(); opened = llm.open_llm(Settings(), environment); assert opened;"
-        "assert reranking.choose_reranker(Settings(), opened, environment);"
+        "assert choose_reranker(Settings(), opened, environment);"
         "print([name for name in ('anthropic', 'fastembed', 'httpx2', 'numpy') if name in sys.modules])"
     )
     variables = {"ANTHROPIC_API_KEY": KEY, "HOME": str(environment.home), "PATH": "/usr/bin:/bin"}

@@ -11,7 +11,7 @@ from nugget.config import Settings
 from nugget.errors import LLMUnavailable
 from nugget.infra.llm import LLM
 from nugget.models import Chunk, Hit, Origin, SourceName, StaleReason, Unit
-from nugget.retrieval.answering import NOTHING_FOUND, answer, citations_in
+from nugget.retrieval.llm import NOTHING_FOUND, answer, citations_in
 
 
 def hit(unit_id: str, body: str, *, stale: StaleReason | None = None, source: SourceName = SourceName.BRAIN) -> Hit:

@@ -23,8 +23,8 @@ from nugget.index import Index, Terms
 from nugget.models import Bundle, Chunk, Contribution, Depth, Filter, Hit, Query, SourceName, StaleReason, Unit
 from nugget.render import bundle_markdown
 from nugget.retrieval.candidates import fuse
+from nugget.retrieval.llm import Reranker
 from nugget.retrieval.packing import pack
-from nugget.retrieval.reranking import Passage
 from nugget.retrieval.scoring import STANDS_OUT, held_share
 from nugget.text import estimate_tokens
 
@@ -287,27 +287,21 @@ def test_a_superseded_unit_is_labelled_and_stands_behind_what_replaced_it(asked:
     assert old.stale_reason is StaleReason.SUPERSEDED
 
 
-class Scripted:
-    """A re-ranker that turns the order round, or fails."""
+def reversing(question: str, candidates: Sequence[Hit]) -> list[float]:
+    return [(position + 1) / len(candidates) for position in range(len(candidates))]
 
-    name = "scripted"
 
-    def __init__(self, *, fails: bool = False) -> None:
-        self.fails = fails
-
-    def __call__(self, question: str, candidates: Sequence[Passage]) -> list[float]:
-        if self.fails:
-            raise LLMUnavailable("the re-ranker took too long")
-        return [(position + 1) / len(candidates) for position in range(len(candidates))]
+def failing(question: str, candidates: Sequence[Hit]) -> list[float]:
+    raise LLMUnavailable("the re-ranker took too long")
 
 
 @pytest.mark.proves("ASK-RERANK")
 def test_a_reranker_decides_the_order_and_when_it_fails_the_local_order_stands(asked: Brain) -> None:
     local = asked.ask("cache invalidation", fresh=False, now=NOW)
-    turned = asked.ask("cache invalidation", fresh=False, now=NOW, reranker=Scripted())
+    turned = asked.ask("cache invalidation", fresh=False, now=NOW, reranker=Reranker("scripted", reversing))
     assert turned.hits[0].unit.id != local.hits[0].unit.id
     assert turned.hits[0].score == pytest.approx(sum(part.value for part in turned.hits[0].contributions))
-    failed = asked.ask("cache invalidation", fresh=False, now=NOW, reranker=Scripted(fails=True))
+    failed = asked.ask("cache invalidation", fresh=False, now=NOW, reranker=Reranker("scripted", failing))
     assert ids(failed) == ids(local)
     assert any("took too long" in reason for reason in failed.degraded)
 
