@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,31 +13,20 @@ from loopback_anthropic import AnthropicServer, Message, status, text, value
 from paths import REPOSITORY
 from waiting import wait_for
 
-from nugget.app import Brain
-from nugget.config import read_environment
 
-
-@pytest.fixture(scope="module")
-def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """tests/brain with its vectors, shared by the tests that only ask."""
-    folder = tmp_path_factory.mktemp("indexed") / "brain"
-    shutil.copytree(REPOSITORY / "tests" / "brain", folder)
-    person = ["-c", "user.name=T", "-c", "user.email=t@example.invalid"]
-    for command in (["init", "-q", "-b", "main"], ["add", "-A"], [*person, "commit", "-q", "-m", "Knowledge"]):
-        subprocess.run(["git", "-C", str(folder), *command], check=True)
-    home = tmp_path_factory.mktemp("indexed-home")
-    environment = read_environment({"HOME": str(home), "NUGGET_MODELS": str(REPOSITORY / ".models")})
-    with Brain(folder, environment=environment) as opened:
-        opened.sync()
-    return folder
+@pytest.fixture
+def asked(brain: Path, indexed: Path) -> Path:
+    """tests/brain with its vectors."""
+    shutil.copytree(indexed, brain / ".nugget")
+    return brain
 
 
 # --- asking ---
 
 
 @pytest.mark.proves("CLI-ASK-JSON", "CLI-JSON", "CLI-EXPLAIN")
-def test_ask_json_has_the_shape_of_the_contract_and_scores_that_add_up(nugget: Nugget, indexed: Path) -> None:
-    shown = nugget("ask", "how do we retry payments", "--json", "--explain", "--brain", indexed)
+def test_ask_json_has_the_shape_of_the_contract_and_scores_that_add_up(nugget: Nugget, asked: Path) -> None:
+    shown = nugget("ask", "how do we retry payments", "--json", "--explain", "--brain", asked)
     said = shown.json
     assert said["query"] == {
         "text": "how do we retry payments", "profile": "task", "path": None, "symbol": None, "depth": "standard",
@@ -113,10 +101,10 @@ def judged(count: int = 30) -> Message:
 
 @pytest.mark.proves("CLI-ANSWER")
 def test_with_an_llm_the_answer_is_written_and_its_sources_are_named(
-    nugget: Nugget, indexed: Path, claude: AnthropicServer
+    nugget: Nugget, asked: Path, claude: AnthropicServer
 ) -> None:
     claude.script(judged(), text("Persist the key first [pattern/retry-with-idempotency]. Not [pattern/made-up]."))
-    shown = nugget("--brain", indexed, "ask", "how do we retry payments")
+    shown = nugget("--brain", asked, "ask", "how do we retry payments")
     assert shown.code == 0
     answer, _, sources = shown.out.partition("\n\nSources\n")
     assert answer == "Persist the key first [pattern/retry-with-idempotency]. Not [pattern/made-up]."
@@ -125,21 +113,21 @@ def test_with_an_llm_the_answer_is_written_and_its_sources_are_named(
     assert claude.requests[-1].streams
 
     claude.script(judged(), text("Persist it [pattern/retry-with-idempotency]."))
-    said = nugget("--brain", indexed, "ask", "how do we retry payments", "--json").json
+    said = nugget("--brain", asked, "ask", "how do we retry payments", "--json").json
     assert said["answer"] == "Persist it [pattern/retry-with-idempotency]." and said["degraded"] == []
     assert said["hits"][0]["reasons"][-1].startswith("claude ")
 
 
 @pytest.mark.proves("CLI-ANSWER", "CLI-DEGRADED")
-def test_when_the_llm_fails_the_passages_stand_in(nugget: Nugget, indexed: Path, claude: AnthropicServer) -> None:
+def test_when_the_llm_fails_the_passages_stand_in(nugget: Nugget, asked: Path, claude: AnthropicServer) -> None:
     claude.default = lambda request: status(401, "authentication_error")
-    shown = nugget("--brain", indexed, "ask", "cache invalidation")
+    shown = nugget("--brain", asked, "ask", "cache invalidation")
     assert shown.code == 0 and shown.out.startswith("1. Cache Invalidation\n")
     assert "the re-ranker failed, so the order is the local one" in shown.out
     assert "the LLM could not write an answer" in shown.out
 
     claude.script(judged(), text("The first words of an answer that was cut", cut_after=24))
-    cut = nugget("--brain", indexed, "ask", "cache invalidation")
+    cut = nugget("--brain", asked, "ask", "cache invalidation")
     assert cut.code == 0
     assert cut.out.startswith("The first words") and "The answer broke off here." in cut.out
     assert "1. Cache Invalidation" in cut.out

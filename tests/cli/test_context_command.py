@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -75,26 +75,6 @@ def test_the_json_has_openqeds_shape(known: Shop, capsys: pytest.CaptureFixture[
     assert [one["sourcePrompt"] for one in deep["nuggets"]] == ["let people log in"]
     brief = asked(capsys, "--query", "authentication", "--depth", "summary")
     assert "detail" not in brief["nuggets"][0] and brief["query"] == {"text": "authentication", "depth": "summary"}
-
-
-@pytest.mark.proves("CONTEXT-TEXT")
-def test_people_read_what_the_design_shows(known: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["context", "src/auth.ts"]) == 0
-    day = f"{provenance_store.NOW - timedelta(days=4):%Y-%m-%d}"
-    assert capsys.readouterr().out == (
-        "Context for src/auth.ts (3 nuggets, 153 tokens)\n"
-        "\n"
-        "  [tuning] human-edited AI output in src/auth.ts\n"
-        f"    src/auth.ts | said by the agent, not reviewed | claude-code | {day} | 00000001-3\n"
-        "\n"
-        "  [decision] chose JWT over session cookies for stateless auth\n"
-        "    JWT provides stateless authentication which is better for horizontal scaling\n"
-        "    Alternatives: session cookies\n"
-        f"    src/auth.ts | said by the agent, not reviewed | claude-code | {day} | 00000001-1\n"
-        "\n"
-        "  [constraint] must support Node 18 and above\n"
-        f"    workspace | said by the agent, not reviewed | claude-code | {day} | 00000001-2\n"
-    )
 
 
 @pytest.mark.proves("CONTEXT-PATHS")

@@ -49,26 +49,6 @@ def test_nuggets_are_chosen_by_file_type_and_staleness(shop: Shop, nugget: Nugge
     assert {auth, folder} < {one["id"] for one in nugget("nuggets", "--json").json["nuggets"]}
 
 
-@pytest.mark.proves("NUGGETS-INSPECT")
-def test_one_nugget_is_shown_whole(shop: Shop, nugget: Nugget) -> None:
-    id_ = shop.learn(
-        "chose JWT", detail="Stateless.", alternatives=("cookies",), path="src/auth.py", symbol="load",
-        source_prompt="let people log in", confidence=0.9,
-    )  # fmt: skip
-    shop.learn("another", session=1)
-    lines = nugget("nuggets", "inspect", id_).out.splitlines()
-    assert lines[:7] == [
-        "ID:           00000001-1", "Type:         decision", "Summary:      chose JWT", "Detail:       Stateless.",
-        "Scope Path:   src/auth.py", "Symbol:       load", "Alternatives: cookies",
-    ]  # fmt: skip
-    assert "Confidence:   0.9" in lines and "Asked:        let people log in" in lines
-    whole = nugget("nuggets", "inspect", id_, "--json").json
-    assert whole["summary"] == "chose JWT" and whole["stale"] is False and len(whole["fileHash"]) == 64
-    several = nugget("nuggets", "inspect", "00000001")
-    assert several.code == 2 and "2 nuggets have an id" in several.err
-    assert "no nugget" in nugget("nuggets", "inspect", "zzz").err
-
-
 @pytest.mark.proves("NUGGETS-CHECK")
 def test_what_is_named_and_gone_is_listed(shop: Shop, brain: Path, nugget: Nugget,
                                           monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip

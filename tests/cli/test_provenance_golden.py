@@ -57,6 +57,8 @@ def commands(played: Replay) -> list[list[str]]:
         ["nuggets", "--limit", "8"],
         ["nuggets", "--stale"],
         ["nuggets", "inspect", f"{session}-1"],
+        ["nuggets", "inspect", session],
+        ["nuggets", "inspect", "zzz"],
         ["nuggets", "--check"],
         ["coverage", "--limit", "6"],
         ["promote", f"{session}-1", "--domain", "coding"],
@@ -67,7 +69,7 @@ def commands(played: Replay) -> list[list[str]]:
     ]
 
 
-@pytest.mark.proves("GOLDEN-TRANSCRIPT", "SESSIONS-INSPECT", "COVERAGE-BARS")
+@pytest.mark.proves("GOLDEN-TRANSCRIPT", "SESSIONS-INSPECT", "COVERAGE-BARS", "CONTEXT-TEXT", "NUGGETS-INSPECT")
 def test_every_command_on_a_replayed_repository_prints_what_it_did_before(
     played: Replay, capsys: pytest.CaptureFixture[str]
 ) -> None:

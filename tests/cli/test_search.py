@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import sqlite3
-import subprocess
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -19,7 +18,7 @@ from typing import Any
 
 import pytest
 from commands import Nugget
-from paths import REPOSITORY, TESTS
+from paths import TESTS
 
 from nugget.app import Brain
 from nugget.app.agent_session import AgentSession
@@ -80,14 +79,11 @@ def write_session(file: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> World:
+def made(knowledge: Path, tmp_path_factory: pytest.TempPathFactory) -> World:
     """The world, made and indexed once; searched by words alone."""
     folder = tmp_path_factory.mktemp("world")
     home, brain, canon = folder / "home", folder / "brain", folder / "handbook"
-    shutil.copytree(REPOSITORY / "tests" / "brain", brain)
-    person = ["-c", "user.name=Ada", "-c", "user.email=ada@example.invalid"]
-    for command in (["init", "-q", "-b", "main"], ["add", "-A"], [*person, "commit", "-q", "-m", "Knowledge"]):
-        subprocess.run(["git", "-C", str(brain), *command], check=True)
+    shutil.copytree(knowledge, brain)
     for name, text in CANON.items():
         (canon / name).parent.mkdir(parents=True, exist_ok=True)
         (canon / name).write_text(text)
@@ -196,7 +192,7 @@ def test_what_is_near_a_note_are_its_links_and_its_like(world: World, nugget: Nu
 def test_suggestions_say_what_can_be_asked(world: World, nugget: Nugget) -> None:
     every = nugget("suggest", "--json").json
     assert every["domains"][0]["name"] == "coding"
-    assert {"name": "Ada", "count": 1} in every["people"]
+    assert {"name": "Test Person", "count": 1} in every["people"]
     pay = nugget("suggest", "pay", "--json").json
     assert "payments" in [tag["name"] for tag in pay["tags"]]
     assert "handbook/adr/" in [path["name"] for path in nugget("suggest", "adr", "--json").json["paths"]]

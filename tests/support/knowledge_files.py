@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 
 
@@ -26,3 +27,20 @@ def commit(repo: Path, paths: Iterable[str], message: str) -> str:
     shell(repo, "--literal-pathspecs", "add", "--force", "--", *paths)
     shell(repo, *IDENTITY, "--literal-pathspecs", "commit", "-qm", message, "--only", "--", *paths)
     return shell(repo, "rev-parse", "HEAD").strip()
+
+
+def linked_brain(folder: Path) -> Path:
+    """Make a small brain of linked units, with unrelated work under way."""
+    from nugget.brain import init_brain
+
+    brain = init_brain(folder, owner="Ada", now=datetime(2026, 3, 1, 12, 0, tzinfo=UTC))[0]
+    for slug, related in (("keys", ""), ("retry", "concept/keys"), ("queue", "concept/keys")):
+        kind = "concept" if slug == "keys" else "pattern"
+        edge = f"related:\n  - id: {related}  # because\n    relation: uses\n" if related else ""
+        text = f"---\nid: {kind}/{slug}\ntype: {kind}\ndomain: coding\n{edge}---\n# {slug}\n\nAbout {slug}.\n"
+        write(brain, f"domains/coding/{kind}s/{slug}.md", text)
+    commit(brain, ["domains"], "Linked")
+    write(brain, "README.md", "changed, not staged")
+    write(brain, "staged.txt", "staged")
+    shell(brain, "add", "staged.txt")
+    return brain

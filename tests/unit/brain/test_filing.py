@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
-from knowledge_files import shell, write
+from knowledge_files import linked_brain, shell
 
 from nugget import brain as brains
 from nugget.brain import knowledge_file as knowledge
@@ -49,18 +49,7 @@ def unit_at(repo: Path, path: str) -> Unit:
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
     """A small brain of linked units, with unrelated work under way."""
-    folder = brains.init_brain(tmp_path / "own", owner="Ada", now=NOW)[0]
-    for slug, related in (("keys", ""), ("retry", "concept/keys"), ("queue", "concept/keys")):
-        kind = "concept" if slug == "keys" else "pattern"
-        edge = f"related:\n  - id: {related}  # because\n    relation: uses\n" if related else ""
-        text = f"---\nid: {kind}/{slug}\ntype: {kind}\ndomain: coding\n{edge}---\n# {slug}\n\nAbout {slug}.\n"
-        write(folder, f"domains/coding/{kind}s/{slug}.md", text)
-    shell(folder, "add", "-A")
-    shell(folder, "commit", "-qm", "Linked")
-    (folder / "staged.txt").write_text("staged")
-    shell(folder, "add", "staged.txt")
-    (folder / "README.md").write_text("changed, not staged")
-    return folder
+    return linked_brain(tmp_path / "own")
 
 
 def work_under_way(repo: Path) -> str:

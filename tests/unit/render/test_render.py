@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from datetime import date
@@ -26,7 +25,6 @@ from nugget.models import (
     Unit,
 )
 from nugget.render import bundle_markdown
-from nugget.render.json import bundle_json
 from nugget.text import clean
 
 UNIT = Unit(
@@ -57,27 +55,6 @@ def saying(text: str, *, title: str = "T", unit_id: str = "pattern/retry") -> Hi
         unit=replace(UNIT, title=title, id=unit_id),
         chunks=(Chunk(breadcrumb=title, text=text, score=0.5),),
     )
-
-
-@pytest.mark.proves("CLI-ASK-JSON")
-def test_the_json_of_a_bundle_is_that_of_the_contract() -> None:
-    value = json.loads(json.dumps(bundle_json(bundle(HIT, degraded=("no_llm",)))))
-    assert value == {
-        "query": {"text": "how to retry", "profile": "task", "path": None, "symbol": None, "depth": "standard"},
-        "budget": {"requested": 2000, "used": 90, "available": 1910, "truncated": False},
-        "degraded": ["no_llm"],
-        "answer": None,
-        "hits": [{
-            "id": "pattern/retry", "source": "brain", "type": "pattern", "title": "Retry once", "domain": "coding",
-            "tags": ["http"], "confidence": 0.9, "origin": "ai-session", "speaker": None, "reviewed": True,
-            "scope": {"repo": None, "path": "src/pay.py", "symbol": None}, "path": "domains/coding/patterns/retry.md",
-            "ref": "brain:pattern/retry", "created": "2026-02-24", "last_modified": "2026-03-01", "stale": False,
-            "stale_reason": None, "score": 0.75,
-            "chunks": [{"breadcrumb": "Retry once > Why", "text": "Because networks fail.", "score": 0.75}],
-            "related": [{"id": "concept/keys", "relation": "uses"}], "reasons": ["vector #1"],
-        }],
-        "more_context_hint": None,
-    }  # fmt: skip
 
 
 def test_an_agent_reads_what_it_is_where_it_is_from_and_that_it_is_no_order() -> None:
