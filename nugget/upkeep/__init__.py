@@ -52,7 +52,7 @@ def find_brain(environment: Environment, *, flag: Path | None = None, cwd: Path 
     if named is None:
         named = default_brain(environment)
     if named is None:
-        raise BrainError("There is not a brain yet.", hint="Run `nugget init` to make one.")
+        raise BrainError("There is no brain yet.", hint="Run `nugget init` to make one.")
     if not is_brain(named):
         reason, hint = "does not exist", f"Run `nugget init {named}`, or name another brain."
         if (named / "brain.yaml").is_file():

@@ -48,7 +48,7 @@ def test_exit_codes_tell_done_failed_and_wrong_usage_apart() -> None:
     assert (code, err) == (0, "") and out.startswith("nugget ")
     code, out, err = nugget("status")
     assert (code, out) == (1, "")
-    assert err == "Error: There is not a brain yet.\nRun `nugget init` to make one.\n"
+    assert err == "Error: There is no brain yet.\nRun `nugget init` to make one.\n"
     code, out, err = nugget("ask")
     assert (code, out) == (2, "")
     assert err == "Error: Missing argument 'QUESTION'.\n`nugget ask --help` shows how it is used.\n"

@@ -126,7 +126,7 @@ def test_a_session_start_looks_for_missed_sessions_at_most_once_an_hour(
     wait_for(lambda: queue.jobs(home, "failed"))
     (job,) = queue.jobs(home, "failed")
     assert job.transcript == str(projects / "one.jsonl")
-    assert job.reason == "There is not a brain yet."
+    assert job.reason == "There is no brain yet."
     assert job.next_try is not None
 
 
