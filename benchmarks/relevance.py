@@ -176,17 +176,14 @@ def judged(brain: Brain, question: str, right: set[str]) -> tuple[tuple[float, .
         scored = rank(gathered)[:JUDGED]
         if not scored:
             return (), []
-        units = index.units([entry.candidate.unit_key for entry in scored])
-        best = scored[0].candidate
+        units = index.units([entry.unit_key for entry in scored])
+        best = scored[0]
         held = index.words_of_unit(gathered.terms, best.unit_key)
         values = signals(best.match, held, gathered.terms, chunks=index.chunk_count)
     if gathered.has_vectors:
         values = (*values[:4], 0.0, values[5])  # beside vectors BM25 by itself tells nothing more
     most = calibrated(best.match)
-    return values, [
-        (max(most - calibrated(one.candidate.match), 0.0), float(units[one.candidate.unit_key].id in right))
-        for one in scored
-    ]
+    return values, [(max(most - calibrated(one.match), 0.0), float(units[one.unit_key].id in right)) for one in scored]
 
 
 def fitted(x: NDArray[np.float64], y: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:

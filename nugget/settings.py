@@ -55,7 +55,7 @@ class RetrievalSettings:
     limit: int = _set(8, "results of a question, at most", ge=1)
     budget_tokens: int = _set(2000, "tokens in an answer, at most", ge=1)
     candidates: int = _set(50, "chunks taken from each of vectors and BM25", ge=1)
-    hops: int = _set(1, "steps along relations when looking for related units, 0 to 2", ge=0, le=2)
+    hops: int = _set(1, "1 adds units that are related to the best hits, 0 does not", ge=0, le=1)
     reranker: str = _set("auto", "`auto` (Claude with a key), `local`, `claude`, or `cross-encoder:<name or folder>`")
     rerank_timeout_s: float = _set(8.0, "seconds before the LLM re-ranker is given up", ge=0.1)
     rerank_max_usd: float = _set(0.02, "most that one re-ranking may cost, in USD", ge=0)

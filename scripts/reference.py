@@ -25,7 +25,7 @@ from nugget.index.fulltext import COLUMN_WEIGHTS, STOP_WORDS
 from nugget.markdown import DEFAULT_LIMITS
 from nugget.mcp import DESCRIPTION, INSTRUCTIONS, make_server
 from nugget.redaction.engine import kinds
-from nugget.retrieval import grouping, scoring
+from nugget.retrieval import scoring
 from nugget.retrieval.candidates import BM25_DEPTH, PROFILES
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -138,8 +138,8 @@ def constants_part() -> str:
         ("weak below", scoring.WEAK_BELOW, f"relevance of the best hit; {scoring.WEAK_BELOW_BY_TEXT} without vectors"),
         ("helpful", scoring.HELPFUL_ABOVE, f"and {scoring.HELPFUL_SHARE} of the best hit's relevance, at least"),
         ("stands out", scoring.STANDS_OUT, "relevance of what recall tells without being asked"),
-        ("expanded hits", grouping.SEEDS, "1 related unit each"),
-        ("placed behind", grouping.PLACED_BEHIND, "hits"),
+        ("expanded hits", scoring.SEEDS, "1 related unit each"),
+        ("placed behind", scoring.PLACED_BEHIND, "hits"),
     )]  # fmt: skip
     return "\n".join(rows) + "\n"
 

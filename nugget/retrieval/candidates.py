@@ -33,7 +33,7 @@ _NO_COSINES = (None, None, None)
 class Profile:
     """Settings for one kind of question.
 
-    `candidates` chunks come from each list; `hops` is how far relations are followed from the best units.
+    `candidates` chunks come from each list; `hops` is 1 if relations of the best units are followed.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Match(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A unit with its ranks (from 1, None where a list does not hold it), its match and its matching chunks.
+    """A unit with its ranks (from 1, None where a list does not hold it), its match, its matching chunks and its score.
 
     `chunk_keys` are best first.
     """
@@ -89,6 +89,7 @@ class Candidate(NamedTuple):
     text_rank: int | None
     match: Match
     chunk_keys: Sequence[int]
+    score: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The local re-ranker: calibrated scores of every candidate, always there, no LLM.
+"""The local ranking: calibrated scores of every candidate, without an LLM, and the hits that they become.
 
     score  = COSINE_SHARE * cosine + BM25_SHARE * words + NEAR_SHARE * cosine to the best match + DATE_SHARE * dated
     match  = MATCH_COSINE_SHARE * cosine + (1 - MATCH_COSINE_SHARE) * words
@@ -8,19 +8,20 @@
 
 Ranks forget how good a match was; cosine and BM25 remember. Words tell best which unit comes first, meaning which come
 after it: the best match is found first, and what is near it is raised. What was tried, and what each part gave over
-five sets of questions, is in docs/retrieval.md.
+five sets of questions, is in docs/retrieval.md. Stale units stand behind their successors, related ones are added.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
-from typing import NamedTuple
 
-from nugget.index import IndexReader, Terms
-from nugget.models import Contribution, Hit, StaleReason, Unit
-from nugget.retrieval.candidates import Candidate, Gathered, Match
+from nugget.index import Edge, IndexReader, StoredChunk, Terms
+from nugget.models import Chunk, Contribution, Hit, Query, StaleReason, Unit
+from nugget.retrieval.candidates import Candidate, Gathered, Match, Matcher, Profile
 
 MATCH_COSINE_SHARE = 0.4
 COSINE_SHARE, BM25_SHARE, NEAR_SHARE = 0.5, 0.4, 0.1
@@ -43,25 +44,25 @@ MOST_CHUNKS_MEASURED = 10_000
 BM25_A_TERM = 2.2
 """The most that BM25 gives a term for each unit of its inverse document frequency (k1 + 1 with FTS5's k1 of 1.2)."""
 
+CHUNKS_A_UNIT = 3
+"""Chunks that a hit carries, at most: its best ones."""
+SEEDS = 3
+"""Only the best hits are expanded."""
+PLACED_BEHIND = 7
+"""Neighbours come after this many hits: their score added dilutes, their place here pushes nothing relevant out."""
+_HUB_DEGREE = 20
+"""A unit with more relations than this says little about any one of them: its edges are not followed."""
 
-class Scored(NamedTuple):
-    """A candidate with its score in 0..1."""
 
-    candidate: Candidate
-    score: float
-
-
-def rank(gathered: Gathered) -> list[Scored]:
+def rank(gathered: Gathered) -> list[Candidate]:
     """Return every candidate with its score, best first."""
     candidates, matcher = gathered.candidates, gathered.matcher
     if not candidates:
         return []
     matcher.compare_with(max(candidates, key=lambda entry: (calibrated(entry.match), -entry.unit_key)).unit_key)
     matches = matcher.matches(entry.unit_key for entry in candidates)
-    scored = [
-        Scored(entry._replace(match=match), score(match)) for entry, match in zip(candidates, matches, strict=True)
-    ]
-    return sorted(scored, key=lambda entry: (-entry.score, entry.candidate.unit_key))
+    scored = [entry._replace(match=match, score=score(match)) for entry, match in zip(candidates, matches, strict=True)]
+    return sorted(scored, key=lambda entry: (-entry.score, entry.unit_key))
 
 
 def calibrated(match: Match) -> float:
@@ -169,3 +170,167 @@ def stale_reasons(units: Mapping[int, Unit], index: IndexReader, *, today: date)
         if unit.stale_after and unit.stale_after < today:
             reasons.setdefault(key, StaleReason.EXPIRED)
     return reasons
+
+
+def to_hits(
+    scored: Sequence[Candidate],
+    query: Query,
+    profile: Profile,
+    index: IndexReader,
+    gathered: Gathered,
+    *,
+    at_least: int,
+    today: date,
+) -> list[Hit]:
+    """Return hits in their final local order: `at_least` so many if there are, and some spare ones."""
+    matcher = gathered.matcher
+    wanted = scored[: max(2 * (query.limit or len(scored)), at_least)]
+    keys = [entry.unit_key for entry in wanted]
+    if not keys:
+        return []
+    matcher.look_up(keys)
+    matches = dict(zip(keys, matcher.matches(keys), strict=True))
+    units = index.units(keys)
+    helps = _helps(keys[0], matches[keys[0]], gathered, index)
+    stale = stale_reasons(units, index, today=today)
+    chunks = _shown_chunks(wanted, index, matcher)
+    hits: dict[int, Hit] = {}
+    for key, entry in zip(keys, wanted, strict=True):
+        if key not in units or not chunks[key]:
+            continue
+        ranks = (("vector", entry.vector_rank), ("bm25", entry.text_rank))
+        hits[key] = Hit(
+            unit=units[key], score=entry.score, chunks=tuple(_as_shown(chunk, entry.score) for chunk in chunks[key]),
+            reasons=tuple(f"{name} #{rank}" for name, rank in ranks if rank) or ("bm25, whole unit",),
+            stale_reason=stale.get(key), contributions=_parts(entry) if query.explain else (),
+            relevance=helps(key, matches[key]),
+        )  # fmt: skip
+    order = _behind_successors(list(hits), hits, stale, index)
+    if profile.hops and order:
+        return _with_neighbours(order, hits, query, index, matcher, helps, today=today)
+    return [hits[key] for key in order]
+
+
+def _helps(best: int, match: Match, gathered: Gathered, index: IndexReader) -> Callable[[int, Match], float]:
+    """Return a function that gives the relevance of a unit and its match, beside the best of all."""
+    held = index.words_of_unit(gathered.terms, best)
+    has_vectors, most = gathered.has_vectors, calibrated(match)
+    values = signals(match, held, gathered.terms, chunks=index.chunk_count)
+    known = weighed(KNOWN if has_vectors else KNOWN_BY_TEXT, values)
+    return lambda key, its: relevance(
+        known, behind=max(most - calibrated(its), 0.0), is_best=key == best, has_vectors=has_vectors
+    )
+
+
+def _shown_chunks(scored: Sequence[Candidate], index: IndexReader, matcher: Matcher) -> dict[int, list[StoredChunk]]:
+    """Return the best chunks of each unit; of a unit that only matched as a whole, the nearest or the first."""
+    wanted = {entry.unit_key: entry.chunk_keys[:CHUNKS_A_UNIT] for entry in scored}
+    stored = index.chunks(chunk for chunks in wanted.values() for chunk in chunks)
+    shown = {key: [stored[chunk] for chunk in chunks if chunk in stored] for key, chunks in wanted.items()}
+    unplaced = [key for key, chunks in wanted.items() if not chunks]
+    return shown | {key: [chunk] for key, chunk in _nearest_chunks(unplaced, index, matcher).items()}
+
+
+def _nearest_chunks(keys: Sequence[int], index: IndexReader, matcher: Matcher) -> dict[int, StoredChunk]:
+    """Return the nearest chunk of each unit; the first of a unit without vectors."""
+    nearest = {} if matcher.vector is None else index.nearest_chunks(matcher.vector, keys)
+    stored = index.chunks(nearest.values())
+    shown = {key: stored[chunk] for key, chunk in nearest.items() if chunk in stored}
+    chunks = index.chunks_of_units(key for key in keys if key not in shown)
+    return shown | {key: of_unit[0] for key, of_unit in chunks.items()}
+
+
+def _as_shown(chunk: StoredChunk, score: float) -> Chunk:
+    return Chunk(breadcrumb=chunk.breadcrumb, text=chunk.text, score=score, position=chunk.position)
+
+
+def _parts(entry: Candidate) -> tuple[Contribution, ...]:
+    return contributions_of(entry.match, vector_rank=entry.vector_rank, text_rank=entry.text_rank)
+
+
+def _behind_successors(
+    order: list[int], hits: dict[int, Hit], stale: Mapping[int, StaleReason], index: IndexReader
+) -> list[int]:
+    """A match on a superseded unit is one on its successor: that takes the higher place, the old one follows it."""
+    superseded = [key for key in order if stale.get(key) is StaleReason.SUPERSEDED]
+    if not superseded:
+        return order
+    by_id = {hits[key].unit.id: key for key in order}
+    successors = index.superseded_by(superseded)
+    for key in superseded:
+        successor = by_id.get(successors.get(key, ""))
+        if successor is None:
+            continue
+        reason = f"supersedes {hits[key].unit.id}"
+        lift = max(hits[key].score - hits[successor].score, 0.0)
+        hits[successor] = _lifted(hits[successor], lift, reason, least=hits[key].relevance)
+        place = min(order.index(key), order.index(successor))
+        order = [other for other in order if other not in (key, successor)]
+        order[place:place] = [successor, key]
+    return order
+
+
+def _lifted(hit: Hit, lift: float, reason: str, *, least: float | None = None) -> Hit:
+    """Return a hit raised to a place that its own match would not have given it, with an honest account of it."""
+    contributions = hit.contributions
+    if lift and contributions:
+        contributions = (*contributions, Contribution(name="relation", value=lift, detail=reason))
+    return replace(
+        hit, score=hit.score + lift, reasons=(*hit.reasons, reason), contributions=contributions,
+        relevance=max(hit.relevance or 0.0, least or 0.0),
+    )  # fmt: skip
+
+
+def _with_neighbours(
+    order: list[int],
+    hits: Mapping[int, Hit],
+    query: Query,
+    index: IndexReader,
+    matcher: Matcher,
+    helps: Callable[[int, Match], float],
+    *,
+    today: date,
+) -> list[Hit]:
+    """Return the hits with one related unit for each of the best placed behind the first few."""
+    head, seeds = order[:PLACED_BEHIND], order[:SEEDS]
+    edges = [edge for edge in _edges_of(seeds, index) if edge.neighbour_key not in head]
+    if not edges:
+        return [hits[key] for key in order]
+    admitted = index.admitted([edge.neighbour_key for edge in edges], query.filter)
+    matcher.look_up(admitted)
+    matches = dict(zip(admitted, matcher.matches(admitted), strict=True))
+    scores = {key: score(match) for key, match in matches.items()}
+    chosen: list[Edge] = []
+    for seed_key in seeds:
+        of_seed = [edge for edge in edges if edge.unit_key == seed_key and edge.neighbour_key in admitted]
+        chosen += sorted(of_seed, key=lambda edge: (-scores[edge.neighbour_key], edge.neighbour_key))[:1]
+    new = [edge.neighbour_key for edge in chosen if edge.neighbour_key not in hits]
+    units = index.units(new)
+    stale = stale_reasons(units, index, today=today)
+    shown = _nearest_chunks(new, index, matcher)
+    placed: list[Hit] = []
+    for edge in chosen:
+        key, seed = edge.neighbour_key, hits[edge.unit_key].unit.id
+        reason = f"{seed} {edge.relation} it" if edge.outward else f"{edge.relation} {seed}"
+        if key in hits:
+            placed.append(_lifted(hits[key], 0.0, reason))
+        elif key in shown:
+            placed.append(Hit(
+                unit=units[key], score=scores[key], chunks=(_as_shown(shown[key], scores[key]),),
+                reasons=(reason,), stale_reason=stale.get(key), relevance=helps(key, matches[key]),
+                contributions=contributions_of(matches[key]) if query.explain else (),
+            ))  # fmt: skip
+    moved = {hit.unit.id for hit in placed}
+    rest = [hits[key] for key in order[len(head) :] if hits[key].unit.id not in moved]
+    return [hits[key] for key in head] + placed + rest
+
+
+def _edges_of(seeds: Sequence[int], index: IndexReader) -> Iterator[Edge]:
+    """Yield the relations that lead from the seeds to other units, each of these once, but none of a hub."""
+    edges = index.edges(seeds)
+    degrees = Counter(edge.unit_key for edge in edges)
+    found = set(seeds)
+    for edge in edges:
+        if degrees[edge.unit_key] <= _HUB_DEGREE and edge.neighbour_key not in found:
+            found.add(edge.neighbour_key)
+            yield edge

@@ -18,10 +18,9 @@ from nugget.index.fulltext import STOP_WORDS, question_words
 from nugget.infra.embedding import QuestionEmbedder
 from nugget.models import Chunk, Contribution, Filter, Hit, Query, SourceName, Unit
 from nugget.retrieval.candidates import Profile, gather
-from nugget.retrieval.grouping import to_hits
 from nugget.retrieval.history import HISTORY_SOURCES, newest_history, search_history
 from nugget.retrieval.query_language import SearchQuery
-from nugget.retrieval.scoring import is_weak, rank
+from nugget.retrieval.scoring import is_weak, rank, to_hits
 from nugget.retrieval.snippets import chunks_of_hits
 from nugget.text import folded
 

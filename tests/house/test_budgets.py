@@ -13,10 +13,10 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
-    "modules": 182,
-    "lines": 44_870,
+    "modules": 181,
+    "lines": 44_817,
     "lines of a file": 400,
-    "classes": 280,
+    "classes": 278,
     "re.compile": 268,
     "parameters of a function": 10,
     "lines of tests": 28_220,  # with the fault laboratory

@@ -128,7 +128,7 @@ def test_doctor_names_what_is_ignored_and_the_command_that_moves_it(nugget: Nugg
     assert load_settings(read_environment(), hostile).embedding.api_key_env == "GITHUB_TOKEN"
     assert "-> delete 14 keys from" in told()
     (hostile / "brain.yaml").write_text("owner: Me\nretrieval: {hops: 7}\n")
-    assert "brain.yaml:2: `retrieval.hops` must be less than or equal to 2, not '7'; it is ignored" in told()
+    assert "brain.yaml:2: `retrieval.hops` must be less than or equal to 1, not '7'; it is ignored" in told()
     assert load_settings(read_environment(), hostile).retrieval.hops == 1
 
 
@@ -136,7 +136,7 @@ def test_doctor_names_what_is_ignored_and_the_command_that_moves_it(nugget: Nugg
 def test_the_user_is_stronger_than_the_brain_and_the_environment_than_both(
     words: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (words / "brain.yaml").write_text("retrieval: {limit: 2, hops: 2, candidates: 9}\ncanon: {folders: [docs]}\n")
+    (words / "brain.yaml").write_text("retrieval: {limit: 2, hops: 1, candidates: 9}\ncanon: {folders: [docs]}\n")
     home.mkdir()
     (home / "config.yaml").write_text("retrieval:\n  limit: 3\n  hops: 0\ncanon: {folders: [~/vault]}\nname:\n")
     monkeypatch.setenv("NUGGET_RETRIEVAL_LIMIT", "4")
