@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import hmac
 import json
@@ -15,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
 import jwt
@@ -23,7 +25,9 @@ from commands import Nugget
 from cryptography.hazmat.primitives.asymmetric import rsa
 from knowledge_files import commit
 from mcp.client import Client
+from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from mcp.types import TextContent
 from paths import REPOSITORY
 from served import Answer, Served, served, variables_for
@@ -212,22 +216,27 @@ def test_only_a_signed_new_delivery_for_a_known_repository_is_followed(place: Te
 
 
 class Provider(BaseHTTPRequestHandler):
-    """An OpenID provider with its keys, which also takes spans."""
+    """An OpenID provider with its keys, which gives out one token and also takes spans."""
 
     keys: ClassVar[list[dict[str, Any]]] = []
     received: ClassVar[list[bytes]] = []
+    token: ClassVar[str] = ""
 
     def do_POST(self) -> None:
         self.received.append(self.rfile.read(int(self.headers["content-length"])))
-        self.send_response(200)
-        self.send_header("content-length", "0")
-        self.end_headers()
+        self.reply({"access_token": self.token, "token_type": "Bearer"})
 
     def do_GET(self) -> None:
         issuer = f"http://127.0.0.1:{self.server.server_address[1]}"
-        document: dict[str, Any] = {"issuer": issuer, "jwks_uri": f"{issuer}/keys"}
-        text = json.dumps({"keys": self.keys} if self.path == "/keys" else document).encode()
+        document = {"issuer": issuer, "jwks_uri": f"{issuer}/keys", "authorization_endpoint": f"{issuer}/authorize",
+                    "token_endpoint": f"{issuer}/token", "response_types_supported": ["code"],
+                    "code_challenge_methods_supported": ["S256"]}  # fmt: skip
+        self.reply({"keys": self.keys} if self.path == "/keys" else document)
+
+    def reply(self, document: dict[str, Any]) -> None:
+        text = json.dumps(document).encode()
         self.send_response(200)
+        self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(text)))
         self.end_headers()
         self.wfile.write(text)
@@ -245,22 +254,79 @@ def issuer() -> Iterator[str]:
     server.server_close()
 
 
+KEY, FOREIGN = (rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2))
+
+
+def provided(issuer: str) -> tuple[dict[str, str], dict[str, Any]]:
+    """Give the provider its keys; return the settings of a server that trusts it, and the claims of a member."""
+    public = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(KEY.public_key()))
+    Provider.keys, Provider.received = [{**public, "kid": "one", "use": "sig", "alg": "RS256"}], []
+    return {
+        "NUGGET_HTTP_AUTH": "oidc", "NUGGET_HTTP_ISSUER": issuer, "NUGGET_HTTP_AUDIENCE": "nugget",
+        "NUGGET_HTTP_RIGHTS": "engineers=open:write,board=closed,ceo@example.org=closed",
+    }, {"iss": issuer, "aud": "nugget", "sub": "u1", "groups": ["engineers"],
+        "exp": datetime.now(UTC) + timedelta(hours=1)}  # fmt: skip
+
+
+class Login:
+    """What an agent's client keeps of a login, and the person who logs in with the provider."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, str] = {}
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return None
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        """Keep nothing."""
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return OAuthClientInformationFull(
+            client_id="agent", redirect_uris=["http://127.0.0.1/done"], token_endpoint_auth_method="none"
+        )  # type: ignore[arg-type]
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """Keep nothing."""
+
+    async def open_page(self, url: str) -> None:
+        self.asked = dict(parse_qsl(urlsplit(url).query), page=url.partition("?")[0])
+
+    async def come_back(self) -> AuthorizationCodeResult:
+        return AuthorizationCodeResult(code="c0de", state=self.asked["state"])
+
+
+@pytest.mark.proves("TEAM-OIDC")
+def test_a_real_client_finds_the_provider_and_logs_in(place: Team, issuer: str) -> None:
+    settings, claims = provided(issuer)
+    Provider.token = jwt.encode(claims, KEY, algorithm="RS256", headers={"kid": "one"})
+    person = Login()
+
+    async def talk(server: Served) -> set[str]:
+        url, about = f"{server.url}/s/open/mcp", OAuthClientMetadata(redirect_uris=["http://127.0.0.1/done"])  # type: ignore[list-item]
+        login = OAuthClientProvider(url, about, person, person.open_page, person.come_back)
+        async with (
+            httpx2.AsyncClient(auth=login, timeout=PATIENCE_S) as sender,
+            Client(streamable_http_client(url, http_client=sender)) as client,
+        ):
+            return {tool.name for tool in (await client.list_tools()).tools}
+
+    with place.serve(**settings) as server:
+        tools = asyncio.run(asyncio.wait_for(talk(ready(server)), PATIENCE_S))
+        assert "get_relevant_context" in tools
+        assert (person.asked["page"], person.asked["resource"]) == (f"{issuer}/authorize", f"{server.url}/s/open/mcp")
+    sent = dict(parse_qsl(Provider.received[-1].decode()))
+    proof = base64.urlsafe_b64encode(hashlib.sha256(sent["code_verifier"].encode()).digest()).decode().rstrip("=")
+    assert (sent["code"], proof) == ("c0de", person.asked["code_challenge"])
+
+
 @pytest.mark.proves("TEAM-OIDC")
 def test_an_access_token_gives_the_rights_of_its_groups(place: Team, issuer: str) -> None:
-    key, foreign = (rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2))
-    public = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key()))
-    Provider.keys = [{**public, "kid": "one", "use": "sig", "alg": "RS256"}]
-    claims = {"iss": issuer, "aud": "nugget", "sub": "u1", "groups": ["engineers"],
-              "exp": datetime.now(UTC) + timedelta(hours=1)}  # fmt: skip
+    settings, claims = provided(issuer)
 
-    def header(signed_by: Any = key, **changed: Any) -> dict[str, str]:
+    def header(signed_by: Any = KEY, **changed: Any) -> dict[str, str]:
         text = jwt.encode({**claims, **changed}, signed_by, algorithm="RS256", headers={"kid": "one"})
         return {"authorization": f"Bearer {text}"}
 
-    settings = {
-        "NUGGET_HTTP_AUTH": "oidc", "NUGGET_HTTP_ISSUER": issuer, "NUGGET_HTTP_AUDIENCE": "nugget",
-        "NUGGET_HTTP_RIGHTS": "engineers=open:write,board=closed,ceo@example.org=closed",
-    }  # fmt: skip
     with place.serve(**settings) as server:
         ready(server)
         granted = server.ask("/v1/spaces", headers=header()).json["spaces"]
@@ -271,10 +337,10 @@ def test_an_access_token_gives_the_rights_of_its_groups(place: Team, issuer: str
             named = header(email="ceo@example.org", preferred_username="ceo@example.org", email_verified=checked)
             found = {one["name"] for one in server.ask("/v1/spaces", headers=named).json["spaces"]}
             assert found == ({"open", "closed"} if checked else {"open"})
-        shared = jwt.encode(claims, public["n"], algorithm="HS256", headers={"kid": "one"})
+        shared = jwt.encode(claims, Provider.keys[0]["n"], algorithm="HS256", headers={"kid": "one"})
         unsigned = jwt.encode(claims, None, algorithm="none")
         wrong = (
-            header(aud="another"), header(iss="http://evil.example"), header(signed_by=foreign),
+            header(aud="another"), header(iss="http://evil.example"), header(signed_by=FOREIGN),
             header(exp=datetime.now(UTC) - timedelta(hours=1)), {"authorization": f"Bearer {shared}"},
             {"authorization": "Bearer x.y.z"}, {"authorization": f"Bearer {unsigned}"},
         )  # fmt: skip
