@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import socket
 import struct
 import subprocess
@@ -18,13 +20,15 @@ from threading import Event, Thread
 from typing import Any
 
 import pytest
+import team_load
 from commands import Nugget
 from sync_stage import CACHE_FILE, unit
 from waiting import wait_for
 
 from nugget.config import load_settings, read_environment
-from nugget.errors import IndexUnavailable, NuggetError, UsageError
+from nugget.errors import IndexUnavailable, UsageError
 from nugget.index import Index
+from nugget.index.connection import create
 from nugget.index.postgres import PostgresIndex
 from nugget.index.postgres.connection import MIGRATIONS, MOST_CONNECTIONS, IndexBusy, migrate
 from nugget.index.postgres.writer import Published, publish
@@ -315,32 +319,52 @@ def test_without_the_extra_one_sentence_names_it() -> None:
 
 
 @pytest.mark.proves("TEAM-ROWS", "TEAM-FAULTS")
-def test_writers_and_readers_at_once_lose_nothing_and_see_only_their_own(
-    index: Index, brain: Path, team: PostgresIndex, team_database: str
+def test_processes_with_writers_and_readers_lose_nothing_and_see_only_their_own(
+    tmp_path: Path, team_database: str
 ) -> None:
-    """Two spaces are published again and again from several threads while others ask them."""
-    publish(index, team_database, "second")
-    wanted = {name: [hit.ref for hit in ask(PostgresIndex(team_database, name)).hits] for name in ("team", "second")}
+    """Two processes, four writers, 50 readers; NUGGET_TEAM_LOAD_S=120 for as long as a busy team would."""
+    for space in team_load.SPACES:
+        with closing(create(tmp_path / f"{space}.db")), closing(Index(tmp_path / f"{space}.db")) as index:
+            team_load.add(index, space, 0)
+            publish(index, team_database, space)
+    given = [team_database, str(tmp_path), os.environ.get("NUGGET_TEAM_LOAD_S", "8"), "25"]
+    running = [
+        subprocess.Popen([sys.executable, team_load.__file__, *given, kind], stdout=subprocess.PIPE, text=True)
+        for kind in ("adds", "rebuilds")
+    ]
+    did = [json.loads(one.communicate()[0] or "{}") for one in running]
+    assert [one.returncode for one in running] == [0, 0]
+    assert all(one["published"] >= 4 and one["answered"] >= 25 for one in did), did
+    for space in team_load.SPACES:
+        with closing(Index(tmp_path / f"{space}.db")) as index:
+            assert index.unit_ids() == PostgresIndex(team_database, space).unit_ids()
 
-    def write(at: int) -> None:
-        with closing(Index(brain / ".nugget" / "index.db")) as own:
-            for _ in range(3):
-                publish(own, team_database, ("team", "second")[at % 2], rebuild=True)
 
-    def read(at: int) -> list[tuple[str, list[str]]]:
-        name = ("team", "second")[at % 2]
-        reader, found = PostgresIndex(team_database, name), []
-        for _ in range(10):
-            try:
-                found.append((name, [hit.ref for hit in ask(reader).hits]))
-            except NuggetError as error:
-                assert isinstance(error, IndexBusy)
-        return found
+@pytest.mark.proves("TEAM-FAULTS")
+def test_a_full_disk_of_the_server_leaves_what_was_there(
+    index: Index, team: PostgresIndex, brain: Path, synced: Any, team_database: str
+) -> None:
+    """The file of a table that the publication is the first to write takes no byte, as on a full disk."""
+    import psycopg
 
-    with ThreadPoolExecutor(12) as pool:
-        writers, readers = [pool.submit(write, at) for at in range(4)], [pool.submit(read, at) for at in range(8)]
-        for writer in writers:
-            writer.result()
-        seen = [one for reader in readers for one in reader.result()]
-    assert seen and all(hits == wanted[name] for name, hits in seen)
-    assert index.unit_ids() == team.unit_ids()
+    before = ask(team)
+    (brain / CACHE_FILE).write_text(unit("concept/cache-invalidation", body="Connection pool, connection pool."))
+    synced()
+    with psycopg.connect(team_database, autocommit=True) as connection:
+        place = connection.execute(
+            "SELECT current_setting('data_directory'), pg_relation_filepath(replace(tableoid::regclass::text, 'units', "
+            "'dead')::regclass) FROM nugget.units LIMIT 1"
+        ).fetchone()
+    assert place is not None
+    file = Path(*place)
+    assert file.stat().st_size == 0
+    file.unlink()
+    file.symlink_to("/dev/full")
+    with pytest.raises(IndexUnavailable, match="No space left on device"):
+        publish(index, team_database, "team")
+    assert ask(team) == before
+    file.unlink()
+    file.touch()
+    shutil.chown(file, user=file.parent.stat().st_uid)
+    assert publish(index, team_database, "team") == Published(written=1)
+    assert ask(team) != before
