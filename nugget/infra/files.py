@@ -248,9 +248,9 @@ def resource(name: str) -> Path:
     raise NuggetError(f"Nugget's own file {name} is missing.", hint="Install Nugget again.")
 
 
-def exposed(*roots: StrPath) -> dict[str, int]:
-    """Return the modes of our files and folders in and under `roots` that others may read, write or enter."""
-    found: dict[str, int] = {}
+def make_private(*roots: StrPath) -> list[str]:
+    """Take the rights of others off everything in and under `roots` that is ours; return what changed."""
+    changed = []
     for root in roots:
         inside = (os.path.join(folder, name) for folder, folders, files in os.walk(root) for name in (*folders, *files))
         for path in map(str, (root, *inside)):
@@ -258,17 +258,8 @@ def exposed(*roots: StrPath) -> dict[str, int]:
                 status = os.lstat(path)
                 is_ours = status.st_uid == system.user_id() and not stat.S_ISLNK(status.st_mode)
                 if is_ours and status.st_mode & system.OTHERS:
-                    found[path] = stat.S_IMODE(status.st_mode)
-    return found
-
-
-def make_private(*roots: StrPath) -> list[str]:
-    """Take the rights of others off everything in and under `roots` that is ours; return what changed."""
-    changed = []
-    for path, mode in exposed(*roots).items():
-        with suppress(OSError):
-            os.chmod(path, mode & ~system.OTHERS)
-            changed.append(path)
+                    os.chmod(path, stat.S_IMODE(status.st_mode) & ~system.OTHERS)
+                    changed.append(path)
     return changed
 
 

@@ -28,7 +28,7 @@ from nugget.config import (
 )
 from nugget.errors import NuggetError, reason_of
 from nugget.index.connection import find_damage
-from nugget.infra import files, git
+from nugget.infra import git
 from nugget.models import Severity, SourceName
 from nugget.sources.sessions import outdated_archives
 from nugget.text import ago, counted
@@ -240,13 +240,6 @@ def _check_folders(brain: Path, environment: Environment) -> Iterator[Finding]:
         yield _odd("folders", f"{brain} is read-only: questions work, capture does not", f"make {brain} writable")
     else:
         yield _good("folders", f"{brain} and {home} can be written")
-    roots = [folder for folder in (home, brain / ".nugget") if folder.is_dir()]
-    if exposed := [*files.exposed(*roots)]:
-        more = f" and {len(exposed) - 1} more" if len(exposed) > 1 else ""
-        step = f"chmod -R go-rwx {shlex.join(map(str, roots))}"
-        yield _odd("privacy", f"others on this machine have rights to {exposed[0]}{more}", step)
-    else:
-        yield _good("privacy", "what Nugget keeps is readable by you alone")
 
 
 def _check_capture(seen: dict[str, Any], settings: Settings, environment: Environment) -> Iterator[Finding]:

@@ -14,12 +14,12 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 181,
-    "lines": 44_817,
+    "lines": 44_801,
     "lines of a file": 400,
     "classes": 278,
     "re.compile": 268,
     "parameters of a function": 10,
-    "lines of tests": 28_395,  # with the fault laboratory
+    "lines of tests": 28_389,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

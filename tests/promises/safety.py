@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 PROMISES: dict[str, str] = {
-    "FILES-PRIVATE": "what Nugget keeps is readable by its owner alone under any umask; doctor names wider modes",
+    "FILES-PRIVATE": "what Nugget keeps is readable by its owner alone under any umask; repair mends wider modes",
     "FAULT-DISK": "a command that runs out of space is done or not begun, and can be done when there is space again",
     "FAULT-FUZZ": "files, settings, arguments and requests of any content are taken, or refused in a sentence",
     "FAULT-KILL": "a command killed at any call is done or not begun, and any next command puts all in order",
