@@ -170,7 +170,8 @@ def excerpt_of(hit: Hit) -> str:
     """Return what the hit says, without its title, cut at a sentence."""
     unit, chunk = hit.unit, next(iter(hit.chunks), None)
     text = clean(without_title(chunk, unit.title).text) if chunk else ""
-    text = shorten(text if text == unit.title else text.removeprefix(unit.title).lstrip(), _EXCERPT_CHARS)
+    rest = text.removeprefix(unit.title)
+    text = shorten(rest.lstrip(" .\n") if rest[:1] in " .\n" else text, _EXCERPT_CHARS)
     if unit.source in _SPOKEN and unit.type in _SPEAKERS:
         speaker = chunk.breadcrumb if chunk and unit.type != "message" else ""
         return f"[{one_line(speaker)}] {text}" if speaker else text
