@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 181,
-    "lines": 44_801,
+    "lines": 44_798,
     "lines of a file": 400,
     "classes": 278,
     "re.compile": 268,
