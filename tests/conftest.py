@@ -79,6 +79,15 @@ def home(isolated_home: Path) -> Path:
     return isolated_home / ".nugget"
 
 
+@pytest.fixture
+def queue_lock(home: Path) -> Iterator[None]:
+    """The lock of the worker is held, so that a hook starts none and what it queues stays where it is."""
+    from nugget.infra import files
+
+    with files.locked(home / "queue/worker.lock"):
+        yield
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Real transcripts, payloads and evaluation sets beside the checkout."""

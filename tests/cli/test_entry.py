@@ -12,7 +12,6 @@ import pytest
 from paths import REPOSITORY
 
 from nugget.__main__ import main
-from nugget.infra import files
 
 FAKE_KEY = "gh" + "p_" + "x7Kq2LmN9vRt4WbZ8cYd1FgH5jPs3QaU6eTi"
 MODULES = (
@@ -87,17 +86,11 @@ def test_a_reader_that_leaves_early_is_no_failure(brain: Path, monkeypatch: pyte
 
 
 @pytest.mark.proves("CLI-HOOK")
-def test_a_hook_call_is_queued_without_the_command_line(isolated_home: Path) -> None:
-    # With the queue's lock held, as while a worker is at work, the hook starts none.
-    lock = files.try_lock(isolated_home / ".nugget/queue/worker.lock")
-    assert lock is not None
-    try:
-        payload = {"hook_event_name": "SessionEnd", "session_id": "s1", "transcript_path": "/nowhere/s1.jsonl"}
-        code, out, err = nugget("capture-session", stdin=json.dumps(payload), code=MODULES)
-    finally:
-        os.close(lock)
+def test_a_hook_call_is_queued_without_the_command_line(home: Path, queue_lock: None) -> None:
+    payload = {"hook_event_name": "SessionEnd", "session_id": "s1", "transcript_path": "/nowhere/s1.jsonl"}
+    code, out, err = nugget("capture-session", stdin=json.dumps(payload), code=MODULES)
     assert (code, out) == (0, "")
     modules = set(eval(err.splitlines()[-1]))
     assert modules.isdisjoint({"typer", "rich", "nugget.cli", "nugget.config", "dataclasses", "pathlib"})
-    (job,) = (isolated_home / ".nugget/queue/pending").iterdir()
+    (job,) = (home / "queue/pending").iterdir()
     assert json.loads(job.read_text())["session"] == "s1"

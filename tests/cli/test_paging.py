@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import pty
-import select
-import subprocess
 import sys
-import termios
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from terminals import at_terminal
 
 from nugget.text import clean
 
 NUGGET = [sys.executable, "-c", "from nugget.__main__ import console; console()"]
-ROWS = 24
 PAGER = """\
 import json, os, sys
 text = sys.stdin.read()
@@ -40,36 +36,15 @@ def notes(brain: Path, isolated_home: Path) -> Path:
     return isolated_home
 
 
-def at_terminal(
-    arguments: list[str], brain: Path, home: Path, variables: Mapping[str, str], *, columns: int = 80
-) -> str:
+def typed(arguments: list[str], brain: Path, home: Path, variables: Mapping[str, str], *, columns: int = 80) -> str:
     """What a terminal shows when a command is typed into it."""
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (ROWS, columns))
     environment = {
         **os.environ, "HOME": str(home), "NUGGET_BRAIN": str(brain), "NUGGET_EMBEDDING_MODEL": "none",
         "TERM": "xterm-256color", "SEEN": str(home / "seen.json"), **variables,
     }  # fmt: skip
     for name in ("COLUMNS", "LINES", "PAGER", "LESS", "NO_COLOR"):
         environment.pop(name, None) if name not in variables else None
-    with subprocess.Popen(
-        [*NUGGET, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
-    ) as process:
-        os.close(theirs)
-        shown = b""
-        while select.select([ours], [], [], 60)[0]:
-            try:
-                some = os.read(ours, 1 << 16)
-            except OSError:  # what Linux says when the other end is closed
-                break
-            if not some:
-                break
-            shown += some
-        else:
-            process.kill()  # it waits for keys
-        assert process.wait(60) == 0, shown
-    os.close(ours)
-    return shown.decode()
+    return at_terminal([*NUGGET, *arguments], environment, columns=columns)
 
 
 @pytest.fixture
@@ -80,7 +55,7 @@ def pager(notes: Path) -> str:
 @pytest.mark.proves("CLI-PAGER")
 @pytest.mark.parametrize(("variables", "less"), [({}, "FRX"), ({"NO_COLOR": "1", "LESS": "X"}, "X")])
 def test_a_terminal_gets_its_pager(brain: Path, notes: Path, pager: str, variables: dict[str, str], less: str) -> None:
-    shown = at_terminal(["get", "pattern/long"], brain, notes, {"PAGER": pager, **variables})
+    shown = typed(["get", "pattern/long"], brain, notes, {"PAGER": pager, **variables})
     seen = json.loads((notes / "seen.json").read_text())
     assert "PAGED" in shown and "Line 59" not in shown
     assert "Line 0 of the long note." in seen["text"] and "Line 59" in seen["text"]
@@ -91,8 +66,8 @@ def test_a_terminal_gets_its_pager(brain: Path, notes: Path, pager: str, variabl
 @pytest.mark.parametrize("columns", [60, 80, 120, 200])
 def test_results_are_wrapped_between_words(brain: Path, notes: Path, columns: int) -> None:
     asking = ["search", "line", "note", "retry", "payment", "--no-pager"]
-    at_terminal(["sync"], brain, notes, {})
-    wide = clean(at_terminal(asking, brain, notes, {}, columns=1000))
-    shown = clean(at_terminal(asking, brain, notes, {}, columns=columns))
+    typed(["sync"], brain, notes, {})
+    wide = clean(typed(asking, brain, notes, {}, columns=1000))
+    shown = clean(typed(asking, brain, notes, {}, columns=columns))
     assert shown.split() == wide.split()
     assert max(map(len, shown.splitlines())) <= columns

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import PATIENT
-from paths import REPOSITORY
+from commands import hook
 from sessions import write_transcript
-from waiting import PATIENCE_S
 
 from nugget.app import Brain
 from nugget.config import load_settings, read_environment
 from nugget.evidence.derive import ingest
 from nugget.index.connection import open_home
 from nugget.index.sync import sync_provenance
-from nugget.infra import files
 from nugget.infra.workspace import find_workspace
 from nugget.models import Evidence, Scope, Speaker, SpeechOrigin
 from nugget.models.nuggets import Nugget, NuggetType, SessionRecord
@@ -49,17 +44,7 @@ def shop(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def home(isolated_home: Path) -> Iterator[Path]:
-    """`$NUGGET_HOME`, with the worker's lock held, so that no worker starts."""
-    folder = isolated_home / ".nugget"
-    lock = files.try_lock(folder / "queue/worker.lock")
-    assert lock is not None
-    yield folder
-    os.close(lock)
-
-
-@pytest.fixture
-def known(shop: Path, home: Path, isolated_home: Path) -> Path:
+def known(shop: Path, home: Path, queue_lock: None) -> Path:
     """A shell session in the repository with a failure that was fixed and an open todo, and two nuggets about it."""
     environment = read_environment()
     logs = environment.shell_logs / "sess_shop"
@@ -107,14 +92,6 @@ def known(shop: Path, home: Path, isolated_home: Path) -> Path:
     sync_provenance(home, connection, embedder=None)
     connection.close()
     return shop
-
-
-def hook(payload: dict[str, Any], *flags: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), **variables}
-    return subprocess.run(
-        [*PATIENT, "capture-session", *flags], input=json.dumps(payload).encode(), capture_output=True, env=environment,
-        timeout=PATIENCE_S,
-    )  # fmt: skip
 
 
 def start(folder: Path, **more: str) -> dict[str, Any]:

@@ -7,10 +7,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from commands import hook
 from paths import REPOSITORY
 from waiting import PATIENCE_S, wait_for
 
@@ -21,25 +21,8 @@ from nugget.infra import files
 PAYLOAD = {"session_id": "abc", "transcript_path": "/x/abc.jsonl", "cwd": "/srv/shop", "hook_event_name": "SessionEnd"}
 
 
-@pytest.fixture
-def queue_lock(home: Path) -> Iterator[None]:
-    """Hold the worker's lock, so that the hook finds a worker at work and what it queues stays where it is."""
-    lock = files.try_lock(home / "queue/worker.lock")
-    assert lock is not None
-    yield
-    os.close(lock)
-
-
 def variables(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(REPOSITORY), **more}
-
-
-def hook(payload: object, **more: str) -> subprocess.CompletedProcess[bytes]:
-    text = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
-    command = [sys.executable, "-P", "-m", "nugget", "capture-session"]
-    return subprocess.run(
-        command, input=text, capture_output=True, env=variables(**more), timeout=PATIENCE_S, check=False
-    )
 
 
 def is_idle(home: Path) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import shutil
 import stat
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from terminals import at_terminal
 
 from nugget import __version__
 from nugget.cli import run
@@ -286,25 +286,10 @@ def test_the_commands_say_what_they_did(settings: Path, servers: Path, capsys: p
     assert said.err.startswith(f"Error: {settings} is not valid JSON: line 1") and not said.out
 
 
-def at_a_terminal(command: Path, *arguments: str, typed: bytes) -> bytes:
+def at_a_terminal(command: Path, *arguments: str, typed: bytes) -> str:
     """What `nugget` shows at a terminal where this is typed."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [str(command), *arguments], stdin=theirs, stdout=theirs, stderr=theirs,
-        env={**os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}"},
-    )  # fmt: skip
-    os.close(theirs)
-    os.write(ours, typed)
-    shown = b""
-    try:
-        while part := os.read(ours, 65536):
-            shown += part
-    except OSError:
-        pass  # Linux: the other end is closed
-    finally:
-        os.close(ours)
-    assert process.wait(60) == 0, shown
-    return shown
+    path = {"PATH": f"{command.parent}:{os.environ['PATH']}"}
+    return at_terminal([str(command), *arguments], os.environ | path, typed=typed, columns=200)
 
 
 @pytest.fixture
@@ -319,8 +304,8 @@ def stand_in(command: Path) -> Path:
 @pytest.mark.proves("INSTALL-OFFER", "INSTALL-CLAUDE")
 def test_init_offers_it_at_a_terminal(command: Path, stand_in: Path, tmp_path: Path, isolated_home: Path) -> None:
     shown = at_a_terminal(command, "init", str(tmp_path / "b"), typed=b"y\nn\n")
-    assert b"Connect Claude Code now" in shown and b"May Nugget use it (recommended)?" in shown
-    assert (isolated_home / ".claude" / "settings.json").exists() and b"let Claude Code ask" not in shown
+    assert "Connect Claude Code now" in shown and "May Nugget use it (recommended)?" in shown
+    assert (isolated_home / ".claude" / "settings.json").exists() and "let Claude Code ask" not in shown
     assert load_settings(read_environment()).extraction.use_claude is False
 
 
@@ -328,9 +313,9 @@ def test_init_offers_it_at_a_terminal(command: Path, stand_in: Path, tmp_path: P
 def test_install_asks_once_whether_the_command_may_be_used(command: Path, stand_in: Path, isolated_home: Path) -> None:
     subprocess.run([str(command), "install"], check=True, stdin=subprocess.DEVNULL, capture_output=True)
     assert load_settings(read_environment()).extraction.use_claude is None, "nobody was there to be asked"
-    assert b"where the session already went" in at_a_terminal(command, "install", typed=b"\n")
+    assert "where the session already went" in at_a_terminal(command, "install", typed=b"\n")
     assert load_settings(read_environment()).extraction.use_claude is True
-    assert b"May Nugget" not in at_a_terminal(command, "install", typed=b"\n")
+    assert "May Nugget" not in at_a_terminal(command, "install", typed=b"\n")
 
 
 # --- doctor ---

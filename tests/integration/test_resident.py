@@ -13,9 +13,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from commands import PATIENT
+from commands import hook
 from mcp_wire import HELLO, RUN
-from paths import REPOSITORY
 from waiting import PATIENCE_S, wait_for, within
 
 from nugget.app import Brain
@@ -69,13 +68,10 @@ def servers(home: Path) -> list[Path]:
     return sorted((home / "run").glob("*.sock"))
 
 
-def hook(prompt: str = PROMPT, **variables: str) -> str:
-    """What the hook says."""
+def recalled(prompt: str = PROMPT, **variables: str) -> str:
+    """What the hook says at a prompt."""
     payload = {"hook_event_name": "UserPromptSubmit", "cwd": "/", "session_id": "s", "prompt": prompt}
-    done = subprocess.run(
-        [*PATIENT, "capture-session", "--recall"], input=json.dumps(payload).encode(), capture_output=True,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **variables}, timeout=PATIENCE_S,
-    )  # fmt: skip
+    done = hook(payload, "--recall", **variables)
     assert (done.returncode, done.stderr) == (0, b"")
     return json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"] if done.stdout else ""
 
@@ -156,30 +152,30 @@ def test_a_window_without_a_server_that_it_may_trust_serves_itself(
 
 @pytest.mark.proves("RECALL-RESIDENT")
 def test_while_a_window_is_open_recall_finds_by_meaning(synced: Path, home: Path) -> None:
-    alone = hook(NUGGET_BRAIN=str(synced))
+    alone = recalled(NUGGET_BRAIN=str(synced))
     assert MEANT not in alone
     with window(synced):
         told: list[str] = []
 
         def is_meant() -> bool:  # the first times the model may still be on its way
-            told.append(hook(NUGGET_BRAIN=str(synced)))
+            told.append(recalled(NUGGET_BRAIN=str(synced)))
             return MEANT in told[-1]
 
         wait_for(is_meant)
         assert told[-1].startswith(f"<{MEMORY_TAG}>\nWhat earlier sessions left")
         for odd in ({"recall": 5, "folder": "/"}, {"recall": PROMPT, "brains": {"x": "/nowhere\0"}, "folder": "/"}, {}):
             assert resident.ask(home, odd, timeout_s=PATIENCE_S) in (None, {"lines": []})
-        assert hook("thanks", NUGGET_BRAIN=str(synced)) == ""
+        assert recalled("thanks", NUGGET_BRAIN=str(synced)) == ""
     wait_for(lambda: not servers(home))
-    assert hook(NUGGET_BRAIN=str(synced)) == alone
+    assert recalled(NUGGET_BRAIN=str(synced)) == alone
 
 
 @pytest.mark.proves("RECALL-RESIDENT")
 def test_whatever_stands_at_its_place_words_alone_are_fallen_back_on_in_time(by_words: Path, home: Path) -> None:
-    alone = hook()
+    alone = recalled()
     for answer in (None, b"", b"[]", b'{"lines": [5]}', b"[" * 60_000, b'{"lines": ["' + b"x" * 200_000):
         with other_end(home, answer) as asked:
-            assert hook() == alone
+            assert recalled() == alone
             wait_for(lambda: asked)
             with within(PATIENCE_S / 4):
                 resident.ask(home, {"recall": PROMPT})
@@ -188,10 +184,10 @@ def test_whatever_stands_at_its_place_words_alone_are_fallen_back_on_in_time(by_
 @pytest.mark.proves("RECALL-RESIDENT")
 def test_nobody_is_asked_where_others_could_stand(by_words: Path, home: Path, tmp_path: Path) -> None:
     with other_end(home, b'{"lines": ["from somebody else"]}', mode=0o755) as asked:
-        assert "somebody else" not in hook()
+        assert "somebody else" not in recalled()
     file = Path(resident.socket_file(home))
     file.parent.chmod(0o700)
     with other_end(tmp_path, b'{"lines": ["from somebody else"]}') as also_asked:
         file.symlink_to(resident.socket_file(tmp_path))
-        assert "somebody else" not in hook()
+        assert "somebody else" not in recalled()
     assert asked == also_asked == []

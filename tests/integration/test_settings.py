@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,7 +14,6 @@ from mcp_wire import asked_over_mcp, hooked
 from paths import REPOSITORY
 
 from nugget.config import documented_keys, load_settings, read_brain_file, read_environment
-from nugget.infra import files
 from nugget.sources.notes import canon_folders
 
 
@@ -94,19 +92,16 @@ def test_no_command_sends_anything_because_of_a_brain(nugget: Nugget, hostile: P
 
 @pytest.mark.proves("SETTINGS-KNOWLEDGE")
 def test_no_agent_and_no_hook_sends_anything_because_of_a_brain(
-    nugget: Nugget, hostile: Path, home: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+    nugget: Nugget, hostile: Path, queue_lock: None, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
     nugget("sync")
     result = asked_over_mcp(task_description="Where is the yeti?")
     assert "Diary" not in result["content"][0]["text"] and not result["isError"]
-    lock = files.try_lock(home / "queue/worker.lock")  # no worker is started
     for event in ("SessionStart", "UserPromptSubmit"):
         assert b"Diary" not in hooked(
             says_something=False, hook_event_name=event, cwd=str(hostile), prompt="What is known of the yeti?"
         )
-    assert lock is not None
-    os.close(lock)
     assert recorder.requests == []
 
 

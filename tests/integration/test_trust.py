@@ -15,7 +15,6 @@ from mcp_wire import asked_over_mcp, hooked
 from paths import REPOSITORY
 
 from nugget.config import read_environment
-from nugget.infra import files
 from nugget.upkeep import default_brain, trusted
 
 COMMANDS = (
@@ -59,18 +58,15 @@ def test_every_command_answers_with_one_sentence_and_runs_nothing(
 
 
 @pytest.mark.proves("TRUST-FIRST")
-def test_agents_and_hooks_get_the_same_sentence(planted: Path, tmp_path: Path, home: Path) -> None:
+def test_agents_and_hooks_get_the_same_sentence(planted: Path, tmp_path: Path, queue_lock: None) -> None:
     answer = asked_over_mcp(task_description="yeti", path="coding/x.md")
     (block,) = answer["content"]
     assert answer["isError"] and sentence(planted) in block["text"] and "\n" not in block["text"]
-    lock = files.try_lock(home / "queue/worker.lock")  # no worker is started
     for event in ("SessionStart", "UserPromptSubmit"):
         shown = hooked(
             says_something=True, hook_event_name=event, cwd=str(planted), prompt="What is known of the yeti?"
         )
         assert json.loads(shown) == {"systemMessage": sentence(planted)}
-    assert lock is not None
-    os.close(lock)
     assert not (tmp_path / "ran").exists()
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -128,3 +128,26 @@ def terminal(shell: str, home: Path, variables: Mapping[str, str] | None = None)
             process.wait(timeout=STARTED_S)
         finally:
             process.kill()
+
+
+def at_terminal(command: Sequence[str], variables: Mapping[str, str], *, typed: bytes = b"", columns: int = 80) -> str:
+    """What a terminal shows when a command is typed into it, and then this."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, columns))
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=variables) as process:
+        os.close(theirs)
+        os.write(ours, typed)
+        shown = b""
+        while select.select([ours], [], [], STARTED_S)[0]:
+            try:
+                some = os.read(ours, 1 << 16)
+            except OSError:  # what Linux says when the other end is closed
+                break
+            if not some:
+                break
+            shown += some
+        else:
+            process.kill()  # it waits for keys
+        assert process.wait(STARTED_S) == 0, shown
+    os.close(ours)
+    return shown.decode()
