@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from nugget.errors import EmbeddingUnavailable, IndexUnavailable, LLMUnavailable
 from nugget.evidence import MAX_CHARS, MAX_INCIDENTS, MAX_LINES, MAX_WINDOW, BundleOptions, EvidenceBundle
 from nugget.evidence import bundle_json as evidence_json
 from nugget.evidence.candidates import is_diagnostic
-from nugget.evidence.derive import IngestedSession, ingest, put_evidence_units
+from nugget.evidence.derive import ingest, ingested, put_evidence_units
 from nugget.evidence.selection import (
     LEAST_CHUNK_TOKENS,
     MOST_CHUNK_TOKENS,
@@ -96,11 +96,11 @@ class Logs:
             ) from error
         return {**made, "log_dir": str(folder)}
 
-    def ingest(self, session: str) -> IngestedSession:
-        """Read what is new in the logs of a session. Raises UnknownSession."""
+    def ingest(self, session: str) -> dict[str, Any]:
+        """Read what is new in the logs of a session; return its counts. Raises UnknownSession."""
         log, folder = find_log(self.environment, session), self.environment.shell_logs / session
         if log is None and folder.is_dir() and not folder.is_symlink():  # made, and nothing recorded yet
-            return IngestedSession(session=session, source="shell")
+            return ingested(session, SourceName.SHELL)
         if log is None:
             raise self._unknown(f"a session {session}")
         with self._index() as connection:
@@ -167,12 +167,10 @@ class Logs:
             raise LLMUnavailable("Choosing evidence from a history needs a model.", hint="Set ANTHROPIC_API_KEY.")
         with self._index() as connection:
             named = self._read(connection, session or self._latest(), fresh=fresh)
-            chosen = select_with_llm(
+            return select_with_llm(
                 connection, named, self._redacted(question), llm=llm, settings=self.settings, options=options,
                 selector=selector, now=datetime.now(UTC),
             )  # fmt: skip
-        facts = asdict(chosen)
-        return {"session_id": facts.pop("session"), **facts}
 
     def workspace_evidence(self, folder: Path, question: str, options: BundleOptions) -> EvidenceBundle:
         """Answer from all sessions of the repository that a folder is in, after reading all new logs."""

@@ -106,7 +106,7 @@ class Provenance:
             reasons = stale_reasons([found], connection=connection, checkout=Checkout(workspace), today=today)
         return found, reasons.get(found.id)
 
-    def missing(self) -> tuple[list[known.Missing], int]:
+    def missing(self) -> tuple[list[dict[str, str]], int]:
         """Return paths and symbols that are named and no longer exist, and how many nuggets and units were checked."""
         index, today = self._index(), datetime.now(UTC).date()
         with self._workspace() as (connection, workspace):
@@ -163,7 +163,7 @@ class Provenance:
         """Yield the nuggets and file touches of the workspace, or of all, as JSON lines."""
         return known.export_lines(self.environment.home, None if everything else self.workspace().identity)
 
-    def import_lines(self, stream: BinaryIO, *, name: str, dry_run: bool) -> known.Imported:
+    def import_lines(self, stream: BinaryIO, *, name: str, dry_run: bool) -> dict[str, Any]:
         """Import exported lines; what is known already stays as it is."""
         return known.import_lines(self.environment.home, stream, name=name, settings=self.settings, dry_run=dry_run)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -191,7 +190,7 @@ def list_nuggets(
     known = provenance(brain)
     if check:
         missing, looked_at = known.missing()
-        value = {"checked": looked_at, "missing": [fields(one, "ref", "summary", "kind", "name") for one in missing]}
+        value = {"checked": looked_at, "missing": missing}
         show(value if as_json else None, report="missing", missing=missing, looked_at=looked_at)
         raise typer.Exit(1 if missing else 0)
     names = [name.lower() for name in listed(types)]
@@ -233,6 +232,5 @@ def import_nuggets(
 ) -> None:
     """Import exported nuggets. Nuggets that exist already are not changed."""
     done = provenance().import_lines(file, name=file.name, dry_run=dry_run)
-    value = asdict(done) | {"dry_run": dry_run, "problems": [str(problem) for problem in done.problems]}
-    show(value if as_json else None, report="imported", done=done, dry_run=dry_run)
-    raise typer.Exit(1 if done.problems and not done.sessions else 0)
+    show(done | {"dry_run": dry_run} if as_json else None, report="imported", done=done, dry_run=dry_run)
+    raise typer.Exit(1 if done["problems"] and not done["sessions"] else 0)

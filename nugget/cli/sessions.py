@@ -13,7 +13,7 @@ from nugget.cli import terminal
 from nugget.cli.terminal import ExplainOption, JsonOption, PagerOption, progress, provenance, show
 from nugget.config import current_folder, load_settings, read_environment
 from nugget.errors import UsageError
-from nugget.render.json import ingested_json, session_detail_json, session_json, sync_json
+from nugget.render.json import session_detail_json, session_json, sync_json
 from nugget.render.terminal import note, put
 from nugget.text import DATE_FORMS
 
@@ -94,7 +94,7 @@ def ingest(
             show(sync_json(result) if as_json else None, report="sync", result=result, published=None, beside={})
         else:
             done = opened.ingest(session)
-            show(ingested_json(done) if as_json else None, report="ingested", done=done)
+            show(done if as_json else None, report="ingested", done=done)
 
 
 @logs.command("context")

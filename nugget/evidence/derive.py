@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -34,36 +33,25 @@ _UNITS_A_SESSION = 100
 _LISTED = re.compile(r"(?:TodoWrite )?\[(?P<status>\w+)\] (?P<text>.+)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IngestedSession:
-    """Counts of what was new in a session's logs."""
-
-    session: str
-    source: str
-    events: int = 0
-    command_inputs: int = 0
-    pane_output: int = 0
-    file_edits: int = 0
-    working_notes: int = 0
-    incidents: int = 0
-    malformed: int = 0
-    bytes_read: int = 0
-    redacted: Mapping[str, int] = field(default_factory=dict)
-
-
-def ingest(connection: sqlite3.Connection, log: Log, *, settings: Settings, now: datetime) -> IngestedSession:
-    """Take in what is new in the logs of a session. Doing so again finds nothing; two at once do each part once.
+def ingest(connection: sqlite3.Connection, log: Log, *, settings: Settings, now: datetime) -> dict[str, Any]:
+    """Take in what is new in the logs of a session; return the counts. Two at once do each part once.
 
     Raises NuggetError for logs that cannot be read.
     """
     read = logs.ingest_log(connection, log, settings, now=now)
     session = store.find_log_session(connection, log.id, log.source)
     incidents, notes = derive_sessions(connection, read.sessions or ([session.key] if session else []))
-    return IngestedSession(
-        session=log.id, source=log.source, malformed=read.malformed, bytes_read=read.bytes_read,
-        redacted=dict(read.redacted), incidents=incidents, working_notes=notes,
-        **{table: max(0, read.rows[table]) for table in store.READ_TABLES},
+    return ingested(
+        log.id, log.source, **{table: max(0, read.rows[table]) for table in store.READ_TABLES},
+        working_notes=notes, incidents=incidents, malformed=read.malformed, bytes_read=read.bytes_read,
+        redacted=dict(read.redacted),
     )  # fmt: skip
+
+
+def ingested(session: str, source: SourceName, **counts: Any) -> dict[str, Any]:
+    """Return the counts of what was new in a session's logs as JSON; what is not given is 0."""
+    names = (*store.READ_TABLES, "working_notes", "incidents", "malformed", "bytes_read")
+    return {"session_id": session, "source": str(source), **dict.fromkeys(names, 0), "redacted": {}, **counts}
 
 
 def derive_sessions(connection: sqlite3.Connection, keys: Iterable[int]) -> tuple[int, int]:

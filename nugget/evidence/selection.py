@@ -55,20 +55,6 @@ class SelectorOptions:
     model: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LlmSelection:
-    """Evidence chosen by a model. `chunks` were read; `left_out` says that the history was longer than those."""
-
-    session: str
-    query: str
-    context_text: str
-    source_ids: tuple[int, ...]
-    chunks: int
-    left_out: bool
-    usd: float
-    degraded: tuple[str, ...] = ()
-
-
 _HISTORY = (
     "SELECT ts_ms, id, '[typed] ' || text FROM command_inputs",
     "SELECT ts_ms, id, '[' || stream || '] ' || text FROM pane_output",
@@ -89,9 +75,10 @@ def select_with_llm(
     options: BundleOptions = BundleOptions(),  # noqa: B008
     selector: SelectorOptions = SelectorOptions(),
     now: datetime,
-) -> LlmSelection:
-    """Let a model choose the rows of a session's history that help to answer a question.
+) -> dict[str, Any]:
+    """Let a model choose the rows of a session's history that help to answer a question; return its choice as JSON.
 
+    `chunks` were read; `left_out` says that the history was longer than those.
     All calls together cost at most `llm.select_max_usd`. If the model fails or the cap is reached, the rows chosen so
     far are used; if no chunk was read, the bundle is built without a model. `degraded` names both. Raises NuggetError
     for an unknown session.
@@ -117,10 +104,10 @@ def select_with_llm(
         lines = [f"session: {session}", "intent: llm-select", f"query: {shorten(query, 300)}"]
         lines += [*(["evidence:"] if chosen else []), *(f"- {chosen[row_id]}" for row_id in sorted(chosen))]
         text, _ = fitted(lines, bounded(options), last=output_lines(_latest(connection, known.key)))
-    return LlmSelection(
-        session=session, query=query, context_text=text, source_ids=tuple(sorted(chosen)), chunks=read,
-        left_out=left_out, usd=round(usd, 6), degraded=tuple(degraded),
-    )  # fmt: skip
+    return {
+        "session_id": session, "query": query, "context_text": text, "source_ids": sorted(chosen), "chunks": read,
+        "left_out": left_out, "usd": round(usd, 6), "degraded": degraded,
+    }  # fmt: skip
 
 
 def _history_chunks(

@@ -27,7 +27,7 @@ from nugget.app.agent_session import AgentSession, DailyCapReached, print_traceb
 from nugget.app.logs import Logs, UnknownSession, evidence_json
 from nugget.http import models
 from nugget.http.models import MAX_QUESTION_CHARS, CompletionRequest, JSONReply, Refusal
-from nugget.render.json import bundle_json, ingested_json, shown_json, without_secrets
+from nugget.render.json import bundle_json, shown_json, without_secrets
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
@@ -159,7 +159,7 @@ def _add_logs(app: FastAPI, session: AgentSession, logs: Logs, llm_threads: Capa
     @app.post("/v1/logs/ingest/{session}")
     def ingest(session_id: SessionId) -> Response:
         """Read what is new in the logs of a session."""
-        return JSONReply(ingested_json(logs.ingest(session_id)))
+        return JSONReply(logs.ingest(session_id))
 
     @app.get("/v1/logs/context/{session}")
     def logs_context(session_id: SessionId, request: Annotated[models.LogsContextRequest, Query()]) -> Response:

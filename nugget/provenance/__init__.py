@@ -23,9 +23,17 @@ from nugget.infra.embedding import Embedder
 from nugget.infra.workspace import Workspace, normalised_remote
 from nugget.models import Depth, Filter, SourceName, StaleReason
 from nugget.models.nuggets import Nugget, NuggetBundle, NuggetQuery, NuggetType
-from nugget.provenance.checkout import Checkout, Location, find_workspace_of, follow_renames
+from nugget.provenance.checkout import (
+    Checkout,
+    Definition,
+    Location,
+    can_read,
+    find_definitions,
+    find_workspace_of,
+    follow_renames,
+    is_symbol,
+)
 from nugget.provenance.ranking import TEXT_CANDIDATES, Reviewed, locate, why
-from nugget.provenance.symbols import Definition, can_read, find_definitions, is_symbol
 from nugget.retrieval.scoring import stale_reasons as stale_units
 from nugget.sources.nugget_store import NuggetUnits
 

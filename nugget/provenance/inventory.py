@@ -24,8 +24,7 @@ from nugget.index import provenance as stored
 from nugget.infra import git
 from nugget.models import Problem, Scope, Speaker, SpeechOrigin, Unit
 from nugget.models.nuggets import FileTouch, Nugget, SessionRecord
-from nugget.provenance.checkout import Checkout, follow_renames
-from nugget.provenance.symbols import can_read, find_definitions
+from nugget.provenance.checkout import Checkout, can_read, find_definitions, follow_renames
 from nugget.redaction import allow_list
 from nugget.sources import nugget_store as store
 from nugget.sources import read_lines
@@ -61,16 +60,6 @@ class Gaps:
     asked: tuple[Covered, ...]
     unexplained: tuple[Covered, ...]
     degraded: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Missing:
-    """A path or symbol (`kind`) that a nugget or unit (`ref`) names and that is not there."""
-
-    ref: str
-    summary: str
-    kind: str
-    name: str
 
 
 def coverage(connection: sqlite3.Connection, checkout: Checkout) -> list[Covered]:
@@ -124,8 +113,8 @@ def _changes(checkout: Checkout, now: datetime) -> tuple[Counter[str], tuple[str
 
 def check_names(
     connection: sqlite3.Connection, checkout: Checkout, units: Sequence[Unit] = ()
-) -> tuple[list[Missing], int]:
-    """Return which mentioned names are missing, and how many nuggets and units were checked.
+) -> tuple[list[dict[str, str]], int]:
+    """Return which paths and symbols (`kind`) are named and missing, and how many nuggets and units were checked.
 
     Scopes count, paths in the text, and symbols in backquotes. A renamed file is there. A symbol is there if its name
     stands anywhere in the checkout.
@@ -157,7 +146,7 @@ def check_names(
         yield from (("symbol", word) for word in _symbols_in(text) if word in absent and word != scope.symbol)
 
     found = [
-        Missing(ref=ref, summary=summary, kind=kind, name=name)
+        {"ref": ref, "summary": summary, "kind": kind, "name": name}
         for ref, summary, scope, text in named
         for kind, name in dict.fromkeys(missing(scope, text))
     ]
@@ -203,17 +192,6 @@ def _absent_words(checkout: Checkout, words: Iterable[str]) -> frozenset[str]:
     return wanted - set(output.decode("utf-8", "replace").split())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
-    """Result of an import: counts of sessions, of new and known nuggets, and the problems."""
-
-    sessions: int
-    new: int
-    known: int
-    touches: int
-    problems: tuple[Problem, ...] = ()
-
-
 def export_lines(home: Path, workspace: str | None = None) -> Iterator[str]:
     """Yield the lines (without ends) of all sessions of a workspace, by default of every workspace.
 
@@ -225,21 +203,25 @@ def export_lines(home: Path, workspace: str | None = None) -> Iterator[str]:
         yield from (json.dumps(line, ensure_ascii=False) for line in lines)
 
 
-def import_lines(home: Path, stream: BinaryIO, *, name: str, settings: Settings, dry_run: bool = False) -> Imported:
-    """Take in what `export_lines` gave; `name` is the file's, for its problems. One bad line stops nothing else."""
+def import_lines(
+    home: Path, stream: BinaryIO, *, name: str, settings: Settings, dry_run: bool = False
+) -> dict[str, Any]:
+    """Take in what `export_lines` gave; return the counts and the problems. One bad line stops nothing else.
+
+    `name` is the file's, for its problems.
+    """
     problems: list[Problem] = []
-    sessions = new = known = touches = 0
-    for given, nuggets, given_touches in _sessions(stream, name, problems):
-        record = replace(given, nuggets=tuple(nuggets), touches=tuple(given_touches))
+    counts = Counter(dict.fromkeys(("sessions", "new", "known", "touches"), 0))
+    for given, nuggets, touches in _sessions(stream, name, problems):
+        record = replace(given, nuggets=tuple(nuggets), touches=tuple(touches))
         merged, added = _merged(home, record)
-        sessions, new, touches = sessions + 1, new + added, touches + len(record.touches)
-        known += len(record.nuggets) - added
+        counts.update(sessions=1, new=added, known=len(nuggets) - added, touches=len(touches))
         try:
             if not dry_run:
                 store.write_session(home, merged, allow=allow_list(settings))
         except OSError as error:
             problems.append(Problem(path=name, reason=f"session {record.session} cannot be written ({error.strerror})"))
-    return Imported(sessions=sessions, new=new, known=known, touches=touches, problems=tuple(problems))
+    return {**counts, "problems": [str(problem) for problem in problems]}
 
 
 def _sessions(

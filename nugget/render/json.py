@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from nugget.app.sessions import KnownSession, SessionDetail
     from nugget.capture import CaptureResult
     from nugget.capture.review import ProposalBranch, ProposedFile
-    from nugget.evidence.derive import IngestedSession
     from nugget.importing import ImportResult
     from nugget.index import SyncResult
     from nugget.index.provenance import IndexedSession
@@ -232,12 +231,6 @@ def session_detail_json(detail: SessionDetail, *, summary: bool) -> dict[str, An
     ]  # fmt: skip
     facts = fields(session, "id", "path", "skipped_records", folder="cwd")
     return clean_values(value | facts | {"archived": detail.is_archived, "exchanges": exchanges})
-
-
-def ingested_json(result: IngestedSession) -> dict[str, Any]:
-    """Return the counts of what was read of a session's logs."""
-    counts = asdict(result)
-    return {"session_id": counts.pop("session")} | {name: _plain(value) for name, value in counts.items()}
 
 
 def capture_json(result: CaptureResult) -> dict[str, Any]:

@@ -13,10 +13,10 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
-    "modules": 181,
-    "lines": 44_798,
+    "modules": 180,
+    "lines": 44_743,
     "lines of a file": 400,
-    "classes": 278,
+    "classes": 274,
     "re.compile": 268,
     "parameters of a function": 10,
     "lines of tests": 28_331,  # with the fault laboratory

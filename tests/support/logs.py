@@ -12,7 +12,7 @@ from typing import Any
 
 from nugget.config import Environment, Settings, read_environment
 from nugget.evidence import BundleOptions, EvidenceBundle, evidence_bundle
-from nugget.evidence.derive import IngestedSession, ingest
+from nugget.evidence.derive import ingest
 from nugget.index.connection import open_home
 from nugget.sources.sessions import find_log
 
@@ -63,7 +63,7 @@ class Logs:
         self.write(session, "stdin.log", "cargo test --workspace\nai resume from where we left off\n")
         self.write(session, "stderr.log", "error[E0425]: cannot find value `foo` in this scope\n")
 
-    def ingest(self, session: str, settings: Settings = Settings()) -> IngestedSession:  # noqa: B008
+    def ingest(self, session: str, settings: Settings = Settings()) -> dict[str, Any]:  # noqa: B008
         """Take in what is new."""
         log = find_log(self.environment, session)
         assert log is not None

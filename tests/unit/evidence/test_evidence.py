@@ -39,8 +39,8 @@ def walked(logs: Logs) -> Logs:
 def test_the_first_example_ingests_what_was_logged(logs: Logs) -> None:
     logs.walkthrough(SESSION)
     done = logs.ingest(SESSION)
-    assert (done.events, done.command_inputs, done.pane_output, done.file_edits) == (4, 2, 1, 1)
-    assert (done.incidents, done.malformed) == (1, 0)
+    assert (done["events"], done["command_inputs"], done["pane_output"], done["file_edits"]) == (4, 2, 1, 1)
+    assert (done["incidents"], done["malformed"]) == (1, 0)
 
 
 @pytest.mark.proves("EVI-WALKTHROUGH", "EVI-FAILURE-FIRST")
@@ -170,11 +170,11 @@ def test_intents_are_looked_for_in_the_documented_order(query: str, intent: str)
 
 @pytest.mark.proves("EVI-INGEST")
 def test_ingesting_again_finds_nothing_and_what_is_added_later_is_added(walked: Logs) -> None:
-    assert not walked.ingest(SESSION).bytes_read
+    assert not walked.ingest(SESSION)["bytes_read"]
     before = walked.ask(SESSION, "why did it fail")
     walked.run(SESSION, 5000, "cargo test --workspace", stdout="test result: ok. 3 passed")
     done = walked.ingest(SESSION)
-    assert (done.events, done.pane_output, done.incidents) == (2, 1, 0)
+    assert (done["events"], done["pane_output"], done["incidents"]) == (2, 1, 0)
     (incident,) = walked.ask(SESSION, "why did it fail").incidents
     assert before.incidents[0].facts["fixed_by"] is None
     assert incident.facts["fixed_by"] == "cargo test --workspace"

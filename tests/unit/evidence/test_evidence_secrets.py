@@ -85,7 +85,7 @@ def everything(logs: Logs, session: str) -> str:
 def test_no_secret_in_a_shell_log_is_stored_or_returned(logs: Logs, place: str) -> None:
     for number, (text, _) in enumerate(SECRETS):
         PLACES[place](logs, number * 10, text)
-    assert logs.ingest("s").bytes_read
+    assert logs.ingest("s")["bytes_read"]
     found = everything(logs, "s")
     assert [text for text, secret in SECRETS if left_over(secret, found)] == []
 
@@ -117,6 +117,6 @@ def test_no_secret_in_an_agents_session_is_stored_or_returned(logs: Logs, tmp_pa
             )
             calls.append(("mcp__http", {"q": "x"}, "z " * ((1500 - edge) // 2) + text, True))
     done = ingest(logs.index, transcript(tmp_path / "a.jsonl", calls), settings=Settings(), now=NOW)
-    assert done.events > 5 * len(SECRETS) and done.incidents
+    assert done["events"] > 5 * len(SECRETS) and done["incidents"]
     found = everything(logs, "a")
     assert [text for text, secret in SECRETS if left_over(secret, found)] == []

@@ -13,7 +13,7 @@ from loopback_anthropic import AnthropicServer, status, value
 
 from nugget.config import LLMSettings, Settings
 from nugget.evidence import BundleOptions
-from nugget.evidence.selection import LlmSelection, SelectorOptions, select_with_llm
+from nugget.evidence.selection import SelectorOptions, select_with_llm
 from nugget.infra.llm import LLM
 
 
@@ -28,7 +28,7 @@ def logs(tmp_path: Path) -> Iterator[Logs]:
         yield made
 
 
-def choose(logs: Logs, server: AnthropicServer, settings: Settings = Settings(), **options: Any) -> LlmSelection:  # noqa: B008
+def choose(logs: Logs, server: AnthropicServer, settings: Settings = Settings(), **options: Any) -> dict[str, Any]:  # noqa: B008
     llm = LLM(api_key="sk-ant-loopback", base_url=server.url, home=logs.home)
     bundle_options = BundleOptions(max_chars=options.pop("max_chars", 12_000), max_lines=options.pop("max_lines", 120))
     return select_with_llm(
@@ -49,8 +49,8 @@ def test_what_the_model_names_is_looked_up_and_the_latest_streams_are_carried(lo
         wanted = label_of(server.requests[0].prompt, "exit 1 failed] step 17 ")
         server.script(value({"labels": [wanted, "<made up>"]}))
         found = choose(logs, server)
-    assert "[command.end exit 1 failed] step 17 --of-many" in found.context_text
-    assert "made up" not in found.context_text and len(found.source_ids) == 1
+    assert "[command.end exit 1 failed] step 17 --of-many" in found["context_text"]
+    assert "made up" not in found["context_text"] and len(found["source_ids"]) == 1
     for carried in (
         "latest stderr:",
         "warning: the very last word",
@@ -58,8 +58,8 @@ def test_what_the_model_names_is_looked_up_and_the_latest_streams_are_carried(lo
         "step 399 is done",
         "latest stdin:",
     ):
-        assert carried in found.context_text
-    assert found.chunks == 1 and found.usd > 0 and not found.degraded
+        assert carried in found["context_text"]
+    assert found["chunks"] == 1 and found["usd"] > 0 and not found["degraded"]
     assert "why did step 17 fail?" in server.requests[0].prompt
 
 
@@ -69,8 +69,8 @@ def test_history_is_cut_into_chunks_of_which_the_latest_are_read(logs: Logs) -> 
         server.default = lambda _: value({"labels": ["e1"]})
         found = choose(logs, server, chunk_tokens=800, max_chunks=3, include_events=False)
         prompts = [request.prompt for request in server.requests]
-    assert found.chunks == len(prompts) == 3 and found.left_out
-    assert "history_cut" in found.degraded
+    assert found["chunks"] == len(prompts) == 3 and found["left_out"]
+    assert "history_cut" in found["degraded"]
     assert all(len(prompt) < 800 * 4 + 1000 for prompt in prompts)
     assert "step 399 is done" in prompts[-1] and "step 0 is done" not in prompts[0]
     assert not any("command.end" in prompt for prompt in prompts)
@@ -81,12 +81,12 @@ def test_a_cap_on_cost_and_a_failing_model_leave_an_answer_that_says_so(logs: Lo
     with AnthropicServer() as server:
         server.default = lambda _: status(400)
         found = choose(logs, server)
-        assert found.chunks == 0 and found.degraded[0].startswith("llm_select: ")
-        assert "step 17 --of-many" in found.context_text
+        assert found["chunks"] == 0 and found["degraded"][0].startswith("llm_select: ")
+        assert "step 17 --of-many" in found["context_text"]
         asked = len(server.requests)
         cheap = replace(Settings(), llm=LLMSettings(select_max_usd=0.0))
         found = choose(logs, server, cheap)
-        assert len(server.requests) == asked and "more than the $0.0000 allowed" in found.degraded[0]
+        assert len(server.requests) == asked and "more than the $0.0000 allowed" in found["degraded"][0]
         ledger = (logs.home / "ledger" / "costs.jsonl").read_text("utf-8")
     assert "select evidence" in ledger
 
@@ -96,8 +96,8 @@ def test_what_was_selected_stays_within_its_limits(logs: Logs) -> None:
     with AnthropicServer() as server:
         server.default = lambda _: value({"labels": [f"e{n}" for n in range(1, 60)]})
         for max_chars in (0, 50, 300, 2000):
-            assert len(choose(logs, server, max_chars=max_chars).context_text) <= max_chars
-        assert choose(logs, server, max_lines=9).context_text.count("\n") < 9
+            assert len(choose(logs, server, max_chars=max_chars)["context_text"]) <= max_chars
+        assert choose(logs, server, max_lines=9)["context_text"].count("\n") < 9
 
 
 @pytest.mark.proves("EVI-SELECT", "EVI-REDACT")

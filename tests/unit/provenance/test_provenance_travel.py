@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from nugget.cli import run
 from nugget.config import Settings
 from nugget.models import Evidence, Scope
 from nugget.models.nuggets import FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
-from nugget.provenance.inventory import Imported, export_lines, import_lines
+from nugget.provenance.inventory import export_lines, import_lines
 from nugget.sources.nugget_store import read_session_file, session_files, write_session
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -39,7 +40,7 @@ def record(session: str = "aaaaaaaa-1111", *summaries: str) -> SessionRecord:
     )  # fmt: skip
 
 
-def take_in(home: Path, text: str, *, dry_run: bool = False) -> Imported:
+def take_in(home: Path, text: str, *, dry_run: bool = False) -> dict[str, Any]:
     return import_lines(home, io.BytesIO(text.encode()), name="in.jsonl", settings=Settings(), dry_run=dry_run)
 
 
@@ -54,12 +55,12 @@ def test_what_one_machine_exports_another_imports_once(tmp_path: Path) -> None:
     text = "\n".join(export_lines(tmp_path / "one"))
     assert "/home/me" not in text
     done = take_in(tmp_path / "two", text)
-    assert (done.sessions, done.new, done.known, done.problems) == (2, 3, 0, ())
+    assert done == {"sessions": 2, "new": 3, "known": 0, "touches": 2, "problems": []}
     for here, there in zip(stored(tmp_path / "one"), stored(tmp_path / "two"), strict=True):
         assert replace(there, records=7, transcript=here.transcript) == here
     before = [file.read_bytes() for file in session_files(tmp_path / "two")]
     again = take_in(tmp_path / "two", text)
-    assert (again.new, again.known) == (0, 3)
+    assert (again["new"], again["known"]) == (0, 3)
     assert [file.read_bytes() for file in session_files(tmp_path / "two")] == before
 
 
@@ -68,9 +69,9 @@ def test_what_is_known_here_stays_and_only_the_rest_is_added_under_ids_of_its_ow
     write_session(tmp_path, record("aaaaaaaa-1111", "chose JWT", "mine alone"))
     write_session(tmp_path / "other", record("aaaaaaaa-1111", "theirs alone", "Chose  jwt"))
     text = "\n".join(export_lines(tmp_path / "other"))
-    assert take_in(tmp_path, text, dry_run=True).new == 1
+    assert take_in(tmp_path, text, dry_run=True)["new"] == 1
     assert len(stored(tmp_path)[0].nuggets) == 2
-    assert take_in(tmp_path, text).new == 1
+    assert take_in(tmp_path, text)["new"] == 1
     kept = stored(tmp_path)[0]
     assert [(one.id, one.summary) for one in kept.nuggets] == [
         ("aaaaaaaa-1", "chose JWT"), ("aaaaaaaa-2", "mine alone"), ("aaaaaaaa-3", "theirs alone"),
@@ -89,7 +90,7 @@ def test_hostile_lines_are_reported_and_nothing_of_them_lands_anywhere_else(tmp_
     ]
     text = "\n".join(["{torn", *map(json.dumps, lines), "[]", "\0"])
     done = take_in(tmp_path / "home", text)
-    assert (done.sessions, done.new, len(done.problems)) == (1, 2, 5)
+    assert (done["sessions"], done["new"], len(done["problems"])) == (1, 2, 5)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home"]
     [kept] = stored(tmp_path / "home")
     assert kept.records == 0
