@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from nugget import __version__
-from nugget.app import resident
-from nugget.app.agent_session import AgentSession, print_traceback
+from nugget.app.agent_session import AgentSession, Lines, print_traceback, run_resident
 from nugget.app.brains import depth_named, source_names
 from nugget.config import read_environment
 from nugget.errors import NuggetError
@@ -79,10 +78,10 @@ def serve(brain: Path | None = None, *, openqed: bool = False, identity: str | N
 
 def serve_windows() -> None:
     """Run the resident server for all windows of a home, as `infra.resident` starts it."""
-    resident.main(_serve_lines)
+    run_resident(_serve_lines)
 
 
-async def _serve_lines(session: AgentSession, lines: resident.Lines, openqed: bool) -> None:
+async def _serve_lines(session: AgentSession, lines: Lines, openqed: bool) -> None:
     """Serve one client over its lines until it leaves."""
     from mcp.server.stdio import stdio_server
 

@@ -13,12 +13,13 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import Nugget
 from paths import TESTS
+from sessions import write_transcript
 
 from nugget.app import Brain
 from nugget.app.agent_session import AgentSession
@@ -44,11 +45,12 @@ CHANNEL = [
     {"from": "ada", "text": "The architecture of the bridge stays as it is.", "timestamp": "2026-05-01T10:00:00Z"},
     {"from": "bob", "text": "Agreed; I write it down.", "timestamp": "2026-05-01T10:05:00Z"},
 ]
-SESSION = [
-    ("user", "lets fix up the security architecture to use the mock tool"),
-    ("assistant", "The architecture has three layers. I moved the mock tool below the gate."),
-    ("user", "and the walrus?"),
-    ("assistant", "The walrus stays outside of it."),
+TURNS = [
+    (
+        "lets fix up the security architecture to use the mock tool",
+        "The architecture has three layers. I moved the mock tool below the gate.",
+    ),
+    ("and the walrus?", "The walrus stays outside of it."),
 ]
 
 
@@ -60,22 +62,6 @@ class World:
     brain: Path
     canon: Path
     variables: dict[str, str]
-
-
-def write_session(file: Path) -> None:
-    lines = []
-    for number, (role, text) in enumerate(SESSION):
-        content: Any = text if role == "user" else [{"type": "text", "text": text}]
-        lines.append(
-            {
-                "type": role, "uuid": f"u{number}", "parentUuid": f"u{number - 1}" if number else None,
-                "timestamp": f"2025-10-13T10:55:{number:02d}Z", "sessionId": file.stem, "cwd": "/work/shop",
-                "version": "2.1.0", "isSidechain": False, "userType": "external",
-                "message": {"role": role, "content": content, **({"id": f"m{number}"} if role != "user" else {})},
-            }
-        )  # fmt: skip
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +80,10 @@ def made(knowledge: Path, tmp_path_factory: pytest.TempPathFactory) -> World:
     channel = home / ".nugget" / "bridge" / "release.jsonl"
     channel.parent.mkdir(parents=True)
     channel.write_text("".join(json.dumps(line) + "\n" for line in CHANNEL))
-    write_session(home / ".claude" / "projects" / "-work-shop" / "30eb2a7b-1111-4222-8333-944455556666.jsonl")
+    session = "30eb2a7b-1111-4222-8333-944455556666"
+    transcript = home / f".claude/projects/-work-shop/{session}.jsonl"
+    started = datetime(2025, 10, 13, 10, 55, tzinfo=UTC)
+    write_transcript(transcript, TURNS, session=session, cwd="/work/shop", started=started)
     for file in [*canon.rglob("*.md"), *memory.rglob("*.md")]:
         os.utime(file, (1_772_366_400, 1_772_366_400))  # 2026-03-01
     variables = {

@@ -13,13 +13,13 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
-    "modules": 180,
-    "lines": 44_743,
+    "modules": 179,
+    "lines": 44_724,
     "lines of a file": 400,
     "classes": 274,
     "re.compile": 268,
     "parameters of a function": 10,
-    "lines of tests": 28_331,  # with the fault laboratory
+    "lines of tests": 28_310,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

@@ -21,6 +21,7 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.types import CallToolResult, TextContent
 from paths import REPOSITORY
 from provenance_store import make_shop
+from sessions import write_transcript
 from waiting import PATIENCE_S
 
 import nugget
@@ -239,20 +240,6 @@ def test_arguments_that_cannot_be_taken_are_answered_with_what_can(brain: Path) 
     with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
 
 
-def write_transcript(home: Path, session: str, said: str) -> None:
-    """A session of one exchange, as Claude Code writes it."""
-    lines = [
-        {
-            "type": role, "uuid": f"{session}-{role}", "sessionId": session, "cwd": "/work/shop",
-            "timestamp": "2026-10-30T10:00:00Z", "message": {"role": role, "content": content},
-        }
-        for role, content in (("user", f"please {said}"), ("assistant", [{"type": "text", "text": f"Done: {said}"}]))
-    ]  # fmt: skip
-    file = home / ".claude" / "projects" / "-work-shop" / f"{session}.jsonl"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-
 @pytest.mark.proves("SEARCH-MCP-PLACE")
 def test_a_path_narrows_other_sources_and_it_is_said_where_it_cannot(
     brain: Path, isolated_home: Path, tmp_path: Path
@@ -262,7 +249,9 @@ def test_a_path_narrows_other_sources_and_it_is_said_where_it_cannot(
         # What lies in the same folder belongs to what is known of a file.
         shop.write(f"{name}/code.py", f"def {name}(): ...\n")
         shop.learn(f"Payments in {name} wait for jitter", session=number, path=f"{name}/code.py")
-        write_transcript(isolated_home, f"{number:08x}-0000-4000-8000-000000000000", f"fix payments jitter of {name}")
+        session = f"{number:08x}-0000-4000-8000-000000000000"
+        file = isolated_home / f".claude/projects/-work-shop/{session}.jsonl"
+        write_transcript(file, [(f"please fix payments jitter of {name}", "Done.")], session=session, cwd="/work/shop")
     shop.commit()
     handbook = tmp_path / "handbook"
     handbook.mkdir()
