@@ -19,7 +19,7 @@ from nugget import brain as brains
 from nugget.brain import knowledge_file as knowledge
 from nugget.brain.filing import forgotten
 from nugget.capture import ledger
-from nugget.capture.ledger import Rejections, text_key
+from nugget.capture.ledger import text_key
 from nugget.config import Settings
 from nugget.errors import KnowledgeError, NuggetError
 from nugget.extraction.proposals import Proposal
@@ -41,8 +41,6 @@ HELD_WORDS = 0.5
 MAX_BODY_CHARS = 20_000
 MAX_TITLE_CHARS = 160
 
-_WORD = re.compile(r"\w{2,}")
-_BLOCK_BREAK = re.compile(r"\n\s*\n")
 _CHOICES = (KnowledgeType.DECISION, KnowledgeType.BELIEF)
 _SAME_CHOICE = 0.6
 """Share of the shorter title's words from which two choices may be about the same."""
@@ -98,7 +96,7 @@ class KnownBrain:
     read: Callable[[str], str | None]
     similar: Similar
     waiting: Sequence[tuple[Unit, str]] = ()
-    rejected: Rejections = field(default_factory=Rejections)
+    rejected: frozenset[str] = frozenset()
     forgotten: frozenset[str] = frozenset()
 
 
@@ -235,7 +233,7 @@ def unit_id_of(path: str) -> str:
 
 
 def _words(text: str) -> frozenset[str]:
-    return frozenset(_WORD.findall(text.lower()))
+    return frozenset(re.findall(r"\w{2,}", text.lower()))
 
 
 def _content_words(text: str) -> frozenset[str]:
@@ -269,7 +267,7 @@ def _same_knowledge(one: Unit, other: Unit) -> bool:
 
 def _unwanted(unit: Unit, brain: KnownBrain, accepted: Sequence[Unit]) -> str | None:
     quotes, rejected = _quotes(unit), brain.rejected
-    if unit.id in rejected.ids or text_key(unit.body) in rejected.bodies or (quotes and quotes <= rejected.quotes):
+    if not rejected.isdisjoint((unit.id, text_key(unit.body))) or (quotes and quotes <= rejected):
         return "turned down before"
     if not brain.forgotten.isdisjoint((unit.id, knowledge.body_digest(unit.body))):
         return "forgotten before (forgotten.yaml)"
@@ -390,9 +388,9 @@ def _mark_superseded(draft: _Draft, unit_id: str, by: Unit) -> None:
 
 def _what_is_new(known_body: str, unit: Unit) -> str:
     """Return the blocks of a unit's body that the known body does not hold in mostly the same words."""
-    known, known_words = _BLOCK_BREAK.split(known_body), _words(known_body)
+    known, known_words = re.split(r"\n\s*\n", known_body), _words(known_body)
     fresh: list[str] = []
-    for block in _BLOCK_BREAK.split(unit.body.strip()):
+    for block in re.split(r"\n\s*\n", unit.body.strip()):
         words = _words(block)
         is_said = block.startswith("# ") or any(_shared_words(block, other) >= SAME_WORDS for other in known)
         if words and not is_said and len(words - known_words) > len(words) // 5:

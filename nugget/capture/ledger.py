@@ -17,7 +17,6 @@ import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +26,6 @@ from nugget.models import Event, Session
 from nugget.settings import YAMLRefused, read_entries
 
 CAPTURES, REJECTED, BRAINS = "captures.jsonl", "rejected.jsonl", "brains.jsonl"
-_ID = re.compile(r"[A-Za-z0-9-]{8,64}")
-_COMMIT = re.compile(r"[0-9a-f]{40,64}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rejections:
-    """Rejected knowledge: unit ids, hashes of bodies and of evidence quotes."""
-
-    ids: frozenset[str] = frozenset()
-    bodies: frozenset[str] = frozenset()
-    quotes: frozenset[str] = frozenset()
 
 
 def brain_key(brain: Path, home: Path) -> str:
@@ -63,7 +51,8 @@ def declared_id(brain: Path) -> str | None:
         entry = read_entries(brain / "brain.yaml").get("id")
     except (OSError, YAMLRefused):
         return None
-    return str(entry.value) if entry and _ID.fullmatch(str(entry.value)) else None
+    named = str(entry.value) if entry else ""
+    return named if re.fullmatch(r"[A-Za-z0-9-]{8,64}", named) else None
 
 
 def write_id(brain: Path, home: Path) -> str | None:
@@ -154,14 +143,10 @@ def rejected_units(home: Path, *, brain: str) -> dict[str, list[str]]:
     return found
 
 
-def rejections(home: Path, *, brain: str) -> Rejections:
-    """Return everything that was rejected for a brain."""
-    lines = list(_lines(home, REJECTED, brain))
-    return Rejections(
-        ids=frozenset(str(line.get("id")) for line in lines),
-        bodies=frozenset(str(line.get("body")) for line in lines),
-        quotes=frozenset(str(quote) for line in lines for quote in line.get("quotes") or []),
-    )
+def rejections(home: Path, *, brain: str) -> frozenset[str]:
+    """Return what was rejected for a brain: ids of units, and hashes of their bodies and of evidence quotes."""
+    lines = _lines(home, REJECTED, brain)
+    return frozenset(str(key) for line in lines for key in (line.get("id"), line.get("body"), *line.get("quotes", ())))
 
 
 def _lines(home: Path, name: str, brain: str) -> Iterator[dict[str, Any]]:
@@ -186,7 +171,9 @@ def _identity(brain: Path, home: Path) -> dict[str, Any]:
             return {"key": line["key"], "id": declared or line["id"], **here}
     named = declared or first or path
     # Brains without an id are named by their first commit, so a brain cannot claim another's first commit as its id.
-    is_taken = any(line["key"] == named for line in known) or (_COMMIT.fullmatch(named) and named != first)
+    is_taken = any(line["key"] == named for line in known) or (
+        re.fullmatch(r"[0-9a-f]{40,64}", named) and named != first
+    )
     key = hashlib.sha256(f"{named}\0{path}".encode("utf-8", "surrogateescape")).hexdigest()[:40] if is_taken else named
     return {"key": key, "id": named, **here}
 

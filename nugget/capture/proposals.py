@@ -42,11 +42,8 @@ _INSTALL = re.compile(
 )
 _CODE = re.compile(r"`([^`\n]{2,400})`|^(?: {4}|\t|[$%] )\s*(.{2,400})$", re.MULTILINE)
 _FENCED = re.compile(r"^(?:```|~~~)[^\n]*\n(.*?)^(?:```|~~~)", re.MULTILINE | re.DOTALL)
-_COMMAND = re.compile(r"\s*(?:[$%#>] )?(?:\w+=\S+ )*(\S+)")
 
 _TRAILERS = ("Nugget-Import", "Nugget-Title", "Nugget-Session", "Nugget-Records", "Nugget-Method")
-_MARKUP = re.compile(r"([\\`*_{}\[\]<>|~!$])")
-_LINKING = re.compile(r"([@#])(?=\w)|(?<=:)(?=//)|(?<=\bwww)(?=\.)|(?<=\bGH)(?=-\d)")
 
 
 def propose(
@@ -180,7 +177,7 @@ def parse_message(text: str) -> tuple[str, str, dict[str, str]]:
 
 def inline(text: str | None, *, max_chars: int = 300) -> str:
     """Return text from a session on one line, escaped for markdown."""
-    return _unlinked(_MARKUP.sub(r"\\\1", shorten(_printable(text or ""), max_chars)))
+    return _unlinked(re.sub(r"([\\`*_{}\[\]<>|~!$])", r"\\\1", shorten(_printable(text or ""), max_chars)))
 
 
 def flags_of(unit: Unit, *, before: str | None = None, after: str | None = None) -> tuple[str, ...]:
@@ -198,7 +195,7 @@ def flags_of(unit: Unit, *, before: str | None = None, after: str | None = None)
     found = ["rests on what a tool printed or somebody else wrote"] if is_foreign else []
     found += [f"pipes into a shell: {one.strip()}" for one in _PIPED.findall(text)]
     found += [f"installs or runs a package: {one[0].strip()}" for one in _INSTALL.finditer(text)]
-    commands = [(_COMMAND.match(line), line.strip()) for line in lines]
+    commands = [(re.match(r"\s*(?:[$%#>] )?(?:\w+=\S+ )*(\S+)", line), line.strip()) for line in lines]
     found += [f"has a command: {line}" for command, line in commands if command and command[1] in _PROGRAMS]
     found += [f"names an address: {one[0]}" for one in _URL.finditer(text)]
     return tuple(dict.fromkeys(shorten(one, 120) for one in found))[:MAX_FLAGS]
@@ -279,7 +276,8 @@ def coded(text: str) -> str:
 
 def _unlinked(text: str) -> str:
     """Insert word joiners after @ and # and in ://, so that GitHub makes no links and closes no issues."""
-    return _LINKING.sub(lambda found: f"{found[0]}\u2060", text)
+    linking = r"[@#](?=\w)|(?<=:)(?=//)|(?<=\bwww)(?=\.)|(?<=\bGH)(?=-\d)"
+    return re.sub(linking, lambda found: f"{found[0]}\u2060", text)
 
 
 def _printable(text: str) -> str:

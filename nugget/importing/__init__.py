@@ -11,24 +11,23 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from nugget.brain import is_brain
 from nugget.capture import proposals as proposal_text
-from nugget.capture.compare import ProposalTarget, ProposedChange, compare, known_brain
+from nugget.capture.compare import ProposalTarget, ProposedChange, compare, known_brain, unit_id_of
 from nugget.capture.ledger import brain_key, lock_file
 from nugget.capture.publish import Published, publish
 from nugget.config import Environment
 from nugget.errors import KnowledgeError, TranscriptError, UsageError, reason_of
 from nugget.extraction.proposals import Proposal
-from nugget.importing.links import with_relations
 from nugget.importing.notes import TOO_LITTLE, LeftOut, day_of, kind_of_sentence, named_kind, notes_of_page, propose
 from nugget.infra import git
 from nugget.infra.files import locked
-from nugget.models import KnowledgeType, Origin, Unit
+from nugget.models import KnowledgeType, Origin, Relation, RelationType, Unit
 from nugget.redaction import allow_list, redact
 from nugget.redaction.paths import is_excluded
 from nugget.sources import mapping_of, objects_in, open_database, text_of
@@ -43,7 +42,6 @@ _ENDINGS = (".md", ".markdown", ".mdc", *_EXPORT_ENDINGS)
 _NAMED = frozenset((".cursor", ".cursorrules", "claude-mem.db", "history.db"))
 _TEMPLATES = frozenset(("templates", "template", "_templates"))
 _BEYOND = "more than the limit"
-_KEY = re.compile(rb"note:[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +94,7 @@ def import_notes(path: Path, bound: Import) -> ImportResult:
         if bound.domain:
             fresh = [replace(one, unit=replace(one.unit, domain=bound.domain)) for one in fresh]
         changes, dropped = compare(
-            with_relations(fresh, brain.files), brain, today=bound.now.date(), session=None,
+            _with_relations(fresh, brain.files), brain, today=bound.now.date(), session=None,
             max_units=bound.limit, origin=Origin.IMPORTED, edits=False, beyond=_BEYOND,
         )  # fmt: skip
         beyond = [reason for reason in dropped if reason.endswith(_BEYOND)]
@@ -188,10 +186,24 @@ def _read_text(file: Path) -> str:
     return text
 
 
+def _with_relations(notes: Sequence[Proposal], known: Iterable[str]) -> list[Proposal]:
+    """Return notes with relations to the notes that they link to, and to the units of the brain's files."""
+    ids = {unit_id_of(path).rpartition("/")[2]: unit_id_of(path) for path in known}
+    for note in reversed(notes):
+        ids |= dict.fromkeys(note.names, note.unit.id)
+    linked = []
+    for note in notes:
+        targets = dict.fromkeys(ids[link] for link in note.links if link in ids and ids[link] != note.unit.id)
+        related = tuple(Relation(id=target, relation=RelationType.INFORMED_BY) for target in targets)
+        linked.append(replace(note, unit=replace(note.unit, related=related)))
+    return linked
+
+
 def _imported(brain: Path, blobs: Sequence[str], waiting: Sequence[Unit]) -> set[str]:
     """Return the keys of the notes that are in the brain's commit or wait for review."""
     contents = git.read_objects(brain, blobs)
-    held = {key.decode() for content in contents if content and b"note:" in content for key in _KEY.findall(content)}
+    found = (re.findall(rb"note:[0-9a-f]{16}", content) for content in contents if content)
+    held = {key.decode() for keys in found for key in keys}
     return held | {record for unit in waiting for evidence in unit.evidence for record in evidence.records}
 
 

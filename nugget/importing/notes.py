@@ -13,13 +13,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any
+from urllib.parse import unquote
 
 from nugget.brain.frontmatter import nodes, plain_line_ends, split
 from nugget.extraction.proposals import Proposal
-from nugget.importing.links import readable, with_links
 from nugget.markdown import body_below_title, headings_of, title_of
 from nugget.models import Evidence, KnowledgeType, SourceName, Unit
 from nugget.settings import Node, YAMLRefused
@@ -29,11 +29,9 @@ JOURNAL = "is a page of a journal, by its name"
 TOO_LITTLE = "says too little to stand alone"
 
 _RULE_FILES = ("CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", "AGENT.md", "GEMINI.md", ".cursorrules")
-_QUOTE_CHARS = 200
-_MIN_CHARS = 60
+_QUOTE_CHARS, _MIN_CHARS = 200, 60
 """Less than this says too little to stand alone."""
-_MAX_PAGE_CHARS, _MAX_RULES_CHARS = 6_000, 2_500
-"""A longer page, or section of rules, is cut at the sections below it."""
+_MAX_PAGE_CHARS, _MAX_RULES_CHARS = 6_000, 2_500  # what is longer is cut at the sections below it
 _STANDINGS = {"superseded": 0.3, "deprecated": 0.3, "rejected": 0.4, "proposed": 0.4, "draft": 0.4}
 """Statuses that weaken a decision, with the confidence that remains."""
 _NO_DOMAINS = frozenset(
@@ -44,7 +42,7 @@ _NO_SUBJECTS = frozenset((*(file.lower() for file in _RULE_FILES), "claude", "ag
 
 _KINDS: Mapping[KnowledgeType, tuple[str, str]] = {
     KnowledgeType.DECISION: (
-        "decision adr adrs choice choices rfc",
+        "decision adr choice rfc",
         "decision|alternatives|considered options|trade-offs|tradeoffs",
     ),
     KnowledgeType.BUG: (
@@ -75,29 +73,10 @@ _TITLES = re.compile(
 )
 """Wording of titles by type; the first type that matches counts."""
 
-_LEADING_NUMBER = re.compile(
-    r"^(?:ADR[-\s]?)?(?:\d+(?:\.\d+)*[.:)]|0\d{1,3})\s+(?:[-–—]\s+)?|^ADR[-\s]?\d+\s*[.:-]?\s+", re.IGNORECASE
+_LINK = re.compile(
+    r"(?P<embed>!?)\[\[(?P<wiki>[^\[\]|\n]{1,200})(?:\|(?P<label>[^\[\]\n]{1,200}))?\]\]"
+    r"|\]\(<?(?P<file>(?![a-z]+:)[^()<>\n#]{1,200}\.md)(?:#[^()\n]{0,100})?>?\)"
 )
-"""`2. `, `0002 `, `ADR-2: ` before a title."""
-_ADR_LINE = re.compile(
-    r"^[*\- \t]{0,8}(status|date)(?: of decision)?\*{0,2} {0,2}:\*{0,2}[ \t]{0,8}(.{1,200})",
-    re.IGNORECASE | re.MULTILINE,
-)
-_PLACEHOLDER = re.compile(r"\{(?:(?:short |brief )?title\b|describe |\{title)|\[(?:(?:short|brief) title|describe )|<%",
-                          re.IGNORECASE)  # fmt: skip
-_CHOSEN = re.compile(
-    r"chosen option:?\*{0,2}\s{0,4}[\"“”'`*]{0,4}(.{1,300}?)[\"“”'`*]{0,4}(?:,| because|$)",
-    re.IGNORECASE | re.MULTILINE,
-)
-_ENTRY = re.compile(r"^[ \t]{0,3}(?:[*+-]|\d{1,3}[.)])[ \t]{1,8}(\S.{0,300})", re.MULTILINE)
-_OBSERVATION = re.compile(r"^[ \t]{0,12}- \[([A-Za-z][\w -]{1,30})\] \S", re.MULTILINE)
-_LINK_ONLY = re.compile(
-    r"[ \t]{0,12}(?:[-*+]|\d{1,3}\.)?[ \t]{0,8}"
-    r"(?:\[\[[^\[\]]{1,200}\]\]|!?\[[^\[\]]{0,200}\]\([^()]{0,500}\)|<?https?://\S+>?)[\s.,;|]*$"
-)
-_INLINE_TAG = re.compile(r"`[^`\n]{0,200}`|(?<![\w&/#])#([A-Za-z][\w/-]{1,40})\b")
-_JOURNAL = re.compile(r"\d{4}[-_.]?\d{2}[-_.]?\d{2}(?:\b.*)?|\d{4}-W\d{2}")
-_MARKUP = re.compile(r"!?\[\[[^\[\]]{0,200}\]\]|<!--.{0,500}?-->|https?://\S+|[#*_>`|-]+", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,18 +123,40 @@ _Section = tuple[int, str, int, str]
 
 
 def notes_of_page(text: str, *, path: str) -> Iterator[Proposal | LeftOut]:
-    """Return the notes in a markdown file."""
+    """Yield the notes in a markdown file, with the names that lead to each and those that it links to."""
     page = _page(plain_line_ends(text.replace("\0", "")), path)
-    given = (*page.front.get("aliases", ()), *page.front.get("alias", ()))
+    given = (page.stem, title_of(page.body) or "", *page.front.get("aliases", ()), *page.front.get("alias", ()))
+    names = tuple(dict.fromkeys(filter(None, map(_link_key, given))))
     for note in _notes(page, path):
-        names = (page.stem, title_of(page.body) or "", *given)
-        yield note if isinstance(note, LeftOut) else with_links(note, names)
+        if isinstance(note, Proposal):
+            body = note.unit.body
+            links = dict.fromkeys(_link_key(found["wiki"] or found["file"]) for found in _LINK.finditer(body))
+            note = replace(note, unit=replace(note.unit, body=_readable(body)), names=names, links=tuple(links))
+        yield note
+
+
+def _readable(text: str) -> str:
+    """Return the text with Obsidian's links as plain words, and attachments by name."""
+
+    def plain(found: re.Match[str]) -> str:
+        if found["file"]:
+            return found[0]
+        return f"({found['wiki']})" if found["embed"] else found["label"] or found["wiki"]
+
+    return _LINK.sub(plain, text).strip()
+
+
+def _link_key(target: str) -> str:
+    """Return the form in which links and names are compared: of a path its last part, without a heading."""
+    name = unquote(target).partition("#")[0].strip().removesuffix(".md").rpartition("/")[2]
+    return slugify(name) if name else ""
 
 
 def _notes(page: _Page, path: str) -> Iterator[Proposal | LeftOut]:
     name, sections = path.rpartition("/")[2], _sections(page.body)
     texts = {_unnumbered(heading).lower().strip(" :*"): own for _, heading, _, own in sections}
-    if _PLACEHOLDER.search(page.body) or "template" in re.split(r"[-_ ]", page.stem.lower()):
+    placeholder = r"[{\[](?:(?:short|brief) title\b|describe )|\{title\b|<%"
+    if re.search(placeholder, page.body, re.IGNORECASE) or "template" in re.split(r"[-_ ]", page.stem.lower()):
         yield LeftOut(path=path, reason="is a template")
     elif name in _RULE_FILES or name.endswith(".mdc") or "/.cursor/rules/" in f"/{path}":
         yield from _rules(page, name)
@@ -233,8 +234,8 @@ def propose(
     The evidence is the first words of `quote`, the most telling part, or of the body, that are not a heading; its
     record is a digest of the body, which identifies the note wherever its file lies and whatever it is called.
     """
-    plain = readable(body)
-    lines = [one.strip() for one in (readable(quote) or plain).split("\n")]
+    plain = _readable(body)
+    lines = [one.strip() for one in (_readable(quote) or plain).split("\n")]
     said = " ".join(one for one in lines if one and not one.startswith(("#", "```"))) or title
     digest = hashlib.sha256(" ".join(plain.split()).encode("utf-8", "replace")).hexdigest()[:16]
     evidence = Evidence(session=f"{path}:{line}", quote=shorten(said, _QUOTE_CHARS), records=(f"note:{digest}",))
@@ -256,15 +257,19 @@ def _domain(path: str) -> str:
 def _adr(page: _Page, form: str, texts: Mapping[str, str]) -> Proposal | LeftOut:
     if len(_words_only(" ".join(texts.values()))) < _MIN_CHARS:
         return LeftOut(path=page.path, reason="is a template: nothing is filled in")
-    lines = {name.lower(): value for name, value in reversed(_ADR_LINE.findall(page.body))}
+    line = r"^[*\- \t]{0,8}(status|date)(?: of decision)?\*{0,2} {0,2}:\*{0,2}[ \t]{0,8}(.{1,200})"
+    found = re.findall(line, page.body, re.IGNORECASE | re.MULTILINE)
+    lines = {name.lower(): value for name, value in reversed(found)}
     status = page.first("status") or lines.get("status") or texts.get("status", "")
     standing = next((word for word in _STANDINGS if word in status.lower()), "")
     # The number is the folder's, and says nothing in the brain.
     title = _unnumbered(title_of(page.body) or page.first("title") or page.stem.replace("-", " "))
     considered = next((texts[name] for name in ("considered options", "alternatives", "options") if name in texts), "")
-    chosen = _CHOSEN.search(page.body)
+    option = r"chosen option:?\*{0,2}\s{0,4}[\"“”'`*]{0,4}(.{1,300}?)[\"“”'`*]{0,4}(?:,| because|$)"
+    chosen = re.search(option, page.body, re.IGNORECASE | re.MULTILINE)
     taken = _plain(chosen[1]).lower() if chosen else ""
-    entries = [entry for entry in map(_plain, _ENTRY.findall(considered)) if entry]
+    listed = re.findall(r"^[ \t]{0,3}(?:[*+-]|\d{1,3}[.)])[ \t]{1,8}(\S.{0,300})", considered, re.MULTILINE)
+    entries = [entry for entry in map(_plain, listed) if entry]
     others = [one[:200] for one in entries if not (taken and (one.lower() in taken or taken in one.lower()))]
     return propose(
         page.path, page.line, title=title, type=KnowledgeType.DECISION,
@@ -306,7 +311,8 @@ def _prose(page: _Page, sections: Sequence[_Section]) -> Iterator[Proposal | Lef
     title = _unnumbered(page.first("title") or title_of(page.body) or page.stem.replace("_", " "))
     headings = [heading for _, heading, _, _ in sections if heading]
     status = page.first("status").lower()
-    tags = tuple(dict.fromkeys(filter(None, (*page.tags, status, *_INLINE_TAG.findall(page.body)))))[:8]
+    inline = re.findall(r"`[^`\n]{0,200}`|(?<![\w&/#])#([A-Za-z][\w/-]{1,40})\b", page.body)
+    tags = tuple(dict.fromkeys(filter(None, (*page.tags, status, *inline))))[:8]
     is_whole = len(page.body) <= _MAX_PAGE_CHARS or not headings
     parts = [(page.line, title, page.body.strip())]
     for found in parts if is_whole else _by_section(page, sections, title, max_chars=_MAX_PAGE_CHARS):
@@ -327,18 +333,22 @@ def _no_knowledge(page: _Page) -> str | None:
     """Return the reason why a page is not proposed, by its form alone."""
     if len(_words_only(body_below_title(page.body))) < _MIN_CHARS:
         return TOO_LITTLE
-    if _JOURNAL.fullmatch(page.stem):
+    if re.fullmatch(r"\d{4}[-_.]?\d{2}[-_.]?\d{2}(?:\b.*)?|\d{4}-W\d{2}", page.stem):
         return JOURNAL
     lines = [line for line in page.body.split("\n") if line.strip() and not line.startswith("#")]
     if sum(line.lstrip()[:3] in ("- [", "* [") and line.lstrip()[4:6] == "] " for line in lines) > len(lines) / 2:
         return "is a list of tasks"
-    if sum(bool(_LINK_ONLY.match(line)) for line in lines) > len(lines) * 0.8:
+    link = r"\[\[[^\[\]]{1,200}\]\]|!?\[[^\[\]]{0,200}\]\([^()]{0,500}\)|<?https?://\S+>?"
+    link_only = rf"[ \t]{{0,12}}(?:[-*+]|\d{{1,3}}\.)?[ \t]{{0,8}}(?:{link})[\s.,;|]*$"
+    if sum(bool(re.match(link_only, line)) for line in lines) > len(lines) * 0.8:
         return "is a list of links"
     return None
 
 
 def _unnumbered(title: str) -> str:
-    return _LEADING_NUMBER.sub("", title).strip() or title
+    """Return a title without the number before it: `2. `, `0002 `, `ADR-2: `."""
+    number = r"^(?:ADR[-\s]?)?(?:\d+(?:\.\d+)*[.:)]|0\d{1,3})\s+(?:[-–—]\s+)?|^ADR[-\s]?\d+\s*[.:-]?\s+"
+    return re.sub(number, "", title, flags=re.IGNORECASE).strip() or title
 
 
 def _plain(text: str) -> str:
@@ -347,7 +357,8 @@ def _plain(text: str) -> str:
 
 def _words_only(text: str) -> str:
     """Return a text without links, tags and markup."""
-    return " ".join(_MARKUP.sub(" ", text).split())
+    markup = r"!?\[\[[^\[\]]{0,200}\]\]|<!--.{0,500}?-->|https?://\S+|[#*_>`|-]+"
+    return " ".join(re.sub(markup, " ", text, flags=re.DOTALL).split())
 
 
 def day_of(text: str) -> date | None:
@@ -362,8 +373,8 @@ def _kind_of(page: _Page, title: str, headings: Sequence[str]) -> tuple[Knowledg
     """Return the type of a note and the reason for it; defaults to `concept`."""
     said = ((page.first(key), f"its `{key}` says {page.first(key)}") for key in ("type", "category", "kind"))
     tagged = ((tag.rpartition("/")[2], f"tagged #{tag}") for tag in page.tags)
-    observed = Counter(category.lower() for category in _OBSERVATION.findall(page.body)).most_common()
-    about = ((category, f"its observations are of [{category}]") for category, _ in observed)
+    categories = re.findall(r"^[ \t]{0,12}- \[([A-Za-z][\w -]{1,30})\] \S", page.body.lower(), re.MULTILINE)
+    about = ((category, f"its observations are of [{category}]") for category, _ in Counter(categories).most_common())
     filed = ((folder, f"filed under {folder}/") for folder in reversed(page.path.split("/")[:-1]))
     for word, reason in (*said, *about, *tagged, *filed):
         if named := named_kind(word):

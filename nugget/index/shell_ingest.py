@@ -38,7 +38,6 @@ _WRITING_TOOLS = {
     "fs.write": "overwrite", "fs.append": "append", "fs.edit": "edit", "fs.patch": "edit", "write": "overwrite",
     "edit": "edit", "apply_patch": "edit",
 }  # fmt: skip
-_ESCAPED = re.compile(r'\\(["\\])')
 _SPEECH_KEYS = ("text", "message", "prompt", "content", "error", "reason", "title", "name", "path")
 
 
@@ -259,7 +258,8 @@ def _edit_rows(tool: str, given: Mapping[str, Any], shell: ShellSession) -> list
 
 def _as_json(given: Mapping[str, Any]) -> str:
     """Return all that is given as JSON to look at, without escaped quotes, so that it can be read and redacted."""
-    return _ESCAPED.sub(r"\1", json.dumps(given, ensure_ascii=False, default=str)[: 2 * _TEXT_CHARS]) if given else ""
+    shown = json.dumps(given, ensure_ascii=False, default=str)[: 2 * _TEXT_CHARS] if given else ""
+    return re.sub(r'\\(["\\])', r"\1", shown)
 
 
 def _text(value: object) -> str:

@@ -29,7 +29,6 @@ _LEAST_SHARE_JUDGED = 0.5
 _MAX_TOKENS = 4000
 _QUESTION_CHARS = 8000
 _UNIT_CHARS = 12_000
-_BRACKETS = re.compile(r"\[([^\[\]\n]{1,400})\]")
 
 _JUDGE = """You judge how well passages from a knowledge base answer a question.
 
@@ -197,7 +196,11 @@ def citations_in(text: str, hits: Sequence[Hit]) -> list[str]:
     What is in brackets but is the id of no hit is no citation.
     """
     known = {name: hit.name for hit in hits for name in (hit.unit.id, hit.unit.ref, hit.ref)}
-    named = [part.strip(" `") for brackets in _BRACKETS.findall(text) for part in re.split(r"[,;]", brackets)]
+    named = [
+        part.strip(" `")
+        for brackets in re.findall(r"\[([^\[\]\n]{1,400})\]", text)
+        for part in re.split(r"[,;]", brackets)
+    ]
     return list(dict.fromkeys(known[part] for part in named if part in known))
 
 

@@ -23,7 +23,6 @@ NUGGET_FRAME_TOKENS = 30
 SUMMARY_CHARS = 480
 
 _NONE: Mapping[tuple[str | None, str], Chunk] = {}
-_HEADING = re.compile(r"^#{1,6}[ \t].*$", re.MULTILINE)
 _Item = TypeVar("_Item")
 _Shown = TypeVar("_Shown")
 _Chunks = tuple[Chunk, ...]
@@ -77,7 +76,8 @@ def pack(
 
     def summarised(hit: Hit, now: _Chunks | None, room: int) -> _Chunks:
         best = hit.chunks[0]
-        text = _HEADING.sub("", best.text).strip() or best.text  # on one line a heading would run into its text
+        # On one line a heading would run into its text.
+        text = re.sub(r"^#{1,6}[ \t].*$", "", best.text, flags=re.MULTILINE).strip() or best.text
         return (summaries.get((hit.brain, hit.ref)) or replace(best, text=shorten(text, SUMMARY_CHARS), position=0),)
 
     passes = [summarised, _passages, _whole, _with_evidence]

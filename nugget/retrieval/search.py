@@ -44,7 +44,6 @@ _PASSAGE_WEAK_BELOW = 0.35
 """Share of the words of a question that a likely passage holds."""
 _FEW_CHUNKS = 100
 """In fewer, how rare words are says little: a source with any of the words is not called weak."""
-_NAME_WORD = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +224,7 @@ def _relevance_and_recency(hit: Hit) -> tuple[float, int, str]:
 
 def _with_named(text: str, query: Query, hits: Sequence[Hit], index: IndexReader) -> list[Hit]:
     """Return the hits with the notes in whose path every word stands, which score higher for it."""
-    words = [word for word in _NAME_WORD.findall(folded(text)) if word not in STOP_WORDS]
+    words = [word for word in re.findall(r"[^\W_]+", folded(text)) if word not in STOP_WORDS]
     if not words or len(words) > 8:
         return list(hits)
     named = dict(index.units_named(words, query.filter)[: 4 * (query.limit or 1)])

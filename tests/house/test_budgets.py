@@ -13,11 +13,11 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
-    "modules": 179,
-    "lines": 44_724,
+    "modules": 178,
+    "lines": 44_677,
     "lines of a file": 400,
-    "classes": 274,
-    "re.compile": 268,
+    "classes": 273,
+    "re.compile": 246,
     "parameters of a function": 10,
     "lines of tests": 28_310,  # with the fault laboratory
 }
