@@ -19,7 +19,7 @@ BUDGETS = {
     "classes": 273,
     "re.compile": 246,
     "parameters of a function": 10,
-    "lines of tests": 28_310,  # with the fault laboratory
+    "lines of tests": 28_357,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

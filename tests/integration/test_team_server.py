@@ -27,7 +27,7 @@ from knowledge_files import commit
 from mcp.client import Client
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
 from mcp.types import TextContent
 from paths import REPOSITORY
 from served import Answer, Served, served, variables_for
@@ -143,22 +143,6 @@ def test_without_a_valid_token_only_the_probes_answer(place: Team) -> None:
         team.revoke_token(place.environment.home, "missing")
 
 
-@pytest.mark.proves("TEAM-SPACES")
-def test_an_agent_asks_a_space_over_mcp(place: Team) -> None:
-    async def talk(server: Served) -> str:
-        async with (
-            httpx2.AsyncClient(headers=place.token("open"), timeout=PATIENCE_S) as sender,
-            Client(streamable_http_client(f"{server.url}/s/open/mcp", http_client=sender)) as client,
-        ):
-            result = await client.call_tool("get_relevant_context", {"task_description": QUESTION})
-            (block,) = result.content
-            assert isinstance(block, TextContent)
-            return block.text
-
-    with place.serve() as server:
-        assert "concept/cache-invalidation" in asyncio.run(asyncio.wait_for(talk(ready(server)), PATIENCE_S))
-
-
 @pytest.mark.proves("TEAM-SESSIONS")
 def test_a_members_session_becomes_a_proposal(place: Team, tmp_path_factory: pytest.TempPathFactory) -> None:
     """The member's worker sends it; the server's worker captures it. Nothing is proposed on the member's machine."""
@@ -268,25 +252,21 @@ def provided(issuer: str) -> tuple[dict[str, str], dict[str, Any]]:
         "exp": datetime.now(UTC) + timedelta(hours=1)}  # fmt: skip
 
 
+ABOUT = OAuthClientMetadata.model_validate(
+    {"redirect_uris": ["http://127.0.0.1/done"], "token_endpoint_auth_method": "none"}
+)
+
+
 class Login:
     """What an agent's client keeps of a login, and the person who logs in with the provider."""
 
-    def __init__(self) -> None:
-        self.asked: dict[str, str] = {}
-
-    async def get_tokens(self) -> OAuthToken | None:
-        return None
-
-    async def set_tokens(self, tokens: OAuthToken) -> None:
+    async def nothing(self, *_: Any) -> None:
         """Keep nothing."""
+
+    get_tokens = set_tokens = set_client_info = nothing
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        return OAuthClientInformationFull(
-            client_id="agent", redirect_uris=["http://127.0.0.1/done"], token_endpoint_auth_method="none"
-        )  # type: ignore[arg-type]
-
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Keep nothing."""
+        return OAuthClientInformationFull(**ABOUT.model_dump(), client_id="agent")
 
     async def open_page(self, url: str) -> None:
         self.asked = dict(parse_qsl(urlsplit(url).query), page=url.partition("?")[0])
@@ -295,24 +275,25 @@ class Login:
         return AuthorizationCodeResult(code="c0de", state=self.asked["state"])
 
 
-@pytest.mark.proves("TEAM-OIDC")
-def test_a_real_client_finds_the_provider_and_logs_in(place: Team, issuer: str) -> None:
+@pytest.mark.proves("TEAM-OIDC", "TEAM-SPACES")
+def test_an_agent_finds_the_provider_logs_in_and_asks_over_mcp(place: Team, issuer: str) -> None:
     settings, claims = provided(issuer)
     Provider.token = jwt.encode(claims, KEY, algorithm="RS256", headers={"kid": "one"})
     person = Login()
 
-    async def talk(server: Served) -> set[str]:
-        url, about = f"{server.url}/s/open/mcp", OAuthClientMetadata(redirect_uris=["http://127.0.0.1/done"])  # type: ignore[list-item]
-        login = OAuthClientProvider(url, about, person, person.open_page, person.come_back)
+    async def talk(server: Served) -> str:
+        url = f"{server.url}/s/open/mcp"
+        login = OAuthClientProvider(url, ABOUT, person, person.open_page, person.come_back)
         async with (
             httpx2.AsyncClient(auth=login, timeout=PATIENCE_S) as sender,
             Client(streamable_http_client(url, http_client=sender)) as client,
         ):
-            return {tool.name for tool in (await client.list_tools()).tools}
+            (block,) = (await client.call_tool("get_relevant_context", {"task_description": QUESTION})).content
+            assert isinstance(block, TextContent)
+            return block.text
 
     with place.serve(**settings) as server:
-        tools = asyncio.run(asyncio.wait_for(talk(ready(server)), PATIENCE_S))
-        assert "get_relevant_context" in tools
+        assert "concept/cache-invalidation" in asyncio.run(asyncio.wait_for(talk(ready(server)), PATIENCE_S))
         assert (person.asked["page"], person.asked["resource"]) == (f"{issuer}/authorize", f"{server.url}/s/open/mcp")
     sent = dict(parse_qsl(Provider.received[-1].decode()))
     proof = base64.urlsafe_b64encode(hashlib.sha256(sent["code_verifier"].encode()).digest()).decode().rstrip("=")
