@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from commands import Nugget
+from loopback_anthropic import AnthropicServer, status
 from mcp_wire import asked_over_mcp, hooked
 from paths import REPOSITORY
 
@@ -17,43 +15,15 @@ from nugget.config import documented_keys, load_settings, read_brain_file, read_
 from nugget.sources.notes import canon_folders
 
 
-class Recorder:
+@pytest.fixture
+def recorder(server: AnthropicServer) -> AnthropicServer:
     """An HTTP server on loopback that keeps what it is sent and knows no answer."""
-
-    def __init__(self) -> None:
-        self.requests: list[str] = []
-        recorder = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                recorder.requests.append(f"{self.path} {self.headers.get('Authorization')}")
-                self.send_error(500)
-
-            do_GET = do_POST
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self) -> Recorder:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+    server.default = lambda request: status(500)
+    return server
 
 
 @pytest.fixture
-def recorder() -> Iterator[Recorder]:
-    with Recorder() as running:
-        yield running
-
-
-@pytest.fixture
-def hostile(words: Path, isolated_home: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> Path:
+def hostile(words: Path, isolated_home: Path, recorder: AnthropicServer, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A brain whose brain.yaml asks for everything that it may not have."""
     monkeypatch.delenv("NUGGET_EMBEDDING_MODEL")
     monkeypatch.setenv("GITHUB_TOKEN", "ghp_secret")
@@ -80,7 +50,7 @@ def test_a_brain_sets_what_belongs_to_its_knowledge_and_nothing_else(hostile: Pa
 
 
 @pytest.mark.proves("SETTINGS-KNOWLEDGE")
-def test_no_command_sends_anything_because_of_a_brain(nugget: Nugget, hostile: Path, recorder: Recorder) -> None:
+def test_no_command_sends_anything_because_of_a_brain(nugget: Nugget, hostile: Path, recorder: AnthropicServer) -> None:
     for line in (
         ("sync",), ("ask", "--no-llm", "yeti"), ("search", "yeti"), ("status",), ("doctor",), ("rebuild",),
         ("recall", "what do we know of the yeti"), ("lint",),
@@ -92,7 +62,7 @@ def test_no_command_sends_anything_because_of_a_brain(nugget: Nugget, hostile: P
 
 @pytest.mark.proves("SETTINGS-KNOWLEDGE")
 def test_no_agent_and_no_hook_sends_anything_because_of_a_brain(
-    nugget: Nugget, hostile: Path, queue_lock: None, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+    nugget: Nugget, hostile: Path, queue_lock: None, recorder: AnthropicServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
     nugget("sync")

