@@ -24,8 +24,6 @@ _YAML_ONLY_BREAKS = {0x85: " ", 0x2028: " ", 0x2029: " "}
 NULL_TAG = "tag:yaml.org,2002:null"
 Node = Any
 """A YAML node; `id` is `scalar`, `sequence` or `mapping`, and its marks count lines and columns from 0."""
-_MOST = 10**9
-"""Upper limit of numbers; much larger values overflow timers, floats or SQLite."""
 
 
 def _set(default: Any, doc: str, *, key: str | None = None, **limits: Any) -> Any:
@@ -33,8 +31,6 @@ def _set(default: Any, doc: str, *, key: str | None = None, **limits: Any) -> An
 
     `key` names the setting in files if that is not the field's name.
     """
-    if "ge" in limits:
-        limits.setdefault("le", _MOST)
     return field(default=default, metadata={"doc": doc, "limits": limits, "key": key})
 
 

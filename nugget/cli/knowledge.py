@@ -20,7 +20,6 @@ from nugget.render.terminal import put_report
 
 commands = typer.Typer(add_completion=False)
 
-_MAX_STDIN_CHARS = 5_000_000
 UnitArgument = Annotated[str, Argument(metavar="ID", help="The unit, such as pattern/retry-once.")]
 
 
@@ -43,8 +42,6 @@ def add(
     file.
     """
     given = _stdin() if text == ["-"] else " ".join(text)
-    if len(given) > _MAX_STDIN_CHARS:
-        raise UsageError(f"The text is longer than {_MAX_STDIN_CHARS:,} characters.", hint="Keep it in parts.")
     hint = " (`nugget config set redaction.allow` lets more through)"
     with open_brain(brain) as opened:
         unit, path = opened.add(
@@ -56,7 +53,7 @@ def add(
 
 def _stdin() -> str:
     """Read stdin as UTF-8 in any locale. Raises UsageError for other bytes."""
-    content = sys.stdin.buffer.read(4 * _MAX_STDIN_CHARS + 4)
+    content = sys.stdin.buffer.read()
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -30,8 +30,6 @@ _DEFAULTS = {
     "voyage": ("https://api.voyageai.com/v1", "VOYAGE_API_KEY"),
 }
 _BATCH = 64
-_LARGEST_NUMBER = 1e12
-"""No model gives numbers beyond this; their squares add up within a float."""
 
 
 class FastembedEmbedder:
@@ -154,7 +152,7 @@ def _vectors(reply: Any, *, expected: int, url: str) -> NDArray[np.float32]:
         matrix = np.array([entries[number] for number in range(len(reply["data"]))], dtype=np.float64)
     except (KeyError, TypeError, ValueError, OverflowError):
         raise EmbeddingUnavailable(f"{url} did not answer with a list of embeddings.") from None
-    is_sound = matrix.ndim == 2 and matrix.size and bool((np.abs(matrix) < _LARGEST_NUMBER).all())
+    is_sound = matrix.ndim == 2 and matrix.size and bool(np.isfinite(matrix).all())
     if not is_sound or len(matrix) != expected:
         raise EmbeddingUnavailable(f"{url} answered with {len(matrix)} vectors, not all usable, for {expected} texts.")
     return _normalised(matrix)
