@@ -22,7 +22,7 @@ from nugget import config, errors
 from nugget.app.agent_session import AgentSession
 from nugget.cli import app
 from nugget.index.fulltext import COLUMN_WEIGHTS, STOP_WORDS
-from nugget.markdown import DEFAULT_LIMITS
+from nugget.markdown.chunking import MAX_TOKENS, MIN_TOKENS, OVERLAP_TOKENS
 from nugget.mcp import DESCRIPTION, INSTRUCTIONS, make_server
 from nugget.redaction.engine import kinds
 from nugget.retrieval import scoring
@@ -120,9 +120,9 @@ def constants_part() -> str:
     shares = f"{scoring.CHUNK_SHARE} / {scoring.UNIT_SHARE} / {scoring.TITLE_SHARE}"
     rows = ["| constant | value | |", "|---|---|---|"]
     rows += [f"| {name} | {value} | {said} |" for name, value, said in (
-        ("chunk", f"{DEFAULT_LIMITS.max_tokens} tokens at most", "cut at headings, then at paragraphs"),
-        ("small chunk", f"{DEFAULT_LIMITS.min_tokens} tokens", "a smaller one joins its neighbour"),
-        ("overlap", f"{DEFAULT_LIMITS.overlap:.0%}", "of chunks that one section was cut into"),
+        ("chunk", f"{MAX_TOKENS} tokens at most", "cut at headings, then at paragraphs"),
+        ("small chunk", f"{MIN_TOKENS} tokens", "a smaller one joins its neighbour"),
+        ("overlap", f"{OVERLAP_TOKENS / MAX_TOKENS:.0%}", "of chunks that one section was cut into"),
         ("BM25 columns", " / ".join(f"{weight:g}" for weight in COLUMN_WEIGHTS), "title with tags / text / word parts"),
         ("stop words", len(STOP_WORDS), "function words only"),
         ("candidates", PROFILES["task"].candidates, "taken from each list"),

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nugget.markdown.chunking import ChunkLimits as ChunkLimits
-from nugget.markdown.chunking import CountTokens, Cutter, pack, trim
+from nugget.markdown.chunking import MAX_TOKENS, MIN_TOKENS, CountTokens, Cutter, pack, trim
 from nugget.models import Chunk
 from nugget.text import estimate_tokens, shorten
 
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
 MAX_CRUMB_CHARS = 120
 """A longer heading is shortened in the breadcrumb and then also kept in the text."""
-
-DEFAULT_LIMITS = ChunkLimits()
 
 MAX_CHUNKS = 2_000
 """Chunks of a file that are indexed."""
@@ -81,13 +78,7 @@ def body_below_title(body: str) -> str:
     return (body[first.end() :] if first else body).strip()
 
 
-def chunk_markdown(
-    body: str,
-    *,
-    title: str,
-    count_tokens: CountTokens = estimate_tokens,
-    limits: ChunkLimits = DEFAULT_LIMITS,
-) -> list[Chunk]:
+def chunk_markdown(body: str, *, title: str, count_tokens: CountTokens = estimate_tokens) -> list[Chunk]:
     """Cut a body into at most MAX_CHUNKS chunks, in order; an empty list if the body is blank.
 
     Sections are split at headings; what is too long is split at its blocks, then list entries, lines, sentences,
@@ -95,7 +86,7 @@ def chunk_markdown(
     is the path of headings that holds for all of its text; the heading that it ends with is not repeated in the
     text. `count_tokens` is called about once a section.
     """
-    return list(itertools.islice(_chunks(body, title, count_tokens, limits), MAX_CHUNKS))
+    return list(itertools.islice(_chunks(body, title, count_tokens), MAX_CHUNKS))
 
 
 def left_out(body: str) -> str | None:
@@ -105,24 +96,24 @@ def left_out(body: str) -> str | None:
         return f"has {lines:,} lines; only the first {MAX_LINES:,} are indexed: split it into several files"
     if len(body) < _MANY_CHARS and lines < MAX_CHUNKS:
         return None
-    if next(itertools.islice(_chunks(body, "", estimate_tokens, DEFAULT_LIMITS), MAX_CHUNKS, None), None):
+    if next(itertools.islice(_chunks(body, "", estimate_tokens), MAX_CHUNKS, None), None):
         return f"has more than {MAX_CHUNKS:,} passages; only the first are indexed: split it into several files"
     return None
 
 
-def _chunks(body: str, title: str, count_tokens: CountTokens, limits: ChunkLimits) -> Iterator[Chunk]:
+def _chunks(body: str, title: str, count_tokens: CountTokens) -> Iterator[Chunk]:
     if not body.strip():
         return
     tokens = _block_tokens(body)
     lines = _normalise(body).split("\n")[:MAX_LINES]
     position = 0
-    for group in _join_small(list(_sections(lines, tokens, title=title, count_tokens=count_tokens)), limits):
+    for group in _join_small(list(_sections(lines, tokens, title=title, count_tokens=count_tokens))):
         first, last = group[0], group[-1]
         crumbs = _common(section.crumbs for section in group)
-        if len(group) == 1 and first.size_tokens > limits.max_tokens:
-            cutter = Cutter(lines=lines, tokens=tokens, limits=limits, count_tokens=count_tokens)
+        if len(group) == 1 and first.size_tokens > MAX_TOKENS:
+            cutter = Cutter(lines=lines, tokens=tokens, count_tokens=count_tokens)
             atoms = list(cutter.blocks(first.blocks, first.content, first.end, first.token_end))
-            texts = list(pack(atoms, limits=limits, count_tokens=count_tokens)) or [""]
+            texts = list(pack(atoms, count_tokens=count_tokens)) or [""]
         else:
             start = first.content if crumbs == first.crumbs else first.start
             texts = [trim("\n".join(lines[start : last.end]))]
@@ -219,26 +210,26 @@ def _sections(
             blocks = [] if is_whole else [(start, index)]
 
 
-def _join_small(sections: Sequence[_Section], limits: ChunkLimits) -> list[list[_Section]]:
+def _join_small(sections: Sequence[_Section]) -> list[list[_Section]]:
     """Return the runs of sections that become one passage each."""
     groups: list[list[_Section]] = []
     sizes: list[int] = []
     for section in sections:
-        is_next = bool(groups) and sizes[-1] < limits.min_tokens and section.level >= groups[-1][0].level
-        if is_next and sizes[-1] + section.size_tokens <= limits.max_tokens:
+        is_next = bool(groups) and sizes[-1] < MIN_TOKENS and section.level >= groups[-1][0].level
+        if is_next and sizes[-1] + section.size_tokens <= MAX_TOKENS:
             groups[-1].append(section)
             sizes[-1] += section.size_tokens
             continue
-        _join_back(groups, sizes, limits)
+        _join_back(groups, sizes)
         groups.append([section])
         sizes.append(section.size_tokens)
-    _join_back(groups, sizes, limits)
+    _join_back(groups, sizes)
     return groups
 
 
-def _join_back(groups: list[list[_Section]], sizes: list[int], limits: ChunkLimits) -> None:
+def _join_back(groups: list[list[_Section]], sizes: list[int]) -> None:
     """Join the last run, when it is still too small, with the one before it under the same parent."""
-    if len(groups) < 2 or sizes[-1] >= limits.min_tokens or sizes[-2] + sizes[-1] > limits.max_tokens:
+    if len(groups) < 2 or sizes[-1] >= MIN_TOKENS or sizes[-2] + sizes[-1] > MAX_TOKENS:
         return
     parent = groups[-1][0].crumbs[:-1]
     shared = _common(section.crumbs for section in [*groups[-2], groups[-1][0]])

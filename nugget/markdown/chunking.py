@@ -14,26 +14,21 @@ if TYPE_CHECKING:
 CountTokens = Callable[[str], int]
 """How many tokens a text has; about additive where texts are put together."""
 
+MAX_TOKENS, MAX_CODE_TOKENS = 200, 512
+"""A section above the one is cut at its blocks, a code fence only above the other, both without the breadcrumb.
+
+So small a number is what searches best: the offline embedding model reads 256 word pieces, breadcrumb included.
+"""
+MIN_TOKENS = 50
+"""A smaller section joins its neighbour."""
+OVERLAP_TOKENS = 24
+"""The parts of one section overlap by so much at most."""
+_ROOM = MAX_TOKENS - OVERLAP_TOKENS
+
 _AFTER_LINE = re.compile(r"\n")
 _AFTER_SENTENCE = re.compile(r"[.!?…。！？](?:(?<=[。！？])\s*|\s+)")
 _AFTER_WORD = re.compile(r"\s+")
 _CONTAINERS = frozenset({"bullet_list_open", "ordered_list_open", "list_item_open", "blockquote_open"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChunkLimits:
-    """Limits of chunks, in tokens of the text without its breadcrumb.
-
-    A section above `max_tokens` is cut at block boundaries, a code fence only above `max_code_tokens`; a section
-    below `min_tokens` joins its neighbour. `overlap` is the share of `max_tokens` by which the parts of one
-    section overlap. The small default for `max_tokens` is what searches best: the offline embedding model reads
-    256 word pieces, breadcrumb included.
-    """
-
-    max_tokens: int = 200
-    min_tokens: int = 50
-    overlap: float = 0.12
-    max_code_tokens: int = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +47,7 @@ class Cutter:
 
     lines: Sequence[str]
     tokens: Sequence[Token]
-    limits: ChunkLimits
     count_tokens: CountTokens
-
-    @property
-    def room(self) -> int:
-        """Tokens of a chunk that are not overlap."""
-        return max(1, int(self.limits.max_tokens * (1 - self.limits.overlap)))
 
     def blocks(self, starts: Sequence[tuple[int, int]], start: int, end: int, token_end: int) -> Iterator[Block]:
         """Yield the atoms of lines `start` to `end`, in which blocks start at the given (line, token) indexes."""
@@ -80,7 +69,7 @@ class Cutter:
         """Yield the atoms of one block: itself, or the blocks in it, or its lines or sentences."""
         text = "\n".join(self.lines[start:end]) + "\n"
         token, size = self.tokens[token_start], self.count_tokens(text)
-        if size <= (max(self.room, self.limits.max_code_tokens) if token.type == "fence" else self.room):
+        if size <= (MAX_CODE_TOKENS if token.type == "fence" else _ROOM):
             is_prose = token.type in ("paragraph_open", *_CONTAINERS) and "```" not in text and "~~~" not in text
             yield Block(text=text, size_tokens=size, is_prose=is_prose)
         elif token.type == "fence":
@@ -119,7 +108,7 @@ class Cutter:
     def framed(self, inside: str, *, first: str, opening: str, closing: str = "", last: str = "") -> Iterator[Block]:
         """Yield lines cut into even parts, each between `opening` and `closing`; the outer ends stay as they are."""
         frame = self.count_tokens(opening) + self.count_tokens(closing)
-        room = max(self.limits.max_tokens // 2, self.limits.max_tokens - frame)
+        room = max(MAX_TOKENS // 2, MAX_TOKENS - frame)
         atoms = list(self.text(inside, (_AFTER_LINE,), room=room))
         total = sum(atom.size_tokens for atom in atoms)
         even = total / -(-total // room) if total else 0
@@ -138,10 +127,10 @@ class Cutter:
             yield Block(text=text, size_tokens=self.count_tokens(text), is_prose=False, starts_chunk=number > 0)
 
     def text(
-        self, text: str, boundaries: Sequence[re.Pattern[str]], *, room: int | None = None, is_prose: bool = False
+        self, text: str, boundaries: Sequence[re.Pattern[str]], *, room: int = _ROOM, is_prose: bool = False
     ) -> Iterator[Block]:
         """Yield a text cut at the first kind of boundary; longer parts at the next, finally anywhere."""
-        size, room = self.count_tokens(text), room or self.room
+        size = self.count_tokens(text)
         if size <= room:
             yield Block(text=text, size_tokens=size, is_prose=is_prose)
         elif boundaries:
@@ -172,26 +161,25 @@ def _split_after(text: str, boundary: re.Pattern[str]) -> list[str]:
     return [text[start:end] for start, end in zip([0, *ends], [*ends, len(text)], strict=True) if start < end]
 
 
-def pack(atoms: Sequence[Block], *, limits: ChunkLimits, count_tokens: CountTokens) -> Iterator[str]:
+def pack(atoms: Sequence[Block], *, count_tokens: CountTokens) -> Iterator[str]:
     """Yield texts filled with atoms, in order, each starting with the end of the one before."""
-    overlap_tokens = int(limits.max_tokens * limits.overlap)
     runs: list[list[Block]] = []
     sizes: list[int] = []
     for atom in atoms:
-        fits = runs and sizes[-1] + atom.size_tokens <= limits.max_tokens - overlap_tokens and not atom.starts_chunk
+        fits = runs and sizes[-1] + atom.size_tokens <= _ROOM and not atom.starts_chunk
         if fits or (runs and not atom.text.strip()):
             runs[-1].append(atom)
             sizes[-1] += atom.size_tokens
         else:
             runs.append([atom])
             sizes.append(atom.size_tokens)
-    if len(runs) > 1 and sizes[-1] < limits.min_tokens and sizes[-2] + sizes[-1] <= limits.max_tokens:
+    if len(runs) > 1 and sizes[-1] < MIN_TOKENS and sizes[-2] + sizes[-1] <= MAX_TOKENS:
         last, last_size = runs.pop(), sizes.pop()
         runs[-1].extend(last)
         sizes[-1] += last_size
     before = ""
     for run, size in zip(runs, sizes, strict=True):
-        room = min(overlap_tokens, limits.max_tokens - size)
+        room = min(OVERLAP_TOKENS, MAX_TOKENS - size)
         yield trim(_ending(before, budget_tokens=room, count_tokens=count_tokens) + "".join(a.text for a in run))
         prose = list(itertools.takewhile(lambda atom: atom.is_prose, reversed(run)))
         before = "".join(atom.text for atom in reversed(prose))
