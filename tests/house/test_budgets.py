@@ -14,12 +14,12 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 178,
-    "lines": 44_647,
+    "lines": 44_648,
     "lines of a file": 400,
     "classes": 272,
     "re.compile": 246,
     "parameters of a function": 10,
-    "lines of tests": 28_284,  # with the fault laboratory
+    "lines of tests": 28_285,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

@@ -42,7 +42,8 @@ def follow_what_is_written(connection: sqlite3.Connection, other: sqlite3.Connec
     question = array("f", NUMBERS.normal(size=100).astype("<f4").tobytes())
 
     def found(allowed: list[int] | None = None) -> set[int]:
-        return set(signs.near(connection, question, 80, allowed).tolist())
+        text = None if allowed is None else ",".join(map(str, allowed))
+        return set(signs.near(connection, question, 80, text).tolist())
 
     assert len(nearest(connection, question, 10) & found()) >= 7
     assert found([3, 5, 9999]) == {3, 5}
