@@ -21,11 +21,10 @@ from nugget.infra.embedding import QuestionEmbedder
 from nugget.models import Bundle, Chunk, Contribution, Depth, Hit, Query, SourceName
 from nugget.retrieval.candidates import Profile
 from nugget.retrieval.llm import Reranker
-from nugget.retrieval.packing import SUMMARY_CHARS, pack
+from nugget.retrieval.packing import pack, summary
 from nugget.retrieval.query_language import SearchQuery
 from nugget.retrieval.scoring import helpful
 from nugget.retrieval.search import Found, Indexes, day_of, list_source, merged, search_source
-from nugget.retrieval.snippets import summary
 
 if TYPE_CHECKING:
     from nugget.infra.embedding import Vector
@@ -135,7 +134,7 @@ def _summaries(
             if hit.ref in chunks:
                 close = embedder if at < READ_CLOSELY else None
                 idfs = one.idfs[hit.brain]
-                shown[hit.brain, hit.ref] = summary(text, idfs, hit, chunks[hit.ref], SUMMARY_CHARS, close)
+                shown[hit.brain, hit.ref] = summary(text, idfs, hit, chunks[hit.ref], close)
     return shown
 
 

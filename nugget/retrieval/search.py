@@ -19,9 +19,9 @@ from nugget.infra.embedding import QuestionEmbedder
 from nugget.models import Chunk, Contribution, Filter, Hit, Query, SourceName, Unit
 from nugget.retrieval.candidates import Profile, gather
 from nugget.retrieval.history import HISTORY_SOURCES, newest_history, search_history
+from nugget.retrieval.packing import chunks_of_hits
 from nugget.retrieval.query_language import SearchQuery
 from nugget.retrieval.scoring import is_weak, rank, to_hits
-from nugget.retrieval.snippets import chunks_of_hits
 from nugget.text import folded
 
 ORDER = (

@@ -13,13 +13,13 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
-    "modules": 178,
-    "lines": 44_648,
+    "modules": 177,
+    "lines": 44_634,
     "lines of a file": 400,
     "classes": 272,
-    "re.compile": 246,
+    "re.compile": 244,
     "parameters of a function": 10,
-    "lines of tests": 28_285,  # with the fault laboratory
+    "lines of tests": 28_234,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -104,21 +103,6 @@ def test_a_copied_id_gives_nothing(home: Path, tmp_path: Path, has_id: bool) -> 
     write(stranger, "brain.yaml", f"id: {git.run(own, 'rev-list', '--max-parents=0', 'HEAD').decode()}owner: Eve\n")
     assert brain_key(stranger, home) != key
     assert brain_key(own, home) == key
-
-
-@pytest.mark.proves("BRAIN-ID")
-def test_a_ledger_of_0_1_0_is_read(home: Path, tmp_path: Path) -> None:
-    folder = brains.init_brain(tmp_path / "own", owner="Ada", now=NOW)[0]
-    write(folder, "brain.yaml", "owner: Ada\n")
-    commit(folder, ["brain.yaml"], "As it was")
-    first = git.run(folder, "rev-list", "--max-parents=0", "HEAD").decode().strip()
-    transcript = write_transcript_of(tmp_path, "one")
-    assert capture_transcript(transcript, capture_into(folder, home, ScriptedExtraction([RETRY]))).branch
-    lines = [json.loads(line) for line in (home / "ledger/captures.jsonl").read_text().splitlines()]
-    assert {line["brain"] for line in lines} == {first}
-    (home / "ledger/brains.jsonl").unlink()  # which 0.1.0 did not have
-    again = capture_transcript(transcript, capture_into(folder, home, ScriptedExtraction([RETRY])))
-    assert again.skipped == "nothing new since it was captured"
 
 
 @pytest.mark.proves("BRAIN-ID")

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
-from loopback_anthropic import AnthropicServer, Slow, status, text, value
+from loopback_anthropic import AnthropicServer, Slow, text, value
 
-from nugget.app import Brain
-from nugget.config import Environment, LLMSettings, RetrievalSettings, Settings, read_environment
+from nugget.config import Environment, RetrievalSettings, Settings
 from nugget.errors import EmbeddingUnavailable, LLMUnavailable, UsageError
 from nugget.infra.llm import LLM
 from nugget.models import Chunk, Hit, Origin, SourceName, Unit
@@ -43,9 +41,11 @@ def test_what_a_reply_says_of_passages_that_were_not_sent_has_no_effect(llm: LLM
 
 
 @pytest.mark.proves("RERANK-BOUNDS")
-def test_a_passage_that_is_left_out_counts_as_irrelevant(llm: LLM, server: AnthropicServer) -> None:
+def test_a_passage_that_is_left_out_counts_as_irrelevant(
+    llm: LLM, server: AnthropicServer, environment: Environment
+) -> None:
     server.script(judged((1, 0.4), (3, 0.6)))
-    assert judged_by_claude("?", PASSAGES, llm, Settings()) == [0.4, 0.0, 0.6]
+    assert choose("auto", llm, environment).judge("?", PASSAGES) == [0.4, 0.0, 0.6]
 
 
 @pytest.mark.parametrize(
@@ -109,30 +109,6 @@ def test_the_settings_choose_the_reranker(llm: LLM, environment: Environment) ->
     for wrong in ("", "cross-encoder:", "bm25"):
         with pytest.raises(UsageError, match=r"retrieval\.reranker"):
             choose(wrong, llm, environment)
-
-
-@pytest.mark.proves("RERANK-FALLBACK")
-def test_the_local_order_stands_when_the_reranker_fails(
-    brain: Path, environment: Environment, llm: LLM, server: AnthropicServer
-) -> None:
-    local = replace(environment, models=read_environment().models)
-    with Brain(brain, environment=local, settings=Settings(llm=LLMSettings())) as opened:
-        without = opened.ask("how do we invalidate a cache?")
-        server.default = lambda request: status(529, headers={"retry-after": "60"})
-        failed = opened.ask("how do we invalidate a cache?", reranker=choose("auto", llm, environment))
-        assert [hit.unit.id for hit in failed.hits] == [hit.unit.id for hit in without.hits]
-        assert [hit.score for hit in failed.hits] == [hit.score for hit in without.hits]
-        assert any("HTTP 529" in part for part in failed.degraded)
-
-        def last_is_best(request: Any) -> Any:
-            count = request.prompt.count("<passage ")
-            return judged(*[(number, number / count) for number in range(1, count + 1)])
-
-        server.default = last_is_best
-        ranked = opened.ask("how do we invalidate a cache?", reranker=choose("auto", llm, environment))
-    assert ranked.hits[0].unit.id != without.hits[0].unit.id
-    assert ranked.hits[0].score == 1.0
-    assert not any("rerank" in part for part in ranked.degraded)
 
 
 WORDS = "how to invalidate a cache by key let bread rise in the oven retry queues with backoff".split()
@@ -209,17 +185,6 @@ def test_a_cross_encoder_from_a_folder_judges_offline(cross_encoder: Path, envir
     assert reranker.judge("let bread rise", PASSAGES)[1] == pytest.approx(1 / (1 + 2.718281828**-5), abs=1e-6)
     again = choose(f"cross-encoder:{cross_encoder}", None, environment)
     assert again.judge("let bread rise", PASSAGES) == reranker.judge("let bread rise", PASSAGES)
-
-
-@pytest.mark.proves("RERANK-LOCAL")
-def test_a_cross_encoder_orders_a_real_answer(brain: Path, cross_encoder: Path, environment: Environment) -> None:
-    local = replace(environment, models=read_environment().models)
-    reranker = choose(f"cross-encoder:{cross_encoder}", None, environment)
-    with Brain(brain, environment=local, settings=Settings()) as opened:
-        bundle = opened.ask("let bread rise in the oven", reranker=reranker)
-    assert bundle.degraded == ()
-    assert [hit.score for hit in bundle.hits] == sorted((hit.score for hit in bundle.hits), reverse=True)
-    assert all(any("cross-encoder:word-overlap" in reason for reason in hit.reasons) for hit in bundle.hits[:3])
 
 
 @pytest.mark.proves("RERANK-LOCAL")

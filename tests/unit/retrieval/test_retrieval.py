@@ -295,7 +295,7 @@ def failing(question: str, candidates: Sequence[Hit]) -> list[float]:
     raise LLMUnavailable("the re-ranker took too long")
 
 
-@pytest.mark.proves("ASK-RERANK")
+@pytest.mark.proves("ASK-RERANK", "RERANK-FALLBACK")
 def test_a_reranker_decides_the_order_and_when_it_fails_the_local_order_stands(asked: Brain) -> None:
     local = asked.ask("cache invalidation", fresh=False, now=NOW)
     turned = asked.ask("cache invalidation", fresh=False, now=NOW, reranker=Reranker("scripted", reversing))
