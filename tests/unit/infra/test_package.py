@@ -46,9 +46,9 @@ def test_a_missing_extra_is_named_with_its_command(use: str) -> None:
         "from nugget.infra.embedding.other_models import *\n"
         f"try: {use}\nexcept EmbeddingUnavailable as error: print(error, error.hint)"
     )
-    environment = {**os.environ, "NUGGET_PACKAGE": "nugget @ git+https://git.test/nugget@v1"}
+    environment = {**os.environ, "NUGGET_PACKAGE": "nugget-brain @ git+https://git.test/nugget@v1"}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120)
     assert (
-        "needs the extra `large`. Install it: pip install 'nugget[large] @ git+https://git.test/nugget@v1'"
+        "needs the extra `large`. Install it: pip install 'nugget-brain[large] @ git+https://git.test/nugget@v1'"
         in done.stdout
     ), done.stderr
