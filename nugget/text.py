@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from datetime import date, datetime, time, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
+Item = TypeVar("Item")
+telling: ContextVar[Callable[[str, int, int], None]] = ContextVar("telling", default=lambda what, done, total: None)
+"""Called with (what is being done, how many are done, how many there are) while long work goes on."""
 MAX_HASHED_CHARS = 8_000_000
 """A longer file is not hashed: nobody edits one by hand, and a transcript may repeat it for every edit."""
 CHARS_PER_TOKEN = 4
@@ -126,6 +131,16 @@ def is_name(text: str, *, signs: str = "._-", most: int = 128) -> bool:
     """Return whether a text is a plain name: ASCII letters, digits and these signs, without a dot in front."""
     is_bounded = 0 < len(text) <= most and text.isascii() and text[0] != "."
     return is_bounded and all(char.isalnum() or char in signs for char in text)
+
+
+def told(items: Iterable[Item], what: str, size: Callable[[Item], float] = lambda item: 1) -> Iterator[Item]:
+    """Yield the items, and tell after each how much is done of all; `size` is how long one takes beside others."""
+    known = [(item, size(item)) for item in items]
+    done, total = 0.0, math.ceil(sum(its for _, its in known))
+    for item, its in known:
+        yield item
+        done += its
+        telling.get()(what, round(done), total)
 
 
 def counted(count: int, noun: str) -> str:

@@ -21,7 +21,6 @@ from nugget.evaluation.query_log import Asked, Face, asked_of, record
 from nugget.index import Index, IndexReader, IndexState, SyncResult, Unusable, read_home
 from nugget.index.connection import home_index_file, index_folder
 from nugget.index.sync import pending_changes, sync
-from nugget.index.vectors import Progress
 from nugget.infra import git
 from nugget.infra.embedding import Embedder, embedder_or_problem
 from nugget.infra.llm import open_llm
@@ -132,17 +131,17 @@ class Brain:
                     self._index = Index(file)
             return self._index
 
-    def sync(self, *, rebuild: bool = False, in_passing: bool = False, progress: Progress | None = None) -> SyncResult:
+    def sync(self, *, rebuild: bool = False, in_passing: bool = False) -> SyncResult:
         """Bring the index in line with the files. Raises IndexUnavailable when it cannot be written."""
         result = sync(
             self.path, self.environment, embedder=self.embedder, unavailable=self.embedder_problem, rebuild=rebuild,
-            in_passing=in_passing, progress=progress,
+            in_passing=in_passing,
         )  # fmt: skip
         if result.rebuilt:
             self._index = None
         return result
 
-    def refresh(self, *, progress: Progress | None = None) -> IndexState:
+    def refresh(self) -> IndexState:
         """Sync a few changes since the last question; leave many, or another model, to a separate sync.
 
         Builds the index if there is no usable one. An index that cannot be written (full disk, another writer) is used
@@ -159,7 +158,7 @@ class Brain:
         was_there = (self.index_folder / "index.db").is_file()
         pending = pending_changes(self.path, self.environment)
         if pending is None:
-            rebuilt = self.sync(progress=progress).rebuilt
+            rebuilt = self.sync().rebuilt
             return IndexState(rebuilt=rebuilt if was_there else None)
         index, embedder, stands = self.embedded_index, self.embedder, IndexState()
         if embedder is not None and embedder.model != index.embedding_model:
@@ -167,7 +166,7 @@ class Brain:
         if pending == 0 or pending > INLINE_CHANGES:
             return replace(stands, behind=pending)
         try:
-            return replace(stands, rebuilt=self.sync(in_passing=True, progress=progress).rebuilt)
+            return replace(stands, rebuilt=self.sync(in_passing=True).rebuilt)
         except IndexUnavailable:
             return replace(stands, behind=pending)
 

@@ -23,7 +23,7 @@ from nugget.index import Index, SyncResult, read_memory
 from nugget.index.connection import discard_damaged, open_home, open_memory
 from nugget.index.events import underived_sessions
 from nugget.index.sync import document_changes, sync_documents, sync_provenance
-from nugget.index.vectors import Progress, any_missing
+from nugget.index.vectors import any_missing
 from nugget.infra import files
 from nugget.infra.workspace import find_workspace
 from nugget.models import Problem, SourceName
@@ -65,9 +65,7 @@ class PendingChanges:
         return sum(self.files.values())
 
 
-def sync_local_sources(
-    brain: Brain, sources: Sequence[SourceName | str] = (), *, progress: Progress | None = None
-) -> dict[SourceName, SyncResult]:
+def sync_local_sources(brain: Brain, sources: Sequence[SourceName | str] = ()) -> dict[SourceName, SyncResult]:
     """Index the changed files of sources other than the brain; return the results by source.
 
     Sessions, shells and channels are read in one go and reported as sessions. A damaged index is rebuilt. Raises
@@ -76,50 +74,48 @@ def sync_local_sources(
     home, chosen = brain.environment.home, source_names(sources) or LOCAL_SOURCES
     with files.locked(home / LOCAL_LOCK):  # one process at a time, the others wait
         try:
-            return _sync_all(brain, chosen, progress)
+            return _sync_all(brain, chosen)
         except sqlite3.OperationalError:
             raise
         except sqlite3.DatabaseError:
             if not discard_damaged(home):
                 raise
-            return _sync_all(brain, chosen, progress)
+            return _sync_all(brain, chosen)
 
 
-def _sync_all(brain: Brain, sources: Sequence[SourceName], progress: Progress | None) -> dict[SourceName, SyncResult]:
+def _sync_all(brain: Brain, sources: Sequence[SourceName]) -> dict[SourceName, SyncResult]:
     home, embedder = brain.environment.home, brain.embedder
     done: dict[SourceName, SyncResult] = {}
     with closing(open_home(home)) as connection:
         if SourceName.CANON in sources:
             canon = open_canon(brain.environment, brain.settings, brain.path)
             result = sync_documents(
-                canon, connection, embedder=embedder, cache_folder=home / "embeddings", progress=progress,
-                with_vectors=False,
-            )  # fmt: skip
+                canon, connection, embedder=embedder, cache_folder=home / "embeddings", with_vectors=False
+            )
             problems = (*canon.problems, *canon.left_out, *result.problems)
             done[SourceName.CANON] = replace(result, problems=problems)
         if SourceName.PROVENANCE in sources:
-            done[SourceName.PROVENANCE] = sync_provenance(home, connection, embedder=embedder, progress=progress)
+            done[SourceName.PROVENANCE] = sync_provenance(home, connection, embedder=embedder)
         if _HISTORY & {*sources}:
-            done[SourceName.SESSIONS] = read_logs(connection, brain.environment, brain.settings, brain.path, progress)
+            done[SourceName.SESSIONS] = read_logs(connection, brain.environment, brain.settings, brain.path)
         if embedder and done:
             from nugget.index.vectors import embed_missing
 
             # Only now, so that the words of every source are searchable before the first vector is made.
-            made = embed_missing(connection, embedder=embedder, cache_folder=home / "embeddings", progress=progress)
+            made = embed_missing(connection, embedder=embedder, cache_folder=home / "embeddings")
             first = next(iter(done))
             done[first] = replace(done[first], **made)
     return done
 
 
 def read_logs(
-    connection: sqlite3.Connection, environment: Environment, settings: Settings, brain: Path | None,
-    progress: Progress | None = None,
-) -> SyncResult:  # fmt: skip
+    connection: sqlite3.Connection, environment: Environment, settings: Settings, brain: Path | None
+) -> SyncResult:
     """Read what is new in sessions, shells and channels, and derive what went wrong in them."""
     from nugget.evidence.derive import derive_sessions, put_evidence_units
     from nugget.index.ingest import ingest_all
 
-    result = ingest_all(connection, environment, settings, brain=brain, now=datetime.now(UTC), progress=progress)
+    result = ingest_all(connection, environment, settings, brain=brain, now=datetime.now(UTC))
     derive_sessions(connection, underived_sessions(connection))
     put_evidence_units(connection)
     same = ("added", "modified", "removed", "unchanged", "problems")

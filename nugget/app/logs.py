@@ -32,7 +32,7 @@ from nugget.evidence.selection import (
 from nugget.index import SyncResult, read_home
 from nugget.index.connection import open_home
 from nugget.index.events import find_log_session, log_sessions
-from nugget.index.vectors import Progress, embed_missing
+from nugget.index.vectors import embed_missing
 from nugget.infra import files
 from nugget.infra.embedding import Embedder, open_embedder
 from nugget.infra.llm import open_llm
@@ -40,6 +40,7 @@ from nugget.infra.workspace import find_workspace
 from nugget.models import SourceName
 from nugget.redaction import allow_list, redact
 from nugget.sources.sessions import find_log, find_logs
+from nugget.text import telling
 
 if TYPE_CHECKING:
     from nugget.infra.llm import LLM
@@ -71,12 +72,11 @@ def shell_hook(shell: str) -> str:
 class Logs:
     """Access to the logs of this machine. Thread-safe: every call opens the machine's index for itself.
 
-    `progress` and `note` report long work and missing models to a person. `backfill` is how far `start_backfill` is.
+    `note` reports missing models to a person. `backfill` is how far `start_backfill` is.
     """
 
     environment: Environment
     settings: Settings
-    progress: Progress = lambda what, done, total: None
     note: Callable[[str], None] = lambda text: None
     backfill: dict[str, Any] = field(
         default_factory=lambda: {"state": "off", "done": 0, "total": 0, "problems": list[str]()}
@@ -111,7 +111,7 @@ class Logs:
     def ingest_all(self) -> SyncResult:
         """Read what is new in all logs."""
         with self._index() as connection:
-            result = read_logs(connection, self.environment, self.settings, None, self.progress)
+            result = read_logs(connection, self.environment, self.settings, None)
             self._embed_units(connection)
         return result
 
@@ -175,7 +175,7 @@ class Logs:
     def workspace_evidence(self, folder: Path, question: str, options: BundleOptions) -> EvidenceBundle:
         """Answer from all sessions of the repository that a folder is in, after reading all new logs."""
         with self._index() as connection:
-            read_logs(connection, self.environment, self.settings, None, self.progress)
+            read_logs(connection, self.environment, self.settings, None)
             here = find_workspace(folder, is_known=lambda one: bool(log_sessions(connection, workspace=one, limit=1)))
             if here is None or not log_sessions(connection, workspace=here.identity, limit=1):
                 raise NuggetError(
@@ -200,8 +200,9 @@ class Logs:
 
         def read() -> None:
             try:
+                telling.set(tell)
                 with self._index() as connection:
-                    found = read_logs(connection, self.environment, self.settings, None, tell).problems
+                    found = read_logs(connection, self.environment, self.settings, None).problems
                 told = [f"{Path(one.path).name}: {redact(one.reason).text}" for one in found[:_MAX_PROBLEMS]]
                 state.update(state="done", done=state["total"], problems=told)
             except Exception as error:  # nobody waits for this thread: `/healthz` shows what went wrong
@@ -251,7 +252,7 @@ class Logs:
             return None
         if embedder is not None:
             cache = self.environment.home / "embeddings"
-            done = embed_missing(connection, embedder=embedder, cache_folder=cache, progress=self.progress)
+            done = embed_missing(connection, embedder=embedder, cache_folder=cache)
             if problem := done.get("without_vectors"):
                 self.note(f"{problem} Searching by words alone.")
         return embedder

@@ -17,7 +17,6 @@ from nugget.errors import GitError, TranscriptError
 from nugget.evaluation import query_log
 from nugget.index import Index, Unusable
 from nugget.index import provenance as stored
-from nugget.index.vectors import Progress
 from nugget.infra import git
 from nugget.infra.embedding import Embedder, embedder_or_problem
 from nugget.infra.llm import open_extractor, open_llm
@@ -133,7 +132,6 @@ class Provenance:
         everything: bool = False,
         force: bool = False,
         dry_run: bool = False,
-        progress: Progress = lambda *told: None,
     ) -> tuple[Sequence[ExtractedSession], int, Workspace]:
         """Extract nuggets and file touches from new sessions of the workspace, from all, or from one.
 
@@ -154,7 +152,7 @@ class Provenance:
             hint = f"Claude Code keeps transcripts under {folder}, for 30 days."
             raise TranscriptError(f"There is no session {session}.", hint=hint)
         found = [one] if one else list(find_sessions(self.environment))
-        outcomes = list(extract_sessions(found, extractor, workspace=wanted, progress=progress))
+        outcomes = list(extract_sessions(found, extractor, workspace=wanted))
         is_touched = not session or any(here.identity in one.workspaces for one in outcomes)
         tunings = note_tunings(here, extractor) if is_touched else 0
         return outcomes, tunings, here

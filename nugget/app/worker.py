@@ -96,7 +96,7 @@ def work(
     lock: int | None = None,
     flag: Path | None = None,
     publish: bool = False,
-    report: Callable[[Job], None] = lambda job: None,
+    report: Callable[[Job, int], None] = lambda job, left: None,
 ) -> WorkerRun:
     """Process queued sessions until none is left. `flag` is `--brain`; a job that names its own brain goes there.
 
@@ -328,7 +328,7 @@ def watch(environment: Environment, *, report: Callable[[Job], None]) -> None:
     while True:
         with suppress(NuggetError):  # another worker is at work: it takes what is queued
             queue_ended(environment, ("all",), background=True)
-            work(environment, background=True, report=report)
+            work(environment, background=True, report=lambda job, left: report(job))
         time.sleep(EVERY_S)
 
 

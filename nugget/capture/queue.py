@@ -163,15 +163,16 @@ def drain(
     capture: Callable[[Job], tuple[str | None, str | None]],
     *,
     now: Callable[[], datetime],
-    report: Callable[[Job], None] = lambda job: None,
+    report: Callable[[Job, int], None] = lambda job, left: None,
     log: Callable[[str], None] = lambda text: None,
     redact: Callable[[str], str] = str,
     max_jobs: int | None = None,
 ) -> list[Job]:
     """Process pending jobs until none is left or `max_jobs` were processed; return them as they ended.
 
-    `capture` returns the branch of a job's proposal and why there is none. Messages of unexpected errors may quote a
-    session, so they pass `redact`. A job's failure never stops the rest. The caller holds the queue's lock.
+    `capture` returns the branch of a job's proposal and why there is none; `report` gets each job and how many wait.
+    Messages of unexpected errors may quote a session, so they pass `redact`. A job's failure never stops the rest. The
+    caller holds the queue's lock.
     """
     done: list[Job] = []
     while (max_jobs is None or len(done) < max_jobs) and (job := claim(home, now())) is not None:
@@ -197,7 +198,7 @@ def drain(
             # Interrupted by a person or a signal: the job is not at fault and waits for the next worker.
             _move(home, _rewrite(home, replace(job, attempts=job.attempts - 1)), "pending")
             raise
-        report(ended)
+        report(ended, len(jobs(home, "pending")))
         done.append(ended)
     return done
 

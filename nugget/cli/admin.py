@@ -65,9 +65,9 @@ def clone(
     from nugget import upkeep as setup
 
     real, first = setup.clone_brain(read_environment(), url, path)
-    with open_brain(real) as opened, progress() as tell:
+    with open_brain(real) as opened, progress():
         problems = opened.lint()
-        opened.sync(progress=tell)
+        opened.sync()
     put(f"Cloned the brain into {real}; it is trusted{' and the default' * first}.")
     if problems:
         errors = sum(problem.severity is Severity.ERROR for problem in problems)

@@ -9,18 +9,19 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import asdict
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Argument, Option
 
-from nugget.cli.terminal import BrainOption, DryRunOption, JsonOption, listed, open_brain, print_json, show
+from nugget.cli.terminal import BrainOption, DryRunOption, JsonOption, listed, open_brain, print_json, progress, show
 from nugget.config import expanded, read_environment
 from nugget.errors import ForgeError, PushRefused, UsageError
 from nugget.render.json import capture_json, fields, proposal_json
 from nugget.render.terminal import note, put, put_report
-from nugget.text import counted, one_line
+from nugget.text import counted, one_line, telling
 
 if TYPE_CHECKING:
     from nugget.app import Brain
@@ -90,12 +91,17 @@ def capture(
     with open_brain(brain) as opened:
         folder, environment = opened.path, opened.environment
 
-    def tell(job: Job) -> None:
+    numbers = count(1)
+
+    def tell(job: Job, left: int) -> None:
         text = job.branch or job.reason or ""
         note(f"{job.state}: {job.session or Path(job.transcript or job.name).stem} {one_line(text)}")
+        number = next(numbers)
+        telling.get()("Capturing", number, number + left)
 
-    done = work(environment, catch_up=catch_up, retry=retry, flag=folder if brain else None, publish=publish,
-                report=tell)  # fmt: skip
+    with progress():
+        done = work(environment, catch_up=catch_up, retry=retry, flag=folder if brain else None, publish=publish,
+                    report=tell)  # fmt: skip
     failed = sum(job.state == "failed" for job in done.jobs)
     here = done.published.get(folder)
     unpublished = len(here.failed) + (here.local is not None) if here and publish else 0

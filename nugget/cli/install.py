@@ -136,8 +136,8 @@ def prepare(environment: Environment, brain: Path | None = None) -> None:
     from nugget.upkeep import prepare_machine
 
     prepare_machine(environment, note)
-    with suppress(NuggetError), open_brain(brain) as opened, progress() as tell:
-        opened.sync(progress=tell)
+    with suppress(NuggetError), open_brain(brain) as opened, progress():
+        opened.sync()
 
 
 def _install_clients(place: Place | None, environment: Environment, command: Path, *, dry_run: bool) -> int:

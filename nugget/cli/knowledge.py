@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from nugget.cli.terminal import BrainOption, DryRunOption, JsonOption, listed, open_brain, show
+from nugget.cli.terminal import BrainOption, DryRunOption, JsonOption, listed, open_brain, progress, show
 from nugget.config import current_folder, expanded
 from nugget.errors import UsageError
 from nugget.models import KnowledgeType, Severity
@@ -167,6 +167,7 @@ def import_notes(
             sessions = [{"id": name, "title": title or None} for name, title in chats.items()]
             show({"sessions": sessions} if as_json else None, report="chats", chats=chats, dry_run=dry_run)
             return
-        result = opened.import_notes(path, domain=domain, limit=limit, dry_run=dry_run)
+        with progress():
+            result = opened.import_notes(path, domain=domain, limit=limit, dry_run=dry_run)
     value = import_json(result) | {"published": [asdict(entry) for entry in result.published.publications]}
     show(value if as_json else None, report="import", result=result, dry_run=dry_run, published=result.published)

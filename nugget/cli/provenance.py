@@ -53,9 +53,9 @@ def extract(
     The workspace is the repository of the current folder, with its worktrees and clones. A session that was extracted
     is skipped until it grows.
     """
-    with terminal.progress() as tell:
+    with terminal.progress():
         outcomes, tunings, here = provenance().extract(
-            session, way=way, everything=everything, force=force, dry_run=dry_run, progress=tell
+            session, way=way, everything=everything, force=force, dry_run=dry_run
         )
     is_all = everything or session is not None
     show(extraction_json(outcomes, here, tunings, dry_run=dry_run, everything=everything) if as_json else None,

@@ -156,8 +156,8 @@ def _opened() -> Iterator[Logs]:
     from nugget.app.logs import Logs
 
     environment = read_environment()
-    with progress() as tell:
-        yield Logs(environment=environment, settings=load_settings(environment), progress=tell, note=note)
+    with progress():
+        yield Logs(environment=environment, settings=load_settings(environment), note=note)
 
 
 @commands.command()

@@ -21,12 +21,11 @@ from nugget.errors import BrainError, NuggetError, UsageError
 from nugget.models import KnowledgeType
 from nugget.models.nuggets import TYPES
 from nugget.render.terminal import console, note, put, put_report
-from nugget.text import DATE_FORMS, counted, one_line, parse_day, parse_moment
+from nugget.text import DATE_FORMS, counted, one_line, parse_day, parse_moment, telling
 
 if TYPE_CHECKING:
     from nugget.app import Brain
     from nugget.app.provenance import Provenance
-    from nugget.index.vectors import Progress
     from nugget.models import SourceName
 
 BAR_FROM = 10
@@ -114,7 +113,7 @@ def report_error(error: NuggetError) -> int:
 
 
 @contextmanager
-def progress() -> Iterator[Progress]:
+def progress() -> Iterator[None]:
     """Show a progress bar on stderr if that is a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -131,9 +130,11 @@ def progress() -> Iterator[Progress]:
                 tasks[what] = bar.add_task(what, total=total)
             bar.update(tasks[what], completed=done, total=total)
 
+    token = telling.set(tell)
     try:
-        yield tell
+        yield
     finally:
+        telling.reset(token)
         bar.stop()
 
 
@@ -227,8 +228,8 @@ def refresh(brain: Brain) -> bool:
 
     An index without vectors of the configured model is rebuilt in the background too.
     """
-    with progress() as tell:
-        state = brain.refresh(progress=tell)
+    with progress():
+        state = brain.refresh()
     if brain.embedder_problem:
         note(f"{brain.embedder_problem} Searching by words alone.")
     if state.rebuilt:

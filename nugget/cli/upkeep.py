@@ -60,16 +60,16 @@ def sync(
     names = _chosen(source)
     result: SyncResult | None = None
     published: Published | None = None
-    with open_brain(brain) as opened, progress() as tell:
+    with open_brain(brain) as opened, progress():
         if opened.embedder_problem:
             note(f"{opened.embedder_problem} Indexing words alone.")
         if SourceName.BRAIN in names:
             if rebase or (opened.settings.sync_pull if pull is None else pull):
                 obstacle = _follow(opened, rebase=rebase, is_asked=rebase or bool(pull))
-            result = opened.sync(rebuild=rebuild, progress=tell)
+            result = opened.sync(rebuild=rebuild)
             published = opened.publish_index(rebuild=rebuild)
         others = [name for name in names if name is not SourceName.BRAIN]
-        beside = opened.sync_local_sources(others, progress=tell) if others else {}
+        beside = opened.sync_local_sources(others) if others else {}
     value = sync_json(result) if result else {}
     value |= {"sources": {str(name): sync_json(its) for name, its in beside.items()}}
     show(value if as_json else None, report="sync", result=result, published=published, beside=beside)
@@ -156,7 +156,8 @@ def doctor(
 
     with open_brain(brain) as opened:
         if secrets:
-            leaks = list(opened.leaks())
+            with progress():
+                leaks = list(opened.leaks())
             show({"ok": not leaks, "leaks": leaks} if as_json else None, report="leaks", leaks=leaks)
             raise typer.Exit(1 if leaks else 0)
         repaired = (opened.repair() or ["There was nothing to repair."]) if mend else []
@@ -219,7 +220,7 @@ def scrub(
     known = [line.strip() for line in given.splitlines() if line.strip()]
     if short := [line for line in known if len(line) < 6]:
         raise UsageError(f"{counted(len(short), 'secret')} of fewer than 6 characters would be found in any text.")
-    with open_brain(brain) as opened:
+    with open_brain(brain) as opened, progress():
         done = opened.scrub(known, dry_run=dry_run)
     put_report("scrub", done=done, dry_run=dry_run, brain=opened.path)
     raise typer.Exit(1 if done["failed"] or done["history"] else 0)
@@ -251,8 +252,8 @@ def evaluate(
     here = current_folder()
     named, compared = [here / expanded(file) for file in files or ()], here / expanded(baseline) if baseline else None
     with open_brain(brain) as opened:
-        with progress() as tell:
-            opened.sync(progress=tell)
+        with progress():
+            opened.sync()
         if opened.embedder_problem:
             note(f"{opened.embedder_problem} Searching by words alone.")
         run, found, failed = opened.evaluate(named, baseline=compared, threshold=threshold, accept=accept)

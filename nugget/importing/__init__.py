@@ -32,7 +32,7 @@ from nugget.redaction import allow_list, redact
 from nugget.redaction.paths import is_excluded
 from nugget.sources import mapping_of, objects_in, open_database, text_of
 from nugget.sources.ignore_files import IGNORE_FILES, Walk
-from nugget.text import counted, shorten, slugify
+from nugget.text import counted, shorten, slugify, told
 
 DEFAULT_LIMIT = 100
 """Most units of a branch: more than a person reviews. The next import goes on from there."""
@@ -122,7 +122,7 @@ def _read(path: Path, bound: Import) -> tuple[int, dict[str, Proposal], list[Lef
     notes: dict[str, Proposal] = {}
     left_out: list[LeftOut] = []
     counts: Counter[str] = Counter()
-    for name, file, why in _find_files(path, bound.settings.capture.exclude_paths):
+    for name, file, why in told(_find_files(path, bound.settings.capture.exclude_paths), "Reading"):
         if why:
             left_out.append(LeftOut(path=name, reason=why))
             continue

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -38,14 +38,12 @@ from nugget.sources import ARCHIVE_ENDING, Log
 from nugget.sources.channels import channel_of_session, read_channel
 from nugget.sources.claude_code import LoggedFile, read_logged
 from nugget.sources.sessions import CLAUDE_CODE, find_logs, read_any, read_archive
+from nugget.text import told
 
 READING_VERSION = 1
 """Raise it when what is read of a file changes: everything is then read again."""
 _EXCLUDED = "excluded"
 """The problem of a file of which nothing is kept, because its project is excluded."""
-_MEGABYTE = 1_000_000
-
-Progress = Callable[[str, int, int], None]
 
 
 def ingest_all(
@@ -56,7 +54,6 @@ def ingest_all(
     brain: Path | None = None,
     now: datetime | None = None,
     wait: bool = True,
-    progress: Progress | None = None,
 ) -> IngestRun:
     """Read what is new in every log into the machine's index.
 
@@ -82,18 +79,13 @@ def ingest_all(
             _forget_gone(connection, gone, {log.id for log in logs if log.source is not SourceName.BRIDGE})
         known = store.known_files(connection)
     changed = [log for log in logs if _is_changed(log, known)]
-    total = sum(file.size for log in changed for file in log.files)
-    done = 0
-    for log in changed:
+    for log in told(changed, "Reading sessions (MB)", lambda log: sum(file.size for file in log.files) / 1e6):
         read = run.bytes_read
         with _alone(connection, wait=True):
             _read_log(run, log)
         is_new = not any(file.locator in before for file in log.files)
         run.added += is_new
         run.modified += not is_new and run.bytes_read > read
-        done += sum(file.size for file in log.files)
-        if progress:
-            progress("Reading sessions (MB)", done // _MEGABYTE, -(-total // _MEGABYTE))
     run.removed, run.unchanged = len(gone), len(logs) - run.added - run.modified
     run.problems = tuple(Problem(path=path, reason=why) for path, why in store.file_problems(connection).items())
     return run

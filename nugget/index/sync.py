@@ -23,14 +23,14 @@ from nugget.index import SyncResult, Unusable
 from nugget.index import units as stored
 from nugget.index.connection import connect, create, index_folder, open_existing, remove_database, write_transaction
 from nugget.index.provenance import put_record, remove_record
-from nugget.index.vectors import Progress, embed_missing, model_problem
+from nugget.index.vectors import embed_missing, model_problem
 from nugget.infra import files
 from nugget.infra.embedding import Embedder
 from nugget.markdown import chunk_markdown
 from nugget.models import Chunk, FileState, Problem, SourceName, Unit
 from nugget.sources import DocumentSource, ReadDocument
 from nugget.sources.nugget_store import NuggetUnits
-from nugget.text import estimate_tokens, printable
+from nugget.text import estimate_tokens, printable, telling, told
 
 _BRAIN = SourceName.BRAIN
 _FILES_A_BATCH = 64
@@ -56,7 +56,6 @@ class _Sync:
     folder: Path
     embedder: Embedder | None
     unavailable: str | None
-    progress: Progress | None
 
 
 def pending_changes(brain: Path, environment: Environment) -> int | None:
@@ -77,7 +76,6 @@ def sync(
     unavailable: str | None = None,
     rebuild: bool = False,
     in_passing: bool = False,
-    progress: Progress | None = None,
 ) -> SyncResult:
     """Bring the index of `brain` in line with its files; rebuild it if asked to, or if it is missing or broken.
 
@@ -88,7 +86,7 @@ def sync(
     """
     folder = index_folder(brain, environment)
     file = folder / "index.db"
-    run = _Sync(brain=brain, folder=folder, embedder=embedder, unavailable=unavailable, progress=progress)
+    run = _Sync(brain=brain, folder=folder, embedder=embedder, unavailable=unavailable)
     try:
         with files.locked(folder / "sync.lock"):
             try:
@@ -182,7 +180,7 @@ def _write(run: _Sync, connection: sqlite3.Connection, *, rebuilt: str | None = 
             result = _apply(run, connection, modified, removed, result)
     if run.embedder:
         cache_folder = run.folder / "embeddings"
-        vectors = embed_missing(connection, embedder=run.embedder, cache_folder=cache_folder, progress=run.progress)
+        vectors = embed_missing(connection, embedder=run.embedder, cache_folder=cache_folder)
         result = replace(result, **vectors)
     total = connection.execute("SELECT count(unit_id) FROM files WHERE source = ?", (_BRAIN,)).fetchone()[0]
     return replace(
@@ -207,15 +205,13 @@ def _apply(
     paths = sorted({*modified, *shadowed})
     hashes_before = {state.hash: path for path, state in before.items() if path in removed}
     added = changed = moved = 0
-    for done, path in enumerate(paths, start=1):
+    for path in told(paths, "Indexing"):
         state = _put_file(run, connection, path)
         if path in before:
             changed += before[path].hash != state.hash and state.unit_id is not None
         elif path not in shadowed and state.unit_id:
             is_move = hashes_before.pop(state.hash, None) is not None
             moved, added = moved + is_move, added + (not is_move)
-        if run.progress:
-            run.progress("Indexing", done, len(paths))
     return replace(result, added=added, modified=changed, moved=moved, removed=len(removed) - moved)
 
 
@@ -266,7 +262,6 @@ def sync_documents(
     embedder: Embedder | None,
     cache_folder: Path,
     changes: DocumentChanges | None = None,
-    progress: Progress | None = None,
     with_vectors: bool = True,
 ) -> SyncResult:
     """Bring the index in line with the files of a source. Commits after each batch; vectors follow `with_vectors`.
@@ -293,8 +288,7 @@ def sync_documents(
                 stored.put_files(connection, source.name, [state])
         added += sum(state.path not in before for state, _, _ in read)
         modified += sum(state.path in before and document is not None for state, document, _ in read)
-        if progress:
-            progress(f"Indexing {source.name}", start + len(batch), len(found.modified))
+        telling.get()(f"Indexing {source.name}", start + len(batch), len(found.modified))
     result = SyncResult(
         added=added, modified=modified, removed=len(found.removed),
         unchanged=found.unchanged + len(found.modified) - added - modified,
@@ -302,26 +296,18 @@ def sync_documents(
     )  # fmt: skip
     if embedder is None or not with_vectors:
         return result
-    vectors = embed_missing(connection, embedder=embedder, cache_folder=cache_folder, progress=progress)
+    vectors = embed_missing(connection, embedder=embedder, cache_folder=cache_folder)
     return replace(result, **vectors)
 
 
-def sync_provenance(
-    home: Path, connection: sqlite3.Connection, *, embedder: Embedder | None = None, progress: Progress | None = None
-) -> SyncResult:
+def sync_provenance(home: Path, connection: sqlite3.Connection, *, embedder: Embedder | None = None) -> SyncResult:
     """Read the provenance files that changed. Without an `embedder` new nuggets are found by their words alone."""
     source = NuggetUnits(home)
     changes = document_changes(source, connection)
     if not changes and embedder is None:
         return SyncResult(unchanged=changes.unchanged)
     return sync_documents(
-        source,
-        connection,
-        embedder=embedder,
-        cache_folder=home / "embeddings",
-        changes=changes,
-        progress=progress,
-        with_vectors=False,
+        source, connection, embedder=embedder, cache_folder=home / "embeddings", changes=changes, with_vectors=False
     )
 
 

@@ -18,7 +18,7 @@ import sqlite3
 import threading
 import time
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -29,13 +29,11 @@ from nugget.index.connection import connect, remove_database, write_transaction
 from nugget.index.fulltext import pieces
 from nugget.infra import files
 from nugget.markdown import body_below_title
-from nugget.text import slugify
+from nugget.text import slugify, telling
 
 if TYPE_CHECKING:
     from nugget.infra.embedding import Embedder, Vector
 
-Progress = Callable[[str, int, int], None]
-"""Called with (what is being done, how many are done, how many there are)."""
 UnitCosines: TypeAlias = tuple[float, float, float | None]
 """With the nearest chunk of a unit, with the unit as a whole, and with its title (None if it has none of its own)."""
 
@@ -172,9 +170,7 @@ def model_problem(embedder: Embedder) -> str | None:
     return None
 
 
-def embed_missing(
-    connection: sqlite3.Connection, *, embedder: Embedder, cache_folder: Path, progress: Progress | None = None
-) -> dict[str, Any]:
+def embed_missing(connection: sqlite3.Connection, *, embedder: Embedder, cache_folder: Path) -> dict[str, Any]:
     """Embed every unit of the index that has no vectors of this model; commit after each batch.
 
     Return what a SyncResult says of it: `embedded`, `cached`, `without_vectors`. Vectors of another model are dropped
@@ -192,7 +188,7 @@ def embed_missing(
                 return {"without_vectors": problem}
             _drop_vectors(connection, model=embedder.model)
         with closing(open_cache(cache_folder, embedder.model)) as cache:
-            return _embed_all(connection, embedder, cache, progress)
+            return _embed_all(connection, embedder, cache)
     finally:
         os.close(lock)
 
@@ -216,14 +212,11 @@ def open_cache(folder: Path, model: str) -> sqlite3.Connection:
     return connection
 
 
-def _embed_all(
-    connection: sqlite3.Connection, embedder: Embedder, cache: sqlite3.Connection, progress: Progress | None
-) -> dict[str, Any]:
+def _embed_all(connection: sqlite3.Connection, embedder: Embedder, cache: sqlite3.Connection) -> dict[str, Any]:
     total, reached, embedded, cached, last = len(_missing(connection, after=0, limit=-1)), 0, 0, 0, 0
     problem: str | None = None
     progress_file, started = Path(cache.execute("PRAGMA database_list").fetchone()[2]).with_name(PROGRESS), time.time()
-    if progress:
-        progress("Embedding", 0, total)
+    telling.get()("Embedding", 0, total)
     while not problem and (keys := _missing(connection, after=last, limit=_UNITS_A_BATCH)):
         texts = _texts(connection, keys)
         wanted = {_hash(text): text for its in texts.values() for text in its}
@@ -244,8 +237,7 @@ def _embed_all(
         reached, last = reached + len(keys), keys[-1]
         state = {"done": reached, "total": total, "started": started, "at": time.time()}
         files.replace(progress_file, json.dumps(state).encode())
-        if progress:
-            progress("Embedding", reached, total)
+        telling.get()("Embedding", reached, total)
     progress_file.unlink(missing_ok=True)
     return {"embedded": embedded, "cached": cached, "without_vectors": problem}
 

@@ -8,7 +8,7 @@ transcript are in `$NUGGET_HOME/provenance/seen.json`. That file is only a cache
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -31,6 +31,7 @@ from nugget.sources import nugget_store as store
 from nugget.sources import parse_record, split_locator
 from nugget.sources import session_file as describe_file
 from nugget.sources.sessions import read_any
+from nugget.text import told
 
 if TYPE_CHECKING:
     from nugget.extraction.generative_nuggets import GenerativeNuggets
@@ -86,7 +87,6 @@ def extract_sessions(
     extractor: Extractor,
     *,
     workspace: str | None = None,
-    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> Iterator[ExtractedSession]:
     """Extract these sessions, those of one workspace (by identity) or all; yield each one's outcome as it is known.
 
@@ -101,8 +101,7 @@ def extract_sessions(
     # A checkout that got a remote is a new workspace: what was read before tells nothing.
     is_new = workspace is not None and not store.provenance_folder(extractor.home, workspace).is_dir()
     try:
-        for number, file in enumerate(found):
-            progress("Extracting", number, len(found))
+        for file in told(found, "Extracting"):
             state, entry = [file.size, file.mtime, _SEEN_VERSION], seen.get(file.locator)
             if isinstance(entry, list) and entry[:3] == state and not extractor.force and not is_new:
                 names, how = entry[3:]
@@ -122,7 +121,6 @@ def extract_sessions(
                 how = extracted.method if extracted.state == "extracted" else _NOTHING
                 seen[file.locator] = [*state, names, method if extracted.reason == NOTHING_NEW else how]
             yield extracted
-        progress("Extracting", len(found), len(found))
     finally:
         if not extractor.dry_run:
             with suppress(OSError):  # the sessions are read again

@@ -20,7 +20,7 @@ from nugget.errors import ConflictError, GitError, NuggetError, UsageError, reas
 from nugget.index.connection import find_damage, remove_database
 from nugget.infra import files, git, system
 from nugget.redaction import redact, secret_lines
-from nugget.text import counted, printable
+from nugget.text import counted, printable, told
 
 _LEFTOVER = r"\..+\.(\d+)\.[0-9a-f]{8}(?:\.partial)?"
 """Names of our temporary files, with the id of the process."""
@@ -112,11 +112,11 @@ def find_leaks(home: Path, brain: Path, *, allow: Sequence[re.Pattern[str]] = ()
     Each has its `store` (`home`, `brain` or `history`), its `place` there, its `line` and `kind`.
     """
     for store, folder in (("home", home), ("brain", brain)):
-        for file in _stored_files(folder):
+        for file in told(_stored_files(folder), f"Reading the {store} (MB)", _megabytes):
             with suppress(OSError, EOFError, sqlite3.Error):
                 for line, kind in secret_lines(_text_of(file), allow=allow):
                     yield {"store": store, "place": str(file), "line": line, "kind": kind}
-    for name, text in _object_texts(brain):
+    for name, text in told(_object_texts(brain), "Reading the history"):
         for line, kind in secret_lines(text, allow=allow):
             yield {"store": "history", "place": name, "line": line, "kind": kind}
 
@@ -132,7 +132,8 @@ def scrub(
     done: dict[str, list[str]] = {"rewritten": [], "removed": [], "failed": []}
     try:
         with nullcontext() if dry_run else files.locked(Path(files.queue_folder(home)) / "worker.lock", wait=False):
-            for file in [*_stored_files(home), *_stored_files(brain)]:
+            kept = [*_stored_files(home), *_stored_files(brain)]
+            for file in told(kept, "Reading (MB)", _megabytes):
                 try:
                     text, is_clean = _cleaned(_text_of(file), known, allow)
                     if is_clean:
@@ -149,7 +150,8 @@ def scrub(
                     done["failed"].append(f"{file}: {reason_of(error)}")
     except BlockingIOError as error:
         raise NuggetError("A worker captures sessions now.", hint="Run the command again when it is done.") from error
-    return done | {"history": [name for name, text in _object_texts(brain) if not _cleaned(text, known, allow)[1]]}
+    objects = told(_object_texts(brain), "Reading the history")
+    return done | {"history": [name for name, text in objects if not _cleaned(text, known, allow)[1]]}
 
 
 def _cleaned(text: str, known: Sequence[str], allow: Sequence[re.Pattern[str]]) -> tuple[str, bool]:
@@ -168,6 +170,10 @@ def _stored_files(folder: Path) -> Iterator[Path]:
         side_file = file.name.endswith(("-wal", "-shm", "-journal", ".lock"))
         if not inside & _NOT_STORES and not side_file and file.is_file() and not file.is_symlink():
             yield file
+
+
+def _megabytes(file: Path) -> float:
+    return file.stat().st_size / 1e6
 
 
 def _begins(file: Path, start: bytes) -> bool:

@@ -18,6 +18,7 @@ from nugget.index import Index, SyncResult
 from nugget.index.sync import sync
 from nugget.infra.embedding import Embedder
 from nugget.models import Filter
+from nugget.text import telling
 
 
 class OtherModel:
@@ -62,9 +63,9 @@ def test_a_model_switch_embeds_everything_again_while_the_old_index_serves(
             assert index.search_vectors(model.embed_query("cache"), 3, Filter())
 
     other = OtherModel(model, gate=look)
-    result = sync(
-        brain, read_environment(), embedder=other, progress=lambda stage, done, total: steps.append((done, total))
-    )
+    token = telling.set(lambda stage, done, total: steps.append((done, total)))
+    result = sync(brain, read_environment(), embedder=other)
+    telling.reset(token)
     assert result.rebuilt == "the embedding model is reversed now"
     assert result.embedded > 100 and result.cached == 0
     assert set(served) == {model.model}

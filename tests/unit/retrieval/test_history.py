@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from contextvars import copy_context
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from nugget.models import SourceName
 from nugget.retrieval.refs import read_excerpt
 from nugget.sources.claude_code import read_session
 from nugget.sources.sessions import write_archive
+from nugget.text import telling
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
@@ -389,7 +391,7 @@ def test_an_interrupted_sync_goes_on_where_it_was_committed(world: World) -> Non
         raise Stopped
 
     with pytest.raises(Stopped):
-        ingest_all(world.connection, world.environment, Settings(), progress=stop)
+        copy_context().run(lambda: telling.set(stop) and ingest_all(world.connection, world.environment, Settings()))
     stood = world.connection.execute("SELECT count(*) FROM read_files").fetchone()[0]
     assert 0 < stood < 70
     assert world.sync().added == 70 - stood
