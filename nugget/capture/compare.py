@@ -26,7 +26,7 @@ from nugget.extraction.proposals import Proposal
 from nugget.infra import git
 from nugget.markdown import title_of
 from nugget.models import KnowledgeType, Origin, Relation, RelationType, SourceName, Unit
-from nugget.text import shorten, slugify
+from nugget.text import shorten, slugify, told
 
 NEAR_DUPLICATE = 0.85
 """Cosine similarity (0..1) from which two units say the same thing, whatever their words. Distinct units on one topic
@@ -182,7 +182,7 @@ def compare(
             draft.drop(unit, beyond)
         else:
             accepted.append((unit, proposal))
-    for unit, proposal in accepted:
+    for unit, proposal in told(accepted, "Comparing with the brain"):
         _place(draft, unit, proposal, edits=edits)
     _prune_relations(draft)
     return tuple(draft.changes.values()), tuple(draft.dropped)

@@ -23,6 +23,7 @@ from nugget.capture import queue
 from nugget.config import read_environment
 from nugget.errors import NuggetError
 from nugget.infra import files, git
+from nugget.text import telling
 from nugget.upkeep.repair import find_leaks, scrub
 
 PLANTED = 100
@@ -126,7 +127,11 @@ def test_a_secret_that_slipped_through_is_found_and_taken_out(tmp_path: Path) ->
     (brain / "a.md").write_text(f"{secret}\n")
     git.run(brain, "add", ".")
     git.run(brain, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "Add")
+    steps: list[str] = []
+    token = telling.set(lambda what, done, total: steps.append(what))
     leaks = [*find_leaks(home, brain)]
+    telling.reset(token)
+    assert {*steps} == {"Reading the home (MB)", "Reading the brain (MB)", "Reading the history"}
     assert [leak["store"] for leak in leaks] == ["home", "home", "brain", "history"]
     assert {leak["kind"] for leak in leaks} == {"password"}
     assert "Winter2026" not in repr(leaks)
