@@ -19,7 +19,7 @@ BUDGETS = {
     "classes": 272,
     "re.compile": 244,
     "parameters of a function": 10,
-    "lines of tests": 28_234,  # with the fault laboratory
+    "lines of tests": 28_242,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02
