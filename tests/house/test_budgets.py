@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 177,
-    "lines": 44_627,
+    "lines": 44_629,
     "lines of a file": 400,
     "classes": 272,
     "re.compile": 244,

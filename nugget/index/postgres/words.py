@@ -9,6 +9,7 @@ import re
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from nugget.index.fulltext import (
@@ -89,7 +90,7 @@ class AskedWords(Vocabulary):
     def tokens(self, words: Sequence[str]) -> list[tuple[str, list[str]]]:
         """Return each word with the terms that FTS5 makes of it; words of which it makes none are left out."""
         new = [word for word in words if word not in self._terms]
-        self._terms.update(zip(new, terms_in(new), strict=True))
+        self._terms.update(zip(new, terms_in(new) if new else (), strict=True))
         return [(word, self._terms[word]) for word in words if self._terms[word]]
 
     def frequency(self, term: str) -> int:
@@ -141,6 +142,7 @@ class Item:
         return len(self.terms) > 1 or not self.in_parts
 
 
+@lru_cache(maxsize=256)
 def items_of(match: str) -> list[Item]:
     """Return the parts of an FTS5 query of Nugget's, in their order."""
     found = list(_ITEM.finditer(match))
