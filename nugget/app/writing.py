@@ -110,16 +110,14 @@ def import_notes(
     `domain` files all of it; otherwise folders do. At most `limit` units are proposed; `dry_run` writes nothing.
     Raises UsageError for an invalid path, domain or limit, BrainError and GitError; nothing was proposed then.
     """
-    from nugget.importing import Import, import_and_publish
+    from nugget.importing import import_and_publish
 
     if limit < 1:
         raise UsageError(f"limit must be at least 1, not {limit}.")
-    run = Import(
-        brain=brain.path, home=brain.environment.home, settings=brain.settings, similar=brains.similar_units(brain),
-        now=datetime.now(UTC).astimezone(), domain=validate_domain(domain) if domain else None, limit=limit,
-        dry_run=dry_run,
+    done = import_and_publish(
+        expanded(path), _target(brain, dry_run=dry_run), brain.environment,
+        domain=validate_domain(domain) if domain else None, limit=limit,
     )  # fmt: skip
-    done = import_and_publish(expanded(path), run, brain.environment)
     note_review(brain)
     return done
 
@@ -153,7 +151,7 @@ def _target(brain: Brain, *, dry_run: bool = False) -> ProposalTarget:
 
     return ProposalTarget(
         brain=brain.path, home=brain.environment.home, settings=brain.settings, similar=brains.similar_units(brain),
-        now=datetime.now(UTC), dry_run=dry_run,
+        now=datetime.now(UTC).astimezone(), dry_run=dry_run,
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from nugget.capture import proposals as proposal_text
 from nugget.capture.compare import ProposalTarget, ProposedChange, compare, known_brain, unit_id_of
 from nugget.capture.ledger import brain_key, lock_file
 from nugget.capture.publish import Published, publish
-from nugget.config import Environment
+from nugget.config import Environment, Settings
 from nugget.errors import KnowledgeError, TranscriptError, UsageError, reason_of
 from nugget.extraction.proposals import Proposal
 from nugget.importing.notes import TOO_LITTLE, LeftOut, day_of, kind_of_sentence, named_kind, notes_of_page, propose
@@ -45,14 +45,6 @@ _BEYOND = "more than the limit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Import(ProposalTarget):
-    """Options of one import. Without a `domain` folders give it."""
-
-    domain: str | None = None
-    limit: int = DEFAULT_LIMIT
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ImportResult:
     """Result of an import. `known` counts notes imported before; `waiting` those beyond the limit."""
 
@@ -67,35 +59,39 @@ class ImportResult:
     published: Published = field(default_factory=Published)
 
 
-def import_and_publish(path: Path, bound: Import, environment: Environment) -> ImportResult:
+def import_and_publish(
+    path: Path, target: ProposalTarget, environment: Environment, *, domain: str | None, limit: int
+) -> ImportResult:
     """Import notes, and publish the branch as those of sessions are. Raises as `import_notes` does."""
-    result = import_notes(path, bound)
+    result = import_notes(path, target, domain=domain, limit=limit)
     if result.branch:
-        published = publish(bound.brain, environment=environment, settings=bound.settings, now=bound.now)
+        published = publish(target.brain, environment=environment, settings=target.settings, now=target.now)
         result = replace(result, published=published)
     return result
 
 
-def import_notes(path: Path, bound: Import) -> ImportResult:
-    """Propose the notes of a folder or file.
+def import_notes(
+    path: Path, target: ProposalTarget, *, domain: str | None = None, limit: int = DEFAULT_LIMIT
+) -> ImportResult:
+    """Propose the notes of a folder or file, at most `limit`. Without a `domain` folders give it.
 
     Raises UsageError for a path that cannot be imported, BrainError, GitError; nothing was proposed then.
     """
-    git.ready_branch(bound.brain)
+    git.ready_branch(target.brain)
     root = Path(os.path.realpath(path))  # pathlib's raises where links lead in a circle
-    if root.is_relative_to(bound.brain) or (root.is_dir() and is_brain(root)):
+    if root.is_relative_to(target.brain) or (root.is_dir() and is_brain(root)):
         raise UsageError(f"{path} is a brain already.", hint="What is in a brain is found without being imported.")
-    read_files, notes, left_out, redacted = _read(path, bound)
-    key = brain_key(bound.brain, bound.home)
-    with locked(lock_file(bound.home, key)):
-        brain = known_brain(bound)
-        seen = _imported(bound.brain, list(brain.files.values()), [unit for unit, _ in brain.waiting])
+    read_files, notes, left_out, redacted = _read(path, target.settings)
+    key = brain_key(target.brain, target.home)
+    with locked(lock_file(target.home, key)):
+        brain = known_brain(target)
+        seen = _imported(target.brain, list(brain.files.values()), [unit for unit, _ in brain.waiting])
         fresh = [proposal for key, proposal in notes.items() if key not in seen]
-        if bound.domain:
-            fresh = [replace(one, unit=replace(one.unit, domain=bound.domain)) for one in fresh]
+        if domain:
+            fresh = [replace(one, unit=replace(one.unit, domain=domain)) for one in fresh]
         changes, dropped = compare(
-            _with_relations(fresh, brain.files), brain, today=bound.now.date(), session=None,
-            max_units=bound.limit, origin=Origin.IMPORTED, edits=False, beyond=_BEYOND,
+            _with_relations(fresh, brain.files), brain, today=target.now.date(), session=None,
+            max_units=limit, origin=Origin.IMPORTED, edits=False, beyond=_BEYOND,
         )  # fmt: skip
         beyond = [reason for reason in dropped if reason.endswith(_BEYOND)]
         result = ImportResult(
@@ -107,7 +103,7 @@ def import_notes(path: Path, bound: Import) -> ImportResult:
             return result
         name = path.resolve().name
         branch = proposal_text.propose(
-            bound, proposal_text.branch_name("import", name, bound.now), result.changes,
+            target, proposal_text.branch_name("import", name, target.now), result.changes,
             lambda branch: proposal_text.import_message(
                 name, result.changes, branch=branch, redacted=result.redacted,
                 dropped=[*result.dropped, *map(str, result.left_out)],
@@ -116,13 +112,13 @@ def import_notes(path: Path, bound: Import) -> ImportResult:
         return replace(result, branch=branch)
 
 
-def _read(path: Path, bound: Import) -> tuple[int, dict[str, Proposal], list[LeftOut], Counter[str]]:
+def _read(path: Path, settings: Settings) -> tuple[int, dict[str, Proposal], list[LeftOut], Counter[str]]:
     """Read every note below a path, redacted: the number of files, notes by key, what was left out and redacted."""
-    allow, files = allow_list(bound.settings), 0
+    allow, files = allow_list(settings), 0
     notes: dict[str, Proposal] = {}
     left_out: list[LeftOut] = []
     counts: Counter[str] = Counter()
-    for name, file, why in told(_find_files(path, bound.settings.capture.exclude_paths), "Reading"):
+    for name, file, why in told(_find_files(path, settings.capture.exclude_paths), "Reading"):
         if why:
             left_out.append(LeftOut(path=name, reason=why))
             continue

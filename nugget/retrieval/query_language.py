@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, fields
 from datetime import date
 from typing import Any, NamedTuple
 
+from nugget.errors import UsageError
 from nugget.index.fulltext import STOP_WORDS, asked_word, has_unspaced, is_unspaced_character, pieces, prefix_match
 from nugget.models import Filter, SourceName
 from nugget.models.nuggets import TYPES
@@ -108,10 +109,6 @@ class SearchQuery:
         return " OR ".join(term.match for term in self.terms)
 
 
-class _Malformed(Exception):
-    """The reason why a text is not of the query language; never raised beyond this module."""
-
-
 def parse_search(text: str, *, today: date) -> SearchQuery:
     """Parse a query. Never raises; `today` is the day that `since:30d` counts from."""
     given = text.encode("utf-8", "replace").decode("utf-8")[:MAX_QUERY_CHARS]
@@ -121,12 +118,12 @@ def parse_search(text: str, *, today: date) -> SearchQuery:
         if all(isinstance(token, _Part) and token.is_word for token in tokens):
             return SearchQuery(given=given, text=" ".join(term.text for term in terms), filter=filter_)
         if len(terms) > _MAX_TERMS:
-            raise _Malformed(f"it has more than {_MAX_TERMS} words")
+            raise UsageError(f"it has more than {_MAX_TERMS} words")
         rest = deque(tokens)
         found = _any_of(rest, 0)
         if rest:
-            raise _Malformed("a parenthesis is closed that was not opened")
-    except _Malformed as error:
+            raise UsageError("a parenthesis is closed that was not opened")
+    except UsageError as error:
         return SearchQuery(given=given, text=given.strip(), problem=str(error))
     words = " ".join(term.text for term in found.terms)
     return SearchQuery(given=given, text=words, match=found.match, terms=found.terms, filter=filter_)
@@ -174,9 +171,9 @@ def _tokens(text: str, today: date) -> tuple[list[_Part | str], Filter]:
         if name:
             value = token["quoted"] or token["value"]
             if not value:
-                raise _Malformed(f"`{name}:` names nothing")
+                raise UsageError(f"`{name}:` names nothing")
             if tokens and tokens[-1] in ("NOT", "OR"):
-                raise _Malformed(f"{tokens[-1]} does not go with a filter such as `{name}:`")
+                raise UsageError(f"{tokens[-1]} does not go with a filter such as `{name}:`")
             values.setdefault(name.lower(), []).append(value)
             # A filter holds for the whole query: AND beside one says nothing more.
             if tokens and tokens[-1] == "AND" and not token["and"]:
@@ -186,7 +183,7 @@ def _tokens(text: str, today: date) -> tuple[list[_Part | str], Filter]:
         elif token["infix"] is not None and tokens and isinstance(tokens[-1], _Part):
             tokens.append(f"NEAR {token['within'] or NEAR_WORDS}")
         elif token["mark"] == '"':
-            raise _Malformed("a quotation mark is not closed")
+            raise UsageError("a quotation mark is not closed")
         elif token["mark"] or token["operator"]:
             tokens += [word] if has_groups else []
         else:
@@ -201,7 +198,7 @@ def _tokens(text: str, today: date) -> tuple[list[_Part | str], Filter]:
 def _near(tokens: Sequence[_Part | str], distance: str | None) -> _Part:
     parts = [token for token in tokens if isinstance(token, _Part) and len(token.terms) == 1]
     if len(parts) < 2 or len(parts) < len(tokens):
-        raise _Malformed("NEAR wants two or more words or phrases")
+        raise UsageError("NEAR wants two or more words or phrases")
     terms = tuple(part.terms[0] for part in parts)
     if any(has_unspaced(term.text) for term in terms):  # whose words nobody can count
         return _Part(f"({' AND '.join(part.match for part in parts)})", terms)
@@ -216,13 +213,13 @@ def _filter(values: dict[str, list[str]], today: date) -> Filter:
     types = tuple(name.lower() for name in listed.get("type", ()))
     for kind, given, known in (("source", names, list(SourceName)), ("type", types, TYPES)):
         if unknown := next((name for name in given if name not in known), None):
-            raise _Malformed(f"there is no {kind} {unknown!r}")
+            raise UsageError(f"there is no {kind} {unknown!r}")
     days: dict[str, date] = {}
     for name in ("since", "until"):
         for value in values.get(name, ()):
             day = parse_day(value, today=today, last=name == "until")
             if day is None:
-                raise _Malformed(f"`{name}:{value}` is not a date such as 2026-01-31 or 30d")
+                raise UsageError(f"`{name}:{value}` is not a date such as 2026-01-31 or 30d")
             days[name] = day
     return Filter(
         sources=tuple(map(SourceName, names)),
@@ -253,7 +250,7 @@ def _all_of(tokens: deque[_Part | str], depth: int) -> _Part:
     while tokens and tokens[0] not in ("OR", ")"):
         if tokens[0] == "AND":
             if expects:
-                raise _Malformed("AND stands between two words")
+                raise UsageError("AND stands between two words")
             tokens.popleft()
             expects = True
             continue
@@ -262,9 +259,9 @@ def _all_of(tokens: deque[_Part | str], depth: int) -> _Part:
         (unwanted if is_unwanted else wanted).append(_one(tokens, "NOT" if is_unwanted else "AND", depth))
         expects = False
     if expects:
-        raise _Malformed("an operator (AND, OR, NOT) or a parenthesis stands alone")
+        raise UsageError("an operator (AND, OR, NOT) or a parenthesis stands alone")
     if not wanted:
-        raise _Malformed("NOT needs something to take away from")
+        raise UsageError("NOT needs something to take away from")
     telling = [part for part in wanted if not (part.is_word and part.terms[0].text.lower() in STOP_WORDS)]
     found = _joined(telling or wanted, "AND")
     for part in unwanted:
@@ -277,14 +274,14 @@ def _one(tokens: deque[_Part | str], operator: str, depth: int) -> _Part:
     token = tokens.popleft() if tokens else None
     if token == "(":
         if depth == _MAX_DEPTH:
-            raise _Malformed("its parentheses are nested too deep")
+            raise UsageError("its parentheses are nested too deep")
         inner = _any_of(tokens, depth + 1)
         if not tokens:
-            raise _Malformed("a parenthesis is not closed")
+            raise UsageError("a parenthesis is not closed")
         tokens.popleft()
         return inner
     if not isinstance(token, _Part):
-        raise _Malformed(f"{operator} needs a word behind it")
+        raise UsageError(f"{operator} needs a word behind it")
     if tokens and isinstance(tokens[0], str) and tokens[0].startswith("NEAR"):
         distance = tokens.popleft()
         return _near([token, tokens.popleft() if tokens else ")"], str(distance).removeprefix("NEAR "))

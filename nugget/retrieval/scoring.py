@@ -106,12 +106,12 @@ def contributions_of(
 
 
 def mean_bm25(match: Match) -> float:
-    """The mean of the best chunk's and the whole unit's BM25."""
+    """Return the mean of the best chunk's and the whole unit's BM25."""
     return max((match.chunk_bm25 + match.unit_bm25) / 2, 0.0)
 
 
 def mixed_cosine(match: Match) -> float:
-    """The cosines of nearest chunk, whole unit and title, mixed; 0 without vectors."""
+    """Return the cosines of nearest chunk, whole unit and title, mixed; 0 without vectors."""
     chunk, unit = match.chunk_cosine or 0.0, match.unit_cosine or 0.0
     title = chunk if match.title_cosine is None else match.title_cosine
     return CHUNK_SHARE * chunk + UNIT_SHARE * unit + TITLE_SHARE * title
@@ -127,7 +127,7 @@ def signals(best: Match, held: Collection[str], terms: Terms, *, chunks: int) ->
     bm25 = mean_bm25(best)
     reached = min(bm25 / (BM25_A_TERM * terms.idf_mass or 1.0), 1.5)
     chance = math.pow(min(chunks, MOST_CHUNKS_MEASURED), 0.3)
-    return 1.0, mixed_cosine(best), reached, held_share(held, terms), math.log1p(bm25), chance
+    return 1.0, mixed_cosine(best), reached, _held_share(held, terms), math.log1p(bm25), chance
 
 
 def relevance(known: float, *, behind: float, is_best: bool, has_vectors: bool) -> float:
@@ -154,8 +154,8 @@ def helpful(hits: Sequence[Hit]) -> list[Hit]:
     return [hit for hit in hits if (hit.relevance or 0.0) >= least]
 
 
-def held_share(held: Collection[str], terms: Terms) -> float:
-    """The share of the question's words that `held` names, each by the square of its inverse document frequency.
+def _held_share(held: Collection[str], terms: Terms) -> float:
+    """Return the share of the question's words that `held` names, each by the square of its inverse document frequency.
 
     The square, because it is the rarest words that tell whether a unit is about the question.
     """

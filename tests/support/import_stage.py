@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from nugget.capture.compare import ProposalTarget
 from nugget.config import Settings
-from nugget.importing import Import, ImportResult, import_notes
+from nugget.importing import ImportResult, import_notes
 from nugget.models import Unit
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -68,4 +69,4 @@ def nothing_similar(unit: Unit) -> Sequence[tuple[Unit, float]]:
 
 def bring_in(path: Path, brain: Path, home: Path, **changes: object) -> ImportResult:
     bound = {"settings": Settings(), "similar": nothing_similar, "now": NOW} | changes
-    return import_notes(path, Import(brain=brain.resolve(), home=home, **bound))  # type: ignore[arg-type]
+    return import_notes(path, ProposalTarget(brain=brain.resolve(), home=home, **bound))  # type: ignore[arg-type]

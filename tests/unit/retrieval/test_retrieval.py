@@ -19,13 +19,13 @@ from paths import REPOSITORY
 from nugget.app import Brain
 from nugget.config import EmbeddingSettings, RetrievalSettings, Settings, read_environment
 from nugget.errors import LLMUnavailable, UsageError
-from nugget.index import Index, Terms
+from nugget.index import Index
 from nugget.models import Bundle, Chunk, Contribution, Depth, Filter, Hit, Query, SourceName, StaleReason, Unit
 from nugget.render import bundle_markdown
 from nugget.retrieval.candidates import fuse
 from nugget.retrieval.llm import Reranker
 from nugget.retrieval.packing import pack
-from nugget.retrieval.scoring import STANDS_OUT, held_share
+from nugget.retrieval.scoring import STANDS_OUT
 from nugget.text import estimate_tokens
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -152,16 +152,6 @@ def test_hardly_a_prompt_that_asks_for_nothing_known_makes_recall_speak(asked: B
         assert len(prompts) == 100 and len(spoken) <= 5, spoken
         right = [bool(units & set(entry["expect"])) for entry in golden if (units := told(entry["question"]))]
     assert len(right) >= len(golden) / 3 and sum(right) >= 0.9 * len(right)
-
-
-@pytest.mark.proves("ASK-WEAK")
-def test_the_rarest_words_of_a_question_count_most_for_what_a_unit_holds_of_it() -> None:
-    terms = Terms(
-        words=("zorblatt", "cache", "meant"), stems=(), match="", idfs={"zorblatt": 6.0, "cache": 2.0, "not asked": 1.0}
-    )
-    assert held_share(["zorblatt"], terms) == pytest.approx(36 / 40)
-    assert held_share(["cache", "meant"], terms) == pytest.approx(4 / 40)
-    assert held_share([], Terms(words=(), stems=(), match="", idfs={})) == 0.0
 
 
 @pytest.mark.proves("ASK-EXPLAIN")
