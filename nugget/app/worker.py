@@ -47,9 +47,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from nugget.capture.queue import Job
     from nugget.extraction.offline import Embed
-
 
 MAX_JOBS = 100
 """After this many jobs a new worker takes over, so that leaks cannot add up."""
@@ -312,10 +310,6 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 EVERY_S = 120.0
 _NAME = "nugget-watch"
 _KEPT = ("NUGGET_HOME", "NUGGET_BRAIN", "CODEX_HOME", "GEMINI_CLI_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME")
@@ -390,3 +384,7 @@ def _launchd(command: Path, variables: dict[str, str]) -> str:
         "RunAtLoad": True, "KeepAlive": {"SuccessfulExit": False},
     }  # fmt: skip
     return plistlib.dumps(job).decode()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

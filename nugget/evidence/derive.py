@@ -30,7 +30,6 @@ from nugget.text import shorten
 _MAX_LINES_OF_COMMAND = 80
 _SPEECH_CHARS = 4000
 _UNITS_A_SESSION = 100
-_LISTED = re.compile(r"(?:TodoWrite )?\[(?P<status>\w+)\] (?P<text>.+)")
 
 
 def ingest(connection: sqlite3.Connection, log: Log, *, settings: Settings, now: datetime) -> dict[str, Any]:
@@ -152,8 +151,10 @@ def _derive_notes(connection: sqlite3.Connection, ids: Ids) -> None:
             wanted.setdefault((kind, text), (row[1], True, row[0]))
     listed = "kind = 'tool.start' AND tool = 'TodoWrite'"
     for row in store.rows_in(connection, "events", *bounds, where=listed, limit=1, newest=True):
-        for todo in filter(None, map(_LISTED.fullmatch, map(str.strip, row[4].split("\n")))):
-            wanted["todo", shorten(todo["text"], 300)] = (row[1], todo["status"] != "completed", row[0])
+        for line in row[4].split("\n"):
+            status, _, todo = line.strip().removeprefix("TodoWrite ").partition("] ")
+            if todo and status.startswith("["):
+                wanted["todo", shorten(todo, 300)] = (row[1], status != "[completed", row[0])
     known = {(row[2], row[3]): row[0] for row in store.rows_in(connection, "working_notes", *bounds)}
     store.remove_rows(connection, "working_notes", *bounds)
     ordered = sorted(wanted.items(), key=lambda note: (note[1][0], note[1][2]))
@@ -209,11 +210,11 @@ _ECHO = re.compile(r"^(?:echo|printf|note|jot|task add|todo(?: add)?|nugget add)
 _QUOTES = "\"' "
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+|\s+[-–—]\s+")
 _SHELL_MARK = re.compile(r"(?:^|\s)-{1,2}[A-Za-z]|[|&;<>$`{}=\\]|\(\)|^\s*[./~]|://|\S\.\w+\s*$")
-_ENGLISH = re.compile(
-    r"\b(?:the|a|an|we|i|you|it|is|are|was|this|that|to|of|for|from|with|and|or|not|let's|lets|should|must|will|instead"
-    r"|in|on|as)\b",
-    re.IGNORECASE,
+_ENGLISH = frozenset(
+    "the a an we i you it is are was this that to of for from with and or not let's lets should must will instead in "
+    "on as".split()
 )
+"""A line typed into a shell without any of these is a command."""
 _TODO = re.compile(
     r"(?<![\w./-])(?:todo|fixme)(?![\w/-]|\.\w)"
     r"|^(?:and )?(?:up )?next(?:\s*[:,]| (?:up|step|we|i|you|is|do|fix|add|write|implement)\b)"
@@ -270,4 +271,5 @@ def _said_in_command(line: str) -> str:
         return str(found["said"]).strip(_QUOTES)
     words = line.split()
     is_speech = len(words) >= 3 and not _SHELL_MARK.search(line)
-    return line if is_speech and (_ENGLISH.search(line) or words[0].lower() in _LEADS) else ""
+    is_led = words[0].lower() in _LEADS
+    return line if is_speech and (is_led or any(word.lower().strip(".,;:!?") in _ENGLISH for word in words)) else ""

@@ -54,8 +54,9 @@ _STRONG = re.compile(
 )
 _RULES = ("=====", "-----", "_____", "*****", "!!!!!")
 """How the lines begin with which a program divides its output."""
-_LISTING = re.compile(r"\s*\d*\s*[│|]|\s*\d+ [│|]")
-"""A line of code or of a difference that a tool shows around what it complains of."""
+_LISTING = ("│", "|")
+"""How a line of code or of a difference begins, behind its number, that a tool shows around what it complains of."""
+_NUMBERED = " \t0123456789"
 _CD = re.compile(
     r"^(?:\s*(?:cd|export|source|set|timeout)\s+[^&;|]+(?:&&|;)\s*"
     r"|\s*[A-Z_][A-Z0-9_]*=(?:\$\([^()]*\)|\"[^\"]*\"|'[^']*'|[^\s;&|()\"'])*(?:\s*(?:&&|;)\s*|\s+))+"
@@ -83,8 +84,8 @@ def _programs_of(command: str) -> list[str]:
 
 def error_lines(output: Sequence[str]) -> list[str]:
     """Return the lines of an output that say what went wrong, the clearest first."""
-    lines = [line.strip() for line in plain("\n".join(output)).splitlines() if not _LISTING.match(line)]
-    lines = [line for line in lines if not line.startswith(_RULES)]
+    lines = [line.strip() for line in plain("\n".join(output)).splitlines()]
+    lines = [line for line in lines if not line.startswith(_RULES) and not line.lstrip(_NUMBERED).startswith(_LISTING)]
     telling = [line for line in lines if 8 <= len(line) <= 400 and not _NOISE.search(line)]
     signs = next(filter(None, ([line for line in telling if sign.match(line)] for sign in _SIGNS)), [])
     strong = [line for line in lines if _STRONG.match(line)]
@@ -266,7 +267,7 @@ def _note_tool(row: Sequence[Any], timeline: _Timeline) -> None:
     row_id, ts_ms, _, tool, text, ok, _, _ = row
     if ok is None:
         return
-    target = _tool_target(tool, text)
+    target = shorten(text.split("\n", 1)[0].split(": ", 1)[0], 200) or (tool or "")
     same = [one for one in timeline.open if not one.command and (one.tool, one.target[0]) == (tool, target)]
     if ok:
         for one in same:
@@ -370,7 +371,3 @@ def _target_of(command: str) -> _Target:
 def words_of(text: str) -> frozenset[str]:
     """Return the words, flags and paths of a command."""
     return frozenset(_WORD.findall(bare_command(text)[:2000].lower()))
-
-
-def _tool_target(tool: str | None, text: str) -> str:
-    return shorten(text.split("\n", 1)[0].split(": ", 1)[0], 200) or (tool or "")

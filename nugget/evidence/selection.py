@@ -114,8 +114,7 @@ def _history_chunks(
     connection: sqlite3.Connection, key: int, selector: SelectorOptions
 ) -> tuple[list[list[_Entry]], bool]:
     """Return a session's history in chunks of entries; True if there are too many, so that these are the latest."""
-    room = min(max(selector.chunk_tokens, LEAST_CHUNK_TOKENS), MOST_CHUNK_TOKENS) * CHARS_PER_TOKEN
-    most = min(max(selector.max_chunks, 1), MOST_CHUNKS)
+    room = selector.chunk_tokens * CHARS_PER_TOKEN
     parts = _HISTORY if selector.include_events else _HISTORY[:-1]
     union = " UNION ALL ".join(f"{part} WHERE id >= :first AND id < :end" for part in parts)
     first, end = store.id_range(key)
@@ -125,7 +124,7 @@ def _history_chunks(
     for _, row_id, text in rows:
         line = shorten(text, _LINE_CHARS)
         if size + len(line) + 12 > room and chunks[-1]:
-            if len(chunks) == most:
+            if len(chunks) == selector.max_chunks:
                 return [chunk[::-1] for chunk in reversed(chunks)], True
             chunks.append([])
             size = 0

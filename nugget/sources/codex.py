@@ -42,11 +42,11 @@ ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _MAX_UNPACKED_BYTES = 1024 * 1024 * 1024
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TYPES = ("session_meta", "turn_context", "response_item", "event_msg", "compacted", "world_state")
-_INJECTED = re.compile(
-    r"# AGENTS\.md instructions\b|<(?:environment_context|user_instructions|permissions instructions|INSTRUCTIONS|"
-    r"turn_aborted|subagent_notification|skills?|skills_instructions|collaboration_mode|model_switch|"
-    r"personality_spec|apps_instructions|plugins_instructions|hook_prompt|codex_internal_context)\b"
-)
+_INJECTED = (
+    "# AGENTS.md instructions", "<environment_context", "<user_instructions", "<permissions instructions",
+    "<INSTRUCTIONS", "<turn_aborted", "<subagent_notification", "<skill", "<collaboration_mode", "<model_switch",
+    "<personality_spec", "<apps_instructions", "<plugins_instructions", "<hook_prompt", "<codex_internal_context",
+)  # fmt: skip
 _REQUEST = "# My request for Codex:\n"
 _EXIT_CODE = re.compile(r"^(?:Exit code: |Process exited with code )(-?\d{1,9})[ \t]*$", re.MULTILINE)
 _RUNNING = "Process running with session ID "
@@ -150,7 +150,7 @@ def _read_message(payload: Mapping[str, Any], builder: EventBuilder) -> None:
         builder.reply(joined_text(content))
     elif role == "user":
         parts = content if isinstance(content, list) else [content]
-        texts = [text for part in parts if (text := joined_text([part])) and not _INJECTED.match(text.lstrip())]
+        texts = [text for part in parts if (text := joined_text([part])) and not text.lstrip().startswith(_INJECTED)]
         text = "\n".join(texts)
         if text.lstrip().startswith("<user_shell_command>"):
             builder.shell(between(text, "<command>", "</command>").strip("\n"))

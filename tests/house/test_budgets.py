@@ -14,12 +14,12 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 177,
-    "lines": 44_620,
+    "lines": 44_616,
     "lines of a file": 400,
     "classes": 270,
-    "re.compile": 244,
+    "re.compile": 239,
     "parameters of a function": 10,
-    "lines of tests": 28_233,  # with the fault laboratory
+    "lines of tests": 28_219,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

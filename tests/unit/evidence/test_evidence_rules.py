@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from logs import NOW, Logs, logs_in
-from sessions import STARTED
+from sessions import write_transcript
 
 from nugget.config import CaptureSettings, Settings
 from nugget.evidence.derive import ingest, notes_of_command, notes_of_speech
@@ -143,20 +141,8 @@ def test_lines_of_a_plain_log_go_to_the_command_that_was_echoed_above_them(logs:
 
 def transcript(file: Path, calls: list[tuple[str, dict[str, Any], str, bool]]) -> Log:
     """A transcript with a prompt and these tool calls: (tool, input, result, whether it failed)."""
-    records: list[dict[str, Any]] = [{"type": "user", "message": {"role": "user", "content": "Fix the shop."}}]
-    for number, (tool, given, result, failed) in enumerate(calls):
-        use = {"type": "tool_use", "id": f"t{number}", "name": tool, "input": given}
-        done = {"type": "tool_result", "tool_use_id": f"t{number}", "content": result, "is_error": failed}
-        records += [
-            {"type": "assistant", "message": {"role": "assistant", "content": [use]}},
-            {"type": "user", "message": {"role": "user", "content": [done]}},
-        ]
-    lines = []
-    for number, record in enumerate(records):
-        moment = (STARTED + timedelta(seconds=number)).isoformat().replace("+00:00", "Z")
-        about = {"uuid": f"u{number}", "parentUuid": f"u{number - 1}" if number else None, "timestamp": moment}
-        lines.append(json.dumps({**record, **about, "sessionId": file.stem, "cwd": "/srv/shop", "version": "2.1.329"}))
-    file.write_text("\n".join(lines) + "\n", "utf-8")
+    file.unlink(missing_ok=True)
+    write_transcript(file, [("Fix the shop.", "Done.", *calls)], session=file.stem)
     found = session_file(file, agent="claude-code", name=file.stem)
     assert found is not None
     return log_of(found)
@@ -170,7 +156,7 @@ TODOS = {"todos": [{"content": "Mend the cart", "status": "completed"}, {"conten
 def test_an_agents_session_gives_the_same_rows_and_is_read_again_when_it_has_grown(logs: Logs, tmp_path: Path) -> None:
     file = tmp_path / "abc.jsonl"
     first = ingest(logs.index, transcript(file, [FAILED]), settings=Settings(), now=NOW)
-    assert (first["events"], first["pane_output"], first["incidents"]) == (3, 2, 1)
+    assert (first["events"], first["pane_output"], first["incidents"]) == (4, 2, 1)
     ids = [row[0] for row in logs.index.execute("SELECT id FROM events ORDER BY id")]
     calls = [
         FAILED, ("Edit", {"file_path": "/srv/shop/cart.ts", "old_string": "a", "new_string": "b"}, "done", False),
@@ -180,7 +166,7 @@ def test_an_agents_session_gives_the_same_rows_and_is_read_again_when_it_has_gro
     second = ingest(logs.index, grown, settings=Settings(), now=NOW)
     assert (second["events"], second["file_edits"], second["incidents"]) == (4, 1, 0)
     assert not ingest(logs.index, grown, settings=Settings(), now=NOW)["bytes_read"]
-    assert [row[0] for row in logs.index.execute("SELECT id FROM events ORDER BY id")][:3] == ids
+    assert [row[0] for row in logs.index.execute("SELECT id FROM events ORDER BY id")][:3] == ids[:3]
     (incident,) = logs.ask("abc", "what went wrong with npm").incidents
     assert incident.facts["summary"][0] == "TypeError: price is undefined"
     assert incident.facts["fixed_by"] == "npm test" and "edited since: cart.ts" in incident.facts["summary"]
