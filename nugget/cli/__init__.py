@@ -1,26 +1,44 @@
 """The command line: a command parses its arguments, makes one call, prints the result and returns an exit code.
 
-Exit codes: 0 done, 1 an expected failure, in one sentence, 2 wrong usage, 3 unexpected, 130 interrupted.
+Exit codes: 0 done, 1 an expected failure, in one sentence, 2 wrong usage, 3 unexpected, 130 interrupted. Here is the
+list of commands, and what they share: options, the brain in use, JSON, errors, progress, pager, completion.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
 from importlib import import_module
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+import click
 import typer
+from typer import Option
 from typer.core import TyperGroup
 
 from nugget import __version__
-from nugget.cli.terminal import GlobalBrainOption, accept_any_text, complain, report_error
-from nugget.errors import NuggetError
-from nugget.render.terminal import console_of
-from nugget.text import printable
+from nugget.config import current_folder, read_environment
+from nugget.errors import BrainError, NuggetError, UsageError
+from nugget.models import KnowledgeType
+from nugget.models.nuggets import TYPES
+from nugget.render.terminal import console, console_of, note, put, put_report
+from nugget.text import DATE_FORMS, counted, one_line, parse_day, parse_moment, printable, telling
 
+if TYPE_CHECKING:
+    from nugget.app import Brain
+    from nugget.app.provenance import Provenance
+    from nugget.models import SourceName
+
+BAR_FROM = 10
+"""Steps from which a bar is shown."""
+_MOST = 100
+Day = TypeVar("Day", date, datetime)
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 """Typer's class of all usage errors, which it does not export by name."""
 _COMMANDS = {
@@ -49,6 +67,234 @@ _COMMANDS = {
 """The commands by section of `nugget --help`, each with the module below nugget.cli that defines it."""
 _MODULES = {name: module for commands in _COMMANDS.values() for name, module in commands.items()}
 _VALUES = {str: "TEXT", int: "N", float: "NUMBER", Path: "PATH"}
+
+
+def _local_or_global(ctx: typer.Context, value: Path | None) -> Path | None:
+    """Let `nugget --brain X ask` mean `nugget ask --brain X`; the option next to the command wins."""
+    above = ctx.parent
+    while value is None and above is not None:
+        value, above = above.params.get("brain"), above.parent
+    return value
+
+
+GlobalBrainOption = Annotated[
+    Path | None,
+    Option("--brain", metavar="FOLDER", help="The brain to use, instead of NUGGET_BRAIN, the current folder's or the "
+                                             "default one."),
+]  # fmt: skip
+BrainOption = Annotated[
+    Path | None, Option("--brain", metavar="FOLDER", help="The brain to use.", callback=_local_or_global)
+]
+JsonOption = Annotated[bool, Option("--json", help="Print one JSON document.")]
+PagerOption = Annotated[bool, Option("--pager/--no-pager", help="Page long output on a terminal.")]
+ExplainOption = Annotated[bool, Option("--explain", help="Show how each score is made up.")]
+DryRunOption = Annotated[bool, Option("--dry-run", help="Show what would be done; write nothing.")]
+
+
+def open_brain(flag: Path | None) -> Brain:
+    """Open the brain in use. Raises BrainError if there is none, UsageError for invalid settings."""
+    from nugget import app
+
+    return app.open(flag, face="cli")
+
+
+def open_provenance(flag: Path | None = None) -> Provenance:
+    """Return the provenance of the current folder, with the brain in use if there is one."""
+    from nugget.app.provenance import Provenance
+
+    try:
+        brain: Brain | None = open_brain(flag)
+    except BrainError:
+        if flag is not None:
+            raise
+        brain = None
+    return Provenance(environment=read_environment(), folder=current_folder(), brain=brain, face="cli", note=note)
+
+
+def print_json(value: Any) -> None:
+    """Print the one JSON document of a command."""
+    is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    sys.stdout.write(json.dumps(value, ensure_ascii=not is_unicode, indent=2) + "\n")
+
+
+def show(value: Any, text: str = "", *, report: str = "", **values: Any) -> None:
+    """Print a value as the command's JSON document; if it is None, a text, or the report of this name."""
+    if value is not None:
+        print_json(value)
+    elif report:
+        put_report(report, **values)
+    else:
+        put(text)
+
+
+def accept_any_text() -> None:
+    """Print `?` for characters that the encoding of stdout or stderr lacks."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def complain(message: str, *, hint: str | None = None) -> None:
+    """Print an error as one sentence on stderr, with what to do about it on the next line."""
+    put(("Error: ", "bold red"), message, stderr=True)
+    if hint:
+        put(hint, stderr=True)
+
+
+def report_error(error: NuggetError) -> int:
+    """Print an expected failure and return its exit code."""
+    complain(str(error), hint=error.hint)
+    return error.exit_code
+
+
+@contextmanager
+def progress() -> Iterator[None]:
+    """Show a progress bar on stderr if that is a terminal."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+    tasks: dict[str, Any] = {}
+
+    def tell(what: str, done: int, total: int) -> None:
+        if total >= BAR_FROM:
+            if what not in tasks:
+                bar.start()
+                if what == "Embedding" and not bar.disable:
+                    bar.console.print("Found by its words from now on; by its meaning when the vectors are there.")
+                tasks[what] = bar.add_task(what, total=total)
+            bar.update(tasks[what], completed=done, total=total)
+
+    token = telling.set(tell)
+    try:
+        yield
+    finally:
+        telling.reset(token)
+        bar.stop()
+
+
+@contextmanager
+def paged(*, is_wanted: bool = True) -> Iterator[None]:
+    """Show the output in the person's pager if stdin and stdout are terminals."""
+    if not (is_wanted and sys.stdout.isatty() and sys.stdin.isatty()):
+        yield
+        return
+    os.environ.setdefault("LESS", "FRX")  # as git does: quit if it fits, keep colours, keep the screen
+    with console().capture() as shown:
+        yield
+    click.echo_via_pager(shown.get(), color=True)
+
+
+def complete_ref(incomplete: str) -> list[tuple[str, str]]:
+    """Return the refs that begin so, with their titles, but none of memory."""
+    return _suggested(lambda brain: brain.refs_beginning(incomplete, limit=_MOST))
+
+
+def _completing(names: Callable[[str], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Return a completer for the last of several names separated by commas."""
+
+    def complete(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        return [f"{before}{comma}{name}" for name in names(last) if name.startswith(last)]
+
+    return complete
+
+
+def _named(kind: str, last: str) -> list[str]:
+    return [name for name, _ in _suggested(lambda brain: brain.suggest(last, limit=_MOST)[kind])]
+
+
+complete_domain = _completing(lambda last: _named("domains", last))
+complete_tag = _completing(lambda last: _named("tags", last))
+complete_type = _completing(lambda last: KnowledgeType)
+complete_any_type = _completing(lambda last: TYPES)
+
+
+def _suggested(ask: Callable[[Brain], list[tuple[str, Any]]]) -> list[tuple[str, Any]]:
+    """Ask the brain in use without syncing; errors are swallowed during completion."""
+    from nugget import app
+
+    try:
+        with app.open() as brain:
+            return ask(brain)
+    except Exception:
+        return []
+
+
+def words(given: Sequence[str], what: str) -> str:
+    """Join the words of an argument. Raises UsageError if there are none."""
+    text = " ".join(given).strip()
+    if not text:
+        raise UsageError(f"Give {what}.")
+    return text
+
+
+def listed(values: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the values of an option that may be repeated and may hold several, separated by commas."""
+    return tuple(part.strip() for value in values or () for part in value.split(",") if part.strip())
+
+
+def types_among(known: Iterable[str], values: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the types that --type names. Raises UsageError for one that is not known."""
+    types = tuple(value.lower() for value in listed(values))
+    if unknown := next((value for value in types if value not in [*known]), None):
+        raise UsageError(f"There is no type {unknown!r}.", hint=f"Types are: {', '.join(known)}.")
+    return types
+
+
+def day(text: str | None) -> date | None:
+    """Parse the day given by --since. Raises UsageError if it is not a date."""
+    return None if text is None else _date(text, parse_day(text.strip(), today=datetime.now(UTC).date()))
+
+
+def moment(text: str | None) -> datetime | None:
+    """Parse the moment given by --since. Raises UsageError if it is not a date."""
+    return None if text is None else _date(text, parse_moment(text.strip(), now=datetime.now(UTC)))
+
+
+def _date(text: str, found: Day | None) -> Day:
+    if found is None:
+        raise UsageError(f"{text!r} is not a date.", hint=f"Write {DATE_FORMS}.")
+    return found
+
+
+def refresh(brain: Brain) -> bool:
+    """Sync changes; return True if they are so many that they are synced in the background, and this answer is older.
+
+    An index without vectors of the configured model is rebuilt in the background too.
+    """
+    with progress():
+        state = brain.refresh()
+    if brain.embedder_problem:
+        note(f"{brain.embedder_problem} Searching by words alone.")
+    if state.rebuilt:
+        note(f"The index was rebuilt ({one_line(state.rebuilt)}).")
+    if state.behind:
+        note(f"{counted(state.behind, 'file')} changed; {_indexing(brain.sync_in_background())}")
+    elif state.model_problem:
+        note(f"{state.model_problem} Searching by words alone; `nugget sync` tries the model again.")
+    elif state.other_model and brain.embedder:
+        brain.sync_in_background()
+        note(f"The index is being rebuilt for {brain.embedder.model}; until then words alone are searched.")
+    return state.behind > 0
+
+
+def refresh_local_sources(brain: Brain, sources: Sequence[SourceName], *, is_quiet: bool) -> bool:
+    """Index a few changes outside the brain; return True if there are more, which are indexed in the background."""
+    state = brain.refresh_local_sources(sources)
+    for problem in () if is_quiet else state.problems:
+        note(str(problem))
+    if state.total or state.lacks_vectors:
+        started = brain.sync_in_background(source="machine")
+        if state.total and not is_quiet:
+            parts = ", ".join(f"{count} of {source}" for source, count in state.files.items())
+            note(f"{counted(state.total, 'file')} changed beside the brain ({parts}); {_indexing(started)}")
+    return state.total > 0
+
+
+def _indexing(started: bool) -> str:
+    doing = "they are being indexed in the background" if started else "another process is indexing them"
+    return f"{doing}, and this answer is from before."
 
 
 class _Nugget(TyperGroup):

@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+from nugget.cli import BrainOption, JsonOption, open_brain, progress, show
 from nugget.cli.install import offer_install, prepare
-from nugget.cli.terminal import BrainOption, JsonOption, open_brain, progress, show
 from nugget.config import current_folder, expanded, load_settings, read_environment
 from nugget.errors import UsageError
 from nugget.models import Severity

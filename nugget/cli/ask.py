@@ -10,16 +10,26 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from nugget.cli import terminal
-from nugget.cli.terminal import (
+from nugget.cli import (
     BrainOption,
     ExplainOption,
     JsonOption,
     PagerOption,
+    complete_any_type,
+    complete_domain,
+    complete_ref,
+    complete_tag,
+    complete_type,
+    day,
     listed,
     open_brain,
+    paged,
     print_json,
+    refresh,
+    refresh_local_sources,
     show,
+    types_among,
+    words,
 )
 from nugget.config import current_folder, read_environment
 from nugget.errors import LLMUnavailable, NuggetError, UsageError
@@ -38,21 +48,21 @@ commands = typer.Typer(add_completion=False)
 TypeOption = Annotated[
     list[str] | None,
     Option("--type", metavar="T,..", help=f"Only these types: {', '.join(KnowledgeType)}.",
-           autocompletion=terminal.complete_type),
+           autocompletion=complete_type),
 ]  # fmt: skip
 AnyTypeOption = Annotated[
     list[str] | None,
     Option("--type", metavar="T,..", help=f"Only these types: {', '.join(TYPES)}.",
-           autocompletion=terminal.complete_any_type),
+           autocompletion=complete_any_type),
 ]  # fmt: skip
 DomainOption = Annotated[
     list[str] | None,
     Option("--domain", metavar="D,..", help="Only these domains and their subdomains.",
-           autocompletion=terminal.complete_domain),
+           autocompletion=complete_domain),
 ]  # fmt: skip
 TagOption = Annotated[
     list[str] | None,
-    Option("--tag", metavar="T,..", help="Only units with all of these tags.", autocompletion=terminal.complete_tag),
+    Option("--tag", metavar="T,..", help="Only units with all of these tags.", autocompletion=complete_tag),
 ]
 SinceOption = Annotated[
     str | None, Option("--since", metavar="DATE", help=f"Only what was created or changed since: {DATE_FORMS}.")
@@ -95,7 +105,7 @@ def ask(
     With an LLM key (ANTHROPIC_API_KEY) the answer is written for you, with its sources; without one you get the best
     passages, those that `nugget search` finds.
     """
-    text = terminal.words(question, "a question")
+    text = words(question, "a question")
     with open_brain(brain) as opened:
         llm = None if no_llm else opened.llm()
         filter_ = _filter(KnowledgeType, types, domains, tags, since, source)
@@ -122,7 +132,7 @@ def ask(
                 put(f"\n\n{lost}\n", style="yellow")
             bundle, written = _with_degraded(bundle, f"no_answer: {error}"), ""
         if not written:
-            with terminal.paged(is_wanted=pager):
+            with paged(is_wanted=pager):
                 put_report("answer", bundle=bundle, explain=explain)
             return
         put("")
@@ -134,8 +144,8 @@ def ask(
 def _refresh(opened: Brain, filter_: Filter, *, is_quiet: bool = False) -> str:
     """Index what changed in the sources to search; return `index_behind` if not all of it could be."""
     sources = filter_.sources or tuple(SourceName)
-    behind = terminal.refresh(opened) if SourceName.BRAIN in sources else False
-    behind = terminal.refresh_local_sources(opened, sources, is_quiet=is_quiet) or behind
+    behind = refresh(opened) if SourceName.BRAIN in sources else False
+    behind = refresh_local_sources(opened, sources, is_quiet=is_quiet) or behind
     if sources == (SourceName.CANON,) and not opened.settings.canon_folders:
         note(f"No folder is canon yet: name some as `canon.folders` in {opened.environment.home / 'config.yaml'}.")
     return "index_behind" if behind else ""
@@ -161,7 +171,7 @@ def search(
     related: Annotated[
         str | None,
         Option("--related", metavar="REF", help="Show what is similar to this ref or text, instead of QUERY.",
-               autocompletion=terminal.complete_ref),
+               autocompletion=complete_ref),
     ] = None,
     quiet: Annotated[bool, Option("--quiet", "-q", help="Print only refs, one per line.")] = False,
     pager: PagerOption = True,
@@ -178,7 +188,7 @@ def search(
     is_narrowed = any((related, source, types, domains, tags, since))
     if related and any((query, types, domains, tags, since)):
         raise UsageError("--related stands for words and filters.", hint="It goes with --source, --as and --limit.")
-    text = " ".join(query or []) if is_narrowed else terminal.words(query or [], "something to look for")
+    text = " ".join(query or []) if is_narrowed else words(query or [], "something to look for")
     with open_brain(brain) as opened:
         filter_ = _filter(TYPES, types, domains, tags, since, source)
         limit = opened.settings.retrieval.limit if limit is None else limit
@@ -194,7 +204,7 @@ def search(
         for hit in bundle.hits:
             typer.echo(clean(hit.ref))
     else:
-        with terminal.paged(is_wanted=pager):
+        with paged(is_wanted=pager):
             put_report("results", bundle=bundle, explain=explain)
 
 
@@ -206,10 +216,10 @@ def _filter(
 
     return Filter(
         sources=source_names([name.lower() for name in listed(sources)]),
-        types=terminal.types_among(known, types),
+        types=types_among(known, types),
         domains=listed(domains),
         tags=listed(tags),
-        since=terminal.day(since),
+        since=day(since),
     )
 
 
@@ -219,7 +229,7 @@ def get(
         str,
         Argument(
             metavar="REF", help="A ref or id, such as pattern/retry-once or session:4f1c#3.",
-            autocompletion=terminal.complete_ref,
+            autocompletion=complete_ref,
         ),
     ],
     identity: AsOption = None,
@@ -233,7 +243,7 @@ def get(
     Exchanges and messages come with their neighbours. Long output is shown in a pager on a terminal.
     """
     with open_brain(brain) as opened:
-        terminal.refresh(opened)
+        refresh(opened)
         try:
             shown = opened.get(ref, identity=identity, around=max(0, around), fresh=":" in ref)
         except UsageError:
@@ -243,7 +253,7 @@ def get(
     if as_json:
         print_json(shown_json(shown))
         return
-    with terminal.paged(is_wanted=pager):
+    with paged(is_wanted=pager):
         if shown.unit is not None:
             related = [f"{edge.relation} {edge.id}" for edge in shown.unit.related]
             put_report("unit", unit=shown.unit, related=related, today=datetime.now(UTC).date())
@@ -269,7 +279,7 @@ def suggest(
 ) -> None:
     """List domains, tags, types, paths, people and frequent words, with counts."""
     with open_brain(brain) as opened:
-        terminal.refresh(opened)
+        refresh(opened)
         kinds = opened.suggest(prefix.strip(), limit=limit)
     value = {name: [{"name": text, "count": count} for text, count in kind] for name, kind in kinds.items()}
     show(value if as_json else None, report="suggestions", kinds=kinds)
@@ -300,7 +310,7 @@ def recall(
     """
     from nugget.upkeep import briefing
 
-    asked = terminal.words(prompt, "a prompt")
+    asked = words(prompt, "a prompt")
     text = briefing.recall(read_environment(), asked, current_folder(), now=datetime.now(UTC))
     _show_text(text, "Nothing is likely to help with this.", as_json=as_json)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from nugget.cli.terminal import BrainOption, DryRunOption, JsonOption, listed, open_brain, print_json, progress, show
+from nugget.cli import BrainOption, DryRunOption, JsonOption, listed, open_brain, print_json, progress, show
 from nugget.config import expanded, read_environment
 from nugget.errors import ForgeError, PushRefused, UsageError
 from nugget.render.json import capture_json, fields, proposal_json

@@ -13,7 +13,7 @@ import typer
 from typer import Argument, Option
 
 from nugget import config as settings_of
-from nugget.cli.terminal import BrainOption, DryRunOption, JsonOption, open_brain, progress, show
+from nugget.cli import BrainOption, DryRunOption, JsonOption, open_brain, progress, show
 from nugget.config import Environment, current_folder, documented_keys, read_environment, read_user_file
 from nugget.errors import BrainError, NuggetError, UsageError
 from nugget.render.terminal import console, note, put

@@ -9,17 +9,19 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from nugget.cli import terminal
-from nugget.cli.capture import WayOption
-from nugget.cli.terminal import (
+from nugget.cli import (
     BrainOption,
     DryRunOption,
     ExplainOption,
     JsonOption,
     listed,
-    provenance,
+    moment,
+    open_brain,
+    open_provenance,
+    progress,
     show,
 )
+from nugget.cli.capture import WayOption
 from nugget.config import current_folder, expanded, read_environment
 from nugget.models import Depth, KnowledgeType
 from nugget.models.nuggets import NuggetType
@@ -53,8 +55,8 @@ def extract(
     The workspace is the repository of the current folder, with its worktrees and clones. A session that was extracted
     is skipped until it grows.
     """
-    with terminal.progress():
-        outcomes, tunings, here = provenance().extract(
+    with progress():
+        outcomes, tunings, here = open_provenance().extract(
             session, way=way, everything=everything, force=force, dry_run=dry_run
         )
     is_all = everything or session is not None
@@ -83,9 +85,9 @@ def why(
     Give a path, a --query, or both; what matches both comes first. The answer holds what earlier sessions decided,
     tried and rejected, and the brain's reviewed units about this code.
     """
-    bundle = provenance(brain).explain({
+    bundle = open_provenance(brain).explain({
         "path": path, "symbol": symbol, "text": query, "types": [name.lower() for name in listed(types)],
-        "since": terminal.moment(since), "depth": depth, "budget_tokens": budget,
+        "since": moment(since), "depth": depth, "budget_tokens": budget,
     }).bundle  # fmt: skip
     for text in bundle.notes if as_json else ():
         note(text)
@@ -103,10 +105,10 @@ def show_coverage(
 ) -> None:
     """Show how many nuggets each file has, or with --gaps where they are missing."""
     if gaps:
-        found = provenance().gaps()
+        found = open_provenance().gaps()
         show(gaps_json(found, limit) if as_json else None, report="gaps", gaps=found, limit=limit)
         return
-    covered = provenance().coverage()
+    covered = open_provenance().coverage()
     value = {"files": [fields(one, "path", "nuggets") for one in covered[:limit]], "total": len(covered)}
     show(value if as_json else None, report="coverage", covered=covered, limit=limit)
 
@@ -158,8 +160,8 @@ def promote_nugget(
 
     The proposal waits on a branch; `nugget review` shows, accepts or rejects it.
     """
-    with terminal.open_brain(brain) as opened:
-        found, stale = provenance(opened.path).nugget(nugget)
+    with open_brain(brain) as opened:
+        found, stale = open_provenance(opened.path).nugget(nugget)
         result = opened.promote(found, stale=stale, type=type.lower() if type else None, domain=domain, dry_run=dry_run)
     changes = [fields(one, "path", "unit.id", "reason") for one in result.changes]
     show({"nugget": found.id, "branch": result.branch, "changes": changes} if as_json else None,
@@ -187,7 +189,7 @@ def list_nuggets(
     """
     if ctx.invoked_subcommand is not None:
         return
-    known = provenance(brain)
+    known = open_provenance(brain)
     if check:
         missing, looked_at = known.missing()
         value = {"checked": looked_at, "missing": missing}
@@ -202,7 +204,7 @@ def list_nuggets(
 @nuggets.command("inspect")
 def inspect_nugget(nugget: NuggetArgument, as_json: JsonOption = False) -> None:
     """Show one nugget with everything that is known about it."""
-    found, reason = provenance().nugget(nugget)
+    found, reason = open_provenance().nugget(nugget)
     show(whole_json(found, reason) if as_json else None, report="nugget", nugget=found, reason=reason)
 
 
@@ -212,7 +214,7 @@ def export_nuggets(
     everything: Annotated[bool, Option("--all", help="Export every workspace.")] = False,
 ) -> None:
     """Export the nuggets and file touches of this workspace as JSON lines, to import on another machine."""
-    lines = list(provenance().export_lines(everything=everything))
+    lines = list(open_provenance().export_lines(everything=everything))
     text = "".join(f"{line}\n" for line in lines)
     if file == "-":
         sys.stdout.write(text)
@@ -231,6 +233,6 @@ def import_nuggets(
     as_json: JsonOption = False,
 ) -> None:
     """Import exported nuggets. Nuggets that exist already are not changed."""
-    done = provenance().import_lines(file, name=file.name, dry_run=dry_run)
+    done = open_provenance().import_lines(file, name=file.name, dry_run=dry_run)
     show(done | {"dry_run": dry_run} if as_json else None, report="imported", done=done, dry_run=dry_run)
     raise typer.Exit(1 if done["problems"] and not done["sessions"] else 0)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 import typer
 from typer import Argument, Option
 
-from nugget.cli import terminal
-from nugget.cli.terminal import ExplainOption, JsonOption, PagerOption, progress, provenance, show
+from nugget.cli import ExplainOption, JsonOption, PagerOption, moment, open_provenance, paged, progress, show
 from nugget.config import current_folder, load_settings, read_environment
 from nugget.errors import UsageError
 from nugget.render.json import session_detail_json, session_json, sync_json
@@ -45,7 +44,7 @@ def list_sessions(
 
     if ctx.invoked_subcommand is not None:
         return
-    workspace, found = known_sessions(provenance(), everything=everything, since=terminal.moment(since))
+    workspace, found = known_sessions(open_provenance(), everything=everything, since=moment(since))
     named = None if everything else workspace.identity
     value = {"workspace": named, "sessions": [session_json(one) for one in found]} if as_json else None
     show(value, report="sessions", found=found, workspace=workspace, everything=everything)
@@ -65,11 +64,11 @@ def show_session(
     """
     from nugget.app.sessions import find_session
 
-    detail = find_session(provenance(), session)
+    detail = find_session(open_provenance(), session)
     if detail.problem and not (summary and detail.known.store_file):
         raise detail.problem
     value = session_detail_json(detail, summary=summary) if as_json else None
-    with terminal.paged(is_wanted=pager and not (summary or as_json)):
+    with paged(is_wanted=pager and not (summary or as_json)):
         show(value, report="session_detail" if summary or not detail.session else "session", detail=detail, full=full)
 
 
@@ -199,7 +198,7 @@ def erase(
     """
     from nugget.app.sessions import erase_session
 
-    name, removed = erase_session(provenance(), session)
+    name, removed = erase_session(open_provenance(), session)
     text = f"Session {name} is erased: {', '.join(removed) or 'nothing was kept of it'}."
     show({"session": name, "removed": removed} if as_json else None, text)
     note("Units that it proposed stay in the brain and in review: `nugget forget ID`, `nugget review reject`.")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from nugget.cli.terminal import (
+from nugget.cli import (
     BrainOption,
     DryRunOption,
     JsonOption,

@@ -190,7 +190,7 @@ def test_suggestions_say_what_can_be_asked(world: World, nugget: Nugget) -> None
 
 @pytest.mark.proves("SEARCH-COMPLETION")
 def test_a_shell_completes_refs_domains_tags_and_types(world: World) -> None:
-    from nugget.cli.terminal import complete_any_type, complete_domain, complete_ref, complete_tag, complete_type
+    from nugget.cli import complete_any_type, complete_domain, complete_ref, complete_tag, complete_type
 
     assert complete_ref("pattern/retry")[0][0] == "pattern/retry-with-idempotency"
     assert complete_ref("canon:handbook/const")[0][0] == "canon:handbook/constitutions/cupid.md"

@@ -13,8 +13,8 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
-    "modules": 177,
-    "lines": 44_616,
+    "modules": 176,
+    "lines": 44_615,
     "lines of a file": 400,
     "classes": 270,
     "re.compile": 239,
