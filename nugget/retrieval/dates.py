@@ -38,17 +38,15 @@ _SINCE = frozenset("since after seit nach ab".split())
 _UNTIL = frozenset("until till before bis vor".split())
 _BEFORE_A_DATE = _SINCE | _UNTIL | frozenset("in im on am during from vom early late".split())
 _PASSED_OVER = frozenset("st nd rd th of the dem den".split())
-_WORD = re.compile(r"\d{4}-\d\d(?:-\d\d)?|\d{1,2}\.\d{1,2}\.\d{4}|[^\W\d_]+|\b\d+(?=(?:st|nd|rd|th)?\b)")
-_WHEN = re.compile(
-    r"\bwhen (?:did|was|were|has|have|had|will)\b|\b(?:what|which) (?:date|day|month|year)\b|\bhow long ago\b"
-    r"|\bsince when\b|\bwann\b|\ban welchem tag\b",
-    re.IGNORECASE,
-)
 
 
 def asks_when(question: str) -> bool:
     """Return whether a date answers the question."""
-    return _WHEN.search(question) is not None
+    when = (
+        r"\bwhen (?:did|was|were|has|have|had|will)\b|\b(?:what|which) (?:date|day|month|year)\b|\bhow long ago\b"
+        r"|\bsince when\b|\bwann\b|\ban welchem tag\b"
+    )
+    return re.search(when, question, re.IGNORECASE) is not None
 
 
 def asked_days(question: str, *, today: date) -> Days | None:
@@ -86,7 +84,9 @@ def nearness(asked: Days, named: Iterable[Days]) -> float:
 
 
 def _words(text: str) -> list[str]:
-    return [word for word in _WORD.findall(text.lower()) if word not in _PASSED_OVER]
+    """Return the words, numbers and dates of a text, without those that say nothing beside a date."""
+    kinds = r"\d{4}-\d\d(?:-\d\d)?|\d{1,2}\.\d{1,2}\.\d{4}|[^\W\d_]+|\b\d+(?=(?:st|nd|rd|th)?\b)"
+    return [word for word in re.findall(kinds, text.lower()) if word not in _PASSED_OVER]
 
 
 def _relative(words: Sequence[str], today: date) -> Days | None:
