@@ -40,14 +40,14 @@ _HALF_LIFE_S = 90 * 86_400
 _LEAST_SCORE = 0.05
 _LEAST_SHARE = 0.4
 """A hit of less than this share of the best hit's score says little of what was asked for."""
-_ENDING_CHARS = 8
+_ENDING_CHARS, _ANY_CHARS = 8, 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryTerm:
     """A word of a query: in how many passages it stands, its weight, and how it is found in a text in any of its forms.
 
-    `start` is what a word must begin with, `more` how many letters may follow it, None for any. In a script that puts
+    `start` is what a word must begin with, `more` how many letters may follow it. In a script that puts
     no spaces between words it may stand anywhere (`is_unspaced`).
     """
 
@@ -55,7 +55,7 @@ class QueryTerm:
     rows: int
     weight: float
     start: str
-    more: int | None
+    more: int
     is_unspaced: bool = False
 
     def places(self, folded: str) -> list[int]:
@@ -64,9 +64,8 @@ class QueryTerm:
         at = folded.find(self.start)
         while at >= 0 and len(found) < _MOST_PLACES:
             begins = self.is_unspaced or not at or not folded[at - 1].isalnum()
-            after = at + len(self.start)
-            following = "" if self.more is None else folded[after : after + self.more + 1]
-            if begins and (self.more is None or len(following) <= self.more or not following.isalnum()):
+            following = folded[at + len(self.start) :][: self.more + 1]
+            if begins and (len(following) <= self.more or not following.isalnum()):
                 found.append(at)
             at = folded.find(self.start, at + 1)
         return found
@@ -140,10 +139,8 @@ def _query_term(word: str, stem: str, *, is_prefix: bool) -> QueryTerm:
     while shared < min(len(folded), len(stem)) and folded[shared] == stem[shared]:
         shared += 1
     start, more = (folded[:shared], _ENDING_CHARS) if shared >= 3 else (folded, 0)
-    return QueryTerm(
-        word=word, rows=0, weight=1.0, start=start, more=None if is_prefix or not folded.isascii() else more,
-        is_unspaced=has_unspaced(folded),
-    )  # fmt: skip
+    more = _ANY_CHARS if is_prefix or not folded.isascii() else more
+    return QueryTerm(word=word, rows=0, weight=1.0, start=start, more=more, is_unspaced=has_unspaced(folded))
 
 
 def _candidates(

@@ -44,7 +44,6 @@ LEAST_COSINE = 0.3
 """What is less alike than this is called related by nobody."""
 NEAR_THE_BEST = 0.6
 """Share of the best cosine that a related hit needs."""
-_LINKED = 1.0
 _MAX_TITLES = 20_000
 _MAX_AUTHORS_COMMITS = 2000
 
@@ -333,7 +332,7 @@ def _linked(unit: Unit, indexes: Indexes) -> list[Hit]:
         linked.setdefault(edge.neighbour_key, reason)
     units, chunks = index.units(linked), index.chunks_of_units(linked)
     return [
-        _hit(units[key], chunks[key][0], Contribution(name="relation", value=_LINKED, detail=reason), reason)
+        _hit(units[key], chunks[key][0], Contribution(name="relation", value=1.0, detail=reason), reason)
         for key, reason in linked.items()
         if key in units and chunks.get(key)
     ]

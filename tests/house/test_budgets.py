@@ -14,10 +14,10 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 176,
-    "lines": 44_615,
+    "lines": 44_614,
     "lines of a file": 400,
     "classes": 270,
-    "re.compile": 239,
+    "re.compile": 234,
     "parameters of a function": 10,
     "lines of tests": 28_219,  # with the fault laboratory
 }
