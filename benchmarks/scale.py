@@ -15,10 +15,11 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -126,12 +127,22 @@ def seconds(call: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def own_memory() -> float:
-    """Return the memory of this process without files that are mapped into it, in MB."""
+def ask(index: Any, embedder: Seeded, question: str, filter_: Filter = EVERYTHING) -> Any:
+    """Return the bundle of a question."""
+    query = Query(question, limit=10, filter=filter_)
+    return retrieve(query, TASK, Indexes(brain=index), embedder=embedder, now=NOW)
+
+
+def memory(file: Path, embedder: Seeded, asked: list[str]) -> list[float]:
+    """Return the memory that questions to an embedded index take in a new process, in MB: its own, and files mapped."""
     import psutil
 
-    used = psutil.Process().memory_info()
-    return float(used.rss - used.shared) / 1e6
+    before, index = psutil.Process().memory_info(), Index(file)
+    for question in asked:
+        ask(index, embedder, question)
+    after = psutil.Process().memory_info()
+    mapped = after.shared - before.shared
+    return [(after.rss - before.rss - mapped) / 1e6, mapped / 1e6]
 
 
 def measure(chunks: int, seeds: Numbers, model: str, folder: Path, server: Any) -> None:
@@ -159,20 +170,15 @@ def measure(chunks: int, seeds: Numbers, model: str, folder: Path, server: Any) 
     team = PostgresIndex(address, "scale")
     asked = [" ".join(chance.sample(WORDS[:5000], chance.randint(3, 9))) for _ in range(QUESTIONS)]
 
-    def ask(one: Any, question: str, filter_: Filter = EVERYTHING) -> Any:
-        query = Query(question, limit=10, filter=filter_)
-        return retrieve(query, TASK, Indexes(brain=one), embedder=embedder, now=NOW)
-
-    before = own_memory()
-    for question in asked[:8]:
-        ask(index, question)
-    print(f"  memory of the embedded index: {own_memory() - before:.0f} MB")
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
+        own, mapped = fresh.submit(memory, file, embedder, asked[:8]).result()
+    print(f"  memory of the embedded index: {own:.0f} MB, and {mapped:.0f} MB of its file mapped")
     for label, filter_ in (("questions", EVERYTHING), ("with a type", Filter(types=("decision",)))):
         seen: dict[str, list[Any]] = {"embedded": [], "PostgreSQL": []}
         used: dict[str, list[float]] = {"embedded": [], "PostgreSQL": []}
         for question in (*asked[:8], *asked):
             for kind, one in (("embedded", index), ("PostgreSQL", team)):
-                own, theirs, bundle = clock(partial(ask, one, question, filter_), server)
+                own, theirs, bundle = clock(partial(ask, one, embedder, question, filter_), server)
                 used[kind].append(own + theirs * (kind == "PostgreSQL"))
                 seen[kind].append([hit.ref for hit in bundle.hits])
         same = sum(one == other for one, other in zip(*(its[8:] for its in seen.values()), strict=True))
@@ -181,7 +187,7 @@ def measure(chunks: int, seeds: Numbers, model: str, folder: Path, server: Any) 
             print(f"  {label:12} {kind:10} p50 {its[len(its) // 2]:6.1f} p95 {its[int(len(its) * 0.95)]:6.1f} ms")
         print(f"  {label:12} the same ten hits: {same} of {QUESTIONS}; {team.trips} trips")
     with ThreadPoolExecutor(8) as pool:
-        walls = sorted(pool.map(lambda question: seconds(partial(ask, team, question)), asked * 8))
+        walls = sorted(pool.map(lambda question: seconds(partial(ask, team, embedder, question)), asked * 8))
     p50, p99 = (walls[int(len(walls) * part)] * 1000 for part in (0.5, 0.99))
     print(f"  8 connections at once: p50 {p50:.0f}, p99 {p99:.0f} ms of time, which is {p99 / p50:.1f} x")
     every = np.frombuffer(
@@ -199,7 +205,7 @@ def measure(chunks: int, seeds: Numbers, model: str, folder: Path, server: Any) 
         with write_transaction(index.connection):
             stored.remove_unit(index.connection, SourceName.BRAIN, f"concept/note-{step}")
             put(index.connection, step, seeds, chance)
-        first.append(clock(partial(ask, index, asked[step]), server)[0])
+        first.append(clock(partial(ask, index, embedder, asked[step]), server)[0])
         own, theirs, _ = clock(lambda: publish(index, address, "scale"), server)
         writes.append((own, theirs))
     print(f"  embedded, the first question after a write: p50 {np.median(first):.1f} ms")
