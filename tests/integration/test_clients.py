@@ -83,12 +83,13 @@ def test_an_agent_gets_the_server_and_a_paragraph_and_loses_nothing_else(
 
 @pytest.mark.proves("CLIENTS-CONNECT")
 def test_all_that_are_found_are_connected_and_files_of_ours_alone_go_again(isolated_home: Path, nugget: Nugget) -> None:
+    assert "No agent was found on this machine." in nugget("install", "--all").out
     for name in ("codex", "cursor"):
         (isolated_home / FOLDERS[name]).mkdir()
     done = nugget("install", "--all")
     assert done.code == 0 and "Codex is connected." in done.out and "Gemini" not in done.out
+    assert nugget("uninstall", "--all").code == 0
     for name in ("codex", "cursor"):
-        assert nugget("uninstall", name).code == 0
         assert files_in(isolated_home / FOLDERS[name]) == {}
 
 
