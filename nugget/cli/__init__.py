@@ -366,6 +366,8 @@ def run(arguments: Sequence[str]) -> int:
         raise
     except OSError as error:
         return _refused(error)
+    except UnicodeEncodeError as error:
+        return report_error(UsageError(f"{printable(error.object)} is not UTF-8 text, so nothing can have that name."))
     return code if isinstance(code, int) else 0
 
 
