@@ -235,11 +235,7 @@ def _files(brain: Path, mentioning: str = "") -> Iterator[_File]:
     for path in brains.knowledge_paths(brain):
         with suppress(NuggetError):
             content = b"" if (brain / path).is_symlink() else brains.read_file(brain, path)
-            unit = (
-                knowledge.parse_bytes(content, path=path).unit
-                if mentioning.encode("utf-8", "replace") in content
-                else None
-            )
+            unit = knowledge.parse_bytes(content, path=path).unit if mentioning.encode() in content else None
             if unit is not None:
                 yield path, content, unit
 
