@@ -133,7 +133,7 @@ def rows(text: str, marks: Sequence[int], _known: bytearray) -> Iterator[Span]:
     for insert in (insert for at in marks if (insert := _INSERT.match(text, at))):
         columns = [bool(_SECRET_COLUMN.search(column)) for column in insert["columns"].split(",")]
         at = insert.end()
-        while any(columns) and (row := _ROW.match(text, at)):
+        while any(columns) and text.find("'", at, at + 4000) >= 0 and (row := _ROW.match(text, at)):
             at = row.end()
             for is_secret, cell in zip(columns, _CELL.finditer(text, *row.span("row")), strict=False):
                 if is_secret and cell["value"] and judge.is_given_password(cell["value"]) and cell["value"][0] != "$":
