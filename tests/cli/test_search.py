@@ -327,3 +327,14 @@ def test_ask_has_the_hits_of_search_page_by_page(nugget: Nugget, world: World) -
     assert refs("search", "-n", "3", "--more", "--more") == every[6:9]
     assert "For more results, add: --more --more" in nugget("search", "architecture of", "-n", "2", "--more").out
     assert nugget("search", "architecture", "-n", "50", "--more").out.startswith("No more results.\n")
+
+
+@pytest.mark.proves("ASK-SOURCES")
+def test_an_answer_shows_the_beginning_of_a_long_prompt(nugget: Nugget, words: Path, isolated_home: Path) -> None:
+    transcript = isolated_home / ".claude/projects/-work-shop/30eb2a7b-1111-4222-8333-944455556667.jsonl"
+    write_transcript(
+        transcript, [("The walnut plan: " + "light the lantern. " * 180, "Done.")], session=transcript.stem
+    )
+    assert nugget("sync").code == 0
+    answer = nugget("ask", "walnut plan lantern", "--source", "sessions", "--no-llm").out
+    assert "The walnut plan: light the lantern." in answer and "[…]" in answer and len(answer) < 2500

@@ -19,7 +19,7 @@ BUDGETS = {
     "classes": 270,
     "re.compile": 234,
     "parameters of a function": 10,
-    "lines of tests": 28_220,  # with the fault laboratory
+    "lines of tests": 28_231,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02
