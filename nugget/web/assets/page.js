@@ -5,6 +5,10 @@ const $ = (/** @type {string} */ selector) => document.querySelector(selector);
 const typing = () => ['INPUT', 'TEXTAREA', 'SELECT'].includes(document.activeElement?.tagName ?? '') &&
   /** @type {HTMLInputElement} */ (document.activeElement).type !== 'radio';
 
+/** The text at an address, or null: also where the page is left before all of it came. */
+const textOf = (/** @type {string | URL} */ address) =>
+  fetch(address).then((reply) => reply.ok ? reply.text() : null).catch(() => null);
+
 /** Keys that every page has. */
 document.addEventListener('keydown', (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -75,9 +79,9 @@ if (field && results) {
     address.searchParams.set('q', field.value);
     const asked = new URL(address);
     asked.searchParams.set('partial', '1');
-    const reply = await fetch(asked).catch(() => null);
-    if (mine !== wanted || !reply?.ok) return;
-    results.innerHTML = await reply.text();
+    const found = await textOf(asked);
+    if (mine !== wanted || found === null) return;
+    results.innerHTML = found;
     history.replaceState(null, '', address);
   };
   field.addEventListener('input', () => { clearTimeout(timer); timer = window.setTimeout(ask, 120); });
@@ -95,8 +99,8 @@ if (field && results) {
 /** The nearest unit is looked for when its card comes into view; its line is there before, so that nothing moves. */
 const seen = new IntersectionObserver((entries) => entries.filter((one) => one.isIntersecting).forEach(async ({target}) => {
   seen.unobserve(target);
-  const reply = await fetch(/** @type {HTMLAnchorElement} */ (target).href + '&partial=1').catch(() => null);
-  if (reply?.ok && target.parentElement) target.parentElement.innerHTML = await reply.text();
+  const near = await textOf(/** @type {HTMLAnchorElement} */ (target).href + '&partial=1');
+  if (near !== null && target.parentElement) target.parentElement.innerHTML = near;
 }));
 document.querySelectorAll('a[data-near]').forEach((link) => seen.observe(link));
 
@@ -108,10 +112,10 @@ document.addEventListener('click', async (event) => {
   const asked = new URL(/** @type {HTMLAnchorElement} */ (link).href);
   asked.hash = '';
   asked.searchParams.set('partial', '1');
-  const reply = await fetch(asked).catch(() => null);
+  const said = await textOf(asked);
   const box = document.createElement('div');
   box.className = 'around';
-  box.innerHTML = reply?.ok ? await reply.text() : '';
+  box.innerHTML = said ?? '';
   if (!box.textContent?.trim()) return location.assign(/** @type {HTMLAnchorElement} */ (link).href);
   link.removeAttribute('data-around');
   link.textContent = 'the whole session';
@@ -142,7 +146,9 @@ if (main && banner) {
     if (reply.status !== 200) return;
     etag = reply.headers.get('etag') ?? '';
     const part = main.dataset.part ?? 'index';
-    const now = (await reply.json())[part];
+    const read = await reply.json().catch(() => null);
+    if (!read) return;
+    const now = read[part];
     if (known !== now) say(part === 'review' ? 'Proposals changed.' : 'Something is new.', true);
     known = now;
   }, 3000);
