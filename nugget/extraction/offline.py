@@ -207,7 +207,8 @@ def _likeness(one: Draft, other: Draft, read: SessionClaims) -> float:
 def _proposal(draft: Draft, read: SessionClaims, session: Session, now: datetime) -> Proposal:
     moment = draft.anchor.sentence.event.timestamp or session.ended or session.started or now
     is_certain = draft.anchor.sentence.channel is Channel.USER or is_checked(draft)
-    alternatives = alternatives_of(draft, read)
+    is_choice = draft.kind in (KnowledgeType.DECISION, KnowledgeType.BELIEF)
+    alternatives = alternatives_of(draft, read) if is_choice else ()
     quotes = [_evidence(claim, session) for claim in draft.claims]
     path = _path(draft, read, session)
     unit = Unit(

@@ -95,7 +95,9 @@ def why(
     """
     place, notes = locate(query, connection, checkout)
     candidates = _candidates(query, place, now, meant or {}, symbol_words)
-    candidates += [one for unit in reviewed if (one := _of_brain(unit, query, place, now))]
+    kept = [one for unit in reviewed if (one := _of_brain(unit, query, place, now))]
+    told = {(one.nugget.session, one.nugget.summary) for one in kept}
+    candidates = [one for one in candidates if (one.nugget.session, one.nugget.summary) not in told] + kept
     limit = query.budget_tokens // NUGGET_FRAME_TOKENS + 1
     chosen = sorted(candidates, key=lambda one: one.rank)[:limit]
     for one in chosen:
