@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from functools import cache, cached_property, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -179,7 +179,10 @@ class OnnxEmbedder:
         options.log_severity_level = 3
         try:
             model = self._rewrite(self._onnx_file.read_bytes()) if self._rewrite else str(self._onnx_file)
-            return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+            # That fusion's kernel is a third slower than what it replaces and adds up less exactly.
+            return ort.InferenceSession(
+                model, options, providers=["CPUExecutionProvider"], disabled_optimizers=["SkipLayerNormFusion"]
+            )
         except Exception as error:  # onnxruntime raises types of its own C++ module
             raise EmbeddingUnavailable(
                 f"{self._onnx_file} cannot be loaded as an embedding model ({error})."
@@ -190,7 +193,7 @@ class OnnxEmbedder:
 def _bundled() -> OnnxEmbedder:
     """Return the model that comes with Nugget. Raises EmbeddingUnavailable if its file is not the one that we know."""
     return OnnxEmbedder(
-        "all-MiniLM-L6-v2/int8-2", onnx_file=_shipped_model(), tokenizer_file=MINILM / "tokenizer.json",
+        "all-MiniLM-L6-v2/int8-3", onnx_file=_shipped_model(), tokenizer_file=MINILM / "tokenizer.json",
         rewrite=in_integers,
     )  # fmt: skip
 
@@ -227,17 +230,29 @@ def _shipped_model() -> Path:
 
 
 def in_integers(content: bytes) -> bytes:
-    """Return the shipped model with its large products in int8 arithmetic: twice the throughput of fp32.
+    """Return the shipped model with its large products in int8 arithmetic: more than twice the throughput of fp32.
 
     The file holds the weights as int8, each casted and scaled before it is used. Instead, the other factor is quantised
-    as well, and the product scaled; embeddings are looked up first, then scaled. Only the nodes of the graph change.
+    as well, and the product scaled; embeddings are looked up first, then scaled. Attention loses its mask and the test
+    for rows without a token, since each text is run alone. GELU halves its product last, so that onnxruntime knows it.
+    Only the nodes of the graph change.
     """
     model = _onnx_model().FromString(content)
     graph = model.graph
     casts = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "Cast"}
     casts = {name: weight for name, weight in casts.items() if weight.endswith("_q")}
     weights = {node.output[0]: (casts[node.input[0]], node.input[1]) for node in graph.node if node.input[0] in casts}
-    left = [node for node in graph.node if node.output[0] not in casts | weights]
+
+    def nodes(kind: str, given: Container[str] | None = None) -> dict[str, Any]:
+        """Return the nodes of a kind (with one of these inputs) by their output."""
+        of_kind = [node for node in graph.node if node.op_type == kind]
+        return {node.output[0]: node for node in of_kind if given is None or any(name in given for name in node.input)}
+
+    scores = {node.input[0] for node in nodes("Softmax").values()}
+    same = {name: node.input[0] for name, node in nodes("Add").items() if name in scores}
+    same |= {name: node.input[2] for name, node in nodes("Where", nodes("IsNaN")).items()}
+    halves = nodes("Mul", nodes("Add", nodes("Erf")))
+    left = [node for node in graph.node if node.output[0] not in {*casts, *weights, *same, *halves}]
     del graph.node[:]
 
     def add(kind: str, inputs: Sequence[str], *outputs: str, **attributes: int) -> None:
@@ -247,6 +262,7 @@ def in_integers(content: bytes) -> bytes:
 
     quantised: set[str] = set()
     for node in left:
+        node.input[:] = [same.get(name, name) for name in node.input]
         given, out = node.input[-1 if node.op_type == "Gather" else 0], node.output[0]
         if node.op_type == "MatMul" and node.input[1] in weights:
             weight, scale = weights[node.input[1]]
@@ -263,6 +279,10 @@ def in_integers(content: bytes) -> bytes:
             add("Cast", [f"{out}_integers"], f"{out}_unscaled", to=_FLOAT)
             add("Gather", [scale, given], f"{out}_scale", axis=0)
             add("Mul", [f"{out}_unscaled", f"{out}_scale"], out)
+        elif node.op_type == "Mul" and node.input[1] in halves:
+            half, other = halves[node.input[1]].input
+            add("Mul", [node.input[0], other], f"{out}_doubled")
+            add("Mul", [f"{out}_doubled", half], out)
         else:
             graph.node.append(node)
     return bytes(model.SerializeToString())
