@@ -320,11 +320,14 @@ def _sentences(text: str, weights: Mapping[str, float], *, wants_number: bool) -
     mass = sum(weights.values())
     found = []
     for start, end in _spans(text):
-        roots = frozenset(_roots(text[start:end]) & weights.keys())
+        lowered = text[start:end].lower()
+        # A root begins its word, so that most sentences need not be taken apart.
+        holds_any = any(root in lowered for root in weights)
+        roots = frozenset(_roots(text[start:end]) & weights.keys()) if holds_any else frozenset()
         value = sum(weights[root] for root in roots)
         if wants_number and value and _NUMBER.search(text, start, end):
             value += _NUMBER_BONUS * mass
-        if STOP_WORDS.isdisjoint(text[start:end].lower().split()):
+        if value and STOP_WORDS.isdisjoint(lowered.split()):
             value *= _LIST_SHARE
         found.append(_Sentence(start, end, roots, value))
     return found
