@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 176,
-    "lines": 44_636,
+    "lines": 44_637,
     "lines of a file": 400,
     "classes": 270,
     "re.compile": 234,
