@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nugget.errors import UsageError
-from nugget.evidence.incidents import untagged
 from nugget.index import events as store
 from nugget.index.events import LogSession
 from nugget.index.fulltext import question_words
@@ -252,7 +251,7 @@ def _event(
         outcome = f"exit {code}" if code is not None else "failed"
         return made("failure.command", f"{text} ({outcome})", 0.7, reasons=(outcome,))
     if ok == 0:
-        shown = untagged(text if tool and text.startswith(tool) else f"{tool or 'tool'}: {text}")
+        shown = text if tool and text.startswith(tool) else f"{tool or 'tool'}: {text}"
         return made("failure.tool", shown[:1000], 0.5, reasons=(f"{tool or 'tool'} failed",))
     if kind == "command.start":
         return made("command", text, 0.4)

@@ -95,11 +95,6 @@ def error_lines(output: Sequence[str]) -> list[str]:
     return [shorten(line, 300) for line in dict.fromkeys([*signs[:4], *strong[:MAX_LINES], *last])][:MAX_LINES]
 
 
-def untagged(text: str) -> str:
-    """Return what a tool answered without the tags that Claude Code puts around an error."""
-    return text.replace("<tool_use_error>", "").replace("</tool_use_error>", "")
-
-
 def bare_command(text: str) -> str:
     """Return a command without `cd …`, variables, redirections and filters, on one line; whole if nothing is left."""
     bare = " ".join(_PLUMBING.sub("", _CD.sub("", text.strip())).split())
@@ -143,7 +138,7 @@ _SEARCHES = frozenset(
 _TRIVIAL = (
     "file has not been read yet", "has been modified since read", "string to replace not found", "no changes to make",
     "file does not exist", "exceeds maximum allowed", "is a directory", "eisdir", "inputvalidationerror",
-    "tool_use_error", "matches of the string",
+    "sibling tool call errored", "matches of the string",
 )  # fmt: skip
 """Failures of an agent's own tools that it overcomes with its next call."""
 _EVERYTHING = frozenset([".", "./..."])
@@ -287,8 +282,8 @@ def _note_tool(row: Sequence[Any], timeline: _Timeline) -> None:
         severity = 0.15 if any(said in text.lower() for said in _TRIVIAL) else 0.5
         known = _opened(row, timeline, started=None, command="", target=(target, frozenset()), severity=severity)
         known.tool = tool
-    said = untagged(text.removeprefix(f"{target}: "))
-    lines = [shorten(line, 300) for line in said.split("\n")[:3] if line.strip()]
+    said = text.removeprefix(f"{target}: ").split("\n")[:3]
+    lines = [shorten(line, 300) for line in said if line.strip()]
     _add_failure(known, row, timeline.step, lines)
     known.reasons[f"tool {tool} failed"] = None
 

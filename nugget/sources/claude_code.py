@@ -181,6 +181,7 @@ def _read_result(block: Mapping[str, Any], record: Mapping[str, Any], reader: Tr
     about: dict[str, Any] = {"tool": tool or None, "call_id": call_id, "ok": not failed}
     is_output = tool in SHELL_TOOLS and not refused and not by_hook and not text.startswith(_NEVER_RAN)
     is_edit = any(reader.events[position].kind is EventKind.FILE_EDIT for position in positions)
+    text = speakers.unframed(text)
     if is_output:
         code = _EXIT_CODE.match(text) if failed else None
         about["exit_code"] = int(code[1]) if code else None if failed else 0

@@ -56,6 +56,7 @@ _BLOCKS = re.compile(
     r".*?(?:</(?P=tag)>|\Z)",
     re.DOTALL,
 )
+_FRAMES = re.compile(r"</?(?:tool_use_error|persisted-output)>")
 _NOT_TYPED = (
     "<command-name>", "<command-message>", "<command-args>", "<local-command-", "<bash-input>", "<bash-stdout>",
     "<bash-stderr>", "<task-notification>", "<teammate-message", "<cross-session-message",
@@ -293,6 +294,11 @@ def _merged(spans: list[Span]) -> list[Span]:
 def strip_injected(text: str) -> str:
     """Return the text without reminders, editor notices and the like that the client wove into it."""
     return _BLOCKS.sub("", text) if "<" in text else text
+
+
+def unframed(text: str) -> str:
+    """Return what a tool answered without the tags that the client puts around errors and long output."""
+    return _FRAMES.sub("", text).strip("\n") if "<" in text else text
 
 
 def is_human(record: Mapping[str, Any]) -> bool:

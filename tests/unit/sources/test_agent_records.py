@@ -157,7 +157,7 @@ CASES: dict[str, tuple[list[Any], list[str]]] = {
         result("e4", "<tool_use_error>String to replace not found in file.</tool_use_error>", error=True),
     ], ["Edit /w/a.py: 'x = 1' -> 'x = 2' True", "Edit /w/b.py: 'a' -> 'b' True", "Edit /w/b.py: 'c' -> 'd' True",
         "Write /w/c.py: 'old' -> 'new' True", "Edit /w/d.py: 'gone' -> 'y' False",
-        "tool_result Edit tool: <tool_use_error>String to replace not found in file.</tool_use_error>"]),
+        "tool_result Edit tool: String to replace not found in file."]),
     "Codex commands": ([
         META,
         *codex_call("shell", {"command": ["bash", "-lc", "pytest -q"], "workdir": "/srv/shop/api"}, WRAPPED, 1),
