@@ -128,6 +128,19 @@ def newest_matches(
     return [row[0] for row in connection.execute(sql, (match, *parameters, limit))]
 
 
+def opening_passages(
+    connection: sqlite3.Connection, words: Sequence[str], source: SourceName, filter_: Filter, limit: int
+) -> list[int]:
+    """Return the ids of the first passages of the newest sessions whose title holds all of these words."""
+    tests, parameters = _tests(source, filter_, "s.started_ms")
+    sql = (
+        "SELECT (SELECT min(id) FROM events WHERE number IS NOT NULL AND id >= s.key << 34 AND id < s.key + 1 << 34) "
+        f"FROM log_sessions s WHERE {tests}{' AND instr(lower(s.title), ?)' * len(words)} ORDER BY s.key DESC LIMIT ?"
+    )
+    rows = connection.execute(sql, (*parameters, *words, limit))
+    return [row[0] for row in rows if row[0] is not None]
+
+
 def newest(connection: sqlite3.Connection, source: SourceName, filter_: Filter, limit: int) -> list[int]:
     """Return the ids of the newest passages that a filter admits, newest first."""
     tests, parameters = _tests(source, filter_, "r.ts_ms")

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 import sqlite3
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from itertools import combinations
 
 from nugget.index import passages as tables
+from nugget.index.events import first_prompt
 from nugget.index.fulltext import asked_word, has_unspaced, inverse_frequency, match_any, question_words, stemmed
 from nugget.index.passages import StoredPassage
 from nugget.models import Chunk, Contribution, Filter, Hit, SourceName, Unit
@@ -28,6 +29,7 @@ READ_AT_MOST = 60
 """Passages whose text is read for one query and source."""
 EXCERPT_CHARS = 150
 WHOLE_CHARS = 4000
+_TITLE_CHARS = 80
 
 _RARE = 2000
 """A word in more passages than this is common: it costs too much to look at all of them."""
@@ -97,9 +99,10 @@ def search_history(
         else:
             found = _candidates(connection, terms, source, query.filter, most)
             found += _candidates(connection, terms, source, within, most) if within else []
-        ranked = _ranked(tables.passages_by_id(connection, found).values(), terms, days)
+        titled = tables.opening_passages(connection, [term.start for term in terms], source, query.filter, limit)
+        ranked = _ranked(tables.passages_by_id(connection, {*found, *titled}).values(), terms, days, titled)
         least = 0.0 if query.match or not ranked else max(_LEAST_SCORE, _LEAST_SHARE * ranked[0][0])
-        hits += _distinct([one for one in ranked if one[0] >= least], terms, limit)
+        hits += _distinct(connection, [one for one in ranked if one[0] >= least], terms, limit)
     return sorted(hits, key=lambda hit: -hit.score)
 
 
@@ -107,7 +110,7 @@ def newest_history(connection: sqlite3.Connection, source: SourceName, filter_: 
     """Return the newest passages of a source that a filter admits, whatever they say."""
     ids = tables.newest(connection, source, filter_, 2 * limit)  # of both sides of an exchange there is one hit
     stored = tables.passages_by_id(connection, ids)
-    return _distinct([(1.0, stored[row_id]) for row_id in ids if row_id in stored], (), limit)
+    return _distinct(connection, [(1.0, stored[row_id]) for row_id in ids if row_id in stored], (), limit)
 
 
 def fold(text: str) -> str:
@@ -173,9 +176,9 @@ def _match_all(words: Sequence[str]) -> str:
 
 
 def _ranked(
-    found: Iterable[StoredPassage], terms: Sequence[QueryTerm], days: Days | None
+    found: Iterable[StoredPassage], terms: Sequence[QueryTerm], days: Days | None, titled: Container[int]
 ) -> list[tuple[float, StoredPassage]]:
-    """Return the passages with their scores, the best first."""
+    """Return the passages with their scores, the best first; the words of the title count for the `titled` ones."""
     passages = list(found)
     newest = max((one.at for one in passages), default=0)
     scored = []
@@ -184,7 +187,8 @@ def _ranked(
         if days:
             day = datetime.fromtimestamp(one.at, UTC).date()
             weight, timely = _OF_PERIOD, nearness(days, [(day, day)] if one.at else [])
-        scored.append((score_text(one.text, terms) * (1 - weight + weight * timely), one))
+        text = f"{one.title}\n{one.text}" if one.id in titled else one.text
+        scored.append((score_text(text, terms) * (1 - weight + weight * timely), one))
     return sorted(scored, key=lambda pair: (-pair[0], -pair[1].at, -pair[1].id))
 
 
@@ -222,7 +226,10 @@ def _shortest_span(places: Sequence[Sequence[int]]) -> int:
     return best
 
 
-def _distinct(ranked: Sequence[tuple[float, StoredPassage]], terms: Sequence[QueryTerm], limit: int) -> list[Hit]:
+def _distinct(
+    connection: sqlite3.Connection, ranked: Sequence[tuple[float, StoredPassage]], terms: Sequence[QueryTerm],
+    limit: int,
+) -> list[Hit]:  # fmt: skip
     """Return the best as hits: one of each side of an exchange, and what was said twice in the same words once."""
     hits: list[Hit] = []
     seen: set[object] = set()
@@ -233,18 +240,24 @@ def _distinct(ranked: Sequence[tuple[float, StoredPassage]], terms: Sequence[Que
         if not seen.isdisjoint((words, side, excerpt)):
             continue
         seen |= {words, side, excerpt}
-        hits.append(_hit(passage, excerpt, round(score, 4)))
+        hits.append(_hit(passage, passage.title or _opening(connection, passage), excerpt, round(score, 4)))
         if len(hits) == limit:
             break
     return hits
 
 
-def _hit(passage: StoredPassage, excerpt: str, score: float) -> Hit:
+def _opening(connection: sqlite3.Connection, passage: StoredPassage) -> str:
+    """Return what a session without a title began with; its id for the passage that says just that."""
+    asked = first_prompt(connection, passage.session_key)
+    return passage.session if passage.text.startswith(asked) else shorten(asked, _TITLE_CHARS)
+
+
+def _hit(passage: StoredPassage, title: str, excerpt: str, score: float) -> Hit:
     """Return a passage as a hit: a unit stands in for it, with its role as type and the excerpt as text."""
     day = datetime.fromtimestamp(passage.at, UTC).date() if passage.at else None
     unit = Unit(
         id=passage.ref.partition(":")[2], source=SourceName(passage.source), type=passage.role,
-        title=passage.title or passage.session, body=shorten(passage.text, WHOLE_CHARS),
+        title=title, body=shorten(passage.text, WHOLE_CHARS),
         path=passage.path.removesuffix(f"#{passage.session}") or None, session=passage.session, created=day,
         last_modified=day, evidence=passage.evidence,
     )  # fmt: skip

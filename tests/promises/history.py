@@ -4,6 +4,7 @@ from __future__ import annotations
 
 PROMISES: dict[str, str] = {
     "HIS-ROLES": "sessions are searched as what you and what the agent said",
+    "HIS-TITLE": "a session is found by its title, and one without is named by its first prompt",
     "HIS-NEIGHBOURS": "a ref shows its exchange or message whole, with its neighbours; what is no ref is refused",
     "HIS-LONG": "a long reply is found by any of its parts and shown whole",
     "HIS-REDACTED": "no secret of a transcript stands in the index, is found, or is shown",

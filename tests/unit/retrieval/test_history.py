@@ -59,6 +59,20 @@ def test_a_session_is_found_by_what_you_and_the_agent_said(world: World) -> None
     assert [hit.unit.type for hit in world.search("proxies idle")] == ["agent"]
 
 
+@pytest.mark.proves("HIS-TITLE")
+def test_a_session_is_found_by_its_title_and_one_without_a_title_is_named_by_its_first_prompt(world: World) -> None:
+    file = world.write([("Why does this fail on Mondays?", "The clock is set by hand.")])
+    world.write([("Is it slow?", "Mondays are fine here.")], name="22222222-bbbb")
+    named = {"type": "custom-title", "customTitle": "Flaky login", "sessionId": "11111111-aaaa"}
+    file.write_text(f"{file.read_text()}{json.dumps(named)}\n")
+    world.sync()
+    assert [(hit.ref, hit.unit.title) for hit in world.search("flaky logins")] == [
+        ("session:11111111-aaaa#1", "Flaky login")
+    ]
+    assert world.found("flaky beacon") == []
+    assert {hit.unit.title for hit in world.search("Mondays")} == {"Flaky login", "Is it slow?"}
+
+
 @pytest.mark.proves("HIS-NEIGHBOURS")
 def test_a_ref_shows_its_exchange_with_the_neighbours(world: World) -> None:
     world.write([(f"Question {n}", f"Answer {n}") for n in range(1, 6)])
