@@ -326,8 +326,11 @@ def _with_neighbours(
 
 
 def _edges_of(seeds: Sequence[int], index: IndexReader) -> Iterator[Edge]:
-    """Yield the relations that lead from the seeds to other units, each of these once, but none of a hub."""
-    edges = index.edges(seeds)
+    """Yield the relations that lead from the seeds to other units, each of these once, but none of a hub.
+
+    In the order of the seeds, whatever the order of an index: a unit related to two of them counts for the better one.
+    """
+    edges = sorted(index.edges(seeds), key=lambda edge: (seeds.index(edge.unit_key), edge.neighbour_key, edge.relation))
     degrees = Counter(edge.unit_key for edge in edges)
     found = set(seeds)
     for edge in edges:
