@@ -42,7 +42,7 @@ _AGREED = 0.7
 """The same of what the agent offered and the person agreed to."""
 _REFUSED = 0.5
 """The same of what a person does not want."""
-_QUOTE_CHARS, _SHOWN_QUOTE_CHARS = 240, 200
+_QUOTE_CHARS, _SHOWN_QUOTE_CHARS, _QUESTION_CHARS = 240, 200, 160
 _UNCONFIRMED = 0.79
 """Most confidence in what neither the user said nor a check confirmed."""
 _AGAIN = 0.05
@@ -232,8 +232,11 @@ def _proposal(draft: Draft, read: SessionClaims, session: Session, now: datetime
 
 
 def _body(draft: Draft, alternatives: Sequence[str]) -> str:
-    """Return the slots of a draft, what was not chosen, and the words that it rests on."""
-    text = draft.text()
+    """Return what was asked, the slots of a draft, what was not chosen, and the words that it rests on."""
+    text, episode = draft.text(), draft.anchor.episode
+    if episode.turn is Turn.QUESTION and draft.anchor.features["offer accepted"]:
+        asked = re.split(r"(?<=[.!?])\s+|\n", episode.prompt.strip())[-1]
+        text = f"**Question:** {asked}\n\n{text}" if len(asked) <= _QUESTION_CHARS else text
     if alternatives and draft.kind is KnowledgeType.DECISION and "**Instead of:**" not in text:
         text += f"\n\n**Instead of:** {'; '.join(alternatives)}."
     event, quote = draft.anchor.sentence.event, " ".join(draft.anchor.sentence.quote.split())

@@ -202,6 +202,7 @@ def test_the_choice_between_options_in_prose_is_a_decision() -> None:
     )
     assert proposal.unit.type == DECISION
     assert proposal.reason == "The agent offered it and you agreed"
+    assert "**Question:** how should we store the sessions?" in proposal.unit.body
     assert "table `sessions` in Postgres" in proposal.unit.title
 
 
