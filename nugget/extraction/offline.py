@@ -234,7 +234,8 @@ def _proposal(draft: Draft, read: SessionClaims, session: Session, now: datetime
 def _body(draft: Draft, alternatives: Sequence[str]) -> str:
     """Return what was asked, the slots of a draft, what was not chosen, and the words that it rests on."""
     text, episode = draft.text(), draft.anchor.episode
-    if episode.turn is Turn.QUESTION and draft.anchor.features["offer accepted"]:
+    is_answer = draft.anchor.features["offer accepted"] or draft.anchor.features["option chosen"]
+    if is_answer and episode.turn is Turn.QUESTION:
         asked = re.split(r"(?<=[.!?])\s+|\n", episode.prompt.strip())[-1]
         text = f"**Question:** {asked}\n\n{text}" if len(asked) <= _QUESTION_CHARS else text
     if alternatives and draft.kind is KnowledgeType.DECISION and "**Instead of:**" not in text:
