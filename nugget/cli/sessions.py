@@ -47,7 +47,9 @@ def list_sessions(
     workspace, found = known_sessions(open_provenance(), everything=everything, since=moment(since))
     named = None if everything else workspace.identity
     value = {"workspace": named, "sessions": [session_json(one) for one in found]} if as_json else None
-    show(value, report="sessions", found=found, workspace=workspace, everything=everything)
+    ids = {one.id for one in found}
+    told = next((chars for chars in (8, 12, 20, 40) if len({one[:chars] for one in ids}) == len(ids)), None)
+    show(value, report="sessions", found=found, workspace=workspace, everything=everything, id_chars=told)
 
 
 @sessions.command("show")
