@@ -55,7 +55,7 @@ _OTHERS_SHARE = 0.5
 _CHUNKS_READ = 48
 """Of a unit, at most."""
 _RANK_SHARE = 0.99
-_EMBEDDED = 5
+_EMBEDDED = 8
 """Fragments of a hit that are compared by meaning."""
 
 

@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 176,
-    "lines": 44_671,
+    "lines": 44_673,
     "lines of a file": 400,
     "classes": 270,
     "re.compile": 235,
