@@ -11,6 +11,7 @@ the page that holds it, among the eight results that `nugget search` shows; at l
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -28,8 +29,12 @@ ELSEWHERE = ("my cat prefers tuna over salmon", "who won the football world cup 
 
 def main() -> None:
     """Ask every question and print where its answer was found."""
-    pages, home = (Path(name).resolve() for name in (sys.argv[1:] or ["dist/handbook"])[:1] * 2)
-    home = Path(sys.argv[2]).resolve() if len(sys.argv) > 2 else pages.with_name("handbook-home")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pages", nargs="?", type=Path, default=Path("dist/handbook"), metavar="PAGES")
+    parser.add_argument("home", nargs="?", type=Path, default=Path("dist/handbook-home"), metavar="HOME")
+    parser.add_argument("-v", action="store_true", dest="verbose", help="print the snippets of the answers found too")
+    arguments = parser.parse_args()
+    pages, home = arguments.pages.resolve(), arguments.home.resolve()
     make(pages)
     brain = home / "brain"
     brain.mkdir(parents=True, exist_ok=True)
@@ -56,7 +61,7 @@ def main() -> None:
                 ranks.append(rank)
                 weak += bundle.weak
                 print(f"{rank or '-':>2}{' weak' * bundle.weak}  {one['question']}")
-                if not rank or "-v" in sys.argv:
+                if not rank or arguments.verbose:
                     for at, hit in enumerate(bundle.hits, 1):
                         if (hit.unit.path or "").endswith(one["page"]):
                             print(f"      {at}. {hit.chunks[0].breadcrumb}: {hit.chunks[0].text}")
