@@ -6,7 +6,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -194,19 +194,14 @@ class Provenance:
         return embedder
 
 
-def prepare_commit(environment: Environment, folder: Path, *, offline: bool, model: str | None) -> Commit:
+def prepare_commit(environment: Environment, folder: Path, *, offline: bool) -> Commit:
     """Return the commit of what is staged, with a message from the sessions that wrote it. Raises GitError."""
     from nugget import commits
 
     settings = load_settings(environment, environment.brain or default_brain(environment))
     llm = None if offline else open_llm(settings, environment)
-    made = commits.prepare(
-        folder, environment, settings, commits.CommitOptions(now=datetime.now(UTC), llm=llm, model=model)
-    )
+    made = commits.prepare(folder, environment, settings, commits.CommitOptions(now=datetime.now(UTC), llm=llm))
     assert made is not None
-    if model and llm is None and not offline:
-        text = "There is no key for a model (ANTHROPIC_API_KEY): the message is made by rules."
-        made = replace(made, notes=(text, *made.notes))
     return made
 
 

@@ -193,7 +193,6 @@ def check_itself(as_json: JsonOption = False) -> None:
 def web(
     port: Annotated[int | None, Option("--port", metavar="N", min=0, max=65535, help="Port; default 5034.")] = None,
     opens: Annotated[bool, Option("--open/--no-open", help="Open the page in the browser.")] = True,
-    key: Annotated[bool, Option("--key", help="Print a new address for a page that is shown already.")] = False,
     identity: Annotated[
         str | None, Option("--as", metavar="IDENTITY", help="Identity whose memory is searched; none by default.")
     ] = None,
@@ -201,13 +200,10 @@ def web(
 ) -> None:
     """Show the brain in the browser: review, search, read and edit.
 
-    Only this machine can connect, by an address that works once.
+    Only this machine can connect, by an address that works once; run again, the command makes a new one.
     """
     from nugget import web as page
 
-    if key:
-        put(page.new_address(read_environment().home, port))
-        return
     page.serve(expanded(brain) if brain else None, port=port, opens=opens, identity=identity)
 
 
@@ -220,9 +216,9 @@ commands.add_typer(index, name="index")
 @index.command()
 def migrate() -> None:
     """Create the schema of a team's index, or bring it forward. Run it as the owner of the database."""
-    from nugget.app import team_index
+    from nugget.app.brains import migrate_index
 
-    before, after = team_index.migrate_index(load_settings(read_environment()).index)
+    before, after = migrate_index(load_settings(read_environment()).index)
     put(f"The schema is at version {after}" + ("." if before == after else f"; it was at {before}."))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -118,24 +117,16 @@ def commit(
     auto: Annotated[bool, Option("--auto", help="Commit at once, without opening the editor.")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Print the message; commit nothing.")] = False,
     offline: Annotated[bool, Option("--offline", help="Write the message by rules, without a model.")] = False,
-    model: Annotated[str | None, Option("--model", metavar="MODEL", help="The model that writes the message.")] = None,
-    hook: Annotated[
-        Path | None, Option("--hook", metavar="FILE", help="Used by the git hook: write the message to this file.")
-    ] = None,
 ) -> None:
     """Commit what is staged, with a message from the sessions that wrote it.
 
     The message is a conventional commit message; trailers name the sessions and who wrote the lines. The editor opens
     as with git; your hooks run, and the commit is signed as git is configured.
     """
-    if hook is not None:
-        from nugget import hooks
-
-        raise typer.Exit(hooks.prepare_commit_message(str(hook)))
     from nugget.app.provenance import commit_staged, prepare_commit
 
     here = current_folder()
-    made = prepare_commit(read_environment(), here, offline=offline, model=model)
+    made = prepare_commit(read_environment(), here, offline=offline)
     for text in made.notes:
         note(text)
     if dry_run:

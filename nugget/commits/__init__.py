@@ -57,7 +57,6 @@ class CommitOptions:
 
     now: datetime
     llm: LLM | None = None
-    model: str | None = None
     variables: Mapping[str, str] | None = None
     max_bytes: int = 256 * 1024 * 1024
     until: float = float("inf")
@@ -98,8 +97,7 @@ def prepare(folder: Path, environment: Environment, settings: Settings, options:
     notes = []
     if options.llm is not None:
         try:
-            model = options.model or settings.commit.model
-            made = messages.worded(options.llm, staged, made, intents, reasons, settings=settings, model=model)
+            made = messages.worded(options.llm, staged, made, intents, reasons, settings=settings)
         except LLMUnavailable as error:
             notes.append(f"{error} The message was made by rules.")
     ends = messages.trailers(

@@ -240,7 +240,7 @@ def _plain(text: str) -> str:
 
 def worded(
     llm: LLM, staged: Sequence[StagedFile], rules: MessageDraft, intents: Sequence[str], reasons: Sequence[str], *,
-    settings: Settings, model: str,
+    settings: Settings,
 ) -> MessageDraft:  # fmt: skip
     """Return the message in the words of a model. Raises LLMUnavailable."""
     from nugget.infra.llm import Request
@@ -252,7 +252,7 @@ def worded(
         f"By rules the message would be: {rules.header}\n\nDiff:\n{_diff(staged)}\n</material>"
     )
     request = Request(
-        purpose="commit", model=model, system=_SYSTEM, prompt=prompt, max_tokens=_MAX_TOKENS,
+        purpose="commit", model=settings.commit.model, system=_SYSTEM, prompt=prompt, max_tokens=_MAX_TOKENS,
         timeout_s=settings.commit.timeout_s, max_usd=settings.commit.max_usd,
     )  # fmt: skip
     value = llm.structured(request, _SCHEMA).value

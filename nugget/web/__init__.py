@@ -44,8 +44,7 @@ _HEADERS = (
 )  # fmt: skip
 _LOCKED_OUT = Problem(
     401, "This page is private",
-    "Run `nugget web` on this machine: it opens the page with a key that works once. "
-    "`nugget web --key` prints a new one.",
+    "Run `nugget web` on this machine, again if a page is shown already: it makes a key that works once.",
 )  # fmt: skip
 
 
@@ -141,7 +140,7 @@ def serve(
         taken = error.__cause__
         is_taken = isinstance(taken, OSError) and taken.errno == errno.EADDRINUSE
         if is_taken and browsing.is_shown(environment.home, address.port):
-            _show(new_address(environment.home, address.port), opens=opens)
+            _show(environment.home, address.port, opens=opens)
             return
         raise NuggetError(str(error), hint=f"Choose another port: nugget web --port {address.port + 1}") from error
     own = listening.getsockname()[1]
@@ -149,7 +148,7 @@ def serve(
     app = make_app(session)
     app.add_middleware(Gate, home=environment.home, port=own)
     Thread(target=session.warm, name="nugget-open", daemon=True).start()
-    _show(new_address(environment.home, own), opens=opens)
+    _show(environment.home, own, opens=opens)
     signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn ends in order, then hands the signal on
     try:
         run(app, listening)
@@ -158,13 +157,9 @@ def serve(
         session.close()
 
 
-def new_address(home: Path, port: int | None = None) -> str:
-    """Return an address that lets one browser in, once."""
-    port = DEFAULT_PORT if port is None else port
-    return f"http://127.0.0.1:{port}/enter?key={browsing.new_key(home, port)}"
-
-
-def _show(address: str, *, opens: bool) -> None:
+def _show(home: Path, port: int, *, opens: bool) -> None:
+    """Print an address that lets one browser in, once, and open it."""
+    address = f"http://127.0.0.1:{port}/enter?key={browsing.new_key(home, port)}"
     print(f"Nugget's page: {address} (Ctrl-C ends it).", file=sys.stderr, flush=True)
     if opens:
         webbrowser.open(address)

@@ -13,8 +13,7 @@ from starlette.responses import Response
 from nugget.models import Query
 from nugget.render import degraded_sentences, stale_words
 from nugget.text import parse_day, shorten
-from nugget.web.markup import marked
-from nugget.web.site import Problem, Site, comes_from_here, render
+from nugget.web.site import Problem, Site, comes_from_here, marked, render
 
 MAX_QUERY_CHARS = 2_000
 _FACETS = ("source", "type", "domain", "since")

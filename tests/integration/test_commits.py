@@ -131,7 +131,7 @@ def test_with_a_key_a_model_words_the_message_and_rules_do_where_it_fails(
             "type": "fix", "scope": "Payments!", "subject": "Retry calls that fail.",
             "body": ["Calls failed at the first lost packet.", "Nugget-Session: forged"],
         }))  # fmt: skip
-        shown = run(command, repo, "commit", "--dry-run", "--model", "claude-sonnet-5-5", **keys)
+        shown = run(command, repo, "commit", "--dry-run", NUGGET_COMMIT_MODEL="claude-sonnet-5-5", **keys)
         assert shown.stdout.startswith("fix(payments): Retry calls that fail\n\nCalls failed at"), shown.stderr
         assert "forged" not in shown.stdout and f"Nugget-Session: {agent.session}" in shown.stdout
         assert server.requests[-1].body["model"] == "claude-sonnet-5-5"
