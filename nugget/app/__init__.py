@@ -13,7 +13,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nugget.app import brains, local_sources, team_index, writing
+from nugget.app import brains, local_sources, writing
 from nugget.app.brains import check_identity, checked
 from nugget.config import Environment, Settings, current_folder, expanded, load_settings, read_environment
 from nugget.errors import BrainError, IndexUnavailable, NuggetError, UsageError
@@ -62,7 +62,7 @@ class Brain:
     similar_units, neighbours = brains.similar_units, brains.neighbours
     sync_local_sources = local_sources.sync_local_sources
     refresh_local_sources = local_sources.refresh_local_sources
-    publish_index = team_index.publish_index
+    publish_index = brains.publish_index
     sync_in_background = local_sources.sync_in_background
 
     def __init__(
@@ -115,7 +115,7 @@ class Brain:
             return self.embedded_index
         with self._lock:  # one for all calls, since a reader shares a transaction within `reading`
             if self._team is None:
-                self._team = team_index.open_index(self)
+                self._team = brains.open_index(self)
             return self._team
 
     @property

@@ -1,6 +1,6 @@
 """Check the parameters of a question, ask several brains as one, compare units with a brain, and measure it.
 
-The brains are the one in use and those of `brains.folders`.
+The brains are the one in use and those of `brains.folders`. Here also a brain's space in a team's index.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from nugget.errors import EmbeddingUnavailable, IndexUnavailable, NuggetError, R
 from nugget.evaluation import query_log
 from nugget.index import IndexReader, Unusable
 from nugget.index.connection import discard_damaged, find_damage, is_damage
+from nugget.index.postgres.connection import migrate, place_of
 from nugget.models import Bundle, Depth, Filter, Hit, Query, SourceName, Unit
+from nugget.settings import YAMLRefused, read_entries
 from nugget.upkeep import brain_for_session, usable_brains
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from nugget.app import Brain
     from nugget.capture.compare import Similar
     from nugget.capture.review import ProposalBranch
+    from nugget.index.postgres.writer import Published
 
 T = TypeVar("T")
 NEIGHBOURS = 5
@@ -258,3 +261,36 @@ def neighbours(brain: Brain, text: str) -> Sequence[Hit]:
     """Return the brain's units that are nearest to a text."""
     query = Query(text, filter=Filter(sources=(SourceName.BRAIN,)), limit=NEIGHBOURS, budget_tokens=100_000)
     return brain.ask(query, log=False, alone=True).hits
+
+
+def open_index(brain: Brain) -> IndexReader:
+    """Open the brain's space for reading. Connects with the first question."""
+    from nugget.index.postgres import PostgresIndex
+
+    return PostgresIndex(*place_of(brain.settings, brain.path))
+
+
+def publish_index(brain: Brain, *, rebuild: bool = False) -> Published | None:
+    """Bring the brain's space in line with its embedded index; None if the settings name no team's index.
+
+    Raises IndexUnavailable if the database cannot be written.
+    """
+    if not brain.settings.index:
+        return None
+    from nugget.index.postgres.writer import publish
+
+    try:
+        origin = str(read_entries(brain.path / "brain.yaml")["id"].value)
+    except (OSError, KeyError, YAMLRefused):
+        origin = ""
+    return publish(brain.embedded_index, *place_of(brain.settings, brain.path), origin=origin, rebuild=rebuild)
+
+
+def migrate_index(address: str) -> tuple[int, int]:
+    """Bring the schema of a team's index forward and return its version before and after.
+
+    Raises UsageError without an address.
+    """
+    if not address:
+        raise UsageError("No team's index is set.", hint="Set it: nugget config set index postgresql://HOST/DATABASE")
+    return migrate(address.partition("#")[0])

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from nugget.app import Brain
     from nugget.app.provenance import Provenance
 
-_END_BYTES = 65_536
+_HEAD_BYTES = 65_536
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
@@ -186,26 +186,23 @@ def _stored_sessions(connection: sqlite3.Connection, here: str) -> dict[str, Kno
 
 
 def _unread_session(file: SessionFile, finder: WorkspaceFinder) -> KnownSession:
-    """Return what the beginning and the end of a transcript say about a session that was not read yet."""
-    head = tail = b""
+    """Return what the beginning of a transcript, and its time, say about a session that was not read yet."""
+    head = ""
     with suppress(OSError):
         if not file.is_shared:
             with file.path.open("rb") as opened:
-                head = opened.read(_END_BYTES)
-                opened.seek(max(0, file.size - _END_BYTES))
-                tail = opened.read(_END_BYTES)
-    folder = next(iter(_texts(head, "cwd")), None)
-    moments = [parse_timestamp(text) for text in (*_texts(head, "timestamp")[:1], *_texts(tail, "timestamp")[-1:])]
+                head = opened.read(_HEAD_BYTES).decode("utf-8", "replace")
+    folder, started = (_first_text(head, key) for key in ("cwd", "timestamp"))
     return KnownSession(
         id=file.id, agent=file.agent, folder=folder, workspace=finder.of_folder(folder).identity if folder else None,
-        started=moments[0] if moments else None, ended=moments[-1] if moments else None,
+        started=parse_timestamp(started), ended=datetime.fromtimestamp(file.mtime, UTC),
     )  # fmt: skip
 
 
-def _texts(content: bytes, key: str) -> list[str]:
-    """Return the values of a key in JSON that may be cut off."""
-    found = re.findall(rf'"{key}"\s*:\s*"((?:[^"\\]|\\.)*)"', content.decode("utf-8", "replace"))
-    return [text.replace("\\\\", "\\").replace('\\"', '"') for text in found]
+def _first_text(content: str, key: str) -> str | None:
+    """Return the first value of a key in JSON that may be cut off."""
+    found = re.search(rf'"{key}"\s*:\s*"((?:[^"\\]|\\.)*)"', content)
+    return found[1].replace("\\\\", "\\").replace('\\"', '"') if found else None
 
 
 def _with_outcomes(

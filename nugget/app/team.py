@@ -9,7 +9,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import re
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +16,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import ModuleType
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from nugget.capture import Capture, queue, read_redacted
 from nugget.config import Environment, import_extra, load_settings, read_environment
@@ -25,7 +24,7 @@ from nugget.errors import ConflictError, NuggetError, TranscriptError, UsageErro
 from nugget.infra import files, git, github, http_client, remotes
 from nugget.redaction import redact_session, rules_stamp
 from nugget.sources.sessions import archive_file, read_archive, write_archive
-from nugget.text import printable
+from nugget.text import is_name, printable
 from nugget.upkeep import usable_brains
 
 TOKEN_PREFIX = "nug_"
@@ -33,9 +32,7 @@ READ, WRITE = "read", "write"
 MAX_SESSION_BYTES, MAX_UNPACKED_BYTES = 64_000_000, 512_000_000
 SEND_TIMEOUT_S = 60.0
 MAX_DELIVERIES = 1000
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}")
-_SESSION_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
-_LOOPBACK = re.compile(r"http://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$")
+_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +70,7 @@ def parse_rights(values: Sequence[str]) -> dict[str, str]:
 
 def make_token(home: Path, identity: str, rights: Mapping[str, str], *, days: int | None, now: datetime) -> str:
     """Keep the hash of a new token and return its text, which cannot be shown again. Raises UsageError."""
-    if not _NAME.fullmatch(identity):
+    if not is_name(identity, signs="._@+-"):
         raise UsageError(f"{printable(identity)!r} is not a name for an identity.", hint="Use a login or an address.")
     if not rights:
         raise UsageError("A token needs a space.", hint="Name one with --space NAME:read.")
@@ -176,7 +173,7 @@ def take_session(environment: Environment, brain: Path, upload: Path, *, identit
         session = read_archive(upload)
     except TranscriptError as error:
         raise UsageError("This is not an archived session.", hint="`nugget capture` sends sessions.") from error
-    if not _SESSION_ID.fullmatch(session.id) or not session.events:
+    if not is_name(session.id, signs="_-") or not session.events:
         raise UsageError("This session has no events, or an id that cannot be kept.")
     session, _ = redact_session(session, settings=settings)
     with suppress(TranscriptError):
@@ -210,7 +207,8 @@ def send_session(transcript: Path, capture: Capture) -> str:
     environment, server = read_environment(), capture.settings.capture.server or ""
     address, found, space = server.rstrip("/").rpartition("/s/")
     token = environment.variables.get("NUGGET_TEAM_TOKEN")
-    if not found or not (address.startswith("https://") or _LOOPBACK.match(address)):
+    parts = urlsplit(address)
+    if not found or not (parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _THIS_MACHINE)):
         raise UsageError(f"`capture.server` is {printable(server)!r}.", hint="Write it as https://HOST/s/SPACE.")
     if not token:
         raise UsageError("`capture.server` needs a token.", hint="Set NUGGET_TEAM_TOKEN; ask whoever runs the server.")

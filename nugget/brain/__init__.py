@@ -97,8 +97,6 @@ def read_file(brain: Path, path: str) -> bytes:
             if status.st_size > knowledge.MAX_FILE_BYTES:
                 raise KnowledgeError(str(knowledge.too_large(status.st_size, path=path)))
             return file.read(knowledge.MAX_FILE_BYTES + 1)
-    except IsADirectoryError:
-        raise KnowledgeError(f"{path}: is a folder, not a knowledge file") from None
     except OSError as error:
         raise KnowledgeError(f"{path}: cannot be read ({_reason(error)})") from error
 

@@ -34,9 +34,6 @@ _FORGOTTEN_HEAD = """\
 # Units that were removed with `nugget forget`. Nugget does not propose them again;
 # take an entry out of this list to allow it.
 """
-_FORGOTTEN_ENTRY = re.compile(
-    r"^- id: (?P<id>\S+).*\n?(?:  body_sha256: (?P<body>[0-9a-f]{64}).*\n?)?(?:  .*\n?)*", re.MULTILINE
-)
 _MAX_TITLE_CHARS = 80
 
 
@@ -92,8 +89,7 @@ def add_unit(
             unit, path = _place(brain, unit, finished=False)
             written = knowledge.serialise(unit)
         _refuse_taken(brain, path)
-        changes = {path: written.encode(), **_recall(brain, unit)}
-        git.commit_change(brain, changes, f"Add {unit.id}", branch=branch, expect_head=head, now=now)
+        git.commit_change(brain, {path: written.encode()}, f"Add {unit.id}", branch=branch, expect_head=head, now=now)
         return path
 
 
@@ -163,8 +159,8 @@ def replace_unit(
 
 def forgotten(brain: Path) -> frozenset[str]:
     """Return the ids and the body digests (`knowledge.body_digest`) of the forgotten units of a brain."""
-    found = _FORGOTTEN_ENTRY.finditer(_forgotten_text(brain))
-    return frozenset(part for one in found for part in one.group("id", "body") if part)
+    lines = (line.lstrip(" -").partition(": ") for line in _forgotten_text(brain).splitlines())
+    return frozenset(value.split()[0] for key, _, value in lines if key in ("id", "body_sha256") and value.strip())
 
 
 def _find(brain: Path, unit_id: str) -> _File:
@@ -256,16 +252,9 @@ def _relink(brain: Path, old_id: str, new_id: str | None) -> dict[str, bytes]:
 def _remember(brain: Path, unit: Unit) -> bytes:
     """Return the list of the forgotten with a unit in it; bytes that are not UTF-8 stay as they are."""
     text, digest = _forgotten_text(brain) or _FORGOTTEN_HEAD, knowledge.body_digest(unit.body)
-    if (unit.id, digest) not in [one.group("id", "body") for one in _FORGOTTEN_ENTRY.finditer(text)]:
+    if not {unit.id, digest} <= forgotten(brain):
         text = text.removesuffix("\n") + f"\n- id: {unit.id}\n  body_sha256: {digest}\n"
     return text.encode("utf-8", "surrogateescape")
-
-
-def _recall(brain: Path, unit: Unit) -> dict[str, bytes]:
-    """Return the list of the forgotten without a unit that is wanted again, by its path; empty if it is not in it."""
-    text, digest = _forgotten_text(brain), knowledge.body_digest(unit.body)
-    kept = _FORGOTTEN_ENTRY.sub(lambda one: "" if one["id"] == unit.id or one["body"] == digest else one[0], text)
-    return {} if kept == text else {FORGOTTEN: kept.encode("utf-8", "surrogateescape")}
 
 
 def _forgotten_text(brain: Path) -> str:

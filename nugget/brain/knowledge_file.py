@@ -63,19 +63,16 @@ class Parsed:
 
 def read_text(content: bytes, *, path: str) -> str | Problem:
     """Return the text of a file, byte order mark and line ends kept; a Problem if it is not valid text."""
-    position, reason = 0, ""
     if len(content) > MAX_FILE_BYTES:
         return too_large(len(content), path=path)
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        reason = "is UTF-16 text; save it as UTF-8"
-    elif (position := content.find(b"\0")) >= 0:
-        reason = "is a binary file, not markdown (it holds a NUL byte)"
-    else:
-        try:
-            return content.decode("utf-8")
-        except UnicodeDecodeError as error:
-            position = error.start
-            reason = f"is not UTF-8 text (byte 0x{content[position]:02x}); save it as UTF-8"
+    try:
+        text = content.decode("utf-8")
+        position = content.find(b"\0")
+        if position < 0:
+            return text
+    except UnicodeDecodeError as error:
+        position = error.start
+    reason = f"is not UTF-8 text (byte 0x{content[position]:02x}); save it as UTF-8"
     return Problem(path=path, reason=reason, line=content.count(b"\n", 0, position) + 1)
 
 

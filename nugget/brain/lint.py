@@ -12,8 +12,7 @@ from pathlib import Path
 from nugget import brain as brains
 from nugget.brain.golden import read_golden
 from nugget.config import Settings, read_brain_file
-from nugget.errors import GitError, NuggetError, UsageError
-from nugget.infra import git
+from nugget.errors import NuggetError, UsageError
 from nugget.models import Problem, Severity, Unit
 from nugget.redaction import allow_list, secret_lines
 from nugget.text import folded, printable
@@ -40,7 +39,6 @@ def lint(brain: Path, paths: Sequence[Path] = (), *, settings: Settings = _DEFAU
     problems += [
         *_settings(brain),
         *_links(brain),
-        *_repository(brain),
         *_secrets(brain, [path for path in listed if not wanted or _is_under(path, wanted)], settings),
         *_duplicates(units),
         *(problem for unit, lines in units for problem in _place(unit, lines)),
@@ -109,19 +107,6 @@ def _links(brain: Path) -> Iterator[Problem]:
                 path = printable(place.relative_to(brain).as_posix())
                 reason = "is a symbolic link to a folder, which is not followed"
                 yield Problem(path=path, reason=reason, severity=Severity.WARNING)
-
-
-def _repository(brain: Path) -> Iterator[Problem]:
-    """Yield the problems of the brain as a git repository."""
-    if not git.is_repository(brain):
-        reason = "is not a git repository, so nothing has a history or can be proposed; run `nugget init` in it"
-        yield Problem(path=".", reason=reason, severity=Severity.WARNING)
-        return
-    try:
-        if git.head(brain) and (found := git.unsettled(brain)):
-            yield Problem(path=".", reason=f"is {found[0]}; {found[1]} ends that", severity=Severity.WARNING)
-    except GitError as error:
-        yield Problem(path=".", reason=str(error).rstrip("."), severity=Severity.WARNING)
 
 
 def _duplicates(units: Sequence[tuple[Unit, Mapping[str, int]]]) -> Iterator[Problem]:

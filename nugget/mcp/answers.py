@@ -102,7 +102,6 @@ def _answer_sources(session: AgentSession, question: Query) -> str:
     sources it cannot narrow. Raises UsageError for memory without an identity.
     """
     sources, budget, place = question.filter.sources, _budget(question), _place(question)
-    _check_memory(SourceName.MEMORY in sources, session.identity)
     wants_code = SourceName.PROVENANCE in sources
     text, code = "", None
     if place and (wants_code or SourceName.SESSIONS in sources):
@@ -189,7 +188,6 @@ def _used(code: CodeAnswer | None) -> int:
 
 def _answer_ref(session: AgentSession, ref: str, *, budget_tokens: int) -> str:
     """Return what a ref names, whole as far as the budget goes, fenced as reference material."""
-    _check_memory(ref.strip().startswith(f"{SourceName.MEMORY}:"), session.identity)
     shown = session.ready().get(ref, identity=session.identity)
     body, room = clean(_text_of(shown)), budget_tokens * CHARS_PER_TOKEN
     if len(body) > room:
@@ -210,14 +208,6 @@ def _text_of(shown: Shown) -> str:
         for passage in shown.excerpt.passages
     ]
     return "\n\n".join([one_line(shown.excerpt.title or shown.excerpt.session), *said])
-
-
-def _check_memory(is_asked_for: bool, identity: str | None) -> None:
-    if is_asked_for and identity is None:
-        raise UsageError(
-            "Memory is private to an identity, and this server was started without one.",
-            hint="Go on without it, or ask the person you work for to start `nugget serve --as IDENTITY`.",
-        )
 
 
 def _check(question: Query, *, ref: str | None) -> None:

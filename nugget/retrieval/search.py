@@ -91,9 +91,7 @@ def chosen_sources(names: Sequence[SourceName], *, identity: str | None) -> tupl
     Raises UsageError if memory is asked for without an identity.
     """
     if SourceName.MEMORY in names and identity is None:
-        raise UsageError(
-            "Memory is private to an identity.", hint="Name it: nugget search … --source memory --as IDENTITY."
-        )
+        raise UsageError("Memory is private to an identity.", hint="Name it: --as IDENTITY.")
     named = names or tuple(SourceName)
     return tuple(name for name in ORDER if name in named and (name is not SourceName.MEMORY or identity is not None))
 

@@ -54,13 +54,8 @@ def find_brain(environment: Environment, *, flag: Path | None = None, cwd: Path 
     if named is None:
         raise BrainError("There is no brain yet.", hint="Run `nugget init` to make one.")
     if not is_brain(named):
-        reason, hint = "does not exist", f"Run `nugget init {named}`, or name another brain."
-        if (named / "brain.yaml").is_file():
-            reason = "is not a brain: it has a brain.yaml, but neither a `domains` folder nor a git repository"
-            hint = f"Run `mkdir {named}/domains` and `nugget init {named}` to make it one, or name another brain."
-        elif named.exists():
-            reason = "is not a brain (it has no brain.yaml)"
-        raise BrainError(f"{named} {reason}.", hint=hint)
+        reason = "is not a brain: it needs a brain.yaml and a `domains` folder" if named.exists() else "does not exist"
+        raise BrainError(f"{named} {reason}.", hint=f"Run `nugget init {named}`, or name another brain.")
     return named.resolve()
 
 

@@ -12,6 +12,7 @@ import time
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing, nullcontext, suppress
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,6 @@ _UNKNOWN_TAKES_S = 3600.0
 _NOT_STORES = frozenset({"models", "cache", ".git"})
 _DATABASE = b"SQLite format 3\0"
 _PACKED = b"\x1f\x8b"
-_OBJECT = re.compile(rb"([0-9a-f]{40,64}) (\w+) (\d+)")
 
 
 def repair(brain: Path, home: Path) -> list[str]:
@@ -202,15 +202,14 @@ def _rows(connection: sqlite3.Connection) -> Iterator[str]:
 
 
 def _object_texts(brain: Path) -> Iterator[tuple[str, str]]:
-    """Yield the id and the text of every blob and commit of a repository, reachable or not."""
+    """Yield the id and the text of every blob, commit and tag of a repository, reachable or not."""
     output = git.run(brain, "cat-file", "--batch-all-objects", "--batch") if git.is_repository(brain) else b""
-    position = 0
-    while found := _OBJECT.match(output, position):
-        size = int(found[3])
-        body = output[found.end() + 1 : found.end() + 1 + size]
-        position = found.end() + size + 2
-        if found[2] in (b"blob", b"commit", b"tag"):
-            yield f"{found[2].decode()} {found[1].decode()[:12]}", body.decode("utf-8", "replace")
+    stream = BytesIO(output)
+    while header := stream.readline():
+        name, kind, size = header.decode().split()
+        body = stream.read(int(size) + 1)[:-1]
+        if kind != "tree":
+            yield f"{kind} {name[:12]}", body.decode("utf-8", "replace")
 
 
 _DERIVED = frozenset(

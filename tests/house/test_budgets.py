@@ -13,11 +13,11 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
-    "modules": 176,
-    "lines": 44_673,
+    "modules": 174,
+    "lines": 44_571,
     "lines of a file": 400,
     "classes": 270,
-    "re.compile": 235,
+    "re.compile": 230,
     "parameters of a function": 10,
     "lines of tests": 28_247,  # with the fault laboratory
 }

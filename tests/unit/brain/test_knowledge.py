@@ -134,8 +134,8 @@ def test_frontmatter_that_cannot_be_read_is_told_with_its_line(text: str, line: 
 @pytest.mark.parametrize(
     ("content", "says", "line"),
     [
-        (b"\x89PNG\r\n\x1a\n\0\0", "binary file", 3),
-        ("---\nid: x".encode("utf-16"), "UTF-16", 1),
+        (b"\x89PNG\r\n\x1a\n\0\0", "not UTF-8 text (byte 0x89)", 1),
+        (b"---\nid: pattern/x\0\n", "not UTF-8 text (byte 0x00)", 2),
         (b"---\nid: pattern/x\ntitle: caf\xe9\n---\n", "not UTF-8 text (byte 0xe9)", 3),
         (b"x" * (MAX_FILE_BYTES + 1), "a knowledge file may be 5 MB at most", None),
     ],
