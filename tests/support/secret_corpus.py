@@ -19,7 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-LISTS = ("", "_wide", "_blind", "_told", "_fourth", "_fifth", "_sixth", "_seventh", "_eighth")
+LISTS = ("", "_wide", "_blind", "_told", "_fourth", "_fifth", "_sixth", "_seventh", "_eighth",
+         "_ninth")  # fmt: skip
 """The list that our rules were written along, and those that were written without regard to them."""
 
 _HERE = Path(__file__).parent
