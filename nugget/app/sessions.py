@@ -25,7 +25,7 @@ from nugget.infra.workspace import Workspace, WorkspaceFinder
 from nugget.models import EventKind, Session, SessionFile
 from nugget.models.nuggets import FileTouch, Nugget
 from nugget.provenance import opened_index
-from nugget.sources import nugget_store, parse_moment, parse_timestamp
+from nugget.sources import nugget_store, parse_timestamp
 from nugget.sources.condense import Exchange
 from nugget.sources.sessions import ERASED, archive_file, find_sessions, read_whole_session
 from nugget.text import counted
@@ -171,7 +171,7 @@ def _stored_sessions(connection: sqlite3.Connection, here: str) -> dict[str, Kno
             id=log.id, agent=log.agent or log.source, title=log.title or "",
             first_prompt=events.first_prompt(connection, log.key),
             folder=log.folder, workspace=log.workspace, is_read=True, counts={"key": log.key},
-            started=parse_moment(log.started_ms or None), ended=parse_moment(log.ended_ms or None),
+            started=parse_timestamp(log.started_ms or None), ended=parse_timestamp(log.ended_ms or None),
         )  # fmt: skip
     for one in sorted(provenance.sessions(connection), key=lambda one: one.record.workspace == here):
         record = one.record

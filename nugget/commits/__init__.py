@@ -88,7 +88,7 @@ def prepare(folder: Path, environment: Environment, settings: Settings, options:
     if not staged:
         raise GitError("Nothing is staged.", hint="Stage what belongs into the commit: git add FILE")
     records = _recent_sessions(workspace, staged, environment, settings, options)
-    attribution = attribute(staged, records, held=_held(workspace.root, staged))
+    attribution = attribute(staged, records)
     matched = _matched(workspace.root, staged, records, attribution, options.variables)
     if options.only_with_sessions and not matched:
         return None
@@ -199,14 +199,6 @@ def _prompted(session: Session, roots: Sequence[Workspace]) -> Iterator[Nugget]:
                     id="", type=NuggetType.INTENT, summary=shorten(prompt, SUMMARY_CHARS), confidence=0.5,
                     session=session.id, scope=Scope(path=path), source_prompt=prompt,
                 )  # fmt: skip
-
-
-def _held(repo: Path, staged: Sequence[StagedFile]) -> dict[str, frozenset[str]]:
-    """Return the lines, without space at their ends, that the staged files have in HEAD, by their present path."""
-    files = [file for file in staged if file.status != "A" and file.added and has_lines(file)]
-    contents = git.read_objects(repo, [f"HEAD:{file.previous or file.path}" for file in files])
-    lines = ((content or b"").decode("utf-8", "replace").splitlines() for content in contents)
-    return {file.path: frozenset(map(str.strip, its)) for file, its in zip(files, lines, strict=True)}
 
 
 def _matched(

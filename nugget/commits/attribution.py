@@ -6,8 +6,6 @@ How lines are counted:
 - Blank lines and trivial ones (without a letter or a digit: `}`, `);`, `---`) do not count: anybody writes them.
 - Moved lines do not count: an added line that, apart from space at its ends, is also removed somewhere in the same
   diff. Each removed line can explain one added line.
-- Repeated lines do not count: one that the file holds in HEAD already (a second `with:`), unless a session is known
-  to have written it. Of such lines nothing tells who added them once more.
 - Binary files, submodules and lock files, which tools write, have no lines that count.
 - A line that counts is an agent's when a session that is looked at wrote a line like it (apart from space at its ends)
   in the same file, under its name or the one that it was renamed from. Of several sessions the newest has it.
@@ -85,13 +83,8 @@ class Attribution:
         return dict(sorted(given.items(), key=lambda pair: (-pair[1], pair[0]))), human
 
 
-def attribute(
-    staged: Sequence[StagedFile], records: Iterable[SessionRecord], *, held: Mapping[str, frozenset[str]] | None = None
-) -> Attribution:
-    """Attribute the staged lines by the sessions `records`, newest first.
-
-    `held` are the lines, without space at their ends, that each staged path has in HEAD.
-    """
+def attribute(staged: Sequence[StagedFile], records: Iterable[SessionRecord]) -> Attribution:
+    """Attribute the staged lines by the sessions `records`, newest first."""
     writers: dict[str, dict[str, SessionRecord]] = {}  # path -> line hash -> the session that wrote it
     for record in records:
         for touch in record.touches:
@@ -115,7 +108,7 @@ def attribute(
             hashed = line_hash(bare)
             writer = next((lines[hashed] for lines in known if hashed in lines), None)
             if writer is None:
-                human += bare not in (held or {}).get(file.path, ())
+                human += 1
             else:
                 agents[writer.agent] += 1
                 sessions[writer.session] += 1

@@ -172,13 +172,12 @@ def _read_text(file: Path) -> str:
         raise KnowledgeError("is not an ordinary file")
     if file.stat().st_size > limit:
         raise KnowledgeError(f"is larger than {limit:,} bytes")
-    content = file.read_bytes()
     try:
-        text = content.decode("utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
+        text = file.read_text("utf-8-sig")
     except UnicodeDecodeError:
-        raise KnowledgeError("is not UTF-8 text") from None
+        text = "\0"
     if "\0" in text:
-        raise KnowledgeError("is binary")
+        raise KnowledgeError("is not a text in UTF-8")
     return text
 
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from nugget.config import Settings
 from nugget.errors import UsageError, reason_of
-from nugget.models import Event, EventKind, Session, Speaker, SpeechOrigin
+from nugget.models import EventKind, Session
 from nugget.redaction import redact_session, rules_stamp
-from nugget.sources import mapping_of, objects_in, text_of
+from nugget.sources import joined_text, mapping_of, objects_in, text_of
+from nugget.sources.event_builder import EventBuilder
 from nugget.sources.sessions import write_archive
 
 FILE = "conversations.json"
@@ -64,36 +63,31 @@ def _read(path: Path) -> Any:
 
 def _sessions(value: Any, path: str) -> Iterator[Session]:
     for one in objects_in(value):
-        is_claude = isinstance(one.get("chat_messages"), list)
-        events = tuple(_claude_events(one) if is_claude else _chatgpt_events(one))
-        name = text_of(one.get("uuid") or one.get("conversation_id") or one.get("id"))
-        if not (name and events):
-            continue
-        moments = [event.timestamp for event in events if event.timestamp]
-        yield Session(
-            id=name, agent="claude.ai" if is_claude else "chatgpt", path=path, events=events, records=len(events),
-            title=text_of(one.get("name") or one.get("title")) or None,
-            started=min(moments, default=None), ended=max(moments, default=None),
-        )  # fmt: skip
+        read = _read_claude if isinstance(one.get("chat_messages"), list) else _read_chatgpt
+        builder = EventBuilder(agent="claude.ai" if read is _read_claude else "chatgpt")
+        builder.session = text_of(one.get("uuid") or one.get("conversation_id") or one.get("id"))
+        builder.title = text_of(one.get("name") or one.get("title")) or None
+        read(one, builder)
+        if builder.session and builder.events:
+            yield builder.build(path)
 
 
-def _claude_events(conversation: Mapping[str, Any]) -> Iterator[Event]:
+def _read_claude(conversation: Mapping[str, Any], builder: EventBuilder) -> None:
     for message in objects_in(conversation["chat_messages"]):
-        parts = [text_of(part.get("text")) for part in objects_in(message.get("content")) if part.get("type") == "text"]
-        is_user = message.get("sender") == "human"
-        text = "\n\n".join(filter(None, parts)) or text_of(message.get("text"))
-        yield from _said(text, is_user=is_user, uuid=text_of(message.get("uuid")), moment=message.get("created_at"))
+        parts = [part for part in objects_in(message.get("content")) if part.get("type") == "text"]
+        text = joined_text(parts) or text_of(message.get("text"))
+        builder.begin(moment=message.get("created_at"), uuid=message.get("uuid"))
+        if message.get("sender") != "human":
+            builder.reply(text)
+            continue
+        builder.prompt(text)
         for attached in objects_in(message.get("attachments")):
-            pasted = text_of(attached.get("extracted_content"))
-            if pasted and is_user:
-                yield Event(
-                    kind=EventKind.PASTE, text=pasted, speaker=Speaker.QUOTED, origin=SpeechOrigin.PASTED,
-                    uuid=text_of(message.get("uuid")), timestamp=_moment(message.get("created_at")),
-                )  # fmt: skip
+            if pasted := text_of(attached.get("extracted_content")):
+                builder.add(EventKind.PASTE, pasted)
 
 
-def _chatgpt_events(conversation: Mapping[str, Any]) -> Iterator[Event]:
-    """Yield the messages of the branch that was shown last, from its root."""
+def _read_chatgpt(conversation: Mapping[str, Any], builder: EventBuilder) -> None:
+    """Add the messages of the branch that was shown last, from its root."""
     nodes, name = mapping_of(conversation.get("mapping")), conversation.get("current_node")
     branch: dict[str, Mapping[str, Any]] = {}
     while isinstance(name, str) and name in nodes and name not in branch:
@@ -101,24 +95,9 @@ def _chatgpt_events(conversation: Mapping[str, Any]) -> Iterator[Event]:
         name = branch[name].get("parent")
     for uuid, node in reversed(branch.items()):
         message = mapping_of(node.get("message"))
-        role = mapping_of(message.get("author")).get("role")
+        role, seconds = mapping_of(message.get("author")).get("role"), message.get("create_time")
         parts = mapping_of(message.get("content")).get("parts")
         text = "\n\n".join(part for part in parts if isinstance(part, str)) if isinstance(parts, list) else ""
         if role in ("user", "assistant"):
-            yield from _said(text, is_user=role == "user", uuid=uuid, moment=message.get("create_time"))
-
-
-def _said(text: str, *, is_user: bool, uuid: str, moment: object) -> Iterator[Event]:
-    if text.strip():
-        speaker, origin = (Speaker.USER, SpeechOrigin.TYPED) if is_user else (Speaker.AGENT, SpeechOrigin.WRITTEN)
-        kind = EventKind.PROMPT if is_user else EventKind.REPLY
-        yield Event(kind=kind, text=text, speaker=speaker, origin=origin, uuid=uuid, timestamp=_moment(moment))
-
-
-def _moment(value: object) -> datetime | None:
-    with suppress(ValueError, OverflowError, OSError):
-        if isinstance(value, int | float):
-            return datetime.fromtimestamp(value, UTC)
-        if isinstance(value, str):
-            return datetime.fromisoformat(value).astimezone(UTC)
-    return None
+            builder.begin(moment=seconds * 1000 if isinstance(seconds, int | float) else seconds, uuid=uuid)
+            (builder.prompt if role == "user" else builder.reply)(text)

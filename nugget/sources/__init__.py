@@ -218,23 +218,15 @@ def storable(text: str) -> str:
 
 
 def parse_timestamp(value: object) -> datetime | None:
-    """Parse an ISO 8601 time as an aware datetime; return None for anything else."""
+    """Parse a time as agents write it: ISO 8601, or milliseconds since the epoch; return None for anything else."""
     try:
+        if isinstance(value, int | float):
+            return datetime.fromtimestamp(value / 1000, UTC)
         stamp = datetime.fromisoformat(text_of(value))
-    except ValueError:
+    except (OverflowError, ValueError, OSError):
         return None
     aware = stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)
     return aware if date.min.year < stamp.year < date.max.year else None
-
-
-def parse_moment(value: object) -> datetime | None:
-    """Parse a time as agents write it: ISO 8601, or milliseconds since the epoch."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        try:
-            return datetime.fromtimestamp(value / 1000, UTC)
-        except (OverflowError, ValueError, OSError):
-            return None
-    return parse_timestamp(value)
 
 
 @contextmanager

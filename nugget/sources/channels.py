@@ -17,7 +17,7 @@ from pathlib import Path
 from string import hexdigits
 from typing import Any
 
-from nugget.sources import blocks_of, mapping_of, parse_moment, parse_record, records_of, storable, text_of
+from nugget.sources import blocks_of, mapping_of, parse_record, parse_timestamp, records_of, storable, text_of
 from nugget.text import is_name
 
 _LEAD = "team-lead"
@@ -84,7 +84,7 @@ def read_channel(path: Path) -> list[Message]:
 
 def _message(sender: str, text: str, to: object, summary: object, at: object) -> Message:
     sender, to, summary = (storable(" ".join(text_of(one).split()))[:120] for one in (sender, to, summary))
-    return Message(sender=sender, text=storable(text.strip()), to=to, summary=summary, at=parse_moment(at))
+    return Message(sender=sender, text=storable(text.strip()), to=to, summary=summary, at=parse_timestamp(at))
 
 
 def _sent(record: Mapping[str, Any]) -> Iterator[Message]:

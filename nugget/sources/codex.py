@@ -165,20 +165,16 @@ def _read_output(payload: Mapping[str, Any], call_id: str, builder: EventBuilder
     if isinstance(output, Mapping):
         ok = output.get("success") if isinstance(output.get("success"), bool) else None
         output = output.get("content")
-    text, code = _unwrapped(joined_text(output))
+    text = joined_text(output)
+    wrapped = (parse_record(text) or {}) if text.startswith("{") else {}
+    if isinstance(wrapped.get("output"), str):  # of `{output, metadata: {exit_code}}`
+        text = wrapped["output"]
+    code, found = mapping_of(wrapped.get("metadata")).get("exit_code"), _EXIT_CODE.search(text[:_HEAD_CHARS])
+    if not isinstance(code, int):
+        code = int(found[1]) if found else None
     if ok is None and _RUNNING not in text[:_HEAD_CHARS]:
         ok = not text.startswith(("execution error", "apply_patch verification failed", "failed to", "aborted"))
     builder.result(call_id, _printed(text), ok=ok, exit_code=code)
-
-
-def _unwrapped(text: str) -> tuple[str, int | None]:
-    """Return output and exit code: of `{output, metadata: {exit_code}}`, or of the lines before `Output:`."""
-    wrapped = (parse_record(text) or {}) if text.startswith("{") else {}
-    if isinstance(wrapped.get("output"), str):
-        code = mapping_of(wrapped.get("metadata")).get("exit_code")
-        return wrapped["output"], code if isinstance(code, int) else None
-    found = _EXIT_CODE.search(text[:_HEAD_CHARS])
-    return text, int(found.group(1)) if found else None
 
 
 def _printed(text: str) -> str:

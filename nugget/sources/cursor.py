@@ -25,8 +25,8 @@ from nugget.sources import (
     mapping_of,
     objects_in,
     open_database,
-    parse_moment,
     parse_record,
+    parse_timestamp,
     read_document,
     records_of,
     session_file,
@@ -77,7 +77,7 @@ def stored(database: Path) -> list[SessionFile]:
         for key, value in connection.execute(sql, keys) if columns_of(connection, "cursorDiskKV") else ():
             about = parse_record(value or "") or {}
             if about.get("fullConversationHeadersOnly") or about.get("conversation"):
-                moment = parse_moment(about.get("lastUpdatedAt")) or parse_moment(about.get("createdAt"))
+                moment = parse_timestamp(about.get("lastUpdatedAt")) or parse_timestamp(about.get("createdAt"))
                 mtime_ns = int(moment.timestamp() * 1e9) if moment else database.stat().st_mtime_ns
                 found.append(
                     SessionFile(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nugget.models import Event, EventKind, Session, Speaker, SpeechOrigin
-from nugget.sources import objects_in, parse_moment, parse_record, speakers, storable, text_of
+from nugget.sources import objects_in, parse_record, parse_timestamp, speakers, storable, text_of
 from nugget.sources.speakers import SAID_BY, prompt_parts
 
 MAX_TEXT_CHARS = 1_000_000
@@ -123,7 +123,7 @@ class EventBuilder:
         """Begin the next record. One without a name gets that of the session and its number, which stays the same."""
         self.records += 1
         self.uuid = text_of(uuid) or f"{self.session}:{self.records}"
-        self.moment = parse_moment(moment) or self.moment
+        self.moment = parse_timestamp(moment) or self.moment
         if self.moment:
             self.stamps.append(self.moment)
 

@@ -144,10 +144,9 @@ class _Notes:
         if (size := file.stat().st_size) > _MAX_BYTES:
             raise KnowledgeError(f"it is {size / 1e6:.1f} MB; a note may be {_MAX_BYTES // 1_000_000} MB at most")
         content = file.read_bytes()
-        is_wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
-        if b"\0" in content and not is_wide:
-            raise KnowledgeError("it is a binary file, not markdown")
-        text = self._redact(content.decode("utf-16" if is_wide else "utf-8-sig", "replace"))
+        if b"\0" in content:
+            raise KnowledgeError("it is not a text in UTF-8")
+        text = self._redact(content.decode("utf-8-sig", "replace"))
         unit, problems = read_note(text, key=key, source=self.name, names=self._names, modified=self._day(key, file))
         return ReadDocument(units=(unit,), problems=problems)
 

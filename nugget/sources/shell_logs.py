@@ -162,14 +162,6 @@ def clean_line(raw: bytes, *, most_chars: int = MAX_LINE_CHARS) -> str:
     text = without_escapes(raw[:_MAX_RAW_BYTES].decode("utf-8", "replace")).rstrip("\r\n \t")
     if "\r" in text:
         text = next((part for part in reversed(text.split("\r")) if part.strip()), "")
-    if "\b" in text:
-        shown: list[str] = []
-        for char in text:
-            if char != "\b":
-                shown.append(char)
-            else:
-                del shown[-1:]
-        text = "".join(shown)
     if text.count("�") * 10 > len(text):
         return ""
     text = text.translate(_CONTROL)

@@ -52,14 +52,6 @@ def test_moved_lines_count_for_nobody_also_when_indented_anew_or_in_another_file
     assert counted.human == 1, "one line was removed once and added twice: one is moved, one is new"
 
 
-@pytest.mark.proves("COM-LINES")
-def test_a_line_that_the_file_holds_already_counts_only_for_a_session_that_wrote_it() -> None:
-    staged = [added("ci.yml", "with:\n  key: 1\n  mine: 2")]
-    known = session("s", {"ci.yml": "key: 1"})
-    counted = attribute(staged, [known], held={"ci.yml": {"with:", "key: 1"}})
-    assert (counted.agents, counted.human) == ({"claude-code": 1}, 1)
-
-
 @pytest.mark.proves("COM-LINES", "COM-HUMAN")
 def test_lines_are_an_agents_only_in_the_file_that_it_wrote_them_in_also_under_its_old_name() -> None:
     wrote = session("s", {"a.py": "x = 1\ny = 2"})

@@ -130,7 +130,7 @@ def test_hostile_files_are_left_out_with_a_reason_and_stop_no_other(brain: Path,
     result = bring_in(folder, brain, home)
     said = {entry.path: entry.reason for entry in result.left_out}
     assert said == {
-        "notes/binary.md": "is binary", "notes/latin.md": "is not UTF-8 text",
+        "notes/binary.md": "is not a text in UTF-8", "notes/latin.md": "is not a text in UTF-8",
         "notes/alias.md": "is a link, which is not followed",
         "notes/huge.md": "is larger than 1,000,000 bytes", "notes/deep.json": "is not valid JSON",
     }  # fmt: skip
