@@ -73,6 +73,14 @@ class Checkout:
             self._hashes[path] = None if content is None else hashlib.sha256(content).hexdigest()
         return self._hashes[path]
 
+    def git(self, *command: str, stdin: bytes | None = None, check: bool = False) -> str | None:
+        """Return what git prints here; None if this is no repository, or git fails or takes too long."""
+        with suppress(GitError):
+            if self.workspace.common_dir is not None:
+                output = git.run(self.workspace.root, *command, check=check, timeout_s=20, stdin=stdin)
+                return os.fsdecode(output)
+        return None
+
     def read(self, path: str, *, max_bytes: int) -> bytes | None:
         """Return the content of a file; None if it is missing, outside the workspace, or larger."""
         file = self.workspace.root / path
@@ -268,7 +276,7 @@ def is_symbol(name: str) -> bool:
     return re.fullmatch(r"[\w$.:#?!~]{1,200}", name) is not None and bool(_parts(name))
 
 
-def find_definitions(checkout: Checkout, name: str, *, path: str | None = None) -> list[Definition]:
+def find_definitions(checkout: Checkout, name: str, path: str | None = None) -> list[Definition]:
     """Return the definitions of a symbol in a file, below a folder, or (`path` None or empty) in the whole workspace.
 
     A dotted name says what it is in: `Session.refresh`. By path and line. A file that cannot be parsed has none.

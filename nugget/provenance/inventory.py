@@ -8,20 +8,18 @@ redacted, and written to the folder of the workspace that it names, nowhere else
 from __future__ import annotations
 
 import json
-import os
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from nugget.config import Settings
-from nugget.errors import GitError
 from nugget.index import provenance as stored
-from nugget.infra import git
 from nugget.models import Problem, Scope, Speaker, SpeechOrigin, Unit
 from nugget.models.nuggets import FileTouch, Nugget, SessionRecord
 from nugget.provenance.checkout import Checkout, can_read, find_definitions, follow_renames
@@ -99,16 +97,13 @@ def find_gaps(connection: sqlite3.Connection, checkout: Checkout, asked: Counter
 
 
 def _changes(checkout: Checkout, now: datetime) -> tuple[Counter[str], tuple[str, ...]]:
-    """Count the recent commits that changed each file; nothing, and the reason, if git cannot say."""
-    if checkout.workspace.common_dir is None:
-        return Counter(), ("no_git",)
+    """Count the recent commits that changed each file; nothing, and `no_churn`, if git cannot say."""
     since = (now - timedelta(days=CHURN_DAYS)).isoformat()
     command = ("log", "--format=", "--name-only", "--no-renames", "--no-merges", "-z", f"--since={since}", "HEAD")
-    try:
-        output = git.run(checkout.workspace.root, *command, timeout_s=20)
-    except GitError as error:
-        return Counter(), (f"no_churn: {error}",)
-    return Counter(path for token in os.fsdecode(output).split("\0") if (path := token.strip("\n"))), ()
+    output = checkout.git(*command, check=True)
+    if output is None:
+        return Counter(), ("no_churn",)
+    return Counter(path for token in output.split("\0") if (path := token.strip("\n"))), ()
 
 
 def check_names(
@@ -126,17 +121,19 @@ def check_names(
     named += [(unit.ref, unit.title, unit.scope or Scope(), unit.body) for unit in units]
     mentioned = {path for _, _, scope, text in named for path in (scope.path, *_paths_in(text)) if path}
     aliases = follow_renames(connection, checkout, mentioned)
-    tracked = _tracked(checkout)
-    absent = _absent_words(checkout, {word for *_, text in named for word in _symbols_in(text)})
+    tracked = frozenset((checkout.git("ls-files", "-z", "-c", "-o", "--exclude-standard") or "").split("\0"))
+    words = {word for *_, text in named for word in _symbols_in(text)}
+    search = ("grep", "-h", "-o", "-w", "-I", "--fixed-strings", "--untracked", "-f", "-")
+    output = checkout.git(*search, stdin="\n".join(sorted(words)).encode()) if words else None
+    absent = set() if output is None else words - set(output.split())  # without git nothing is known to be absent
 
-    def is_defined(symbol: str, path: str) -> bool:
-        return bool(find_definitions(checkout, symbol, path=path))
+    definitions = partial(find_definitions, checkout)
 
     def missing(scope: Scope, text: str) -> Iterator[tuple[str, str]]:
         present = aliases.get(scope.path, scope.path) if scope.path else None
         if present and not checkout.exists(present):
             yield "path", present
-        elif present and (word := scope.symbol) and can_read(present) and not is_defined(word, present):
+        elif present and (word := scope.symbol) and can_read(present) and not definitions(word, present):
             yield "symbol", word
         for path in _paths_in(text):
             # A path may be told from a folder inside: `auth/login.py` for `src/auth/login.py`.
@@ -166,30 +163,6 @@ def _symbols_in(text: str) -> Iterator[str]:
         name = found[1]
         if found[2] or "_" in name or (name.lower() != name and name.upper() != name and not name.istitle()):
             yield name
-
-
-def _tracked(checkout: Checkout) -> frozenset[str]:
-    if checkout.workspace.common_dir is None:
-        return frozenset()
-    command = ("ls-files", "-z", "-c", "-o", "--exclude-standard")
-    try:
-        return frozenset(os.fsdecode(git.run(checkout.workspace.root, *command, check=False, timeout_s=20)).split("\0"))
-    except GitError:
-        return frozenset()
-
-
-def _absent_words(checkout: Checkout, words: Iterable[str]) -> frozenset[str]:
-    """Return the words that occur in no file. Without git nothing is known to be absent."""
-    wanted = frozenset(words)
-    if checkout.workspace.common_dir is None or not wanted:
-        return frozenset()
-    command = ("grep", "-h", "-o", "-w", "-I", "--fixed-strings", "--untracked", "-f", "-")
-    try:
-        listed = "\n".join(sorted(wanted)).encode()
-        output = git.run(checkout.workspace.root, *command, check=False, timeout_s=30, stdin=listed)
-    except GitError:
-        return frozenset()
-    return wanted - set(output.decode("utf-8", "replace").split())
 
 
 def export_lines(home: Path, workspace: str | None = None) -> Iterator[str]:
