@@ -76,7 +76,7 @@ class Brain:
         self.path = path
         self.environment = environment or read_environment()
         self.settings = settings or load_settings(self.environment, path)
-        self._is_read_by_people = face is Face.CLI
+        self._is_read_by_people = face == "cli"
         self.logs_as = face if self.settings.retrieval.log_queries else None
         self._unlogged: list[Asked] = []
         self._lock = threading.RLock()
@@ -240,7 +240,7 @@ class Brain:
         if self.logs_as and log and parsed.text.strip() and not of_memory_alone:
             asked = asked_of(bundle, self.path, self.environment, face=self.logs_as, started=started, now=now)
             self._unlogged.append(asked)
-            if self.logs_as is not Face.CLI:  # there it is logged once the answer is on the screen
+            if self.logs_as != "cli":  # there it is logged once the answer is on the screen
                 self._log_asked()
         return bundle
 
@@ -388,11 +388,11 @@ def brain_in_use(path: Path | str | None = None, environment: Environment | None
     return found
 
 
-def open(path: Path | str | None = None, *, face: str = Face.PYTHON) -> Brain:
+def open(path: Path | str | None = None, *, face: Face = "python") -> Brain:
     """The brain at `path` or in `NUGGET_BRAIN` alone; else the current folder's or the default one, with the others.
 
     `face` is what the query log calls whoever asks. Raises BrainError when there is none.
     """
     environment = read_environment()
-    opened = Brain(brain_in_use(path, environment), environment=environment, face=Face(face))
+    opened = Brain(brain_in_use(path, environment), environment=environment, face=face)
     return opened if path or environment.brain else brains.join(opened)

@@ -59,7 +59,7 @@ class AgentSession:
     """
 
     def __init__(
-        self, *, flag: Path | None, environment: Environment, cwd: Path, face: str = Face.MCP,
+        self, *, flag: Path | None, environment: Environment, cwd: Path, face: Face = "mcp",
         identity: str | None = None,
     ) -> None:  # fmt: skip
         check_identity(identity)
@@ -67,7 +67,7 @@ class AgentSession:
         self.cwd = cwd
         self.identity = identity
         self._flag = flag
-        self._face = Face(face)
+        self._face: Face = face
         self._lock = threading.Lock()
         self._brain: Brain | None = None
         self._is_warm = threading.Event()
@@ -107,7 +107,7 @@ class AgentSession:
     @property
     def takes_notes(self) -> bool:
         """True if the user lets agents propose knowledge during a session."""
-        return self._face is Face.MCP and load_settings(self.environment).capture.notes
+        return self._face == "mcp" and load_settings(self.environment).capture.notes
 
     @cached_property
     def settings(self) -> Settings:
@@ -119,7 +119,7 @@ class AgentSession:
 
     @cached_property
     def _budget(self) -> DailyBudget | None:
-        if self._face is not Face.HTTP:
+        if self._face != "http":
             return None
         return DailyBudget(self.environment.home, max_usd=self.settings.http.max_usd_per_day, face="http")
 
@@ -177,7 +177,7 @@ class AgentSession:
             raise
         except NuggetError:
             brain = None
-        seen = Provenance(environment=self.environment, folder=self.cwd, brain=brain, face=Face.MCP)
+        seen = Provenance(environment=self.environment, folder=self.cwd, brain=brain, face="mcp")
         return seen.explain(asked, with_sessions=with_sessions)
 
     def follow(self) -> None:
@@ -185,7 +185,7 @@ class AgentSession:
         _reported(lambda: self._bring_in(self.open(), if_due=False))
 
     def _bring_in(self, brain: Brain, *, if_due: bool) -> None:
-        if brain.follow(if_due=if_due) is not None and self._face is Face.HTTP and self.settings.http.auth:
+        if brain.follow(if_due=if_due) is not None and self._face == "http" and self.settings.http.auth:
             brain.publish_index()  # a team's server is the one that keeps the team's index
 
     def caught_up(self, bundle: Bundle) -> Bundle:

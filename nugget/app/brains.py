@@ -210,8 +210,8 @@ def evaluate(
             earlier = evaluation.read_baseline(kept)
     found = evaluation.compare(run, earlier, threshold=threshold) if earlier else None
     is_worse = bool(found and found["regressed"])
-    if run["results"] and not baseline and (accept or not is_worse):
-        evaluation.store(kept, run, partial=bool(files))
+    if run["results"] and not (baseline or files) and (accept or not is_worse):
+        evaluation.store(kept, run)
     is_wrong = any(problem["severity"] == "error" for problem in run["problems"])
     return run, found, is_wrong or (is_worse and not accept)
 

@@ -58,7 +58,7 @@ class Provenance:
     environment: Environment
     folder: Path
     brain: Brain | None
-    face: str | None = None
+    face: query_log.Face | None = None
     note: Callable[[str], None] = lambda text: None
 
     @property
@@ -74,7 +74,7 @@ class Provenance:
             embedder=self._embedder, with_sessions=with_sessions,
         )  # fmt: skip
         if self.face is not None:
-            query_log.log_answer(answer, self.environment, self.settings, face=query_log.Face(self.face), now=now)
+            query_log.log_answer(answer, self.environment, self.settings, face=self.face, now=now)
         return answer
 
     def nuggets(

@@ -176,7 +176,6 @@ def drain(
     """
     done: list[Job] = []
     while (max_jobs is None or len(done) < max_jobs) and (job := claim(home, now())) is not None:
-        reason: str | None
         try:
             is_job = job.transcript or job.session or not job.reason
             branch, skipped = capture(job) if is_job else (None, job.reason)
@@ -184,15 +183,11 @@ def drain(
         except Exception as error:
             if isinstance(error, TranscriptError) and not (job.transcript and Path(job.transcript).exists()):
                 ended = finish(home, job, branch=None, skipped=f"there is no transcript ({error})")
-                reason = None
-            elif isinstance(error, NuggetError | TimeoutError):
-                reason = str(error)
-            elif isinstance(error, OSError):
-                reason = f"{error.filename or 'a file'} could not be read or written ({error.strerror or error})"
+            elif isinstance(error, NuggetError | OSError):
+                ended = fail(home, job, str(error), now=now())
             else:
                 log(redact(f"{job.name}: {traceback.format_exc()}"))
                 reason = " ".join(redact(f"unexpected {type(error).__name__}: {error}").split())[:500]
-            if reason is not None:
                 ended = fail(home, job, reason, now=now())
         except BaseException:
             # Interrupted by a person or a signal: the job is not at fault and waits for the next worker.

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from pathlib import Path
@@ -68,9 +68,8 @@ class Commit:
     """A commit to be: the sessions that it comes from (most lines first), and its message."""
 
     sessions: tuple[SessionRecord, ...]
-    attribution: Attribution
     message: str
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
 
 def prepare(folder: Path, environment: Environment, settings: Settings, options: CommitOptions) -> Commit | None:
@@ -105,7 +104,7 @@ def prepare(folder: Path, environment: Environment, settings: Settings, options:
         name=author_name(workspace.root, variables=options.variables),
     )  # fmt: skip
     message = messages.rendered(made, ends)
-    return Commit(sessions=tuple(matched), attribution=attribution, message=message, notes=tuple(notes))
+    return Commit(sessions=tuple(matched), message=message, notes=tuple(notes))
 
 
 def _recent_sessions(

@@ -72,13 +72,9 @@ class Attribution:
     def shares(self) -> tuple[dict[str, int], int]:
         """Percentages of the agents and of the person, adding up to 100; empty and 0 if no line counts."""
         parts = {name: count for name, count in {**self.agents, "": self.human}.items() if count}
-        exact = {name: 100 * count / self.lines for name, count in parts.items()}
-        given = {name: max(1, int(share)) for name, share in exact.items()}
-        # The largest remainders are rounded up; what small parts got too much is taken from the largest.
-        for name in sorted(exact, key=lambda name: (int(exact[name]) - exact[name], name)):
-            given[name] += sum(given.values()) < 100
-        while sum(given.values()) > 100:
-            given[max(given, key=lambda name: given[name])] -= 1
+        given = {name: max(1, round(100 * count / self.lines)) for name, count in parts.items()}
+        if given:  # what rounding left or took is the largest part's
+            given[max(given, key=lambda name: given[name])] += 100 - sum(given.values())
         human = given.pop("", 0)
         return dict(sorted(given.items(), key=lambda pair: (-pair[1], pair[0]))), human
 

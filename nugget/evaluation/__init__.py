@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -137,17 +136,10 @@ def read_baseline(file: Path) -> dict[str, Any] | None:
         ) from error
 
 
-def store(file: Path, run: Mapping[str, Any], *, partial: bool) -> None:
-    """Keep a run to compare the next one with. One of some files only replaces the rows of its own questions.
-
-    Raises NuggetError if the file cannot be written.
-    """
-    kept, own = [*run["results"]], {row["key"] for row in run["results"]}
-    if partial:
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            kept += [row for row in json.loads(file.read_text("utf-8"))["results"] if row["key"] not in own]
+def store(file: Path, run: Mapping[str, Any]) -> None:
+    """Keep a run to compare the next one with. Raises NuggetError if the file cannot be written."""
     try:
-        files.replace(file, json.dumps({**run, "results": kept}, ensure_ascii=False).encode())
+        files.replace(file, json.dumps(run, ensure_ascii=False).encode())
     except OSError as error:
         raise NuggetError(f"The run cannot be kept in {file} ({error.strerror or error}).") from error
 

@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import date, datetime
-from enum import StrEnum
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from nugget.config import Environment, Settings
 from nugget.errors import UsageError
@@ -42,14 +41,8 @@ _SECRET_HINT = (
 """Where a plain word can be a password: behind a flag, after a word for one, in some commands."""
 
 
-class Face(StrEnum):
-    """The way by which a question came."""
-
-    CLI = "cli"
-    MCP = "mcp"
-    HTTP = "http"
-    PYTHON = "python"
-    WEB = "web"
+Face = Literal["cli", "mcp", "http", "python", "web"]
+"""The way by which a question came."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +117,7 @@ def record(home: Path, entry: Asked, *, settings: Settings) -> bool:
     """Add an entry to the log; return False if that fails, which is never an error."""
     file = home / "ledger" / QUERIES
     try:
-        line = asdict(entry) | {"time": entry.time.isoformat(timespec="milliseconds"), "face": str(entry.face)}
+        line = asdict(entry) | {"time": entry.time.isoformat(timespec="milliseconds")}
         if not holds_no_secret(entry.text):
             from nugget.redaction import allow_list, redact
 

@@ -32,7 +32,7 @@ from nugget.text import ago, clean, clean_values, shorten
 
 TRUNCATED = "[… truncated]"
 MAX_CHARS, MAX_LINES, MAX_WINDOW, MAX_INCIDENTS = 400_000, 5000, 400, 50
-"""The most that options can ask for."""
+"""The most that a request over HTTP can ask for."""
 _LINE_CHARS = 400
 _SHOWN_TAIL = 12
 
@@ -58,7 +58,7 @@ class BundleOptions:
     """Limits of an answer. `intent` None: it is detected from the question.
 
     `max_chars` and `max_lines` bound the whole `context_text`. `output_window` is how many of the latest lines of each
-    stream are candidates in addition to lines that look like failures. Larger values are cut to the maximum.
+    stream are candidates in addition to lines that look like failures.
     """
 
     intent: str | None = None
@@ -181,7 +181,6 @@ def _bundle(
     now: datetime,
 ) -> EvidenceBundle:
     """Return the bundle of these rows. `matches` are the rows by word of the question, `near` those near in meaning."""
-    options = bounded(options)
     intent = known_intent(options.intent, query)
     profile = PROFILES[intent]
     latest = _latest(found.values(), options.output_window) if session else {}
@@ -204,14 +203,6 @@ def _bundle(
     active = _active(session, now) if session else ""
     text, truncated = fitted(list(_lines(bundle, lines, active, room=options.max_chars)), options)
     return replace(bundle, context_text=text, truncated=truncated)
-
-
-def bounded(options: BundleOptions) -> BundleOptions:
-    """Return the options cut to what there can be."""
-    limits = {
-        "max_chars": MAX_CHARS, "max_lines": MAX_LINES, "output_window": MAX_WINDOW, "max_incidents": MAX_INCIDENTS
-    }  # fmt: skip
-    return replace(options, **{name: min(max(0, getattr(options, name)), limit) for name, limit in limits.items()})
 
 
 def fitted(lines: Sequence[str], options: BundleOptions, *, last: Sequence[str] = ()) -> tuple[str, bool]:

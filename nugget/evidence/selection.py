@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from nugget.config import Settings
 from nugget.errors import LLMUnavailable
-from nugget.evidence import BundleOptions, bounded, evidence_bundle, fitted, ingested_session, output_lines
+from nugget.evidence import BundleOptions, evidence_bundle, fitted, ingested_session, output_lines
 from nugget.index import events as store
 from nugget.text import CHARS_PER_TOKEN, shorten
 
@@ -103,7 +103,7 @@ def select_with_llm(
     else:
         lines = [f"session: {session}", "intent: llm-select", f"query: {shorten(query, 300)}"]
         lines += [*(["evidence:"] if chosen else []), *(f"- {chosen[row_id]}" for row_id in sorted(chosen))]
-        text, _ = fitted(lines, bounded(options), last=output_lines(_latest(connection, known.key)))
+        text, _ = fitted(lines, options, last=output_lines(_latest(connection, known.key)))
     return {
         "session_id": session, "query": query, "context_text": text, "source_ids": sorted(chosen), "chunks": read,
         "left_out": left_out, "usd": round(usd, 6), "degraded": degraded,

@@ -27,7 +27,6 @@ from nugget.provenance.checkout import (
     Checkout,
     Definition,
     Location,
-    can_read,
     find_definitions,
     find_workspace_of,
     follow_renames,
@@ -258,6 +257,4 @@ def _find_symbol(query: NuggetQuery, checkout: Checkout) -> tuple[NuggetQuery, t
     if query.path is None:
         text = query.text or " ".join(part for part in symbol.replace("::", ".").split(".") if part)
         return replace(query, text=text), (), (f"No definition of {symbol} was found; shown is what names it.",)
-    if not can_read(query.path) and not checkout.is_folder(query.path):
-        return query, (), (f"{query.path} is of a language in which definitions cannot be looked up.",)
-    return query, (), (f"{symbol} is not defined in {query.path or 'the workspace'} (any more).",)
+    return query, (), (f"No definition of {symbol} was found in {query.path or 'the workspace'}.",)

@@ -22,7 +22,7 @@ from nugget.app.agent_session import AgentSession
 from nugget.app.worker import work
 from nugget.config import Settings, read_environment
 from nugget.evaluation import query_log
-from nugget.evaluation.query_log import Asked, Face, read_uses, report, uses_in
+from nugget.evaluation.query_log import Asked, read_uses, report, uses_in
 from nugget.infra import files
 from nugget.mcp.answers import answer as answer_question
 from nugget.models import Event, EventKind, Filter, Query, Session
@@ -32,7 +32,7 @@ CORPUS = TESTS / "redaction_corpus"
 
 
 def entry(text: str = "x", **values: Any) -> Asked:
-    known = {"id": text, "time": NOW, "brain": "/b", "face": Face.CLI, "text": text, "duration_ms": 5.0}
+    known = {"id": text, "time": NOW, "brain": "/b", "face": "cli", "text": text, "duration_ms": 5.0}
     return Asked(**known | values)  # type: ignore[arg-type]
 
 

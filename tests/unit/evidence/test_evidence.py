@@ -121,7 +121,6 @@ def test_no_limit_is_ever_exceeded(walked: Logs) -> None:
     for max_lines in range(whole.context_text.count("\n") + 3):
         text = walked.ask(SESSION, "why did it fail", max_lines=max_lines).context_text
         assert len(text.split("\n") if text else []) <= max_lines
-    assert walked.ask(SESSION, "why did it fail", max_chars=-5).context_text == ""
     assert walked.ask(SESSION, "x" * 100_000, max_chars=300).context_text.count("x") < 300
 
 
