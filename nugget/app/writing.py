@@ -110,14 +110,18 @@ def import_notes(
     `domain` files all of it; otherwise folders do. At most `limit` units are proposed; `dry_run` writes nothing.
     Raises UsageError for an invalid path, domain or limit, BrainError and GitError; nothing was proposed then.
     """
-    from nugget.importing import import_and_publish
+    from nugget import importing
+    from nugget.capture.publish import publish
 
     if limit < 1:
         raise UsageError(f"limit must be at least 1, not {limit}.")
-    done = import_and_publish(
-        expanded(path), _target(brain, dry_run=dry_run), brain.environment,
-        domain=validate_domain(domain) if domain else None, limit=limit,
-    )  # fmt: skip
+    target = _target(brain, dry_run=dry_run)
+    done = importing.import_notes(
+        expanded(path), target, domain=validate_domain(domain) if domain else None, limit=limit
+    )
+    if done.branch:
+        published = publish(brain.path, environment=brain.environment, settings=brain.settings, now=target.now)
+        done = replace(done, published=published)
     note_review(brain)
     return done
 

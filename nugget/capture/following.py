@@ -53,16 +53,12 @@ class _Run:
 def is_due(brain: Path, home: Path, *, now: datetime) -> bool:
     """Return True if the remote was not checked recently, and note that it is checked now."""
     stamp = ledger.lock_file(home, ledger.brain_key(brain, home), "-follow").with_suffix(".stamp")
-    with files.locked(stamp.with_suffix(".lock")):
-        try:
-            age = now.timestamp() - stamp.stat().st_mtime
-        except FileNotFoundError:
-            age = files.FOLLOW_EVERY_S
-        if 0 <= age < files.FOLLOW_EVERY_S:
-            return False
-        files.private_file(stamp)
-        os.utime(stamp, (now.timestamp(), now.timestamp()))
-        return True
+    if stamp.exists() and 0 <= now.timestamp() - stamp.stat().st_mtime < files.FOLLOW_EVERY_S:
+        return False
+    files.private_folder(stamp.parent)
+    files.private_file(stamp)
+    os.utime(stamp, (now.timestamp(), now.timestamp()))
+    return True
 
 
 def follow(

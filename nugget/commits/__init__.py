@@ -128,8 +128,7 @@ def _recent_sessions(
 
 
 def _moment(record: SessionRecord) -> datetime:
-    moment = record.ended or record.started or datetime.fromtimestamp(0, UTC)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return record.ended or record.started or datetime.fromtimestamp(0, UTC)
 
 
 def _read_stored(files: Iterable[Path], named: set[str]) -> Iterator[SessionRecord]:

@@ -121,9 +121,9 @@ def _allot_loose_lines(connection: sqlite3.Connection, found: Sequence[OpenIncid
 
 
 def _incident_row(one: OpenIncident, ids: Ids) -> list[Any]:
+    reasons = [*one.reasons, f"failed {one.failures} times"] if one.failures > 1 else list(one.reasons)
     details = {
-        "reasons": list(one.reasons), "words": sorted(one.said)[:120], "severity": round(one.severity, 3),
-        "summary": one.summary,
+        "reasons": reasons, "words": sorted(one.said)[:120], "severity": round(one.severity, 3), "summary": one.summary
     }  # fmt: skip
     return [
         ids.next("incidents"), one.ts_ms, one.first_ms, one.first_event, one.last_event, one.title,

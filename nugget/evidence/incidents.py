@@ -328,9 +328,6 @@ def _add_failure(one: OpenIncident, row: Sequence[Any], step: int, lines: Sequen
     one.failures += 1
     one.last_event, one.ts_ms, one.step = row[0], row[1], step
     one.lines = list(dict.fromkeys([*(line for line in lines if line not in one.lines), *one.lines]))[: 2 * MAX_LINES]
-    one.reasons.pop(f"failed {one.failures - 1} times", None)
-    if one.failures > 1:
-        one.reasons[f"failed {one.failures} times"] = None
 
 
 def _tried_before(command: str, ts_ms: int, timeline: _Timeline) -> list[OpenIncident]:

@@ -20,8 +20,8 @@ from nugget.brain import is_brain
 from nugget.capture import proposals as proposal_text
 from nugget.capture.compare import ProposalTarget, ProposedChange, compare, known_brain, unit_id_of
 from nugget.capture.ledger import brain_key, lock_file
-from nugget.capture.publish import Published, publish
-from nugget.config import Environment, Settings
+from nugget.capture.publish import Published
+from nugget.config import Settings
 from nugget.errors import KnowledgeError, TranscriptError, UsageError, reason_of
 from nugget.extraction.proposals import Proposal
 from nugget.importing.notes import TOO_LITTLE, LeftOut, day_of, kind_of_sentence, named_kind, notes_of_page, propose
@@ -57,17 +57,6 @@ class ImportResult:
     waiting: int = 0
     redacted: Mapping[str, int] = field(default_factory=dict)
     published: Published = field(default_factory=Published)
-
-
-def import_and_publish(
-    path: Path, target: ProposalTarget, environment: Environment, *, domain: str | None, limit: int
-) -> ImportResult:
-    """Import notes, and publish the branch as those of sessions are. Raises as `import_notes` does."""
-    result = import_notes(path, target, domain=domain, limit=limit)
-    if result.branch:
-        published = publish(target.brain, environment=environment, settings=target.settings, now=target.now)
-        result = replace(result, published=published)
-    return result
 
 
 def import_notes(
