@@ -19,6 +19,7 @@ from paths import REPOSITORY
 from team_stage import database_server, empty_database, team_database  # noqa: F401 - fixtures
 
 if TYPE_CHECKING:
+    from logs import Logs
     from loopback_anthropic import AnthropicServer
 
     from nugget.config import Environment
@@ -203,6 +204,15 @@ def llm(environment: Environment) -> LLM:
     opened = open_llm(Settings(), environment)
     assert opened is not None
     return opened
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Iterator[Logs]:
+    """Shell logs and an index of them."""
+    from logs import logs_in
+
+    with logs_in(tmp_path) as made:
+        yield made
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

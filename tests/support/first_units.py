@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
+from knowledge_files import commit
 from paths import REPOSITORY
 
 
@@ -16,7 +16,5 @@ def add_first_units(brain: Path) -> Path:
         file = brain / "domains" / "coding" / f"{unit_type}s" / example.name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text.replace("2026-02-24", "2026-03-01"), "utf-8")
-    identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com")
-    subprocess.run(["git", "-C", str(brain), "add", "domains"], check=True)
-    subprocess.run(["git", "-C", str(brain), *identity, "commit", "-qm", "First units"], check=True)
+    commit(brain, ["domains"], "First units")
     return brain

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+
+from sessions import nothing_similar
 
 from nugget.capture.compare import ProposalTarget
 from nugget.config import Settings
 from nugget.importing import ImportResult, import_notes
-from nugget.models import Unit
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 NYGARD = """\
@@ -61,10 +61,6 @@ aliases: [leak]
 A goroutine that waits on a channel without looking at [[Contexts|the context]] never ends.
 See ![[diagram.png]] and [[Goroutines]]; the way out is a select. #concurrency
 """
-
-
-def nothing_similar(unit: Unit) -> Sequence[tuple[Unit, float]]:
-    return []
 
 
 def bring_in(path: Path, brain: Path, home: Path, **changes: object) -> ImportResult:

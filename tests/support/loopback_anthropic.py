@@ -186,18 +186,15 @@ def _handler(server: AnthropicServer) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
+def _body(request: Request, content: list[dict[str, Any]], stop_reason: str | None, usage: Any) -> dict[str, Any]:
+    return {
+        "id": "msg_1", "type": "message", "role": "assistant", "model": request.body["model"], "content": content,
+        "stop_reason": stop_reason, "stop_sequence": None, "usage": usage,
+    }  # fmt: skip
+
+
 def _plain(request: Request, message: Message) -> Raw:
-    body = {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "model": request.body["model"],
-        "content": message.content,
-        "stop_reason": message.stop_reason,
-        "stop_sequence": None,
-        "usage": message.usage,
-    }
-    encoded = json.dumps(body).encode()
+    encoded = json.dumps(_body(request, message.content, message.stop_reason, message.usage)).encode()
     if message.cut_after is not None:
         return Raw(chunks=(encoded[: message.cut_after],), length=len(encoded))
     return Raw(chunks=(encoded,))
@@ -224,19 +221,7 @@ def _streamed(request: Request, message: Message) -> Raw:
 
 def _events(request: Request, message: Message) -> Iterator[dict[str, Any]]:
     usage = message.usage if isinstance(message.usage, dict) else {}
-    yield {
-        "type": "message_start",
-        "message": {
-            "id": "msg_1",
-            "type": "message",
-            "role": "assistant",
-            "model": request.body["model"],
-            "content": [],
-            "stop_reason": None,
-            "stop_sequence": None,
-            "usage": {**usage, "output_tokens": 1},
-        },
-    }
+    yield {"type": "message_start", "message": _body(request, [], None, {**usage, "output_tokens": 1})}
     yield {"type": "ping"}
     sent = 0
     for index, block in enumerate(message.content):

@@ -14,7 +14,7 @@ import pytest
 from commands import Nugget
 from hypothesis import given
 from hypothesis import strategies as st
-from paths import TESTS
+from redaction_examples import corpus
 from sessions import NOW, STARTED, write_transcript
 
 import nugget as package
@@ -27,8 +27,6 @@ from nugget.infra import files
 from nugget.mcp.answers import answer as answer_question
 from nugget.models import Event, EventKind, Filter, Query, Session
 from nugget.redaction import redact
-
-CORPUS = TESTS / "redaction_corpus"
 
 
 def entry(text: str = "x", **values: Any) -> Asked:
@@ -89,7 +87,7 @@ def test_the_log_can_be_switched_off(words: Path, nugget: Nugget, monkeypatch: p
 @pytest.mark.proves("LOG-PRIVATE")
 @pytest.mark.parametrize("name", ["secrets", "lookalikes"])
 def test_the_log_keeps_what_redaction_leaves_of_the_corpus(tmp_path: Path, name: str) -> None:
-    texts = ["".join(row["text"]) for row in json.loads((CORPUS / f"{name}.json").read_text("utf-8"))]
+    texts = ["".join(row["text"]) for row in corpus(name)]
     assert all(query_log.record(tmp_path, entry(text), settings=Settings()) for text in texts)
     kept = [line["text"] for line in logged(tmp_path)]
     assert kept == [redact(text).text for text in texts]

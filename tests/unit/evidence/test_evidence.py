@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from logs import NOW, Logs, logs_in
+from logs import NOW, Logs
 
 from nugget.config import Settings
 from nugget.errors import UsageError
@@ -20,12 +18,6 @@ from nugget.index.events import TABLES
 from nugget.sources.sessions import find_log
 
 SESSION = "sess_walkthrough"
-
-
-@pytest.fixture
-def logs(tmp_path: Path) -> Iterator[Logs]:
-    with logs_in(tmp_path) as made:
-        yield made
 
 
 @pytest.fixture

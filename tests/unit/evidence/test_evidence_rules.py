@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from logs import NOW, Logs, logs_in
+from logs import NOW, Logs
 from sessions import write_transcript
 
 from nugget.config import CaptureSettings, Settings
 from nugget.evidence.derive import ingest, notes_of_command, notes_of_speech
 from nugget.sources import Log, session_file
 from nugget.sources.sessions import log_of
-
-
-@pytest.fixture
-def logs(tmp_path: Path) -> Iterator[Logs]:
-    with logs_in(tmp_path) as made:
-        yield made
 
 
 @pytest.mark.proves("EVI-NOTES")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from logs import NOW, Logs, logs_in
+from logs import NOW, Logs
 from redaction_examples import corpus, left_over
 from test_evidence_rules import transcript
 
@@ -59,12 +59,6 @@ PLACES: dict[str, Write] = {
     "a long command": _at_edges(2000, _event("command.start", cmd=str)),
     "a long line": _at_edges(1000, _line("stdout.log")),
 }
-
-
-@pytest.fixture
-def logs(tmp_path: Path) -> Iterator[Logs]:
-    with logs_in(tmp_path) as made:
-        yield made
 
 
 def everything(logs: Logs, session: str) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from logs import NOW, Logs, logs_in
+from logs import NOW, Logs
 from loopback_anthropic import AnthropicServer, status, value
 
 from nugget.config import LLMSettings, Settings
@@ -18,14 +16,13 @@ from nugget.infra.llm import LLM
 
 
 @pytest.fixture
-def logs(tmp_path: Path) -> Iterator[Logs]:
-    with logs_in(tmp_path) as made:
-        for number in range(400):
-            made.run("s", number * 10, f"step {number} --of-many", int(number == 17), stdout=f"step {number} is done")
-        made.write("s", "stdin.log", "step 399 --of-many\n")
-        made.write("s", "stderr.log", "warning: the very last word\n")
-        made.ingest("s")
-        yield made
+def logs(logs: Logs) -> Logs:
+    for number in range(400):
+        logs.run("s", number * 10, f"step {number} --of-many", int(number == 17), stdout=f"step {number} is done")
+    logs.write("s", "stdin.log", "step 399 --of-many\n")
+    logs.write("s", "stderr.log", "warning: the very last word\n")
+    logs.ingest("s")
+    return logs
 
 
 def choose(logs: Logs, server: AnthropicServer, settings: Settings = Settings(), **options: Any) -> dict[str, Any]:  # noqa: B008

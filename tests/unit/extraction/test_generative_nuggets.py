@@ -11,8 +11,8 @@ import pytest
 from loopback_anthropic import AnthropicServer, status, value
 from replay import STARTED, Agent, change_by_hand, make_repository
 
-from nugget.config import Environment, LLMSettings, Settings, read_environment
-from nugget.infra.llm import LLM, open_llm, spending
+from nugget.config import Environment, LLMSettings, Settings
+from nugget.infra.llm import LLM, spending
 from nugget.models.nuggets import Nugget, NuggetType
 from nugget.provenance.extraction import ExtractedSession, Extractor, extract_sessions
 from nugget.sources.nugget_store import read_session_file, session_files
@@ -23,23 +23,10 @@ SAID = "We chose JWT instead of session cookies, because the service has to stay
 
 
 @pytest.fixture
-def environment(server: AnthropicServer, isolated_home: Path) -> Environment:
-    given = {"HOME": str(isolated_home), "ANTHROPIC_API_KEY": "sk-test", "ANTHROPIC_BASE_URL": server.url}
-    return read_environment(given)
-
-
-@pytest.fixture
-def llm(environment: Environment) -> LLM:
-    opened = open_llm(Settings(), environment)
-    assert opened is not None
-    return opened
-
-
-@pytest.fixture
-def agent(isolated_home: Path, tmp_path: Path) -> Agent:
+def agent(tmp_path: Path) -> Agent:
     repo = make_repository(tmp_path / "shop", remote="https://github.com/acme/shop")
     change_by_hand(repo, "src/auth.py", "def login():\n    return None\n", at=STARTED - timedelta(days=1))
-    agent = Agent(repo=repo, claude_config=isolated_home / ".claude")
+    agent = Agent(repo=repo, claude_config=tmp_path / ".claude")
     agent.prompt("Add JWT authentication to the login")
     agent.edit("src/auth.py", "    return None", "    return token()")
     agent.reply(SAID)
