@@ -13,14 +13,14 @@ import re
 import subprocess
 import uuid
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from sessions import STARTED, claude_record
+
 from nugget.models import EventKind, Session
 from nugget.sources.claude_code import read_session
-
-STARTED = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
 
 def git(repo: Path, *args: str, at: datetime | None = None) -> str:
@@ -216,14 +216,9 @@ class Agent:
         self._record("user", [result], toolUseResult=details)
 
     def _record(self, role: str, content: Any, **more: Any) -> None:
-        name = str(uuid.uuid4())
         self.moment += timedelta(seconds=5)
-        record = {
-            "type": role, "uuid": name, "parentUuid": self.parent, "sessionId": self.session, "cwd": str(self.cwd),
-            "timestamp": self.moment.isoformat().replace("+00:00", "Z"), "version": "2.1.329", "gitBranch": "main",
-            "isSidechain": False, "userType": "external", "message": {"role": role, "content": content},
-        } | more  # fmt: skip
-        self.parent = name
+        record = claude_record(role, content, session=self.session, parent=self.parent, cwd=self.cwd, at=self.moment)
+        self.parent = record["uuid"]
         self.transcript.parent.mkdir(parents=True, exist_ok=True)
         with self.transcript.open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps(record) + "\n")
+            lines.write(json.dumps(record | more) + "\n")

@@ -19,6 +19,17 @@ STARTED = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 NOW = datetime(2026, 3, 1, 13, 0, 0, tzinfo=UTC)
 
 
+def claude_record(
+    role: str, content: Any, *, session: str, parent: str | None, cwd: object, at: datetime
+) -> dict[str, Any]:
+    """A record of a transcript in Claude Code's format."""
+    return {
+        "type": role, "uuid": str(uuid.uuid4()), "parentUuid": parent, "sessionId": session, "cwd": str(cwd),
+        "timestamp": at.isoformat().replace("+00:00", "Z"), "version": "2.1.329", "gitBranch": "main",
+        "isSidechain": False, "userType": "external", "message": {"role": role, "content": content},
+    }  # fmt: skip
+
+
 def write_transcript(
     file: Path,
     turns: Sequence[tuple[Any, ...]],
@@ -44,15 +55,10 @@ def write_transcript(
             says.append((at, "assistant", [{"type": "tool_use", "id": call, "name": tool, "input": given}]))
             says.append((at, "user", [result]))
         for at, role, content in [*says, (10, "assistant", [{"type": "text", "text": reply}])]:
-            name = str(uuid.uuid4())
             moment = started + timedelta(seconds=20 * number + at)
-            records.append({
-                "type": role, "uuid": name, "parentUuid": parent, "sessionId": session, "cwd": cwd,
-                "timestamp": moment.isoformat().replace("+00:00", "Z"), "version": "2.1.329", "gitBranch": "main",
-                "isSidechain": False, "userType": "external", "entrypoint": entrypoint,
-                "message": {"role": role, "content": content},
-            })  # fmt: skip
-            parent = name
+            record = claude_record(role, content, session=session, parent=parent, cwd=cwd, at=moment)
+            records.append(record | {"entrypoint": entrypoint})
+            parent = record["uuid"]
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a", encoding="utf-8") as lines:
         lines.writelines(json.dumps(record) + "\n" for record in records)

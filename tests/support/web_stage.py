@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -82,3 +83,10 @@ def harbour_notes(folder: Path) -> Path:
             f"# Sign for {thing} at {place}\n\n{text}{harm.capitalize()} is dear.\n"
         )
     return folder
+
+
+def form(text: str) -> tuple[str, dict[str, str]]:
+    """Return where the form of a review is sent, and its fields, the first unit accepted."""
+    address = re.search(r'id="review" action="([^"]+)"', text)
+    assert address
+    return address[1], dict(re.findall(r'name="(path-\d+|sha)" value="([^"]+)"', text)) | {"mark-0": "accept"}

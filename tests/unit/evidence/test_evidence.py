@@ -51,22 +51,26 @@ def test_the_second_example_finds_the_failing_command_and_its_error_line_first(w
     assert incident.facts["title"] in bundle.context_text
 
 
-@pytest.mark.proves("EVI-WALKTHROUGH", "EVI-RESUME")
-def test_the_third_example_shows_incidents_and_working_notes(walked: Logs) -> None:
-    bundle = walked.ask(SESSION, "resume from where we left off")
-    assert bundle.intent == "resume"
-    assert "Edited src/lib.rs (overwrite)" in [note.text for note in bundle.notes]
-    assert bundle.incidents
-    assert {"incident", "note.edit"} <= {one.kind for one in bundle.selected[:4]}
-    assert "Edited src/lib.rs (overwrite)" in bundle.context_text
-
-
-@pytest.mark.proves("EVI-WALKTHROUGH", "EVI-INTENT")
-def test_the_fourth_example_follows_the_override_exactly(walked: Logs) -> None:
-    assert walked.ask(SESSION, "what failed", intent="status").intent == "status"
+@pytest.mark.proves("EVI-WALKTHROUGH", "EVI-RESUME", "EVI-INTENT", "EVI-BUDGET")
+def test_the_other_examples_resume_override_shorten_and_do_without_working_notes(walked: Logs) -> None:
+    resumed = walked.ask(SESSION, "resume from where we left off")  # the third
+    assert resumed.intent == "resume" and resumed.incidents
+    assert "Edited src/lib.rs (overwrite)" in [note.text for note in resumed.notes]
+    assert {"incident", "note.edit"} <= {one.kind for one in resumed.selected[:4]}
+    assert "Edited src/lib.rs (overwrite)" in resumed.context_text
+    assert walked.ask(SESSION, "what failed", intent="status").intent == "status"  # the fourth
     assert walked.ask(SESSION, "what failed").intent == "debug"
     with pytest.raises(UsageError, match="There is no intent 'llm-select'"):
         walked.ask(SESSION, "what failed", intent="llm-select")
+    short = walked.ask(SESSION, "why did it fail", max_chars=180)  # the sixth
+    assert len(short.context_text) <= 180
+    assert "`cargo test --workspace` failed (exit 101)" in short.context_text
+    assert TRUNCATED in short.context_text and short.truncated
+    bare = walked.ask(SESSION, "what went wrong", include_artifacts=False)  # the seventh
+    assert bare.notes == () and bundle_json(bare)["artifacts"] == []
+    assert not any(one.kind.startswith("note.") for one in bare.selected)
+    assert {"incident", "failure.command", "output"} <= {one.kind for one in bare.selected}
+    assert "working notes" not in bare.context_text
 
 
 @pytest.mark.proves("EVI-WALKTHROUGH", "EVI-EXPLAIN")
@@ -85,23 +89,6 @@ def test_the_fifth_example_explains_itself(walked: Logs) -> None:
         assert found.fetchone() is not None
     assert any(one["reasons"] for one in shown["selected_evidence"])
     assert json.loads(json.dumps(shown)) == shown
-
-
-@pytest.mark.proves("EVI-WALKTHROUGH", "EVI-BUDGET")
-def test_the_sixth_example_stays_within_its_budget_and_keeps_the_top_evidence(walked: Logs) -> None:
-    bundle = walked.ask(SESSION, "why did it fail", max_chars=180)
-    assert len(bundle.context_text) <= 180
-    assert "`cargo test --workspace` failed (exit 101)" in bundle.context_text
-    assert TRUNCATED in bundle.context_text and bundle.truncated
-
-
-@pytest.mark.proves("EVI-WALKTHROUGH")
-def test_the_seventh_example_does_without_working_notes(walked: Logs) -> None:
-    bundle = walked.ask(SESSION, "what went wrong", include_artifacts=False)
-    assert bundle.notes == () and bundle_json(bundle)["artifacts"] == []
-    assert not any(one.kind.startswith("note.") for one in bundle.selected)
-    assert {"incident", "failure.command", "output"} <= {one.kind for one in bundle.selected}
-    assert "working notes" not in bundle.context_text
 
 
 @pytest.mark.proves("EVI-BUDGET")

@@ -15,7 +15,7 @@ import pytest
 from knowledge_files import commit
 from sessions import write_transcript
 from waiting import wait_for
-from web_stage import PORT, Page, harbour_notes, page
+from web_stage import PORT, Page, page
 from worker_stage import LESSONS
 
 from nugget.app import browsing, open
@@ -315,11 +315,8 @@ def test_home_shows_what_is_new_since_the_last_visit(shown: Page) -> None:
 
 
 @pytest.mark.proves("WEB-REVIEW")
-def test_marks_and_edits_stay_when_the_page_of_a_proposal_is_turned(words: Path, tmp_path: Path) -> None:
-    notes = harbour_notes(tmp_path / "notes")
-    with open(words) as brain:
-        brain.import_notes(notes, domain="harbour")
-    with page(words) as shown:
+def test_marks_and_edits_stay_when_the_page_of_a_proposal_is_turned(proposed: Path) -> None:
+    with page(proposed) as shown:
 
         def fields(text: str) -> dict[str, str]:
             made = dict(re.findall(r'name="(path-\d+|sha)" value="([^"]+)"', text))
@@ -342,7 +339,7 @@ def test_marks_and_edits_stay_when_the_page_of_a_proposal_is_turned(words: Path,
         assert "changed since you looked" in stale and "Hang it up." in stale
         done = shown.post(f"{address[1]}?page=2", **fields(second.text), **{"mark-1": "reject"})
         assert "1 accepted, 1 rejected" in done.text
-        (file,) = (words / "domains/harbour").rglob("*.md")
+        (file,) = (proposed / "domains/harbour").rglob("*.md")
         assert "Hang it up." in file.read_text()
 
 

@@ -13,7 +13,7 @@ import html5lib
 import pytest
 from knowledge_files import commit, shell
 from provenance_store import make_shop
-from web_stage import PLACES, THINGS, Page, harbour_notes, page
+from web_stage import PLACES, THINGS, Page, form, page
 
 from nugget.app import open
 from nugget.infra import git
@@ -99,22 +99,6 @@ def test_every_page_is_shown_in_every_state(words: Path, state: Callable[[Path],
             assert "One line that no index has." in re.sub(
                 "<[^>]+>", "", shown.get("/search?q=line+that+no+index").text
             )
-
-
-@pytest.fixture
-def proposed(words: Path, tmp_path: Path) -> Path:
-    """A brain with a proposal of 23 units."""
-    notes = harbour_notes(tmp_path / "notes")
-    with open(words) as brain:
-        brain.import_notes(notes, domain="harbour")
-    return words
-
-
-def form(text: str) -> tuple[str, dict[str, str]]:
-    """Return where the form of a review is sent, and its fields, the first unit accepted."""
-    address = re.search(r'id="review" action="([^"]+)"', text)
-    assert address
-    return address[1], dict(re.findall(r'name="(path-\d+|sha)" value="([^"]+)"', text)) | {"mark-0": "accept"}
 
 
 @pytest.mark.proves("WEB-REVIEW")
