@@ -150,6 +150,3 @@ def test_a_change_is_guarded_by_the_commit_that_was_read(new: Path) -> None:
     with pytest.raises(ConflictError, match="uncommitted changes"):
         change(new, {path: b"three"})
     assert [entry.name for entry in (new / "domains/coding/patterns").iterdir()] == ["expand-then-contract.md"]
-
-
-# --- names

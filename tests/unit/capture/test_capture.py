@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from knowledge_files import shell
 from sessions import ScriptedExtraction, capture_into, fork, unit, write_transcript
 
 from nugget.brain import knowledge_file as knowledge
@@ -33,11 +33,6 @@ def projects(isolated_home: Path) -> Path:
     return isolated_home / ".claude/projects/-srv-shop"
 
 
-def status(brain: Path) -> str:
-    shown = subprocess.run(["git", "-C", str(brain), "status", "-sb"], check=True, capture_output=True, text=True)
-    return shown.stdout
-
-
 def files_on(brain: Path, result: CaptureResult) -> dict[str, str]:
     assert result.branch is not None
     return {
@@ -51,9 +46,9 @@ def test_a_session_becomes_one_commit_on_a_branch_named_after_it(brain: Path, ho
     transcript = projects / "s.jsonl"
     session = write_transcript(transcript, [("Why?", f"{RETRY.title}. {CACHE.title}.")])
     (brain / "brain.yaml").write_text("owner: half typed\n")
-    before = status(brain), git.head(brain)
+    before = shell(brain, "status", "-sb"), git.head(brain)
     result = capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([RETRY, CACHE])))
-    assert (status(brain), git.head(brain)) == before
+    assert (shell(brain, "status", "-sb"), git.head(brain)) == before
     assert result.branch == f"nugget/session-20260301-120010-{session[:8]}"
     assert set(files_on(brain, result)) == {
         "domains/coding/patterns/retry-only-idempotent-calls.md",
@@ -267,7 +262,7 @@ def test_proposals_start_from_main_while_another_proposal_is_checked_out(
         transcript = projects / f"{name}.jsonl"
         write_transcript(transcript, [("Why?", found.title)])
         result = capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([found])))
-        subprocess.run(["git", "-C", str(brain), "switch", "-q", str(result.branch)], check=True)
+        shell(brain, "switch", "-q", str(result.branch))
     assert [change.path for change in git.changes(brain, "main", str(result.branch))] == [
         "domains/coding/concepts/expire-caches-by-event.md"
     ]

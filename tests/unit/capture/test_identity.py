@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from knowledge_files import commit, shell, write
+from replay import git as dated_git
 from sessions import NOW, ScriptedExtraction, capture_into, unit, write_transcript
 
 from nugget import brain as brains
@@ -45,9 +45,7 @@ def merge_older_root(brain: Path) -> Path:
     shell(brain, "switch", "-q", "--orphan", "older")
     write(brain, "older.md", "older\n")
     shell(brain, "add", "older.md")
-    when = {"GIT_AUTHOR_DATE": "2001-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2001-01-01T00:00:00Z"}
-    command = ["env", *(f"{name}={value}" for name, value in when.items()), "git", "-C", str(brain)]
-    subprocess.run([*command, "commit", "-qm", "Older"], check=True)
+    dated_git(brain, "commit", "-qm", "Older", at=datetime(2001, 1, 1, tzinfo=UTC))
     shell(brain, "switch", "-q", "main")
     shell(brain, "merge", "-q", "--allow-unrelated-histories", "-m", "Merge", "older")
     return brain

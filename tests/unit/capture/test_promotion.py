@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
+from commands import Nugget
 from provenance_store import Shop, make_shop
 from replay import git
 
 from nugget.brain.knowledge_file import parse
-from nugget.cli import run
 
 
 @pytest.fixture
-def shop(tmp_path: Path, isolated_home: Path, brain: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
-    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
-    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
+def shop(tmp_path: Path, isolated_home: Path, words: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     made = make_shop(tmp_path, isolated_home / ".nugget")
     made.write("src/auth.ts", "export function login() {}\n")
     made.commit()
@@ -25,17 +22,14 @@ def shop(tmp_path: Path, isolated_home: Path, brain: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.proves("PROMOTE")
-def test_a_promoted_nugget_goes_through_review_and_comes_back_reviewed(
-    shop: Shop, brain: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_promoted_nugget_goes_through_review_and_comes_back_reviewed(shop: Shop, brain: Path, nugget: Nugget) -> None:
     id_ = shop.learn(
         "chose `ed25519` over RSA for signing tokens", path="src/auth.ts", symbol="login", confidence=0.9,
         detail="Verifying is ten times faster and keys are short.", alternatives=("RSA-2048",),
         source_prompt="sign the tokens with something fast",
     )  # fmt: skip
     head = git(brain, "rev-parse", "HEAD")
-    assert run(["promote", id_, "--domain", "coding/auth", "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
+    result = nugget("promote", id_, "--domain", "coding/auth", "--json").json
     assert result["branch"].startswith("nugget/promotion-")
     (change,) = result["changes"]
     assert change["path"] == "domains/coding/auth/decisions/chose-ed25519-over-rsa-for-signing-tokens.md"
@@ -49,29 +43,23 @@ def test_a_promoted_nugget_goes_through_review_and_comes_back_reviewed(
     assert unit.evidence[0].session == shop.records[1].session
     assert unit.evidence[0].quote == "sign the tokens with something fast"
     assert unit.alternatives == ("RSA-2048",) and "ten times faster" in unit.body
-    assert run(["promote", id_]) == 1, "it waits already"
-    assert run(["review", "accept"]) == 0
-    run(["sync"])
-    capsys.readouterr()
-    assert run(["context", "src/auth.ts", "--json"]) == 0
-    nuggets = json.loads(capsys.readouterr().out)["nuggets"]
+    assert nugget("promote", id_).code == 1, "it waits already"
+    assert nugget("review", "accept").code == 0
+    nugget("sync")
+    nuggets = nugget("context", "src/auth.ts", "--json").json["nuggets"]
     assert [one.get("reviewed", False) for one in nuggets].count(True) == 1
 
 
 @pytest.mark.proves("PROMOTE")
-def test_a_dry_run_writes_nothing_and_what_cannot_be_is_told(
-    shop: Shop, brain: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_writes_nothing_and_what_cannot_be_is_told(shop: Shop, brain: Path, nugget: Nugget) -> None:
     id_ = shop.learn("never log a token", path="src/auth.ts", type="constraint")
-    assert run(["promote", id_, "--dry-run"]) == 0
-    assert "would be proposed as belief/never-log-a-token" in capsys.readouterr().out
+    assert "would be proposed as belief/never-log-a-token" in nugget("promote", id_, "--dry-run").out
     assert git(brain, "branch", "--list", "nugget/*") == ""
-    assert run(["promote", "nothing-like-it"]) == 2
-    assert run(["promote", id_, "--type", "recipe"]) == 2
-    assert run(["promote", id_, "--domain", "../outside"]) != 0
+    assert nugget("promote", "nothing-like-it").code == 2
+    assert nugget("promote", id_, "--type", "recipe").code == 2
+    assert nugget("promote", id_, "--domain", "../outside").code != 0
     assert git(brain, "branch", "--list", "nugget/*") == ""
     shop.write("src/auth.ts", "changed\n")
-    capsys.readouterr()
-    assert run(["promote", id_, "--type", "pattern"]) == 0
+    assert nugget("promote", id_, "--type", "pattern").code == 0
     branch = git(brain, "branch", "--list", "nugget/*").strip()
     assert "The nugget is stale: file changed." in git(brain, "log", "-1", "--format=%B", branch)

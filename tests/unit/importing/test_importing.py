@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import reviewing
 from import_stage import NOW, NYGARD, RULES, VAULT, bring_in
+from knowledge_files import write as write_file
 
 from nugget.brain import knowledge_file as knowledge
 from nugget.capture import review
@@ -21,8 +22,7 @@ TOKEN = "ghp_" + "a1B2c3D4e5F6" * 3
 
 def write(root: Path, files: dict[str, str]) -> Path:
     for path, text in files.items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(text, "utf-8")
+        write_file(root, path, text)
     return root
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from commands import Nugget as Command
 from replay import STARTED, Agent, change_by_hand, commit, git, make_repository
 
 from nugget.cli import run
@@ -260,11 +260,7 @@ def test_a_session_counts_for_every_repository_that_it_changed_and_each_has_its_
 
 @pytest.mark.proves("PROVENANCE-EXTRACT")
 def test_the_command_takes_the_sessions_of_the_workspace_from_any_worktree_and_says_what_became_of_them(
-    agent: Agent,
-    isolated_home: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    agent: Agent, nugget: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent.prompt("Repair the login of the shop")
     agent.edit("src/auth.py", "None", "1")
@@ -275,23 +271,23 @@ def test_the_command_takes_the_sessions_of_the_workspace_from_any_worktree_and_s
     broken.write_text("this is no transcript\n")
     git(agent.repo, "worktree", "add", "-q", str(tmp_path / "tree"))
     monkeypatch.chdir(tmp_path / "tree")
-    assert run(["extract", "--with", "offline", "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert (told["extracted"], told["skipped"], told["failed"]) == (1, 0, 1)
+    done = nugget("extract", "--with", "offline", "--json")
+    told = done.json
+    assert done.code == 1 and (told["extracted"], told["skipped"], told["failed"]) == (1, 0, 1)
     assert told["workspace"].startswith("github.com-acme-shop-")
     assert {one["session"]: one["state"] for one in told["sessions"]} == {
         agent.session: "extracted",
         broken.stem: "failed",
     }
     broken.unlink()
-    assert run(["extract", "--all"]) == 0
-    out = capsys.readouterr().out
-    assert "Extraction Results:\n  Extracted: 1\n  Skipped:   1\n  Failed:    0" in out
-    assert run(["extract", "--session", foreign.session[:6], "--force"]) == 0
-    assert "Extracted: 1" in capsys.readouterr().out
-    assert run(["extract", "--session", "ffff"]) == 1
-    assert run(["extract", "--with", "api"]) == 1
-    assert "There is no key" in capsys.readouterr().err
+    done = nugget("extract", "--all")
+    assert done.code == 0
+    assert "Extraction Results:\n  Extracted: 1\n  Skipped:   1\n  Failed:    0" in done.out
+    done = nugget("extract", "--session", foreign.session[:6], "--force")
+    assert done.code == 0 and "Extracted: 1" in done.out
+    assert nugget("extract", "--session", "ffff").code == 1
+    done = nugget("extract", "--with", "api")
+    assert done.code == 1 and "There is no key" in done.err
 
 
 @pytest.mark.proves("PROVENANCE-AUTOMATIC")

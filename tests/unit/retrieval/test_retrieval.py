@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -32,14 +31,9 @@ NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brain]:
+def asked(indexed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brain]:
     """The test brain, indexed once for all tests of this module."""
-    folder = tmp_path_factory.mktemp("read") / "brain"
-    shutil.copytree(REPOSITORY / "tests" / "brain", folder)
-    identity = ["-c", "user.name=T", "-c", "user.email=t@t"]
-    for command in (["init", "-q"], ["add", "-A"], [*identity, "commit", "-q", "-m", "Knowledge"]):
-        subprocess.run(["git", "-C", str(folder), *command], check=True)
-    with Brain(folder) as brain:
+    with Brain(shutil.copytree(indexed.parent, tmp_path_factory.mktemp("read") / "brain")) as brain:
         brain.sync()
         yield brain
 

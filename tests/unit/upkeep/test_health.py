@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Nugget
 
 from nugget.app import Brain
-from nugget.cli import run
 from nugget.config import load_settings, read_environment
 from nugget.index.vectors import PROGRESS, embedding_under_way
 from nugget.infra import files
@@ -42,25 +42,18 @@ def snapshot(*folders: Path) -> dict[str, bytes | None]:
     }
 
 
-@pytest.fixture
-def words(brain: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A brain without vectors, which is quick to index."""
-    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
-    return brain
-
-
 @pytest.mark.proves("HEALTH-READS")
-def test_status_and_doctor_write_nothing(words: Path, isolated_home: Path) -> None:
+def test_status_and_doctor_write_nothing(words: Path, nugget: Nugget, isolated_home: Path) -> None:
     before = snapshot(words, isolated_home)
     for command in (["status"], ["doctor"], ["status", "--json"], ["doctor", "--json"]):
-        assert run(["--brain", str(words), *command]) == 0
+        assert nugget(*command).code == 0
     assert snapshot(words, isolated_home) == before
     with Brain(words) as opened:
         opened.sync()
     (words / "domains/coding/patterns/new.md").write_text("---\nid: pattern/new\ntype: pattern\n---\n# New\n\nText.\n")
     before = snapshot(words, isolated_home)
     for command in (["status"], ["doctor"]):
-        assert run(["--brain", str(words), *command]) == 0
+        assert nugget(*command).code == 0
     assert snapshot(words, isolated_home) == before
 
 
@@ -95,13 +88,10 @@ def test_an_index_that_is_absent_behind_or_broken_is_seen(words: Path) -> None:
 
 
 @pytest.mark.proves("HEALTH-NEXT")
-def test_each_fault_is_told_with_its_next_step(
-    words: Path, isolated_home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_fault_is_told_with_its_next_step(words: Path, nugget: Nugget, isolated_home: Path) -> None:
     (words / "domains/coding/patterns/bad.md").write_text("---\ntags: [unclosed\n---\n")
-    assert run(["--brain", str(words), "sync"]) == 0
-    assert run(["--brain", str(words), "status"]) == 0
-    assert "Something is wrong: 1 error." in capsys.readouterr().out
+    assert nugget("sync").code == 0
+    assert "Something is wrong: 1 error." in nugget("status").out
     (words / "brain.yaml").write_text("owner: X\nretrival:\n  limit: 3\n")
     files.queue_job(isolated_home / ".nugget", {"session": "s1"})
     pending = isolated_home / ".nugget/queue/pending"
@@ -116,24 +106,22 @@ def test_each_fault_is_told_with_its_next_step(
     assert found["capture"]["state"] == "error" and found["capture"]["next_step"] == "nugget capture --retry"
     assert "the disk was full" in found["capture"]["said"]
     assert status_of(words)["capture"]["failures"] == ["s1: the disk was full"]
-    assert run(["--brain", str(words), "doctor"]) == 1
+    assert nugget("doctor").code == 1
 
 
 @pytest.mark.proves("HEALTH-KEY")
 def test_a_key_is_told_to_be_there_and_never_shown(
-    words: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: Path, nugget: Nugget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "very-secret-key")
-    for command in (["status"], ["status", "--json"], ["doctor"], ["doctor", "--json"]):
-        assert run(["--brain", str(words), *command]) == 0
-    shown = capsys.readouterr()
-    assert "very-secret-key" not in shown.out + shown.err
-    assert "ANTHROPIC_API_KEY is set" in shown.out and '"has_key": true' in shown.out
+    results = [nugget(*command) for command in (["status"], ["status", "--json"], ["doctor"], ["doctor", "--json"])]
+    assert not any(result.code for result in results) and "very-secret-key" not in str(results)
+    assert "ANTHROPIC_API_KEY is set" in str(results) and '"has_key": true' in str(results)
 
 
 @pytest.mark.proves("HEALTH-SOURCES")
 def test_what_waits_in_any_source_is_said_by_status_and_doctor(
-    words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: Path, nugget: Nugget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     canon = tmp_path / "handbook"
     canon.mkdir()
@@ -145,8 +133,7 @@ def test_what_waits_in_any_source_is_said_by_status_and_doctor(
         row = next(row for row in status_of(words)["sources"] if row["name"] == "canon handbook")
         assert (row["files"], row["passages"], row["pending"]) == (0, 0, 3) and row["since"]
         assert findings(words)["canon handbook"]["state"] == "warning"
-        assert run(["--brain", str(words), "status"]) == 0
-        shown = capsys.readouterr().out
+        shown = nugget("status").out
         assert "canon handbook: 0 files, 0 passages, 3 files not indexed, the oldest since " in shown
         assert "Nothing is wrong." not in shown and "Next: nugget sync" in shown
         opened.sync_local_sources()
