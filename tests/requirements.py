@@ -1,8 +1,8 @@
 """The promises of the product, by id: what the design and the documents say that can be checked.
 
 Each area lists its own in `tests/promises/<area>.py` as `PROMISES: dict[str, str]` (id -> the promise in one
-sentence) and `GAPS: dict[str, str]` (id -> why there is no proof). A test names the ids that it proves with
-`@pytest.mark.proves("ID", ...)`; tests/house/test_requirements.py holds both sides to each other.
+sentence) and, where it has some, `GAPS: dict[str, str]` (id -> why there is no proof). A test names the ids that it
+proves with `@pytest.mark.proves("ID", ...)`; tests/house/test_requirements.py holds both sides to each other.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Promises about the sessions of agents other than Claude Code."""
 
-from __future__ import annotations
-
 PROMISES: dict[str, str] = {
     "AGT-ENTRANCE": "one entrance finds the sessions of every agent, oldest first, and reads each",
     "AGT-PREFIX": "a session is found by the beginning of its id where that is unambiguous",

@@ -36,4 +36,3 @@ PROMISES: dict[str, str] = {
     "WORKER-MANY-AT-ONCE": "Twenty sessions that end in the same second are each captured once, under several workers.",
     "WORKER-FULL-DISK": "A disk that fills up at any point loses no session.",
 }
-GAPS: dict[str, str] = {}

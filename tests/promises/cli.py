@@ -1,7 +1,5 @@
 """Promises about the command line, the rendering and the state of health."""
 
-from __future__ import annotations
-
 PROMISES: dict[str, str] = {
     "CLI-PAGER": "on a terminal what is longer than the screen is paged; PAGER, --no-pager and NO_COLOR are honoured",
     "CLI-COMMANDS": "every command is there, says what it does, and no command is there that does nothing",
@@ -39,4 +37,3 @@ PROMISES: dict[str, str] = {
     "HEALTH-KEY": "a key is told to be there, never shown",
     "API-LINES": "The ten lines of docs/api.md run, and every public name of `nugget` exists.",
 }
-GAPS: dict[str, str] = {}

@@ -1,7 +1,5 @@
 """Promises about `nugget commit` and its git hook."""
 
-from __future__ import annotations
-
 PROMISES: dict[str, str] = {
     "COM-MATCH": "staged files are matched to the sessions that wrote them, from the store and from newer transcripts",
     "COM-LINES": "added lines count for who wrote them; blank, trivial, moved and generated ones for nobody",

@@ -1,7 +1,5 @@
 """Promises about measuring a brain: golden questions, the query log, other languages."""
 
-from __future__ import annotations
-
 PROMISES: dict[str, str] = {
     "QUERIES-CODE": "Questions about code are in the log, with budget and agent, those without results too.",
     "EVAL-METRICS": "recall@k, MRR@10 and nDCG@10 are those of the literature",
@@ -19,4 +17,3 @@ PROMISES: dict[str, str] = {
     "LANG-BM25": "in eleven languages and scripts words alone put the right unit first for 95 of 100 questions",
     "LANG-DEFAULT": "the English default model takes nothing away from other languages",
 }
-GAPS: dict[str, str] = {}

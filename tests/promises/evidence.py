@@ -1,7 +1,5 @@
 """Promises about what happened in sessions and shells: logs, incidents, working notes, bundles."""
 
-from __future__ import annotations
-
 PROMISES: dict[str, str] = {
     "EVID-SELECT": "On the command line a model chooses evidence from the whole history, and a missing key is said.",
     "EVI-SHELL-INCREMENTAL": "a shell log that changed is read again in place of what was read of it, also a cut one",

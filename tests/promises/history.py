@@ -1,7 +1,5 @@
 """History: sessions, channels and shells, searchable."""
 
-from __future__ import annotations
-
 PROMISES: dict[str, str] = {
     "HIS-ROLES": "sessions are searched as what you and what the agent said",
     "HIS-TITLE": "a session is found by its title, and one without is named by its first prompt",
@@ -35,4 +33,3 @@ PROMISES: dict[str, str] = {
     "HIS-PHRASE-FAR": "a phrase is found however many newer passages hold its words",
     "HIS-EXPRESSION": "phrases, operators and prefixes hold over history as everywhere",
 }
-GAPS: dict[str, str] = {}

@@ -25,4 +25,3 @@ PROMISES: dict[str, str] = {
     "HOUSE-SITE": "The documentation is a site that is built without a warning and without a network.",
     "HOUSE-DEMO": "The demo runs the main job, from transcript to an answer over MCP, offline in a temporary HOME.",
 }
-GAPS: dict[str, str] = {}

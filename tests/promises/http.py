@@ -30,4 +30,3 @@ PROMISES: dict[str, str] = {
     "HTTP-REBINDING": "A Host or an Origin that is not ours is refused, so that no web page can call it.",
     "HTTP-FLOOD": "A flood gets 429 with Retry-After at once; what was taken is answered, and memory stays bounded.",
 }
-GAPS: dict[str, str] = {}

@@ -1,7 +1,5 @@
 """Promises about importing existing notes."""
 
-from __future__ import annotations
-
 PROMISES: dict[str, str] = {
     "IMPORT-FORMATS": "Obsidian, plain markdown, ADRs (Nygard, MADR), agents' rules, Cursor rules, and exports of "
     "mem0, claude-mem and basic-memory each become units of the right type, with the reason for it.",
@@ -18,4 +16,3 @@ PROMISES: dict[str, str] = {
     "IMPORT-REAL": "What claude-mem, mem0 and basic-memory themselves wrote is read, databases too, and left alone.",
     "IMPORT-LEFT-OUT": "Journals, task lists, lists of links, templates and stubs are left out, and it is said.",
 }
-GAPS: dict[str, str] = {}

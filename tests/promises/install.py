@@ -1,7 +1,5 @@
 """Promises about installing into Claude Code."""
 
-from __future__ import annotations
-
 PROMISES: dict[str, str] = {
     "INIT-INDEXES": "`init` and `install` index the brain, so that no session waits for it.",
     "INSTALL-PARTS": "one command puts in hooks with a timeout, the MCP server with alwaysLoad and the permission",
@@ -21,4 +19,3 @@ PROMISES: dict[str, str] = {
     "CLIENTS-REFUSE": "settings of another agent that cannot be understood are left alone, in one sentence",
     "WATCH": "`nugget watch` captures sessions of agents that call no hook, and can be started at login.",
 }
-GAPS: dict[str, str] = {}

@@ -1,7 +1,5 @@
 """Promises about knowledge files, their chunks, and the brain that holds them."""
 
-from __future__ import annotations
-
 PROMISES: dict[str, str] = {
     "KNOW-CHUNK-HEADINGS": "A body is split at its headings, found by a Markdown parser: a `#` in code is no heading.",
     "KNOW-CHUNK-LONG": "A section that is too long is cut at paragraphs, its parts overlapping by 10 to 15 percent.",
@@ -41,5 +39,3 @@ PROMISES: dict[str, str] = {
     "SETTINGS-SET": "`nugget config` shows settings with their origin and writes them, keeping every other line.",
     "BRAIN-BAD-INPUT": "Each kind of bad input gets a clear sentence, and everything else still works.",
 }
-
-GAPS: dict[str, str] = {}

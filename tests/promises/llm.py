@@ -1,7 +1,5 @@
 """Promises about everything that talks to an LLM."""
 
-from __future__ import annotations
-
 PROMISES: dict[str, str] = {
     "LLM-OFF": "without a key, or with `llm.enabled: false`, no LLM is ever called",
     "LLM-LAZY": "the anthropic SDK is imported by the first call, not before",
@@ -39,4 +37,3 @@ PROMISES: dict[str, str] = {
     "GEN-FAILURE": "when the LLM fails, extraction fails as a whole, so that the session can be captured later",
     "GEN-INJECTION": "the session reaches the model fenced as material",
 }
-GAPS: dict[str, str] = {}

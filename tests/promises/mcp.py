@@ -14,4 +14,3 @@ PROMISES: dict[str, str] = {
     "RECALL-RESIDENT": "While a window is open, recall asks its server in time, and so also searches by meaning.",
     "MCP-END": "The server ends with its client, and prints nothing but the protocol on stdout.",
 }
-GAPS: dict[str, str] = {}

@@ -39,4 +39,3 @@ PROMISES: dict[str, str] = {
     "REMOTE-PROXY": "The remote and GitHub are reached through the proxy that the environment names.",
     "REMOTE-CLEAN": "A remote is spoken to in the cleaned environment: no inherited GIT_DIR, no prompt, no hooks.",
 }
-GAPS: dict[str, str] = {}

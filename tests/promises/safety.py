@@ -1,7 +1,5 @@
 """Promises about limits, faults and who may read what."""
 
-from __future__ import annotations
-
 PROMISES: dict[str, str] = {
     "FILES-PRIVATE": "what Nugget keeps is readable by its owner alone under any umask; repair mends wider modes",
     "FAULT-DISK": "a command that runs out of space is done or not begun, and can be done when there is space again",
@@ -21,4 +19,3 @@ PROMISES: dict[str, str] = {
     "ANSWER-TAGS": "tags that clients give a meaning to are escaped in every answer, unseen characters spelled out",
     "THREATS-SHOWN": "docs/threat-model.md names attackers, what each can reach, and tests that exist",
 }
-GAPS: dict[str, str] = {}

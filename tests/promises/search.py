@@ -34,5 +34,3 @@ PROMISES: dict[str, str] = {
     "MEMORY-IDENTITY": "an identity with path characters is refused",
     "MEMORY-ISOLATION": "memory is returned to the identity that is named, and never otherwise, on any face",
 }
-
-GAPS: dict[str, str] = {}

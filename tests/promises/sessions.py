@@ -1,7 +1,5 @@
 """Promises about reading sessions, redaction and offline extraction."""
 
-from __future__ import annotations
-
 PROMISES: dict[str, str] = {
     "SES-READ-ALL": "every transcript at hand parses, or is refused in one clear sentence, never with a traceback",
     "SES-TORN": "torn, undecodable and shapeless lines are counted and stop nothing",
@@ -35,4 +33,3 @@ PROMISES: dict[str, str] = {
     "CAP-ANOTHER": "another decision is another unit: nothing is appended to an accepted one",
     "EXT-REAL": "offline extraction works on every real session, with and without the model",
 }
-GAPS: dict[str, str] = {}

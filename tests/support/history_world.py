@@ -58,6 +58,3 @@ class World:
         parsed = parse_search(query, today=TODAY)
         assert parsed.match
         return [hit.ref for hit in search_history(self.connection, parsed, today=TODAY)]
-
-    def excerpts(self, query: str, **more: Any) -> list[str]:
-        return [hit.chunks[0].text for hit in self.search(query, **more)]

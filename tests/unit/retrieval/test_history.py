@@ -99,7 +99,7 @@ def test_a_long_reply_is_cut_into_passages_and_shown_whole_without_its_secrets(w
     reply = "\n\n".join(f"Paragraph {n} speaks of lighthouse{n} and of {SECRET} at length. " * 5 for n in range(20))
     world.write([("Tell me all", reply)])
     world.sync()
-    assert "lighthouse17" in world.excerpts("lighthouse17")[0]
+    assert "lighthouse17" in world.search("lighthouse17")[0].chunks[0].text
     shown = read_excerpt(world.connection, "session:11111111-aaaa#1").passages[1].text
     assert shown.startswith("Paragraph 0") and "lighthouse19" in shown
     assert shown.replace("[redacted:github-token]", SECRET) == reply.strip()
