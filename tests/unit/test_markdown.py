@@ -106,8 +106,6 @@ def test_a_long_section_is_cut_at_paragraphs_with_ten_to_fifteen_percent_overlap
     chunks = chunk_markdown("# T\n\n## Long\n\n" + "\n\n".join(paragraphs), title="T")
     assert {chunk.breadcrumb for chunk in chunks} == {"T > Long"}
     assert all(estimate_tokens(chunk.text) <= 200 for chunk in chunks)
-    plain = chunk_markdown("# T\n\n## Long\n\n" + "\n\n".join(paragraphs), title="T")
-    assert chunks == plain
     for before, after in itertools.pairwise(chunks):
         shared = next(n for n in range(len(after.text), 0, -1) if before.text.endswith(after.text[:n].rstrip()))
         assert 0 < estimate_tokens(after.text[:shared]) <= 0.15 * 200

@@ -101,11 +101,9 @@ def test_units_of_the_time_that_a_question_names_come_first_and_the_others_stay(
 
 
 @pytest.mark.proves("ASK-TIME")
-def test_passages_of_the_time_that_a_question_names_come_first(tmp_path: Path) -> None:
-    world = World(tmp_path)
+def test_passages_of_the_time_that_a_question_names_come_first(world: World) -> None:
     for name, month in (("a", 1), ("b", 2)):
         world.write([(f"the lantern of walnut {name}", "ok")], name, started=datetime(2026, month, 10, tzinfo=UTC))
     world.sync()
     assert world.found("lantern of walnut")[0] == "session:b#1"
     assert world.found("lantern of walnut in January") == ["session:a#1", "session:b#1"]
-    world.connection.close()

@@ -27,13 +27,6 @@ from nugget.text import telling
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
-    yield made
-    made.connection.close()
-
-
 @pytest.fixture(scope="module")
 def real_world(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> Iterator[World]:
     made = World(tmp_path_factory.mktemp("real"))
