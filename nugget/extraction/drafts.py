@@ -230,11 +230,12 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     draft.title = titles.title_of(titles.split_reason(said)[0])
     if not draft.title and _is_told(claim):
         draft.title = titles.title_of(said)  # what is wanted is too short to say it without the reason
-    if not titles.stands_alone(draft.title) or _UNSURE.search(draft.title) or _UPSHOT.search(draft.title):
+    context = sentence.event.text
+    if not titles.stands_alone(draft.title, context) or phrases.ERRAND.match(draft.title):
         return None
-    if phrases.ERRAND.match(draft.title):
+    if _UNSURE.search(draft.title) or _UPSHOT.search(draft.title):
         return None
-    if not titles.is_statement(draft.title) and not (
+    if not titles.is_statement(draft.title, context) and not (
         claim.features["option chosen"] or claim.features["offer accepted"] or sentence.event.tool
     ):
         return None

@@ -48,6 +48,7 @@ _SAYS = any_of(
     r"|(?:i|we) (?:also )?(?:found|see|noticed|realized|think|believe|know|feel|guess|confirmed"
     r"|agree)(?: out)?(?: that|,)?\s+(?=\S+ \S+)"
     r"|we(?:'re| are) (?:discovering|finding|learning|seeing)(?: out| more and more| now)* that\s+"
+    r"|(?:fix(?:ed|es)?|resolved?) (?:an? |the )?(?:\w+ )?(?:bug|issue|problem|case) (?:where|in which|that)\s+"
     r"|(?:root cause fix [-–—:] )?(?:correctly )?(?:identifies|determined|ensures|confirms) that\s+"
     r"|(?:my|the) (?:understanding|guess|recommendation|suggestion) is(?: that)?\s+|merk dir[:,]?\s*"
     r"|remember[:,]\s*)"
@@ -132,7 +133,8 @@ _LAST_ENDS = re.compile(r"\s(?:for|by|via|with|to|from|which|that|and|or|in|on|a
 _DANGLING = any_of(
     r"[\s,]+(?:because|since|that|so|and|or|with|as|by|to|in|is|are|was|be|been|the|a|an|of|for|from|on|at|when"
     r"|if|not|but|which|it|via|than|rather|e\.g|even|though|although|never|only|just|also|any|will|would|should|can|could|its|this"
-    r"|these|has|have|does|do|in other words|such as|(?:by|for|without|of|while) \w+ing|especially|e\.g\.|i\.e\.)$"
+    r"|these|has|have|does|do|in other words|such as|(?:by|for|without|of|while) \w+ing|especially|e\.g\."
+    r"|i\.e\.|based|, but \w+)$"
 )
 _REPORTED = any_of(
     r"^(?:Updated|Changed|Added|Fixed|Modified|Created|Made) (?:the )?(?P<name>`[^`]+`)[^—–:`-]*(?:`[^`]+`)?"
@@ -167,6 +169,12 @@ _HANGS = any_of(
     r"|(?:inside|in|with|for|like|by|on|at)\b(?:(?!\b(?:always|never|must|cannot|should|only)\b)[^,])*"
     r"(?:,\s*(?:when|if|where|while)\b[^,]*)?$"
 )
+_FLEETING = any_of(
+    r"^→|\bthis (?:pr|pull request|merge|commit)\b|^or (?:would|should|could|can|do)\b|, (?:can|could|would) you\b"
+    r"|\bshould (?:now )?(?:be (?:\w+ )?green|pass)\b|^you can (?:see|quickly)\b"
+    r"|^the (?:first|second|third|last|next|remaining|failing) (?:tests?|problems?|issues?|failures?|errors?|cases?)\b"
+)
+"""What is true of the moment, or goes on from something else."""
 _REFERS = any_of(r"\b(?:for|in|by) (?:this|that|these|those) (?:reason|case|way|approach|means)s?\b")
 _ENGLISH = any_of(r"\b(?:the|and|is|are|was|to|of|for|with|that|this|it|we|you|not)\b")
 _TELLS = any_of(r"^(?:no|only|rather|prefer|merk)\b|\b(?:never|always|don't|do not|must)\b")
@@ -184,7 +192,6 @@ _SYMPTOM = any_of(
     r"\b(?:fail\w*|errors?|wrong|broken|breaks?|crash\w*|refused|rejected|hangs?|time[sd]? ?out|twice|missing|leak\w*"
     r"|slow|stuck|cannot|can't|doesn't|does not|invalid|exceptions?|panics?)\b"
 )
-_OPENING = any_of(r"^(?:good|ok(?:ay)?|great|thanks|next|also|and|so|now)\b[.,:;]?\s*")
 _SYMPTOM_CHARS = 240
 IMPERATIVES = frozenset(
     """
@@ -326,17 +333,20 @@ def split_reason(text: str) -> tuple[str, str]:
     return text[: found.start()].rstrip(" ,;-–—"), text[found.end() :].strip()
 
 
-def stands_alone(title: str) -> bool:
+def stands_alone(title: str, context: str) -> bool:
     """Return whether a title needs no sentence before it and says a whole thing."""
-    if _HANGS.match(title) or _REFERS.search(title):
+    if _HANGS.match(title) or _REFERS.search(title) or _FLEETING.search(title):
         return False
     label, colon, rest = title.partition(": ")
-    return not colon or is_statement(rest) or not _ENGLISH.search(rest) or "?" in label
+    return not colon or is_statement(rest, context) or "?" in label
 
 
-def is_statement(text: str) -> bool:
-    """Return whether an English text has a verb or tells what to do; other languages are taken as they are."""
-    if not _ENGLISH.search(text):
+def is_statement(text: str, context: str = "") -> bool:
+    """Return whether an English text has a verb or tells what to do; other languages are taken as they are.
+
+    `context` is the whole text that it stands in: a phrase of a few names does not tell its language.
+    """
+    if not _ENGLISH.search(context or text):
         return True
     text = _IN_QUOTES.sub('""', text)
     first = text.lower().lstrip("`'\" ").split(" ", 1)[0].rstrip(".,:;!")
@@ -376,5 +386,5 @@ def symptom_of(prompt: str) -> str:
     lines = [clean(line) for line in prompt.splitlines() if not line.lstrip().startswith(("#", "<"))]
     for sentence in (one for line in lines for one in re.split(r"(?<=[.!?])\s+", line)):
         if _SYMPTOM.search(sentence) and not sentence.endswith("?") and len(sentence) <= _SYMPTOM_CHARS:
-            return capitalised(_OPENING.sub("", sentence))
+            return capitalised(sentence)
     return ""
