@@ -46,7 +46,7 @@ def test_auto_commits_with_session_attribution_and_co_author(command: Path, repo
     assert done.returncode == 0, done.stderr
     assert last_message(repo).splitlines()[0] == SUBJECT
     assert trailer(repo, "Nugget-Session") == [agent.session]
-    assert trailer(repo, "Nugget-Attribution") == ["87% agent (claude-code), 13% human (Test Person)"]
+    assert trailer(repo, "Nugget-Attribution") == ["88% agent (claude-code), 12% human (Test Person)"]
     assert trailer(repo, "Co-authored-by") == ["Claude <noreply@anthropic.com>"]
     assert git(repo, "status", "--porcelain") == ""
     assert not (repo / ".git/NUGGET_EDITMSG").exists()
