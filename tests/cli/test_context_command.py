@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,9 +9,8 @@ from typing import Any
 
 import provenance_store
 import pytest
+from commands import Nugget
 from provenance_store import Shop, make_shop
-
-from nugget.cli import run
 
 NODE = {
     "src/auth.ts": "export class Session {\n  refresh(): void {}\n}\nexport function login(name: string) {}\n",
@@ -47,15 +45,16 @@ def known(shop: Shop) -> Shop:
     return shop
 
 
-def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+def asked(nugget: Nugget, *arguments: str) -> Any:
     """The JSON of `nugget why`."""
-    assert run(["why", *arguments, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
+    shown = nugget("why", *arguments, "--json")
+    assert shown.code == 0
+    return shown.json
 
 
 @pytest.mark.proves("CONTEXT-JSON", "CONTEXT-DEPTH")
-def test_the_json_has_openqeds_shape(known: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    answer = asked(capsys, "src/auth.ts")
+def test_the_json_has_openqeds_shape(known: Shop, nugget: Nugget) -> None:
+    answer = asked(nugget, "src/auth.ts")
     assert list(answer) == ["query", "budget", "nuggets", "moreContextHint"]
     assert answer["query"] == {"path": "src/auth.ts", "depth": "standard"}
     assert list(answer["budget"]) == ["requested", "used", "available", "truncated"]
@@ -70,22 +69,22 @@ def test_the_json_has_openqeds_shape(known: Shop, capsys: pytest.CaptureFixture[
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", decision["sessionDate"])
     scopes = {one["type"]: one["scope"] for one in answer["nuggets"]}
     assert scopes == {"decision": "src/auth.ts", "constraint": "workspace", "tuning": "src/auth.ts"}
-    deep = asked(capsys, "src/auth.ts", "--query", "JWT", "--depth", "deep", "--type", "decision,rejection")
+    deep = asked(nugget, "src/auth.ts", "--query", "JWT", "--depth", "deep", "--type", "decision,rejection")
     assert deep["query"] == {"path": "src/auth.ts", "text": "JWT", "depth": "deep"}
     assert [one["sourcePrompt"] for one in deep["nuggets"]] == ["let people log in"]
-    brief = asked(capsys, "--query", "authentication", "--depth", "summary")
+    brief = asked(nugget, "--query", "authentication", "--depth", "summary")
     assert "detail" not in brief["nuggets"][0] and brief["query"] == {"text": "authentication", "depth": "summary"}
 
 
 @pytest.mark.proves("CONTEXT-PATHS")
-def test_paths_are_meant_from_where_one_stands(known: Shop, capsys: pytest.CaptureFixture[str],
+def test_paths_are_meant_from_where_one_stands(known: Shop, nugget: Nugget,
                                                monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     monkeypatch.chdir(known.repo / "src")
-    assert asked(capsys, "auth.ts")["query"]["path"] == "src/auth.ts"
-    assert asked(capsys, "../src/./auth.ts")["query"]["path"] == "src/auth.ts"
-    assert asked(capsys, "..")["query"]["path"] == ""
+    assert asked(nugget, "auth.ts")["query"]["path"] == "src/auth.ts"
+    assert asked(nugget, "../src/./auth.ts")["query"]["path"] == "src/auth.ts"
+    assert asked(nugget, "..")["query"]["path"] == ""
     monkeypatch.chdir("/")
-    assert len(asked(capsys, str(known.repo / "src" / "auth.ts"))["nuggets"]) == 3
+    assert len(asked(nugget, str(known.repo / "src" / "auth.ts"))["nuggets"]) == 3
 
 
 @pytest.mark.proves("CONTEXT-BAD-INPUT")
@@ -106,29 +105,26 @@ def test_paths_are_meant_from_where_one_stands(known: Shop, capsys: pytest.Captu
     ],
 )
 def test_what_cannot_be_answered_is_told_in_a_sentence(
-    known: Shop, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+    known: Shop, nugget: Nugget, arguments: list[str], said: str
 ) -> None:
-    assert run(["why", *arguments]) == 2
-    output = capsys.readouterr()
-    assert said in " ".join(output.err.split()) and "Traceback" not in output.err and output.out == ""
+    output = nugget("why", *arguments)
+    assert (output.code, output.out) == (2, "")
+    assert said in " ".join(output.err.split()) and "Traceback" not in output.err
 
 
 @pytest.mark.proves("CONTEXT-SYMBOL")
-def test_a_symbol_is_found_in_its_language_and_its_nuggets_lead(
-    known: Shop, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_symbol_is_found_in_its_language_and_its_nuggets_lead(known: Shop, nugget: Nugget) -> None:
     about = known.learn("login never says which of the two was wrong", path="src/auth.ts", type="intent", days_ago=9)
-    run(["why", "--symbol", "login"])
-    lines = capsys.readouterr().out.splitlines()
+    lines = nugget("why", "--symbol", "login").out.splitlines()
     assert lines[0].startswith("Context for src/auth.ts#login") and "src/auth.ts:4 (function login)" in lines
-    explain = asked(capsys, "--symbol", "Session.refresh", "--explain")
+    explain = asked(nugget, "--symbol", "Session.refresh", "--explain")
     assert explain["query"]["path"] == "src/auth.ts" and explain["query"]["symbol"] == "Session.refresh"
     scores = {
-        one["id"]: one for one in asked(capsys, "src/auth.ts", "--symbol", "login", "--explain")["explain"]["nuggets"]
+        one["id"]: one for one in asked(nugget, "src/auth.ts", "--symbol", "login", "--explain")["explain"]["nuggets"]
     }
     assert "symbol" in [part["name"] for part in scores[about]["contributions"]]
-    assert asked(capsys, "lib/cache.py", "--symbol", "get")["query"]["path"] == "lib/cache.py"
-    run(["why", "src/cache.py", "--symbol", "set"])
-    assert "No definition of set was found in src/cache.py." in capsys.readouterr().out
-    run(["why", "--symbol", "cookies"])
-    assert "No definition of cookies was found; shown is what names it." in capsys.readouterr().out
+    assert asked(nugget, "lib/cache.py", "--symbol", "get")["query"]["path"] == "lib/cache.py"
+    missing = nugget("why", "src/cache.py", "--symbol", "set").out
+    assert "No definition of set was found in src/cache.py." in missing
+    named = nugget("why", "--symbol", "cookies").out
+    assert "No definition of cookies was found; shown is what names it." in named

@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Nugget
 
-from nugget.cli import run
 from nugget.sources.claude_code import read_session
 from nugget.sources.sessions import write_archive
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 SESSION = "5e551011-0000-4000-8000-000000000001"
-
-Show = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def show(capsys: pytest.CaptureFixture[str]) -> Show:
-    def call(*arguments: str) -> tuple[int, str, str]:
-        code = run(["sessions", "show", *arguments])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
 
 
 def record(kind: str, content: Any, number: int, **more: Any) -> dict[str, Any]:
@@ -67,8 +54,8 @@ def transcript(isolated_home: Path) -> Path:
 
 
 @pytest.mark.proves("HIS-SHOW")
-def test_a_session_reads_as_a_conversation_with_what_was_run_folded(transcript: Path, show: Show) -> None:
-    code, out, _ = show(SESSION[:8])
+def test_a_session_reads_as_a_conversation_with_what_was_run_folded(transcript: Path, nugget: Nugget) -> None:
+    code, out, _ = nugget("sessions", "show", SESSION[:8])
     assert code == 0
     lines = [line.rstrip() for line in out.splitlines() if line.strip()]
     assert lines[3] == "came to: not captured"
@@ -96,10 +83,10 @@ def test_a_session_reads_as_a_conversation_with_what_was_run_folded(transcript: 
 
 
 @pytest.mark.proves("HIS-SHOW")
-def test_a_session_unfolds_and_is_one_json_document(transcript: Path, show: Show) -> None:
-    _, out, _ = show(f"session:{SESSION}#2", "--full")
+def test_a_session_unfolds_and_is_one_json_document(transcript: Path, nugget: Nugget) -> None:
+    _, out, _ = nugget("sessions", "show", f"session:{SESSION}#2", "--full")
     assert "    line one" in out and "    + c" in out and "    - a" in out and "    in 3 s" in out
-    _, out, err = show(SESSION, "--json")
+    _, out, err = nugget("sessions", "show", SESSION, "--json")
     shown = json.loads(out)
     assert not err and SECRET not in out
     assert [exchange["ref"] for exchange in shown["exchanges"]] == [f"session:{SESSION}#1", f"session:{SESSION}#2"]
@@ -110,9 +97,9 @@ def test_a_session_unfolds_and_is_one_json_document(transcript: Path, show: Show
 
 
 @pytest.mark.proves("HIS-SHOW")
-def test_a_deleted_session_is_read_from_the_archive(transcript: Path, show: Show, isolated_home: Path) -> None:
+def test_a_deleted_session_is_read_from_the_archive(transcript: Path, nugget: Nugget, isolated_home: Path) -> None:
     write_archive(isolated_home / ".nugget", read_session(transcript))
     transcript.unlink()
-    code, out, _ = show(SESSION[:8])
+    code, out, _ = nugget("sessions", "show", SESSION[:8])
     assert code == 0 and "archived:" in out and "that is the lighthouse" in out
     assert SECRET not in out

@@ -4,71 +4,46 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from logs import Logs, logs_in
+from commands import Nugget
+from logs import Logs
 
-from nugget import cli
 from nugget.evidence import bundle_json
 
-Run = Callable[..., "Done"]
-
 
 @pytest.fixture
-def logs(tmp_path: Path) -> Iterator[Logs]:
-    with logs_in(tmp_path) as made:
-        yield made
-
-
-@dataclass
-class Done:
-    """What a command came to."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-@pytest.fixture
-def run(logs: Logs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Commands as the command line runs them, without an embedding model."""
+def logged(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> Logs:
+    """The logs that commands read, without an embedding model."""
     monkeypatch.setenv("AISH_LOG_DIR", str(logs.folder))
     monkeypatch.setenv("NUGGET_HOME", str(logs.home))
     monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
-
-    def started(*arguments: str) -> Done:
-        code = cli.run(arguments)
-        said = capsys.readouterr()
-        return Done(code, said.out, said.err)
-
-    return started
+    return logs
 
 
 @pytest.mark.proves("EVI-CLI")
-def test_ingest_context_and_sessions_say_what_the_functions_say(logs: Logs, run: Run) -> None:
-    logs.walkthrough("s1")
-    done = run("logs", "ingest", "s1", "--json")
-    assert done.returncode == 0, done.stderr
-    counts = json.loads(done.stdout)
+def test_ingest_context_and_sessions_say_what_the_functions_say(logged: Logs, nugget: Nugget) -> None:
+    logged.walkthrough("s1")
+    done = nugget("logs", "ingest", "s1", "--json")
+    assert done.code == 0, done.err
+    counts = done.json
     assert (counts["session_id"], counts["events"], counts["incidents"]) == ("s1", 4, 1)
-    assert json.loads(run("logs", "ingest", "s1", "--json").stdout)["events"] == 0
-    asked = run("logs", "context", "why", "did", "it", "fail", "--session", "s1", "--explain", "--json")
-    bundle = logs.ask("s1", "why did it fail", explain=True)
-    assert json.loads(asked.stdout) == json.loads(json.dumps(bundle_json(bundle, explain=True)))
-    told = run("logs", "context", "why did it fail")
-    assert told.stdout.rstrip("\n") == bundle.context_text
-    (session,) = json.loads(run("sessions", "--all", "--json").stdout)["sessions"]
+    assert nugget("logs", "ingest", "s1", "--json").json["events"] == 0
+    asked = nugget("logs", "context", "why", "did", "it", "fail", "--session", "s1", "--explain", "--json")
+    bundle = logged.ask("s1", "why did it fail", explain=True)
+    assert asked.json == json.loads(json.dumps(bundle_json(bundle, explain=True)))
+    told = nugget("logs", "context", "why did it fail")
+    assert told.out.rstrip("\n") == bundle.context_text
+    (session,) = nugget("sessions", "--all", "--json").json["sessions"]
     assert (session["id"], session["commands"], session["open"]) == ("s1", 1, 1)
-    assert "s1" in run("logs", "sessions").stdout and "1 open failure" in run("sessions", "--all").stdout
-    explained = run("logs", "context", "why did it fail", "--explain").stdout
+    assert "s1" in nugget("logs", "sessions").out and "1 open failure" in nugget("sessions", "--all").out
+    explained = nugget("logs", "context", "why did it fail", "--explain").out
     assert "caps: incident 6" in explained and "pane_output" in explained
 
 
 @pytest.mark.proves("EVI-CLI")
-def test_what_cannot_be_done_is_told_in_one_sentence(logs: Logs, run: Run) -> None:
+def test_what_cannot_be_done_is_told_in_one_sentence(logged: Logs, nugget: Nugget) -> None:
     for arguments, code, said in (
         (("ingest",), 2, "Name a session, or give --all."),
         (("ingest", "../x"), 2, "'../x' is not a session id."),
@@ -78,9 +53,9 @@ def test_what_cannot_be_done_is_told_in_one_sentence(logs: Logs, run: Run) -> No
         (("context", "why", "--last", "--workspace"), 2, "Give one of --session, --last and --workspace."),
         (("context", "why", "--intent", "other"), 2, "'other' is not one of"),
     ):
-        done = run("logs", *arguments)
-        assert done.returncode == code and said in done.stderr and "Traceback" not in done.stderr, done.stderr
-        assert done.stdout == ""
+        done = nugget("logs", *arguments)
+        assert done.code == code and said in done.err and "Traceback" not in done.err, done.err
+        assert done.out == ""
 
 
 def work(logs: Logs, session: str, folder: Path, command: str, *, code: int = 0, stderr: str = "") -> None:
@@ -92,19 +67,19 @@ def work(logs: Logs, session: str, folder: Path, command: str, *, code: int = 0,
 
 @pytest.mark.proves("EVI-ACROSS")
 def test_all_sessions_of_a_code_repository_are_asked_at_once_and_no_others(
-    logs: Logs, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    logged: Logs, nugget: Nugget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop, blog = tmp_path / "shop", tmp_path / "blog"
     for folder in (shop, blog):
         folder.mkdir()
         subprocess.run(["git", "init", "-q", str(folder)], check=True)
-    work(logs, "monday", shop, "make deploy", code=2, stderr="error: the registry refused the image")
-    work(logs, "tuesday", shop, "npm test", code=1, stderr="error: payments.test.ts failed")
-    work(logs, "other", blog, "hugo build", code=1, stderr="error: template is broken")
+    work(logged, "monday", shop, "make deploy", code=2, stderr="error: the registry refused the image")
+    work(logged, "tuesday", shop, "npm test", code=1, stderr="error: payments.test.ts failed")
+    work(logged, "other", blog, "hugo build", code=1, stderr="error: template is broken")
     monkeypatch.chdir(shop)
-    done = run("logs", "context", "what went wrong with the deploy", "--workspace", "--json")
-    assert done.returncode == 0, done.stderr
-    shown = json.loads(done.stdout)
+    done = nugget("logs", "context", "what went wrong with the deploy", "--workspace", "--json")
+    assert done.code == 0, done.err
+    shown = done.json
     assert shown["session_id"] is None and "no_vectors" in shown["degraded"]
     assert shown["incidents"][0]["session_id"] == "monday"
     assert {one["session_id"] for one in shown["selected_evidence"]} == {"monday", "tuesday"}

@@ -12,10 +12,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from commands import Nugget
 from paths import TESTS
 from replay import Replay, change_by_hand, git, replay
-
-from nugget.cli import run
 
 GOLDEN = TESTS / "golden" / "provenance.txt"
 TRANSCRIPT = "transcripts/claude-code/2026-02-10_a0927dd5_48415fae24d7.jsonl"
@@ -70,16 +69,12 @@ def commands(played: Replay) -> list[list[str]]:
 
 
 @pytest.mark.proves("GOLDEN-TRANSCRIPT", "SESSIONS-INSPECT", "COVERAGE-BARS", "CONTEXT-TEXT", "NUGGETS-INSPECT")
-def test_every_command_on_a_replayed_repository_prints_what_it_did_before(
-    played: Replay, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_command_on_a_replayed_repository_prints_what_it_did_before(played: Replay, nugget: Nugget) -> None:
     shown = []
     for command in commands(played):
-        capsys.readouterr()
-        code = run(command)
-        output = capsys.readouterr()
-        assert "Traceback" not in output.err
-        said = output.out + "".join(f"! {line}\n" for line in output.err.splitlines())
+        code, out, err = nugget(*command)
+        assert "Traceback" not in err
+        said = out + "".join(f"! {line}\n" for line in err.splitlines())
         line = " ".join(f"'{word}'" if " " in word else word for word in command)
         shown.append(f"$ nugget {line}\n{said}" + (f"(exit {code})\n" if code else ""))
     text = settled("\n".join(shown), played)
