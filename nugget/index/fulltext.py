@@ -352,33 +352,17 @@ def _meant(vocabulary: Vocabulary, word: str, term: str) -> list[str]:
 
 
 def nearest(term: str, vocabulary: Iterable[str], *, most: int = 3) -> list[str]:
-    """Return the terms at the smallest edit distance from a mistyped one: 1 at most, 2 from eight letters on."""
+    """Return the terms at the smallest edit distance from a mistyped one: 1 at most, 2 from eight letters on.
+
+    The distance is optimal string alignment: insert, delete, replace, swap neighbours.
+    """
+    from rapidfuzz.distance import OSA
+    from rapidfuzz.process import extract_iter
+
     limit = 1 if len(term) < 2 * _FEWEST_TYPED else 2
-    near = sorted(
-        (distance, known)
-        for known in vocabulary
-        if known.isalpha() and (distance := edit_distance(term, known, limit=limit)) <= limit
-    )
+    found = extract_iter(term, vocabulary, scorer=OSA.distance, score_cutoff=limit)
+    near = sorted((distance, known) for known, distance, _ in found if known.isalpha())
     return [known for distance, known in near if distance == near[0][0]][:most]
-
-
-def edit_distance(one: str, other: str, *, limit: int) -> int:
-    """Optimal string alignment distance (insert, delete, replace, swap neighbours); above `limit` it is limit + 1."""
-    if abs(len(one) - len(other)) > limit:
-        return limit + 1
-    before: list[int] = []
-    last = list(range(len(other) + 1))
-    for i, char in enumerate(one, start=1):
-        row = [i]
-        for j, opposite in enumerate(other, start=1):
-            cost = min(last[j] + 1, row[-1] + 1, last[j - 1] + (char != opposite))
-            if i > 1 and j > 1 and char == other[j - 2] and one[i - 2] == opposite:
-                cost = min(cost, before[j - 2] + 1)
-            row.append(cost)
-        if min(row) > limit:
-            return limit + 1
-        before, last = last, row
-    return last[-1]
 
 
 def compound_parts(word: str, is_known: Callable[[str], bool]) -> list[str]:
