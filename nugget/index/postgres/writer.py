@@ -33,6 +33,10 @@ _DOCUMENTS_A_BATCH = 2_000
 _GROWTH = 4
 """A segment is merged with the newer ones once they hold a fourth of it: there are few, and each grows seldom."""
 _INT4, _INT2 = 23, 21
+_GRAPH_BYTES, _MOST_GRAPH_BYTES = 1_200, 2 << 30
+"""Of memory for each chunk of a graph while it is made: one that does not fit takes many times as long."""
+_ROOM_FOR_GRAPH = """SELECT set_config('maintenance_work_mem',
+    greatest(pg_size_bytes(current_setting('maintenance_work_mem')) / 1024, %s) || 'kB', true)"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +61,9 @@ def publish(index: Index, url: str, space: str, *, origin: str = "", rebuild: bo
                 _merge_segments(connection, space)
             with connection.transaction():
                 _enter(connection, space)
-                if _one(connection, "SELECT count(*) FROM nugget.vectors WHERE space = %s", space) > LARGE_INDEX_CHUNKS:
+                chunks = _one(connection, "SELECT count(*) FROM nugget.vectors WHERE space = %s", space)
+                if chunks > LARGE_INDEX_CHUNKS:
+                    connection.execute(_ROOM_FOR_GRAPH, (min(chunks * _GRAPH_BYTES, _MOST_GRAPH_BYTES) // 1024,))
                     connection.execute("SELECT nugget.make_graph(%s)", (space,))
         return result
 
