@@ -23,6 +23,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # as Nugget sets it; before numpy: a second thread only waits, and counts
+
 import numpy as np
 from corpus import sentences, vocabulary
 
