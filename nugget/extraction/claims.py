@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from nugget.extraction import phrases, titles
@@ -23,7 +24,6 @@ _CODE = re.compile(
     r"|\b[A-Z][a-z]+[A-Z]\w+|\b[A-Z]{2,}[A-Z0-9_]{2,}\b"
 )
 _WORD = re.compile(r"[^\W\d_][\w-]{2,}")
-_WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _PRONOUN = phrases.any_of(
     r"^(?:it|its|it's|this|that|that's|these|those|they|them|he|she|here|there|both|so|also|then|one|such|which"
     r"|the (?:former"
@@ -120,8 +120,8 @@ def words_of(text: str) -> frozenset[str]:
     """The telling words of a text: names in code whole, other words in lower case, wide scripts in pairs."""
     found = [name.strip("`().").lower() for name in _CODE.findall(text)]
     found += [word for word in map(str.lower, _WORD.findall(text)) if word not in _STOP]
-    if _WIDE.search(text):
-        found += [text[n : n + 2] for n in range(len(text) - 1) if _WIDE.match(text[n]) and _WIDE.match(text[n + 1])]
+    if phrases.WIDE.search(text):
+        found += [one + other for one, other in pairwise(text) if phrases.WIDE.match(one) and phrases.WIDE.match(other)]
     return frozenset(found)
 
 
@@ -149,7 +149,7 @@ def _add_features(session: SessionClaims) -> None:
 def _of_words(sentence: Sentence) -> dict[str, float]:
     body = plain(sentence.text)
     names = len(set(_CODE.findall(body)))
-    count = len(_WORD.findall(body)) + len(_WIDE.findall(body)) / 2
+    count = len(_WORD.findall(body)) + len(phrases.WIDE.findall(body)) / 2
     made = {name: float(bool(pattern.search(body))) for name, pattern in phrases.FEATURES.items()}
     made |= {name: float(bool(pattern.search(body))) for name, pattern in phrases.FORMS.items()}
     made |= {

@@ -14,9 +14,7 @@ from nugget.models import Event, EventKind, Speaker
 _CHOICE = phrases.any_of(
     r"^\W*(?:(?:option|variant|number|#|let'?s (?:do|go with|take|use)) *)?(?:[a-e]|[1-9])\b[\s.!)]*$"
 )
-_ANSWERED = re.compile(r'"(?P<question>.+?)"="(?P<answer>.+?)"', re.DOTALL)
 _QUESTION = phrases.any_of(r"\?\s*$|^(?:what|why|how|where|which|who|when|is|are|does|do|did|can you explain)\b")
-_COMMIT = re.compile(r"\bgit\b[^\n;|&]*\bcommit\b")
 _TEST = re.compile(r"\b(?:test|lint|check|build|vet|typecheck|tsc|pytest|ruff|mypy|make|mise)\b")
 _REVERT = re.compile(r"\bgit (?:checkout (?:--|HEAD)|restore|revert|reset|stash)\b")
 
@@ -103,7 +101,7 @@ def turn_of(event: Event) -> Turn:
     text = event.text.strip()
     if event.speaker is not Speaker.USER:
         return Turn.PLAN if event.speaker is Speaker.AGENT else Turn.PASTED
-    if event.tool and _ANSWERED.match(text):
+    if event.tool and phrases.ANSWERED.match(text):
         return Turn.CHOICE
     if event.tool:
         return Turn.REFUSAL
@@ -119,7 +117,7 @@ def turn_of(event: Event) -> Turn:
 
 
 def _note_command(now: Episode, place: int, event: Event, ok: bool | None) -> None:
-    if _COMMIT.search(event.text):
+    if phrases.COMMITS.search(event.text):
         if ok is not False:
             now.commits.append(place)
     elif _REVERT.search(event.text):

@@ -236,7 +236,7 @@ def _body(draft: Draft, alternatives: Sequence[str]) -> str:
     text, episode = draft.text(), draft.anchor.episode
     is_answer = draft.anchor.features["offer accepted"] or draft.anchor.features["option chosen"]
     if is_answer and episode.turn is Turn.QUESTION:
-        asked = re.split(r"(?<=[.!?])\s+|\n", episode.prompt.strip())[-1]
+        asked = phrases.SENTENCE_END.split(episode.prompt.strip().rpartition("\n")[2])[-1]
         text = f"**Question:** {asked}\n\n{text}" if len(asked) <= _QUESTION_CHARS else text
     if alternatives and draft.kind is KnowledgeType.DECISION and "**Instead of:**" not in text:
         text += f"\n\n**Instead of:** {'; '.join(alternatives)}."

@@ -15,6 +15,15 @@ def any_of(*parts: str) -> re.Pattern[str]:
     return re.compile("|".join(parts), re.IGNORECASE)
 
 
+WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+"""A character of a script without spaces between words, or of Korean."""
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
+ENGLISH = any_of(r"\b(?:the|and|is|are|was|to|of|for|with|that|this|it|we|you|not)\b")
+COMMITS = re.compile(r"\bgit\b[^\n;|&]*\bcommit\b")
+ANSWERED = re.compile(r'"(?P<question>.+?)"="(?P<answer>.+?)"', re.DOTALL)
+"""How the question tool reports what a person chose."""
+RECOMMENDED = re.compile(r"\s*\(Recommended\)$")
+
 FEATURES = {
     "must": any_of(
         r"\b(?:must|always|never|only|every|required?|requires|mandatory|has to|have to|needs? to be|cannot|can't)\b",
@@ -277,12 +286,11 @@ ERRAND = any_of(
 )
 """What to do in this session, or `tidies` after any change; a rule says when: always, never, before any commit."""
 _LABEL = re.compile(r'"label":\s*"((?:[^"\\]|\\.)+)"')
-_RECOMMENDED = re.compile(r"\s*\(Recommended\)$")
 
 
 def options_not_taken(asked: str, answered: str, limit: int = 6) -> tuple[str, ...]:
     """Return the labels that a dialog offered, without those in its answer."""
-    labels = dict.fromkeys(_RECOMMENDED.sub("", label) for label in _LABEL.findall(asked))
+    labels = dict.fromkeys(RECOMMENDED.sub("", label) for label in _LABEL.findall(asked))
     return tuple(label for label in labels if label not in answered)[:limit]
 
 

@@ -60,7 +60,6 @@ _PROBLEM = phrases.any_of(
 _NOTICED = phrases.any_of(
     r"^(?:i think|i(?:'ve| have)? notic\w+|i (?:just )?(?:see|saw|had|found)|it (?:seems|looks like))(?: that)? "
 )
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 _PRINTED = re.compile(r"\S+:\d+(?::\d+)?:")
 """How a line of a compiler or linter begins that was pasted."""
 _WORDS = re.compile(r"[^\W\d_]{2,}(?![^\W\d_]).*?[^\W\d_]{2,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}", re.DOTALL)
@@ -195,12 +194,12 @@ def aim_of(text: str) -> str:
     prose = re.sub(r",? please(?=[.!]?$)", "", cleaned(text))
     if text.startswith(PLAN_OPENING):
         return one_line(prose)
-    for sentence in _SENTENCE_END.split(prose):
+    for sentence in phrases.SENTENCE_END.split(prose):
         bare = _WISHING.sub("", sentence)
         if is_wish(sentence, prose) and not _is_errand(bare) and not sentence.endswith(("?", ":")):
             return titles.capitalised(one_line(bare + prose[prose.index(sentence) + len(sentence) :]))
     reported = (
-        one for one in _SENTENCE_END.split(prose)
+        one for one in phrases.SENTENCE_END.split(prose)
         if _PROBLEM.search(one) and not one.endswith(("?", ":")) and not _is_errand(one)
     )  # fmt: skip
     return titles.capitalised(one_line(_NOTICED.sub("", next(reported, ""))))
@@ -268,7 +267,7 @@ def _wishes(read: _Reading) -> dict[str, tuple[str, str, Event]]:
         event = exchange.events[0]
         is_asked = exchange.prompt and is_request(exchange.prompt)
         lines = event.text[:6000].split("\n") if is_asked else []
-        for quote in (part for line in lines for part in _SENTENCE_END.split(line.strip())):
+        for quote in (part for line in lines for part in phrases.SENTENCE_END.split(line.strip())):
             sentence = cleaned(quote)
             if not sentence or _PRINTED.match(sentence) or phrases.ERRAND.match(sentence):
                 continue

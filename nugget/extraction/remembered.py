@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from datetime import datetime
 
+from nugget.extraction.phrases import SENTENCE_END
 from nugget.extraction.proposals import Proposal, domain_of
 from nugget.models import Event, EventKind, Evidence, KnowledgeType, Origin, Session, SourceName, Speaker, Unit
 from nugget.sources.speakers import said_in
@@ -62,7 +63,7 @@ def _cues(session: Session) -> Iterator[tuple[Event, re.Match[str]]]:
 def _proposal(event: Event, cue: re.Match[str], session: Session, now: datetime) -> Proposal:
     text = " ".join((cue["after"] or cue["before"])[:_MOST_CHARS].split())
     claim, because = split_reason(text)
-    first = re.split(r"(?<=[.!?])\s|(?<=。)", claim, maxsplit=1)[0]
+    first = SENTENCE_END.split(claim, maxsplit=1)[0]
     title, moment = shorten(first.rstrip(".。"), _TITLE_CHARS), event.timestamp or session.ended or now
     body = f"**Rule:** {claim}" + (f"\n\n**Because:** {because}" if because else "")
     quote = cue[0].strip()[:_QUOTE_CHARS]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nugget.extraction import titles
-from nugget.extraction.phrases import any_of
+from nugget.extraction.phrases import ENGLISH, SENTENCE_END, WIDE, any_of
 from nugget.models.nuggets import SUMMARY_CHARS
 from nugget.sources.speakers import PLAN_OPENING
 
@@ -28,15 +28,12 @@ _GO_ON = any_of(
     r"|wait|hm+|what\??|why\??|ja|nein|weiter|mach weiter|oui|non|continue[sz]?|sí|si|sigue|vai|да|нет|далее|продолжай"
     r"|继续|好的?|是的?|はい|続けて|계속|네|[\d\s.,!?/]+|[\s,.]|please|pls)+[\s.!?…。！？]*"
 )
-_ENGLISH = any_of(r"\b(?:the|and|is|are|was|to|of|for|with|that|this|it|we|you|not)\b")
 _WANTED = any_of(
     r"\b(?:needs?|wants?|should|must|has to|have to|let'?s|would like|instead|so that(?!')|please|never|always|don't)\b"
 )
 _PLAN_TITLE = re.compile(r"^#+\s+(?:plan:?\s+)?(.+)$", re.MULTILINE | re.IGNORECASE)
 _LETTER = re.compile(r"[^\W\d_]")
-_WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _LATIN_WORD = re.compile(r"[A-Za-z_]\w{2,}")
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 
 
 def cleaned(prompt: str) -> str:
@@ -49,7 +46,7 @@ def cleaned(prompt: str) -> str:
     lines = [_MARKUP.sub("", line).strip() for line in text.splitlines() if not _RULE.match(line)]
     prose = titles.clean(_joined([line for line in lines if line]))
     bare = _COURTESY.sub("", prose)
-    while (parts := _SENTENCE_END.split(bare, maxsplit=1)) and len(parts) == 2 and _GO_ON.fullmatch(parts[0]):
+    while (parts := SENTENCE_END.split(bare, maxsplit=1)) and len(parts) == 2 and _GO_ON.fullmatch(parts[0]):
         bare = parts[1]  # `Commit this. Now ...`
     if asked := _ASKED.match(bare):
         bare = re.sub(r"\?(?=\s)", ".", bare[asked.end() :], count=1).removesuffix("?")
@@ -60,15 +57,15 @@ def is_request(prompt: str) -> bool:
     """Whether a prompt asks for something of its own, and does not merely say `yes` or `go on`."""
     text = cleaned(prompt)
     letters = len(_LETTER.findall(text))
-    is_wide = _WIDE.search(text) is not None
+    is_wide = WIDE.search(text) is not None
     enough = letters >= 4 if is_wide else letters >= 8 and len(text.split()) > 1
     return enough and not _GO_ON.fullmatch(text)
 
 
 def is_wish(text: str, prompt: str = "") -> bool:
     """Return whether a sentence of a prompt says what is wanted, and not how things are, as far as it is in English."""
-    if not _ENGLISH.search(prompt or text):
-        return len(text.split()) > 1 or _WIDE.search(text) is not None
+    if not ENGLISH.search(prompt or text):
+        return len(text.split()) > 1 or WIDE.search(text) is not None
     first = text.lower().lstrip("`'\" ").split(" ", 1)[0].rstrip(".,:;!")
     return first in titles.IMPERATIVES or (_WANTED.search(text) is not None and not text.rstrip().endswith("?"))
 
@@ -78,12 +75,12 @@ def one_line(text: str, max_chars: int = SUMMARY_CHARS) -> str:
     if len(text) <= max_chars:
         return text.rstrip()
     kept = ""
-    for sentence in _SENTENCE_END.split(text):
+    for sentence in SENTENCE_END.split(text):
         longer = f"{kept} {sentence}".strip() if kept else sentence
         if len(longer) > max_chars:
             break
         kept = longer
-    if len(kept) >= 24 or (kept and _WIDE.search(kept)):
+    if len(kept) >= 24 or (kept and WIDE.search(kept)):
         return kept.rstrip()
     room = text[: max_chars - 1]
     cut = room.rsplit(" ", 1)[0] if " " in room[max_chars // 2 :] else room

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nugget.extraction.phrases import any_of
+from nugget.extraction.phrases import COMMITS, any_of
 from nugget.models import Event, EventKind, Speaker
 from nugget.sources.speakers import is_quote, quoted_spans
 
@@ -38,7 +38,6 @@ _LOOSE_BREAK = re.compile(r"(?<=[a-z)`\"'][.!?])\s+(?=[a-z])")
 _ABBREVIATION = re.compile(
     r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|Mr|Dr|No|Fig|resp|incl|z\.B|bzw)\.|(?:^|\s)\d{1,2}\.|\bv\d+\.)$"
 )
-_COMMITS = re.compile(r"\bgit\b[^\n;|&]*\bcommit\b")
 _PUBLISHES = re.compile(r"\bgh (?:pr (?:create|edit|comment|review)|issue|api\b.*?(?:replies|comments))", re.DOTALL)
 _HERE_DOCUMENT = re.compile(r"<<-?\s*['\"]?(?P<mark>\w+)['\"]?\n(?P<text>.*?)\n\s*(?P=mark)\b", re.DOTALL)
 _QUOTED = re.compile(
@@ -110,7 +109,7 @@ def _speech(event: Event) -> Iterator[tuple[Channel, int, int]]:
     elif event.kind is EventKind.TOOL_CALL and event.tool == "ExitPlanMode":
         yield Channel.PLAN, *everything
     elif event.kind is EventKind.COMMAND:
-        is_commit = _COMMITS.search(event.text)
+        is_commit = COMMITS.search(event.text)
         if is_commit or _PUBLISHES.search(event.text):
             channel = Channel.COMMIT if is_commit else Channel.PUBLISHED
             found = _HERE_DOCUMENT.search(event.text) or _QUOTED.search(event.text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nugget.extraction.phrases import any_of
+from nugget.extraction.phrases import ANSWERED, ENGLISH, RECOMMENDED, SENTENCE_END, WIDE, any_of
 
 TITLE_CHARS = 80
 
@@ -94,7 +94,6 @@ _WISHES = (
     (any_of(rf"{_WANTS} (?!to\b|you\b)"), r"We \g<verb> "),
     (any_of(r"^(?:please|pls|just|how about(?: just)?|what about|why don't we|why not)[, ]+"), ""),
 )  # fmt: skip
-_CHOICE = re.compile(r'^"(?P<question>.+?)"="(?P<answer>.+?)"', re.DOTALL)
 _WHICH = any_of(
     r"^(?:which|what)(?: kind of)? (?P<what>.+?) (?:do you (?:want|prefer)|would you (?:like|prefer)"
     r"|should (?:we|i|be)(?: used)?)(?: to use)? ?(?P<rest>.*)$"
@@ -145,7 +144,6 @@ _CLAUSE_FIRST = re.compile(
     r"|Where)\b[^,]{5,120}),\s+(?:then )?(?P<main>[^,].{20,})$"
 )
 _PASSING = any_of(r"(?<=\w) (?:(?<!from )now|already|currently|still)(?= \w)|^(?:now|currently),? |,? now(?=[.,;]|$)")
-_WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _LOWER = re.compile(r"[a-z]+(?=[\s,:;]|$)")
 _CHAT = any_of(r"(?:yes|yeah|okay|ok|sure|great|perfect|done|wait|hmm|now|so|let me|let's|i(?=['’ ]))\b")
 _LINES = re.compile(
@@ -176,7 +174,6 @@ _FLEETING = any_of(
 )
 """What is true of the moment, or goes on from something else."""
 _REFERS = any_of(r"\b(?:for|in|by) (?:this|that|these|those) (?:reason|case|way|approach|means)s?\b")
-_ENGLISH = any_of(r"\b(?:the|and|is|are|was|to|of|for|with|that|this|it|we|you|not)\b")
 _TELLS = any_of(r"^(?:no|only|rather|prefer|merk)\b|\b(?:never|always|don't|do not|must)\b")
 _VERB = re.compile(
     r"\b(?:is|are|was|were|has|have|had|does|do|did|can|could|must|will|would|should|may|might|needs?|gets?|makes?|means?"
@@ -215,7 +212,7 @@ def clean(text: str) -> str:
 
 def point_of(text: str) -> str:
     """Return what a sentence says, without label, `Found it!` and `The root cause is that` before it."""
-    if answered := _CHOICE.match(text.strip()):
+    if answered := ANSWERED.match(text.strip()):
         return _answer(answered.group("question"), answered.group("answer"))
     marked = _LABEL.match(
         _LINK.sub(r"\1", text.strip().lstrip("✅❌⚠️•-* ")) if not text.startswith("**") else text.strip()
@@ -271,7 +268,7 @@ def title_of(text: str) -> str:
     while before != said and (is_cut or not said.endswith(" it")):  # a whole sentence may end in `it`
         before, said = said, _DANGLING.sub("", said)
     said = capitalised(said)
-    if len(said) > TITLE_CHARS or len(said) + len(_WIDE.findall(said)) < 12 or _CHAT.match(said):
+    if len(said) > TITLE_CHARS or len(said) + len(WIDE.findall(said)) < 12 or _CHAT.match(said):
         return ""
     return said[:1].upper() + said[1:] if _LOWER.match(said) else said
 
@@ -346,7 +343,7 @@ def is_statement(text: str, context: str = "") -> bool:
 
     `context` is the whole text that it stands in: a phrase of a few names does not tell its language.
     """
-    if not _ENGLISH.search(context or text):
+    if not ENGLISH.search(context or text):
         return True
     text = _IN_QUOTES.sub('""', text)
     first = text.lower().lstrip("`'\" ").split(" ", 1)[0].rstrip(".,:;!")
@@ -360,7 +357,7 @@ def capitalised(text: str) -> str:
 
 def _answer(question: str, answer: str) -> str:
     """Return a question and its answer as a statement."""
-    answer = re.sub(r"\s*\(Recommended\)$", "", answer)
+    answer = RECOMMENDED.sub("", answer)
     asked = question.strip().rstrip("?")
     either, _, other = _EITHER.sub("\n", asked, count=1).partition("\n")
     if other and answer in either:
@@ -384,7 +381,7 @@ def balanced(text: str) -> str:
 def symptom_of(prompt: str) -> str:
     """Return the sentence of a request that says what goes wrong; nothing if there is none."""
     lines = [clean(line) for line in prompt.splitlines() if not line.lstrip().startswith(("#", "<"))]
-    for sentence in (one for line in lines for one in re.split(r"(?<=[.!?])\s+", line)):
+    for sentence in (one for line in lines for one in SENTENCE_END.split(line)):
         if _SYMPTOM.search(sentence) and not sentence.endswith("?") and len(sentence) <= _SYMPTOM_CHARS:
             return capitalised(sentence)
     return ""
