@@ -153,13 +153,13 @@ def requirement(extra: str = "") -> str:
 
 
 def import_extra(module: str, extra: str, purpose: str, failure: type[NuggetError]) -> ModuleType:
-    """Import a module of an extra; raise `failure` with the command that installs the extra if it is missing."""
+    """Import a module of an extra; raise `failure` with the command that installs the extra if that is not possible."""
     try:
         return import_module(module)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != module.partition(".")[0]:
-            raise
-        message = f"{purpose} needs the extra `{extra}`."
+    except ImportError as error:
+        is_missing = (error.name or "").partition(".")[0] == module.partition(".")[0]
+        reason = "" if is_missing else f", which cannot be loaded: {str(error).partition(chr(10))[0]}"
+        message = f"{purpose} needs the extra `{extra}`{reason}."
         raise failure(message, hint=f"Install it: pip install '{requirement(extra)}'") from None
 
 

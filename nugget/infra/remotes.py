@@ -71,10 +71,18 @@ def find_remote(repo: Path) -> Remote | None:
 
 
 def default_branch(repo: Path, remote: Remote) -> str | None:
-    """Return the remote's default branch, None if it has no commit. Raises GitError if it cannot be reached."""
+    """Return the remote's default branch, None if it has no commit. Raises GitError if it cannot be reached.
+
+    The HEAD of a repository made by `git init --bare` may name a branch that nobody has pushed: then it is `main`, or
+    the only branch that is there.
+    """
     listed = _talk(repo, remote, "ls-remote", "--symref", _upload_from(repo, remote), "--", remote.name, "HEAD")
     name = re.search(r"^ref: refs/heads/(\S+)\tHEAD$", listed, re.MULTILINE)
-    return name[1] if name and re.search(r"^[0-9a-f]{40,64}\tHEAD$", listed, re.MULTILINE) else None
+    if name and re.search(r"^[0-9a-f]{40,64}\tHEAD$", listed, re.MULTILINE):
+        return name[1]
+    heads = _talk(repo, remote, "ls-remote", "--heads", _upload_from(repo, remote), "--", remote.name)
+    branches = re.findall(r"\trefs/heads/(\S+)$", heads, re.MULTILINE)
+    return "main" if "main" in branches else branches[0] if len(branches) == 1 else None
 
 
 def fetch(repo: Path, remote: Remote, branch: str) -> str:
@@ -91,6 +99,9 @@ def clone(url: str, folder: Path) -> None:
     options = ("--quiet", "--template=", "--no-recurse-submodules", upload)
     remote = Remote(name="origin", url=url)
     _talk(folder.parent, remote, "clone", *options, "--", url, folder.name, timeout_s=_CLONE_TIMEOUT_S)
+    is_empty = not run(folder, "rev-parse", "--verify", "--quiet", "HEAD", check=False)
+    if is_empty and (branch := default_branch(folder, remote)):
+        run(folder, "checkout", "--quiet", branch, "--")
 
 
 def push(repo: Path, remote: Remote, sha: str | None, *, branch: str, replacing: str | None = None) -> bool:

@@ -131,6 +131,24 @@ def test_a_clone_is_checked_trusted_and_read(
 
 
 @pytest.mark.proves("CLONE")
+def test_a_remote_whose_head_names_a_branch_that_is_not_there_serves_a_team(
+    nugget: Nugget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+    remote = tmp_path / "brain.git"
+    subprocess.run(["git", "init", "-q", "--bare", "--initial-branch=master", str(remote)], check=True)
+    assert nugget("init", tmp_path / "first", "--remote", remote).code == 0
+    assert nugget("clone", remote, tmp_path / "second").code == 0
+    assert nugget("--brain", tmp_path / "second", "add", "Retries wait for a second.").code == 0
+    assert nugget("--brain", tmp_path / "second", "sync", "--rebase").code == 0
+    heads = [
+        subprocess.run(["git", "-C", str(folder), "rev-parse", "main"], capture_output=True, check=True).stdout
+        for folder in (tmp_path / "second", remote)
+    ]
+    assert heads[0] == heads[1]
+
+
+@pytest.mark.proves("CLONE")
 def test_what_cannot_be_cloned_leaves_nothing(nugget: Nugget, planted: Path, tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     subprocess.run(["git", "init", "-q", str(plain)], check=True)
