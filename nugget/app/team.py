@@ -18,8 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from urllib.parse import urlencode, urlsplit
 
-from nugget.capture import Capture, queue, read_redacted
-from nugget.config import Environment, import_extra, load_settings, read_environment
+from nugget.capture import queue, read_redacted
+from nugget.config import Environment, Settings, import_extra, load_settings
 from nugget.errors import ConflictError, NuggetError, TranscriptError, UsageError
 from nugget.infra import files, git, github, http_client, remotes
 from nugget.redaction import redact_session, rules_stamp
@@ -199,12 +199,13 @@ def _refuse_large(upload: Path) -> None:
         raise UsageError("This is not an archived session.", hint="`nugget capture` sends sessions.") from error
 
 
-def send_session(transcript: Path, capture: Capture) -> str:
-    """Send a session, redacted, to the team's server of `capture.server`; return a sentence that says so.
+def send_session(transcript: Path, environment: Environment, settings: Settings) -> str | None:
+    """Send a session, redacted, to the team's server; return what became of it, None if `capture.server` is not set.
 
     Raises NuggetError if the server cannot be reached or refuses it, and TranscriptError.
     """
-    environment, server = read_environment(), capture.settings.capture.server or ""
+    if (server := settings.capture.server) is None:
+        return None
     address, found, space = server.rstrip("/").rpartition("/s/")
     token = environment.variables.get("NUGGET_TEAM_TOKEN")
     parts = urlsplit(address)
@@ -212,10 +213,10 @@ def send_session(transcript: Path, capture: Capture) -> str:
         raise UsageError(f"`capture.server` is {printable(server)!r}.", hint="Write it as https://HOST/s/SPACE.")
     if not token:
         raise UsageError("`capture.server` needs a token.", hint="Set NUGGET_TEAM_TOKEN; ask whoever runs the server.")
-    session, _ = read_redacted(transcript, capture)
+    session, _ = read_redacted(transcript, environment.home, settings)
     if not session.events:
         return "the session is excluded or empty"
-    archive = write_archive(capture.home, session, stamps=[rules_stamp(capture.settings)])
+    archive = write_archive(environment.home, session, stamps=[rules_stamp(settings)])
     headers = {"authorization": f"Bearer {token}", "content-type": "application/gzip"}
     status, reply = http_client.send(
         f"{address}/v1/sessions?{urlencode({'space': space})}", archive.read_bytes(), headers, timeout_s=SEND_TIMEOUT_S

@@ -120,7 +120,7 @@ def work(
             opened: dict[Path, Brain] = {}
             brain_for = partial(_brain_for, environment, flag, opened, stack)
             ended = queue.drain(
-                home, lambda job: _capture_job(job, brain_for(job)), now=_now, report=report,
+                home, lambda job: _capture_job(job, environment, brain_for), now=_now, report=report,
                 log=partial(write_log, home), redact=lambda text: redact(text).text,
                 max_jobs=MAX_JOBS if background else None,
             )  # fmt: skip
@@ -220,7 +220,7 @@ def explain_session(transcript: Path, brain: Brain, *, way: str | None = None) -
     """Return the id of a session and a line for each candidate in it, with its reasons and its fate."""
     brain = brains.capturing(brain, None, transcript=transcript)
     capture = open_capture(brain, now=_now(), way=way, dry_run=True)
-    session, _ = read_redacted(transcript, capture)
+    session, _ = read_redacted(transcript, capture.home, capture.settings)
     found = capture.extract(session)
     is_offline = found.method == "heuristic"
     model = brain.settings.llm.extract_model
@@ -272,14 +272,21 @@ def write_log(home: Path, text: str) -> None:
             log.write(f"{_now().isoformat(timespec='seconds')} {redact(text).text.rstrip()}\n")
 
 
-def _capture_job(job: Job, brain: Brain) -> tuple[str | None, str | None]:
-    """Capture a job's session, within the time that one job may take."""
-    transcript = Path(job.transcript) if job.transcript else find_transcript(brain.environment, job.session)
+def _capture_job(
+    job: Job, environment: Environment, brain_for: Callable[[Job], Brain]
+) -> tuple[str | None, str | None]:
+    """Capture a job's session, or send it to the team's server, within the time that one job may take."""
+    transcript = Path(job.transcript) if job.transcript else find_transcript(environment, job.session)
     session = job.session or transcript.stem
-    if queue.is_paused(brain.environment.home, session, job.queued or _now().timestamp()):
+    if queue.is_paused(environment.home, session, job.queued or _now().timestamp()):
         return None, "capture was paused (nugget pause)"
-    if not brain.settings.capture.headless and _is_headless(transcript):
+    settings = load_settings(environment)
+    if not settings.capture.headless and _is_headless(transcript):
         return None, "a headless run (capture.headless)"
+    with files.time_limit(MAX_JOB_S):
+        if sent := send_session(transcript, environment, settings):
+            return None, sent
+    brain = brain_for(job)
 
     def scope_of(unit_id: str) -> str | None:
         unit = brain.index.unit(unit_id)
@@ -287,13 +294,12 @@ def _capture_job(job: Job, brain: Brain) -> tuple[str | None, str | None]:
 
     with files.time_limit(MAX_JOB_S):
         capture = open_capture(brain, now=_now().astimezone())
-        if brain.settings.capture.server:
-            return None, send_session(transcript, capture)
         result = capture_transcript(transcript, capture)
         extract_captured(transcript, home=capture.home, settings=capture.settings, now=capture.now)
         with suppress(NuggetError, OSError, sqlite3.Error):  # a failure here does not undo the capture
             note_uses(
-                capture.home, brain.path, result.session, lambda: read_redacted(transcript, capture)[0],
+                capture.home, brain.path, result.session,
+                lambda: read_redacted(transcript, capture.home, capture.settings)[0],
                 scope_of=scope_of, now=capture.now,
             )  # fmt: skip
     return result.branch, result.skipped

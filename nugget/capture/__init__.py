@@ -76,7 +76,7 @@ def capture_transcript(transcript: Path, capture: Capture) -> CaptureResult:
     Raises TranscriptError, BrainError, GitError or LLMUnavailable; nothing was captured then, and it can be retried.
     """
     size = transcript.stat().st_size if transcript.is_file() else None
-    session, redacted = read_redacted(transcript, capture)
+    session, redacted = read_redacted(transcript, capture.home, capture.settings)
     brain, home = capture.brain, capture.home
     if not git.is_repository(brain):
         raise BrainError(f"{brain} is not a git repository.", hint=f"Run `nugget init {brain}`.")
@@ -100,28 +100,28 @@ def capture_transcript(transcript: Path, capture: Capture) -> CaptureResult:
         return _propose(fresh, capture, line)
 
 
-def read_redacted(transcript: Path, capture: Capture) -> tuple[Session, Mapping[str, int]]:
+def read_redacted(transcript: Path, home: Path, settings: Settings) -> tuple[Session, Mapping[str, int]]:
     """Read and redact a session; return it with the number of secrets removed by kind."""
     try:
         session = read_any(transcript)
     except TranscriptError:
-        kept = archive_file(capture.home, transcript.stem)
+        kept = archive_file(home, transcript.stem)
         if transcript.exists() or not kept.exists():
             raise
         session = read_archive(kept)
-    if _is_excluded(session, capture):
+    if _is_excluded(session, home, settings):
         return replace(session, events=()), {}
-    return redact_session(session, settings=capture.settings)
+    return redact_session(session, settings=settings)
 
 
-def _is_excluded(session: Session, capture: Capture) -> bool:
+def _is_excluded(session: Session, home: Path, settings: Settings) -> bool:
     """Return True if the session is excluded by `capture.exclude_projects`, or Nugget itself started it."""
-    ours = session.cwd is not None and Path(session.cwd).is_relative_to(capture.home)
-    return ours or is_excluded_project(session, settings=capture.settings)
+    ours = session.cwd is not None and Path(session.cwd).is_relative_to(home)
+    return ours or is_excluded_project(session, settings=settings)
 
 
 def _nothing_to_do(session: Session, fresh: Session, capture: Capture) -> str | None:
-    if _is_excluded(session, capture):
+    if _is_excluded(session, capture.home, capture.settings):
         return f"sessions in {session.cwd} are excluded (capture.exclude_projects)"
     said = (EventKind.PROMPT, EventKind.REPLY)
     if not any(event.kind in said for event in session.events):

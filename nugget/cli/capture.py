@@ -17,8 +17,8 @@ import typer
 from typer import Argument, Option
 
 from nugget.cli import BrainOption, DryRunOption, JsonOption, listed, open_brain, print_json, progress, show
-from nugget.config import expanded, read_environment
-from nugget.errors import ForgeError, PushRefused, UsageError
+from nugget.config import expanded, load_settings, read_environment
+from nugget.errors import BrainError, ForgeError, PushRefused, UsageError
 from nugget.render.json import capture_json, fields, proposal_json
 from nugget.render.terminal import note, put, put_report
 from nugget.text import counted, one_line, telling
@@ -63,10 +63,15 @@ def capture_session(
     The proposed units are committed on a branch of the brain for review. With a hook payload on stdin and no options,
     the session is queued and the command returns at once.
     """
+    from nugget.app.team import send_session
     from nugget.app.worker import capture_file, explain_session
 
     chosen = way or ("offline" if method == "heuristic" else method)
     file = _transcript(transcript, session, foreground=foreground)
+    environment = read_environment()
+    if not (brain or explain or dry_run) and (sent := send_session(file, environment, load_settings(environment))):
+        show({"session": file.stem, "sent": sent} if as_json else None, f"{sent[0].upper()}{sent[1:]}.")
+        return
     with open_brain(brain) as opened:
         if explain:
             name, claims = explain_session(file, opened, way=chosen)
@@ -86,11 +91,15 @@ def capture(
     brain: BrainOption = None,
 ) -> None:
     """Process queued sessions now."""
+    from nugget.app import brain_in_use
     from nugget.app.worker import work
 
-    with open_brain(brain) as opened:
-        folder, environment = opened.path, opened.environment
-
+    environment, folder = read_environment(), None
+    try:
+        folder = brain_in_use(brain, environment)
+    except BrainError:
+        if brain or not load_settings(environment).capture.server:
+            raise
     numbers = count(1)
 
     def tell(job: Job, left: int) -> None:
@@ -103,7 +112,7 @@ def capture(
         done = work(environment, catch_up=catch_up, retry=retry, flag=folder if brain else None, publish=publish,
                     report=tell)  # fmt: skip
     failed = sum(job.state == "failed" for job in done.jobs)
-    here = done.published.get(folder)
+    here = done.published.get(folder) if folder else None
     unpublished = len(here.failed) + (here.local is not None) if here and publish else 0
     jobs = [fields(job, "session", "transcript", "state", "branch", "reason") for job in done.jobs]
     published = [asdict(entry) for one in done.published.values() for entry in one.publications]

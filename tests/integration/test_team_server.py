@@ -8,6 +8,8 @@ import hashlib
 import hmac
 import json
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -36,7 +38,6 @@ from waiting import PATIENCE_S, wait_for
 from worker_stage import LESSONS
 
 from nugget.app import team
-from nugget.app.worker import work
 from nugget.capture import review
 from nugget.config import Environment, read_environment
 from nugget.errors import UsageError
@@ -145,23 +146,22 @@ def test_without_a_valid_token_only_the_probes_answer(place: Team) -> None:
 
 @pytest.mark.proves("TEAM-SESSIONS")
 def test_a_members_session_becomes_a_proposal(place: Team, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The member's worker sends it; the server's worker captures it. Nothing is proposed on the member's machine."""
+    """The member, who has no brain, sends it; the server's worker captures it."""
     laptop = tmp_path_factory.mktemp("laptop")
-    shutil.copytree(place.folder / "open", laptop / "brain")
     transcript = laptop / ".claude/projects/-srv-shop/s.jsonl"
     session = write_transcript(transcript, LESSONS)
     token = place.token("open:write")["authorization"].removeprefix("Bearer ")
     with place.serve() as server:
         ready(server)
         member = read_environment(variables_for(
-            laptop, NUGGET_BRAIN=str(laptop / "brain"), NUGGET_TEAM_TOKEN=token,
-            NUGGET_CAPTURE_SERVER=f"{server.url}/s/open",
+            laptop, NUGGET_TEAM_TOKEN=token, NUGGET_CAPTURE_SERVER=f"{server.url}/s/open",
         ))  # fmt: skip
         files.queue_job(member.home, {"queued": time.time(), "session": session, "transcript": str(transcript)})
-        (job,) = send(member).jobs
-        assert (job.state, job.reason) == ("skipped", f"sent to the space open of {server.url}")
+        sent = f"sent to the space open of {server.url}"
+        (job,) = json.loads(run(member, "capture", "--json"))["jobs"]
+        assert (job["state"], job["reason"]) == ("skipped", sent)
+        assert run(member, "capture-session", "--transcript", str(transcript)) == f"S{sent[1:]}.\n"
         wait_for(lambda: review.proposals(place.folder / "open"))
-        assert review.proposals(laptop / "brain") == []
         (proposal,) = review.proposals(place.folder / "open")
         assert proposal.session == session
         read_only = {**place.token("open", identity="bob"), "content-type": "application/gzip"}
@@ -171,12 +171,10 @@ def test_a_members_session_becomes_a_proposal(place: Team, tmp_path_factory: pyt
         assert (bad.status, bad.error.code) == (422, "invalid_request")
 
 
-def send(member: Environment) -> Any:
-    """Run the member's worker with its own environment."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in member.variables.items():
-            patch.setenv(name, value)
-        return work(member)
+def run(member: Environment, *arguments: str) -> str:
+    """Run a command on the member's machine and return what it prints."""
+    command = [sys.executable, "-m", "nugget", *arguments]
+    return subprocess.run(command, env=dict(member.variables), capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.proves("TEAM-WEBHOOK")
