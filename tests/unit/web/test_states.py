@@ -69,7 +69,7 @@ def rebased(brain: Path) -> None:
 
 
 def large(brain: Path) -> None:
-    for number in range(10_000):
+    for number in range(2_000):
         place = brain / f"domains/area{number % 20}/concepts/note-{number}.md"
         place.parent.mkdir(parents=True, exist_ok=True)
         head = f"---\nid: concept/note-{number}\ntype: concept\ndomain: area{number % 20}\n---\n"
