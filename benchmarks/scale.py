@@ -112,8 +112,9 @@ def clock(call: Callable[[], Any], server: Any) -> tuple[float, float, Any]:
 def server_time(server: Any) -> float:
     import psutil
 
-    total = 0.0
-    for process in psutil.Process(server.get_pid()).children():
+    parent = psutil.Process(server.get_pid())
+    total = parent.cpu_times().children_user + parent.cpu_times().children_system  # of those that have ended
+    for process in parent.children():
         try:
             used = process.cpu_times()
             total += used.user + used.system

@@ -104,7 +104,7 @@ class AskedWords(Vocabulary):
 
     def near(self, term: str) -> Iterable[str]:
         """Return the terms that begin with the same two letters and are about as long."""
-        return self._counts.get(f"~{term}", {})
+        return list(self._counts.get(f"~{term}", {}))
 
 
 def _parts_of(word: str) -> list[str]:
