@@ -14,12 +14,12 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 174,
-    "lines": 44_469,
+    "lines": 44_483,
     "lines of a file": 400,
     "classes": 269,
     "re.compile": 225,
     "parameters of a function": 10,
-    "lines of tests": 28_013,  # with the fault laboratory
+    "lines of tests": 28_028,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

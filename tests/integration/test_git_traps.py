@@ -227,3 +227,18 @@ def test_the_configuration_of_a_submodule_runs_nothing(
         assert traps.sprung == set(), command
     subprocess.run(["git", "-C", shop, "status"], capture_output=True, check=False)
     assert traps.sprung, "git itself runs them"
+
+
+@pytest.mark.proves("GIT-NO-PROGRAMS")
+def test_a_git_that_ignores_the_hardened_settings_is_refused(
+    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shim = tmp_path / "old" / "git"
+    shim.parent.mkdir()
+    shim.write_text("#!/bin/sh\necho git version 2.30.2\n")
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{shim.parent}:{os.environ['PATH']}")
+    command = [sys.executable, "-m", "nugget", "--brain", str(shop), "review", "list"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "Error: git 2.30.2 is too old: Nugget needs 2.31 or newer.\nInstall a newer git.\n"

@@ -132,8 +132,8 @@ def top_folder(folder: Path) -> Path:
 
 def checkouts(repo: Path) -> list[Path]:
     """Return the folders of a repository's worktrees, the main one first."""
-    output = run(repo, "worktree", "list", "--porcelain", "-z", check=False)
-    return [Path(os.fsdecode(line[9:])) for line in output.split(b"\0") if line.startswith(b"worktree ")]
+    output = run(repo, "worktree", "list", "--porcelain", check=False)
+    return [Path(os.fsdecode(line[9:])) for line in output.splitlines() if line.startswith(b"worktree ")]
 
 
 def uncommitted_paths(repo: Path) -> list[str]:

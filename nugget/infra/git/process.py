@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import cache
 from itertools import chain
 from pathlib import Path
 
@@ -75,6 +76,7 @@ _WITHOUT_WORK_TREE = frozenset(
     " write-tree".split()
 )
 """Commands that neither read nor write files of a work tree, and so run none of the named programs."""
+_OLDEST = (2, 31)
 _OPTIONS = {
     "diff": ("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty"),
     "log": ("--no-ext-diff", "--no-textconv"),
@@ -176,6 +178,17 @@ def _place(repo: Path) -> dict[str, str]:
     return {"GIT_DIR": str(whole)} if (whole / "HEAD").is_file() and (whole / "objects").is_dir() else {}
 
 
+@cache
+def _refuse_old() -> None:
+    """Raise GitError for a git that ignores settings in variables: a repository's could then run programs."""
+    import git
+
+    version = git.Git(os.sep).version_info
+    if version < _OLDEST:
+        found, wanted = (".".join(map(str, numbers)) for numbers in (version, _OLDEST))
+        raise GitError(f"git {found} is too old: Nugget needs {wanted} or newer.", hint="Install a newer git.")
+
+
 def _execute(
     repo: Path, args: Sequence[str], variables: Mapping[str, str], stdin: bytes | None, timeout_s: float
 ) -> subprocess.CompletedProcess[bytes]:
@@ -191,6 +204,7 @@ def _execute(
     # as the working folder, as this process's own may be gone or closed to us.
     command = [*without, "git", "-C", str(repo.absolute()), "--no-pager", "--literal-pathspecs", *args]
     try:
+        _refuse_old()
         process = git.Git(os.sep).execute(
             command, istream=subprocess.PIPE, as_process=True, env=variables, shell=False, start_new_session=True
         )
