@@ -375,8 +375,10 @@ def read_states(connection: sqlite3.Connection, paths: Sequence[str]) -> dict[st
 def put_state(connection: sqlite3.Connection, state: ReadState) -> int:
     """Write the state of a file that was read; return the key of the file."""
     values = [state.key or None, *(getattr(state, name) for name in ReadState.__slots__[1:])]
-    sql = f"INSERT OR REPLACE INTO read_files ({_STATE_COLUMNS}) VALUES ({','.join('?' * len(values))}) RETURNING key"
-    return int(connection.execute(sql, values).fetchone()[0])
+    sql = f"INSERT OR REPLACE INTO read_files ({_STATE_COLUMNS}) VALUES ({','.join('?' * len(values))})"
+    key = connection.execute(sql, values).lastrowid  # RETURNING wants SQLite 3.35, which RHEL 9 lacks
+    assert key is not None
+    return key
 
 
 def file_problems(connection: sqlite3.Connection) -> Mapping[str, str]:
