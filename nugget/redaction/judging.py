@@ -63,14 +63,14 @@ _PREFIX = re.compile(
 _LONG_TOKEN = re.compile(
     r"[a-z][a-z0-9]{1,9}[_.](?:[a-z]{2,8}_)?(?:[A-Za-z0-9_-]{32,}|[A-Z0-9]{28,})"
     r"|[a-z][a-z0-9]{1,11}_(?:prod|live|test|dev|stg|sandbox)_[A-Za-z0-9]{16,}"
-    r"|(?:[a-z0-9]{1,10}[_-]){0,2}(?:key|signkey|secret|token|live|prod|pat|tok|priv|apikey|api|ckey|sk|rk)"
-    r"(?:[_-][a-z0-9]{1,10}){0,2}[_-](?:[a-z0-9]{24,128}|[A-F0-9]{32,64})"
+    r"|(?:[a-z0-9]{1,10}[_-]){0,2}(?:key|signkey|secret|token|live|prod|pat|tok|priv|apikey|api|ckey|sk|rk|access)"
+    r"(?:[_-][a-z0-9]{1,10}){0,2}[_-](?:[a-z0-9]{24,128}|[A-F0-9]{32,64}|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})"
 )
 PUBLIC = re.compile(
     r"(?i)(?:[a-z]{2,8}_01|req|msg|toolu|cus|price|in|pi|evt|sub|prod|ch|acct|file|asst|thread|run|step|call|chatcmpl|cmpl|resp|agent|org"
     r"|proj|user|batch|img|css|sha\d*|md5|pk|pub|id|uid|trace|span|build|chunk|cache|hash|digest|etag|rev|commit|tree|blob"
     r"|layer|snapshot|test|npub|age1|vs|ft|gpt|log|job|srvtoolu|cntr|container|sc|vendors?|styles?|module|gen|h\d|py\w*|node"
-    r"|app|dpl|phc|seti|cs|team|prj|wrkspc|v\d+|linux|macos|windows|deps|restore|ord|order|ref\d*|[0-9a-f]{6,})[_.:-]|[a-z]{1,6}_kwd|[a-z]{2,8}_01\w{20,22}\b"
+    r"|app|dpl|phc|seti|cs|team|prj|wrkspc|v\d+|linux|macos|windows|deps|restore|ord|order|ref\d*|[0-9a-f]{6,}(?![_.:-]\w{35}))[_.:-]|[a-z]{1,6}_kwd|[a-z]{2,8}_01\w{20,22}\b"
 )
 """How names of requests, customers, files and the like begin that look like keys."""
 _FILE = re.compile(r"\.(?:[cm]?[jt]sx?|css|map|html?|png|jpe?g|svg|woff2?|py|json|md|ya?ml|lock|tgz|whl|zip|gz)$")

@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 174,
-    "lines": 44_483,
+    "lines": 44_485,
     "lines of a file": 400,
     "classes": 269,
     "re.compile": 225,
