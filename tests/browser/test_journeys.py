@@ -208,24 +208,6 @@ def test_search_answers_as_one_types_and_loses_no_key(tab: Any) -> None:
 
 
 @pytest.mark.proves("WEB-BROWSER")
-def test_the_graph_is_walked_by_keyboard(tab: Any) -> None:
-    root = tab.url
-    tab.goto(f"{root}graph?focus=brain:pattern/retry-with-idempotency")
-    first = tab.inner_text("h1")
-    tab.locator("svg.graph a").nth(1).focus()
-    tab.keyboard.press("Enter")
-    tab.wait_for_url(lambda url: "retry-with-idempotency" not in url)
-    assert tab.inner_text("h1") != first
-
-
-@pytest.mark.proves("WEB-BROWSER")
-def test_what_changed_elsewhere_is_said_and_moves_nothing(tab: Any, words: Path) -> None:
-    accept_one_while_another_is_rejected_elsewhere(tab, words)
-    tab.wait_for_selector("#banner:not([hidden])", timeout=60_000)
-    assert tab.inner_text("#tally").startswith("1 accepted")
-
-
-@pytest.mark.proves("WEB-BROWSER")
 def test_everything_works_without_javascript(browser: Any, address: str, words: Path) -> None:
     with watched(browser, address, java_script_enabled=False) as tab:
         root = tab.url

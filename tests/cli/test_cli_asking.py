@@ -55,18 +55,6 @@ def test_where_nothing_matches_ask_says_so_and_what_to_do(nugget: Nugget, words:
     assert nugget("ask", "xylophone", "--json").json["hits"] == []
 
 
-@pytest.mark.proves("CLI-DEGRADED")
-def test_a_model_that_cannot_be_had_is_told_and_words_still_find(
-    nugget: Nugget, words: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", str(words / "evals"))
-    (words / "evals").mkdir(exist_ok=True)
-    shown = nugget("ask", "--no-llm", "cache invalidation")
-    assert shown.code == 0 and "1. Cache Invalidation" in shown.out
-    assert "Note: found by words alone, without vectors.\n" in shown.out
-    assert "Searching by words alone." in shown.err
-
-
 @pytest.mark.proves("CLI-BEHIND", "CLI-DEGRADED")
 def test_many_changes_do_not_block_the_answer_and_are_caught_up_with(
     nugget: Nugget, words: Path, monkeypatch: pytest.MonkeyPatch

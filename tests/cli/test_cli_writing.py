@@ -147,27 +147,6 @@ def test_a_proposal_is_listed_shown_and_accepted(nugget: Nugget, words: Path) ->
     assert nugget("search", "zebra", "-q").out == "brain:pattern/zebra\n"
 
 
-@pytest.mark.proves("CLI-REVIEW")
-def test_a_proposal_is_rejected_for_good(nugget: Nugget, words: Path) -> None:
-    branch = propose(words)
-    rejected = nugget("review", "reject", branch)
-    assert rejected.code == 0
-    assert rejected.out.startswith("Rejected, and not to be proposed again: pattern/okapi, pattern/zebra.")
-    assert nugget("review", "list", "--json").json == []
-    missing = nugget("review", "accept", branch)
-    assert missing.code == 1 and missing.err.startswith("Error: Nothing waits for review.")
-
-
-@pytest.mark.proves("EXT-EXPLAIN")
-def test_explain_shows_each_claim_with_its_fate_and_writes_nothing(nugget: Nugget, words: Path) -> None:
-    session = REPOSITORY / "examples/demo/session.jsonl"
-    lines = nugget("capture-session", "--transcript", session, "--explain", "--json").json["claims"]
-    assert any("user" in line and "event id" in line and line.endswith("proposed") for line in lines)
-    assert any("below" in line for line in lines)
-    assert nugget("capture-session", "--transcript", session, "--explain").out.count("\n") >= len(lines)
-    assert nugget("review", "list", "--json").json == []
-
-
 @pytest.mark.proves("EXT-EXPLAIN")
 def test_explain_shows_what_a_model_found_and_what_kept_it_out(
     nugget: Nugget, words: Path, server: AnthropicServer, monkeypatch: pytest.MonkeyPatch

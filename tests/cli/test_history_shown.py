@@ -83,20 +83,6 @@ def test_a_session_reads_as_a_conversation_with_what_was_run_folded(transcript: 
 
 
 @pytest.mark.proves("HIS-SHOW")
-def test_a_session_unfolds_and_is_one_json_document(transcript: Path, nugget: Nugget) -> None:
-    _, out, _ = nugget("sessions", "show", f"session:{SESSION}#2", "--full")
-    assert "    line one" in out and "    + c" in out and "    - a" in out and "    in 3 s" in out
-    _, out, err = nugget("sessions", "show", SESSION, "--json")
-    shown = json.loads(out)
-    assert not err and SECRET not in out
-    assert [exchange["ref"] for exchange in shown["exchanges"]] == [f"session:{SESSION}#1", f"session:{SESSION}#2"]
-    assert [event["kind"] for event in shown["exchanges"][0]["events"]] == [
-        "prompt", "reply", "command", "output", "file_edit", "command", "output"
-    ]  # fmt: skip
-    assert shown["folder"] == "/srv/shop" and shown["archived"] is False
-
-
-@pytest.mark.proves("HIS-SHOW")
 def test_a_deleted_session_is_read_from_the_archive(transcript: Path, nugget: Nugget, isolated_home: Path) -> None:
     write_archive(isolated_home / ".nugget", read_session(transcript))
     transcript.unlink()

@@ -155,18 +155,6 @@ def test_a_ref_is_shown_whole_with_what_stands_around_it(nugget: Nugget, world: 
     assert nugget("get", ref, "--json").json["ref"]
 
 
-@pytest.mark.proves("SEARCH-GROUPS")
-def test_json_quiet_and_explain_tell_of_every_source(world: World, nugget: Nugget) -> None:
-    found = nugget("search", "architecture", "--json", "--explain").json
-    refs = [hit["ref"] for hit in found["hits"]]
-    assert nugget("search", "architecture", "-q").out.split() == refs
-    assert found["explain"]["contributed"]["sessions"] == 2
-    spoken = next(hit for hit in found["hits"] if hit["source"] == "sessions")
-    assert (spoken["type"], spoken["ref"].startswith("session:30eb2a7b")) == ("you", True) or spoken["type"] == "agent"
-    assert all(abs(sum(part["value"] for part in hit["contributions"]) - hit["score"]) < 1e-6
-               for hit in found["explain"]["hits"])  # fmt: skip
-
-
 @pytest.mark.proves("SEARCH-RELATED")
 def test_what_is_near_a_note_are_its_links_and_its_like(world: World, nugget: Nugget) -> None:
     ref = "canon:handbook/archaeology/space_experimental_architecture.md"
@@ -305,15 +293,6 @@ def test_filters_alone_list_what_they_admit_the_newest_first(nugget: Nugget, ope
     assert nugget("search").code == 2
 
 
-@pytest.mark.proves("ASK-SOURCES")
-def test_ask_answers_from_canon_and_can_be_narrowed(nugget: Nugget, world: World) -> None:
-    narrowed = nugget("ask", "retry payments three times", "--source", "canon", "--no-llm")
-    assert "canon:handbook/adr/0007-retries.md" in narrowed.out
-    everything = nugget("ask", "constitution of cupid who sees love in every commit", "--no-llm")
-    assert "canon:handbook/constitutions/cupid.md" in everything.out
-    assert "Nothing that is indexed seems to answer this." not in everything.out
-
-
 @pytest.mark.proves("ASK-SOURCES", "SEARCH-PAGES")
 def test_ask_has_the_hits_of_search_page_by_page(nugget: Nugget, world: World) -> None:
     def refs(command: str, *arguments: str) -> list[str]:
@@ -327,14 +306,3 @@ def test_ask_has_the_hits_of_search_page_by_page(nugget: Nugget, world: World) -
     assert refs("search", "-n", "3", "--more", "--more") == every[6:9]
     assert "For more results, add: --more --more" in nugget("search", "architecture of", "-n", "2", "--more").out
     assert nugget("search", "architecture", "-n", "50", "--more").out.startswith("No more results.\n")
-
-
-@pytest.mark.proves("ASK-SOURCES")
-def test_an_answer_shows_the_beginning_of_a_long_prompt(nugget: Nugget, words: Path, isolated_home: Path) -> None:
-    transcript = isolated_home / ".claude/projects/-work-shop/30eb2a7b-1111-4222-8333-944455556667.jsonl"
-    write_transcript(
-        transcript, [("The walnut plan: " + "light the lantern. " * 180, "Done.")], session=transcript.stem
-    )
-    assert nugget("sync").code == 0
-    answer = nugget("ask", "walnut plan lantern", "--source", "sessions", "--no-llm").out
-    assert "The walnut plan: light the lantern." in answer and "[…]" in answer and len(answer) < 2500

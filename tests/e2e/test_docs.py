@@ -74,19 +74,6 @@ def test_every_console_block_does_what_it_says(page: Path, shell: dict[str, str]
     assert ran
 
 
-@pytest.mark.proves("HOUSE-DOCS-RUN")
-def test_what_readme_names_is_there_for_whoever_followed_it(shell: dict[str, str]) -> None:
-    page = REPOSITORY / "README.md"
-    table = re.findall(
-        r"^\| [^|]+ \| `(nugget (?:search|get|mv|forget|lint|eval|status)\b[^`]*)`", page.read_text(), re.M
-    )
-    refs = [command for command in table if re.search(r" (?:get|mv|forget) \w+/", command)]
-    assert len(table) >= 7 and len(refs) == 3
-    for command in [*(command for command, _ in examples(page)), *table]:
-        done = subprocess.run(["bash", "-c", command], cwd=REPOSITORY, env=shell, capture_output=True, text=True)
-        assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
-
-
 @pytest.mark.proves("HOUSE-DOCS-COMMANDS")
 def test_every_command_that_a_page_names_exists_with_the_options_that_it_shows() -> None:
     root = get_command(app)
@@ -228,12 +215,3 @@ def test_the_changelog_begins_with_this_version_and_stays_short() -> None:
     assert versions[0].startswith(f"{nugget.__version__}]")
     assert f'"version": "{nugget.__version__}"' in text_of("plugin/.claude-plugin/plugin.json")
     assert [len([line for line in one.split("\n") if line.strip()]) <= 40 for one in versions] == [True] * len(versions)
-
-
-@pytest.mark.proves("HOUSE-SITE")
-def test_readme_shows_the_recording_in_light_and_dark_and_it_loads_nothing_from_elsewhere() -> None:
-    shown = re.findall(r'(?:src|srcset)="([^"]+)"', text_of("README.md"))
-    assert [Path(name).stem for name in shown] == ["terminal-dark", "terminal-light"]
-    for name in shown:
-        drawn = text_of(name)
-        assert drawn.count("https://") == drawn.count("http://") - 1 == 0 and "nugget&#160;ask" in drawn

@@ -13,10 +13,9 @@ from knowledge_files import commit
 from loopback_github import NAME, OWNER
 from mcp_wire import RUN
 from publishing_stage import LOCKS, RETRY, Place
-from sessions import NOW, unit
+from sessions import NOW
 from waiting import PATIENCE_S, wait_for
 
-from nugget.capture import publish as publishing
 from nugget.capture import review
 from nugget.config import Settings
 from nugget.errors import ForgeError, PushRefused, ReviewError
@@ -209,14 +208,3 @@ def test_a_new_brain_is_pushed_to_its_remote_at_once_or_later(
     assert made.code == 0 and "Not pushed yet" in made.err
     assert nugget("init", tmp_path / "new", "--remote", place.server.url, "--no-install").code == 0
     assert place.server.head("main") == git.head(tmp_path / "new")
-
-
-def test_a_closed_pull_request_is_not_accepted(place: Place) -> None:
-    place.propose(unit("t", "A lesson of another day, that nobody wants."))
-    place.publish()
-    place.server.close(1)
-    with pytest.raises(ReviewError, match="turned down on GitHub"):
-        place.accept()
-    assert place.waiting() == [] and publishing.publications(place.brain, home=place.home)
-    with pytest.raises(ReviewError, match="Nothing waits"):
-        place.accept()

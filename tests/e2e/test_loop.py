@@ -27,7 +27,6 @@ from nugget.capture import queue
 from nugget.hooks import NOTICE
 from nugget.index import Index
 from nugget.infra import files, git
-from nugget.models import SourceName
 from nugget.text import estimate_tokens
 
 QUESTION = "why was a customer charged twice when a payment was retried"
@@ -170,20 +169,6 @@ def test_whatever_changes_knowledge_leaves_the_index_current(door: str, place: P
     assert done.code == 0, done.err
     assert expected in known_ids(place)
     assert nugget("forget", expected).code == 0 and expected not in known_ids(place)
-
-
-@pytest.mark.proves("FRESH-AT-ONCE")
-def test_the_worker_leaves_what_a_session_did_in_the_index_of_the_machine(
-    place: Place, shop: Path, nugget: Nugget, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    transcript = place.folder / "projects" / "s.jsonl"
-    session = write_transcript(transcript, [(*LESSONS[0], FAILING), LESSONS[1]], cwd=str(shop))
-    hook(place, shop, "SessionEnd", session_id=session, transcript_path=str(transcript))
-    monkeypatch.chdir(shop)
-    told = nugget("brief").out
-    assert "pytest tests/test_pay.py" in told
-    found = nugget("search", "database migrations start-up", "--source", "provenance", "--json").json
-    assert found["hits"] and {hit["source"] for hit in found["hits"]} == {SourceName.PROVENANCE}
 
 
 @pytest.mark.proves("CAPTURE-HEADLESS")

@@ -9,12 +9,11 @@ import threading
 from pathlib import Path
 
 import pytest
-import reviewing
 from commands import Nugget
 from knowledge_files import commit
 from loopback_github import NAME, OWNER, TOKEN
 from publishing_stage import LOCKS, RETRY, Place
-from sessions import NOW, unit, write_transcript
+from sessions import unit, write_transcript
 from waiting import wait_for
 from worker_stage import LESSONS, variables
 
@@ -154,18 +153,6 @@ def test_what_a_reviewer_committed_to_the_remote_branch_is_never_overwritten(pla
     theirs = place.server.commit(branch, {"domains/coding/note.md": "mine\n"})
     (done,) = place.publish().publications
     assert done.state == "open" and place.server.head(branch) == theirs
-
-
-@pytest.mark.proves("PUBLISH-OWN-FILES")
-def test_what_was_accepted_here_leaves_the_pull_request(place: Place) -> None:
-    branch = place.propose(RETRY, LOCKS)
-    place.publish()
-    reviewing.accept(place.brain, now=NOW, units=["pattern/retry-once"])
-    (done,) = place.publish().publications
-    assert done.state == "open" and len(place.server.pulls) == 1
-    assert list(place.server.files_of(1)) == ["domains/coding/patterns/lock-order.md"]
-    assert place.server.head(branch) == git.resolve(place.brain, branch) == done.sha
-    assert place.publish() == Published()
 
 
 @pytest.mark.proves("PUBLISH-OWN-FILES")
@@ -339,14 +326,3 @@ def test_offline_the_rejection_is_remembered_and_the_next_publishing_closes_it(
     assert failed.code == 1 and "may not do that" in failed.err and not place.server.pulls[0].closed
     assert nugget("capture", "--publish").code == 0
     assert place.server.pulls[0].closed and place.server.head(branch) is None
-
-
-@pytest.mark.proves("PUBLISH-WITHDRAW")
-def test_what_a_reviewer_committed_to_the_remote_branch_outlives_the_rejection(place: Place, nugget: Nugget) -> None:
-    branch = place.propose(RETRY)
-    place.publish()
-    theirs = place.server.commit(branch, {"domains/coding/note.md": "mine\n"})
-    place.server.fail(403, path="/comments", message="no")
-    done = nugget("review", "reject")
-    assert place.server.pulls[0].closed and place.server.head(branch) == theirs
-    assert "closed; without a comment" in done.err and place.states() == {branch: "settled"}

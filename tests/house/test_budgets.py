@@ -19,7 +19,7 @@ BUDGETS = {
     "classes": 269,
     "re.compile": 225,
     "parameters of a function": 10,
-    "lines of tests": 28_028,  # with the fault laboratory
+    "lines of tests": 27_622,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

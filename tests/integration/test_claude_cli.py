@@ -86,15 +86,6 @@ def test_the_command_is_used_only_when_asked_for_or_agreed_to(environment: Envir
     assert type(open_extractor(agreed, with_key)) is LLM
 
 
-@pytest.mark.proves("LLM-WAYS")
-@pytest.mark.parametrize(("way", "problem"), [("api", "no key"), ("generative", "no key"), ("openai", "no address")])
-def test_a_model_that_was_asked_for_and_cannot_be_had_is_told(way: str, problem: str, tmp_path: Path) -> None:
-    with pytest.raises(LLMUnavailable, match=problem):
-        open_extractor(Settings(), read_environment({"HOME": str(tmp_path)}), way)
-    with pytest.raises(LLMUnavailable, match="switched off"):
-        open_extractor(Settings(llm=LLMSettings(enabled=False)), read_environment({"HOME": str(tmp_path)}), way)
-
-
 @pytest.mark.proves("LLM-COMMAND")
 def test_the_command_runs_without_tools_hooks_memory_or_a_saved_session(
     environment: Environment, folder: Path, behave: Callable[..., None]

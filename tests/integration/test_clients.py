@@ -17,7 +17,7 @@ from mcp_wire import RUN
 from waiting import PATIENCE_S, wait_for
 
 from nugget.config import read_environment
-from nugget.upkeep.install import BEGIN, clients, connections, plan_client
+from nugget.upkeep.install import BEGIN, clients, connections
 
 COMMAND = Path("/opt/nugget/bin/nugget")
 FOLDERS = {
@@ -81,18 +81,6 @@ def test_an_agent_gets_the_server_and_a_paragraph_and_loses_nothing_else(
     assert "nothing to change" in nugget("uninstall", name).out
 
 
-@pytest.mark.proves("CLIENTS-CONNECT")
-def test_all_that_are_found_are_connected_and_files_of_ours_alone_go_again(isolated_home: Path, nugget: Nugget) -> None:
-    assert "No agent was found on this machine." in nugget("install", "--all").out
-    for name in ("codex", "cursor"):
-        (isolated_home / FOLDERS[name]).mkdir()
-    done = nugget("install", "--all")
-    assert done.code == 0 and "Codex is connected." in done.out and "Gemini" not in done.out
-    assert nugget("uninstall", "--all").code == 0
-    for name in ("codex", "cursor"):
-        assert files_in(isolated_home / FOLDERS[name]) == {}
-
-
 @pytest.mark.proves("CLIENTS-REFUSE")
 @pytest.mark.parametrize(
     ("name", "text"),
@@ -110,19 +98,6 @@ def test_settings_that_cannot_be_understood_are_left_alone(
     done = nugget("install", name)
     assert done.code == 1 and str(client.settings) in done.err and "nothing was changed" in done.err
     assert files_in(client.settings.parent) == {client.settings.name: text}
-
-
-@pytest.mark.proves("CLIENTS-CONNECT")
-@pytest.mark.parametrize("name", ["codex", "gemini", "opencode"])
-def test_the_real_client_lists_the_server(name: str, isolated_home: Path) -> None:
-    program = shutil.which(name)
-    if program is None:
-        pytest.skip(f"{name} is not installed (npm i -g @openai/codex @google/gemini-cli opencode-ai)")
-    (isolated_home / FOLDERS[name]).mkdir(parents=True)
-    for file in plan_client(clients(read_environment(), COMMAND)[name]):
-        file.path.write_text(file.after or "")
-    done = subprocess.run([program, "mcp", "list"], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert "nugget" in done.stdout + done.stderr
 
 
 @pytest.mark.proves("WATCH")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from commit_stage import (
     work,
 )
 from loopback_anthropic import AnthropicServer, status, value
-from replay import Agent, change_by_hand, git, make_repository
+from replay import Agent, change_by_hand, git
 
 
 @pytest.fixture
@@ -71,22 +70,6 @@ def test_dry_run_prints_and_commits_nothing_and_the_editor_has_the_last_word(
     assert done.returncode == 0, done.stderr
     assert last_message(repo).startswith("feat: my own words\n")
     assert trailer(repo, "Nugget-Session") == [agent.session]
-
-
-@pytest.mark.proves("COM-MATCH")
-def test_only_recent_sessions_of_this_workspace_that_had_a_part_count(
-    command: Path, repo: Path, agent: Agent, isolated_home: Path, tmp_path: Path
-) -> None:
-    old = Agent(repo=repo, claude_config=agent.claude_config, started=datetime.now(UTC) - timedelta(days=40))
-    work(old)
-    os.utime(old.transcript, (old.moment.timestamp(), old.moment.timestamp()))
-    elsewhere = make_repository(tmp_path / "other")
-    work(Agent(repo=elsewhere, claude_config=agent.claude_config, started=agent.started))
-    git(repo, "add", "-A")
-    shown = run(command, repo, "commit", "--dry-run", "--offline").stdout
-    assert shown.startswith("feat(client): add client.py\n") and "Nugget-" not in shown
-    shown = run(command, repo, "commit", "--dry-run", "--offline", NUGGET_COMMIT_RECENT_DAYS="60").stdout
-    assert f"Nugget-Session: {old.session}" in shown
 
 
 @pytest.mark.proves("COM-REFUSE")

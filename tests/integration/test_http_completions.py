@@ -204,16 +204,3 @@ def test_a_client_of_openai_gets_choices(server: Served, api: AnthropicServer) -
     assert (request.body["max_tokens"], request.body["stop_sequences"]) == (50, ["END"])
     assert request.body["system"][0]["text"] == "Be brief." and "cargo test" in request.body["system"][1]["text"]
     assert not {"n", "stop", "max_completion_tokens"} & {*request.body}
-
-
-@pytest.mark.proves("HTTP-CHAT")
-def test_a_stream_comes_in_chunks_and_an_error_as_an_error(server: Served, api: AnthropicServer) -> None:
-    api.script(text("one two three"))
-    answer = server.ask("/v1/chat/completions", body={"stream": True, "messages": user("hello")})
-    lines = [line.removeprefix("data: ") for line in answer.body.decode().split("\n\n") if line]
-    events = [json.loads(line) for line in lines[:-1]]
-    assert lines[-1] == "[DONE]" and {event["object"] for event in events} == {"chat.completion.chunk"}
-    assert "".join(event["choices"][0]["delta"].get("content", "") for event in events) == "one two three"
-    assert events[-1]["choices"][0]["finish_reason"] == "stop"
-    refused = server.ask("/v1/chat/completions", body={"messages": []})
-    assert refused.status == 422 and "no message" in refused.json["error"]["message"]

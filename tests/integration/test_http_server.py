@@ -168,14 +168,6 @@ def test_bad_requests_get_one_clear_sentence(server: Served, path: str, body: An
 
 
 @pytest.mark.proves("HTTP-START")
-def test_without_a_brain_the_server_starts_and_says_what_is_missing(tmp_path: Path) -> None:
-    with served(tmp_path) as server:
-        assert server.ask("/healthz").json["brain"] is None
-        answer = server.ask("/v1/ask", q="anything")
-        assert (answer.status, answer.error.code) == (503, "no_brain") and "nugget init" in answer.error.hint
-
-
-@pytest.mark.proves("HTTP-START")
 def test_an_address_that_cannot_be_had_is_told_in_one_sentence(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -309,15 +309,6 @@ def test_init_offers_it_at_a_terminal(command: Path, stand_in: Path, tmp_path: P
     assert load_settings(read_environment()).extraction.use_claude is False
 
 
-@pytest.mark.proves("INSTALL-CLAUDE")
-def test_install_asks_once_whether_the_command_may_be_used(command: Path, stand_in: Path, isolated_home: Path) -> None:
-    subprocess.run([str(command), "install"], check=True, stdin=subprocess.DEVNULL, capture_output=True)
-    assert load_settings(read_environment()).extraction.use_claude is None, "nobody was there to be asked"
-    assert "where the session already went" in at_a_terminal(command, "install", typed=b"\n")
-    assert load_settings(read_environment()).extraction.use_claude is True
-    assert "May Nugget" not in at_a_terminal(command, "install", typed=b"\n")
-
-
 # --- doctor ---
 
 
@@ -394,19 +385,3 @@ def test_a_plugin_without_the_command_says_how_to_get_it_and_fails_no_hook(tmp_p
     command.chmod(0o755)
     done = subprocess.run(hook, input="payload", env={"PATH": str(path)}, capture_output=True, text=True, check=True)
     assert done.stdout == "capture-session\npayload"
-
-
-@pytest.mark.proves("HOOK-NOTES")
-def test_notes_are_installed_on_demand_and_taken_out_again(isolated_home: Path) -> None:
-    claude = isolated_home / ".claude"
-
-    def notes() -> list[list[str]]:
-        hooks = json.loads((claude / "settings.json").read_text())["hooks"]
-        found = [
-            entry for event in ("Stop", "PreCompact") for group in hooks.get(event, []) for entry in group["hooks"]
-        ]
-        return [entry["args"] for entry in found]
-
-    for option, count in (("--notes", 2), ("", 2), ("--no-notes", 0)):
-        assert run(["install", *filter(None, [option])]) == 0
-        assert notes() == [["capture-session", "--notes"]] * count

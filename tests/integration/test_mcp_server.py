@@ -159,21 +159,6 @@ def test_it_offers_one_tool_with_the_parameters_of_the_contract(brain: Path, mod
     with_client(talk, cwd=brain, mode=mode, NUGGET_EMBEDDING_MODEL="none")
 
 
-@pytest.mark.proves("MCP-CONTRACT")
-def test_it_answers_in_markdown_with_what_is_needed_to_judge_each_unit(brain: Path) -> None:
-    async def talk(client: Client) -> None:
-        result = await ask(client, "users still see old prices after we changed them, how do we refresh stored copies")
-        text = text_of(result)
-        assert not result.is_error
-        assert "concept/cache-invalidation" in text
-        assert "domains/coding/concepts/cache-invalidation.md" in text
-        assert "confidence" in text.lower()
-        assert "cooking" not in text
-        assert len(text) < MAX_CHARS
-
-    with_client(talk, cwd=brain)
-
-
 @pytest.mark.proves("MCP-LENGTH")
 def test_no_answer_to_the_default_budget_is_longer_than_a_client_shows(brain: Path) -> None:
     wall = " ".join(f"retry{n} payments with idempotency" for n in range(4000))

@@ -49,16 +49,6 @@ def test_commits_that_others_pushed_are_never_overwritten(pair: tuple[Path, Path
     assert remotes.push(brain, remote, first, branch="side", replacing=second)
 
 
-def test_the_remote_is_origin_or_the_only_one(pair: tuple[Path, Path]) -> None:
-    brain, _ = pair
-    git.run(brain, "remote", "add", "other", "https://example.invalid/x")
-    assert remote_of(brain).name == "origin"
-    git.run(brain, "remote", "remove", "origin")
-    assert remote_of(brain).name == "other"
-    git.run(brain, "remote", "add", "third", "https://example.invalid/y")
-    assert remotes.find_remote(brain) is None
-
-
 @pytest.mark.proves("REMOTE-CLEAN")
 def test_an_inherited_repository_hooks_and_prompts_have_no_effect(
     pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -73,15 +63,6 @@ def test_an_inherited_repository_hooks_and_prompts_have_no_effect(
     assert remotes.push(brain, remote_of(brain), str(git.head(brain)), branch="main")
     remotes.fetch(brain, remote_of(brain), "main")
     assert not (tmp_path / "hooked").exists() and not (tmp_path / "elsewhere").exists()
-
-
-@pytest.mark.proves("REMOTE-CLEAN")
-def test_a_remote_that_would_run_a_command_is_refused(pair: tuple[Path, Path], tmp_path: Path) -> None:
-    brain, _ = pair
-    git.run(brain, "remote", "set-url", "origin", f"ext::sh -c 'touch {tmp_path}/ran'")
-    with pytest.raises(GitError):
-        remotes.default_branch(brain, remote_of(brain))
-    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.proves("GITHUB-TOKEN")

@@ -54,16 +54,6 @@ def test_leftovers_and_stale_locks_go_and_each_is_told(words: Path, home: Path, 
     assert again["repaired"] == ["There was nothing to repair."]
 
 
-@pytest.mark.proves("REPAIR")
-def test_a_missing_object_is_named(words: Path, home: Path) -> None:
-    repair(words, home)  # this brain had no id
-    blob = subprocess.run(["git", "-C", str(words), "rev-parse", "HEAD:brain.yaml"], capture_output=True, text=True)
-    sha = blob.stdout.strip()
-    (words / ".git/objects" / sha[:2] / sha[2:]).unlink()
-    (told,) = repair(words, home)
-    assert told.startswith("Not repaired: git fsck failed") and "git fetch" in told
-
-
 @pytest.mark.proves("INDEX-DAMAGE")
 def test_a_damaged_index_is_healed_by_a_question_or_named_and_repaired(words: Path, home: Path, tmp_path: Path) -> None:
     """Bytes and whole pages are overwritten at places that a seed chooses."""

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from commands import Nugget
 from loopback_anthropic import AnthropicServer, status
-from mcp_wire import asked_over_mcp, hooked
-from paths import REPOSITORY
 
 from nugget.config import documented_keys, load_settings, read_brain_file, read_environment
 from nugget.sources.notes import canon_folders
@@ -57,21 +55,6 @@ def test_no_command_sends_anything_because_of_a_brain(nugget: Nugget, hostile: P
     ):  # fmt: skip
         shown = nugget(*line)
         assert "Diary" not in shown.out and "private" not in shown.out, line
-    assert recorder.requests == []
-
-
-@pytest.mark.proves("SETTINGS-KNOWLEDGE")
-def test_no_agent_and_no_hook_sends_anything_because_of_a_brain(
-    nugget: Nugget, hostile: Path, queue_lock: None, recorder: AnthropicServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
-    nugget("sync")
-    result = asked_over_mcp(task_description="Where is the yeti?")
-    assert "Diary" not in result["content"][0]["text"] and not result["isError"]
-    for event in ("SessionStart", "UserPromptSubmit"):
-        assert b"Diary" not in hooked(
-            says_something=False, hook_event_name=event, cwd=str(hostile), prompt="What is known of the yeti?"
-        )
     assert recorder.requests == []
 
 
@@ -160,10 +143,3 @@ def test_whoever_kept_sessions_from_models_in_0_1_0_still_does(text: str, way: s
     home.mkdir(parents=True, exist_ok=True)
     (home / "config.yaml").write_text(text)
     assert load_settings(read_environment()).extraction.with_ == way
-
-
-@pytest.mark.proves("LLM-WAYS")
-def test_capture_session_still_takes_the_method_of_0_1_0(nugget: Nugget, words: Path) -> None:
-    session = ("capture-session", "--transcript", REPOSITORY / "examples/demo/session.jsonl", "--dry-run")
-    assert nugget(*session, "--method", "heuristic").code == 0
-    assert nugget(*session, "--method", "magic").code == 2

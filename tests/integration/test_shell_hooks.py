@@ -140,14 +140,3 @@ def test_exit_codes_reach_the_next_command_and_nobody_else_can_read(shell: str, 
     assert {file.name for file in folder.iterdir()} == {"events.jsonl", "stdout.log", "stderr.log"}
     for path in (folder, *folder.iterdir()):
         assert path.stat().st_mode & 0o077 == 0, path
-
-
-@pytest.mark.proves("EVI-HOOK", "EVI-HOOK-OTHERS")
-def test_a_shell_in_a_shell_is_a_session_of_its_own(shell: str, logs: Logs) -> None:
-    with terminal(shell, logs.folder.parent, {"AISH_LOG_DIR": str(logs.folder)}) as at:
-        at.run(f"{shell} -i")
-        at.run("echo inner")
-        at.run("exit")
-        at.run("echo outer")
-    sessions = {one["cmd"]: one["session"] for one in recorded(logs)}
-    assert sessions["echo inner"] != sessions["echo outer"]

@@ -305,19 +305,6 @@ def test_the_setting_is_ones_own_and_without_a_password(
     assert "cannot name a space" in nugget("ask", "x", "--brain", str(brain)).err
 
 
-@pytest.mark.proves("TEAM-CONFIG")
-def test_without_the_extra_one_sentence_names_it() -> None:
-    code = (
-        "import sys; sys.modules['psycopg'] = None\n"
-        "from nugget.index.postgres import PostgresIndex\n"
-        "from nugget.errors import UsageError\n"
-        "try: PostgresIndex('postgresql://db/x', 's').unit_ids()\n"
-        "except UsageError as error: print(error, error.hint)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "needs the extra `team`" in done.stdout and "nugget-brain[team]" in done.stdout
-
-
 @pytest.mark.proves("TEAM-ROWS", "TEAM-FAULTS")
 def test_processes_with_writers_and_readers_lose_nothing_and_see_only_their_own(
     tmp_path: Path, team_database: str

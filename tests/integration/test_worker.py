@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -16,9 +15,7 @@ from waiting import PATIENCE_S, wait_for
 from worker_stage import lay_out, variables
 
 import nugget
-from nugget.app.worker import work
 from nugget.capture import queue, review
-from nugget.config import read_environment
 from nugget.infra import files, git
 
 
@@ -96,19 +93,3 @@ def test_twenty_sessions_that_end_in_the_same_second_are_each_captured_once(tmp_
     assert len(review.proposals(brain)) == 20
     paths = [path for _, path, _ in git.unmerged_files(brain, "nugget/")]
     assert len(paths) == len(set(paths))
-
-
-def test_catch_up_takes_old_sessions_only_when_a_person_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lay_out(tmp_path)
-    home = tmp_path / ".nugget"
-    for file in (home / "queue/pending").iterdir():
-        file.unlink()
-    monkeypatch.setenv("NUGGET_HOME", str(home))
-    monkeypatch.setenv("NUGGET_BRAIN", str(tmp_path / "brain"))
-    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / ".claude"))
-    transcript = next((tmp_path / ".claude/projects").glob("*/*.jsonl"))
-    os.utime(transcript, (time.time() - 90_000, time.time() - 90_000))
-    assert work(read_environment(), catch_up=True, background=True).found == 0
-    done = work(read_environment(), catch_up=True)
-    assert (done.found, done.jobs[0].state) == (1, "done")
-    assert work(read_environment(), catch_up=True).found == 0
