@@ -70,7 +70,7 @@ _JUDGES: dict[str, Callable[[str], bool]] = {
 """How values are judged, by the file of rules that found them; the next table has the kinds that differ."""
 _JUDGES_OF_KINDS: dict[str, Callable[[str], bool]] = {
     **dict.fromkeys(("private-key", "pin", "recovery-code", "recovery-list"), bool),
-    "license-key": lambda value: value == value.upper(),
+    "license-key": lambda value: value == value.upper() and not value.replace("-", "").isalpha(),
     **dict.fromkeys(("google-key", "bearer-token", "npm-token", "upload-token"), judge.is_not_placeholder),
     **dict.fromkeys(("snmp-community", "masked-value", "xml-setting", "json-parameter"), judge.is_given_password),
     **dict.fromkeys(("given-login", "given-basic", "vpn-key", "foreign-password"), judge.is_strong),

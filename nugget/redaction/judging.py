@@ -29,7 +29,7 @@ _PLACEHOLDER = re.compile(
 """How a placeholder in lower case begins, or reads as a whole."""
 _PLACEHOLDER_WITHIN = re.compile(
     r"example|environ|env\(|placeholder|process\.env|redacted|replace[_-]|change[_-]?me|dummy|sample|insert[_-]|getenv"
-    r"|<[a-z_ -]+>|\.\.\.|…|â\x80¦|\*\*\*|xxxx|\$\{|\{\{|%s(?![a-z])|y(?<!\wy)our|f(?<![a-z]f)ake"
+    r"|<[a-z_ -]+>|\.html?\b|\.\.\.|…|â\x80¦|\*\*\*|xxxx|\$\{|\{\{|%s(?![a-z])|y(?<!\wy)our|f(?<![a-z]f)ake"
 )
 """Its alternatives begin with a letter or sign of their own, which is much faster to search."""
 _REFERENCE = re.compile(
@@ -71,14 +71,15 @@ PUBLIC = re.compile(
     r"|proj|user|batch|img|css|sha\d*|md5|pk|pub|id|uid|trace|span|build|chunk|cache|hash|digest|etag|rev|commit|tree|blob"
     r"|layer|snapshot|test|npub|age1|vs|ft|gpt|log|job|srvtoolu|cntr|container|sc|vendors?|styles?|module|gen|h\d|py\w*|node"
     r"|app|dpl|phc|seti|cs|team|prj|wrkspc|v\d+|linux|macos|windows|deps|restore|ord|order|ref\d*|[0-9a-f]{6,}(?![_.:-]\w{35}))[_.:-]|[a-z]{1,6}_kwd|[a-z]{2,8}_01\w{20,22}\b"
+    r"|_Z[A-Z]*\d"
 )
-"""How names of requests, customers, files and the like begin that look like keys."""
+"""How names of requests, customers, files, compiled functions and the like begin that look like keys."""
 _FILE = re.compile(r"\.(?:[cm]?[jt]sx?|css|map|html?|png|jpe?g|svg|woff2?|py|json|md|ya?ml|lock|tgz|whl|zip|gz)$")
 _WORD_CHARS = re.compile(r"[A-Za-z0-9_-]+")
 _ADDRESS = re.compile(
-    r"(?:[13]|Qm)[1-9A-HJ-NP-Za-km-z]{25,44}$|(?:AAAA|LS0t|iVBORw0KGgo|R0lGOD|UEsDB|H4sI|JVBER|d09GM|MII[A-Z])"
+    r"(?:[13]|Qm)[1-9A-HJ-NP-Za-km-z]{25,44}$|I[0-9a-f]{40}$|(?:AAAA|LS0t|iVBORw0KGgo|R0lGOD|UEsDB|H4sI|JVBER|d09GM|MII[A-Z])"
 )
-"""Addresses of coins and contents, and how base64 of images, archives, fonts and certificates begins."""
+"""Addresses of coins and contents, changes in Gerrit, and how base64 of images, archives and certificates begins."""
 _PUBLIC_NAMES = (
     *"Id ID _id -id .id ?id &id \"id 'id ids cid kid ksuid nanoid ulid hash md5 sha1 sha256 sha384 sha512".split(),
     *"digest checksum integrity fingerprint etag nonce pubkey publickey public_key public-key".split(),
@@ -90,7 +91,8 @@ _PUBLIC_NAMES = (
 _ENCODED_LINE = re.compile(r"[A-Za-z0-9+/=]{60,}|-----.*|.*-----")
 _PAIR = re.compile(r"(?:[0-9a-f]{24}|[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f-]{27})[.:/][0-9a-f]{32,64}$")
 _MIXED = re.compile(r"[a-z]\d+[a-z]+\d|\d[a-z]+\d+[a-z]")
-_ENCODED_CHAR = re.compile("%[0-9A-F]{2}|&#|&[a-z]+;?")
+_ENCODED_CHAR = re.compile("%[0-9A-F]{2}|&#|&[a-z]+;?|^[A-Za-z]+#[0-9a-f]{5}")
+"""Encoded characters and the numbers of bugs and commits: nobody types them as a password."""
 _DIGIT, _LETTER = re.compile(r"\d"), re.compile(r"[^\W\d_]")
 _SETTING = re.compile(
     r"(?m)^(?:export )?\w*(?:PASS|SECRET|TOKEN|KEY|PWD|CREDENTIAL)\w*=\S{4,}|PRIVATE KEY-----\s+[A-Za-z0-9+/]{6}|://[^\s:/]+:[^\s@]+@"

@@ -14,10 +14,10 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 174,
-    "lines": 44_485,
+    "lines": 44_492,
     "lines of a file": 400,
     "classes": 269,
-    "re.compile": 225,
+    "re.compile": 227,
     "parameters of a function": 10,
     "lines of tests": 27_622,  # with the fault laboratory
 }
