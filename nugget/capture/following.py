@@ -17,12 +17,12 @@ from nugget.capture import ledger, review
 from nugget.capture import publish as publishing
 from nugget.capture.compare import BRANCH_PREFIX, numbered
 from nugget.capture.proposals import is_digest
-from nugget.capture.publish import Publication, Target
+from nugget.capture.publish import Publication
 from nugget.capture.review import Decided, Decision, ProposalBranch
 from nugget.config import Environment, Settings
 from nugget.errors import ConflictError, GitError, NuggetError, PushRefused, ReviewError
 from nugget.infra import files, git, remotes
-from nugget.infra.forge import Forge
+from nugget.infra.remotes import Forge, Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

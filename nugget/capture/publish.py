@@ -7,12 +7,12 @@ the next attempt continues. Every step checks first what has been done, so it ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from nugget.capture import ledger, review
 from nugget.capture.compare import BRANCH_PREFIX, numbered
@@ -20,9 +20,9 @@ from nugget.capture.proposals import is_digest
 from nugget.capture.review import ProposalBranch
 from nugget.config import Environment, Settings
 from nugget.errors import ForgeError, GitError, NuggetError
-from nugget.infra import files, forge, git, remotes
-from nugget.infra.forge import Forge
+from nugget.infra import files, git, remotes
 from nugget.infra.github import fitting
+from nugget.infra.remotes import Forge, Target
 
 PUBLISHED = "published.jsonl"
 """The ledger of what became of each published proposal: the last line about a branch counts."""
@@ -58,14 +58,6 @@ class Published:
     def failed(self) -> tuple[Publication, ...]:
         """Return the publications that failed."""
         return tuple(publication for publication in self.publications if publication.state == "failed")
-
-
-class Target(NamedTuple):
-    """The remote that proposals go to, and how to open its repository on the forge by name."""
-
-    remote: remotes.Remote
-    name: str
-    open: Callable[[str], Forge]
 
 
 def publications(brain: Path, *, home: Path) -> dict[str, Publication]:
@@ -248,11 +240,7 @@ def find_target(brain: Path, environment: Environment, settings: Settings | None
     remote = remotes.find_remote(brain) if git.is_repository(brain) else None
     if remote is None:
         return "the brain has no remote"
-    found = forge.find(remote.url, environment)
-    if isinstance(found, str):
-        return f"{remote.name} {found}" if found.startswith("is not") else found
-    token = found.token if forge.may_see_token(remote.url, environment) else None
-    return Target(replace(remote, token=token), found.name, found.open)
+    return remotes.find_target(remote, environment)
 
 
 def connect(brain: Path, target: Target) -> tuple[remotes.Remote, Forge]:

@@ -201,9 +201,7 @@ class Repository:
         except GithubException as error:
             raise self._refusal(error) from None
         except requests.RequestException as error:
-            reason = f"no answer within {TIMEOUT_S} s" if isinstance(error, requests.Timeout) else "no connection"
-            hint = "Look at the network, or at GITHUB_API_URL."
-            raise ForgeError(f"GitHub cannot be reached ({reason}).", hint=hint) from None
+            raise unreachable("GitHub", error, variable="GITHUB_API_URL") from None
         except (BadAttributeException, *_NO_ANSWER) as error:
             raise ForgeError(f"GitHub sent an unexpected reply ({type(error).__name__}).") from error
 
@@ -213,17 +211,32 @@ class Repository:
         named = [one.get("message") or one.get("code") if isinstance(one, Mapping) else one
                  for one in (details if isinstance(details, list) else [])]  # fmt: skip
         reason = reason_in(" ".join(str(part) for part in (body.get("message"), *named) if part), self._token)
-        if error.status >= 500:
-            return ForgeError(f"GitHub has a fault of its own ({error.status}).", hint="Try again later.")
         status = 429 if error.status == 403 and "rate limit" in reason.lower() else error.status
-        sentence, hint = _REFUSALS.get(status, (f"GitHub refused with {status}: {{reason}}.", None))
-        return ForgeError(sentence.format(name=self.name, reason=reason), hint=hint)
+        return refused("GitHub", status, reason, name=self.name, sentences=_REFUSALS)
 
 
 def reason_in(words: str, token: str) -> str:
     """Return a forge's words as part of a sentence: on one line, printable, without the token."""
     plain = re.sub(r"[^ -~…]", "?", " ".join(words.split()).replace(token, "…"))
     return plain[:300].rstrip(".") or "no reason was given"
+
+
+def refused(
+    forge: str, status: int, reason: str, *, name: str, sentences: Mapping[int, tuple[str, str | None]]
+) -> ForgeError:
+    """Return the error for a status that a forge answered with; `sentences` are those for some, with their hints."""
+    if status >= 500:
+        return ForgeError(f"{forge} has a fault of its own ({status}).", hint="Try again later.")
+    sentence, hint = sentences.get(status, (f"{forge} refused with {status}: {{reason}}.", None))
+    return ForgeError(sentence.format(name=name, reason=reason), hint=hint)
+
+
+def unreachable(forge: str, error: Exception, *, variable: str) -> ForgeError:
+    """Return the error for a forge that did not answer; `variable` names its address in the environment."""
+    import requests
+
+    reason = f"no answer within {TIMEOUT_S} s" if isinstance(error, requests.Timeout) else "no connection"
+    return ForgeError(f"{forge} cannot be reached ({reason}).", hint=f"Look at the network, or at {variable}.")
 
 
 def fitting(body: str) -> str:

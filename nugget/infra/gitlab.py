@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from nugget.config import Environment, read_environment
 from nugget.errors import ForgeError
-from nugget.infra.github import PullRequest, fitting, host_and_path, reason_in
+from nugget.infra.github import PullRequest, fitting, host_and_path, reason_in, refused, unreachable
 
 SERVER_VARIABLE = "GITLAB_URL"
 TIMEOUT_S = 10
@@ -134,15 +134,9 @@ class Project:
             yield
         except GitlabError as error:
             reason, status = reason_in(str(error.error_message), self._token), int(error.response_code or 0)
-            refusal: tuple[str, str | None] = (f"GitLab refused with {status}: {{reason}}.", None)
-            if status >= 500:
-                refusal = (f"GitLab has a fault of its own ({status}).", "Try again later.")
-            sentence, hint = _REFUSALS.get(status, refusal)
-            raise ForgeError(sentence.format(name=self.name, reason=reason), hint=hint) from None
+            raise refused("GitLab", status, reason, name=self.name, sentences=_REFUSALS) from None
         except requests.RequestException as error:
-            why = f"no answer within {TIMEOUT_S} s" if isinstance(error, requests.Timeout) else "no connection"
-            hint = f"Look at the network, or at {SERVER_VARIABLE}."
-            raise ForgeError(f"GitLab cannot be reached ({why}).", hint=hint) from None
+            raise unreachable("GitLab", error, variable=SERVER_VARIABLE) from None
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             raise ForgeError(f"GitLab sent an unexpected reply ({type(error).__name__}).") from error
 

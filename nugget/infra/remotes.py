@@ -1,4 +1,4 @@
-"""Remotes: clone, fetch and push through git, with time limits.
+"""Remotes: clone, fetch and push through git, with time limits; and the forge that opens pull requests for one.
 
 Credential helpers, ssh and http settings are the user's own, never those of the repository's configuration. Nothing
 here ever asks for a password. Errors say what a person can do: about the credentials, the permission, a rule of the
@@ -11,12 +11,16 @@ import base64
 import os
 import re
 import shlex
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from nugget.config import read_environment
+from nugget.config import Environment, read_environment
 from nugget.errors import GitError, PushRefused
+from nugget.infra import github, gitlab
 from nugget.infra.git import run, start
 from nugget.infra.git.process import HARDENED, Setting, user_settings
 
@@ -58,6 +62,42 @@ class Remote:
     name: str
     url: str
     token: str | None = None
+
+
+Forge = github.Repository | gitlab.Project
+"""A repository on a forge, whose merge requests count as pull requests. Every method raises ForgeError."""
+
+
+class Target(NamedTuple):
+    """The remote that proposals go to, its name on the forge, and how to open a repository there by name."""
+
+    remote: Remote
+    name: str
+    open: Callable[[str], Forge]  # the SDKs take a while to import
+
+
+def find_target(remote: Remote, environment: Environment) -> Target | str:
+    """Return where proposals for a remote go, or the reason why they stay local. Makes no network call."""
+    url, api_url, server = remote.url, environment.github_api_url, gitlab.server_of(environment)
+    open_by_name: Callable[[str], Forge]
+    if name := github.repository_name(url, api_url=api_url):
+        if (token := github.find_token(environment)) is None:
+            return "there is no GitHub token (GITHUB_TOKEN, or `gh auth login`)"
+        open_by_name = partial(github.Repository, token=token, api_url=api_url)
+    elif name := gitlab.project_path(url, server=server):
+        if (token := gitlab.find_token(environment)) is None:
+            return "there is no GitLab token (GITLAB_TOKEN)"
+        open_by_name = partial(gitlab.Project, token=token, server=server)
+    else:
+        return f"{remote.name} is not on {github.web_host(api_url)} or {urlsplit(server).hostname}"
+    return Target(replace(remote, token=token if may_see_token(url, environment) else None), name, open_by_name)
+
+
+def may_see_token(url: str, environment: Environment) -> bool:
+    """Return True if a token may be sent to a remote: encrypted, or to the very server that the settings name."""
+    servers = [environment.github_api_url, environment.variables.get(gitlab.SERVER_VARIABLE)]
+    named = {urlsplit(server).netloc for server in servers if server}
+    return url.startswith("https://") or urlsplit(url).netloc.rpartition("@")[2] in named
 
 
 def find_remote(repo: Path) -> Remote | None:

@@ -11,8 +11,8 @@ from loopback_github import NAME, OWNER, TOKEN, GitHubServer
 
 from nugget.config import read_environment
 from nugget.errors import ForgeError
-from nugget.infra.forge import may_see_token
 from nugget.infra.github import Repository, find_token, repository_name
+from nugget.infra.remotes import may_see_token
 
 BRANCH = "nugget/session-20260301-120000-0a1b2c3d"
 

@@ -15,7 +15,8 @@ from nugget.capture import publish as publishing
 from nugget.capture import review
 from nugget.capture.review import Decision
 from nugget.errors import ForgeError
-from nugget.infra import forge, git, gitlab
+from nugget.infra import git, gitlab
+from nugget.infra.remotes import Remote, Target, find_target
 from nugget.settings import Settings
 
 
@@ -87,7 +88,7 @@ def test_a_token_goes_to_its_own_forge_alone(stage: Place) -> None:
         (stage.server.url, TOKEN), ("https://github.com/acme/brain", "ghp_x"),
         ("https://gitlab.com/acme/brain", None), ("https://evil.example/acme/brain", None),
     ):  # fmt: skip
-        found = forge.find(url, environment)
-        assert (found.token if isinstance(found, forge.Found) else None) == token
+        found = find_target(Remote(name="origin", url=url), environment)
+        assert (found.remote.token if isinstance(found, Target) else None) == token
     assert gitlab.project_path("git@gitlab.com:a/b/c.git", server="https://gitlab.com") == "a/b/c"
     assert gitlab.project_path("https://gitlab.com/c.git", server="https://gitlab.com") is None
