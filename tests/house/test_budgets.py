@@ -13,13 +13,13 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
-    "modules": 174,
-    "lines": 44_492,
+    "modules": 173,
+    "lines": 44_421,
     "lines of a file": 400,
-    "classes": 269,
+    "classes": 267,
     "re.compile": 227,
     "parameters of a function": 10,
-    "lines of tests": 27_622,  # with the fault laboratory
+    "lines of tests": 27_606,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

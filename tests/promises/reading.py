@@ -7,7 +7,6 @@ PROMISES = {
     "EMB-FASTEMBED-EQUAL": "The bundled model's vectors are those that fastembed gives for the same folder.",
     "EMB-VERIFIED": "A model file that is not the expected one is never used.",
     "EMB-INTEGERS": "The bundled model computes in int8, and its vectors are nearly those of fp32.",
-    "EMB-FOLDER": "A local folder with a model can be configured.",
     "EMB-NAMED": "A fastembed model that cannot be had gives one clear sentence, not a traceback.",
     "EMB-HTTP": "OpenAI- and Voyage-compatible endpoints work, with retries, validation and redaction.",
     "SYNC-FIRST": "A first sync indexes every knowledge file.",

