@@ -130,7 +130,7 @@ def serve(
     folder, openqed = expanded(brain) if brain else None, compat == "openqed"
     if http:
         from nugget.http import serve as answer_requests
-        from nugget.http.team import serve_team
+        from nugget.http import serve_team
 
         environment = read_environment()
         if (settings := load_settings(environment)).http.auth:

@@ -28,10 +28,12 @@ from starlette.datastructures import Headers
 
 from nugget.app.agent_session import AgentSession, header_file, http_token
 from nugget.app.logs import Logs
-from nugget.config import read_environment
-from nugget.errors import NuggetError, UsageError
+from nugget.app.team import MAX_SESSION_BYTES, spaces
+from nugget.config import Environment, Settings, read_environment
+from nugget.errors import BrainError, NuggetError, UsageError
 from nugget.http.models import Refusal, bearer
 from nugget.http.routes import make_app, mcp_route
+from nugget.http.team import make_team_app
 from nugget.mcp import make_server
 
 if TYPE_CHECKING:
@@ -218,12 +220,31 @@ def serve(
     app = make_app(session, logs, lifespan=lifespan)
     app.router.routes.append(mcp_route(mcp))
     app.add_middleware(Guard, access=access, limits={"/v1/completions": MAX_COMPLETION_BYTES})
-    signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn ends in order, then hands the signal on
+    run(app, listening)
+
+
+def serve_team(environment: Environment, settings: Settings, address: str | None) -> None:
+    """Serve all spaces on `HOST:PORT` until SIGTERM or Ctrl-C. Raises UsageError, BrainError, NuggetError."""
+    wanted = parse_address(address)
+    brains, left_out = spaces(environment)
+    for sentence in left_out:
+        print(f"nugget: not served: {sentence}", file=sys.stderr)
+    if not brains:
+        raise BrainError("There is no brain to serve.", hint="Run `nugget init`, or set `brains.folders`.")
+    # The guard checks Host, Origin and sizes; callers are identified behind it.
+    access = replace(access_for(wanted, token="identified", allowed_hosts=settings.http.allowed_hosts), token=None)
+    listening = listen(wanted)
+    heard = replace(wanted, port=listening.getsockname()[1])
+    app = make_team_app(environment, settings, brains, url=(settings.http.public_url or heard.url).rstrip("/"))
+    app.add_middleware(Guard, access=access, limits={"/v1/sessions": MAX_SESSION_BYTES})
+    print(f"Nugget serves the team on {heard.url} (Ctrl-C ends it).", file=sys.stderr)
+    print(f"Spaces: {', '.join(brains)}.", file=sys.stderr, flush=True)
     run(app, listening)
 
 
 def run(app: Any, listening: socket.socket) -> None:
     """Run uvicorn on a socket that listens already, without its own words on stdout and stderr."""
+    signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn ends in order, then hands the signal on
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     config = uvicorn.Config(
         app, http="h11", ws="none", log_config=None, access_log=False, proxy_headers=False, server_header=False,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import secrets
-import signal
 import sys
 import webbrowser
 from http.cookies import CookieError, SimpleCookie
@@ -149,7 +148,6 @@ def serve(
     app.add_middleware(Gate, home=environment.home, port=own)
     Thread(target=session.warm, name="nugget-open", daemon=True).start()
     _show(environment.home, own, opens=opens)
-    signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn ends in order, then hands the signal on
     try:
         run(app, listening)
     finally:

@@ -13,8 +13,8 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
-    "modules": 173,
-    "lines": 44_421,
+    "modules": 172,
+    "lines": 44_397,
     "lines of a file": 400,
     "classes": 267,
     "re.compile": 227,
