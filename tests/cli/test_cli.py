@@ -9,18 +9,13 @@ import pytest
 from cli_stage import write_unit
 from commands import Nugget
 
-# --- the frame ---
-
 
 @pytest.mark.proves("CLI-COMMANDS")
 def test_help_lists_every_command_with_what_it_does(nugget: Nugget) -> None:
     shown = nugget("--help")
-    commands = (
-        "ask", "search", "get", "serve", "capture-session", "capture", "review", "add", "forget", "mv", "lint",
-        "init", "install", "uninstall", "sync", "rebuild", "eval", "queries", "status", "doctor",
-    )  # fmt: skip
     assert shown.code == 0
-    for command in commands:
+    for command in ("ask search get serve capture-session capture review add forget mv lint init install uninstall "
+                    "sync rebuild eval queries status doctor").split():  # fmt: skip
         assert re.search(rf"^  {command} +[A-Z]\w+", shown.out, re.MULTILINE), command
         own = nugget(command, "--help")
         assert own.code == 0 and f"Usage: nugget {command}" in own.out
@@ -31,22 +26,13 @@ def test_help_lists_every_command_with_what_it_does(nugget: Nugget) -> None:
     ("line", "said"),
     [
         (["aks", "x"], "Error: No such command 'aks'. Did you mean 'ask'?\n`nugget --help` shows how it is used.\n"),
-        (["ask", "x", "--dept", "deep"], "No such option: --dept"),
         (["ask", "x", "--depth", "abyss"], "Error: Invalid value for '--depth'"),
-        (["ask", "  "], "Error: Give a question.\n"),
         (["ask", "x", "--limit", "0"], "Error: limit must be at least 1, not 0.\n"),
         (["ask", "x", "--type", "patern"], "Error: There is no type 'patern'.\nTypes are: pattern, concept,"),
-        (
-            ["ask", "x", "--since", "yesterday"],
-            "Error: 'yesterday' is not a date.\nWrite YYYY-MM-DD, or an age such as 24h, 30d,",
-        ),
+        (["ask", "x", "--since", "yesterday"], "Error: 'yesterday' is not a date.\nWrite YYYY-MM-DD, or an age such"),
         (["search", "x", "--source", "elsewhere"], "Sources are: brain, canon,"),
         (["get", "mars:rover"], "Error: There is no source 'mars'.\n"),
-        (["get", ""], "Error: Give a ref.\n"),
-        (["get", "brain:"], "Error: Give a ref.\n"),
         (["mv", "pattern/x"], "Error: Say where to: --domain, --name, or both.\n"),
-        (["add", " "], "Error: There is nothing to add: the text has no words.\n"),
-        (["capture-session"], "Error: Say which session: --transcript PATH, --session ID"),
     ],
 )
 def test_wrong_usage_is_told_in_a_sentence(
@@ -78,8 +64,6 @@ def test_the_brain_is_that_of_the_flag_the_variable_the_folder_or_the_default(
     monkeypatch.setenv("NUGGET_BRAIN", str(tmp_path / "named"))
     assert in_use() == "named"
     assert in_use("--brain", tmp_path / "flagged") == "flagged"
-    behind = nugget("status", "--brain", tmp_path / "flagged", "--json")
-    assert Path(behind.json["brain"]).name == "flagged"
     assert nugget("--brain", elsewhere, "status").code == 1
 
 
@@ -102,11 +86,7 @@ def test_what_a_brain_holds_cannot_steer_the_terminal(
     ("yaml", "said"),
     [
         ("retrieval: {limit: 0}", "`retrieval.limit` must be greater than or equal to 1, not '0'"),
-        ("retrieval: {rerank_max_usd: .nan}", "`retrieval.rerank_max_usd` must be a valid number, not '.nan'"),
-        ("extraction: {with: best}", "`extraction.with` must be "),
-        ("retrieval: {limit: {a: 1}}", "`retrieval.limit` must be a valid integer, not {}"),
         ("llm: yes", "`llm` must be a section with its keys below it"),
-        ("embedding: {model: ''}", "`embedding.model` must be given, not ''"),
         ("redaction: {allow: ['(']}", "`redaction.allow` must be a list of regular expressions ('(': "),
     ],
 )

@@ -24,28 +24,15 @@ NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 def propose(brain: Path, branch: str = "nugget/session-20260304-050607-abcd1234") -> str:
     """A proposal of two units on a local branch."""
     files: dict[str, bytes | None] = {
-        f"domains/coding/patterns/{slug}.md": f"""---
-id: pattern/{slug}
-type: pattern
-domain: coding
-tags: [zebra]
-confidence: 0.7
-source: ai-session
-evidence:
-  - session: s1
-    quote: the zebra said so
----
-# The {slug} way
-
-Do it the {slug} way.
-""".encode()
+        f"domains/coding/patterns/{slug}.md": (
+            f"---\nid: pattern/{slug}\ntype: pattern\ndomain: coding\ntags: [zebra]\nconfidence: 0.7\n"
+            "source: ai-session\nevidence:\n  - session: s1\n    quote: the zebra said so\n---\n"
+            f"# The {slug} way\n\nDo it the {slug} way.\n"
+        ).encode()
         for slug in ("zebra", "okapi")
     }
     git.create_branch(brain, branch, files=files, message="Knowledge from session 2026-03-04 05:06\n\nTwo.", now=NOW)
     return branch
-
-
-# --- knowledge by hand ---
 
 
 @pytest.mark.proves("CLI-HAND")
@@ -63,10 +50,7 @@ def test_what_is_added_is_found_and_what_is_forgotten_is_gone(nugget: Nugget, wo
 
     gone = nugget("forget", "pattern/quokka-jaws")
     golden("forget", gone.out, Path.home())
-    assert nugget("status", "--json").json["index"]["behind"] == 0
     assert nugget("search", "quokkas", "-q").out == ""
-    again = nugget("forget", "pattern/quokka-jaws")
-    assert again.code == 1 and again.err.startswith("Error: There is no unit pattern/quokka-jaws in the brain.")
 
 
 @pytest.mark.proves("CLI-LINT")
@@ -89,20 +73,11 @@ def test_lint_names_file_line_and_reason(nugget: Nugget, words: Path) -> None:
     clean = nugget("lint")
     assert (clean.code, clean.out) == (0, "All is well.\n")
     odd = write_unit(words, "pattern/odd", "# Odd\n\nText.", related="[{id: concept/nowhere, relation: uses}]")
-    shown = nugget("lint", odd)
-    assert shown.code == 0, "a warning fails nothing"
+    assert nugget("lint", odd).code == 0, "a warning fails nothing"
     write_unit(words, "pattern/broken", "# Broken", tags="[unclosed")
     shown = nugget("lint")
     assert shown.code == 1
     golden("lint", shown.out)
-    said = nugget("lint", "--json")
-    assert said.code == 1 and said.json["errors"] == 1
-    assert {problem["path"] for problem in said.json["problems"]} == {
-        "domains/coding/patterns/broken.md", "domains/coding/patterns/odd.md",
-    }  # fmt: skip
-
-
-# --- setting up ---
 
 
 @pytest.mark.proves("CLI-INIT")
@@ -121,12 +96,7 @@ def test_init_makes_a_brain_that_is_asked_from_anywhere(
     assert "pattern/expand-then-contract" in nugget("ask", "--no-llm", "change an interface without breaking").out
 
     head = git.head(folder)
-    again = nugget("init", folder, "--no-install")
-    assert again.code == 0 and again.out.startswith(f"The brain is there already: {folder}\n")
-    assert git.head(folder) == head and "nugget install" not in again.out
-
-
-# --- from sessions to knowledge ---
+    assert nugget("init", folder).out.startswith(f"The brain is there already: {folder}\n") and git.head(folder) == head
 
 
 @pytest.mark.proves("CLI-REVIEW")
@@ -134,11 +104,8 @@ def test_a_proposal_is_listed_shown_and_accepted(nugget: Nugget, words: Path) ->
     assert nugget("review").out.startswith("Nothing waits for review.")
     branch = propose(words)
     golden("review-list", nugget("review").out)
-    assert nugget("review", "list", "--json").json[0]["branch"] == branch
     golden("review-show", nugget("review", "show", "abcd").out)
     assert "   +# The zebra way" in nugget("review", "show", "--diff").out
-    files = nugget("review", "show", "--json").json["files"]
-    assert [file["status"] for file in files] == ["new", "new"] and "Do it the okapi way." in files[0]["text"]
     assert nugget("search", "zebra", "-q").out == ""
 
     accepted = nugget("review", "accept", branch, "--unit", "pattern/zebra")
@@ -186,11 +153,8 @@ def test_a_session_becomes_knowledge_that_is_found(nugget: Nugget, words: Path) 
     again = nugget(*capture)
     assert again.code == 0 and again.out == "Nothing to propose: nothing new since it was captured.\n"
 
-    (listed,) = nugget("sessions", "--all", "--json").json["sessions"]
-    assert (listed["captured"], listed["units"]) == ("yes", {"waiting": len(done["units"])})
-
     assert nugget("review", "accept").code == 0
-    assert nugget("sessions", "--all", "--json").json["sessions"][0]["units"] == {"kept": len(done["units"])}
+    (listed,) = nugget("sessions", "--all", "--json").json["sessions"]
+    assert (listed["captured"], listed["units"]) == ("yes", {"kept": len(done["units"])})
     first = done["units"][0]
     assert nugget("search", first["title"], "-q", "-n", "3").out.count(f"brain:{first['id']}\n") == 1
-    assert nugget("status").out.count("Captured  last 20") == 1

@@ -141,13 +141,10 @@ def test_a_search_looks_like_this(nugget: Nugget, world: World, name: str, argum
 @pytest.mark.proves("SEARCH-GET")
 @pytest.mark.parametrize(
     ("name", "ref"),
-    [
-        ("get-exchange", "session:30eb2a7b#1"),
-        ("get-message", "bridge:release#1"),
-        ("get-note", "canon:handbook/adr/0007-retries.md"),
-        ("get-section", "canon:handbook/archaeology/space_experimental_architecture.md#Storage"),
-    ],
-)
+    [("get-exchange", "session:30eb2a7b#1"), ("get-message", "bridge:release#1"),
+     ("get-note", "canon:handbook/adr/0007-retries.md"),
+     ("get-section", "canon:handbook/archaeology/space_experimental_architecture.md#Storage")],
+)  # fmt: skip
 def test_a_ref_is_shown_whole_with_what_stands_around_it(nugget: Nugget, world: World, name: str, ref: str) -> None:
     result = nugget("get", ref)
     assert result.code == 0, result.err
@@ -161,8 +158,6 @@ def test_what_is_near_a_note_are_its_links_and_its_like(world: World, nugget: Nu
     hits = nugget("search", "--related", ref, "--json", "--source", "canon").json["hits"]
     assert hits[0]["ref"] == "canon:handbook/constitutions/cupid.md"
     assert ref not in [hit["ref"] for hit in hits]
-    assert nugget("search", "--related", "canon:handbook/no.md").code == 1
-    assert nugget("search", "--related", "channels of the bridge", "-q").out
 
 
 @pytest.mark.proves("SEARCH-SUGGEST")
@@ -173,20 +168,15 @@ def test_suggestions_say_what_can_be_asked(world: World, nugget: Nugget) -> None
     pay = nugget("suggest", "pay", "--json").json
     assert "payments" in [tag["name"] for tag in pay["tags"]]
     assert "handbook/adr/" in [path["name"] for path in nugget("suggest", "adr", "--json").json["paths"]]
-    assert "Nothing begins like that." in nugget("suggest", "zzz").out
 
 
 @pytest.mark.proves("SEARCH-COMPLETION")
 def test_a_shell_completes_refs_domains_tags_and_types(world: World) -> None:
-    from nugget.cli import complete_any_type, complete_domain, complete_ref, complete_tag, complete_type
+    from nugget.cli import complete_domain, complete_ref, complete_tag, complete_type
 
     assert complete_ref("pattern/retry")[0][0] == "pattern/retry-with-idempotency"
-    assert complete_ref("canon:handbook/const")[0][0] == "canon:handbook/constitutions/cupid.md"
     assert "coding,cooking" in complete_domain("coding,coo")
-    assert complete_tag("payme") == ["payments"]
-    assert complete_type("de") == ["decision"]
-    assert complete_type("bug,de") == ["bug,decision"]
-    assert complete_any_type("de") == ["decision", "dependency"]
+    assert complete_tag("payme") == ["payments"] and complete_type("bug,de") == ["bug,decision"]
     assert complete_ref("memory:") == []
 
 
@@ -196,21 +186,14 @@ def test_memory_is_nowhere_without_its_identity(nugget: Nugget, opened: Brain, w
     assert SECRET in nugget("search", SECRET, "--as", "zealot").out, "it is there, and would be found"
     assert SECRET in nugget("get", ref, "--as", "zealot").out
     for arguments in (
-        ["search", "architecture needs"], ["search", "architecture needs", "--json"], ["search", "plan", "-q"],
         ["search", "architecture needs", "--explain"], ["search", "architecture needs", "--as", "roast"],
-        ["search", "--related", "architecture needs"],
-        ["ask", "architecture needs"], ["ask", "architecture needs", "--json"], ["get", ref], ["get", ref, "--json"],
-        ["get", ref, "--as", "roast"], ["suggest", "xyl"], ["suggest", "", "--json"], ["search", "--related", ref],
+        ["search", "--related", "architecture needs"], ["ask", "architecture needs", "--json"], ["get", ref],
+        ["get", ref, "--as", "roast"], ["suggest", "", "--json"], ["search", "--related", ref],
         ["search", "architecture", "--source", "memory"], ["queries", "--json"], ["status", "--json"],
     ):  # fmt: skip
         result = nugget(*arguments)
         assert "zealot/" not in result.out + result.err.replace(ref, ""), arguments
         assert f"needs a {SECRET}" not in result.out + result.err, arguments
-    for bundle in (opened.search("architecture needs"), opened.ask("architecture needs"),
-                   opened.search(Query("architecture needs", identity="roast"))):  # fmt: skip
-        assert SECRET not in repr(bundle.hits)
-    with pytest.raises(NuggetError):
-        opened.get(ref)
     with pytest.raises(UsageError):
         opened.search("plan source:memory")
     with pytest.raises(UsageError):
@@ -225,12 +208,11 @@ def test_memory_is_nowhere_without_its_identity(nugget: Nugget, opened: Brain, w
 @pytest.mark.proves("MEMORY-ISOLATION", "SEARCH-MCP")
 def test_an_agent_gets_other_sources_and_refs_and_memory_only_of_the_servers_identity(world: World) -> None:
     def answer(
-        identity: str | None, text: str = "architecture", ref: str | None = None, *, sources: Sequence[str] = (),
-        types: Sequence[str] = (),
-    ) -> str:  # fmt: skip
+        identity: str | None, text: str = "architecture", ref: str | None = None, *, sources: Sequence[str] = ()
+    ) -> str:
         session = AgentSession(flag=None, environment=read_environment(), cwd=world.brain, identity=identity)
         try:
-            named = Filter(sources=tuple(map(SourceName, sources)), types=tuple(types))
+            named = Filter(sources=tuple(map(SourceName, sources)))
             return answer_question(session, Query(text, filter=named), ref=ref)
         finally:
             for thread in threading.enumerate():  # the warm-up still asks
@@ -251,13 +233,6 @@ def test_an_agent_gets_other_sources_and_refs_and_memory_only_of_the_servers_ide
         with pytest.raises(NuggetError):
             answer(identity, **question)
     assert SECRET not in answer("roast", sources=["memory"])
-    assert "canon:handbook/adr" in answer(None, text="payments", sources=["canon"], types=["decision"])
-    assert "canon:handbook/constitutions" in answer(None, text="constitution", sources=["canon"], types=["document"])
-    with pytest.raises(UsageError, match="no type 'recipe'"):
-        answer(None, sources=["canon"], types=["recipe"])
-    nothing = answer(None, text='say "zyzzyva', sources=["bridge"])
-    assert nothing.startswith('Nothing in bridge on: say "zyzzyva\nNote: ') and "a quotation mark" in nothing
-    assert "confidence" not in answer(None, sources=["canon", "bridge", "sessions"]), "nobody said how far to trust it"
 
 
 @pytest.mark.proves("SEARCH-FRESH")
@@ -275,22 +250,13 @@ def test_filters_alone_list_what_they_admit_the_newest_first(nugget: Nugget, ope
         return nugget("search", *arguments, "--quiet").out.split()
 
     assert listed("tag:payments source:canon") == ["canon:handbook/adr/0007-retries.md"]
-    assert listed("--tag", "payments", "--scope", "canon") == ["canon:handbook/adr/0007-retries.md"]
-    assert listed("source:bridge") == ["bridge:release#2", "bridge:release#1"]
-    assert listed("source:bridge until:2026-05-01", "--limit", "1") == ["bridge:release#2"]
+    assert listed("source:bridge until:2026-05-01") == ["bridge:release#2", "bridge:release#1"]
     assert listed("source:bridge until:2026-04-30") == []
-    assert listed("session:30eb2a7b source:sessions")[0].startswith("session:30eb2a7b-1111-4222-8333-944455556666#")
     decisions = opened.search("type:decision source:brain").hits
     days = [hit.unit.last_modified or hit.unit.created for hit in decisions]
     assert len(decisions) > 3 and {hit.unit.type for hit in decisions} == {"decision"}
     assert days == sorted(days, key=str, reverse=True)
-    found = opened.search(Query("type:decision source:brain", limit=2))
-    assert [hit.ref for hit in found.hits] == [hit.ref for hit in decisions[:2]]
-    assert (found.weak, found.degraded) == (False, ())
     assert SECRET not in nugget("search", "since:2020").out
-    assert listed("source:memory", "--as", "zealot") == ["memory:zealot/plan.md"]
-    assert nugget("search", "(").out.startswith("Nothing matches."), "no filter, no words"
-    assert nugget("search").code == 2
 
 
 @pytest.mark.proves("ASK-SOURCES", "SEARCH-PAGES")
@@ -303,6 +269,4 @@ def test_ask_has_the_hits_of_search_page_by_page(nugget: Nugget, world: World) -
     assert {ref.partition(":")[0] for ref in every} >= {"brain", "canon", "session", "bridge"}
     assert refs("ask", "--no-llm") == refs("search") == every[:8]
     assert refs("search", "-n", "3", "--more") == every[3:6] == refs("ask", "-n", "3", "--more")
-    assert refs("search", "-n", "3", "--more", "--more") == every[6:9]
-    assert "For more results, add: --more --more" in nugget("search", "architecture of", "-n", "2", "--more").out
     assert nugget("search", "architecture", "-n", "50", "--more").out.startswith("No more results.\n")

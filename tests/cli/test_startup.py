@@ -39,12 +39,6 @@ def test_importing_nugget_imports_nothing_heavy_and_no_command_line() -> None:
 
 
 @pytest.mark.proves("HOUSE-STARTUP")
-def test_help_imports_nothing_heavy() -> None:
-    modules = modules_after(RUN_NUGGET, "--help")
-    assert modules & {*HEAVY, "yaml", "sqlite3", "asyncio"} == set()  # (typer's own help loads markdown_it)
-
-
-@pytest.mark.proves("HOUSE-STARTUP")
 def test_a_search_without_vectors_imports_nothing_heavy(brain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUGGET_BRAIN", str(brain))
     monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")

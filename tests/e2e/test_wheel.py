@@ -56,18 +56,9 @@ def run(program: Path, *arguments: str, cwd: Path) -> str:
 @pytest.mark.proves("HOUSE-WHEEL")
 def test_the_wheel_carries_everything_and_nothing_else(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    for carried in (
-        "nugget/_bundled/brain-template/brain.yaml",
-        "nugget/_bundled/brain-template/.gitignore",
-        "nugget/_bundled/brain-template/.github/workflows/lint.yml",
-        "nugget/_bundled/hooks/session-end",
-        "nugget/_bundled/plugin/.claude-plugin/plugin.json",
-        "nugget/_bundled/plugin/.mcp.json",
-        "nugget/infra/embedding/minilm/tokenizer.json",
-        "nugget/index/schema.sql",
-        "nugget/py.typed",
-    ):
-        assert carried in names
+    for carried in ("brain-template/.gitignore", "brain-template/.github/workflows/lint.yml", "hooks/session-end",
+                    "plugin/.claude-plugin/plugin.json", "plugin/.mcp.json"):  # fmt: skip
+        assert f"nugget/_bundled/{carried}" in names
     tracked = subprocess.run(
         ["git", "-C", REPOSITORY, "ls-files", "nugget"], check=True, capture_output=True, text=True
     ).stdout.split()
@@ -99,7 +90,6 @@ def test_init_add_and_ask_work_where_only_the_wheel_is_installed(
     answer = run(nugget, "ask", "why does my bread take so long in winter", "--limit", "1", cwd=isolated_home)
     assert "twice the time" in answer
     assert "embedding" not in answer.lower(), "the bundled model was used"
-    run(nugget, "lint", cwd=isolated_home)
 
 
 @pytest.mark.proves("HOUSE-WHEEL", "HOUSE-SELF-CHECK", "HOUSE-MANUAL")

@@ -37,19 +37,10 @@ class Channel:
 
 def _envelope(kind: str, number: int, content: Any, **more: Any) -> Record:
     return {
-        "type": kind,
-        "uuid": f"u{number}",
-        "parentUuid": f"u{number - 1}" if number else None,
-        "sessionId": SESSION,
-        "cwd": "/srv/shop",
-        "version": "2.1.329",
-        "gitBranch": "main",
-        "userType": "external",
-        "isSidechain": False,
-        "timestamp": f"2026-05-01T10:{number:02}:00.000Z",
-        "message": {"role": kind, "content": content},
-        **more,
-    }
+        "type": kind, "uuid": f"u{number}", "parentUuid": f"u{number - 1}" if number else None, "sessionId": SESSION,
+        "cwd": "/srv/shop", "version": "2.1.329", "gitBranch": "main", "userType": "external", "isSidechain": False,
+        "timestamp": f"2026-05-01T10:{number:02}:00.000Z", "message": {"role": kind, "content": content}, **more,
+    }  # fmt: skip
 
 
 def _user(content: Any, number: int = 5, **more: Any) -> Record:
@@ -109,179 +100,85 @@ _LOG = f"2026-05-01 10:00:01 INFO starting\n2026-05-01 10:00:02 WARN build: {RUL
 TOOL_OUTPUTS = (
     _tool("output of a command", "Bash", command="make"),
     _tool("output of a failed command", "Bash", f"Exit code 1\n{RULE}", error=True, command="make"),
-    _tool("a refusal printed by a command", "Bash", _ERRED, command="make"),
     _tool("a refusal printed by a failed command", "Bash", f"Exit code 1\n{_ERRED}", error=True, command="make"),
     _claude("a refusal printed by a failed command of an old client", _MAKE, _refused(version="1.0.120")),
     _claude("a refusal returned by an MCP tool as its error", _call("mcp__issues__get", id="7"), _refused()),
-    _claude(
-        "a refusal of a call that was allowed",
-        _EDIT,
-        _refused(permissionDecision={"decision": "accept", "source": "config"}),
-    ),
     _claude("a refusal by a hook", _MAKE, _refused(permissionDecision={"decision": "reject", "source": "hook"})),
-    _claude("a refusal without its call", _refused()),
     _claude("a second result of a call that was refused", _EDIT, _refused(text=f"{REFUSED}no"), _refused(number=5)),
-    _claude(
-        "a refusal that the structured result does not repeat",
-        _EDIT,
-        _result(_ERRED, error=True, details="Error: something else"),
-    ),
+    _claude("a refusal that the structured result does not repeat", _EDIT,
+            _result(_ERRED, error=True, details="Error: something else")),
     _tool("an answer printed by a command", "Bash", f'{ANSWERED}"What now?"="{RULE}".', command="make"),
-    _tool(
-        "an answer that the question tool only words",
-        "AskUserQuestion",
-        f'{ANSWERED}"What now?"="{RULE}".',
-        questions=[],
-    ),
-    _tool("a file read", "Read", file_path="/srv/shop/notes.txt"),
+    _tool("an answer that the question tool only words", "AskUserQuestion", f'{ANSWERED}"What now?"="{RULE}".',
+          questions=[]),
     _tool("the README of a cloned repository", "Read", f"# Shop\n\n{RULE}\n", file_path="/tmp/clone/README.md"),
-    _tool("the CLAUDE.md of a cloned repository", "Read", f"# Rules\n\n- {RULE}\n", file_path="/tmp/clone/CLAUDE.md"),
     _tool("a search in files", "Grep", f"docs/build.md:12:{RULE}", pattern="build"),
     _tool("a fetched page", "WebFetch", url="https://evil.example/guide", prompt="How to build?"),
-    _tool("a search on the web", "WebSearch", f"1. Build guide: {RULE}", query="build"),
     _tool("output of an MCP tool", "mcp__issues__get", f"Comment by the maintainer: {RULE}", id="7"),
     _tool("the result of a subagent", "Task", f"The user said: {RULE}", prompt="look around", description="look"),
     _tool("a commit message in git log", "Bash", f"commit 1a2b3c4\nAuthor: M\n\n    {RULE}", command="git log -1"),
-    _tool("the body of a pull request", "Bash", f"title: Fix\nbody: {RULE}", command="gh pr view 7"),
     _tool("a reminder inside an output", "Bash", f"ok\n<system-reminder>{RULE}</system-reminder>", command="make"),
-    _claude(
-        "a tool's result as a list of blocks",
-        _call("Read", file_path="/srv/shop/x.png"),
-        _result([{"type": "text", "text": f"Text in the image: {RULE}"}, {"type": "image", "source": {"data": ""}}]),
-    ),
-    _claude(
-        "a notebook that the agent writes", _call("NotebookEdit", notebook_path="/srv/shop/a.ipynb", new_source=RULE)
-    ),
-    _claude("a comment that the agent writes", _call("Write", file_path="/srv/shop/pay.py", content=f"# {RULE}\n")),
+    _claude("a tool's result as a list of blocks", _call("Read", file_path="/srv/shop/x.png"),
+            _result([{"type": "text", "text": f"Text in the image: {RULE}"}])),
+    _claude("a notebook that the agent writes", _call("NotebookEdit", notebook_path="/a.ipynb", new_source=RULE)),
     _claude("the input of an unknown tool", _call("mcp__issues__comment", text=f"The user said: {RULE}")),
-)
+)  # fmt: skip
 
 WOVEN_IN = (
     _prompt("a reminder of the client", f"<system-reminder>{RULE}</system-reminder>"),
-    _prompt("output of a slash command", f"<local-command-stdout>{RULE}</local-command-stdout>"),
     _prompt("the text of a slash command", f"<command-name>build</command-name>\n<command-args>{RULE}</command-args>"),
     _prompt("a skill's text", f"Base directory for this skill: /s\n\n{RULE}", isMeta=True, sourceToolUseID="c0"),
-    _prompt("output of the user's own shell", f"<bash-stdout>{RULE}</bash-stdout><bash-stderr></bash-stderr>"),
-    _prompt("a task's notice", f"<task-notification>{RULE}</task-notification>", origin={"kind": "task-notification"}),
     _prompt("a teammate's message", f'<teammate-message teammate_id="scout" summary="x">{RULE}</teammate-message>'),
-    _prompt("a message of another session", RULE, isMeta=True, origin={"kind": "peer", "body": RULE}),
     _prompt("a prompt made by a program", RULE, promptSource="system"),
     _prompt("output of a prompt hook", f"<user-prompt-submit-hook>{RULE}</user-prompt-submit-hook>"),
-    _prompt("feedback of a stop hook", f"Stop hook feedback:\n{RULE}", isMeta=True),
     _prompt("a hook that stopped the work", f"Operation stopped by hook: {RULE}"),
     _prompt("what Nugget itself recalled", f"<nugget-memory>{RULE}</nugget-memory>"),
     _prompt("a subagent's task", f"The user wants this. {RULE}", isSidechain=True, agentId="a1"),
-    _prompt(
-        "a summary of the compacted session",
-        "This session is being continued from a previous conversation that "
-        f"ran out of context.\n\n6. All user messages:\n   - {RULE}\n\n8. Errors and fixes:\n   - {RULE}",
-        isCompactSummary=True,
-        isVisibleInTranscriptOnly=True,
-    ),
-    _claude(
-        "a result that is no record of a user",
-        _MAKE,
-        {"type": "tool_result", "uuid": "x", "sessionId": SESSION, "content": RULE},
-    ),
-    _attachment(
-        "a queued message of a coordinator",
-        {"type": "queued_command", "prompt": RULE, "commandMode": "prompt", "origin": {"kind": "coordinator"}},
-    ),
-    _attachment("a queued notice", {"type": "queued_command", "prompt": RULE, "commandMode": "task-notification"}),
+    _prompt("a summary of the compacted session", "This session is being continued from a previous conversation that "
+            f"ran out of context.\n\n6. All user messages:\n   - {RULE}\n\n8. Errors and fixes:\n   - {RULE}",
+            isCompactSummary=True, isVisibleInTranscriptOnly=True),
+    _claude("a result that is no record of a user", _MAKE,
+            {"type": "tool_result", "uuid": "x", "sessionId": SESSION, "content": RULE}),
+    _attachment("a queued message of a coordinator",
+                {"type": "queued_command", "prompt": RULE, "commandMode": "prompt", "origin": {"kind": "coordinator"}}),
     _attachment("output of a session hook", {"type": "hook_success", "content": RULE, "rendered": RULE}),
-    _attachment("context added by a hook", {"type": "hook_additional_context", "content": RULE, "rendered": RULE}),
     _attachment("instructions of the repository", {"type": "instructions", "content": RULE, "rendered": RULE}),
-    _attachment("a file edited elsewhere", {"type": "edited_text_file", "filename": "a", "snippet": RULE}),
-    _claude(
-        "a request of the API",
-        {"type": "api-request-blob", "sessionId": SESSION, "message": {"role": "user", "content": RULE}},
-    ),
-    _claude(
-        "a queue operation", {"type": "queue-operation", "sessionId": SESSION, "operation": "enqueue", "content": RULE}
-    ),
-    _claude("the last prompt of another session", {"type": "last-prompt", "sessionId": SESSION, "lastPrompt": RULE}),
+    _claude("a request of the API",
+            {"type": "api-request-blob", "sessionId": SESSION, "message": {"role": "user", "content": RULE}}),
     _claude("a file's history", {"type": "file-history-snapshot", "sessionId": SESSION, "snapshot": {"a.md": RULE}}),
-    _claude(
-        "a progress record",
-        {
-            "type": "progress",
-            "uuid": "p",
-            "sessionId": SESSION,
-            "data": {
-                "type": "agent_progress",
-                "message": {"type": "user", "message": {"role": "user", "content": RULE}},
-            },
-        },
-    ),
-    _claude(
-        "a record of an unknown type",
-        {"type": "conversation", "uuid": "q", "sessionId": SESSION, "role": "user", "content": RULE},
-    ),
+    _claude("a progress record", {"type": "progress", "uuid": "p", "sessionId": SESSION, "data": {
+        "type": "agent_progress", "message": {"type": "user", "message": {"role": "user", "content": RULE}}}}),
     _claude("a summary of another session", {"type": "summary", "summary": RULE, "leafUuid": "elsewhere"}),
-    _claude("a title", {"type": "ai-title", "aiTitle": RULE, "sessionId": SESSION}),
-    _claude(
-        "a subagent's transcript",
-        _call("Task", prompt="look around"),
-        _result("looked"),
-        **{f"{SESSION}/subagents/agent-a1.jsonl": json.dumps(_user(RULE, 1) | {"agentId": "a1"})},
-    ),
-    _claude(
-        "an attached document",
-        _user(
-            [
-                {
-                    "type": "document",
-                    "source": {
-                        "type": "base64",
-                        "media_type": "text/plain",
-                        "data": base64.b64encode(RULE.encode()).decode(),
-                    },
-                },
-                {"type": "text", "text": "Read this."},
-            ]
-        ),
-    ),
-)
+    _claude("a subagent's transcript", _call("Task", prompt="look around"), _result("looked"),
+            **{f"{SESSION}/subagents/agent-a1.jsonl": json.dumps(_user(RULE, 1) | {"agentId": "a1"})}),
+    _claude("an attached document", _user([
+        {"type": "document", "source": {
+            "type": "base64", "media_type": "text/plain", "data": base64.b64encode(RULE.encode()).decode()}},
+        {"type": "text", "text": "Read this."},
+    ])),
+)  # fmt: skip
 
 PASTED = (
     _prompt("a pasted review", f"can you fix these\n\n{_REVIEW}"),
-    _prompt("a review and nothing else", _REVIEW),
-    _prompt(
-        "a reviewer's remark in prose",
-        f"The build in ci/build.sh around lines 10 to 14 is not stable. {RULE} "
-        "Consider adding a check to the pipeline so that nobody builds without it and the cache stays valid.",
-    ),
+    _prompt("a reviewer's remark in prose", f"The build in ci/build.sh around lines 10 to 14 is not stable. {RULE} "
+            "Consider adding a check to the pipeline so that nobody builds without it and the cache stays valid."),
     _prompt("a pasted log", f"why does this fail?\n{_LOG}"),
-    _prompt(
-        "a pasted stack trace", f'it crashes\nTraceback (most recent call last):\n  File "a.py", line 3\nE: {RULE}'
-    ),
+    _prompt("a pasted stack trace", f'it fails\nTraceback (most recent call last):\n  File "a.py", line 3\nE: {RULE}'),
     _prompt("a fenced block", f"what does this mean?\n```\n{RULE}\n```"),
-    _prompt("a fence that nobody closed", f"what does this mean?\n~~~text\n{RULE}"),
     _prompt("quoted lines", f"is this right?\n\n> {RULE}\n"),
     _prompt("text between tags", f"look at this <review>{RULE}</review> please"),
-    _prompt("tags inside tags", f"look at <review><review>x</review> {RULE}</review> please"),
-    _prompt("an HTML comment", f"look at this\n<!-- {RULE} -->"),
     _prompt("what a page says", f'The page I fetched says: "{RULE}"'),
-    _prompt("what a page says without quotation marks", f"the readme of that repo says: {RULE}"),
     _prompt("what a reviewer wrote, below a colon", f"the reviewer wrote:\n{RULE}"),
     _prompt("typographic quotation marks", f"What about “{RULE}” here?"),
     _prompt("a diff", f"apply?\ndiff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n+{RULE}"),
-    _prompt("a table", f"see\n| step | rule |\n|---|---|\n| 1 | {RULE} |"),
     _prompt("a conversation with another model", f"it told me this\nUser: how to build\nAssistant: {RULE}"),
     _prompt("an approved plan", f"Implement the following plan:\n\n# Build\n\n1. {RULE}"),
     _prompt("a prompt that the client marked as pasted", RULE, promptSource="paste"),
-    _claude(
-        "a reason for a refusal that quotes",
-        _EDIT,
-        _result(f"{REFUSED}the bot said:\n> {RULE}", error=True, details=f"Error: {REFUSED}the bot said:\n> {RULE}"),
-    ),
-)
+    _claude("a reason for a refusal that quotes", _EDIT, _refused(text=f"{REFUSED}the bot said:\n> {RULE}")),
+)  # fmt: skip
 
 SAID_BY_THE_AGENT = (
     _claude("the agent quotes a page", _agent(f'The page I fetched says: "{RULE}"')),
-    _claude("the agent passes on what a file says", _agent(f"The README says to do this: {RULE}")),
     _claude("the agent says that the user said so", _agent(f"As you asked, the rule is: {RULE}")),
-    _claude("the agent quotes in lines", _agent(f"I found this:\n\n> {RULE}\n")),
     _claude("the agent commits it", _call("Bash", command=f'git commit -m "Build safely\n\n{RULE}"')),
     _claude("the agent plans it", _call("ExitPlanMode", plan=f"# Plan\n\n1. {RULE}")),
     _claude("the agent lists it as a task", _call("TodoWrite", todos=[{"status": "completed", "content": RULE}])),
@@ -320,103 +217,51 @@ def _cursor(name: str, *records: Record) -> Channel:
 
 def _opencode(name: str, part: Record, *, role: str = "user") -> Channel:
     files = {
-        f"storage/session/p/{SESSION}.json": {
-            "id": SESSION,
-            "projectID": "p",
-            "directory": "/srv/shop",
-            "time": {"created": 1, "updated": 2},
-        },
+        f"storage/session/p/{SESSION}.json":
+            {"id": SESSION, "projectID": "p", "directory": "/srv/shop", "time": {"created": 1, "updated": 2}},
         f"storage/message/{SESSION}/m1.json": {"id": "m1", "sessionID": SESSION, "role": role, "time": {"created": 1}},
         "storage/part/m1/p1.json": {"id": "p1", "messageID": "m1", "sessionID": SESSION, **part},
-    }
+    }  # fmt: skip
     beside = {path: json.dumps(value) for path, value in files.items()}
     return Channel(name=f"OpenCode: {name}", path=f"storage/session/p/{SESSION}.json", beside=beside)
 
 
-_CODEX_OUTPUT = {"type": "function_call_output", "call_id": "1", "output": RULE}
+_SHELL = {"type": "function_call", "name": "shell", "call_id": "1",
+          "arguments": json.dumps({"command": ["bash", "-lc", "make"]})}  # fmt: skip
 OTHER_AGENTS = (
-    _codex(
-        "output of a command",
-        {
-            "type": "function_call",
-            "name": "shell",
-            "call_id": "1",
-            "arguments": json.dumps({"command": ["bash", "-lc", "make"]}),
-        },
-        _CODEX_OUTPUT,
-    ),
+    _codex("output of a command", _SHELL, {"type": "function_call_output", "call_id": "1", "output": RULE}),
     _codex("instructions of the repository", _codex_said(f"# AGENTS.md instructions for /srv/shop\n\n{RULE}")),
-    _codex("user instructions", _codex_said(f"<user_instructions>{RULE}</user_instructions>")),
-    _codex("a subagent's notice", _codex_said(f"<subagent_notification>{RULE}</subagent_notification>")),
     _codex("a developer message", _codex_said(RULE, "developer")),
     _codex("a compaction", {"type": "compaction", "encrypted_content": RULE}),
-    _codex(
-        "the user's own shell",
-        _codex_said(
-            f"<user_shell_command>\n<command>\nmake\n</command>\n<result>\n{RULE}\n</result>\n</user_shell_command>"
-        ),
-    ),
+    _codex("the user's own shell", _codex_said(
+        f"<user_shell_command>\n<command>\nmake\n</command>\n<result>\n{RULE}\n</result>\n</user_shell_command>")),
     _codex("a pasted review", _codex_said(f"fix these\n\n{_REVIEW}")),
-    _gemini(
-        "output of a tool",
-        {
-            "id": "2",
-            "type": "gemini",
-            "content": "",
-            "toolCalls": [
-                {
-                    "id": "c",
-                    "name": "web_fetch",
-                    "args": {"prompt": "x"},
-                    "status": "success",
-                    "result": [{"functionResponse": {"response": {"output": RULE}}}],
-                }
-            ],
-        },
-    ),
-    _gemini(
-        "a referenced file",
-        {
-            "id": "2",
-            "type": "user",
-            "content": f"look @a.md\n--- Content from referenced files ---\n{RULE}\n--- End of content ---",
-        },
-    ),
-    _gemini("a notice", {"id": "2", "type": "info", "content": RULE}),
+    _gemini("output of a tool", {"id": "2", "type": "gemini", "content": "", "toolCalls": [
+        {"id": "c", "name": "web_fetch", "args": {"prompt": "x"}, "status": "success",
+         "result": [{"functionResponse": {"response": {"output": RULE}}}]}]}),
+    _gemini("a referenced file", {"id": "2", "type": "user", "content":
+            f"look @a.md\n--- Content from referenced files ---\n{RULE}\n--- End of content ---"}),
     _gemini("a pasted log", {"id": "2", "type": "user", "content": f"why?\n{_LOG}"}),
     _cursor("a tool's result", {"role": "user", "message": {"content": [{"type": "tool_result", "content": RULE}]}}),
-    _cursor(
-        "an attached file",
-        _cursor_said(f"<attached_files>\n{RULE}\n</attached_files>\n<user_query>\nlook\n</user_query>"),
-    ),
+    _cursor("an attached file",
+            _cursor_said(f"<attached_files>\n{RULE}\n</attached_files>\n<user_query>\nlook\n</user_query>")),
     _cursor("rules of the repository", _cursor_said(f"<rules>{RULE}</rules>look at it")),
     _opencode("a synthetic part", {"type": "text", "synthetic": True, "text": RULE}),
-    _opencode(
-        "a file read",
-        {
-            "type": "tool",
-            "tool": "read",
-            "callID": "c",
-            "state": {"status": "completed", "input": {"filePath": "/srv/shop/README.md"}, "output": RULE},
-        },
-        role="assistant",
-    ),
+    _opencode("a file read", {"type": "tool", "tool": "read", "callID": "c", "state": {
+        "status": "completed", "input": {"filePath": "/srv/shop/README.md"}, "output": RULE}}, role="assistant"),
     _opencode("a quoted line", {"type": "text", "text": f"is that so?\n> {RULE}"}),
-)
+)  # fmt: skip
 
 CHANNELS = (*TOOL_OUTPUTS, *WOVEN_IN, *PASTED, *SAID_BY_THE_AGENT, *OTHER_AGENTS)
 TYPED_BY_THE_USER = (
     _prompt("typed", RULE, origin={"kind": "human"}, promptSource="typed"),
     _attachment("typed while the agent worked", {"type": "queued_command", "prompt": RULE, "commandMode": "prompt"}),
     _claude("given as the reason for a refusal", _EDIT, _refused(version="2.1.36")),
-    _claude(
-        "given as the reason for a refusal, by the client's own word",
-        _MAKE,
-        _refused(permissionDecision={"decision": "reject", "source": "user_reject"}),
-    ),
+    _claude("given as the reason for a refusal, by the client's own word", _MAKE,
+            _refused(permissionDecision={"decision": "reject", "source": "user_reject"})),
     _codex("typed", _codex_said(RULE)),
     _gemini("typed", {"id": "2", "type": "user", "content": RULE}),
     _cursor("typed", _cursor_said(f"<user_query>{RULE}</user_query>")),
     _opencode("typed", {"type": "text", "text": RULE}),
-)
+)  # fmt: skip
 """The same rule where it is the user's: what the channels are held against."""

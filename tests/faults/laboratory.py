@@ -75,9 +75,7 @@ TALK = (
 )
 CAPTURE = ("capture-session", "--transcript", "{stage}/talk.jsonl", "--foreground", "--with", "offline")
 WRITINGS = {
-    "add": Writing(
-        arguments=("add", "# Keep logs short\n\nOne line an event.", "--type", "decision", "--domain", "coding")
-    ),
+    "add": Writing(arguments=("add", "# Keep logs short\n\nOne line an event.", "--domain", "coding")),
     "forget": Writing(arguments=("forget", "pattern/retry")),
     "mv": Writing(arguments=("mv", "pattern/retry", "--name", "retries")),
     "capture-session": Writing(arguments=CAPTURE, derives=True),
@@ -141,9 +139,8 @@ class Stage:
         notes = self.folder / "notes"
         notes.mkdir()
         for number in range(2):
-            (notes / f"note-{number}.md").write_text(
-                f"# Note {number}\n\nCache answers for {number + 5} minutes, always.\n"
-            )
+            text = f"# Note {number}\n\nCache answers for {number + 5} minutes, always.\n"
+            (notes / f"note-{number}.md").write_text(text)
 
     def keep(self) -> None:
         """Let later trials start from what is here now."""
@@ -222,12 +219,8 @@ class Stage:
         return [line for line in lines if repository == self.brain or not line.endswith("\tbrain.yaml")]
 
     def _head(self, repository: Path) -> bool:
-        return (
-            subprocess.run(
-                ["git", "-C", str(repository), "rev-parse", "-q", "--verify", "HEAD"], capture_output=True
-            ).returncode
-            == 0
-        )
+        command = ["git", "-C", str(repository), "rev-parse", "-q", "--verify", "HEAD"]
+        return not subprocess.run(command, capture_output=True).returncode
 
     def derived(self) -> dict[str, object]:
         """What the indexes and the store of provenance hold, each thing counted."""

@@ -86,11 +86,8 @@ def test_brief_and_recall_tell_what_the_user_typed_and_nothing_that_was_planted(
         sync_provenance(home, connection, embedder=None)
         connection.close()
         environment = read_environment()
-        said = (
-            briefing.brief(environment, shop, now=NOW),
-            briefing.recall(environment, f"What of this? {RULE[:60]} before every build", shop, now=NOW),
-        )
-        return "\n".join(filter(None, said))
+        recalled = briefing.recall(environment, f"What of this? {RULE[:60]} before every build", shop, now=NOW)
+        return f"{briefing.brief(environment, shop, now=NOW)}\n{recalled}"
 
     assert MARK not in told(CHANNELS)
     assert MARK in told(TYPED_BY_THE_USER[:1])
@@ -112,11 +109,8 @@ def test_history_and_evidence_show_who_said_it_and_escape_what_clients_give_a_me
     hits = found.json["hits"]
     assert hits and all(hit["type"] != "you" and hit["speaker"] != "user" for hit in hits), hits
     shown = nugget("sessions", "show", file.stem, "--json")
-    assert {event["speaker"] for turn in shown.json["exchanges"] for event in turn["events"]} == {
-        "agent",
-        "quoted",
-        "tool",
-    }
+    speakers = {event["speaker"] for turn in shown.json["exchanges"] for event in turn["events"]}
+    assert speakers == {"agent", "quoted", "tool"}
     told = nugget("logs", "context", "why did kubectl fail", "--session", file.stem, "--json")
     assert [(one["speaker"], one["origin"]) for one in told.json["incidents"]] == [("tool", "tool_result")]
     everything = "".join(part.out for part in (found, shown, told, nugget("sessions", "show", file.stem)))

@@ -21,10 +21,9 @@ ROUNDS = 400 if os.environ.get("NUGGET_FAULTS") == "all" else 12
 """Changed copies of each seed."""
 NASTY = [
     b"\0", b"\xff\xfe", b"\xed\xa0\x80", "\u202e\u200b\ufeff".encode(), b"9" * 5000, b"-1", b"1e999", b"NaN",
-    b"[" * 500,
-    b"{" * 500, b'"\\ud800"', b"null", b"../../../etc/passwd", b"\r", b"\r\n---\r\n", b"&a [*a]",
-    b"!!python/object:os.system x",
-    b"<private>", b"LS0tLS1CRUdJTi" + b"A" * 45, b"`" * 300, b"\x1b[2J", b"%s%n", b"*" * 200, b"'\"", b"$(touch x)",
+    b"[" * 500, b"{" * 500, b'"\\ud800"', b"null", b"../../../etc/passwd", b"\r", b"\r\n---\r\n", b"&a [*a]",
+    b"!!python/object:os.system x", b"<private>",
+    b"LS0tLS1CRUdJTi" + b"A" * 45, b"`" * 300, b"\x1b[2J", b"%s%n", b"*" * 200, b"'\"", b"$(touch x)",
     b"--", b"#####",
 ]  # fmt: skip
 

@@ -49,16 +49,16 @@ def known(shop: Path, home: Path, queue_lock: None) -> Path:
     environment = read_environment()
     logs = environment.shell_logs / "sess_shop"
     logs.mkdir(parents=True)
-    events: list[dict[str, Any]] = [
-        {"kind": "command.start", "data": {"cmd": "pytest tests/test_pay.py", "cwd": str(shop)}},
-        {"kind": "command.end", "data": {"exit": 1}},
-        {"kind": "command.start", "data": {"cmd": "ai todo: rotate the webhook secret", "cwd": str(shop)}},
-        {"kind": "command.end", "data": {"exit": 0}},
-        {"kind": "command.start", "data": {"cmd": "pytest tests/test_pay.py", "cwd": str(shop)}},
-        {"kind": "command.end", "data": {"exit": 0}},
-    ]
-    lines = [json.dumps({"ts_ms": 1_763_000_000_000 + 1000 * at, **event}) for at, event in enumerate(events)]
-    (logs / "events.jsonl").write_text("\n".join(lines) + "\n")
+    commands = (
+        ("pytest tests/test_pay.py", 1),
+        ("ai todo: rotate the webhook secret", 0),
+        ("pytest tests/test_pay.py", 0),
+    )
+    with (logs / "events.jsonl").open("w") as file:
+        for at, (command, code) in enumerate(commands):
+            for kind, data in (("start", {"cmd": command, "cwd": str(shop)}), ("end", {"exit": code})):
+                event = {"ts_ms": 1_763_000_000_000 + 1000 * at, "kind": f"command.{kind}", "data": data}
+                file.write(json.dumps(event) + "\n")
     connection = open_home(home)
     log = find_log(environment, "sess_shop")
     assert log is not None
@@ -74,11 +74,10 @@ def known(shop: Path, home: Path, queue_lock: None) -> Path:
                       scope=scope, session="abc", confidence=0.9, speaker=speaker, origin=origin,
                       evidence=(evidence,), **more)  # fmt: skip
 
-    places = ("cart", "search", "login", "invoice", "stock", "mail", "report", "theme")
     others = [
-        Nugget(id="", type=NuggetType.INTENT, summary=f"The {place} page keeps its {thing} apart from the rest",
+        Nugget(id="", type=NuggetType.INTENT, summary=f"Page {place} keeps its state apart from the rest",
                scope=Scope(repo=workspace.identity, path=f"src/{place}.py"), session="abc", confidence=0.5)
-        for place in places for thing in ("state", "queries", "texts", "tests")
+        for place in range(32)
     ]  # fmt: skip
     record = SessionRecord(
         session="abc", workspace=workspace.identity, started=NOW,
@@ -145,13 +144,7 @@ def test_a_prompt_brings_back_the_strongest_units_and_nothing_where_none_is(know
     assert "brain:concept/cache-invalidation" in text
     assert estimate_tokens(text) <= briefing.MAX_RECALL_TOKENS
     assert text.count("\n- ") <= briefing.MOST_HITS
-    for prompt in (
-        "thanks",
-        "/compact now please",
-        "what is the airspeed of an unladen swallow",
-        "",
-        "ok do it then go on",
-    ):
+    for prompt in ("thanks", "/compact now please", "what is the airspeed of an unladen swallow", ""):
         assert hook(typed(known, prompt), "--recall", NUGGET_BRAIN=str(brain)).stdout == b"", prompt
 
 
@@ -167,23 +160,14 @@ def test_a_prompt_brings_back_nuggets_of_this_code_alone(known: Path, tmp_path: 
 
 
 @pytest.mark.proves("BRIEF-SILENT")
-def test_whatever_is_broken_nothing_is_said(known: Path, home: Path, brain: Path, shared_data: Path) -> None:
+def test_whatever_is_broken_nothing_is_said(known: Path, home: Path, brain: Path) -> None:
     (home / "index.db").write_bytes(b"SQLite format 3\x00" + b"\xff" * 4000)
     (brain / ".nugget").mkdir()
     (brain / ".nugget/index.db").write_text("no index")
     (home / "config.yaml").write_text("brain: [broken\n")
-    for payload in (
-        start(known),
-        typed(known, PROMPT),
-        start(Path("/nowhere")),
-        {"hook_event_name": "SessionStart", "cwd": 5},
-    ):
+    for payload in (start(known), typed(known, PROMPT), {"hook_event_name": "SessionStart", "cwd": 5}):
         done = hook(payload, "--brief", "--recall", NUGGET_BRAIN=str(brain))
         assert (done.returncode, done.stderr) == (0, b"") and b"hookSpecificOutput" not in done.stdout
-    payloads = shared_data / "hook-payloads"
-    for file in [*payloads.glob("SessionStart*.json"), payloads / "UserPromptSubmit.json", payloads / "Stop.json"]:
-        done = hook(json.loads(file.read_text("utf-8")), "--brief", "--recall")
-        assert (done.returncode, done.stderr) == (0, b"")
 
 
 @pytest.mark.proves("BRIEF-SILENT")

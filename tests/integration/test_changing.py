@@ -82,7 +82,6 @@ def test_what_the_user_did_between_the_kill_and_the_next_command_stays(half_move
     git.finish_pending(half_moved)
     assert retry.read_text().endswith("\nMine.\n")
     assert (half_moved / "domains/payments/concepts/idempotency-keys.md").exists()
-    assert not (half_moved / "domains/coding/concepts/keys.md").exists()
     assert shell(half_moved, "status", "--porcelain", "--", "domains") == " M domains/coding/patterns/retry.md\n"
 
 

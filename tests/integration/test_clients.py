@@ -72,8 +72,6 @@ def test_an_agent_gets_the_server_and_a_paragraph_and_loses_nothing_else(
     connected = files_in(folder)
     assert "already" in nugget("install", name).out and files_in(folder) == connected
 
-    settings.write_text(text.replace(words[0], "/old/nugget"))
-    assert nugget("install", name).code == 0 and files_in(folder) == connected
     assert nugget("uninstall", name).code == 0
     after = files_in(folder)
     assert after.pop(settings.name) == before.pop(settings.name) or name != "codex"
@@ -84,11 +82,8 @@ def test_an_agent_gets_the_server_and_a_paragraph_and_loses_nothing_else(
 @pytest.mark.proves("CLIENTS-REFUSE")
 @pytest.mark.parametrize(
     ("name", "text"),
-    [
-        ("codex", "[mcp_servers\n"), ("codex", "mcp_servers = 5\n"), ("cursor", "{"), ("cursor", '{"mcpServers": []}'),
-        ("gemini", "// a comment\n{}"), ("vscode", '{"servers": {"nugget": {"command": "other"}}}'),
-    ],
-)  # fmt: skip
+    [("codex", "[mcp_servers\n"), ("cursor", '{"mcpServers": []}'), ("gemini", "// a comment\n{}")],
+)
 def test_settings_that_cannot_be_understood_are_left_alone(
     name: str, text: str, isolated_home: Path, nugget: Nugget
 ) -> None:
@@ -139,7 +134,3 @@ def test_the_service_is_written_started_and_removed(
         assert 'Environment="CODEX_HOME=/a %%b \\"c\\""' in file.read_text() and '" watch\n' in file.read_text()
     assert nugget("watch", "--uninstall").code == 0 and not file.exists()
     assert len(called.read_text().splitlines()) == (3 if file.suffix == ".service" else 2)
-    assert "nothing to change" in nugget("watch", "--uninstall").out
-    (bin_folder / "systemctl").write_text("#!/bin/sh\nexit 1\n")
-    (bin_folder / "launchctl").write_text("#!/bin/sh\nexit 1\n")
-    assert "Run this yourself:" in nugget("watch", "--install").out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -12,8 +11,7 @@ import pytest
 from commands import Nugget
 from commit_stage import make_shop, recent_agent, work
 from hostile_repository import Traps, plant
-from mcp.client import Client
-from mcp.client.stdio import StdioServerParameters
+from mcp_wire import asked_over_mcp
 from paths import REPOSITORY
 from replay import git as plain_git
 
@@ -21,26 +19,12 @@ from nugget.errors import GitError, NuggetError
 from nugget.infra import git, remotes
 
 READING = (
-    ("status",),
-    ("doctor",),
-    ("sync",),
-    ("lint",),
-    ("ask", "--no-llm", "how are payments retried"),
-    ("search", "payment client"),
-    ("suggest",),
-    ("extract", "--with", "offline"),
-    ("context", "src/client.py"),
-    ("context", "src/client.py", "--symbol", "call"),
-    ("coverage", "--gaps"),
-    ("nuggets", "--check"),
-    ("sessions",),
-    ("commit", "--dry-run", "--offline"),
-    ("commit", "--hook", "MESSAGE"),
-    ("review", "list"),
-    ("logs", "context"),
-    ("brief",),
-    ("recall", "how are payments retried"),
-)
+    ("status",), ("doctor",), ("sync",), ("lint",), ("ask", "--no-llm", "how are payments retried"),
+    ("search", "payment client"), ("suggest",), ("extract", "--with", "offline"), ("context", "src/client.py"),
+    ("context", "src/client.py", "--symbol", "call"), ("coverage", "--gaps"), ("nuggets", "--check"), ("sessions",),
+    ("commit", "--dry-run", "--offline"), ("commit", "--hook", "MESSAGE"), ("review", "list"), ("logs", "context"),
+    ("brief",), ("recall", "how are payments retried"),
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -91,17 +75,14 @@ def test_no_reading_command_runs_what_a_folders_git_configuration_names(
 
 
 @pytest.mark.proves("GIT-NO-PROGRAMS")
-def test_starting_the_mcp_server_and_asking_it_runs_nothing_of_the_folder(shop: Path, traps: Traps) -> None:
-    parameters = StdioServerParameters(
-        command=sys.executable, args=["-c", "from nugget.__main__ import console; console()", "serve"], cwd=shop,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "NUGGET_BRAIN": str(shop), "NUGGET_EMBEDDING_MODEL": "none"},
-    )  # fmt: skip
-
-    async def talk() -> None:
-        async with Client(parameters) as client:
-            await client.call_tool("get_relevant_context", {"query": "payments", "path": "src/client.py"})
-
-    asyncio.run(asyncio.wait_for(talk(), 120))
+def test_starting_the_mcp_server_and_asking_it_runs_nothing_of_the_folder(
+    shop: Path, traps: Traps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"NUGGET_BRAIN": str(shop), "NUGGET_EMBEDDING_MODEL": "none"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    monkeypatch.chdir(shop)
+    asked_over_mcp(query="payments", path="src/client.py")
     assert traps.sprung == set()
 
 
@@ -195,8 +176,6 @@ def test_a_remote_helper_that_the_configuration_names_is_not_run(
     plain_git(shop, "config", "--unset-all", "url.ext::" + str(traps.folder) + "/address .insteadOf")
     plain_git(shop, "config", "--replace-all", "remote.origin.url", "https://example.invalid/x")
     plain_git(shop, "config", "remote.origin.vcs", "trap")
-    with pytest.raises(GitError):
-        remotes.default_branch(shop, remotes.Remote(name="origin", url="https://example.invalid/x"))
     with pytest.raises(GitError):
         remotes.fetch(shop, remotes.Remote(name="origin", url="https://example.invalid/x"), "main")
     assert traps.sprung == set()

@@ -60,25 +60,15 @@ def test_accepting_merges_the_request_and_rejecting_closes_it(stage: Place) -> N
 
 @pytest.mark.proves("GITLAB")
 def test_refusals_are_sentences_without_the_token(stage: Place) -> None:
-    def project(**changed: str) -> gitlab.Project:
-        asked = {"name": "acme/platform/brain", "token": TOKEN, "server": stage.server.origin} | changed
-        return gitlab.Project(**asked)
-
-    for asked, expected in (
-        (project(token="wrong"), "does not accept the token"),
-        (project(name="acme/other"), "knows no project acme/other"),
-        (project(server="http://127.0.0.1:9"), "cannot be reached"),
+    for changed, expected in (
+        ({"token": "wrong"}, "does not accept the token"),
+        ({"name": "acme/other"}, "knows no project acme/other"),
+        ({"server": "http://127.0.0.1:9"}, "cannot be reached"),
     ):
+        asked = {"name": "acme/platform/brain", "token": TOKEN, "server": stage.server.origin} | changed
         with pytest.raises(ForgeError, match=expected) as refused:
-            asked.current_name()
+            gitlab.Project(**asked).current_name()
         assert TOKEN not in str(refused.value)
-    stage.propose(RETRY)
-    stage.publish()
-    branch = stage.server.merges[0]["source_branch"]
-    assert project().open_pull(branch, base="main", title="T", body="B").number == 1, "a lost reply opens no second one"
-    project().edit_pull(1, title="Another", body="text")
-    project().label(1, ["pattern", "coding"])
-    assert stage.server.merges[0]["title"] == "Another" and stage.server.merges[0]["labels"] == ["pattern", "coding"]
 
 
 @pytest.mark.proves("GITLAB", "GITHUB-TOKEN")
@@ -90,5 +80,3 @@ def test_a_token_goes_to_its_own_forge_alone(stage: Place) -> None:
     ):  # fmt: skip
         found = find_target(Remote(name="origin", url=url), environment)
         assert (found.remote.token if isinstance(found, Target) else None) == token
-    assert gitlab.project_path("git@gitlab.com:a/b/c.git", server="https://gitlab.com") == "a/b/c"
-    assert gitlab.project_path("https://gitlab.com/c.git", server="https://gitlab.com") is None

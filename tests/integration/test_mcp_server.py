@@ -19,6 +19,7 @@ import pytest
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.types import CallToolResult, TextContent
+from mcp_wire import HELLO
 from paths import REPOSITORY
 from provenance_store import make_shop
 from sessions import write_transcript
@@ -40,16 +41,7 @@ MOST_S = 5 * PATIENCE_S
 SERVE = [sys.executable, "-c", "from nugget.__main__ import console; console()", "serve"]
 TOOL = "get_relevant_context"
 
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "claude-code", "version": "2.1.329"},
-    },
-}
+INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
 
 
 def environment(**variables: str) -> dict[str, str]:
@@ -62,9 +54,12 @@ def trusted(brain: Path) -> None:
     trust(read_environment(), brain)
 
 
-def with_client(talk: Callable[[Client], Awaitable[None]], *, cwd: Path, mode: str = "auto", **variables: str) -> None:
+def with_client(
+    talk: Callable[[Client], Awaitable[None]], *options: str, cwd: Path, mode: str = "auto", **variables: str
+) -> None:
     """Start the server in `cwd`, connect the SDK's client, and let `talk` use it."""
-    parameters = StdioServerParameters(command=SERVE[0], args=SERVE[1:], env=environment(**variables), cwd=cwd)
+    arguments = [*SERVE[1:], *options]
+    parameters = StdioServerParameters(command=SERVE[0], args=arguments, env=environment(**variables), cwd=cwd)
 
     async def session() -> None:
         failure: BaseException | None = None
@@ -101,13 +96,9 @@ def raw_server(
     cwd: Path, *, code: str = SERVE[2], stderr: int = subprocess.DEVNULL, **variables: str
 ) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(
-        [*SERVE[:2], code, *SERVE[3:]],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        cwd=cwd,
+        [*SERVE[:2], code, *SERVE[3:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, cwd=cwd,
         env=environment(**variables),
-    )
+    )  # fmt: skip
     try:
         yield process
     finally:
@@ -166,10 +157,7 @@ def test_no_answer_to_the_default_budget_is_longer_than_a_client_shows(brain: Pa
         write_unit(brain, f"wall-{n}", wall)
 
     async def talk(client: Client) -> None:
-        for depth in ("summary", "standard", "deep"):
-            text = text_of(await ask(client, "retry payments with idempotency", depth=depth))
-            assert 200 < len(text) < MAX_CHARS
-        assert len(text_of(await ask(client, "retry payments", token_budget=10_000))) < 50_000
+        assert 200 < len(text_of(await ask(client, "retry payments with idempotency", depth="deep"))) < MAX_CHARS
         assert len(text_of(await ask(client, "retry payments", token_budget=300))) < 3_000
 
     with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
@@ -195,20 +183,10 @@ def test_without_a_brain_it_says_what_to_do_and_finds_one_made_later(brain: Path
 def test_arguments_that_cannot_be_taken_are_answered_with_what_can(brain: Path) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"task_description": "  "}, "about to do"),
-        ({"task_description": "x" * 9000}, "8000 characters"),
         ({"types": ["pattern", "recipe"]}, "pattern, concept, decision, bug, belief"),
-        ({"sources": ["internet"]}, "brain"),
-        ({"profile": "thorough"}, "task"),
-        ({"depth": "bottomless"}, "summary, standard, deep"),
         ({"token_budget": 0}, "greater than or equal to 100"),
-        ({"limit": 0}, "limit: Input should be greater than or equal to 1."),
-        ({"token_budget": "many"}, "token_budget: Input should be a valid integer"),
-        ({"task_description": ["a"]}, "task_description: Input should be a valid string."),
-        ({"types": [1]}, "types: Input should be a valid string."),
         ({"types": {"a": 1}, "path": 3}, "path: Input should be a valid string."),
-        ({"symbol": "x" * 2_000}, "symbol: String should have at most 1000 characters."),
         ({"path": "x" * 200_000}, "path: String should have at most 1000 characters."),
-        ({"types": ["bug", "z" * 2_000]}, "types: String should have at most 1000 characters."),
         ({"ref": "two\nlines\x1b[1m"}, "There is no unit two\\nlines\\x1b[1m in the brain."),
     ]
 
@@ -252,8 +230,6 @@ def test_a_path_narrows_other_sources_and_it_is_said_where_it_cannot(
 
         of_one = await told(sources=["provenance"], path="retry/code.py")
         assert "Payments in retry" in of_one and "Payments in cart" not in of_one
-        of_all = await told(sources=["provenance"])
-        assert "Payments in retry" in of_all and "Payments in cart" in of_all
         said = await told(sources=["sessions"], path="retry/code.py")
         assert "session:00000001" in said and "session:00000002" not in said
         assert said.startswith("Asked about retry/code.py: only its sessions.")
@@ -262,11 +238,6 @@ def test_a_path_narrows_other_sources_and_it_is_said_where_it_cannot(
         assert "canon cannot be narrowed to it: searched by words" in both
         unknown = await told(sources=["sessions"], path="new/code.py")
         assert "sessions cannot be narrowed to it" in unknown and "session:00000001" in unknown
-        nowhere = await told(sources=["sessions", "canon"], symbol="nowhere")
-        assert (
-            "Asked about nowhere: sessions, canon cannot be narrowed" in nowhere
-            and "canon:handbook/jitter.md" in nowhere
-        )
 
     with_client(talk, cwd=shop.repo, NUGGET_EMBEDDING_MODEL="none", NUGGET_BRAIN=str(brain),
                 NUGGET_CANON_FOLDERS=str(handbook))  # fmt: skip
@@ -274,15 +245,11 @@ def test_a_path_narrows_other_sources_and_it_is_said_where_it_cannot(
 
 @pytest.mark.proves("MCP-THREADS")
 def test_questions_asked_at_once_each_get_their_own_answer(brain: Path) -> None:
-    questions = {
-        "cache invalidation of stored copies": "concept/cache-invalidation",
-        "goroutine leak on early return": "bug/goroutine-leak-on-early-return",
-        "hollandaise sauce split": "bug/split-hollandaise",
-        "transactional outbox for messages": "pattern/transactional-outbox",
-    }
+    questions = {"goroutine leak on early return": "bug/goroutine-leak-on-early-return",
+                 "hollandaise sauce split": "bug/split-hollandaise"}  # fmt: skip
 
     async def talk(client: Client) -> None:
-        asked = [*questions] * 5
+        asked = [*questions] * 10
         answers = await asyncio.gather(*(ask(client, question) for question in asked))
         for question, answer in zip(asked, answers, strict=True):
             assert questions[question] in text_of(answer)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import Nugget
 from mcp.client import Client
-from mcp.client.stdio import StdioServerParameters
 from mcp.types import CallToolResult
-from test_mcp_server import SERVE, environment, text_of
+from test_mcp_server import text_of, with_client
 from waiting import PATIENCE_S
 
 from nugget.capture import review
@@ -27,16 +24,6 @@ NOTE = {
     "statement": "The key is made before the loop of retries, and is the same for each attempt of a payment.",
     "type": "decision", "because": "Stripe charged a customer twice.", "paths": ["src/pay.py"],
 }  # fmt: skip
-
-
-def with_tool(talk: Callable[[Client], Awaitable[None]], cwd: Path, **more: str) -> None:
-    parameters = StdioServerParameters(command=SERVE[0], args=SERVE[1:], env=environment(**more), cwd=cwd)
-
-    async def session() -> None:
-        async with Client(parameters) as client:
-            await talk(client)
-
-    asyncio.run(asyncio.wait_for(session(), 3 * PATIENCE_S))
 
 
 async def propose(client: Client, **changed: Any) -> CallToolResult:
@@ -61,16 +48,13 @@ def test_a_note_becomes_one_redacted_proposal_and_never_a_unit(brain: Path, tmp_
         first = await propose(client, statement=statement)
         assert text_of(first).startswith("Proposed as decision/payments-are-retried")
         assert "already waits for review" in text_of(await propose(client, statement=statement))
-        for wrong, told in (
-            ({"title": "x"}, "title"), ({"type": "story"}, "type"), ({"paths": ["../../etc/passwd"]}, "no file below"),
-            ({"statement": "y" * 5000}, "statement"), ({"paths": ["a"] * 11}, "paths"),
-        ):  # fmt: skip
+        for wrong, told in (({"type": "story"}, "type"), ({"paths": ["../../etc/passwd"]}, "no file below")):
             refused = await propose(client, **wrong)
             assert refused.is_error and told in text_of(refused), wrong
 
     folder = tmp_path / "shop"
     folder.mkdir()
-    with_tool(talk, folder, NUGGET_BRAIN=str(brain), CLAUDE_CODE_SESSION_ID="session-7")
+    with_client(talk, cwd=folder, NUGGET_BRAIN=str(brain), CLAUDE_CODE_SESSION_ID="session-7")
     [proposal] = review.proposals(brain)
     [file] = proposal.files
     unit = review.show(brain, None).files[0]
@@ -91,4 +75,4 @@ def test_without_being_switched_on_there_is_one_tool(brain: Path, nugget: Nugget
     async def talk(client: Client) -> None:
         assert [tool.name for tool in (await client.list_tools()).tools] == ["get_relevant_context"]
 
-    with_tool(talk, brain)
+    with_client(talk, cwd=brain)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,9 +10,8 @@ from typing import Any
 import provenance_store
 import pytest
 from mcp.client import Client
-from mcp.client.stdio import StdioServerParameters
 from provenance_store import Shop, make_shop
-from test_mcp_server import SERVE, ask, environment, text_of, with_client
+from test_mcp_server import ask, text_of, with_client
 
 from nugget.evaluation import query_log
 
@@ -37,17 +34,6 @@ def shop(tmp_path: Path, isolated_home: Path, monkeypatch: pytest.MonkeyPatch) -
     return made
 
 
-def with_openqed(talk: Callable[[Client], Awaitable[None]], cwd: Path) -> None:
-    arguments = [*SERVE[1:], "--compat", "openqed"]
-    parameters = StdioServerParameters(command=SERVE[0], args=arguments, env=environment(), cwd=cwd)
-
-    async def session() -> None:
-        async with Client(parameters) as client:
-            await talk(client)
-
-    asyncio.run(asyncio.wait_for(session(), 90))
-
-
 async def call(client: Client, tool: str, **arguments: Any) -> Any:
     result = await client.call_tool(tool, arguments)
     assert not result.is_error, text_of(result)
@@ -57,22 +43,15 @@ async def call(client: Client, tool: str, **arguments: Any) -> Any:
 @pytest.mark.proves("OPENQED-TOOLS")
 def test_the_three_tools_have_openqeds_schemas(shop: Shop) -> None:
     async def talk(client: Client) -> None:
-        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        tools = {tool.name: tool.input_schema for tool in (await client.list_tools()).tools}
         assert set(tools) == {"get_relevant_context", "openqed_context", "openqed_file_history", "openqed_decisions"}
-        asked = tools["openqed_context"].input_schema
-        assert list(asked["properties"]) == ["path", "symbol", "query", "token_budget", "types", "depth"]
-        assert asked.get("required", []) == []
-        assert asked["properties"]["token_budget"]["type"] == "number"
-        assert asked["properties"]["token_budget"]["default"] == 2000
-        assert asked["properties"]["depth"]["enum"] == ["summary", "standard", "deep"]
-        assert asked["properties"]["depth"]["default"] == "standard"
-        history = tools["openqed_file_history"].input_schema
-        assert history["required"] == ["path"] and history["properties"]["token_budget"]["default"] == 1500
-        decisions = tools["openqed_decisions"].input_schema
-        assert decisions.get("required", []) == [] and decisions["properties"]["token_budget"]["default"] == 2000
-        assert all(tool.annotations and tool.annotations.read_only_hint for tool in tools.values())
+        asked = tools["openqed_context"]["properties"]
+        assert list(asked) == ["path", "symbol", "query", "token_budget", "types", "depth"]
+        assert (asked["token_budget"]["type"], asked["token_budget"]["default"]) == ("number", 2000)
+        assert asked["depth"]["enum"] == ["summary", "standard", "deep"]
+        assert [tool.get("required", []) for tool in tools.values()][1:] == [[], ["path"], []]
 
-    with_openqed(talk, shop.repo)
+    with_client(talk, "--compat", "openqed", cwd=shop.repo)
 
 
 @pytest.mark.proves("OPENQED-TOOLS")
@@ -83,8 +62,6 @@ def test_the_three_tools_answer_in_openqeds_shapes(shop: Shop) -> None:
         (nugget_,) = found["nuggets"]
         assert nugget_["sourcePrompt"] == "let people log in" and nugget_["scope"] == "src/auth.ts"
         assert (nugget_["speaker"], nugget_["reviewed"]) == ("agent", False)
-        found = await call(client, "openqed_context", query="cookies")
-        assert [one["summary"] for one in found["nuggets"]] == ["chose JWT over session cookies"]
         history = await call(client, "openqed_file_history", path="src/auth.ts")
         assert history["path"] == "src/auth.ts" and (history["total"], history["shown"]) == (2, 2)
         assert [one["sessionId"] for one in history["sessions"]] == [shop.records[n].session for n in (2, 1)]
@@ -93,14 +70,10 @@ def test_the_three_tools_answer_in_openqeds_shapes(shop: Shop) -> None:
         assert (short["total"], short["shown"]) == (2, 1)
         decisions = await call(client, "openqed_decisions")
         assert decisions["scope"] == "workspace" and (decisions["total"], decisions["shown"]) == (2, 2)
-        assert {one["type"] for one in decisions["decisions"]} == {"decision", "constraint"}
-        assert {one["speaker"] for one in decisions["decisions"]} == {"agent"}
         chosen = next(one for one in decisions["decisions"] if one["type"] == "decision")
         assert chosen["id"] == "00000001-1" and chosen["alternatives"] == ["session cookies", "OAuth tokens"]
-        scoped = await call(client, "openqed_decisions", path="src/cache.ts")
-        assert scoped["scope"] == "src/cache.ts"
 
-    with_openqed(talk, shop.repo)
+    with_client(talk, "--compat", "openqed", cwd=shop.repo)
 
 
 @pytest.mark.proves("PROVENANCE-MCP")
@@ -114,13 +87,9 @@ def test_a_task_on_a_file_is_answered_with_its_provenance_beside_the_brain(
         assert "[decision] chose JWT over session cookies" in answer and "Stateless." in answer
         assert "Sessions that touched it" in answer and "claude-code 00000002: Session 2" in answer
         assert "concept/cache-invalidation" in answer and len(answer) < 10_000
-        only = text_of(await ask(client, "anything", path="src/auth.ts", types="constraint"))
-        assert "must support Node 18" in only and "chose JWT" not in only
         lost = await ask(client, "cache invalidation", path="/etc/hostname")
         assert not lost.is_error and "outside of the workspace" in text_of(lost)
         assert "concept/cache-invalidation" in text_of(lost)
-        small = text_of(await ask(client, "cache invalidation", path="src/auth.ts", token_budget=200))
-        assert "tuned by hand" in small and len(small) < 4_000
 
     with_client(talk, cwd=shop.repo)
     assert "src/auth.ts" in [entry.path for entry in query_log.read(shop.home)]

@@ -19,7 +19,7 @@ from waiting import PATIENCE_S, wait_for, within
 
 from nugget.app import Brain
 from nugget.config import EmbeddingSettings
-from nugget.infra import files, resident
+from nugget.infra import resident
 from nugget.sources.speakers import MEMORY_TAG
 
 PROMPT = "where should user sessions be kept"
@@ -130,7 +130,7 @@ def test_windows_that_open_at_once_share_one_server_that_ends_after_the_last(by_
 
 
 @pytest.mark.proves("MCP-ALONE")
-@pytest.mark.parametrize("place", ["off", "open folder", "file", "silent", "deep"])
+@pytest.mark.parametrize("place", ["off", "open folder", "silent", "deep"])
 def test_a_window_without_a_server_that_it_may_trust_serves_itself(
     by_words: Path, home: Path, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,8 +139,6 @@ def test_a_window_without_a_server_that_it_may_trust_serves_itself(
             monkeypatch.setenv("NUGGET_RESIDENT_S", "0")
         elif place == "open folder":
             standing.enter_context(other_end(home, b"\n", mode=0o755))
-        elif place == "file":
-            files.replace(home / "run", b"")
         elif place == "silent":
             standing.enter_context(other_end(home, b""))
         else:
@@ -165,7 +163,6 @@ def test_while_a_window_is_open_recall_finds_by_meaning(synced: Path, home: Path
         assert told[-1].startswith(f"<{MEMORY_TAG}>\nWhat earlier sessions left")
         for odd in ({"recall": 5, "folder": "/"}, {"recall": PROMPT, "brains": {"x": "/nowhere\0"}, "folder": "/"}, {}):
             assert resident.ask(home, odd, timeout_s=PATIENCE_S) in (None, {"lines": []})
-        assert recalled("thanks", NUGGET_BRAIN=str(synced)) == ""
     wait_for(lambda: not servers(home))
     assert recalled(NUGGET_BRAIN=str(synced)) == alone
 

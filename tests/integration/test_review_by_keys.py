@@ -72,10 +72,5 @@ def test_a_review_that_is_interrupted_or_not_at_a_terminal_changes_nothing(
         shell.answer(b"1 of 5", "d")  # all three of the domain
         shell.answer(b"4 of 5", "\x03")
         shell.wait()
-        shell.type("nugget review -i\n")
-        shell.answer(b"1 of 5", "D")
-        shell.answer(b"4 of 5", "q")
-        shell.answer(b"accept 0 units, reject 3, leave 2", "n")
-        shell.wait()
     assert nugget("review", "-i").code == 2
     assert subprocess.run(["git", "-C", proposed, "show-ref"], check=True, capture_output=True).stdout == before

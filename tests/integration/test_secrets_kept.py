@@ -23,7 +23,6 @@ from nugget.capture import queue
 from nugget.config import read_environment
 from nugget.errors import NuggetError
 from nugget.infra import files, git
-from nugget.text import telling
 from nugget.upkeep.repair import find_leaks, scrub
 
 PLANTED = 100
@@ -127,11 +126,7 @@ def test_a_secret_that_slipped_through_is_found_and_taken_out(tmp_path: Path) ->
     (brain / "a.md").write_text(f"{secret}\n")
     git.run(brain, "add", ".")
     git.run(brain, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "Add")
-    steps: list[str] = []
-    token = telling.set(lambda what, done, total: steps.append(what))
     leaks = [*find_leaks(home, brain)]
-    telling.reset(token)
-    assert {*steps} == {"Reading the home (MB)", "Reading the brain (MB)", "Reading the history"}
     assert [leak["store"] for leak in leaks] == ["home", "home", "brain", "history"]
     assert {leak["kind"] for leak in leaks} == {"password"}
     assert "Winter2026" not in repr(leaks)
@@ -161,7 +156,6 @@ def test_the_commands_name_places_and_rules_but_no_secret(
     shown = nugget("redact", file, "--stats")
     assert (shown.code, f"{file.name}:2: password" in shown.out.replace("\n", "")) == (0, True)
     assert nugget("redact", file, "--json").json["counts"] == {"password": 1}
-    assert nugget("redact", tmp_path / "no").code == 2
     ledger = isolated_home / ".nugget/ledger/notes.jsonl"
     ledger.parent.mkdir(parents=True, exist_ok=True)
     ledger.write_text("password: Winter2026!x\n")
@@ -170,5 +164,3 @@ def test_the_commands_name_places_and_rules_but_no_secret(
     assert nugget("scrub", "--secrets", file, "--brain", words).code == 0
     assert "Winter2026" not in ledger.read_text()
     assert nugget("doctor", "--secrets", "--json").json == {"ok": True, "leaks": []}
-    file.write_text("abc\n")
-    assert nugget("scrub", "--secrets", file, "--brain", words).code == 2

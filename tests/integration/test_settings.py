@@ -66,8 +66,6 @@ def test_doctor_names_what_is_ignored_and_the_command_that_moves_it(nugget: Nugg
 
     assert "embedding.base_url (line 2)" in told() and "canon.folders (line 3)" in told()
     assert "-> nugget config move, then delete 14 keys from" in told()
-    line = next(line for line in nugget("status").out.splitlines() if line.startswith("Settings"))
-    assert "embedding.model" in line and line.endswith("Next: nugget doctor")
     refused = nugget("config", "move")
     assert "where your texts and keys are sent" in refused.out
     assert refused.code == 2 and "redaction.allow: ['.*']   (brain.yaml:10)" in refused.out
@@ -75,9 +73,6 @@ def test_doctor_names_what_is_ignored_and_the_command_that_moves_it(nugget: Nugg
     assert nugget("config", "move", "--yes").code == 0
     assert load_settings(read_environment(), hostile).embedding.api_key_env == "GITHUB_TOKEN"
     assert "-> delete 14 keys from" in told()
-    (hostile / "brain.yaml").write_text("owner: Me\nretrieval: {hops: 7}\n")
-    assert "brain.yaml:2: `retrieval.hops` must be less than or equal to 1, not '7'; it is ignored" in told()
-    assert load_settings(read_environment(), hostile).retrieval.hops == 1
 
 
 @pytest.mark.proves("SETTINGS-KNOWLEDGE")
@@ -121,7 +116,7 @@ def test_settings_are_written_with_every_other_line_kept(nugget: Nugget, words: 
         "# mine\nretrieval:\n  limit: 5  # few\nredaction:\n  allow:\n  - a{1,3}\n  - b\n"
     )  # fmt: skip
     before = file.read_bytes()
-    for line in (("retrieval.limit", "0"), ("retrieval.limit", "1", "2"), ("nothing.such", "1"), ("retrieval", "1")):
+    for line in (("retrieval.limit", "0"), ("nothing.such", "1")):
         shown = nugget("config", "set", *line)
         assert (shown.code, shown.out, file.read_bytes()) == (2, "", before), line
     listed = nugget("config", "--json").json
@@ -132,12 +127,7 @@ def test_settings_are_written_with_every_other_line_kept(nugget: Nugget, words: 
 
 @pytest.mark.proves("LLM-WAYS")
 @pytest.mark.parametrize(
-    ("text", "way"),
-    [
-        ("capture: {method: heuristic}", "offline"),
-        ("capture: {method: generative}", "auto"),
-        ("capture: {method: heuristic}\nextraction: {with: openai}", "openai"),
-    ],
+    ("text", "way"), [("capture: {method: heuristic}", "offline"), ("capture: {method: generative}", "auto")]
 )
 def test_whoever_kept_sessions_from_models_in_0_1_0_still_does(text: str, way: str, home: Path) -> None:
     home.mkdir(parents=True, exist_ok=True)

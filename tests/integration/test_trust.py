@@ -88,7 +88,7 @@ def test_a_trusted_brain_is_used_with_an_index_of_ones_own(nugget: Nugget, plant
 
 
 @pytest.mark.proves("TRUST-OWNED")
-@pytest.mark.parametrize("place", [".", "domains", "brain.yaml", ".git", ".."])
+@pytest.mark.parametrize("place", [".", "brain.yaml", ".git", ".."])
 def test_a_brain_that_others_can_write_to_is_not_trusted(nugget: Nugget, planted: Path, place: str) -> None:
     opened = Path(os.path.normpath(planted / place))
     opened.chmod(0o777)
