@@ -219,25 +219,6 @@ def test_everything_works_without_javascript(browser: Any, address: str, words: 
         assert "Sign for" in tab.inner_text("#results")
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.proves("WEB-BROWSER")
-def test_the_keyboard_reaches_everything_in_order_and_motion_is_reduced(started: Any, name: str, address: str) -> None:
-    options = {} if name == "firefox" else {"reduced_motion": "reduce"}
-    with (
-        launched(started, name, **{"ui.prefersReducedMotion": 1}) as browser,
-        watched(browser, address, **options) as tab,
-    ):
-        tab.goto(tab.url + "review")
-        reached = []
-        for _ in range(12):
-            tab.keyboard.press("Tab")
-            reached.append(tab.evaluate("(document.activeElement.textContent || document.activeElement.name).trim()"))
-        names = [name.split()[0] for name in reached]
-        assert names[:9] == ["Skip", "Nugget", "Home", "Review", "Search", "Graph", "Activity", "Why", "q"], reached
-        assert tab.evaluate("getComputedStyle(document.documentElement).scrollBehavior") == "auto"
-        assert tab.evaluate("document.getAnimations().length") == 0
-
-
 @pytest.mark.proves("WEB-BROWSER")
 def test_a_server_that_went_away_is_said_and_the_marks_stay(browser: Any, served: Any) -> None:
     process, address = served

@@ -16,7 +16,6 @@ from commands import Nugget
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.types import TextContent
-from mcp_wire import HELLO, RUN
 from paths import REPOSITORY
 from publishing_stage import LOCKS, RETRY, Place
 from sessions import write_transcript
@@ -105,24 +104,6 @@ def test_what_a_session_taught_and_a_reviewer_merged_is_known_to_the_next_sessio
     assert "Reviewed, from work on this code" in brief and estimate_tokens(brief) <= 150
     whole = briefed(place, shop, "--brief")
     assert "pytest tests/test_pay.py" in whole and "FAILED" in whole
-
-
-@pytest.mark.proves("LOOP-CLOSES")
-def test_a_running_server_follows_the_remote(place: Place, shop: Path) -> None:
-    place.propose(RETRY)
-    place.publish()
-    place.server.merge(1)
-    five_minutes_pass(place)
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen([*RUN, "serve"], cwd=shop, env=variables(Path.home()), **pipes) as server:  # type: ignore[call-overload]
-        request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
-        server.stdin.write(json.dumps(request).encode() + b"\n")
-        server.stdin.flush()
-        try:
-            wait_for(lambda: git.head(place.brain) == place.server.head("main"))
-        finally:
-            server.stdin.close()
-            server.wait(PATIENCE_S)
 
 
 def known_ids(place: Place) -> set[str]:

@@ -160,20 +160,6 @@ def test_what_was_merged_is_pulled_answered_and_cleaned_up(place: Place, squash:
     assert place.publish() == Published() and place.follow() == following.Followed()
 
 
-@pytest.mark.proves("PUBLISH-MERGED", "PUBLISH-REJECTED")
-def test_a_file_that_the_reviewer_took_out_or_reworded_is_theirs_to_decide(place: Place) -> None:
-    branch = place.propose(RETRY, LOCKS)
-    place.publish()
-    retry, locks = "domains/coding/patterns/retry-once.md", "domains/coding/patterns/lock-order.md"
-    reworded = place.server.files_of(1)[retry] + "\n\nReworded.\n"
-    place.server.commit(branch, {locks: None, retry: reworded})
-    place.server.merge(1, squash=True)
-    place.pull()
-    assert "Reworded." in (place.brain / retry).read_text() and not (place.brain / locks).exists()
-    assert git.branches(place.brain, "nugget/") == []
-    place.refuses(LOCKS)
-
-
 @pytest.mark.proves("PUBLISH-REJECTED")
 @pytest.mark.parametrize("deleted", [False, True])
 def test_a_closed_pull_request_or_a_deleted_branch_is_a_rejection_that_is_remembered(

@@ -51,15 +51,6 @@ def test_no_body_holds_the_parser(body: str) -> None:
 
 
 @pytest.mark.proves("LIMIT-FILE")
-def test_a_file_at_the_limit_is_whole_and_one_above_it_is_named() -> None:
-    section = "## One\n\n" + "word " * 150 + "\n\n"
-    whole, above = section * MAX_CHUNKS, section * (MAX_CHUNKS + 1)
-    assert len(chunk_markdown(whole, title="T")) == len(chunk_markdown(above, title="T")) == MAX_CHUNKS
-    assert left_out(whole) is None and "more than 2,000 passages" in (left_out(above) or "")
-    assert left_out("x\n" * (MAX_LINES - 1)) is None and "20,001 lines" in (left_out("x\n" * MAX_LINES) or "")
-
-
-@pytest.mark.proves("LIMIT-FILE")
 def test_relations_and_links_above_the_limit_are_named() -> None:
     related = "related:\n" + "".join(f"- {{id: concept/u{number}, relation: uses}}\n" for number in range(2001))
     parsed = parse(knowledge_file("x", more=related), path="domains/coding/concepts/huge.md")

@@ -136,28 +136,6 @@ def test_eight_sessions_that_end_in_the_same_second_start_one_worker(home: Path)
     assert {job.attempts for job in ended} == {1}
 
 
-@pytest.mark.proves("HOOK-QUEUES")
-@pytest.mark.parametrize("name", ["session-end", "session-start"])
-def test_the_shipped_scripts_pass_the_payload_on_and_never_fail(
-    name: str, home: Path, queue_lock: None, tmp_path: Path
-) -> None:
-    script = REPOSITORY / "hooks" / name
-    (home / "config.yaml").write_text('brain: "/srv/brain"\n')
-    payload = PAYLOAD | {"hook_event_name": "SessionStart" if name == "session-start" else "SessionEnd"}
-    shim = tmp_path / "bin" / "nugget"
-    shim.parent.mkdir()
-    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m nugget "$@"\n')
-    shim.chmod(0o755)
-
-    for path, is_there in ((f"{shim.parent}:{os.environ['PATH']}", True), ("/usr/bin:/bin", False)):
-        done = subprocess.run(
-            [str(script)], input=json.dumps(payload).encode(), capture_output=True, env=variables(PATH=path)
-        )
-        assert (done.returncode, done.stderr) == (0, b"")
-        assert (NOTICE.encode() in done.stdout) == (is_there and name == "session-start")
-    assert len(queue.jobs(home, "pending")) == (1 if name == "session-end" else 0)
-
-
 @pytest.mark.proves("HOOK-NOTES")
 def test_notes_keep_one_job_for_a_session_and_start_no_worker(home: Path) -> None:
     command = [sys.executable, "-P", "-m", "nugget", "capture-session", "--notes"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -161,22 +160,6 @@ def test_no_answer_to_the_default_budget_is_longer_than_a_client_shows(brain: Pa
         assert len(text_of(await ask(client, "retry payments", token_budget=300))) < 3_000
 
     with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
-
-
-@pytest.mark.proves("MCP-ERRORS")
-def test_without_a_brain_it_says_what_to_do_and_finds_one_made_later(brain: Path, tmp_path: Path) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-
-    async def talk(client: Client) -> None:
-        result = await ask(client, "anything")
-        assert result.is_error and "nugget init" in text_of(result)
-        shutil.copytree(brain, elsewhere, dirs_exist_ok=True)
-        assert "nugget trust" in text_of(await ask(client, "cache invalidation"))
-        trust(read_environment(), elsewhere)
-        assert "concept/cache-invalidation" in text_of(await ask(client, "cache invalidation"))
-
-    with_client(talk, cwd=elsewhere, NUGGET_EMBEDDING_MODEL="none")
 
 
 @pytest.mark.proves("MCP-ERRORS")

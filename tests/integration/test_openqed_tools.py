@@ -41,20 +41,6 @@ async def call(client: Client, tool: str, **arguments: Any) -> Any:
 
 
 @pytest.mark.proves("OPENQED-TOOLS")
-def test_the_three_tools_have_openqeds_schemas(shop: Shop) -> None:
-    async def talk(client: Client) -> None:
-        tools = {tool.name: tool.input_schema for tool in (await client.list_tools()).tools}
-        assert set(tools) == {"get_relevant_context", "openqed_context", "openqed_file_history", "openqed_decisions"}
-        asked = tools["openqed_context"]["properties"]
-        assert list(asked) == ["path", "symbol", "query", "token_budget", "types", "depth"]
-        assert (asked["token_budget"]["type"], asked["token_budget"]["default"]) == ("number", 2000)
-        assert asked["depth"]["enum"] == ["summary", "standard", "deep"]
-        assert [tool.get("required", []) for tool in tools.values()][1:] == [[], ["path"], []]
-
-    with_client(talk, "--compat", "openqed", cwd=shop.repo)
-
-
-@pytest.mark.proves("OPENQED-TOOLS")
 def test_the_three_tools_answer_in_openqeds_shapes(shop: Shop) -> None:
     async def talk(client: Client) -> None:
         found = await call(client, "openqed_context", path="src/auth.ts", types=["decision"], depth="deep")
