@@ -8,16 +8,27 @@ their texts say it decides, and recency if that is equal.
 from __future__ import annotations
 
 import math
+import re
 import sqlite3
-import unicodedata
-from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
-from itertools import combinations
+from itertools import combinations, islice
+from typing import NamedTuple
 
 from nugget.index import passages as tables
 from nugget.index.events import first_prompt
-from nugget.index.fulltext import asked_word, has_unspaced, inverse_frequency, match_any, question_words, stemmed
+from nugget.index.fulltext import (
+    LARGEST_CHARACTER,
+    asked_word,
+    documents,
+    inverse_frequency,
+    is_unspaced_character,
+    match_any,
+    question_words,
+    said_parts,
+    stemmed,
+)
 from nugget.index.passages import StoredPassage
 from nugget.models import Chunk, Contribution, Filter, Hit, SourceName, Unit
 from nugget.retrieval.dates import Days, asked_days, nearness
@@ -42,35 +53,20 @@ _HALF_LIFE_S = 90 * 86_400
 _LEAST_SCORE = 0.05
 _LEAST_SHARE = 0.4
 """A hit of less than this share of the best hit's score says little of what was asked for."""
-_ENDING_CHARS, _ANY_CHARS = 8, 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryTerm:
-    """A word of a query: in how many passages it stands, its weight, and how it is found in a text in any of its forms.
+class QueryTerm(NamedTuple):
+    """A word of a query: its term in the index, what both begin with, in how many passages it stands, its weight.
 
-    `start` is what a word must begin with, `more` how many letters may follow it. In a script that puts
-    no spaces between words it may stand anywhere (`is_unspaced`).
+    `is_prefix` says that longer terms count too.
     """
 
     word: str
+    term: str
+    start: str
+    is_prefix: bool
     rows: int
     weight: float
-    start: str
-    more: int
-    is_unspaced: bool = False
-
-    def places(self, folded: str) -> list[int]:
-        """Return where the word stands in a folded text."""
-        found: list[int] = []
-        at = folded.find(self.start)
-        while at >= 0 and len(found) < _MOST_PLACES:
-            begins = self.is_unspaced or not at or not folded[at - 1].isalnum()
-            following = folded[at + len(self.start) :][: self.more + 1]
-            if begins and (len(following) <= self.more or not following.isalnum()):
-                found.append(at)
-            at = folded.find(self.start, at + 1)
-        return found
 
 
 def search_history(
@@ -113,37 +109,20 @@ def newest_history(connection: sqlite3.Connection, source: SourceName, filter_: 
     return _distinct(connection, [(1.0, stored[row_id]) for row_id in ids if row_id in stored], (), limit)
 
 
-def fold(text: str) -> str:
-    """Return a text in lower case without diacritics, as the tokenizer sees it."""
-    lowered = text.lower()
-    if lowered.isascii():
-        return lowered
-    decomposed = unicodedata.normalize("NFKD", lowered)
-    return "".join(char for char in decomposed if not unicodedata.combining(char))
-
-
 def _query_terms(connection: sqlite3.Connection, query: SearchQuery) -> list[QueryTerm]:
     """Return the distinct words of a query, rarest first; a common one's rows are estimated."""
-    prefixes = {fold(term.text.split()[-1]) for term in query.terms if term.prefix}
+    prefixes = {term.text.split()[-1].lower() for term in query.terms if term.prefix}
     total = tables.passage_count(connection)
     seen: dict[str, QueryTerm] = {}
-    for word, (stem, *_) in stemmed(question_words(query.text)):
-        if stem not in seen:
+    for word, (term, *_) in stemmed(question_words(query.text)):
+        if term not in seen:
             rows = tables.estimated_matches(connection, match_any([word]), counted=_RARE)
-            term = _query_term(word, stem, is_prefix=fold(word) in prefixes)
-            seen[stem] = replace(term, rows=rows, weight=max(0.1, inverse_frequency(total, rows)))
+            start = term if word.lower().startswith(term) else word.lower()[: len(term) - 1]  # `retr` of `retry`
+            is_prefix = word.lower() in prefixes or is_unspaced_character(word)
+            weight = max(0.1, inverse_frequency(total, rows))
+            begins = word.lower() if is_prefix and word.isascii() else term  # `payment` begins with no `pai`
+            seen[term] = QueryTerm(word, begins, start, is_prefix, rows, weight)
     return sorted(seen.values(), key=lambda term: term.rows)
-
-
-def _query_term(word: str, stem: str, *, is_prefix: bool) -> QueryTerm:
-    """Return a word, found by what it and its stem begin with in common (`retry`, `retri` find `retries`)."""
-    folded, stem = fold(word), fold(stem)
-    shared = 0
-    while shared < min(len(folded), len(stem)) and folded[shared] == stem[shared]:
-        shared += 1
-    start, more = (folded[:shared], _ENDING_CHARS) if shared >= 3 else (folded, 0)
-    more = _ANY_CHARS if is_prefix or not folded.isascii() else more
-    return QueryTerm(word=word, rows=0, weight=1.0, start=start, more=more, is_unspaced=has_unspaced(folded))
 
 
 def _candidates(
@@ -181,41 +160,49 @@ def _ranked(
     """Return the passages with their scores, the best first; the words of the title count for the `titled` ones."""
     passages = list(found)
     newest = max((one.at for one in passages), default=0)
+    places = _places(passages, terms, titled)
     scored = []
     for one in passages:
         weight, timely = _RECENCY, 2.0 ** (-(newest - one.at) / _HALF_LIFE_S) if one.at else 0.0
         if days:
             day = datetime.fromtimestamp(one.at, UTC).date()
             weight, timely = _OF_PERIOD, nearness(days, [(day, day)] if one.at else [])
-        text = f"{one.title}\n{one.text}" if one.id in titled else one.text
-        scored.append((score_text(text, terms) * (1 - weight + weight * timely), one))
+        score = _score(places.get(one.id, {}), len(one.text), terms)
+        scored.append((score * (1 - weight + weight * timely), one))
     return sorted(scored, key=lambda pair: (-pair[0], -pair[1].at, -pair[1].id))
 
 
-def score_text(text: str, terms: Sequence[QueryTerm]) -> float:
+def _places(
+    passages: Sequence[StoredPassage], terms: Sequence[QueryTerm], titled: Container[int]
+) -> dict[int, dict[QueryTerm, list[int]]]:
+    """Return where each term stands in each passage, counted in words; another column is far away."""
+    found: dict[int, dict[QueryTerm, list[int]]] = {}
+    sql = "SELECT doc, offset + CASE col WHEN 'body' THEN 0 ELSE 100000 END FROM instances WHERE term BETWEEN ? AND ?"
+    rows = ((one.id, (one.title if one.id in titled else "", one.text, said_parts(one.text, ""))) for one in passages)
+    with documents(rows) as held:
+        for term in terms:
+            last = term.term + LARGEST_CHARACTER if term.is_prefix else term.term
+            for passage, place in held.execute(sql, (term.term, last)):
+                found.setdefault(passage, {}).setdefault(term, []).append(place)
+    return found
+
+
+def _score(places: Mapping[QueryTerm, Sequence[int]], length: int, terms: Sequence[QueryTerm]) -> float:
     """Return how well a text answers, 0..1: the share of the words' weight that it holds, more if they stand together.
 
     Each word counts by how often it stands (saturating, as in BM25) for the length of the text.
     """
-    folded = fold(text)
-    total = sum(term.weight for term in terms) or 1.0
-    length = 0.5 + 0.5 * len(text) / 600
-    held, places = 0.0, []
-    for term in terms:
-        matches = term.places(folded)
-        if matches:
-            often = len(matches) * 2.2 / (len(matches) + 1.2 * length)
-            held += term.weight * min(1.0, 0.55 + 0.2 * often)
-            places.append(matches)
-    score = held / total
+    total, norm = sum(term.weight for term in terms) or 1.0, 0.5 + 0.5 * length / 600
+    often = ((term.weight, len(own) * 2.2 / (len(own) + 1.2 * norm)) for term, own in places.items())
+    score = sum(weight * min(1.0, 0.55 + 0.2 * count) for weight, count in often) / total
     if len(places) > 1:
-        near = 1.0 / (1.0 + math.log1p(_shortest_span(places) / (20.0 * len(places))))
+        near = 1.0 / (1.0 + math.log1p(_shortest_span([*places.values()]) / (3.0 * len(places))))
         score = 0.8 * score + 0.2 * near * len(places) / len(terms)
     return min(1.0, score)
 
 
 def _shortest_span(places: Sequence[Sequence[int]]) -> int:
-    """Return the length of the shortest span of characters that holds a place of each word."""
+    """Return the length of the shortest span that holds a place of each word."""
     marks = sorted((place, word) for word, own in enumerate(places) for place in own)
     last: dict[int, int] = {}
     best = 1 << 30
@@ -272,15 +259,13 @@ def _excerpt_of(text: str, terms: Sequence[QueryTerm], max_chars: int = EXCERPT_
     line = " ".join(text.split())
     if len(line) <= max_chars:
         return line
-    folded = fold(line)
-    marks = sorted((place, term.weight) for term in terms for place in term.places(folded))
-    if len(folded) != len(line) or not marks:
-        return shorten(line, max_chars)
+    marks = [(found.start(), term.weight) for term in terms
+             for found in islice(re.finditer(re.escape(term.start), line, re.IGNORECASE), _MOST_PLACES)]  # fmt: skip
     room = max_chars - 30
-    best = max(marks, key=lambda mark: sum(w for at, w in marks if mark[0] <= at < mark[0] + room))[0]
-    if best < room:
+    best = max(sorted(marks), default=(0, 0.0), key=lambda mark: sum(w for at, w in marks if 0 <= at - mark[0] < room))
+    if best[0] < room:
         return shorten(line, max_chars)
-    return f"[…] {shorten(line[_sentence_start(line, best) :], max_chars - 4)}"
+    return f"[…] {shorten(line[_sentence_start(line, best[0]) :], max_chars - 4)}"
 
 
 def _sentence_start(line: str, at: int) -> int:
