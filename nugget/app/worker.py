@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 
     from nugget.extraction.offline import Embed
 
-MAX_JOBS = 100
-"""After this many jobs a new worker takes over, so that leaks cannot add up."""
 MAX_JOB_S = 1800
 MAX_MEMORY_BYTES = 2 * 1024**3
 MAX_LOG_BYTES = 2_000_000
@@ -100,7 +98,7 @@ def work(
 
     `catch_up` first queues transcripts that were never captured, `retry` everything that failed. `publish` opens pull
     requests even if the settings say never. In the `background` only transcripts written since the queue exists are
-    caught up, and after `MAX_JOBS` a fresh worker takes over. `lock` is the queue's lock if the caller holds it.
+    caught up. `lock` is the queue's lock if the caller holds it.
     Raises NuggetError when another worker is at work.
     """
     home, folder = environment.home, Path(files.queue_folder(environment.home))
@@ -122,7 +120,6 @@ def work(
             ended = queue.drain(
                 home, lambda job: _capture_job(job, environment, brain_for), now=_now, report=report,
                 log=partial(write_log, home), redact=lambda text: redact(text).text,
-                max_jobs=MAX_JOBS if background else None,
             )  # fmt: skip
             with suppress(NuggetError):
                 brain_for(None)
@@ -133,7 +130,7 @@ def work(
             }
     finally:
         os.close(held)
-    # Jobs queued since the last look found the lock taken, and those beyond `MAX_JOBS` remain.
+    # Jobs queued since the last look found the lock taken.
     if queue.jobs(home, "pending"):
         files.start_worker(home)
     return WorkerRun(found=found, jobs=tuple(ended), published=published)

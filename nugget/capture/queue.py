@@ -166,16 +166,15 @@ def drain(
     report: Callable[[Job, int], None] = lambda job, left: None,
     log: Callable[[str], None] = lambda text: None,
     redact: Callable[[str], str] = str,
-    max_jobs: int | None = None,
 ) -> list[Job]:
-    """Process pending jobs until none is left or `max_jobs` were processed; return them as they ended.
+    """Process pending jobs until none is left; return them as they ended.
 
     `capture` returns the branch of a job's proposal and why there is none; `report` gets each job and how many wait.
     Messages of unexpected errors may quote a session, so they pass `redact`. A job's failure never stops the rest. The
     caller holds the queue's lock.
     """
     done: list[Job] = []
-    while (max_jobs is None or len(done) < max_jobs) and (job := claim(home, now())) is not None:
+    while (job := claim(home, now())) is not None:
         try:
             is_job = job.transcript or job.session or not job.reason
             branch, skipped = capture(job) if is_job else (None, job.reason)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 HEADER_CHARS = 72
 """The longest first line: what `git log` shows whole."""
 TYPES = ("feat", "fix", "docs", "test", "build", "ci", "refactor", "chore")
-MAX_LISTED = 8
 _MAX_SESSIONS = 5
 _MAX_REASONS = 4
 
@@ -105,8 +104,6 @@ def draft(staged: Sequence[StagedFile], *, intents: Sequence[str] = (), reasons:
     why = [] if made.header.endswith(subject) else [sentence(subject)]
     why += [sentence(intent) for intent in usable[1:3]]
     body = ["\n".join(f"- {reason}" for reason in [*why, *reasons][:_MAX_REASONS])] if why or reasons else []
-    if len(staged) > 1 or not usable:
-        body.append("\n".join(_listed(staged)))
     return replace(made, body=tuple(body))
 
 
@@ -205,16 +202,6 @@ def sentence(text: str) -> str:
     """Return the text as a sentence of a body."""
     line = cut(text, 300)
     return line[:1].upper() + line[1:] + ("" if line.endswith((".", "!", "?", "…", ":")) else ".")
-
-
-def _listed(staged: Sequence[StagedFile]) -> list[str]:
-    lines = []
-    for file in staged[:MAX_LISTED]:
-        amount = f" (+{len(file.added)} -{len(file.removed)})" if file.added or file.removed else ""
-        before = f"{_printable(file.previous)} to " if file.previous else ""
-        lines.append(f"- {_verb(file)} {before}{_printable(file.path)}{amount}")
-    left = len(staged) - MAX_LISTED
-    return [*lines, f"- and {counted(left, 'more file')}"] if left > 0 else lines
 
 
 def _kind(path: str) -> str:

@@ -232,7 +232,7 @@ def _finding(table: str, row_id: int, ts_ms: int, *row: Any) -> Finding | None:
             marks=("open",) if is_open and kind in ("todo", "blocker") else (),
             facts={"kind": kind, "text": text, "open": bool(is_open)},
         )  # fmt: skip
-    first_ms, _, _, title, text, command, failures, fixed_by, _, details = row
+    first_ms, _, title, text, command, failures, fixed_by, details = row
     about, is_open = json.loads(details), fixed_by is None
     facts = {
         "title": title, "summary": tuple(about["summary"]), "command": command or None, "failures": failures,

@@ -126,8 +126,8 @@ def _incident_row(one: OpenIncident, ids: Ids) -> list[Any]:
         "reasons": reasons, "words": sorted(one.said)[:120], "severity": round(one.severity, 3), "summary": one.summary
     }  # fmt: skip
     return [
-        ids.next("incidents"), one.ts_ms, one.first_ms, one.first_event, one.last_event, one.title,
-        "\n".join([one.title, *one.summary]), one.command, one.failures, one.fixed_by, one.fixed_ms,
+        ids.next("incidents"), one.ts_ms, one.first_ms, one.last_event, one.title,
+        "\n".join([one.title, *one.summary]), one.command, one.failures, one.fixed_by,
         json.dumps(details, ensure_ascii=False),
     ]  # fmt: skip
 
@@ -137,8 +137,8 @@ def _derive_notes(connection: sqlite3.Connection, ids: Ids) -> None:
     bounds = store.id_range(ids.key)
     wanted: dict[tuple[str, str], tuple[int, bool, int]] = {}
     for row in store.rows_in(connection, "incidents", *bounds, limit=200, newest=True):
-        if json.loads(row[11])["severity"] >= 0.3:
-            wanted["blocker", shorten(row[5], 300)] = (row[1], row[9] is None, row[0])
+        if json.loads(row[9])["severity"] >= 0.3:
+            wanted["blocker", shorten(row[4], 300)] = (row[1], row[8] is None, row[0])
     for row in store.rows_in(connection, "file_edits", *bounds, where="ok IS NOT 0"):
         wanted["edit", f"Edited {row[2]} ({row[3]})"] = (row[1], True, row[0])
     said = "(kind = 'command.start' OR (kind = 'prompt' AND coalesce(speaker, 'user') = 'user'))"
@@ -187,7 +187,7 @@ def _put_units(connection: sqlite3.Connection, session: LogSession) -> None:
     rows = store.rows_in(connection, "incidents", *bounds, limit=_UNITS_A_SESSION, newest=True)
     said = "type IN ('todo', 'decision')"
     notes = store.rows_in(connection, "working_notes", *bounds, where=said, limit=_UNITS_A_SESSION, newest=True)
-    shown = [(row[0], "incident", row[5], row[6], row[1]) for row in rows]
+    shown = [(row[0], "incident", row[4], row[5], row[1]) for row in rows]
     for row_id, kind, title, body, ts_ms in [*shown, *((row[0], row[2], row[3], row[3], row[1]) for row in notes)]:
         day = datetime.fromtimestamp(ts_ms / 1000, UTC).date() if 0 < ts_ms < 1 << 42 else None
         unit = Unit(

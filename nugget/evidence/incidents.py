@@ -157,7 +157,6 @@ class OpenIncident:
     """An incident while it is being put together."""
 
     started: int | None
-    first_event: int
     first_ms: int
     last_event: int
     ts_ms: int
@@ -176,7 +175,6 @@ class OpenIncident:
     said: set[str] = field(default_factory=set)
     reasons: dict[str, None] = field(default_factory=dict)
     fixed_by: str | None = None
-    fixed_ms: int | None = None
 
     @property
     def title(self) -> str:
@@ -239,7 +237,7 @@ def _note_command(row: Sequence[Any], timeline: _Timeline, lines_of: Callable[[i
     if ok and not _is_masked_failure(command, lines):
         for one in _tried_before(command, ts_ms, timeline):
             if not one.lines or one.lines[0] not in (line.strip() for line in lines):
-                _close(one, bare_command(command), ts_ms, timeline)
+                _close(one, bare_command(command), timeline)
         return
     programs = _programs_of(command)
     if code == 1 and not errors and programs and programs[-1] in _SEARCHES:
@@ -266,7 +264,7 @@ def _note_tool(row: Sequence[Any], timeline: _Timeline) -> None:
     same = [one for one in timeline.open if not one.command and (one.tool, one.target[0]) == (tool, target)]
     if ok:
         for one in same:
-            _close(one, f"{tool} went well", ts_ms, timeline)
+            _close(one, f"{tool} went well", timeline)
         return
     last = timeline.open[-1] if timeline.open else None
     is_shell = (tool or "").lower() in ("shell", "bash", "exec", "command", "terminal")
@@ -289,13 +287,13 @@ def _note_tool(row: Sequence[Any], timeline: _Timeline) -> None:
 
 
 def _note_edit(row: Sequence[Any], timeline: _Timeline) -> None:
-    _, ts_ms, path, _, ok = row
+    _, _, path, _, ok = row
     name = path.rsplit("/", 1)[-1]
     for one in list(timeline.open):
         if ok == 0:
             continue
         if not one.command and one.target[0].endswith(path):
-            _close(one, f"{one.tool} {path} went well", ts_ms, timeline)
+            _close(one, f"{one.tool} {path} went well", timeline)
             continue
         since = timeline.step - one.step
         is_named = name in one.command or any(name in line for line in one.lines)
@@ -310,7 +308,7 @@ def _opened(
 ) -> OpenIncident:
     """Return a new incident that begins with a row, without its first failure."""
     one = OpenIncident(
-        started=started, first_event=row[0], first_ms=row[1], last_event=row[0], ts_ms=row[1], step=timeline.step,
+        started=started, first_ms=row[1], last_event=row[0], ts_ms=row[1], step=timeline.step,
         command=command, target=target, words=words_of(row[4]), severity=severity,
     )  # fmt: skip
     timeline.open.append(one)
@@ -318,8 +316,8 @@ def _opened(
     return one
 
 
-def _close(one: OpenIncident, by: str, ts_ms: int, timeline: _Timeline) -> None:
-    one.fixed_by, one.fixed_ms = by, ts_ms
+def _close(one: OpenIncident, by: str, timeline: _Timeline) -> None:
+    one.fixed_by = by
     one.reasons["fixed later"] = None
     timeline.open.remove(one)
 

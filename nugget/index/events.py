@@ -30,8 +30,7 @@ _COLUMNS = {
     "pane_output": "id, ts_ms, stream, text, is_failure, command",
     "file_edits": "id, ts_ms, path, action, ok",
     "working_notes": "id, ts_ms, type, text, is_open, about",
-    "incidents": "id, ts_ms, first_ms, first_event, last_event, title, text, command, failures, fixed_by, fixed_ms, "
-    "details",
+    "incidents": "id, ts_ms, first_ms, last_event, title, text, command, failures, fixed_by, details",
 }
 _WRITTEN = _COLUMNS | {
     "events": f"{_COLUMNS['events']}, speaker, origin, number, file, record",

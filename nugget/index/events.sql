@@ -98,14 +98,12 @@ CREATE TABLE incidents (
     id INTEGER PRIMARY KEY,
     ts_ms INTEGER NOT NULL,             -- of the last failure
     first_ms INTEGER NOT NULL,
-    first_event INTEGER NOT NULL,
     last_event INTEGER NOT NULL,
     title TEXT NOT NULL,
     text TEXT NOT NULL,                 -- title and summary lines, as searched and shown
     command TEXT NOT NULL,              -- empty for the failure of a tool
     failures INTEGER NOT NULL,
     fixed_by TEXT,                      -- the command that later went well
-    fixed_ms INTEGER,
     details TEXT NOT NULL               -- JSON {reasons, words, severity, summary}
 );
 

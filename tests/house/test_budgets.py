@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 172,
-    "lines": 44_397,
+    "lines": 44_362,
     "lines of a file": 400,
     "classes": 267,
     "re.compile": 227,
