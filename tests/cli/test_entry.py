@@ -1,4 +1,4 @@
-"""The console entry as a process: exit codes, the hook's short way, and what happens when nothing was foreseen."""
+"""The console entry as a process: exit codes, the hook's short way, crashes, and what starting imports."""
 
 from __future__ import annotations
 
@@ -14,31 +14,36 @@ from paths import REPOSITORY
 from nugget.__main__ import main
 
 FAKE_KEY = "gh" + "p_" + "x7Kq2LmN9vRt4WbZ8cYd1FgH5jPs3QaU6eTi"
-MODULES = (
-    "import atexit, sys; atexit.register(lambda: print(sorted(sys.modules), file=sys.stderr));"
-    "from nugget.__main__ import main; sys.exit(main())"
-)
 
 
-def start(*arguments: str, code: str | None = None, **options: object) -> subprocess.Popen[str]:
+RUN = "import sys; from nugget.__main__ import main; sys.argv[0] = 'nugget'; sys.exit(main())"
+HEAVY = (
+    "anthropic", "apsw", "fastembed", "github", "httpx", "httpx2", "huggingface_hub", "kingfisher_sdk", "mcp",
+    "numpy", "onnxruntime", "pydantic", "starlette", "tokenizers", "uvicorn",
+)  # fmt: skip
+
+
+def start(*arguments: str, code: str = RUN) -> subprocess.Popen[str]:
     """`nugget <arguments>` as a process of its own."""
-    program = ["-c", code] if code else ["-m", "nugget"]
     return subprocess.Popen(
-        [sys.executable, *program, *arguments],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **options,  # type: ignore[call-overload]
-    )
+        [sys.executable, "-c", code, *arguments], env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
 
 
-def nugget(*arguments: str, stdin: str = "", code: str | None = None) -> tuple[int, str, str]:
+def nugget(*arguments: str, stdin: str = "", code: str = RUN) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of `nugget <arguments>`."""
     with start(*arguments, code=code) as process:
         out, err = process.communicate(stdin, timeout=120)
     return process.returncode, out, err
+
+
+def modules_after(code: str, *arguments: str, stdin: str = "") -> set[str]:
+    """The modules that a Python process has imported when `code` is done."""
+    report = "import atexit, sys; atexit.register(lambda: print(sorted(sys.modules), file=sys.stderr))"
+    done, _, err = nugget(*arguments, stdin=stdin, code=f"{report}\n{code}")
+    assert done == 0, err
+    return set(eval(err.splitlines()[-1]))
 
 
 @pytest.mark.proves("CLI-EXIT", "CLI-ERRORS")
@@ -85,12 +90,25 @@ def test_a_reader_that_leaves_early_is_no_failure(brain: Path, monkeypatch: pyte
     assert (process.returncode, err) == (0, "")
 
 
-@pytest.mark.proves("CLI-HOOK")
+@pytest.mark.proves("CLI-HOOK", "HOUSE-STARTUP")
 def test_a_hook_call_is_queued_without_the_command_line(home: Path, queue_lock: None) -> None:
     payload = {"hook_event_name": "SessionEnd", "session_id": "s1", "transcript_path": "/nowhere/s1.jsonl"}
-    code, out, err = nugget("capture-session", stdin=json.dumps(payload), code=MODULES)
-    assert (code, out) == (0, "")
-    modules = set(eval(err.splitlines()[-1]))
-    assert modules.isdisjoint({"typer", "rich", "nugget.cli", "nugget.config", "dataclasses", "pathlib"})
+    modules = modules_after(RUN, "capture-session", stdin=json.dumps(payload))
+    assert modules.isdisjoint({*HEAVY, "typer", "rich", "nugget.cli", "nugget.config", "dataclasses", "pathlib"})
     (job,) = (home / "queue/pending").iterdir()
     assert json.loads(job.read_text())["session"] == "s1"
+
+
+@pytest.mark.proves("HOUSE-STARTUP")
+def test_importing_nugget_imports_nothing_heavy_and_no_command_line() -> None:
+    modules = modules_after("import nugget")
+    assert modules & {*HEAVY, "git", "typer", "rich", "yaml", "markdown_it", "sqlite3"} == set()
+
+
+@pytest.mark.proves("HOUSE-STARTUP")
+def test_a_search_without_vectors_imports_nothing_heavy(brain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+    modules_after(RUN, "sync")
+    modules = modules_after(RUN, "search", "cache invalidation")
+    assert modules & {*HEAVY, "markdown_it"} == {"pydantic"}  # which checks the settings
