@@ -12,7 +12,6 @@ from commands import Nugget
 from first_units import add_first_units
 from loopback_anthropic import AnthropicServer, value
 from paths import REPOSITORY
-from ruamel.yaml import YAML
 from sessions import write_transcript
 
 from nugget.config import load_settings, read_environment
@@ -51,21 +50,6 @@ def test_what_is_added_is_found_and_what_is_forgotten_is_gone(nugget: Nugget, wo
     gone = nugget("forget", "pattern/quokka-jaws")
     golden("forget", gone.out, Path.home())
     assert nugget("search", "quokkas", "-q").out == ""
-
-
-@pytest.mark.proves("CLI-LINT")
-def test_the_pre_commit_hook_and_the_action_lint_the_brain_of_a_repository(
-    nugget: Nugget, words: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("NUGGET_BRAIN")
-    monkeypatch.chdir(words)
-    (hook,) = YAML(typ="safe").load(REPOSITORY / ".pre-commit-hooks.yaml")
-    action = YAML(typ="safe").load(REPOSITORY / "action.yml")
-    line = action["runs"]["steps"][-1]["run"].replace('"$BRAIN"', action["inputs"]["brain"]["default"])
-    for command in (hook["entry"], line):
-        program, *arguments = command.split()
-        assert program == "nugget" and nugget(*arguments).code == 0
-        assert any(re.match(hook["files"], path) for path in git.files_at(words, "HEAD"))
 
 
 @pytest.mark.proves("CLI-LINT")

@@ -60,25 +60,11 @@ def test_a_session_reads_as_a_conversation_with_what_was_run_folded(transcript: 
     lines = [line.rstrip() for line in out.splitlines() if line.strip()]
     assert lines[3] == "came to: not captured"
     assert lines[4:] == [
-        "─── 1 " + "─" * 54,
-        "You  10:00",
-        "Why does the suite fail with [redacted:github-token]?",
-        "Agent  10:01",
-        "Let me run it.",
-        "  $ pytest -q",
-        "    failed with exit code 1",
-        "    line two",
-        "    E KeyError: 'total'",
-        "    1 failed",
-        "  * /srv/shop/sum.py (−1 +2 lines)",
-        "  $ pytest -q",
-        "    12 passed … 2 lines",
-        "─── 2 " + "─" * 54,
-        "You  10:08",
-        "Thanks, that is the lighthouse",
-        "Agent  10:09",
-        "You are welcome.",
-    ]
+        "─── 1 " + "─" * 54, "You  10:00", "Why does the suite fail with [redacted:github-token]?", "Agent  10:01",
+        "Let me run it.", "  $ pytest -q", "    failed with exit code 1", "    line two", "    E KeyError: 'total'",
+        "    1 failed", "  * /srv/shop/sum.py (−1 +2 lines)", "  $ pytest -q", "    12 passed … 2 lines",
+        "─── 2 " + "─" * 54, "You  10:08", "Thanks, that is the lighthouse", "Agent  10:09", "You are welcome.",
+    ]  # fmt: skip
     assert "2 exchanges" in lines[1]
 
 

@@ -38,18 +38,6 @@ def test_ingest_context_and_sessions_say_what_the_functions_say(logged: Logs, nu
     assert "s1" in nugget("logs", "sessions").out and "1 open failure" in nugget("sessions", "--all").out
 
 
-@pytest.mark.proves("EVI-CLI")
-def test_what_cannot_be_done_is_told_in_one_sentence(logged: Logs, nugget: Nugget) -> None:
-    for arguments, code, said in (
-        (("ingest", "../x"), 2, "'../x' is not a session id."),
-        (("context", "why"), 1, "There are no logs of any session yet."),
-        (("context", "why", "--session", "absent"), 1, "There are no logs of a session absent."),
-    ):
-        done = nugget("logs", *arguments)
-        assert done.code == code and said in done.err and "Traceback" not in done.err, done.err
-        assert done.out == ""
-
-
 def work(logs: Logs, session: str, folder: Path, command: str, *, code: int = 0, stderr: str = "") -> None:
     logs.happen(session, 1000, "command.start", cmd=command, cwd=str(folder))
     logs.happen(session, 2000, "command.end", exit=code)

@@ -44,28 +44,15 @@ def commands(played: Replay) -> list[list[str]]:
     code = sorted(path for path in played.paths if path.endswith(".go"))
     session, changed, renamed = played.session.id[:8], code[0], code[-1].replace(".go", "_renamed.go")
     return [
-        ["extract"],
-        ["sessions"],
-        ["sessions", "inspect", session],
-        ["why", changed],
-        ["why", renamed, "--depth", "deep", "--budget", "300"],
-        ["why", "--query", "why was this test written"],
+        ["extract"], ["sessions"], ["sessions", "inspect", session], ["why", changed],
+        ["why", renamed, "--depth", "deep", "--budget", "300"], ["why", "--query", "why was this test written"],
         ["why", changed, "--query", "test", "--type", "intent,tuning", "--explain"],
-        ["why", "--symbol", "getReachableTemporaryCheckpoints", "--budget", "200"],
-        ["why", changed, "--json"],
-        ["nuggets", "--limit", "8"],
-        ["nuggets", "--stale"],
-        ["nuggets", "inspect", f"{session}-1"],
-        ["nuggets", "inspect", session],
-        ["nuggets", "inspect", "zzz"],
-        ["nuggets", "--check"],
-        ["coverage", "--limit", "6"],
-        ["promote", f"{session}-1", "--domain", "coding"],
-        ["review", "list"],
-        ["why", "/etc/hostname"],
-        ["why", "no/such/file.go"],
-        ["coverage", "--gaps", "--limit", "4"],
-    ]
+        ["why", "--symbol", "getReachableTemporaryCheckpoints", "--budget", "200"], ["why", changed, "--json"],
+        ["nuggets", "--limit", "8"], ["nuggets", "--stale"], ["nuggets", "inspect", f"{session}-1"],
+        ["nuggets", "inspect", session], ["nuggets", "inspect", "zzz"], ["nuggets", "--check"],
+        ["coverage", "--limit", "6"], ["promote", f"{session}-1", "--domain", "coding"], ["review", "list"],
+        ["why", "/etc/hostname"], ["why", "no/such/file.go"], ["coverage", "--gaps", "--limit", "4"],
+    ]  # fmt: skip
 
 
 @pytest.mark.proves("GOLDEN-TRANSCRIPT", "SESSIONS-INSPECT", "COVERAGE-BARS", "CONTEXT-TEXT", "NUGGETS-INSPECT")

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import Nugget
-from mcp import Client
-from mcp.client.stdio import StdioServerParameters
-from mcp.types import TextContent
+from mcp_wire import RUN, asked_over_mcp
 from paths import REPOSITORY
 from publishing_stage import LOCKS, RETRY, Place
 from sessions import write_transcript
@@ -23,7 +19,7 @@ from waiting import PATIENCE_S, wait_for
 from worker_stage import LESSONS, variables
 
 from nugget.app.worker import work
-from nugget.capture import queue
+from nugget.capture import queue, review
 from nugget.hooks import NOTICE
 from nugget.index import Index
 from nugget.infra import files, git
@@ -47,8 +43,8 @@ def hook(place: Place, shop: Path, event: str, *flags: str, **payload: str) -> d
     """What the client is told by the hook of an event, once the worker that it started is done."""
     said = {"session_id": "next", "cwd": str(shop), "hook_event_name": event, **payload}
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "nugget", "capture-session", *flags], input=json.dumps(said), text=True,
-        env=variables(Path.home()), capture_output=True, timeout=PATIENCE_S, check=True,
+        [*RUN, "capture-session", *flags], input=json.dumps(said), text=True, env=variables(Path.home()),
+        capture_output=True, timeout=PATIENCE_S, check=True,
     )  # fmt: skip
     wait_for(lambda: not queue.jobs(place.home, "pending") and not queue.is_working(place.home))
     return json.loads(done.stdout) if done.stdout else {}
@@ -68,35 +64,28 @@ def five_minutes_pass(place: Place) -> None:
         os.utime(stamp, (time.time() - 301, time.time() - 301))
 
 
-def asked(shop: Path, question: str) -> str:
-    """The answer that the SDK's client gets from a server that it starts in the repository."""
-
-    async def ask() -> str:
-        server = StdioServerParameters(
-            command=sys.executable, args=["-P", "-m", "nugget", "serve"], cwd=shop,
-            env={**variables(Path.home()), "PYTHONPATH": str(REPOSITORY)},
-        )  # fmt: skip
-        async with Client(server) as client:
-            (block,) = (await client.call_tool("get_relevant_context", {"task_description": question})).content
-            assert isinstance(block, TextContent)
-            return block.text
-
-    return asyncio.run(asyncio.wait_for(ask(), PATIENCE_S))
-
-
-@pytest.mark.proves("LOOP-CLOSES")
-def test_what_a_session_taught_and_a_reviewer_merged_is_known_to_the_next_session(place: Place, shop: Path) -> None:
+@pytest.mark.proves("LOOP-CLOSES", "PUBLISH-END-TO-END", "WORKER-END-TO-END")
+def test_what_a_session_taught_and_a_reviewer_merged_is_known_to_the_next_session(
+    place: Place, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No patching: hook, worker, git server, REST server, the next session's hook, MCP and ask, each a process."""
     transcript = place.folder / "projects" / "s.jsonl"
     session = write_transcript(transcript, [(*LESSONS[0], FAILING, PASSING), LESSONS[1]], cwd=str(shop))
     hook(place, shop, "SessionEnd", session_id=session, transcript_path=str(transcript))
-    assert queue.jobs(place.home, "failed") == [] and len(place.server.pulls) == 1
+    assert queue.jobs(place.home, "failed") == []
+    ((pull,), (proposal,)) = place.server.pulls, review.proposals(place.brain)
+    assert (pull.branch, pull.title, pull.body) == (proposal.branch, proposal.title, proposal.body)
+    assert sorted(place.server.files_of(1)) == sorted(file.path for file in proposal.files)
     five_minutes_pass(place)
     started = hook(place, shop, "SessionStart", source="startup")
     assert started == {"systemMessage": f"{NOTICE} · 1 proposal waits"}, "no brief before anything was reviewed"
     place.server.merge(1, squash=True, delete=True)
     five_minutes_pass(place)
     hook(place, shop, "SessionStart", source="startup")
-    assert "idempotency key" in asked(shop, QUESTION)
+    monkeypatch.chdir(shop)
+    assert "idempotency key" in asked_over_mcp(task_description=QUESTION)["content"][0]["text"]
+    answer = subprocess.run([*RUN, "ask", QUESTION, "--no-llm"], env=variables(Path.home()), capture_output=True)
+    assert b"idempotency key" in answer.stdout
     assert git.head(place.brain) == place.server.head("main") and git.branches(place.brain, "nugget/") == []
     started = hook(place, shop, "SessionStart", source="startup")
     assert started["systemMessage"] == f"{NOTICE} · 1 merged"

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import pytest
 from commands import Nugget
 from knowledge_files import commit
 from loopback_github import NAME, OWNER, TOKEN
 from publishing_stage import LOCKS, RETRY, Place
-from sessions import unit, write_transcript
-from waiting import wait_for
-from worker_stage import LESSONS, variables
+from sessions import unit
 
 import nugget as library
-from nugget.capture import following, queue, review
+from nugget.capture import following, review
 from nugget.capture import publish as publishing
 from nugget.capture.publish import Published
 from nugget.config import Settings
@@ -197,35 +191,6 @@ def test_nothing_is_pulled_over_uncommitted_work_another_branch_or_own_commits(p
     (place.brain / "brain.yaml").write_text("owner: edited\n")
     assert place.pull() == place.server.head("main") and (place.brain / "domains/coding/new.md").exists()
     assert place.pull() is None
-
-
-def run_nugget(place: Place, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "nugget", *arguments]
-    return subprocess.run(command, input=stdin, env=variables(Path.home()), text=True, capture_output=True, timeout=120)
-
-
-@pytest.mark.proves("PUBLISH-END-TO-END")
-def test_from_a_payload_on_stdin_to_a_pull_request_a_merge_and_the_answer(place: Place) -> None:
-    """No patching: hook, worker, git server, REST server, pull, sync and ask, each as its own process."""
-    transcript = place.folder / "projects" / "s.jsonl"
-    write_transcript(transcript, LESSONS)
-    payload = {"session_id": "s", "transcript_path": str(transcript), "hook_event_name": "SessionEnd"}
-    assert run_nugget(place, "capture-session", stdin=json.dumps(payload)).returncode == 0
-    wait_for(lambda: queue.jobs(place.home, "done") or queue.jobs(place.home, "failed"))
-    wait_for(lambda: not queue.is_working(place.home))
-    (proposal,) = review.proposals(place.brain)
-    (pull,) = place.server.pulls
-    assert pull.branch == proposal.branch == queue.jobs(place.home, "done")[0].branch
-    assert (pull.title, pull.body) == (proposal.title, proposal.body)
-    files = place.server.files_of(1)
-    assert sorted(files) == sorted(file.path for file in proposal.files)
-    place.server.merge(1, squash=True, delete=True)
-    pulled = run_nugget(place, "sync", "--pull")
-    assert pulled.returncode == 0 and "Pulled" in pulled.stderr, pulled.stderr
-    asked = run_nugget(place, "ask", "why was a customer charged twice by a payment retry", "--json")
-    found = json.loads(asked.stdout)["hits"][0]
-    assert found["path"] in files and "idempotency" in found["chunks"][0]["text"]
-    assert git.branches(place.brain, "nugget/") == []
 
 
 @pytest.mark.proves("PULL-AUTOMATIC")

@@ -16,7 +16,7 @@ from waiting import wait_for, within
 
 from nugget.config import Environment, ExtractionSettings, LLMSettings, Settings, read_environment
 from nugget.errors import LLMUnavailable
-from nugget.infra.llm import LLM, open_extractor, spending
+from nugget.infra.llm import LLM, open_extractor
 from nugget.infra.llm.others import ClaudeCli
 
 BY_COMMAND = Settings(extraction=ExtractionSettings(with_="claude-code"))
@@ -125,25 +125,6 @@ def test_what_nugget_starts_knows_it_and_starts_no_other(
     with pytest.raises(LLMUnavailable, match="starts no other"):
         ask(extractor(replace(environment, variables=seen["env"])))
     assert not (folder / "seen.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("behaviour", "sentence"),
-    [
-        (result(is_error=True, errors=["Failed after 5 attempts", TOKEN]), r"failed: Failed after 5 attempts"),
-        ("print('not json')", "could not be read"),
-        ("import sys; sys.exit('error: unknown option --safe-mode')", "unknown option --safe-mode"),
-        ("import os; os.kill(os.getpid(), 9)", "exit code -9"),
-    ],
-)
-def test_every_failure_of_the_command_is_told_in_one_sentence(
-    behaviour: Any, sentence: str, environment: Environment, behave: Callable[..., None]
-) -> None:
-    behave(behaviour)
-    with pytest.raises(LLMUnavailable, match=sentence) as told:
-        ask(extractor(environment))
-    assert "\n" not in str(told.value) and str(told.value).endswith(".") and TOKEN not in str(told.value)
-    assert spending(environment.home).calls == 1
 
 
 def test_a_command_that_hangs_is_ended_with_all_that_it_started(

@@ -1,4 +1,4 @@
-"""The hook as a real process: one queue file, one worker, exit 0, whatever happens."""
+"""The hook and the worker as real processes: one queue file, one worker, exit 0, each session captured once."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 from commands import hook
 from paths import REPOSITORY
+from sessions import write_transcript
 from waiting import PATIENCE_S, wait_for
+from worker_stage import lay_out
 
-from nugget.capture import queue
+from nugget.capture import queue, review
 from nugget.hooks import NOTICE
-from nugget.infra import files
+from nugget.infra import files, git
 
 PAYLOAD = {"session_id": "abc", "transcript_path": "/x/abc.jsonl", "cwd": "/srv/shop", "hook_event_name": "SessionEnd"}
 
@@ -146,3 +148,47 @@ def test_notes_keep_one_job_for_a_session_and_start_no_worker(home: Path) -> Non
     (job,) = queue.jobs(home, "pending")
     assert (job.session, job.transcript) == ("abc", "/x/abc.jsonl")
     assert is_idle(home) and not (home / "queue/running").exists()
+
+
+RULES = """
+Never swallow an exception in a callback of the scheduler.
+Always convert timestamps to UTC before they reach the parser.
+Never put a customer's address into the key of a cache.
+Always close the upload stream before the temporary file is renamed.
+Never send an e-mail from inside a database transaction.
+Always escape wildcards in what a visitor searches for.
+Never compare prices as floating point numbers.
+Always pin the version of the container image by its digest.
+Never write passwords to the audit trail.
+Always rotate the signing certificate a week before it expires.
+Never block the event loop with a synchronous DNS lookup.
+Always measure latency at the proxy, not in the browser.
+Never delete a tenant without a snapshot of its bucket.
+Always sort translations by locale when you export them.
+Never trust the content type that a webhook claims.
+Always run the thumbnail worker with a memory limit.
+Never cache the answer of the currency exchange for longer than an hour.
+Always name feature flags after the ticket that removes them.
+Never spawn more threads than the invoice printer has slots.
+""".strip().splitlines()
+
+
+@pytest.mark.proves("WORKER-MANY-AT-ONCE")
+def test_twenty_sessions_that_end_in_the_same_second_are_each_captured_once(tmp_path: Path) -> None:
+    lay_out(tmp_path)
+    home, brain = tmp_path / ".nugget", tmp_path / "brain"
+    for number, rule in enumerate(RULES):
+        transcript = tmp_path / f".claude/projects/-srv-shop/{number}.jsonl"
+        session = write_transcript(transcript, [(f"Repair what I reported. {rule}", "Done, all checks pass.")])
+        files.queue_job(home, {"queued": time.time(), "session": session, "transcript": str(transcript)})
+    command = [sys.executable, "-P", "-m", "nugget.app.worker"]
+    environment = variables(
+        HOME=str(tmp_path), NUGGET_HOME=str(home), NUGGET_BRAIN=str(brain), NUGGET_EMBEDDING_MODEL="none"
+    )
+    workers = [subprocess.Popen(command, env=environment) for _ in range(3)]
+    assert [worker.wait(timeout=600) for worker in workers] == [0, 0, 0]
+    wait_for(lambda: not queue.jobs(home, "pending") and not queue.is_working(home))
+    assert queue.overview(home)["queue"]["done"] == 20, queue.jobs(home, "skipped") + queue.jobs(home, "failed")
+    assert len(review.proposals(brain)) == 20
+    paths = [path for _, path, _ in git.unmerged_files(brain, "nugget/")]
+    assert len(paths) == len(set(paths))

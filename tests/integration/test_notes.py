@@ -15,7 +15,6 @@ from waiting import PATIENCE_S
 
 from nugget.capture import review
 from nugget.config import read_environment
-from nugget.models import Speaker
 from nugget.upkeep import trust
 
 TOKEN = "ghp_" + "vK8wQ2nR5tY7mB3xL9cD4fG6hJ1pS0zA8eUi"
@@ -60,9 +59,8 @@ def test_a_note_becomes_one_redacted_proposal_and_never_a_unit(brain: Path, tmp_
     unit = review.show(brain, None).files[0]
     assert proposal.branch.startswith("nugget/note-") and file.id.startswith("decision/payments-are-retried")
     assert TOKEN not in unit.after and "[redacted:" in unit.after
-    assert "domain: projects/shop" in unit.after and "src/pay.py" in unit.after
-    assert "**Because:** Stripe charged a customer twice." in unit.after and "session-7" in unit.after
-    assert f"speaker: {Speaker.AGENT}" in unit.after
+    for kept in ("domain: projects/shop", "src/pay.py", "**Because:** Stripe", "session-7", "speaker: agent"):
+        assert kept in unit.after
     assert not list((brain / "domains").rglob("payments-are-retried*")), "only a review makes it a unit"
 
 

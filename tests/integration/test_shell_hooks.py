@@ -61,22 +61,6 @@ def test_commands_are_recorded_with_exit_code_duration_and_folder(shell: str, lo
 
 
 @pytest.mark.proves("EVI-HOOK", "EVI-HOOK-OTHERS")
-def test_whatever_was_typed_is_recorded_as_it_was(shell: str, logs: Logs) -> None:
-    lines = (
-        "echo 'a\"b\\c' 'schön 時間'",
-        "for i in 1 2\necho $i\nend" if shell == "fish" else "for i in 1 2; do\necho $i\ndone",
-        "echo 'one\ntwo'",
-        "printf '%s %%d' x",
-    )
-    found = typed(shell, logs, *lines)
-    assert [one["cmd"].replace("; echo", "\necho").replace("; done", "\ndone") for one in found][0::2] == [
-        lines[0], lines[2],
-    ]  # fmt: skip
-    assert found[1]["cmd"].replace(";", "").split() == lines[1].replace(";", "").split()
-    assert found[3]["cmd"] == lines[3]
-
-
-@pytest.mark.proves("EVI-HOOK", "EVI-HOOK-OTHERS")
 def test_what_is_to_be_left_out_is_not_recorded(shell: str, logs: Logs) -> None:
     pause = "set -g NUGGET_SHELL_OFF 1" if shell == "fish" else "NUGGET_SHELL_OFF=1"
     found = typed(
