@@ -21,7 +21,7 @@ from urllib.parse import urlencode, urlsplit
 from nugget.capture import queue, read_redacted
 from nugget.config import Environment, Settings, import_extra, load_settings
 from nugget.errors import ConflictError, NuggetError, TranscriptError, UsageError
-from nugget.infra import files, git, github, http_client, remotes
+from nugget.infra import files, git, http_client, remotes
 from nugget.redaction import redact_session, rules_stamp
 from nugget.sources.sessions import archive_file, read_archive, write_archive
 from nugget.text import is_name, printable
@@ -129,7 +129,7 @@ def spaces_of_repository(environment: Environment, brains: Mapping[str, Path], r
     found = []
     for name, brain in brains.items():
         remote = remotes.find_remote(brain) if git.is_repository(brain) else None
-        known = github.repository_name(remote.url, api_url=environment.github_api_url) if remote else None
+        known = remotes.repository_name(remote.url, api_url=environment.github_api_url) if remote else None
         if known and known.lower() == repository.lower():
             found.append(name)
     return found

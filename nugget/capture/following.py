@@ -22,7 +22,8 @@ from nugget.capture.review import Decided, Decision, ProposalBranch
 from nugget.config import Environment, Settings
 from nugget.errors import ConflictError, GitError, NuggetError, PushRefused, ReviewError
 from nugget.infra import files, git, remotes
-from nugget.infra.remotes import Forge, Target
+from nugget.infra.forges import Forge
+from nugget.infra.remotes import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,8 +21,8 @@ from nugget.capture.review import ProposalBranch
 from nugget.config import Environment, Settings
 from nugget.errors import ForgeError, GitError, NuggetError
 from nugget.infra import files, git, remotes
-from nugget.infra.github import fitting
-from nugget.infra.remotes import Forge, Target
+from nugget.infra.forges import Forge, fitting
+from nugget.infra.remotes import Target
 
 PUBLISHED = "published.jsonl"
 """The ledger of what became of each published proposal: the last line about a branch counts."""

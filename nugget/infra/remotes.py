@@ -11,6 +11,8 @@ import base64
 import os
 import re
 import shlex
+import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,7 +22,7 @@ from urllib.parse import urlsplit
 
 from nugget.config import Environment, read_environment
 from nugget.errors import GitError, PushRefused
-from nugget.infra import github, gitlab
+from nugget.infra.forges import API_URL, GITLAB_VARIABLE, Forge, GitHub, GitLab
 from nugget.infra.git import run, start
 from nugget.infra.git.process import HARDENED, Setting, user_settings
 
@@ -64,10 +66,6 @@ class Remote:
     token: str | None = None
 
 
-Forge = github.Repository | gitlab.Project
-"""A repository on a forge, whose merge requests count as pull requests. Every method raises ForgeError."""
-
-
 class Target(NamedTuple):
     """The remote that proposals go to, its name on the forge, and how to open a repository there by name."""
 
@@ -78,26 +76,75 @@ class Target(NamedTuple):
 
 def find_target(remote: Remote, environment: Environment) -> Target | str:
     """Return where proposals for a remote go, or the reason why they stay local. Makes no network call."""
-    url, api_url, server = remote.url, environment.github_api_url, gitlab.server_of(environment)
+    url, api_url, server = remote.url, environment.github_api_url, gitlab_server(environment)
     open_by_name: Callable[[str], Forge]
-    if name := github.repository_name(url, api_url=api_url):
-        if (token := github.find_token(environment)) is None:
+    if name := repository_name(url, api_url=api_url):
+        if (token := find_token(environment)) is None:
             return "there is no GitHub token (GITHUB_TOKEN, or `gh auth login`)"
-        open_by_name = partial(github.Repository, token=token, api_url=api_url)
-    elif name := gitlab.project_path(url, server=server):
-        if (token := gitlab.find_token(environment)) is None:
+        open_by_name = partial(GitHub, token=token, api_url=api_url)
+    elif name := project_path(url, server=server):
+        if (token := environment.variables.get("GITLAB_TOKEN") or None) is None:
             return "there is no GitLab token (GITLAB_TOKEN)"
-        open_by_name = partial(gitlab.Project, token=token, server=server)
+        open_by_name = partial(GitLab, token=token, server=server)
     else:
-        return f"{remote.name} is not on {github.web_host(api_url)} or {urlsplit(server).hostname}"
+        return f"{remote.name} is not on {web_host(api_url)} or {urlsplit(server).hostname}"
     return Target(replace(remote, token=token if may_see_token(url, environment) else None), name, open_by_name)
 
 
 def may_see_token(url: str, environment: Environment) -> bool:
     """Return True if a token may be sent to a remote: encrypted, or to the very server that the settings name."""
-    servers = [environment.github_api_url, environment.variables.get(gitlab.SERVER_VARIABLE)]
+    servers = [environment.github_api_url, environment.variables.get(GITLAB_VARIABLE)]
     named = {urlsplit(server).netloc for server in servers if server}
     return url.startswith("https://") or urlsplit(url).netloc.rpartition("@")[2] in named
+
+
+def find_token(environment: Environment) -> str | None:
+    """Return `GITHUB_TOKEN`, else the output of `gh auth token`; None if there is neither."""
+    if environment.github_token:
+        return environment.github_token
+    command = shutil.which("gh", path=environment.variables.get("PATH", ""))
+    if command is None:
+        return None
+    host = web_host(environment.github_api_url)
+    try:
+        asked = subprocess.run(
+            [command, "auth", "token", "--hostname", host], env=dict(environment.variables), stdin=subprocess.DEVNULL,
+            capture_output=True, timeout=10, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    token = asked.stdout.decode("ascii", "replace").strip()
+    return token if asked.returncode == 0 and re.fullmatch(r"[\x21-\x7e]+", token) else None
+
+
+def web_host(api_url: str | None) -> str:
+    """Return the host that repositories are cloned from: `api.github.com` answers for `github.com`."""
+    return (urlsplit(api_url or API_URL).hostname or "").removeprefix("api.")
+
+
+def gitlab_server(environment: Environment) -> str:
+    """Return the address of the GitLab server: GITLAB_URL, else gitlab.com."""
+    return (environment.variables.get(GITLAB_VARIABLE) or "https://gitlab.com").rstrip("/")
+
+
+def repository_name(url: str, *, api_url: str | None) -> str | None:
+    """Return `owner/name` of a remote that is on this GitHub, None for one that is elsewhere."""
+    host, path = _host_and_path(url)
+    named = re.fullmatch(r"/*([\w.-]+/[\w.-]+?)(?:\.git)?/*", path)
+    return named[1] if named and host.removeprefix("ssh.") == web_host(api_url) else None
+
+
+def project_path(url: str, *, server: str) -> str | None:
+    """Return `group/project` of a remote on this GitLab, None for one that is elsewhere."""
+    host, path = _host_and_path(url)
+    named = re.fullmatch(r"/*((?:[\w.-]+/)+[\w.-]+?)(?:\.git)?/*", path)
+    return named[1] if named and host == urlsplit(server).hostname else None
+
+
+def _host_and_path(url: str) -> tuple[str, str]:
+    """Return the host and the path of a remote's address, also of `user@host:path`."""
+    scp = re.fullmatch(r"(?:[\w.-]+@)?([\w.-]+):(?!//)(.+)", url)
+    return (scp[1], scp[2]) if scp else (urlsplit(url).hostname or "", urlsplit(url).path)
 
 
 def find_remote(repo: Path) -> Remote | None:

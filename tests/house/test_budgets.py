@@ -13,8 +13,8 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
-    "modules": 172,
-    "lines": 44_362,
+    "modules": 171,
+    "lines": 44_322,
     "lines of a file": 400,
     "classes": 267,
     "re.compile": 227,

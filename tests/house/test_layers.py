@@ -21,7 +21,7 @@ GATEWAYS: dict[str, set[str]] = {
     "fastembed": {"infra.embedding"},
     "frontmatter": {"brain.frontmatter"},
     "git": {"infra.git"},
-    "github": {"infra.github"},
+    "github": {"infra.forges"},
     "jinja2": {"render", "web"},
     "httpx": {"infra.embedding", "infra.http_client"},
     "httpx2": {"infra.llm"},

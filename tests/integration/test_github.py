@@ -18,8 +18,8 @@ from loopback_github import NAME, OWNER, TOKEN, GitHubServer
 from nugget.config import read_environment
 from nugget.errors import ForgeError, GitError
 from nugget.infra import git, remotes
-from nugget.infra.github import Repository, find_token, repository_name
-from nugget.infra.remotes import may_see_token
+from nugget.infra.forges import GitHub
+from nugget.infra.remotes import find_token, may_see_token, repository_name
 
 BRANCH = "nugget/session-20260301-120000-0a1b2c3d"
 
@@ -33,8 +33,8 @@ def server(tmp_path: Path) -> Iterator[GitHubServer]:
         yield running
 
 
-def connect(server: GitHubServer) -> Repository:
-    return Repository(f"{OWNER}/{NAME}", token=TOKEN, api_url=server.api_url)
+def connect(server: GitHubServer) -> GitHub:
+    return GitHub(f"{OWNER}/{NAME}", token=TOKEN, api_url=server.api_url)
 
 
 def test_only_a_remote_on_github_has_a_name_there() -> None:
@@ -241,6 +241,6 @@ def test_git_and_github_go_through_the_proxy_of_the_environment(
         with pytest.raises(GitError):
             remotes.fetch(brain, remote_of(brain), "main")
         with pytest.raises(ForgeError):
-            Repository("acme/brain", token=TOKEN, api_url="https://api.invalid").current_name()
+            GitHub("acme/brain", token=TOKEN, api_url="https://api.invalid").current_name()
         proxy.shutdown()
     assert {*asked} == {b"git.invalid:443", b"api.invalid:443"}

@@ -15,7 +15,8 @@ from nugget.capture import publish as publishing
 from nugget.capture import review
 from nugget.capture.review import Decision
 from nugget.errors import ForgeError
-from nugget.infra import git, gitlab
+from nugget.infra import git
+from nugget.infra.forges import GitLab
 from nugget.infra.remotes import Remote, Target, find_target
 from nugget.settings import Settings
 
@@ -67,7 +68,7 @@ def test_refusals_are_sentences_without_the_token(stage: Place) -> None:
     ):
         asked = {"name": "acme/platform/brain", "token": TOKEN, "server": stage.server.origin} | changed
         with pytest.raises(ForgeError, match=expected) as refused:
-            gitlab.Project(**asked).current_name()
+            GitLab(**asked).current_name()
         assert TOKEN not in str(refused.value)
 
 
