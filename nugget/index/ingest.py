@@ -36,7 +36,7 @@ from nugget.models import EventKind, Problem, Session, SessionFile, SourceName
 from nugget.redaction import allow_list, is_excluded_project, rules_stamp
 from nugget.sources import ARCHIVE_ENDING, Log
 from nugget.sources.channels import channel_of_session, read_channel
-from nugget.sources.claude_code import LoggedFile, read_logged
+from nugget.sources.claude_code import Logged, read_logged
 from nugget.sources.sessions import CLAUDE_CODE, find_logs, read_any, read_archive
 from nugget.text import told
 
@@ -200,7 +200,7 @@ def _read_log(run: IngestRun, log: Log) -> None:
         with write_transaction(run.connection):
             _put_shell(run, log, list(seen.values()))
         return
-    read: list[tuple[SessionFile, LoggedFile]] = []
+    read: list[tuple[SessionFile, Logged]] = []
     is_excluded = any(state.problem == _EXCLUDED for state in seen.values())
     for file in () if is_excluded else log.files:
         state = seen[file.locator] = replace(seen[file.locator], problem="")
@@ -214,18 +214,18 @@ def _read_log(run: IngestRun, log: Log) -> None:
         for path, state in seen.items():
             state = replace(state, session=session.key)
             seen[path] = replace(state, key=store.put_state(run.connection, state))
-        if read and not _is_excluded(run, session, [logged.session for _, logged in read], seen.values()):
+        if read and not _is_excluded(run, session, [own for _, (own, *_) in read], seen.values()):
             run.bytes_read += sum(file.size for file, _ in read)
             _put_session(run, session, [(seen[file.locator], logged) for file, logged in read])
 
 
-def _read_file(log: Log, file: SessionFile) -> LoggedFile:
+def _read_file(log: Log, file: SessionFile) -> Logged:
     if log.source is SourceName.BRIDGE:
-        empty = Session(id=log.id, agent="", path=log.path, events=())
-        return LoggedFile(session=empty, messages=tuple(read_channel(file.path)))
-    if file.path.name.endswith(ARCHIVE_ENDING):
-        return LoggedFile(session=read_archive(file.path))
-    return read_logged(file.path) if file.agent == CLAUDE_CODE else LoggedFile(session=read_any(file))
+        return Session(id=log.id, agent="", path=log.path, events=()), frozenset(), [*read_channel(file.path)]
+    is_archived = file.path.name.endswith(ARCHIVE_ENDING)
+    if file.agent == CLAUDE_CODE and not is_archived:
+        return read_logged(file.path)
+    return read_archive(file.path) if is_archived else read_any(file), frozenset(), ()
 
 
 def _put_shell(run: IngestRun, log: Log, states: Sequence[ReadState]) -> None:
@@ -256,22 +256,21 @@ def _note_read(run: IngestRun, session: LogSession, ids: Ids, **values: Any) -> 
     store.put_session(run.connection, ids, derived=0, **values)
 
 
-def _put_session(run: IngestRun, session: LogSession, read: Sequence[tuple[ReadState, LoggedFile]]) -> None:
+def _put_session(run: IngestRun, session: LogSession, read: Sequence[tuple[ReadState, Logged]]) -> None:
     """Write the rows of a session, or of a channel, in place of those that it had."""
-    connection, main = run.connection, read[0][1].session
+    connection, (first, (main, _, messages)) = run.connection, read[0]
     if session.source == SourceName.BRIDGE:
-        store.remove_messages(connection, read[0][0].key)
-        put_messages(run, session.id, read[0][1].messages, read[0][0])
+        store.remove_messages(connection, first.key)
+        put_messages(run, session.id, messages, first)
         return
     _remove_read_rows(run, session)
     ids = Ids(session.key, 0)  # counted again, so that what stays where it was keeps its id
-    cwd, written_ms = run.clean(main.cwd or ""), read[0][0].mtime_ns // 1_000_000
-    for state, logged in read:
-        own = logged.session
+    cwd, written_ms = run.clean(main.cwd or ""), first.mtime_ns // 1_000_000
+    for state, (own, dead, _) in read:
         run.malformed += own.skipped_records
         maker = RowMaker(
             ids=ids, file=state.key, ts_ms=ms_of(own.started) or ms_of(main.started) or written_ms, cwd=cwd or None,
-            dead=logged.dead, repeated=repeated_records(run, session.key, own.events),
+            dead=dead, repeated=repeated_records(run, session.key, own.events),
         )  # fmt: skip
         number = 0
         for event in cleaned_events(run, own.events):
@@ -281,10 +280,10 @@ def _put_session(run: IngestRun, session: LogSession, read: Sequence[tuple[ReadS
     _note_read(
         run, session, ids, agent=main.agent, folder=cwd or None, workspace=workspace_of(cwd),
         title=run.clean(main.title or "") or None, started_ms=ms_of(main.started) or None,
-        ended_ms=max(ms_of(logged.session.ended) for _, logged in read) or written_ms,
+        ended_ms=max(ms_of(own.ended) for _, (own, *_) in read) or written_ms,
     )  # fmt: skip
-    for state, logged in read:
-        put_messages(run, channel_of_session(session.id), logged.messages, state)
+    for state, (_, _, messages) in read:
+        put_messages(run, channel_of_session(session.id), messages, state)
 
 
 def _is_excluded(run: IngestRun, session: LogSession, read: Sequence[Session], states: Iterable[ReadState]) -> bool:

@@ -245,16 +245,8 @@ def _edited_hashes(
     return content_hash(original) if original else None, content_hash(content or "") if known else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedFile:
-    """A file of a session as it is searched.
-
-    `session` also has what was said on branches that the person went back on; `dead` are the records of those.
-    """
-
-    session: Session
-    dead: frozenset[str] = frozenset()
-    messages: tuple[channels.Message, ...] = ()
+Logged = tuple[Session, frozenset[str], Sequence[channels.Message]]
+"""A file of a session as it is searched, the records on branches that the person went back on, and its messages."""
 
 
 def find_files(projects: Path) -> Iterator[SessionFile]:
@@ -300,14 +292,14 @@ def read_session(path: Path) -> Session:
     return reader.build(path)
 
 
-def read_logged(path: Path) -> LoggedFile:
+def read_logged(path: Path) -> Logged:
     """Read one transcript, without those of its subagents, for search. Raises TranscriptError."""
     reader = _read_file(path)
     _require_records(path, reader)
     dead, reader.title = frozenset(reader.dead_records()), reader.best_title
     reader.events = [event for event in reader.events if event.kind in SAID or event.uuid not in dead]
     reader.stamps = [event.timestamp for event in reader.events if event.timestamp]
-    return LoggedFile(session=reader.build(path), dead=dead, messages=tuple(reader.messages))
+    return reader.build(path), dead, reader.messages
 
 
 def _require_records(path: Path, reader: TranscriptReader) -> None:

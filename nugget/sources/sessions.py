@@ -193,8 +193,8 @@ def read_whole_session(
     session, _ = redact_session(session, settings=settings)
     numbers: dict[str, int] = {}
     if found and found.agent == CLAUDE_CODE:  # as search counts, with what the person went back on
-        whole = claude_code.read_logged(found.path).session.events
-        prompts = [event.uuid for event in whole if event.kind is EventKind.PROMPT]
+        whole, _, _ = claude_code.read_logged(found.path)
+        prompts = [event.uuid for event in whole.events if event.kind is EventKind.PROMPT]
         numbers = {uuid: number for number, uuid in enumerate(prompts, 1)}
     return session, tuple(cut_at_prompts(session.events, numbers)), found is None
 

@@ -15,9 +15,7 @@ from nugget.capture import publish as publishing
 from nugget.capture import review
 from nugget.capture.review import Decision
 from nugget.errors import ForgeError
-from nugget.infra import git
-from nugget.infra.forges import GitLab
-from nugget.infra.remotes import Remote, Target, find_target
+from nugget.infra import forges, git, remotes
 from nugget.settings import Settings
 
 
@@ -68,7 +66,7 @@ def test_refusals_are_sentences_without_the_token(stage: Place) -> None:
     ):
         asked = {"name": "acme/platform/brain", "token": TOKEN, "server": stage.server.origin} | changed
         with pytest.raises(ForgeError, match=expected) as refused:
-            GitLab(**asked).current_name()
+            forges.GitLab(**asked).current_name()
         assert TOKEN not in str(refused.value)
 
 
@@ -79,5 +77,5 @@ def test_a_token_goes_to_its_own_forge_alone(stage: Place) -> None:
         (stage.server.url, TOKEN), ("https://github.com/acme/brain", "ghp_x"),
         ("https://gitlab.com/acme/brain", None), ("https://evil.example/acme/brain", None),
     ):  # fmt: skip
-        found = find_target(Remote(name="origin", url=url), environment)
-        assert (found.remote.token if isinstance(found, Target) else None) == token
+        found = remotes.find_target(remotes.Remote(name="origin", url=url), environment)
+        assert (found.remote.token if isinstance(found, remotes.Target) else None) == token
