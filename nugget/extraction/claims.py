@@ -181,6 +181,9 @@ def _of_place(claim: Claim, last_reply: Mapping[int, int]) -> dict[str, float]:
     made |= {
         "found then fixed": float(is_reply and edits_after and not edits_before),
         "conceded": float(episode.conceded),
+        "failed before": float(any(place < sentence.place for place in episode.failed)),
+        "passed after": float(is_reply and edits_after and any(place > sentence.place for place in episode.passed)),
+        "committed after": float(any(place > sentence.place for place in episode.commits)),
         "user and objection": float(is_user and episode.turn in (Turn.OBJECTION, Turn.REFUSAL)),
         "own words": float(sentence.channel is Channel.USER and len(sentence.event.text) < 600),
         "offer accepted": float(is_advice or (is_offer and episode.reaction in (Turn.AGREEMENT, Turn.CHOICE))),

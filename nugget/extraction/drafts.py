@@ -32,6 +32,7 @@ MAX_CLAIMS = 1200
 
 _MAX_SUPPORT = 2
 _BODY_CHARS = 480
+_SYMPTOM_WORDS = 4
 _NEAR = 0.26
 _SAME = 0.62
 _SUBJECT = re.compile(r"`[^`\n]{3,60}`")
@@ -86,6 +87,11 @@ _FIXES = phrases.any_of(
     r"(?:the )?(?:fix|solution)\b|(?:add|fix|us|chang|replac|remov|pass|filter|increas|skip|check|collaps|rais|upgrad)"
     r"(?:e|es|s|ed|d|ing)? "
 )
+_DONE_ABOUT_IT = phrases.any_of(
+    r",? (?:so|and|which is why|hence|therefore),? i(?:'ve|'ll| have| will)? (?!am\b|was\b|can)\w+\b"
+    r"(?:[^.;]|\.(?=\w))*\.?$"
+)
+"""What the agent did about what it found, at the end of the sentence that says it."""
 _HEADS = {KnowledgeType.BELIEF: "Rule", KnowledgeType.DECISION: "Decision"}
 _SLOTS = {
     KnowledgeType.BUG: ("Problem", "Cause", "Fix"),
@@ -194,8 +200,11 @@ def _is_told(claim: Claim) -> bool:
     if claim.sentence.channel is not Channel.USER or phrases.REPORTS_BUG.search(text) or _ADVISES.search(text):
         return False
     if found["very short"]:
-        return bool(phrases.RULES.search(text) or phrases.STATES.search(text) or phrases.CHOSEN.search(text))
-    if claim.episode.turn in (Turn.CHOICE, Turn.REFUSAL) or phrases.STATES.search(claim.sentence.text):
+        is_refusal = found["not"] and claim.episode.turn is Turn.OBJECTION
+        return bool(
+            is_refusal or phrases.RULES.search(text) or phrases.STATES.search(text) or phrases.CHOSEN.search(text)
+        )
+    if claim.episode.turn in (Turn.CHOICE, Turn.REFUSAL) or phrases.STATES.search(text) or phrases.CHOSEN.search(text):
         return True
     return any(found[name] for name in ("must", "not", "instead", "because", "decided", "remember"))
 
@@ -210,7 +219,7 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
         or bool(phrases.FEATURES["offer"].search(sentence.text))
     )
     said = titles.wish(sentence.text) if wished else titles.point_of(sentence.text)
-    said = _with_subject(said, claim, session)
+    said = _with_subject(_DONE_ABOUT_IT.sub("", said), claim, session)
     if said.count('"') % 2:
         said = said.replace('"', "") if said[:1] == '"' or said[-2:].rstrip(".") == '"' else ""
     if not said or _TAG.search(said):
@@ -227,7 +236,7 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     following = answers if sentence.channel is Channel.USER else continued
     draft.support = [("", one) for one in following(claim, session)]
     draft.support += _support(draft, session)[: max(0, 3 - len(draft.support))]
-    draft.title = titles.title_of(titles.split_reason(said)[0])
+    draft.title = titles.title_of(_title_part(said))
     if not draft.title and _is_told(claim):
         draft.title = titles.title_of(said)  # what is wanted is too short to say it without the reason
     context = sentence.event.text
@@ -246,6 +255,17 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     if not draft.statement.endswith((".", "!", "?", "。")):
         draft.statement = draft.statement.rstrip(" ;,") + "."
     return draft
+
+
+def _title_part(said: str) -> str:
+    """Return the part of a claim that its title says: all of it if it fits, else the claim without its reason.
+
+    A claim of a few words only names what goes wrong, and the reason is what to know.
+    """
+    head, reason = titles.split_reason(said)
+    if len(said.rstrip(" .")) <= titles.TITLE_CHARS or not reason:
+        return said
+    return reason if len(head.split()) <= _SYMPTOM_WORDS and titles.is_statement(reason, said) else head
 
 
 def _is_passing(claim: Claim, said: str) -> bool:
@@ -283,7 +303,9 @@ def _with_rest(said: str, claim: Claim, session: SessionClaims) -> str:
     is_request = first in titles.IMPERATIVES or _PLEASE.match(more)
     if len(said) + len(more) > 260 or following.features["very short"] or is_request:
         return said
-    return f"{said.rstrip(' .?')}; {more}"
+    if SUBJECT_PRONOUN.match(more) or more.startswith("We "):
+        return f"{said.rstrip(' .?')}: {more[0].lower()}{more[1:]}"
+    return f"{said.rstrip(' .?')}{'. ' if more[:1].isupper() else '; '}{more}"
 
 
 def _with_subject(said: str, claim: Claim, session: SessionClaims) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
@@ -69,6 +69,7 @@ def episodes_of(events: Sequence[Event]) -> list[Episode]:
     """Cut the events at the turns of the person."""
     made = [Episode(turn=Turn.REQUEST, first=0, last=max(0, len(events) - 1))]
     outcome = {event.call_id: event.ok for event in events if event.kind is EventKind.OUTPUT and event.call_id}
+    failed: dict[str, tuple[Episode, int]] = {}
     replied = True
     for place, event in enumerate(events):
         if event.kind is EventKind.PROMPT and event.agent_id is None:
@@ -84,7 +85,10 @@ def episodes_of(events: Sequence[Event]) -> list[Episode]:
         elif event.kind is EventKind.FILE_EDIT and event.ok is not False:
             now.edits.append(place)
         elif event.kind is EventKind.COMMAND:
-            _note_command(now, place, event, outcome.get(event.call_id or ""))
+            ok = outcome.get(event.call_id or "")
+            _note_command(now, place, event, ok, failed)
+            if ok is False:
+                failed.setdefault(event.text, (now, place))
     for one, following in pairwise(made):
         asked = len(following.prompt) <= _UNDO_CHARS and bool(_UNDO.search(following.prompt))
         opening = re.split(r"(?<=[.!])\s", following.prompt.strip(), maxsplit=1)[0]
@@ -116,7 +120,10 @@ def turn_of(event: Event) -> Turn:
     return Turn.QUESTION if _QUESTION.search(text) else Turn.REQUEST
 
 
-def _note_command(now: Episode, place: int, event: Event, ok: bool | None) -> None:
+def _note_command(
+    now: Episode, place: int, event: Event, ok: bool | None, failed: Mapping[str, tuple[Episode, int]]
+) -> None:
+    """Note a commit, a revert or a check; a command that failed before and works now is one."""
     if phrases.COMMITS.search(event.text):
         if ok is not False:
             now.commits.append(place)
@@ -124,3 +131,7 @@ def _note_command(now: Episode, place: int, event: Event, ok: bool | None) -> No
         now.reverts.append(place)
     elif _TEST.search(event.text):
         (now.failed if ok is False else now.passed).append(place)
+    elif ok and event.text in failed:
+        now.passed.append(place)
+        episode, before = failed[event.text]
+        episode.failed.append(before)

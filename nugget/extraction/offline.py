@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from nugget.errors import EmbeddingUnavailable
-from nugget.extraction import phrases
+from nugget.extraction import phrases, titles
 from nugget.extraction.claims import CHORE, Claim, SessionClaims, claims_of, is_confirmed
 from nugget.extraction.drafts import Draft, drafts_of
 from nugget.extraction.episodes import Turn
@@ -173,6 +173,8 @@ def _settle(draft: Draft) -> None:
         has_reason = found["because"] or found["instead"]
         if found["decided"] and has_reason and is_adopted(draft) and not found["future"]:
             draft.kind, draft.confidence = KnowledgeType.DECISION, max(draft.confidence, _AGREED)
+        elif found["failed before"] and found["passed after"] and found["because"] and not found["decided"]:
+            draft.kind = KnowledgeType.BUG
         return
     if anchor.episode.turn is Turn.CHOICE and anchor.sentence.event.tool:
         if not phrases.ABOUT_THE_WORK.search(text):
@@ -191,12 +193,18 @@ def _is_followed_correction(draft: Draft) -> bool:
     """Return whether a person corrected the agent with a reason or an alternative, and the agent changed course."""
     anchor, found = draft.anchor, draft.anchor.features
     is_followed = anchor.episode.conceded or bool(anchor.episode.edits)
-    says_what = any(found[name] for name in ("instead", "because", "decided", "fix"))
+    has_reason = ": " in draft.statement  # from the sentence behind it
+    says_what = has_reason or any(found[name] for name in ("instead", "because", "decided", "fix"))
     return bool(anchor.episode.turn in (Turn.OBJECTION, Turn.REFUSAL) and is_followed and says_what)
 
 
 def _likeness(one: Draft, other: Draft, read: SessionClaims) -> float:
     """Return how much of the claim of one draft another holds, in rare words and in meaning (0 to 1.5)."""
+    if (
+        titles.clean(one.anchor.sentence.text) in other.statement
+        or titles.clean(other.anchor.sentence.text) in one.statement
+    ):
+        return 1.0
     near = max(read.likeness(one.anchor, theirs) for theirs in other.claims)
     ours, theirs = one.anchor.vector, other.anchor.vector
     if ours is None or theirs is None:

@@ -26,7 +26,8 @@ RECOMMENDED = re.compile(r"\s*\(Recommended\)$")
 
 FEATURES = {
     "must": any_of(
-        r"\b(?:must|always|never|only|every|required?|requires|mandatory|has to|have to|needs? to be|cannot|can't)\b",
+        r"\b(?:must|always|never|only|every|at most|at least|no more than"
+        r"|required?|requires|mandatory|has to|have to|needs? to be|cannot|can't)\b",
         r"\b(?:immer|niemals?|nie|muss|müssen|nur|jede[rns]?|darf|dürfen|grundsätzlich)\b",
         r"\b(?:toujours|jamais|doit|doivent|il faut|uniquement|seulement|obligatoire)\b",
         r"\b(?:siempre|nunca|jamás|debe|deben|hay que|solo|sólo|únicamente|obligatorio)\b",
@@ -187,7 +188,7 @@ OBJECTS = any_of(
 )
 RECOMMENDS = any_of(
     r"\b(?:i|we)(?:'d| would| will)?(?: still| strongly)? (?:recommend|suggest|choose|go with|propose)\b(?! against)"
-    r"|\bmy recommendation\b",
+    r"|\bmy recommendation\b|\bi(?:'d| would) (?:use|take|pick|go for)\b",
     r"\b(?:ich (?:würde|empfehle|schlage)|je (?:recommande|propose)|recomiendo|propongo)\b|おすすめ|推奨|我建议|推荐",
 )
 """What the agent proposes for the person to accept."""
@@ -256,7 +257,7 @@ WORKAROUND = any_of(
 
 CHOSEN = any_of(
     r"\b(?:decided|decision|we(?:'re| are)?(?: now| only)? (?:going with|chose|use)|we've chosen|(?:moved"
-    r"|switched) to)\b",
+    r"|switched|migrated)(?: (?:over|away))? (?:to|from))\b",
     r"\bwe no longer (?:use|need|want|support)\b",
     r"\bwe(?:'ll| will) (?:use|go with|keep)\b|\bin favou?r of\b",
     r"\b(?:entschieden|entscheidung|wir nehmen|wir verwenden|umgestiegen)\b|\b(?:décidé|choisi"
@@ -339,9 +340,12 @@ _CLAUSE = any_of(
 )
 
 
+_OTHERWISE = any_of(r"\b(?:otherwise|or else|sonst|sinon|si no|否则)\b")
+
+
 def rejected_in(text: str) -> tuple[str, ...]:
     """Return what a sentence says was not chosen, or is no longer: `… instead of X`, `no longer X`."""
-    found = _OVER.search(text)
+    found = _OVER.search(_OTHERWISE.split(text)[0])
     if not found or (found[0].lower().startswith("not ") and "`" not in found[0]):
         return ()
     name = _CLAUSE.sub("", re.sub(r"^(?:the|a|an|using|use) ", "", found[1].strip())).strip(" `\"'")

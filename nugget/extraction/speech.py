@@ -20,8 +20,8 @@ _HEADING = re.compile(r"^\s{0,3}#{1,6}\s+(?P<text>.+?)\s*#*$|^\*\*(?P<bold>[^*]{
 _NUMBERED_HEADING = re.compile(r"^\d{1,2}\.\s+(?P<text>[A-Z][^:]{3,60}):$")
 _BULLET = re.compile(r"^(?P<indent>\s*)(?:[-*+•✅❌⚠️]|\d{1,2}[.)]|[A-H]\))\s+(?:\[[ x]\]\s+)?")
 _CODE_LINE = re.compile(
-    r"^\s*(?://|/\*|\*/|#!|[@$>] |(?:const|let|var|import|from|return|if|for|while|func|def|class|export|async"
-    r"|await) .*[;{(:=]$"
+    r"^\s*(?://|/\*|\*/|#!|[@$] |> (?![A-Z])|(?:const|let|var|import|from|return|if|for|while|func|def|class|export"
+    r"|async|await) .*[;{(:=]$"
     r"|.*[;{}]$|[\w.]+\(.*\)$)"
 )
 _LOG_LINE = any_of(

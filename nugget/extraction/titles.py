@@ -10,6 +10,10 @@ TITLE_CHARS = 80
 
 _MARKS = re.compile(r"(`[^`\n]*`)|(?<![\w/*!.])\*\*(?=[^\s/*])|(?<=\S)\*\*(?![\w/*])|^[\s✅❌⚠️•🎯🚀🎉>-]+")
 _LINK = re.compile(r"\[([^\[\]]{1,300})\]\([^)]{0,500}\)")
+_PLACE = any_of(
+    r"^the (?:real |actual |memory |root )?(?:issue|problem|bug|cause|leak|culprit|error|fault|race|bottleneck)"
+    r" (?:is|was|sits|lies|lives) in (?P<where>`[^`]+`)[^:—–-]{0,20}?\s*(?::|—|–|-)\s+"
+)
 _LABEL = re.compile(
     r"^(?:\*\*)?(?P<label>[\w`](?:[^*\n:—–]|:(?=\d)){1,60}?)(?:\*\*)?\s*(?::|\s[-–—])(?:\*\*)?\s+(?=\S)"
 )
@@ -30,13 +34,17 @@ _LEAD_IN = any_of(
     r"|full picture)(?: now)?)?"
     r"|(?:good|great|excellent) (?:question|catch|point|idea|find|feedback|observations?)s?"
     r"|you're (?:absolutely |completely )?right"
-    r"|yes|yeah|yep|no|right|ah+|oh|ok(?:ay)?(?: so)?|so|actually|wait|hmm?|now|well|indeed|interesting(?:ly)?"
+    r"|(?:actually |oh |ah |well |hmm? |yeah |ok )?(?:yes|yeah|yep|no|wait)|right|ah+|oh|ok(?:ay)?(?: so)?|so|actually"
+    r"|hmm?|now|well|indeed|interesting(?:ly)?|(?:be )?careful|heads up|fyi|btw|by the way|(?:friendly )?reminder"
+    r"|hey|important(?:ly)?|from now on|going forward|in (?:the )?future|bitte|ab (?:jetzt|sofort)|in zukunft|künftig"
+    r"|désormais|à partir de maintenant|a partir de ahora|de ahora en adelante"
     r"|exactly|correct"
     r"|perfect|great|good|sure|agreed?|done|sorry|whoops|thus|therefore|then|also|and|but|however|similarly"
     r"|in short|note|basically"
     r"|as a result|that said|of course|additional feedback|looking (?:at|more) [^,—–-]{3,60}|if anything"
     r"|in this case|for example)"
-    r"(?:\s*[,.!:;]+\s*|\s+[—–-]+\s+|\s*$)|(?:so|but|and|now|then|also) )+"
+    r"(?:\s*[,.!:;]+\s*|\s+[—–-]+\s+|\s*$)|(?:so|but|and|now|then|also|yes|yeah|ok|sure|btw|by the way|fyi|from now on"
+    r"|going forward) )+"
 )
 _SAYS = any_of(
     r"^(?:(?:so |but )?the (?:(?:real|actual|underlying|core|key|main|root|old|current|proper|cleanest|correct"
@@ -50,7 +58,8 @@ _SAYS = any_of(
     r"|we(?:'re| are) (?:discovering|finding|learning|seeing)(?: out| more and more| now)* that\s+"
     r"|(?:fix(?:ed|es)?|resolved?) (?:an? |the )?(?:\w+ )?(?:bug|issue|problem|case) (?:where|in which|that)\s+"
     r"|(?:root cause fix [-–—:] )?(?:correctly )?(?:identifies|determined|ensures|confirms) that\s+"
-    r"|(?:my|the) (?:understanding|guess|recommendation|suggestion) is(?: that)?\s+|merk dir[:,]?\s*"
+    r"|(?:my|the) (?:understanding|guess|recommendation|suggestion) is(?: that)?\s+"
+    r"|(?:bitte )?merk(?: es)? dir(?: bitte)?[:,]?\s*(?:dass )?"
     r"|remember[:,]\s*)"
 )
 _REJECTED = any_of(
@@ -62,6 +71,7 @@ _OPENER = any_of(
     r"(?=(?:let'?s|we|i|i'd|you|just|use|maybe|please|don't)\b)"
 )
 """What opens a turn before it says what is wanted."""
+_PLEASE = any_of(r",? (?:please|pls|bitte)(?=[,.;!?]|$)")
 _WANTS = (
     r"^(?:looks like |i (?:kind of )?(?:think|feel|guess)(?: like)? |maybe |perhaps )*(?:we|i)"
     r"(?: might| do| just| really| only| also)* (?P<verb>want|need)"
@@ -101,7 +111,9 @@ _WHICH = any_of(
 _EITHER = any_of(r",? or (?:would you (?:prefer|rather|like)|should (?:i|we)|do you prefer) (?:the )?")
 _ASIDE = re.compile(r"\s+\((?:[^()]|\([^()]*\))*\)")
 _COMMIT_PREFIX = any_of(r"^(?:fix|feat|chore|docs?|style|tests?|refactor|perf|ci|build)(?:\([^)]*\))?!?:\s+")
-_CODE_FIRST = re.compile(r"`|[a-z]+[A-Z_.(/:-]|[a-z]+\d|--")
+_CODE_FIRST = re.compile(
+    r"`|(?!(?:in|on|re|non|pre|per|up|off|self|multi|read|write|run|end|third)-)[a-z]+[A-Z_.(/:-]|[a-z]+\d|--"
+)
 _ENDS = (
     re.compile(r"(?:\.|[。；;])\s+|[。；]"),
     re.compile(r"\s[—–-]\s|:\s|;\s"),
@@ -168,7 +180,8 @@ _HANGS = any_of(
     r"(?:,\s*(?:when|if|where|while)\b[^,]*)?$"
 )
 _FLEETING = any_of(
-    r"^→|\bthis (?:pr|pull request|merge|commit)\b|^or (?:would|should|could|can|do)\b|, (?:can|could|would) you\b"
+    r"^→|^(?:(?:shall|should) (?:i|we)|want me|do you (?:want|prefer))\b"
+    r"|\bthis (?:pr|pull request|merge|commit)\b|^or (?:would|should|could|can|do)\b|, (?:can|could|would) you\b"
     r"|\bshould (?:now )?(?:be (?:\w+ )?green|pass)\b|^you can (?:see|quickly)\b"
     r"|^the (?:first|second|third|last|next|remaining|failing) (?:tests?|problems?|issues?|failures?|errors?|cases?)\b"
 )
@@ -225,7 +238,7 @@ def point_of(text: str) -> str:
             else clean(_LINK.sub(r"\1", text.strip().lstrip("✅❌⚠️•-* "))[marked.end() :])
         )
     said = _REJECTED.sub(r"\g<what> was rejected", _COMMIT_PREFIX.sub("", _LINES.sub("", said)))
-    before = ""
+    before, said = "", _PLACE.sub(r"\g<where>: ", said)
     while said != before:
         before = said
         for pattern in (_LEAD_IN, _SAYS):
@@ -245,7 +258,7 @@ def wish(text: str) -> str:
             break
     if said.startswith("Rather ") and " than " in said:
         said = said.removeprefix("Rather ").replace(" than ", " rather than ", 1)
-    return capitalised(said.rstrip("?").strip())
+    return capitalised(_PLEASE.sub("", said).rstrip("?").strip())
 
 
 def title_of(text: str) -> str:
@@ -265,7 +278,7 @@ def title_of(text: str) -> str:
     is_cut = whole != said
     said = balanced(said.strip(" .,;:!—–-。"))
     before = ""
-    while before != said and (is_cut or not said.endswith(" it")):  # a whole sentence may end in `it`
+    while before != said and (is_cut or not said.endswith((" it", " that"))):  # a whole sentence may end in these
         before, said = said, _DANGLING.sub("", said)
     said = capitalised(said)
     if len(said) > TITLE_CHARS or len(said) + len(WIDE.findall(said)) < 12 or _CHAT.match(said):

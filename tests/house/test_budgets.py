@@ -14,12 +14,12 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 171,
-    "lines": 44_313,
+    "lines": 44_374,
     "lines of a file": 400,
     "classes": 267,
     "re.compile": 227,
     "parameters of a function": 10,
-    "lines of tests": 26_143,  # with the fault laboratory
+    "lines of tests": 26_187,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

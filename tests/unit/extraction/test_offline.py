@@ -412,7 +412,51 @@ def test_what_a_summary_quotes_of_the_person_counts_as_theirs() -> None:
             "however, i want the parameters it complains about retained",
             "The parameters it complains about must be retained",
         ),
+        ("From now on, always run the tests in order", "Always run the tests in order"),
+        ("actually no, don't mock the database", "Don't mock the database"),
+        ("Bitte merk dir: Beträge speichern wir in Cent", "Beträge speichern wir in Cent"),
+        ("in-process LRU please, we only run one worker", "In-process LRU, we only run one worker"),
     ],
 )
 def test_a_wish_is_titled_by_what_is_wanted(text: str, title: str) -> None:
     assert title_of(wish(text)) == title
+
+
+@pytest.mark.parametrize(
+    ("events", "titles"),
+    [
+        (
+            [
+                prompt("let's add a plugin system for exporters"),
+                said("I would load plugins by entry points, so that they can be installed with pip."),
+                prompt("no entry points please. They slow down start-up by 300 ms. A dict in one module is enough"),
+                edited("exporters.py"),
+            ],
+            ["No entry points: they slow down start-up by 300 ms"],
+        ),
+        (
+            [
+                prompt("the build hangs, can you look?"),
+                *ran("docker build .", "time zone?", ok=False),
+                said("The build hangs because `tzdata` asks for a time zone that nobody gives, so I set it."),
+                edited("Dockerfile"),
+                *ran("docker build .", "ok", ok=True),
+            ],
+            ["The build hangs because `tzdata` asks for a time zone that nobody gives"],
+        ),
+        (
+            [
+                prompt("set it to 65 s: the balancer must give up first, otherwise clients see 502 instead of 504"),
+                edited("gateway.yaml"),
+            ],
+            ["Set it to 65 s: the balancer must give up first"],
+        ),
+    ],
+)  # fmt: skip
+def test_a_unit_says_what_was_settled_and_leaves_out_what_the_agent_did(
+    events: list[Event | Sequence[Event]], titles: list[str]
+) -> None:
+    proposed = extract_offline(session_of(*events), embed=None, now=NOW)
+    assert [proposal.unit.title for proposal in proposed] == titles
+    worded = [proposal.unit.body.partition("\n>")[0] for proposal in proposed]
+    assert not any("Instead of" in body or ", so I" in body for body in worded)
