@@ -178,6 +178,17 @@ def nugget(capsys: pytest.CaptureFixture[str]) -> Nugget:
 
 
 @pytest.fixture
+def command(tmp_path: Path) -> Path:
+    """`nugget` as an executable of the code under test."""
+    file = tmp_path / "bin" / "nugget"
+    file.parent.mkdir()
+    start = "import sys; from nugget.__main__ import console; sys.argv[0] = '$0'; console()"
+    file.write_text(f'#!/bin/sh\nPYTHONPATH={REPOSITORY} exec {sys.executable} -c "{start}" "$@"\n')
+    file.chmod(0o755)
+    return file
+
+
+@pytest.fixture
 def server() -> Iterator[AnthropicServer]:
     """A scripted Anthropic API on loopback."""
     from loopback_anthropic import AnthropicServer

@@ -47,13 +47,8 @@ def is_said(printed: list[str], output: list[str]) -> bool:
 
 
 @pytest.fixture
-def shell(isolated_home: Path, tmp_path: Path) -> dict[str, str]:
+def shell(command: Path) -> dict[str, str]:
     """An environment in which `nugget` is the code under test."""
-    command = tmp_path / "bin" / "nugget"
-    command.parent.mkdir()
-    start = "import sys; from nugget.__main__ import console; sys.argv[0] = 'nugget'; console()"
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{start}" "$@"\n')
-    command.chmod(0o755)
     return {**os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}", "PYTHONPATH": str(REPOSITORY)}
 
 

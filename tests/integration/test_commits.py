@@ -10,14 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from commit_stage import CLIENT, SUBJECT, last_message, make_command, make_shop, recent_agent, run, trailer, work
+from commit_stage import CLIENT, SUBJECT, last_message, make_shop, recent_agent, run, trailer, work
 from loopback_anthropic import AnthropicServer, status, value
 from replay import Agent, change_by_hand, git
-
-
-@pytest.fixture
-def command(tmp_path: Path) -> Path:
-    return make_command(tmp_path)
 
 
 @pytest.fixture

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from paths import REPOSITORY
 from replay import Agent, change_by_hand, git, make_repository
 
 CLIENT = """import time
@@ -23,18 +21,6 @@ def call(send):
     raise TimeoutError
 """
 SUBJECT = "feat(client): add a retry with backoff to the payment client"
-
-
-def make_command(folder: Path) -> Path:
-    """`nugget` as an executable of the code under test."""
-    file = folder / "bin" / "nugget"
-    file.parent.mkdir()
-    file.write_text(
-        f"#!/bin/sh\nPYTHONPATH={REPOSITORY} exec {sys.executable} -c "
-        f'"import sys; from nugget.__main__ import console; sys.argv[0] = \'$0\'; console()" "$@"\n'
-    )
-    file.chmod(0o755)
-    return file
 
 
 def make_shop(folder: Path) -> Path:
