@@ -105,11 +105,9 @@ def test_explain_shows_what_a_model_found_and_what_kept_it_out(
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-x")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
     quote = "Stripe sends some events twice"
-    unit = {
-        "type": "bug", "title": "Stripe sends some events twice", "domain": "coding/web", "tags": [], "confidence": 0.9,
-        "body": "Stripe sends some events twice, so a handler has to remember the ids it has seen.", "quotes": [quote],
-        "reason": "it surprised everybody", "alternatives": [], "relations": [],
-    }  # fmt: skip
+    unit = {"type": "bug", "title": quote, "domain": "coding/web", "tags": [], "confidence": 0.9, "quotes": [quote],
+            "body": f"{quote}, so a handler has to remember the ids it has seen.", "reason": "it surprised everybody",
+            "alternatives": [], "relations": []}  # fmt: skip
     server.default = lambda request: value({"summary": "s", "units": [unit, unit | {"title": "Kafka holds the queue"}]})
     transcript = words.parent / "s.jsonl"
     write_transcript(transcript, [(f"Why is it booked again? {quote}, I read.", "I made the handler idempotent.")])

@@ -12,9 +12,9 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from commands import Nugget
@@ -54,8 +54,7 @@ TURNS = [
 ]
 
 
-@dataclass(frozen=True)
-class World:
+class World(NamedTuple):
     """Where everything lies."""
 
     home: Path

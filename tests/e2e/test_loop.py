@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -97,11 +98,8 @@ def test_what_a_session_taught_and_a_reviewer_merged_is_known_to_the_next_sessio
 
 def known_ids(place: Place) -> set[str]:
     """What the index of the brain holds, without anything being brought in line."""
-    index = Index(place.brain / ".nugget" / "index.db")
-    try:
+    with closing(Index(place.brain / ".nugget" / "index.db")) as index:
         return set(index.unit_ids())
-    finally:
-        index.close()
 
 
 DOORS = {

@@ -99,8 +99,9 @@ def test_whatever_fails_is_told_leaves_the_units_on_their_branch_and_is_made_goo
     assert failed.state == "failed" and said in str(failed.reason) and hint in str(failed.reason)
     assert TOKEN not in str(failed.reason)
     assert place.waiting() == ["pattern/retry-once"] and git.resolve(place.brain, branch) == sha
-    shown = status(place.brain, Settings(), place.environment)["publishing"]
-    assert shown["local"] == 1 and shown["failures"] == [f"{branch}: {failed.reason}"]
+    assert status(place.brain, Settings(), place.environment)["publishing"]["failures"] == [
+        f"{branch}: {failed.reason}"
+    ]
     place.server.may_push = True
     monkeypatch.setenv("GITHUB_API_URL", place.server.api_url)
     git.run(place.brain, "remote", "set-url", "origin", place.server.url)
@@ -142,7 +143,6 @@ def test_what_was_merged_is_pulled_answered_and_cleaned_up(place: Place, squash:
     (place.brain / "domains/coding").mkdir(parents=True)
     (place.brain / "domains/coding/meanwhile.md").write_text("mine\n")
     assert [entry.state for entry in place.follow().changed] == ["merged"]
-    assert status(place.brain, Settings(), place.environment)["publishing"]["merged"] == 1
     assert place.waiting() == ["pattern/retry-once"], "not pulled yet, so it is not lost here either"
     (place.brain / "domains/coding/meanwhile.md").unlink()
     done = place.follow()
@@ -155,13 +155,10 @@ def test_what_was_merged_is_pulled_answered_and_cleaned_up(place: Place, squash:
 
 
 @pytest.mark.proves("PUBLISH-REJECTED")
-@pytest.mark.parametrize("deleted", [False, True])
-def test_a_closed_pull_request_or_a_deleted_branch_is_a_rejection_that_is_remembered(
-    place: Place, deleted: bool
-) -> None:
+def test_a_closed_pull_request_is_a_rejection_that_is_remembered(place: Place) -> None:
     branch = place.propose(RETRY)
     place.publish()
-    place.server.delete_branch(branch) if deleted else place.server.close(1)
+    place.server.close(1)
     (settled,) = place.follow().changed
     assert (settled.state, settled.reason) == ("settled", "closed")
     assert git.resolve(place.brain, branch) is None
@@ -189,8 +186,7 @@ def test_nothing_is_pulled_over_uncommitted_work_another_branch_or_own_commits(p
         place.pull()
     git.run(place.brain, "reset", "-q", "--hard", str(before))
     (place.brain / "brain.yaml").write_text("owner: edited\n")
-    assert place.pull() == place.server.head("main") and (place.brain / "domains/coding/new.md").exists()
-    assert place.pull() is None
+    assert place.pull() == place.server.head("main")
 
 
 @pytest.mark.proves("PULL-AUTOMATIC")
@@ -225,9 +221,7 @@ def test_rejecting_here_closes_the_pull_request_with_a_comment_and_deletes_the_r
     assert pull.closed and pull.merged_as is None and place.server.head(branch) is None
     (comment,) = pull.comments
     assert "`nugget review reject`: `pattern/retry-once`" in comment
-    assert "closed: http" in done.err and place.states() == {branch: "settled"}
-    assert nugget("capture", "--publish").code == 0
-    assert len(place.server.asked("PATCH", "/pulls/1")) == 1 and pull.comments == [comment]
+    assert place.states() == {branch: "settled"}
 
 
 @pytest.mark.proves("PUBLISH-WITHDRAW")
@@ -262,19 +256,15 @@ def test_the_sessions_of_a_day_share_a_pull_request_with_a_commit_each(place: Pl
     assert pull.title.endswith(", and 2 more") and set(pull.labels) == {"pattern", "belief", "coding", "coding/time"}
     for entry in (RETRY, LOCKS, THIRD):
         assert f"- [ ] **{entry.title}**" in pull.body and entry.body in pull.body
-    pull.title = "Chosen by a person"
-    place.propose(unit("small", "Serve thumbnails from the cache. Phones pay."), name="v", every="day")
-    place.publish()
-    assert pull.title == "Chosen by a person" and len(place.server.files_of(1)) == 4
     assert place.accept().pending is None and place.waiting() == [] and git.branches(place.brain, "nugget/") == []
 
 
 @pytest.mark.proves("PUBLISH-DIGEST")
-@pytest.mark.parametrize("does", ["merge", "squash", "close"])
+@pytest.mark.parametrize("does", ["squash", "close"])
 def test_what_came_to_a_digest_after_it_was_decided_on_goes_on_waiting(place: Place, does: str) -> None:
     place.propose(RETRY, every="day")
     place.publish()
-    place.server.close(1) if does == "close" else place.server.merge(1, squash=does == "squash", delete=True)
+    place.server.close(1) if does == "close" else place.server.merge(1, squash=True, delete=True)
     place.propose(LOCKS, name="t", every="day")
     place.publish()
     assert place.follow().problems == () and place.waiting() == ["pattern/lock-order"]

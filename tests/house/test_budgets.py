@@ -19,7 +19,7 @@ BUDGETS = {
     "classes": 267,
     "re.compile": 227,
     "parameters of a function": 10,
-    "lines of tests": 26_187,  # with the fault laboratory
+    "lines of tests": 26_004,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from commands import hook
+from replay import make_repository
 from sessions import write_transcript
 
 from nugget.app import Brain
@@ -34,19 +35,12 @@ PROMPT = "users still see old prices: why does our cache serve stale values afte
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Path:
-    """A code repository with a remote."""
-    folder = tmp_path / "shop"
-    folder.mkdir()
-    for command in (["init", "-q"], ["remote", "add", "origin", "https://github.com/acme/shop.git"]):
-        subprocess.run(["git", "-C", str(folder), *command], check=True)
-    return folder
-
-
-@pytest.fixture
-def known(shop: Path, home: Path, queue_lock: None) -> Path:
-    """A shell session in the repository with a failure that was fixed and an open todo, and two nuggets about it."""
-    environment = read_environment()
+def known(tmp_path: Path, home: Path, queue_lock: None) -> Path:
+    """A shell session in a repository with a failure that was fixed and an open todo, and two nuggets about it."""
+    shop, environment = (
+        make_repository(tmp_path / "shop", remote="https://github.com/acme/shop.git"),
+        read_environment(),
+    )
     logs = environment.shell_logs / "sess_shop"
     logs.mkdir(parents=True)
     commands = (
@@ -79,26 +73,25 @@ def known(shop: Path, home: Path, queue_lock: None) -> Path:
                scope=Scope(repo=workspace.identity, path=f"src/{place}.py"), session="abc", confidence=0.5)
         for place in range(32)
     ]  # fmt: skip
-    record = SessionRecord(
-        session="abc", workspace=workspace.identity, started=NOW,
-        nuggets=(nugget("Never log a payment webhook body, it holds card holder names"),
-                 nugget("This one is over", stale_after=date(2020, 1, 1)),
-                 nugget("Always log a payment webhook body to the agent's page", said=BY_AGENT),
-                 nugget("Always log a payment webhook body as a tool printed", said=BY_TOOL),
-                 *others),
-    )  # fmt: skip
-    write_session(home, record)
+    learned = (
+        nugget("Never log a payment webhook body, it holds card holder names"),
+        nugget("This one is over", stale_after=date(2020, 1, 1)),
+        nugget("Always log a payment webhook body to the agent's page", said=BY_AGENT),
+        nugget("Always log a payment webhook body as a tool printed", said=BY_TOOL),
+        *others,
+    )
+    write_session(home, SessionRecord(session="abc", workspace=workspace.identity, started=NOW, nuggets=learned))
     sync_provenance(home, connection, embedder=None)
     connection.close()
     return shop
 
 
-def start(folder: Path, **more: str) -> dict[str, Any]:
+def start(folder: Path, **more: str) -> dict[str, str]:
     return {"session_id": "new", "cwd": str(folder), "hook_event_name": "SessionStart", "source": "startup", **more}
 
 
-def typed(folder: Path, prompt: str) -> dict[str, Any]:
-    return {"session_id": "new", "cwd": str(folder), "hook_event_name": "UserPromptSubmit", "prompt": prompt}
+def typed(folder: Path, prompt: str) -> dict[str, str]:
+    return start(folder, hook_event_name="UserPromptSubmit", prompt=prompt)
 
 
 def added(done: subprocess.CompletedProcess[bytes], event: str) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import fcntl
 import json
 import sys
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import cast
 
 import pytest
 from llm_calls import MODEL, SCHEMA, TOKEN, ask
@@ -30,13 +30,10 @@ exec((folder / "behave.py").read_text())
 """
 
 
-def result(**changed: Any) -> dict[str, Any]:
-    whole: dict[str, Any] = {
-        "type": "result", "subtype": "success", "is_error": False, "stop_reason": "tool_use", "total_cost_usd": 0.0125,
-        "usage": {"input_tokens": 1000, "output_tokens": 200}, "result": '{"count": 3}',
-        "structured_output": {"count": 3},
-    }  # fmt: skip
-    return {**whole, **changed}
+RESULT = {
+    "type": "result", "subtype": "success", "is_error": False, "stop_reason": "tool_use", "total_cost_usd": 0.0125,
+    "usage": {"input_tokens": 1000, "output_tokens": 200}, "result": '{"count": 3}', "structured_output": {"count": 3},
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -47,16 +44,8 @@ def folder(tmp_path: Path) -> Path:
     command = folder / "claude"
     command.write_text(STAND_IN.format(python=sys.executable, folder=str(folder)))
     command.chmod(0o755)
+    (folder / "behave.py").write_text(f"print({json.dumps(RESULT)!r})")
     return folder
-
-
-@pytest.fixture
-def behave(folder: Path) -> Callable[[str | dict[str, Any]], None]:
-    def write(behaviour: str | dict[str, Any]) -> None:
-        code = behaviour if isinstance(behaviour, str) else f"print({json.dumps(behaviour)!r})"
-        (folder / "behave.py").write_text(code)
-
-    return write
 
 
 @pytest.fixture
@@ -65,9 +54,7 @@ def environment(folder: Path, tmp_path: Path) -> Environment:
 
 
 def extractor(environment: Environment) -> ClaudeCli:
-    opened = open_extractor(BY_COMMAND, environment)
-    assert isinstance(opened, ClaudeCli)
-    return opened
+    return cast("ClaudeCli", open_extractor(BY_COMMAND, environment))
 
 
 @pytest.mark.proves("LLM-COMMAND")
@@ -87,10 +74,7 @@ def test_the_command_is_used_only_when_asked_for_or_agreed_to(environment: Envir
 
 
 @pytest.mark.proves("LLM-COMMAND")
-def test_the_command_runs_without_tools_hooks_memory_or_a_saved_session(
-    environment: Environment, folder: Path, behave: Callable[..., None]
-) -> None:
-    behave(result())
+def test_the_command_runs_without_tools_hooks_memory_or_a_saved_session(environment: Environment, folder: Path) -> None:
     reply = ask(extractor(environment), prompt=f"how many? {TOKEN} <private>diary</private>")
     assert (reply.value, reply.usd) == ({"count": 3}, 0.0125)
     seen = json.loads((folder / "seen.json").read_text())
@@ -106,10 +90,7 @@ def test_the_command_runs_without_tools_hooks_memory_or_a_saved_session(
 
 
 @pytest.mark.proves("LLM-COMMAND-GUARD")
-def test_what_nugget_starts_knows_it_and_starts_no_other(
-    environment: Environment, folder: Path, behave: Callable[..., None]
-) -> None:
-    behave(result())
+def test_what_nugget_starts_knows_it_and_starts_no_other(environment: Environment, folder: Path) -> None:
     around = {
         "CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": "x", "CLAUDE_CODE_CHILD_SESSION": "1",
         "CLAUDE_CODE_ENTRYPOINT": "cli", "CLAUDE_CODE_OAUTH_TOKEN": "oauth", "CLAUDE_CONFIG_DIR": "/srv/claude",
@@ -127,27 +108,24 @@ def test_what_nugget_starts_knows_it_and_starts_no_other(
     assert not (folder / "seen.json").exists()
 
 
-def test_a_command_that_hangs_is_ended_with_all_that_it_started(
-    environment: Environment, folder: Path, behave: Callable[..., None]
-) -> None:
+def test_a_command_that_hangs_is_ended_with_all_that_it_started(environment: Environment, folder: Path) -> None:
     """What it started holds a lock for as long as it lives."""
     lock, is_held = folder / "lock", folder / "held"
     child = (
         f"import fcntl, pathlib, time; file = open({str(lock)!r}, 'w'); fcntl.flock(file, fcntl.LOCK_EX); "
         f"pathlib.Path({str(is_held)!r}).touch(); time.sleep(300)"
     )
-    behave(f"import subprocess\nsubprocess.Popen([sys.executable, '-c', {child!r}])\ntime.sleep(300)")
+    code = f"import subprocess\nsubprocess.Popen([sys.executable, '-c', {child!r}])\ntime.sleep(300)"
+    (folder / "behave.py").write_text(code)
     with within(60), pytest.raises(LLMUnavailable, match=r"within 5 s"):
         ask(extractor(environment), timeout_s=5.0)
     assert is_held.exists()
-    with lock.open("w") as file:
-        wait_for(lambda: is_locked(file))
+    wait_for(lambda: is_free(lock))
 
 
-def is_locked(file: TextIO) -> bool:
-    """Whether the lock on this file could be taken."""
-    try:
+def is_free(lock: Path) -> bool:
+    """Whether nobody holds the lock on this file."""
+    with lock.open("w") as file, suppress(BlockingIOError):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        return True
+    return False

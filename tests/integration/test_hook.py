@@ -76,32 +76,24 @@ def test_a_session_start_tells_the_person_where_the_client_shows_it(home: Path, 
 
 
 @pytest.mark.proves("HOOK-CATCH-UP")
-def test_a_session_start_looks_for_missed_sessions_at_most_once_an_hour(
-    home: Path, isolated_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_session_start_looks_for_missed_sessions_at_most_once_an_hour(home: Path, isolated_home: Path) -> None:
     """The worker runs for real: without a brain it fails each found session, and says so in the queue."""
     start = PAYLOAD | {"hook_event_name": "SessionStart", "source": "startup"}
-    projects = isolated_home / ".claude/projects/-srv-shop"
-    projects.mkdir(parents=True)
-
-    def missed(name: str) -> None:
-        (projects / f"{name}.jsonl").write_text("{}\n")
-        os.utime(projects / f"{name}.jsonl", (time.time() - 3000, time.time() - 3000))
-
+    missed = isolated_home / ".claude/projects/-srv-shop/one.jsonl"
+    missed.parent.mkdir(parents=True)
     hook(start)
     wait_for(lambda: is_idle(home))
-    os.utime(home / "queue/installed", (time.time() - 9000, time.time() - 9000))
-    missed("one")
+    os.utime(home / "queue/installed", (time.time() - 9000,) * 2)
+    missed.write_text("{}\n")
+    os.utime(missed, (time.time() - 3000,) * 2)
     hook(start)
     wait_for(lambda: is_idle(home))
     assert queue.jobs(home, "failed") == [], "not an hour has passed"
-    os.utime(home / "queue/catch-up.stamp", (time.time() - 4000, time.time() - 4000))
+    os.utime(home / "queue/catch-up.stamp", (time.time() - 4000,) * 2)
     hook(start)
     wait_for(lambda: queue.jobs(home, "failed"))
     (job,) = queue.jobs(home, "failed")
-    assert job.transcript == str(projects / "one.jsonl")
-    assert job.reason == "There is no brain yet."
-    assert job.next_try is not None
+    assert (job.transcript, job.reason) == (str(missed), "There is no brain yet.") and job.next_try is not None
 
 
 @pytest.mark.proves("HOOK-DETACHED")
@@ -123,19 +115,16 @@ def test_the_worker_outlives_the_hook_and_its_terminal(home: Path) -> None:
 @pytest.mark.proves("HOOK-ONE-WORKER")
 def test_eight_sessions_that_end_in_the_same_second_start_one_worker(home: Path) -> None:
     command = [sys.executable, "-P", "-m", "nugget", "capture-session"]
-    processes = []
-    for number in range(8):
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, env=variables())
+    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, env=variables()) for _ in range(8)]
+    for number, process in enumerate(processes):
         assert process.stdin is not None
         process.stdin.write(json.dumps(PAYLOAD | {"session_id": f"s{number}"}).encode())
         process.stdin.close()
-        processes.append(process)
     assert [process.wait(timeout=PATIENCE_S) for process in processes] == [0] * 8
     wait_for(lambda: len(queue.jobs(home, "failed") + queue.jobs(home, "skipped")) == 8)
     wait_for(lambda: is_idle(home))
-    ended = queue.jobs(home, "failed") + queue.jobs(home, "skipped")
-    assert sorted(job.session or "" for job in ended) == sorted(f"s{number}" for number in range(8))
-    assert {job.attempts for job in ended} == {1}
+    ended = {(job.session, job.attempts) for job in queue.jobs(home, "failed") + queue.jobs(home, "skipped")}
+    assert ended == {(f"s{number}", 1) for number in range(8)}
 
 
 @pytest.mark.proves("HOOK-NOTES")

@@ -54,26 +54,19 @@ def test_a_question_about_a_failure_finds_the_command_and_the_line(walked: dict[
     assert any("error[E0425]" in one["text"] for one in bundle["selected_evidence"])
 
 
-def write_session(server: Served, name: str, *events: dict[str, Any], stderr: str = "") -> str:
-    folder = server.logs / name
-    folder.mkdir(exist_ok=True)
-    with (folder / "events.jsonl").open("a") as file:
-        file.writelines(json.dumps({"session_id": name, **event}) + "\n" for event in events)
-    if stderr:
-        (folder / "stderr.log").write_text(stderr)
+def write_session(logs: Path, name: str, cmd: str, stderr: str = "") -> str:
+    """Write what the shell leaves of a command that failed."""
+    (logs / name).mkdir(parents=True)
+    start = {"ts_ms": 1000, "kind": "command.start", "data": {"cmd": cmd}}
+    end = {"ts_ms": 1001, "kind": "command.end", "data": {"exit": 2}}
+    (logs / name / "events.jsonl").write_text(f"{json.dumps(start)}\n{json.dumps(end)}\n")
+    (logs / name / "stderr.log").write_text(stderr)
     return name
-
-
-def failed(cmd: str, at: int) -> list[dict[str, Any]]:
-    return [
-        {"ts_ms": at, "kind": "command.start", "data": {"cmd": cmd}},
-        {"ts_ms": at + 1, "kind": "command.end", "data": {"exit": 2}},
-    ]
 
 
 @pytest.mark.proves("HTTP-LOGS")
 def test_secrets_leave_neither_the_logs_nor_the_question(server: Served) -> None:
-    session = write_session(server, "sess_secret", *failed(f"deploy --token {SECRET}", 1000), stderr=f"bad {SECRET}\n")
+    session = write_session(server.logs, "sess_secret", f"deploy --token {SECRET}", stderr=f"bad {SECRET}\n")
     taken = server.ask(f"/v1/logs/ingest/{session}")
     bundle = server.ask(f"/v1/logs/context/{session}", q=f"why did deploy fail with {SECRET}", explain="true")
     assert bundle.status == 200 and "deploy" in bundle.json["context_text"]
@@ -88,9 +81,7 @@ def test_secrets_leave_neither_the_logs_nor_the_question(server: Served) -> None
 def test_the_start_takes_in_all_logs_behind_the_answers(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     for number in range(30):
-        (logs / f"sess_{number}").mkdir(parents=True)
-        lines = [json.dumps(event) for event in failed(f"make target{number}", 1000)]
-        (logs / f"sess_{number}/events.jsonl").write_text("\n".join(lines) + "\n")
+        write_session(logs, f"sess_{number}", f"make target{number}")
     (logs / "sess_3/events.jsonl").write_bytes(b"\x00\xff\n" * 1000)
     with served(tmp_path) as server:
         wait_for(lambda: server.ask("/healthz").json["backfill"]["state"] != "running")

@@ -22,9 +22,8 @@ MARK = "zanzibarite"
 def test_changes_are_listed_and_taken_back_from_the_last_one_on(nugget: Nugget, words: Path) -> None:
     for text in ("Quokkas smile because of their jaws.", "Wombats dig with flat backs."):
         assert nugget("add", text, "--domain", "zoology").code == 0
-    first, second = Path(words, "domains/zoology/patterns").glob("*.md")
     before = git.files_at(words, "HEAD")
-    unit = "pattern/" + min(first, second).stem
+    unit = "pattern/" + min(Path(words, "domains/zoology/patterns").glob("*.md")).stem
     assert nugget("mv", unit, "--domain", "animals").code == 0
     (words / "untracked.md").write_text("mine")
 

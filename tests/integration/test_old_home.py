@@ -152,11 +152,9 @@ def test_what_is_not_derived_stays_as_it_is(nugget: Nugget, old_home: Path) -> N
     kept = [*(f"ledger/{name}.jsonl" for name in ledgers), "config.yaml", "queue", "provenance", "archive"]
 
     def contents() -> dict[Path, bytes]:
-        files = [file for name in kept for file in (old_home / ".nugget" / name).rglob("*")]
-        files += [old_home / ".nugget" / name for name in kept]
-        return {
-            file: file.read_bytes() for file in files if file.is_file() and file.suffix in (".jsonl", ".yaml", ".gz")
-        }
+        places = [old_home / ".nugget" / name for name in kept]
+        files = [file for place in places for file in (place, *place.rglob("*")) if file.is_file()]
+        return {file: file.read_bytes() for file in files if file.suffix in (".jsonl", ".yaml", ".gz")}
 
     before = contents()
     for line in ("sync", "rebuild", "status", "nuggets", "sessions", "review list", f"get session:{DEMO}#1"):

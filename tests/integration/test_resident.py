@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import socket
+import socketserver
 import subprocess
 import sys
 import threading
@@ -79,39 +79,27 @@ def recalled(prompt: str = PROMPT, **variables: str) -> str:
 @contextmanager
 def other_end(home: Path, answer: bytes | None, *, mode: int = 0o700) -> Iterator[list[bytes]]:
     """A program at the server's place that says this, or nothing at all; gives what it was asked."""
-    file = Path(resident.socket_file(home))
+    file, asked, ended = Path(resident.socket_file(home)), list[bytes](), threading.Event()
     file.parent.mkdir(parents=True, exist_ok=True)
     file.parent.chmod(mode)
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listening.bind(str(file))
-    listening.listen()
-    asked: list[bytes] = []
-    held = []
 
-    def serve() -> None:
-        while True:
-            try:
-                connection, _ = listening.accept()
-            except OSError:
-                return
-            held.append(connection)
-            asked.append(connection.recv(1 << 16))
-            if answer is not None:
+    class Other(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            asked.append(self.request.recv(1 << 16))
+            if answer is None:
+                ended.wait(PATIENCE_S)
+            else:
                 with suppress(OSError):  # who asked has gone: it took too long, or was too much
-                    connection.sendall(answer)
-                connection.close()
+                    self.request.sendall(answer)
 
-    serving = threading.Thread(target=serve, daemon=True)
-    serving.start()
-    try:
-        yield asked
-    finally:
-        listening.shutdown(socket.SHUT_RDWR)
-        serving.join(5)
-        listening.close()
-        for connection in held:
-            connection.close()
-        file.unlink()
+    with socketserver.ThreadingUnixStreamServer(str(file), Other) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield asked
+        finally:
+            ended.set()
+            server.shutdown()
+            file.unlink()
 
 
 @pytest.mark.proves("MCP-RESIDENT")

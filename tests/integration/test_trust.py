@@ -15,6 +15,7 @@ from mcp_wire import asked_over_mcp, hooked
 from paths import REPOSITORY
 
 from nugget.config import read_environment
+from nugget.infra import git
 from nugget.upkeep import default_brain, trusted
 
 COMMANDS = (
@@ -82,9 +83,6 @@ def test_a_trusted_brain_is_used_with_an_index_of_ones_own(nugget: Nugget, plant
     assert nugget("trust", "--list").out == f"{planted}\n"
     assert nugget("trust", "--remove", planted).code == 0
     assert nugget("search", "cache").err == f"Error: {sentence(planted)}\n"
-    assert nugget("trust", "--remove", planted).code == 2
-    (home / "trusted.json").write_text('{"brains": [7]}')
-    assert trusted(read_environment()) == []
 
 
 @pytest.mark.proves("TRUST-OWNED")
@@ -126,8 +124,6 @@ def test_a_clone_is_checked_trusted_and_read(
     assert default_brain(read_environment()) == tmp_path / "mine"
     monkeypatch.chdir(tmp_path / "mine")
     assert nugget("search", "cache", "--json").json["hits"]
-    again = nugget("clone", f"file://{planted}", tmp_path / "other")
-    assert again.code == 0 and "default" not in again.out
 
 
 @pytest.mark.proves("CLONE")
@@ -141,11 +137,7 @@ def test_a_remote_whose_head_names_a_branch_that_is_not_there_serves_a_team(
     assert nugget("clone", remote, tmp_path / "second").code == 0
     assert nugget("--brain", tmp_path / "second", "add", "Retries wait for a second.").code == 0
     assert nugget("--brain", tmp_path / "second", "sync", "--rebase").code == 0
-    heads = [
-        subprocess.run(["git", "-C", str(folder), "rev-parse", "main"], capture_output=True, check=True).stdout
-        for folder in (tmp_path / "second", remote)
-    ]
-    assert heads[0] == heads[1]
+    assert git.resolve(tmp_path / "second", "main") == git.resolve(remote, "main") is not None
 
 
 @pytest.mark.proves("CLONE")

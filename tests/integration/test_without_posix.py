@@ -65,6 +65,5 @@ def test_a_session_becomes_knowledge_without_the_calls_that_windows_lacks(isolat
     nugget("review", "accept")
     assert "raw body" in nugget("ask", "why do webhook signatures fail", "--limit", "1")
     nugget("doctor")
-    nugget("sync", "--rebuild")
     asked = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}) + "\n"
     assert '"id":1' in nugget("serve", stdin=asked).replace(" ", "")

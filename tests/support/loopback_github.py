@@ -228,13 +228,6 @@ class GitHubServer(GitServer):
         """Turn a pull request down."""
         self.pulls[number - 1].closed = True
 
-    def delete_branch(self, branch: str) -> None:
-        """Delete a branch; GitHub closes its open pull request with it."""
-        self.git("update-ref", "-d", f"refs/heads/{branch}")
-        for pull in self.pulls:
-            if pull.branch == branch:
-                pull.closed = True
-
     def files_of(self, number: int) -> dict[str, str]:
         """Path -> text of what a pull request changes."""
         pull = self.pulls[number - 1]
