@@ -188,8 +188,8 @@ def evaluate(
     the named baseline cannot be read.
     """
     from nugget import evaluation
+    from nugget.brain.checks import read_golden
     from nugget.brain.filing import forgotten
-    from nugget.brain.golden import read_golden
 
     (questions, problems), kept = read_golden(brain.path, files), brain.index_folder / "evals" / "last.json"
     is_local = brain.settings.retrieval.reranker.startswith("cross-encoder:")

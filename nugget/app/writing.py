@@ -72,8 +72,8 @@ def add(
 
 def forget(brain: Brain, ref: str) -> tuple[UnitMove, Places]:
     """Take a unit out for good; return what changed, and the golden questions that expect it."""
+    from nugget.brain.checks import expecting
     from nugget.brain.filing import forget_unit
-    from nugget.brain.golden import expecting
 
     result = forget_unit(brain.path, ref.removeprefix("brain:"))
     make_current(brain)
@@ -82,8 +82,8 @@ def forget(brain: Brain, ref: str) -> tuple[UnitMove, Places]:
 
 def move(brain: Brain, ref: str, *, domain: str | None = None, name: str | None = None) -> tuple[UnitMove, Places]:
     """File a unit elsewhere or rename it; return what changed, and the golden questions that expect the old id."""
+    from nugget.brain.checks import expecting
     from nugget.brain.filing import move_unit
-    from nugget.brain.golden import expecting
 
     result = move_unit(brain.path, ref.removeprefix("brain:"), domain=domain, slug=name)
     make_current(brain)
@@ -92,7 +92,7 @@ def move(brain: Brain, ref: str, *, domain: str | None = None, name: str | None 
 
 def lint(brain: Brain, paths: Sequence[Path] = ()) -> list[Problem]:
     """Check knowledge files, all of them by default."""
-    from nugget.brain.lint import lint as check
+    from nugget.brain.checks import lint as check
 
     return check(brain.path, paths, settings=brain.settings)
 
@@ -289,7 +289,7 @@ def leaks(brain: Brain) -> Iterator[dict[str, Any]]:
     return find_leaks(brain.environment.home, brain.path, allow=allow_list(brain.settings))
 
 
-def scrub(brain: Brain, known: Sequence[str], *, dry_run: bool) -> dict[str, list[str]]:
+def scrub(brain: Brain, known: Sequence[str]) -> dict[str, list[str]]:
     """Take secrets out of everything that Nugget keeps: those that rules find, and those that are `known`.
 
     Archived sessions that were redacted by other rules are first redacted again.
@@ -297,9 +297,9 @@ def scrub(brain: Brain, known: Sequence[str], *, dry_run: bool) -> dict[str, lis
     from nugget.sources.sessions import redact_again
     from nugget.upkeep import repair
 
-    home, allow = brain.environment.home, allow_list(brain.settings)
-    again = {} if dry_run else redact_again(home, brain.settings)
-    done = repair.scrub(home, brain.path, known, allow=allow, dry_run=dry_run)
+    home = brain.environment.home
+    again = redact_again(home, brain.settings)
+    done = repair.scrub(home, brain.path, known, allow=allow_list(brain.settings))
     return {name: [*again.get(name, ()), *found] for name, found in done.items()}
 
 

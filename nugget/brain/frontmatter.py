@@ -52,7 +52,6 @@ def split(text: str) -> Split:
     boundaries = YAMLHandler.FM_BOUNDARY.finditer(text)
     opening = next(boundaries, None)
     if opening is None or text[: opening.start()].strip():
-        refuse_conflict(text, first_line=1)
         raise YAMLRefused("has no frontmatter; start it with a line `---`, then `id:`, `type:` and `domain:`", 1)
     first_line = text.count("\n", 0, opening.start()) + 2
     closing = next(boundaries, None)
@@ -66,7 +65,6 @@ def split(text: str) -> Split:
 
 def nodes(split: Split) -> dict[str, tuple[Node, Node]]:
     """Return the key and value node of each key. Raises YAMLRefused for broken YAML."""
-    refuse_conflict(split.frontmatter, first_line=split.first_line)
     try:
         pairs = read_mapping(split.frontmatter)
     except YAMLRefused as refused:
@@ -81,13 +79,6 @@ def nodes(split: Split) -> dict[str, tuple[Node, Node]]:
             raise YAMLRefused(f"has the key `{key.value}` twice (first in line {earlier})", line)
         found[key.value] = (key, value)
     return found
-
-
-def refuse_conflict(text: str, *, first_line: int) -> None:
-    """Raise YAMLRefused if git left conflict markers in a text that starts on `first_line`."""
-    for number, line in enumerate(text.split("\n"), first_line) if "<<<<<<< " in text or ">>>>>>> " in text else ():
-        if line.startswith(("<<<<<<< ", ">>>>>>> ")):
-            raise YAMLRefused("has merge conflict markers; decide between the two versions", number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -216,12 +216,6 @@ def _unit(fields: Fields, parts: Split, *, path: str) -> Unit | None:
         fields.wrong(fields.value("type"), reason, Severity.WARNING)
     if not body:
         fields.wrong(None, "has no text below its frontmatter", Severity.WARNING)
-    if "\n=======\n" in parts.body:
-        try:
-            frontmatter.refuse_conflict(parts.body, first_line=parts.body_line)
-        except YAMLRefused as conflict:
-            problem = Problem(path=path, reason=str(conflict), line=conflict.line, severity=Severity.WARNING)
-            fields.problems.append(problem)
     return unit if unit_id and kind else None
 
 

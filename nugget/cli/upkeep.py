@@ -15,7 +15,6 @@ from typer import Argument, Option
 
 from nugget.cli import (
     BrainOption,
-    DryRunOption,
     JsonOption,
     day,
     listed,
@@ -207,22 +206,21 @@ def scrub(
         str | None,
         Option("--secrets", metavar="FILE|-", help="File of leaked secrets, one per line; - is standard input."),
     ] = None,
-    dry_run: DryRunOption = False,
     brain: BrainOption = None,
 ) -> None:
     """Remove leaked secrets from everything that Nugget keeps.
 
     Rewrites the files below NUGGET_HOME and in the brain; archived sessions are redacted again by the current rules.
     An index that holds a secret is deleted; `nugget sync` rebuilds it. The brain's git history is yours to rewrite; the
-    command says how. Revoke the secret first.
+    command says how. Revoke the secret first; `nugget doctor --secrets` shows where rules find some.
     """
     given = _read(secret_file).decode("utf-8", "replace") if secret_file else ""
     known = [line.strip() for line in given.splitlines() if line.strip()]
     if short := [line for line in known if len(line) < 6]:
         raise UsageError(f"{counted(len(short), 'secret')} of fewer than 6 characters would be found in any text.")
     with open_brain(brain) as opened, progress():
-        done = opened.scrub(known, dry_run=dry_run)
-    put_report("scrub", done=done, dry_run=dry_run, brain=opened.path)
+        done = opened.scrub(known)
+    put_report("scrub", done=done, brain=opened.path)
     raise typer.Exit(1 if done["failed"] or done["history"] else 0)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from nugget import __version__
-from nugget.brain.golden import GoldenQuestion
+from nugget.brain.checks import GoldenQuestion
 from nugget.errors import NuggetError
 from nugget.infra import files
 from nugget.models import Bundle, Depth, Filter, Hit, Problem, Query, Severity, SourceName
@@ -51,17 +51,16 @@ def evaluate(
     """
     found, results = list(problems), list[dict[str, Any]]()
     for question in questions:
-        expected = list(zip(question.expect, question.lines, strict=True))
-        absent = [(unit_id, line) for unit_id, line in expected if unit_id not in known]
-        for unit_id, line in absent:
+        absent = [unit_id for unit_id in question.expect if unit_id not in known]
+        for unit_id in absent:
             reason, severity = f"the brain has no unit {unit_id}", Severity.ERROR
             if unit_id in forgotten:
                 reason = f"expects {unit_id}, which was forgotten; take it out, or name another unit"
                 severity = Severity.WARNING
-            found.append(Problem(path=question.path, line=line, severity=severity, reason=reason))
-        left = tuple(unit_id for unit_id, _ in expected if unit_id in known)
-        if all(unit_id in forgotten for unit_id, _ in absent) and (left or not expected):
-            results.append(_result(replace(question, expect=left, lines=()), ask, has_vectors=model is not None))
+            found.append(Problem(path=question.path, line=question.line, severity=severity, reason=reason))
+        left = tuple(unit_id for unit_id in question.expect if unit_id in known)
+        if {*absent} <= {*forgotten} and (left or not question.expect):
+            results.append(_result(replace(question, expect=left), ask, has_vectors=model is not None))
     answerable = [one for one in results if one["expected"]]
     unanswerable = [one for one in results if not one["expected"]]
     return {

@@ -92,7 +92,9 @@ async def _serve_lines(session: AgentSession, lines: Lines, openqed: bool) -> No
 
 def make_server(session: AgentSession, *, openqed: bool = False) -> "MCPServer[Any]":
     """Return the server with its tools, which the SDK runs in threads; it warms up after its first reply."""
-    server = _server_class()(
+    from mcp.server.mcpserver import MCPServer
+
+    server: MCPServer[Any] = MCPServer(
         "nugget", title="Nugget", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING",
         middleware=[_warm_after_first_reply(session)],
     )  # fmt: skip
@@ -107,10 +109,9 @@ def make_server(session: AgentSession, *, openqed: bool = False) -> "MCPServer[A
 
 def _add_tool(server: "MCPServer[Any]", session: AgentSession) -> None:
     from mcp.types import CallToolResult
-    from pydantic import BeforeValidator, Field
+    from pydantic import Field
 
     Name = Annotated[str, Field(max_length=_NAME_CHARS)]
-    Names = Annotated[list[Name] | None, BeforeValidator(_names)]
 
     @server.tool(
         title="Look up what is known", description=DESCRIPTION, annotations=_read_only(), structured_output=False
@@ -121,8 +122,8 @@ def _add_tool(server: "MCPServer[Any]", session: AgentSession) -> None:
         ],
         path: Annotated[Name | None, Field(description="The file that the task is about")] = None,
         symbol: Annotated[Name | None, Field(description="The function or class that the task is about")] = None,
-        types: Annotated[Names, Field(description=f"Only these types: {', '.join(KnowledgeType)}")] = None,
-        sources: Annotated[Names, Field(description=f"Only these sources: {', '.join(SourceName)}")] = None,
+        types: Annotated[list[Name] | None, Field(description=f"Only these types: {', '.join(KnowledgeType)}")] = None,
+        sources: Annotated[list[Name] | None, Field(description=f"Only these sources: {', '.join(SourceName)}")] = None,
         ref: Annotated[
             Name | None, Field(description="Instead of searching: show what this ref of an earlier answer names, whole")
         ] = None,
@@ -232,25 +233,6 @@ def _result(make: Callable[[], str], failed: str = "") -> "CallToolResult":
     return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
 
 
-def _server_class() -> "type[MCPServer[Any]]":
-    """Return the SDK's server, with wrong arguments reported in a sentence instead of pydantic's report."""
-    from mcp.server.mcpserver import MCPServer
-    from mcp.server.mcpserver.exceptions import ToolError
-    from pydantic import ValidationError
-
-    class Server(MCPServer[Any]):
-        async def call_tool(self, *called: Any, **named: Any) -> Any:
-            try:
-                return await super().call_tool(*called, **named)
-            except ToolError as error:
-                if not isinstance(error.__cause__, ValidationError):
-                    raise
-                wrong = error.__cause__.errors(include_url=False, include_input=False, include_context=False)
-                raise ToolError(" ".join(f"{str(one['loc'][0])[:60]}: {one['msg']}." for one in wrong)) from None
-
-    return Server
-
-
 def _warm_after_first_reply(session: AgentSession) -> Any:
     """Middleware that starts the warm-up once, just after the first request has been answered."""
     is_due = True
@@ -266,12 +248,3 @@ def _warm_after_first_reply(session: AgentSession) -> Any:
         return reply
 
     return warm_after_first_reply
-
-
-def _names(value: Any) -> Any:
-    """Return names as agents write them, such as `"Pattern, bug"`, as a list."""
-    if isinstance(value, str):
-        value = value.split(",")
-    if isinstance(value, list) and all(isinstance(part, str) for part in value):
-        return [part.strip().lower() for part in value if part.strip()]
-    return value

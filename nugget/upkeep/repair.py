@@ -11,7 +11,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing, suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -122,7 +122,7 @@ def find_leaks(home: Path, brain: Path, *, allow: Sequence[re.Pattern[str]] = ()
 
 
 def scrub(
-    home: Path, brain: Path, known: Sequence[str] = (), *, allow: Sequence[re.Pattern[str]] = (), dry_run: bool = False
+    home: Path, brain: Path, known: Sequence[str] = (), *, allow: Sequence[re.Pattern[str]] = ()
 ) -> dict[str, list[str]]:
     """Remove what redaction finds, and the `known` secrets, from the stores below `$NUGGET_HOME` and the brain's files.
 
@@ -131,21 +131,21 @@ def scrub(
     """
     done: dict[str, list[str]] = {"rewritten": [], "removed": [], "failed": []}
     try:
-        with nullcontext() if dry_run else files.locked(Path(files.queue_folder(home)) / "worker.lock", wait=False):
+        with files.locked(Path(files.queue_folder(home)) / "worker.lock", wait=False):
             kept = [*_stored_files(home), *_stored_files(brain)]
             for file in told(kept, "Reading (MB)", _megabytes):
                 try:
                     text, is_clean = _cleaned(_text_of(file), known, allow)
                     if is_clean:
                         continue
-                    is_database = _begins(file, _DATABASE)
-                    done["removed" if is_database else "rewritten"].append(str(file))
-                    if is_database and not dry_run:
+                    if _begins(file, _DATABASE):
                         remove_database(file)
-                    elif not dry_run:
-                        content, mode = text.encode("utf-8", "surrogateescape"), file.stat().st_mode & 0o777
-                        packed = _begins(file, _PACKED)
-                        files.replace(file, gzip.compress(content, mtime=0) if packed else content, mode=mode)
+                        done["removed"].append(str(file))
+                        continue
+                    content, mode = text.encode("utf-8", "surrogateescape"), file.stat().st_mode & 0o777
+                    packed = _begins(file, _PACKED)
+                    files.replace(file, gzip.compress(content, mtime=0) if packed else content, mode=mode)
+                    done["rewritten"].append(str(file))
                 except (OSError, EOFError, sqlite3.Error) as error:
                     done["failed"].append(f"{file}: {reason_of(error)}")
     except BlockingIOError as error:

@@ -13,13 +13,13 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
-    "modules": 171,
-    "lines": 44_374,
+    "modules": 170,
+    "lines": 44_284,
     "lines of a file": 400,
-    "classes": 267,
+    "classes": 266,
     "re.compile": 227,
     "parameters of a function": 10,
-    "lines of tests": 26_004,  # with the fault laboratory
+    "lines of tests": 26_001,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

@@ -168,8 +168,8 @@ def test_arguments_that_cannot_be_taken_are_answered_with_what_can(brain: Path) 
         ({"task_description": "  "}, "about to do"),
         ({"types": ["pattern", "recipe"]}, "pattern, concept, decision, bug, belief"),
         ({"token_budget": 0}, "greater than or equal to 100"),
-        ({"types": {"a": 1}, "path": 3}, "path: Input should be a valid string."),
-        ({"path": "x" * 200_000}, "path: String should have at most 1000 characters."),
+        ({"types": {"a": 1}, "path": 3}, "Input should be a valid string"),
+        ({"path": "x" * 200_000}, "String should have at most 1000 characters"),
         ({"ref": "two\nlines\x1b[1m"}, "There is no unit two\\nlines\\x1b[1m in the brain."),
     ]
 
@@ -177,8 +177,10 @@ def test_arguments_that_cannot_be_taken_are_answered_with_what_can(brain: Path) 
         for arguments, expected in cases:
             result = await client.call_tool(TOOL, {"task_description": "cache", **arguments})
             assert result.is_error and expected in text_of(result), arguments
-            assert "Traceback" not in text_of(result) and "pydantic" not in text_of(result)
-        assert not (await ask(client, "cache", types="Concept, pattern", path="src/cache.py", symbol="get")).is_error
+            assert "Traceback" not in text_of(result) and len(text_of(result)) < 1_000
+        assert not (
+            await ask(client, "cache", types=["concept", "pattern"], path="src/cache.py", symbol="get")
+        ).is_error
         for path in ("x" * 999, "two\nlines\0"):  # longer than any file name, and what none can be
             said = text_of(await ask(client, "cache invalidation", path=path))
             assert "concept/cache-invalidation" in said and "\0" not in said and "two\nlines" not in said

@@ -125,13 +125,10 @@ def test_a_secret_that_slipped_through_is_found_and_taken_out(tmp_path: Path) ->
     assert [leak["store"] for leak in leaks] == ["home", "home", "brain", "history"]
     assert {leak["kind"] for leak in leaks} == {"password"}
     assert "Winter2026" not in repr(leaks)
-    planned = scrub(home, brain, [other], dry_run=True)
-    assert len([*find_leaks(home, brain)]) == 4, "nothing is written"
     files.private_folder(home / "queue")
     with files.locked(home / "queue/worker.lock"), pytest.raises(NuggetError, match="A worker captures"):
         scrub(home, brain, [other])
     done = scrub(home, brain, [other])
-    assert planned == done
     assert [Path(file).name for file in (*done["rewritten"], *done["removed"])] == ["a.jsonl.gz", "a.md", "index.db"]
     text = gzip.decompress((home / "archive/a.jsonl.gz").read_bytes()).decode()
     assert text == '{"text": "DB_PASSWORD=[redacted:password]"}\n[redacted:scrubbed]\n'

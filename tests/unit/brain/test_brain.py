@@ -13,7 +13,7 @@ from nugget import brain as brains
 from nugget import config
 from nugget.brain import is_brain
 from nugget.brain import knowledge_file as knowledge
-from nugget.brain.lint import lint
+from nugget.brain.checks import lint
 from nugget.errors import BrainError, ConflictError, GitError, KnowledgeError
 from nugget.infra import git
 

@@ -14,8 +14,8 @@ from knowledge_files import linked_brain, shell
 
 from nugget import brain as brains
 from nugget.brain import knowledge_file as knowledge
+from nugget.brain.checks import lint
 from nugget.brain.filing import add_unit, forget_unit, forgotten, move_unit
-from nugget.brain.lint import lint
 from nugget.errors import BrainError, ConflictError, KnowledgeError
 from nugget.infra import git
 from nugget.models import Origin, Unit

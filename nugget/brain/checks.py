@@ -1,20 +1,34 @@
-"""Check a brain: every file on its own, then how they fit together. Reads only."""
+"""Check a brain: every file on its own, how they fit together, and its golden questions. Reads only.
+
+Golden questions, `evals/*.yaml`, say what people ask and the units that should come back:
+
+    questions:
+      - question: why does our consumer see the same message twice
+        expect: [concept/at-least-once-delivery]
+        filters: {type: concept, domain: coding}
+
+`expect: []` says that nothing in the brain answers the question. `filters` (optional) are those of the command
+line: source, type, domain, tag, since; each a word or a list. What is wrong comes back as problems, with the line.
+"""
 
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nugget import brain as brains
-from nugget.brain.golden import read_golden
+from nugget.brain.frontmatter import Fields
+from nugget.brain.knowledge_file import MAX_FILE_BYTES
 from nugget.config import Settings, read_brain_file
-from nugget.errors import NuggetError, UsageError
-from nugget.models import Problem, Severity, Unit
+from nugget.errors import NuggetError, UsageError, reason_of
+from nugget.models import Filter, KnowledgeType, Problem, Severity, SourceName, Unit
 from nugget.redaction import allow_list, secret_lines
+from nugget.settings import Node, YAMLRefused, read_mapping
 from nugget.text import folded, printable
 
 _DEFAULTS = Settings()
@@ -150,7 +164,103 @@ def _golden(brain: Path, ids: Collection[str]) -> Iterator[Problem]:
     questions, problems = read_golden(brain)
     yield from (replace(problem, severity=Severity.WARNING) for problem in problems)
     for question in questions:
-        for unit_id, line in zip(question.expect, question.lines, strict=True):
+        for unit_id in question.expect:
             if unit_id not in ids:
                 reason = f"a golden question expects {unit_id}, which no file has"
-                yield Problem(path=question.path, reason=reason, line=line, severity=Severity.WARNING)
+                yield Problem(path=question.path, reason=reason, line=question.line, severity=Severity.WARNING)
+
+
+FOLDER = "evals"
+_QUESTION = ("question", "expect", "filters")
+_FILTERS = ("source", "type", "domain", "tag", "since")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoldenQuestion:
+    """A question with the ids of the units that answer it (none: it cannot be answered) and where it stands."""
+
+    text: str
+    expect: tuple[str, ...]
+    path: str
+    line: int
+    filter: Filter = field(default_factory=Filter)
+
+    @property
+    def key(self) -> str:
+        """Return the identity of a question across runs: its text, what it expects, its filters."""
+        return json.dumps([self.text, sorted(self.expect), self.filter.named()], ensure_ascii=False, sort_keys=True)
+
+
+def read_golden(brain: Path, files: Sequence[Path] = ()) -> tuple[list[GoldenQuestion], list[Problem]]:
+    """Return the golden questions of these files, by default all of the brain's, and the problems of bad ones."""
+    own = [file.relative_to(brain) for end in ("*.yaml", "*.yml") for file in (brain / FOLDER).glob(end)]
+    questions: list[GoldenQuestion] = []
+    problems: list[Problem] = []
+    for file in files or sorted(own):
+        inside = file.resolve().is_relative_to(brain.resolve()) and files
+        path = (file.resolve().relative_to(brain.resolve()) if inside else file).as_posix()
+        try:
+            found, wrong = parse(file.read_bytes() if files else brains.read_file(brain, path), path=path)
+        except (NuggetError, OSError) as error:
+            found, wrong = [], [Problem(path=path, reason=reason_of(error).removeprefix(f"{path}: "))]
+        questions += found
+        problems += wrong
+    return questions, problems
+
+
+def expecting(brain: Path, unit_id: str) -> list[tuple[str, int]]:
+    """Return file and line of every golden question that expects a unit."""
+    return [(question.path, question.line) for question in read_golden(brain)[0] if unit_id in question.expect]
+
+
+def parse(content: bytes, *, path: str) -> tuple[list[GoldenQuestion], list[Problem]]:
+    """Return the questions in the content of a file, and its problems."""
+    try:
+        pairs = read_mapping(content.decode("utf-8-sig"), max_chars=MAX_FILE_BYTES)
+        listed = next((value for key, value in pairs if key.value == "questions"), None)
+        if listed is None or listed.id != "sequence":
+            raise YAMLRefused("has no `questions:` with a list of questions", 1)
+    except UnicodeDecodeError:
+        return [], [Problem(path=path, reason="is not UTF-8 text")]
+    except YAMLRefused as refused:
+        return [], [Problem(path=path, line=refused.line, reason=str(refused))]
+    problems: list[Problem] = []
+    found = [_question(node, path, problems) for node in listed.value]
+    return [question for question in found if question], problems
+
+
+def _question(node: Node, path: str, problems: list[Problem]) -> GoldenQuestion | None:
+    """Return one question; without it, its problems are added to the others."""
+    own: list[Problem] = []
+    fields = _fields(node, path, _QUESTION, own)
+    text, expect = fields.text("question"), fields.listed("expect", commas=False)
+    if not text or fields.value("expect") is None:
+        fields.wrong(node, "a question needs `question:` and `expect:`")
+    given = fields.value("filters")
+    filters = _fields(given, path, _FILTERS, own) if given else Fields(path=path, first_line=1, nodes={})
+    sources, types = filters.listed("source"), filters.listed("type")
+    for key, values, known in (("source", sources, SourceName), ("type", types, KnowledgeType)):
+        if not {*values} <= {*known}:
+            filters.wrong(filters.value(key), f"`{key}` must be one of {', '.join(known)}")
+    since = filters.day("since")
+    if own:
+        problems += own
+        return None
+    domains = tuple(name.strip("/") for name in filters.listed("domain"))
+    return GoldenQuestion(
+        text=text or "", expect=tuple(name.removeprefix("brain:") for name in expect), path=path,
+        line=fields.line(node), filter=Filter(
+            sources=tuple(map(SourceName, sources)), types=types, domains=domains, tags=filters.listed("tag"),
+            since=since,
+        ),
+    )  # fmt: skip
+
+
+def _fields(node: Node, path: str, known: Sequence[str], problems: list[Problem]) -> Fields:
+    """Return the keys of a mapping for reading; anything but known keys is a problem."""
+    pairs = node.value if node.id == "mapping" else ()
+    fields = Fields(path=path, first_line=1, nodes={str(key.value): (key, value) for key, value in pairs},
+                    problems=problems)  # fmt: skip
+    if not fields.nodes or not fields.nodes.keys() <= {*known}:
+        fields.wrong(node, f"expected `key: value` lines with the keys {', '.join(known)}")
+    return fields
