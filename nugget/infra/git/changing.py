@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import stat
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -44,6 +45,9 @@ _UPDATE_TAKES_S = 1.0
 _BLOCKED = "blocked"
 """Stands for what is in the place of a file and is not one: a folder, a link, or a path through a link."""
 
+_held = threading.local()
+"""The locks of this thread, by the work folder of the repository."""
+
 LedgerLine = tuple[Path, str, Mapping[str, Any]]
 """A line for a ledger: `$NUGGET_HOME`, name and content."""
 
@@ -63,30 +67,30 @@ def only_writer(repo: Path, *, wait_s: float = 60.0) -> Iterator[Path]:
     Yields the folder for temporary files. May be nested. Raises ConflictError if another process holds the lock for
     `wait_s` seconds, BrainError if the folder is not a git repository or cannot be written.
     """
-    from filelock import FileLock, Timeout  # a tenth of a second, which commands that only read need not wait
-
     if not is_repository(repo):
         raise BrainError(f"{repo} is not a git repository; nothing was changed.", hint=f"Run `nugget init {repo}`.")
-    work = _work(repo)
+    work, held, deadline = _work(repo), _held.__dict__, time.monotonic() + wait_s
+    if str(work) in held:
+        with clear_errors(repo):
+            work.mkdir(mode=0o700, exist_ok=True)
+        yield work
+        return
     with clear_errors(work.parent):
-        work.parent.mkdir(mode=0o700, exist_ok=True)
-        lock = FileLock(work.parent / "lock", is_singleton=True)
-        nested = lock.is_locked
-        try:
-            lock.acquire(timeout=wait_s)
-        except Timeout:
-            hint = "Try again when it is done; `ps` shows what it is."
-            raise ConflictError(f"Another nugget has been writing in {repo} for {wait_s:g} s.", hint=hint) from None
+        while (lock := files.try_lock(work.parent / "lock")) is None:
+            if time.monotonic() >= deadline:
+                hint = "Try again when it is done; `ps` shows what it is."
+                raise ConflictError(f"Another nugget has been writing in {repo} for {wait_s:g} s.", hint=hint)
+            time.sleep(0.05)
+    held[str(work)] = lock
     try:
         with clear_errors(repo):
-            if not nested:
-                _finish(repo)
+            _finish(repo)
             work.mkdir(mode=0o700, exist_ok=True)
         yield work
     finally:
-        if not nested and not (work / "intent.json").exists():
+        if not (work / "intent.json").exists():
             _drop(repo)
-        lock.release()
+        os.close(held.pop(str(work)))
 
 
 def finish_pending(repo: Path) -> None:

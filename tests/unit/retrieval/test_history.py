@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from filelock import FileLock
 from history_world import World
 from sessions import fork, write_transcript
 
 from nugget.config import CaptureSettings, Settings
 from nugget.errors import TranscriptError, UsageError
 from nugget.index.ingest import ingest_all, is_outdated
+from nugget.infra import files
 from nugget.models import SourceName
 from nugget.retrieval.refs import read_excerpt
 from nugget.sources.claude_code import read_session
@@ -408,7 +408,7 @@ def test_an_interrupted_sync_goes_on_where_it_was_committed(world: World) -> Non
 @pytest.mark.proves("HIS-CONCURRENT")
 def test_one_process_reads_at_a_time_and_the_other_may_go_on(world: World) -> None:
     world.write([("Find the lighthouse", "ok")])
-    with FileLock(world.environment.home / "history.lock"):
+    with files.locked(world.environment.home / "history.lock"):
         assert ingest_all(world.connection, world.environment, Settings(), wait=False).is_busy
     assert world.sync().added == 1
 
