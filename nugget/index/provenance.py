@@ -8,22 +8,16 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from typing import Any
 
 from nugget.index.fulltext import Vocabulary, terms_of
 from nugget.index.units import select_in
-from nugget.models import Scope, Speaker, SpeechOrigin
-from nugget.models.nuggets import FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
-from nugget.models.sessions import evidence_of
+from nugget.models.nuggets import FileTouch, Nugget, SessionRecord, TouchAction
+from nugget.sources.nugget_store import line_of, nugget_of
 
 _LAST_CHARACTER = "\U0010ffff"
-_NUGGET_COLUMNS = (
-    "id, workspace, type, path, symbol, confidence, session, agent, session_started, extracted_at, stale_after, "
-    "file_hash, summary, detail, source_prompt, method, details"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +47,7 @@ def put_record(connection: sqlite3.Connection, file: str, record: SessionRecord,
         ),
     )  # fmt: skip
     rows = [_nugget_row(file, record, nugget) for nugget in record.nuggets if nugget.id in unit_ids]
-    connection.executemany(f"INSERT OR REPLACE INTO nuggets VALUES ({','.join('?' * 19)})", rows)
+    connection.executemany(f"INSERT OR REPLACE INTO nuggets VALUES ({','.join('?' * 13)})", rows)
     touches = [
         (file, record.workspace, record.session, one.path, one.action, _stamp(one.at), one.before_hash, one.after_hash,
          one.previous_path)
@@ -70,8 +64,8 @@ def remove_record(connection: sqlite3.Connection, file: str) -> None:
 
 def nuggets_by_id(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, Nugget]:
     """Return the nuggets of these ids."""
-    rows = select_in(connection, f"SELECT {_NUGGET_COLUMNS} FROM nuggets WHERE id IN", ids)
-    return {row[0]: _nugget(row) for row in rows}
+    rows = select_in(connection, "SELECT id, line FROM nuggets WHERE id IN", ids)
+    return {row[0]: nugget_of(row[1]) for row in rows}
 
 
 def ids_beginning_with(connection: sqlite3.Connection, prefix: str, *, workspace: str | None = None) -> list[str]:
@@ -92,13 +86,13 @@ def nuggets_at(
     The path `''` stands for those of the whole workspace; below `''` lies everything.
     """
     where, fixed = _selection(workspace, types, since)
-    start = f"SELECT {_NUGGET_COLUMNS} FROM nuggets n WHERE {where}"
+    start = f"SELECT id, line FROM nuggets n WHERE {where}"
     rows = [*select_in(connection, f"{start} AND path IN", list(paths), fixed)]
     # A nugget of the whole workspace has no folder, but the column must hold something.
     rows += select_in(connection, f"{start} AND path != '' AND folder IN", list(folders), fixed)
     for folder in below:
         rows += connection.execute(f"{start} AND path >= ? AND path < ?", (*fixed, *_bounds_below(folder)))
-    return list({row[0]: _nugget(row) for row in rows}.values())
+    return [nugget_of(line) for line in dict(rows).values()]
 
 
 def search_nuggets(
@@ -121,7 +115,8 @@ def search_nuggets(
 
 def naming(connection: sqlite3.Connection, workspace: str, ids: Sequence[str], word: str) -> set[str]:
     """Return those of the nuggets whose summary, detail or evidence holds a word (as a part of a text, case counts)."""
-    sql = "SELECT id FROM nuggets WHERE workspace = ? AND instr(summary || detail || details, ?) AND id IN"
+    told = "json_extract(line, '$.summary', '$.detail', '$.alternatives', '$.evidence')"
+    sql = f"SELECT id FROM nuggets WHERE workspace = ? AND instr({told}, ?) AND id IN"
     return {row[0] for row in select_in(connection, sql, ids, (workspace, word))}
 
 
@@ -149,11 +144,11 @@ def nugget_list(
 ) -> Iterator[Nugget]:
     """Yield the nuggets of a workspace, those of the newest session first."""
     rows = connection.execute(
-        f"""SELECT {_NUGGET_COLUMNS} FROM nuggets WHERE workspace = ? AND (? IS NULL OR session = ?)
+        """SELECT type, line FROM nuggets WHERE workspace = ? AND (? IS NULL OR session = ?)
             ORDER BY session_started DESC, session, length(id), id""",
         (workspace, session, session),
     )
-    return (nugget for nugget in map(_nugget, rows) if not types or nugget.type in types)
+    return (nugget_of(line) for type_, line in rows if not types or type_ in types)
 
 
 def count_nuggets(connection: sqlite3.Connection, workspace: str) -> int:
@@ -235,8 +230,9 @@ def stated_rules(connection: sqlite3.Connection, workspace: str, *, limit: int, 
     Nobody has reviewed a nugget, so that what an agent, a tool or a pasted text says is not passed on as a rule.
     """
     rows = connection.execute(
-        "SELECT path, summary FROM nuggets WHERE workspace = ? AND type IN ('constraint', 'caveat') "
-        "AND json_extract(details, '$.speaker') = 'user' AND json_extract(details, '$.origin') = 'typed' "
+        "SELECT path, json_extract(line, '$.summary') FROM nuggets "
+        "WHERE workspace = ? AND type IN ('constraint', 'caveat') "
+        "AND json_extract(line, '$.speaker') = 'user' AND json_extract(line, '$.origin') = 'typed' "
         "AND (stale_after IS NULL OR stale_after >= ?) "
         "ORDER BY type = 'caveat', confidence DESC, session_started DESC LIMIT ?",
         (workspace, today.isoformat(), limit),
@@ -262,31 +258,13 @@ def _bounds_below(folder: str) -> tuple[str, str]:
 
 
 def _nugget_row(file: str, record: SessionRecord, nugget: Nugget) -> tuple[object, ...]:
-    path = nugget.scope.path or ""
-    details = {
-        "alternatives": list(nugget.alternatives), "evidence": [asdict(one) for one in nugget.evidence],
-        "speaker": nugget.speaker, "origin": nugget.origin,
-    }  # fmt: skip
+    path, started = nugget.scope.path or "", nugget.session_started or record.started
+    nugget = replace(nugget, scope=replace(nugget.scope, repo=record.workspace), session_started=started)
     return (
         nugget.id, file, record.workspace, nugget.type, path, path.rpartition("/")[0], nugget.scope.symbol,
-        nugget.confidence, nugget.session, nugget.agent, _stamp(nugget.session_started or record.started),
-        _stamp(nugget.extracted_at), nugget.stale_after.isoformat() if nugget.stale_after else None, nugget.file_hash,
-        nugget.summary, nugget.detail, nugget.source_prompt, nugget.method, json.dumps(details, ensure_ascii=False),
-    )  # fmt: skip
-
-
-def _nugget(row: Any) -> Nugget:
-    (id_, workspace, type_, path, symbol, confidence, session, agent, started, extracted, stale_after, file_hash,
-     summary, detail, prompt, method, details_json) = row  # fmt: skip
-    details: Mapping[str, Any] = json.loads(details_json)
-    return Nugget(
-        id=id_, type=NuggetType(type_), summary=summary, confidence=confidence, session=session, detail=detail,
-        scope=Scope(repo=workspace, path=path or None, symbol=symbol), agent=agent, session_started=_moment(started),
-        extracted_at=_moment(extracted), alternatives=tuple(details["alternatives"]),
-        stale_after=date.fromisoformat(stale_after) if stale_after else None, source_prompt=prompt,
-        file_hash=file_hash, method=method,
-        evidence=tuple(map(evidence_of, details["evidence"])), speaker=Speaker(details.get("speaker", Speaker.AGENT)),
-        origin=SpeechOrigin(details.get("origin", SpeechOrigin.WRITTEN)),
+        nugget.confidence, nugget.session, _stamp(started), _stamp(nugget.extracted_at),
+        nugget.stale_after.isoformat() if nugget.stale_after else None,
+        json.dumps(line_of(nugget), ensure_ascii=False),
     )  # fmt: skip
 
 

@@ -12,16 +12,10 @@ CREATE TABLE nuggets (
     symbol TEXT,
     confidence REAL NOT NULL,
     session TEXT NOT NULL,
-    agent TEXT NOT NULL,
     session_started TEXT,
     extracted_at TEXT,
     stale_after TEXT,                   -- ISO date
-    file_hash TEXT,                     -- SHA-256 of the scoped file as the session left it
-    summary TEXT NOT NULL,
-    detail TEXT NOT NULL,
-    source_prompt TEXT NOT NULL,
-    method TEXT NOT NULL,
-    details TEXT NOT NULL               -- JSON {alternatives, evidence}
+    line TEXT NOT NULL                  -- the nugget as a line of the store
 ) WITHOUT ROWID;
 CREATE INDEX nuggets_place ON nuggets (workspace, path, type, session_started);
 CREATE INDEX nuggets_folder ON nuggets (workspace, folder);

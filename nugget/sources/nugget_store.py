@@ -148,6 +148,12 @@ def line_of(value: SessionRecord | Nugget | FileTouch) -> dict[str, Any]:
     return line | ({"line_hashes": "".join(line["line_hashes"])} if "line_hashes" in line else {})
 
 
+def nugget_of(line: str) -> Nugget:
+    """Return the nugget in a line that was read before, which is not checked again."""
+    found: Nugget = _adapter("nugget").validate_json(line)
+    return found
+
+
 def _filled(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """Return the values that are not empty, with dates as text."""
     kept = ((key, value) for key, value in pairs if value not in (None, "", (), {}))

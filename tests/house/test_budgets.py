@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 170,
-    "lines": 44_284,
+    "lines": 44_272,
     "lines of a file": 400,
     "classes": 266,
     "re.compile": 227,
