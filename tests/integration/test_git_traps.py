@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ from commands import Nugget
 from commit_stage import make_shop, recent_agent, work
 from hostile_repository import Traps, plant
 from mcp_wire import asked_over_mcp
-from paths import REPOSITORY
 from replay import git as plain_git
 
 from nugget.errors import GitError, NuggetError
@@ -56,18 +56,19 @@ def shop(tmp_path: Path, isolated_home: Path) -> Path:
 
 
 @pytest.fixture
-def traps(shop: Path, tmp_path: Path) -> Traps:
+def traps(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Traps:
+    """The traps in the repository, in which the commands run, and which is the brain."""
+    monkeypatch.chdir(shop)
+    monkeypatch.setenv("NUGGET_BRAIN", str(shop))
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+    (shop / "MESSAGE").write_text("")
     return plant(shop, tmp_path / "traps")
 
 
 @pytest.mark.proves("GIT-NO-PROGRAMS")
 def test_no_reading_command_runs_what_a_folders_git_configuration_names(
-    shop: Path, traps: Traps, nugget: Nugget, monkeypatch: pytest.MonkeyPatch
+    shop: Path, traps: Traps, nugget: Nugget
 ) -> None:
-    monkeypatch.chdir(shop)
-    monkeypatch.setenv("NUGGET_BRAIN", str(shop))
-    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
-    (shop / "MESSAGE").write_text("")
     for command in READING:
         nugget(*command)
         assert traps.sprung == set(), command
@@ -75,13 +76,7 @@ def test_no_reading_command_runs_what_a_folders_git_configuration_names(
 
 
 @pytest.mark.proves("GIT-NO-PROGRAMS")
-def test_starting_the_mcp_server_and_asking_it_runs_nothing_of_the_folder(
-    shop: Path, traps: Traps, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in {"NUGGET_BRAIN": str(shop), "NUGGET_EMBEDDING_MODEL": "none"}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
-    monkeypatch.chdir(shop)
+def test_starting_the_mcp_server_and_asking_it_runs_nothing_of_the_folder(traps: Traps) -> None:
     asked_over_mcp(query="payments", path="src/client.py")
     assert traps.sprung == set()
 
@@ -103,16 +98,12 @@ def test_the_traps_are_sprung_by_git_itself(shop: Path, traps: Traps) -> None:
 def test_writing_into_a_repository_runs_no_program_of_its_configuration(shop: Path, traps: Traps) -> None:
     for write in (
         lambda: git.commit_change(shop, {"README.md": b"x"}, "Change", branch="main", expect_head=git.head(shop)),
-        lambda: git.commit_change(shop, {"new.py": b"x"}, "Add", branch="main", expect_head=git.head(shop)),
         lambda: git.run(shop, "add", "-A"),
         lambda: git.run(shop, "stash"),
         lambda: git.run(shop, "fetch", "origin"),
-        lambda: remotes.default_branch(shop, remotes.Remote(name="origin", url="https://example.invalid/x")),
     ):
-        try:
+        with suppress(NuggetError):
             write()
-        except NuggetError:
-            continue
     assert traps.sprung == set()
 
 

@@ -37,24 +37,13 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, 
 
 @pytest.fixture
 def server(running: tuple[Served, AnthropicServer]) -> Served:
+    running[1].requests.clear()
     return running[0]
 
 
 @pytest.fixture
 def api(running: tuple[Served, AnthropicServer]) -> AnthropicServer:
-    running[1].requests.clear()
     return running[1]
-
-
-_BODY = json.dumps({"stream": True, "messages": [{"role": "user", "content": "hello"}]})
-
-
-def streamed(server: Served) -> bytes:
-    """A call whose answer is streamed, for raw sockets."""
-    return (
-        "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: close\r\n"
-        f"authorization: {server.headers['Authorization']}\r\ncontent-length: {len(_BODY)}\r\n\r\n{_BODY}"
-    ).encode()
 
 
 def user(words: str) -> list[dict[str, Any]]:
@@ -116,7 +105,12 @@ def test_a_stream_is_passed_on_byte_for_byte_as_it_comes(server: Served, api: An
 
     api.script(Raw(chunks=events, content_type="text/event-stream", before=what_came_was_passed_on))
     with server.socket() as connection:
-        connection.sendall(streamed(server))
+        body = json.dumps({"stream": True, "messages": user("hello")})
+        connection.sendall((
+            "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+            f"connection: close\r\nauthorization: {server.headers['Authorization']}\r\n"
+            f"content-length: {len(body)}\r\n\r\n{body}"
+        ).encode())  # fmt: skip
         while part := connection.recv(65536):
             received += part
     top, _, rest = bytes(received).partition(b"\r\n\r\n")

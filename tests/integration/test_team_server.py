@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -63,9 +64,12 @@ class Team:
         )
         return {"authorization": f"Bearer {text}"}
 
-    def serve(self, **settings: str) -> Any:
-        """Start the server; a context manager."""
-        return served(self.folder, **{**self.variables, "NUGGET_HTTP_AUTH": "token", **settings})
+    @contextmanager
+    def serve(self, **settings: str) -> Iterator[Served]:
+        """Start the server and wait until it is ready."""
+        with served(self.folder, **{**self.variables, "NUGGET_HTTP_AUTH": "token", **settings}) as server:
+            wait_for(lambda: server.ask("/readyz").status == 200)
+            yield server
 
 
 @pytest.fixture
@@ -88,16 +92,10 @@ def place(tmp_path: Path) -> Team:
     return Team(folder=tmp_path, environment=environment, variables=variables)
 
 
-def ready(server: Served) -> Served:
-    wait_for(lambda: server.ask("/readyz").status == 200)
-    return server
-
-
 @pytest.mark.proves("TEAM-SPACES")
 def test_who_may_not_read_a_space_finds_nothing_there_through_any_door(place: Team) -> None:
     reader, other = place.token("open"), place.token("open:write", "closed", identity="grace")
     with place.serve() as server:
-        ready(server)
         doors = [("/s/{}/v1/search", {"q": "kestrel"}), ("/s/{}/v1/ask", {"q": "kestrel"}),
                  ("/s/{}/v1/units/concept/kestrel", {}), ("/s/{}/mcp", None), ("/s/{}/v1/anything", {})]  # fmt: skip
         for path, query in doors:
@@ -123,7 +121,6 @@ def test_without_a_valid_token_only_the_probes_answer(place: Team) -> None:
     )
     kept = place.token("open")
     with place.serve() as server:
-        ready(server)
         assert server.ask("/healthz").json == {"status": "ok"}
         for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": f"Bearer {expired}"}):
             for path in ("/v1/spaces", "/s/open/v1/search?q=x", "/metrics", "/nothing"):
@@ -144,7 +141,6 @@ def test_a_members_session_becomes_a_proposal(place: Team, tmp_path_factory: pyt
     session = write_transcript(transcript, LESSONS)
     token = place.token("open:write")["authorization"].removeprefix("Bearer ")
     with place.serve() as server:
-        ready(server)
         member = read_environment(variables_for(
             laptop, NUGGET_TEAM_TOKEN=token, NUGGET_CAPTURE_SERVER=f"{server.url}/s/open",
         ))  # fmt: skip
@@ -179,7 +175,6 @@ def test_only_a_signed_new_delivery_for_a_known_repository_is_followed(place: Te
         return server.ask("/hooks/github", headers=headers, body=body)
 
     with place.serve(NUGGET_WEBHOOK_SECRET=WEBHOOK_SECRET) as server:
-        ready(server)
         assert post(server, body, "1", secret="wrong").status == 401
         assert server.ask("/hooks/github", body=body).status == 401
         assert post(server, b'{"repository": {"full_name": "acme/other"}}', "1").status == 404
@@ -220,11 +215,10 @@ class Provider(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def issuer() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Provider)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Provider) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
 
 
 KEY, FOREIGN = (rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2))
@@ -282,7 +276,7 @@ def test_an_agent_finds_the_provider_logs_in_and_asks_over_mcp(place: Team, issu
             return block.text
 
     with place.serve(**settings) as server:
-        assert "concept/cache-invalidation" in asyncio.run(asyncio.wait_for(talk(ready(server)), PATIENCE_S))
+        assert "concept/cache-invalidation" in asyncio.run(asyncio.wait_for(talk(server), PATIENCE_S))
         assert (person.asked["page"], person.asked["resource"]) == (f"{issuer}/authorize", f"{server.url}/s/open/mcp")
     sent = dict(parse_qsl(Provider.received[-1].decode()))
     proof = base64.urlsafe_b64encode(hashlib.sha256(sent["code_verifier"].encode()).digest()).decode().rstrip("=")
@@ -298,7 +292,6 @@ def test_an_access_token_gives_the_rights_of_its_groups(place: Team, issuer: str
         return {"authorization": f"Bearer {text}"}
 
     with place.serve(**settings) as server:
-        ready(server)
         granted = server.ask("/v1/spaces", headers=header()).json["spaces"]
         assert [(one["name"], one["right"]) for one in granted] == [("open", "write")]
         for checked in (False, None, True):  # anyone may call themselves so; only the provider can vouch for it
@@ -325,7 +318,6 @@ def test_an_access_token_gives_the_rights_of_its_groups(place: Team, issuer: str
 def test_a_proxys_headers_count_from_its_address_alone(place: Team, proxies: str, status: int) -> None:
     settings = {"NUGGET_HTTP_AUTH": "proxy", "NUGGET_HTTP_PROXIES": proxies, "NUGGET_HTTP_RIGHTS": "ada=open:read"}
     with place.serve(**settings) as server:
-        ready(server)
         assert server.ask("/s/open/v1/search?q=x", headers={"x-forwarded-user": "ada"}).status == status
         assert server.ask("/s/open/v1/search?q=x").status == 401
 
@@ -334,7 +326,7 @@ def test_a_proxys_headers_count_from_its_address_alone(place: Team, proxies: str
 def test_spans_and_logs_say_who_asked_where_and_never_what(place: Team, issuer: str) -> None:
     Provider.received = []
     with place.serve(OTEL_EXPORTER_OTLP_ENDPOINT=issuer, OTEL_BSP_SCHEDULE_DELAY="50") as server:
-        ready(server).ask("/s/open/v1/search", headers=place.token("open"), q="kestrel wingspan")
+        server.ask("/s/open/v1/search", headers=place.token("open"), q="kestrel wingspan")
         wait_for(lambda: any(b"GET open" in body for body in Provider.received))
         server.stop()
     logged = b"".join([*Provider.received, *server.said])
