@@ -96,6 +96,7 @@ def test_a_proposal_is_listed_shown_and_accepted(nugget: Nugget, words: Path) ->
     assert accepted.code == 0
     golden("review-accept", accepted.out)
     assert nugget("search", "zebra", "-q").out == "brain:pattern/zebra\n"
+    assert nugget("review", "reject").out.startswith("Rejected, and not to be proposed again: pattern/okapi.")
 
 
 @pytest.mark.proves("EXT-EXPLAIN")

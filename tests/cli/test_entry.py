@@ -103,6 +103,7 @@ def test_a_hook_call_is_queued_without_the_command_line(home: Path, queue_lock: 
 def test_importing_nugget_imports_nothing_heavy_and_no_command_line() -> None:
     modules = modules_after("import nugget")
     assert modules & {*HEAVY, "git", "typer", "rich", "yaml", "markdown_it", "sqlite3"} == set()
+    assert modules_after(RUN, "--help") & {*HEAVY, "yaml", "sqlite3", "asyncio"} == set()
 
 
 @pytest.mark.proves("HOUSE-STARTUP")

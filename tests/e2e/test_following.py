@@ -105,7 +105,7 @@ def test_a_push_that_is_refused_by_a_rule_leaves_everything_as_it_was(place: Pla
     assert place.publish().publications[0].state == "open" and list(place.server.files_of(1)) == [LOCKS_FILE]
 
 
-@pytest.mark.proves("FOLLOW-EDITED")
+@pytest.mark.proves("FOLLOW-EDITED", "PUBLISH-REJECTED")
 def test_what_a_person_edits_in_the_pull_request_comes_here_before_it_is_merged(place: Place) -> None:
     branch = place.propose(RETRY, LOCKS)
     place.publish()

@@ -8,7 +8,7 @@ import pytest
 from commands import Nugget
 from knowledge_files import commit
 from loopback_github import NAME, OWNER, TOKEN
-from publishing_stage import LOCKS, RETRY, Place
+from publishing_stage import LOCKS, RETRY, Every, Place
 from sessions import unit
 
 import nugget as library
@@ -37,6 +37,10 @@ def test_a_proposal_becomes_one_pull_request_with_its_branch_title_body_files_an
     assert place.server.head(branch) == proposal.sha == done.sha and pull.labels == ["nugget", "knowledge"]
     assert done.state == "open" and done.url == f"{place.server.origin}/{OWNER}/{NAME}/pull/1"
     assert all(request.token == TOKEN for request in place.server.requests if "/api/" in request.path)
+    place.propose(unit("t", "Another lesson of another day."), name="t")
+    place.server.fail(403, path="/labels", message="Resource not accessible by personal access token")
+    (done,) = place.publish().publications
+    assert done.state == "open" and "without labels" in str(done.reason)
 
 
 @pytest.mark.proves("PUBLISH-ONCE")
@@ -99,9 +103,8 @@ def test_whatever_fails_is_told_leaves_the_units_on_their_branch_and_is_made_goo
     assert failed.state == "failed" and said in str(failed.reason) and hint in str(failed.reason)
     assert TOKEN not in str(failed.reason)
     assert place.waiting() == ["pattern/retry-once"] and git.resolve(place.brain, branch) == sha
-    assert status(place.brain, Settings(), place.environment)["publishing"]["failures"] == [
-        f"{branch}: {failed.reason}"
-    ]
+    shown = status(place.brain, Settings(), place.environment)["publishing"]
+    assert shown["local"] == 1 and shown["failures"] == [f"{branch}: {failed.reason}"]
     place.server.may_push = True
     monkeypatch.setenv("GITHUB_API_URL", place.server.api_url)
     git.run(place.brain, "remote", "set-url", "origin", place.server.url)
@@ -244,18 +247,23 @@ THIRD = unit("utc-times", "Store moments in UTC. Local times repeat an hour in a
 
 
 @pytest.mark.proves("PUBLISH-DIGEST")
-def test_the_sessions_of_a_day_share_a_pull_request_with_a_commit_each(place: Place) -> None:
-    branch = place.propose(RETRY, every="day")
+@pytest.mark.parametrize("every", ["day", "week"])
+def test_the_sessions_of_a_day_or_week_share_a_pull_request_with_a_commit_each(place: Place, every: Every) -> None:
+    branch = place.propose(RETRY, every=every)
     assert place.publish().publications[0].state == "open"
     (pull,) = place.server.pulls
     assert (pull.title, pull.labels) == ("retry-once", ["pattern", "coding"]) and branch.startswith("nugget/digest-")
-    assert place.propose(LOCKS, name="t", every="day") == branch
-    assert place.propose(THIRD, name="u", every="day") == branch
+    assert place.propose(LOCKS, name="t", every=every) == branch
+    assert place.propose(THIRD, name="u", every=every) == branch
     assert place.publish().publications[0].number == 1 and len(place.server.pulls) == 1
     assert place.server.git("rev-list", "--count", f"main..{branch}") == "3"
     assert pull.title.endswith(", and 2 more") and set(pull.labels) == {"pattern", "belief", "coding", "coding/time"}
     for entry in (RETRY, LOCKS, THIRD):
         assert f"- [ ] **{entry.title}**" in pull.body and entry.body in pull.body
+    pull.title = "Chosen by a person"
+    place.propose(unit("small", "Serve thumbnails from the cache. Phones pay."), name="v", every=every)
+    place.publish()
+    assert pull.title == "Chosen by a person" and len(place.server.files_of(1)) == 4
     assert place.accept().pending is None and place.waiting() == [] and git.branches(place.brain, "nugget/") == []
 
 

@@ -19,7 +19,7 @@ BUDGETS = {
     "classes": 266,
     "re.compile": 227,
     "parameters of a function": 10,
-    "lines of tests": 26_001,  # with the fault laboratory
+    "lines of tests": 25_994,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

@@ -68,12 +68,15 @@ def test_all_brains_answer_each_hit_with_its_brain_and_with_the_score_it_has_alo
 
 
 @pytest.mark.proves("BRAINS-LEFT-OUT")
-@pytest.mark.parametrize("fault", ["untrusted", "blocked"])
+@pytest.mark.parametrize("fault", ["gone", "untrusted", "blocked"])
 def test_a_brain_that_cannot_be_used_is_named_and_never_stops_the_others(
     fault: str, nugget: Nugget, brains: tuple[Path, Path]
 ) -> None:
     _, team = brains
-    if fault == "untrusted":
+    if fault == "gone":
+        shutil.rmtree(team)
+        said = "There is no brain in"
+    elif fault == "untrusted":
         assert nugget("trust", "--remove", team).code == 0
         said = f"is not trusted; run `nugget trust {team}`"
     else:

@@ -109,3 +109,17 @@ def test_watch_captures_a_session_that_called_no_hook(brain: Path, home: Path, s
         finally:
             watching.send_signal(signal.SIGINT)
         assert watching.wait(PATIENCE_S) == 130
+
+
+@pytest.mark.proves("WATCH")
+def test_watch_is_started_at_login(
+    isolated_home: Path, tmp_path: Path, nugget: Nugget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("systemctl", "launchctl"):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/called\n')
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert nugget("watch", "--install").code == 0
+    (file,) = isolated_home.rglob("nugget-watch.*")
+    assert "watch" in file.read_text() and (tmp_path / "called").exists()
+    assert nugget("watch", "--uninstall").code == 0 and not file.exists()

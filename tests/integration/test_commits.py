@@ -70,6 +70,8 @@ def test_what_cannot_be_committed_is_said_in_one_sentence(command: Path, repo: P
 
     (tmp_path / "plain").mkdir()
     assert "is in no git repository" in refusal(tmp_path / "plain")
+    git(tmp_path, "init", "-q", "--bare", "bare.git")
+    assert "bare repository" in refusal(tmp_path / "bare.git")
     assert "Nothing is staged" in refusal(repo)
     git(repo, "checkout", "-q", "-b", "side")
     change_by_hand(repo, "a.txt", "side\n", at=datetime.now(UTC))
@@ -178,6 +180,9 @@ def test_a_message_of_the_persons_is_never_touched(hooked: Path, agent: Agent, t
     git(hooked, "checkout", "-q", "main")
     git(hooked, "-c", "core.editor=true", "merge", "--no-ff", "side")
     assert last_message(hooked) == "Merge branch 'side'"
+    git(hooked, "checkout", "-q", "-b", "again", "HEAD~1")
+    git(hooked, "merge", "-q", "--squash", "side")
+    assert commit(hooked).returncode == 0 and last_message(hooked).startswith("Squashed commit")
     git(hooked, "checkout", "-q", "side")
     git(hooked, "rebase", "-q", "main~1")
     assert last_message(hooked) == "side"

@@ -63,6 +63,7 @@ def test_a_model_chooses_evidence_on_the_command_line(
     transcript = isolated_home / ".claude/projects/-x/52ae3f06-3584-4ea8-a1be-f5d3bd9dd94c.jsonl"
     transcript.parent.mkdir(parents=True)
     transcript.write_bytes((REPOSITORY / "examples/demo/session.jsonl").read_bytes())
+    assert "needs a model" in nugget("logs", "context", "what failed", "--select").err
     with AnthropicServer(default=lambda request: value({"labels": ["e1", "e2"]})) as api:
         monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-test-0123456789")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", api.url)

@@ -181,3 +181,6 @@ def test_a_client_of_openai_gets_choices(server: Served, api: AnthropicServer) -
     assert (request.body["max_tokens"], request.body["stop_sequences"]) == (50, ["END"])
     assert request.body["system"][0]["text"] == "Be brief." and "cargo test" in request.body["system"][1]["text"]
     assert not {"n", "stop", "max_completion_tokens"} & {*request.body}
+    api.script(text("one two three"))
+    streamed = server.ask("/v1/chat/completions", body={**body, "stream": True}).body.decode()
+    assert streamed.count('"chat.completion.chunk"') > 1 and streamed.endswith("data: [DONE]\n\n")

@@ -162,25 +162,13 @@ def test_bad_requests_get_one_clear_sentence(server: Served, path: str, body: An
 
 
 @pytest.mark.proves("HTTP-START")
-def test_an_address_that_cannot_be_had_is_told_in_one_sentence(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        done = run_serve(tmp_path, f"127.0.0.1:{port}")
-        assert done.returncode == 1 and done.stdout == b""
-        assert f"Error: Port {port} of 127.0.0.1 is taken by another program.".encode() in done.stderr
-        assert b"Traceback" not in done.stderr
-    for address, code in (("192.0.2.1:80", 1), ("nowhere:x", 2), ("[::1", 2), ("127.0.0.1:70000", 2)):
-        done = run_serve(tmp_path, address)
-        assert (done.returncode, done.stderr.startswith(b"Error: ")) == (code, True), done.stderr
-    without = subprocess.run(
-        [*START, "serve", "127.0.0.1:0"], capture_output=True, env=variables_for(tmp_path), timeout=60
-    )
-    assert without.returncode == 2 and b"nugget serve --http 127.0.0.1:0" in without.stderr
-
-
-def run_serve(folder: Path, address: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
-    environment = variables_for(folder, **variables)
-    return subprocess.run([*START, "serve", "--http", address], capture_output=True, env=environment, timeout=60)
+def test_it_starts_without_a_brain_and_an_address_that_cannot_be_had_is_told_in_one_sentence(tmp_path: Path) -> None:
+    with served(tmp_path) as server:
+        assert server.ask("/v1/search", q="x").error.code == "no_brain"
+        taken = f"127.0.0.1:{server.port}"
+        for address, said in ((taken, "^Error: Port .* is taken by another program"), ("nowhere:x", "^Error: ")):
+            with pytest.raises(AssertionError, match=said), served(tmp_path, address=address):
+                pass
 
 
 @pytest.mark.proves("HTTP-END")

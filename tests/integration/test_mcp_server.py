@@ -18,7 +18,7 @@ import pytest
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.types import CallToolResult, TextContent
-from mcp_wire import HELLO
+from mcp_wire import HELLO, asked_over_mcp
 from paths import REPOSITORY
 from provenance_store import make_shop
 from sessions import write_transcript
@@ -160,6 +160,12 @@ def test_no_answer_to_the_default_budget_is_longer_than_a_client_shows(brain: Pa
         assert len(text_of(await ask(client, "retry payments", token_budget=300))) < 3_000
 
     with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
+
+
+@pytest.mark.proves("MCP-ERRORS")
+def test_without_a_brain_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "nugget init" in asked_over_mcp(task_description="anything")["content"][0]["text"]
 
 
 @pytest.mark.proves("MCP-ERRORS")

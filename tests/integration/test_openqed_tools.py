@@ -43,6 +43,9 @@ async def call(client: Client, tool: str, **arguments: Any) -> Any:
 @pytest.mark.proves("OPENQED-TOOLS")
 def test_the_three_tools_answer_in_openqeds_shapes(shop: Shop) -> None:
     async def talk(client: Client) -> None:
+        tools = {tool.name: tool.input_schema for tool in (await client.list_tools()).tools}
+        assert [*tools["openqed_context"]["properties"]] == "path symbol query token_budget types depth".split()
+        assert tools["openqed_file_history"]["properties"]["token_budget"]["default"] == 1500
         found = await call(client, "openqed_context", path="src/auth.ts", types=["decision"], depth="deep")
         assert list(found) == ["query", "budget", "nuggets", "moreContextHint"]
         (nugget_,) = found["nuggets"]

@@ -51,9 +51,10 @@ def recorded(logs: Logs) -> list[dict[str, Any]]:
 @pytest.mark.proves("EVI-HOOK", "EVI-HOOK-OTHERS")
 def test_commands_are_recorded_with_exit_code_duration_and_folder(shell: str, logs: Logs) -> None:
     (logs.folder.parent / "a place").mkdir(parents=True)
-    found = typed(shell, logs, "true", "false", "cd 'a place'", "sh -c 'sleep 0.3; exit 7'")
+    odd = "echo 'a\"b\\c' 'schön 時間\ntwo'"
+    found = typed(shell, logs, "false", odd, "cd 'a place'", "sh -c 'sleep 0.3; exit 7'")
     assert [(one["cmd"], one["exit"]) for one in found] == [
-        ("true", 0), ("false", 1), ("cd 'a place'", 0), ("sh -c 'sleep 0.3; exit 7'", 7),
+        ("false", 1), (odd, 0), ("cd 'a place'", 0), ("sh -c 'sleep 0.3; exit 7'", 7),
     ]  # fmt: skip
     last = found[-1]
     assert last["cwd"] == f"{logs.folder.parent}/a place" and 300 <= last["duration_ms"] < 20_000
