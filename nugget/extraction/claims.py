@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from nugget.extraction import phrases, titles
-from nugget.extraction.episodes import Episode, Turn, episodes_of
+from nugget.extraction.episodes import Episode, Turn, episodes_of, picked
 from nugget.extraction.speech import Channel, Sentence, sentences_of
 from nugget.models import Event, EventKind, Speaker
 
@@ -140,7 +140,8 @@ def _add_features(session: SessionClaims) -> None:
     reverted = _reverted(session.events)
     for claim in session.claims:
         made = _of_words(claim.sentence)
-        made["option chosen"] = float(claim.number in chosen)
+        is_pick = claim.episode.offer and claim.sentence.place == claim.episode.first and not claim.sentence.number
+        made["option chosen"] = float(claim.number in chosen or bool(is_pick))
         made |= _of_place(claim, last_reply)
         claim.features = made
         claim.is_refuted = _is_refuted(claim, session.events, reverted)
@@ -174,7 +175,7 @@ def _of_place(claim: Claim, last_reply: Mapping[int, int]) -> dict[str, float]:
     made = {f"channel {channel}": float(sentence.channel is channel) for channel in Channel}
     is_reply, is_user = sentence.channel is Channel.REPLY, sentence.channel is Channel.USER
     closes = is_reply and last_reply.get(id(episode)) == sentence.place
-    is_offer = closes and bool(phrases.FEATURES["offer"].search(sentence.text))
+    is_offer = closes and bool(phrases.OFFERS.search(sentence.text))
     is_advice = closes and episode.accepted and bool(phrases.RECOMMENDS.search(sentence.text))
     edits_before = any(place < sentence.place for place in episode.edits)
     edits_after = any(place > sentence.place for place in episode.edits)
@@ -277,6 +278,8 @@ def continued(claim: Claim, session: SessionClaims) -> list[Claim]:
 def answers(claim: Claim, session: SessionClaims) -> list[Claim]:
     """Return how the agent took up what a person said: the point it agreed with, and what it did in the end."""
     episode = claim.episode
+    if claim.features["option chosen"] and claim.features["short"]:
+        return _said_of(episode, session.claims[: claim.number])
     if claim.sentence.event.kind is EventKind.SUMMARY:  # the replies are to what was said after it
         return []
     replies: dict[int, list[Claim]] = {}
@@ -300,6 +303,13 @@ def answers(claim: Claim, session: SessionClaims) -> list[Claim]:
         if (first := next(usable, None)) is not None and not first.features["praise"]:
             found.append(first)
     return found
+
+
+def _said_of(episode: Episode, before: Sequence[Claim]) -> list[Claim]:
+    """Return what the offer says of the option that a person picked in a few words."""
+    names = [name.lower() for name in picked(episode.prompt, episode.offer)]
+    said = [one for one in before if one.sentence.event.text == episode.offer and is_usable(one)]
+    return [one for one in said if any(name in one.sentence.text.lower() for name in names)][:2]
 
 
 def is_usable(claim: Claim) -> bool:

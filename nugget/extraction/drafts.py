@@ -23,7 +23,7 @@ from nugget.extraction.claims import (
     is_usable,
     words_of,
 )  # fmt: skip
-from nugget.extraction.episodes import Turn
+from nugget.extraction.episodes import OPENING, Turn
 from nugget.extraction.speech import Channel
 from nugget.models import KnowledgeType
 
@@ -134,8 +134,7 @@ class Draft:
             slots.setdefault("Problem", [symptom])
         for role, support in self.support:
             name = role if role in _SLOTS.get(self.kind, ("Why", "Instead of")) else first
-            more = titles.point_of(support.sentence.text) if role else titles.clean(support.sentence.text)
-            slots.setdefault(name, []).append(more)
+            slots.setdefault(name, []).append(titles.point_of(support.sentence.text))
         order = sorted(slots, key=lambda name: _ORDER.index(name))
         return "\n\n".join(_paragraph(name, slots[name]) for name in order)
 
@@ -219,6 +218,8 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
         or bool(phrases.FEATURES["offer"].search(sentence.text))
     )
     said = titles.wish(sentence.text) if wished else titles.point_of(sentence.text)
+    if claim.features["option chosen"] and sentence.channel is Channel.USER:
+        said = _as_choice(said)
     said = _with_subject(_DONE_ABOUT_IT.sub("", said), claim, session)
     if said.count('"') % 2:
         said = said.replace('"', "") if said[:1] == '"' or said[-2:].rstrip(".") == '"' else ""
@@ -236,7 +237,7 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     following = answers if sentence.channel is Channel.USER else continued
     draft.support = [("", one) for one in following(claim, session)]
     draft.support += _support(draft, session)[: max(0, 3 - len(draft.support))]
-    draft.title = titles.title_of(_title_part(said))
+    draft.title = titles.title_of(_title_part(said, is_told=_is_told(claim)))
     if not draft.title and _is_told(claim):
         draft.title = titles.title_of(said)  # what is wanted is too short to say it without the reason
     context = sentence.event.text
@@ -257,7 +258,16 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     return draft
 
 
-def _title_part(said: str) -> str:
+def _as_choice(said: str) -> str:
+    """Return what a person picked, and why, as a statement."""
+    name, *reason = OPENING.split(said, 1)
+    if titles.is_statement(name, "the"):
+        return said
+    name = f"Use {name[:1].lower() if name[1:2].islower() else name[:1]}{name[1:]}"
+    return f"{name}: {reason[0].strip()}" if reason and reason[0].strip() else name
+
+
+def _title_part(said: str, *, is_told: bool) -> str:
     """Return the part of a claim that its title says: all of it if it fits, else the claim without its reason.
 
     A claim of a few words only names what goes wrong, and the reason is what to know.
@@ -265,7 +275,9 @@ def _title_part(said: str) -> str:
     head, reason = titles.split_reason(said)
     if len(said.rstrip(" .")) <= titles.TITLE_CHARS or not reason:
         return said
-    return reason if len(head.split()) <= _SYMPTOM_WORDS and titles.is_statement(reason, said) else head
+    if len(head.split()) > _SYMPTOM_WORDS:
+        return head
+    return said if is_told else reason
 
 
 def _is_passing(claim: Claim, said: str) -> bool:
@@ -305,6 +317,8 @@ def _with_rest(said: str, claim: Claim, session: SessionClaims) -> str:
         return said
     if SUBJECT_PRONOUN.match(more) or more.startswith("We "):
         return f"{said.rstrip(' .?')}: {more[0].lower()}{more[1:]}"
+    if phrases.WIDE.search(said[-2:]):
+        return said + more
     return f"{said.rstrip(' .?')}{'. ' if more[:1].isupper() else '; '}{more}"
 
 

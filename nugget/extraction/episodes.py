@@ -14,6 +14,15 @@ from nugget.models import Event, EventKind, Speaker
 _CHOICE = phrases.any_of(
     r"^\W*(?:(?:option|variant|number|#|let'?s (?:do|go with|take|use)) *)?(?:[a-e]|[1-9])\b[\s.!)]*$"
 )
+_OFFERS = phrases.any_of(r"\b(?:or|oder|ou)\b[^?\n]*\?|\b(?:options?|alternatives?)\b")
+OPENING = phrases.any_of(r"[.,:;!?(\n]|\s[-–—]\s|\b(?:because|since|so|as|weil|denn|car|porque)\b")
+"""Where what a person picks ends, and the reason begins."""
+_NAME = re.compile(r"[\w.+#-]*\w[+#]*")
+_PICKING = frozenset(
+    "a an and both das den die go i'd i just let's nimm ok okay please the then use we with yes".split()
+)
+"""Words beside the names of what is picked."""
+_MOST_PICKED = 6
 _QUESTION = phrases.any_of(r"\?\s*$|^(?:what|why|how|where|which|who|when|is|are|does|do|did|can you explain)\b")
 _TEST = re.compile(r"\b(?:test|lint|check|build|vet|typecheck|tsc|pytest|ruff|mypy|make|mise)\b")
 _REVERT = re.compile(r"\bgit (?:checkout (?:--|HEAD)|restore|revert|reset|stash)\b")
@@ -45,7 +54,8 @@ class Turn(StrEnum):
 class Episode:
     """One turn of a person and what followed until the next.
 
-    `first` and `last` are the numbers of its events; `reaction` is the kind of the turn that follows, None at the end;
+    `first` and `last` are the numbers of its events; `offer` is the reply from whose options the person picked;
+    `reaction` is the kind of the turn that follows, None at the end;
     `conceded` tells that the agent's first reply gives way to the person, `accepted` that
     the person then agreed, `undone` that they had it undone, or objected and the agent gave way.
     """
@@ -60,6 +70,7 @@ class Episode:
     commits: list[int] = field(default_factory=list)
     reverts: list[int] = field(default_factory=list)
     reaction: Turn | None = None
+    offer: str = ""
     conceded: bool = False
     undone: bool = False
     accepted: bool = False
@@ -70,15 +81,18 @@ def episodes_of(events: Sequence[Event]) -> list[Episode]:
     made = [Episode(turn=Turn.REQUEST, first=0, last=max(0, len(events) - 1))]
     outcome = {event.call_id: event.ok for event in events if event.kind is EventKind.OUTPUT and event.call_id}
     failed: dict[str, tuple[Episode, int]] = {}
-    replied = True
+    replied, reply = True, ""
     for place, event in enumerate(events):
         if event.kind is EventKind.PROMPT and event.agent_id is None:
-            turn = turn_of(event)
+            offer = reply if event.speaker is Speaker.USER and picked(event.text, reply) else ""
+            turn = Turn.CHOICE if offer else turn_of(event)
             made[-1].last, made[-1].reaction = place - 1, turn
-            made.append(Episode(turn=turn, first=place, last=len(events) - 1, prompt=event.text))
+            made.append(Episode(turn=turn, first=place, last=len(events) - 1, prompt=event.text, offer=offer))
             replied = False
             continue
         now = made[-1]
+        if event.kind is EventKind.REPLY and event.agent_id is None:
+            reply = event.text
         if event.kind is EventKind.REPLY and event.agent_id is None and not replied:
             replied = True
             now.conceded = bool(phrases.CONCEDES.search(event.text[:160].replace("*", "")))
@@ -98,6 +112,19 @@ def episodes_of(events: Sequence[Event]) -> list[Episode]:
         is_objection = following.turn in (Turn.OBJECTION, Turn.REFUSAL)
         one.undone = asked or (is_objection and (following.conceded or bool(following.reverts)))
     return [one for one in made if one.last >= one.first]
+
+
+def picked(prompt: str, reply: str) -> tuple[str, ...]:
+    """Return the words with which a prompt opens, if all of them name what the reply before it offers."""
+    if not (_OFFERS.search(reply) or phrases.RECOMMENDS.search(reply)):
+        return ()
+    words = [word for word in _NAME.findall(OPENING.split(prompt.strip(), 1)[0]) if word.lower() not in _PICKING]
+    offered = {word.lower() for word in _NAME.findall(reply)}
+    initials = "".join(word[0] for word in re.findall(r"[A-Za-z]+", reply)).lower()
+    named = all(
+        word.lower() in offered or (word.isupper() and len(word) > 2 and word.lower() in initials) for word in words
+    )
+    return tuple(words) if named and len(words) <= _MOST_PICKED else ()
 
 
 def turn_of(event: Event) -> Turn:

@@ -21,7 +21,7 @@ from nugget.errors import EmbeddingUnavailable
 from nugget.extraction import phrases, titles
 from nugget.extraction.claims import CHORE, Claim, SessionClaims, claims_of, is_confirmed
 from nugget.extraction.drafts import Draft, drafts_of
-from nugget.extraction.episodes import Turn
+from nugget.extraction.episodes import Turn, picked
 from nugget.extraction.proposals import Proposal, domain_of, language_of, project_of, tags_of
 from nugget.extraction.speech import Channel
 from nugget.models import EventKind, Evidence, KnowledgeType, Origin, Scope, Session, SourceName, Speaker, Unit
@@ -51,6 +51,7 @@ _ALIKE = 0.4
 """How much less a unit counts by its likeness to the most similar one that is proposed already."""
 _SAME_SUBJECT, SHARED_WORDS = 0.65, 0.4
 """Likeness from which two drafts are one subject, and the same of words alone."""
+_EITHER = re.compile(r"([\w.+#-]*\w) (?:or|vs\.?|oder|ou) ([\w.+#-]*\w)")
 _NOW = phrases.any_of(r"\b(?:now|no longer|already|currently)\b")
 
 
@@ -345,7 +346,11 @@ def alternatives_of(draft: Draft, read: SessionClaims) -> tuple[str, ...]:
         calls = (one for one in read.events if one.call_id == event.call_id and one.kind is EventKind.TOOL_CALL)
         asked = next(calls, None)
         return phrases.options_not_taken(asked.text, event.text) if asked else ()
-    sentence = draft.anchor.sentence
+    sentence, offer = draft.anchor.sentence, draft.anchor.episode.offer
+    if draft.anchor.features["option chosen"] and offer:
+        taken = {word.lower() for word in picked(draft.anchor.episode.prompt, offer)}
+        pairs = (pair for pair in _EITHER.findall(offer) if sum(word.lower() in taken for word in pair) == 1)
+        return tuple(dict.fromkeys(word for pair in pairs for word in pair if word.lower() not in taken))
     message = [one.sentence.text for one in read.claims if one.sentence.place == sentence.place]
     rejected = (text for text in message if re.search(r"\b(?:rejected|ruled out|decided against) ", text))
     return phrases.rejected_in(sentence.text) or phrases.rejected_in(next(rejected, ""))

@@ -186,9 +186,16 @@ OBJECTS = any_of(
     r"^\W*(?:no,|espera|pero)\b|\b(?:mal|incorrecto|mejor)\b",
     r"いや|違う|違い|でも|待って|不对|不是|等等|但是|错",
 )
+OFFERS = any_of(
+    r"\b(?:want me to|would you like|should i|shall i|do you want|which would you)\b",
+    r"\b(?:soll ich|möchtest du|willst du)\b|\b(?:veux-tu|voulez-vous|souhait\w+)\b|\b(?:quieres|te gustaría)\b",
+    r"しますか|ましょうか|要我|需要我|是否",
+)
+"""How the agent asks whether it should do something."""
 RECOMMENDS = any_of(
     r"\b(?:i|we)(?:'d| would| will)?(?: still| strongly)? (?:recommend|suggest|choose|go with|propose)\b(?! against)"
-    r"|\bmy recommendation\b|\bi(?:'d| would) (?:use|take|pick|go for)\b",
+    r"|\bmy recommendation\b|\bi(?:'d| would) (?:use|take|pick|go for)\b"
+    r"|^\w+ing\b.{5,90}\bwould\b",
     r"\b(?:ich (?:würde|empfehle|schlage)|je (?:recommande|propose)|recomiendo|propongo)\b|おすすめ|推奨|我建议|推荐",
 )
 """What the agent proposes for the person to accept."""
@@ -230,7 +237,8 @@ RULES = any_of(
 STATES = any_of(
     r"\b(?:i (?:do )?(?:also )?(?:think|know|feel|want|need|guess|bet)|i kind of feel|i'd|i would|we'd|we)\b.{0,40}"
     r"\b(?:should|needs?|want|rather|prefer|love|better|use|do|keep|have to)\b(?! you)",
-    r"\bi (?:do |really |explicitly |also )*want (?!to\b|you\b)",
+    r"\bi (?:do |really |explicitly |also )*want (?!to\b|you\b)"
+    r"|\buntil\b.{5,80}\b(?:keep|leave|use|stay)\b|\b(?:keep|leave|stay|pin)\b.{3,80}\buntil\b",
     r"\blet'?s (?:use|do|put|go|keep|make|have|call|drop|take|just)\b|\b(?:should|shouldn't|needs? to|has to) \w+ ",
     r"\b(?:code|test|approach|plan|behaviou?r|docs?|name) (?:is|are) (?:right|correct|fine|wrong)\b|\bhow about\b"
     r"|\bgoing to be\b|\bmight want\b|\bwhy (?:aren't|don't|isn't|not)\b|\bin other words\b",

@@ -39,7 +39,8 @@ _LEAD_IN = any_of(
     r"|hey|important(?:ly)?|from now on|going forward|in (?:the )?future|bitte|ab (?:jetzt|sofort)|in zukunft|künftig"
     r"|désormais|à partir de maintenant|a partir de ahora|de ahora en adelante"
     r"|exactly|correct"
-    r"|perfect|great|good|sure|agreed?|done|sorry|whoops|thus|therefore|then|also|and|but|however|similarly"
+    r"|perfect|great|good|sure|agreed?|done|fixed|not yet|sorry|whoops"
+    r"|thus|therefore|then|also|and|but|however|similarly"
     r"|in short|note|basically"
     r"|as a result|that said|of course|additional feedback|looking (?:at|more) [^,—–-]{3,60}|if anything"
     r"|in this case|for example)"
@@ -54,7 +55,7 @@ _SAYS = any_of(
     r"(?: that| because| to)?[:,]?\s+|(?:it )?turns? out(?: that)?[,:]?\s+|this mean(?:s|t)(?: that)?\s+"
     r"|(?:please )?(?:note|worth noting|keep in mind|remember|be aware)(?: that|:)?\s+|which means(?: that)?\s+"
     r"|(?:i|we) (?:also )?(?:found|see|noticed|realized|think|believe|know|feel|guess|confirmed"
-    r"|agree)(?: out)?(?: that|,)?\s+(?=\S+ \S+)"
+    r"|agree)(?: out)?(?: that|,| why)?\s+(?=\S+ \S+)"
     r"|we(?:'re| are) (?:discovering|finding|learning|seeing)(?: out| more and more| now)* that\s+"
     r"|(?:fix(?:ed|es)?|resolved?) (?:an? |the )?(?:\w+ )?(?:bug|issue|problem|case) (?:where|in which|that)\s+"
     r"|(?:root cause fix [-–—:] )?(?:correctly )?(?:identifies|determined|ensures|confirms) that\s+"
@@ -95,7 +96,7 @@ _WISHES = (
     r"| now)* (?:make sure (?:that )?)?"), ""),
     (any_of(r"^(?:want me to|would you like me to|should i|shall i|do you want me to|i can|i could"
     r"|i'd suggest|i'd recommend|i recommend|i suggest"
-                r"|i'll|i will|let me|let'?s|let us|we'll|we will|we (?:can|could)|you (?:can|could))(?: also"
+                r"|i'll|i will|let me(?! know)|let'?s|let us|we'll|we will|we (?:can|could)|you (?:can|could))(?: also"
                 r"| just| now| then| instead)* (?!against\b)"), ""),
     (any_of(r"^(?:i think |maybe |perhaps |probably )*(?:we|you|i|it)(?: probably| just| only)? (?:should"
     r"|must|have to|need to)(?: just)? "), ""),

@@ -14,12 +14,12 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 170,
-    "lines": 44_272,
-    "lines of a file": 400,
+    "lines": 44_337,
+    "lines of a file": 410,
     "classes": 266,
-    "re.compile": 227,
+    "re.compile": 229,
     "parameters of a function": 10,
-    "lines of tests": 25_994,  # with the fault laboratory
+    "lines of tests": 26_036,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

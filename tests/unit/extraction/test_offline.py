@@ -460,3 +460,45 @@ def test_a_unit_says_what_was_settled_and_leaves_out_what_the_agent_did(
     assert [proposal.unit.title for proposal in proposed] == titles
     worded = [proposal.unit.body.partition("\n>")[0] for proposal in proposed]
     assert not any("Instead of" in body or ", so I" in body for body in worded)
+
+
+@pytest.mark.parametrize(
+    ("reply", "prompted", "title", "body"),
+    [
+        (
+            "Should I use turborepo or nx, and pnpm or yarn?",
+            "turborepo and pnpm. nx is too much magic, we tried it in 2024 and nobody could debug it",
+            "Use turborepo and pnpm; nx is too much magic",
+            "**Instead of:** nx; yarn.",
+        ),
+        (
+            "I can use WebSockets or server-sent events. I'd suggest WebSockets since they are bidirectional.",
+            "SSE. our proxy (an old nginx) kills websockets after 60s",
+            "Use SSE: our proxy (an old nginx) kills websockets after 60s",
+            "",
+        ),
+        (
+            "Alpine is smaller, but musl breaks numpy. debian-slim has wheels for all packages. I'd use debian-slim.",
+            "ok debian-slim",
+            "Use debian-slim",
+            "debian-slim has wheels for all packages.",
+        ),
+    ],
+)
+def test_a_pick_among_options_in_prose_is_a_decision(reply: str, prompted: str, title: str, body: str) -> None:
+    asked = [prompt("how shall we set it up?"), said(reply), prompt(prompted), edited("setup.toml")]
+    units = [proposal.unit for proposal in extract_offline(session_of(*asked), embed=None, now=NOW)]
+    chosen = next(unit for unit in units if unit.title == title)
+    assert chosen.type is DECISION and body in chosen.body
+
+
+def test_thanks_for_an_answer_accept_no_offer() -> None:
+    asked = [
+        prompt("how does auth work here?"),
+        said(
+            "The cookie lives for 15 minutes and each request renews it. Let me know if you want details on any of it!"
+        ),
+        prompt("great thanks, now add a logout button"),
+    ]
+    units = [proposal.unit for proposal in extract_offline(session_of(*asked), embed=None, now=NOW)]
+    assert not any("details" in unit.title for unit in units)
