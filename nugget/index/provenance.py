@@ -14,8 +14,8 @@ from datetime import UTC, date, datetime
 
 from nugget.index.fulltext import Vocabulary, terms_of
 from nugget.index.units import select_in
-from nugget.models.nuggets import FileTouch, Nugget, SessionRecord, TouchAction
-from nugget.sources.nugget_store import line_of, nugget_of
+from nugget.models.nuggets import FileTouch, Nugget, SessionRecord
+from nugget.sources.nugget_store import line_of, value_in
 
 _LAST_CHARACTER = "\U0010ffff"
 
@@ -39,21 +39,15 @@ def put_record(connection: sqlite3.Connection, file: str, record: SessionRecord,
     `unit_ids` are those nuggets that became units: an id that another file has already stays that one's.
     """
     remove_record(connection, file)
-    connection.execute(
-        "INSERT INTO provenance_sessions VALUES (?,?,?,?,?,?,?,?,?,?,?)",
-        (
-            file, record.workspace, record.session, record.agent, record.title, record.first_prompt,
-            _stamp(record.started), _stamp(record.ended), record.branch, record.transcript, record.records,
-        ),
-    )  # fmt: skip
+    row = (file, record.workspace, record.session, _stamp(record.started), _line(record))
+    connection.execute("INSERT INTO provenance_sessions VALUES (?,?,?,?,?)", row)
     rows = [_nugget_row(file, record, nugget) for nugget in record.nuggets if nugget.id in unit_ids]
     connection.executemany(f"INSERT OR REPLACE INTO nuggets VALUES ({','.join('?' * 13)})", rows)
     touches = [
-        (file, record.workspace, record.session, one.path, one.action, _stamp(one.at), one.before_hash, one.after_hash,
-         one.previous_path)
+        (file, record.workspace, one.path, _stamp(one.at), one.previous_path, _line(replace(one, line_hashes=())))
         for one in record.touches
-    ]  # fmt: skip
-    connection.executemany("INSERT INTO file_touches VALUES (?,?,?,?,?,?,?,?,?)", touches)
+    ]
+    connection.executemany("INSERT INTO file_touches VALUES (?,?,?,?,?,?)", touches)
 
 
 def remove_record(connection: sqlite3.Connection, file: str) -> None:
@@ -65,7 +59,7 @@ def remove_record(connection: sqlite3.Connection, file: str) -> None:
 def nuggets_by_id(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, Nugget]:
     """Return the nuggets of these ids."""
     rows = select_in(connection, "SELECT id, line FROM nuggets WHERE id IN", ids)
-    return {row[0]: nugget_of(row[1]) for row in rows}
+    return {row[0]: value_in(row[1], Nugget) for row in rows}
 
 
 def ids_beginning_with(connection: sqlite3.Connection, prefix: str, *, workspace: str | None = None) -> list[str]:
@@ -92,7 +86,7 @@ def nuggets_at(
     rows += select_in(connection, f"{start} AND path != '' AND folder IN", list(folders), fixed)
     for folder in below:
         rows += connection.execute(f"{start} AND path >= ? AND path < ?", (*fixed, *_bounds_below(folder)))
-    return [nugget_of(line) for line in dict(rows).values()]
+    return [value_in(line, Nugget) for line in dict(rows).values()]
 
 
 def search_nuggets(
@@ -148,7 +142,7 @@ def nugget_list(
             ORDER BY session_started DESC, session, length(id), id""",
         (workspace, session, session),
     )
-    return (nugget_of(line) for type_, line in rows if not types or type_ in types)
+    return (value_in(line, Nugget) for type_, line in rows if not types or type_ in types)
 
 
 def count_nuggets(connection: sqlite3.Connection, workspace: str) -> int:
@@ -159,32 +153,22 @@ def count_nuggets(connection: sqlite3.Connection, workspace: str) -> int:
 
 def sessions(connection: sqlite3.Connection, workspace: str | None = None) -> list[IndexedSession]:
     """Return the sessions of a workspace, or of all, newest first."""
-    names = ("workspace", "session", "agent", "title", "first_prompt", "branch", "transcript", "records")
     rows = connection.execute(
-        f"""SELECT started, ended, file, (SELECT count(*) FROM nuggets n WHERE n.file = s.file),
-               (SELECT count(*) FROM file_touches t WHERE t.file = s.file), {", ".join(names)}
+        """SELECT line, file, (SELECT count(*) FROM nuggets n WHERE n.file = s.file),
+               (SELECT count(*) FROM file_touches t WHERE t.file = s.file)
             FROM provenance_sessions s WHERE ?1 IS NULL OR workspace = ?1 ORDER BY started DESC, session""",
         (workspace,),
     )
-    found = []
-    for started, ended, file, nuggets, touched, *values in rows:
-        record = SessionRecord(started=_moment(started), ended=_moment(ended), **dict(zip(names, values, strict=True)))
-        found.append(IndexedSession(record=record, file=file, nuggets=nuggets, files=touched))
-    return found
+    return [
+        IndexedSession(record=value_in(line, SessionRecord), file=file, nuggets=nuggets, files=touched)
+        for line, file, nuggets, touched in rows
+    ]
 
 
 def touches_of(connection: sqlite3.Connection, file: str) -> list[FileTouch]:
     """Return the files that the session of this file of the store touched, by path."""
-    rows = connection.execute(
-        """SELECT path, action, at, before_hash, after_hash, previous_path FROM file_touches WHERE file = ?
-           ORDER BY path""",
-        (file,),
-    )
-    return [
-        FileTouch(path=path, action=TouchAction(action), at=_moment(at), before_hash=before, after_hash=after,
-                  previous_path=previous)
-        for path, action, at, before, after, previous in rows
-    ]  # fmt: skip
+    rows = connection.execute("SELECT line FROM file_touches WHERE file = ? ORDER BY path", (file,))
+    return [value_in(row[0], FileTouch) for row in rows]
 
 
 def sessions_touching(
@@ -263,9 +247,12 @@ def _nugget_row(file: str, record: SessionRecord, nugget: Nugget) -> tuple[objec
     return (
         nugget.id, file, record.workspace, nugget.type, path, path.rpartition("/")[0], nugget.scope.symbol,
         nugget.confidence, nugget.session, _stamp(started), _stamp(nugget.extracted_at),
-        nugget.stale_after.isoformat() if nugget.stale_after else None,
-        json.dumps(line_of(nugget), ensure_ascii=False),
+        nugget.stale_after.isoformat() if nugget.stale_after else None, _line(nugget),
     )  # fmt: skip
+
+
+def _line(value: SessionRecord | Nugget | FileTouch) -> str:
+    return json.dumps(line_of(value), ensure_ascii=False)
 
 
 def _stamp(moment: datetime | None) -> str | None:

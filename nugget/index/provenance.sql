@@ -15,7 +15,7 @@ CREATE TABLE nuggets (
     session_started TEXT,
     extracted_at TEXT,
     stale_after TEXT,                   -- ISO date
-    line TEXT NOT NULL                  -- the nugget as a line of the store
+    line TEXT NOT NULL                  -- the nugget as a line of the store, as in the tables below
 ) WITHOUT ROWID;
 CREATE INDEX nuggets_place ON nuggets (workspace, path, type, session_started);
 CREATE INDEX nuggets_folder ON nuggets (workspace, folder);
@@ -25,27 +25,18 @@ CREATE TABLE provenance_sessions (
     file TEXT PRIMARY KEY,
     workspace TEXT NOT NULL,
     session TEXT NOT NULL,
-    agent TEXT NOT NULL,
-    title TEXT NOT NULL,
-    first_prompt TEXT NOT NULL,
     started TEXT,
-    ended TEXT,
-    branch TEXT,
-    transcript TEXT,
-    records INTEGER NOT NULL
+    line TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX provenance_sessions_workspace ON provenance_sessions (workspace, started);
 
 CREATE TABLE file_touches (
     file TEXT NOT NULL,
     workspace TEXT NOT NULL,
-    session TEXT NOT NULL,
     path TEXT NOT NULL,
-    action TEXT NOT NULL,
     at TEXT,
-    before_hash TEXT,
-    after_hash TEXT,
-    previous_path TEXT
+    previous_path TEXT,
+    line TEXT NOT NULL                  -- without the hashes of lines
 );
 CREATE INDEX file_touches_path ON file_touches (workspace, path);
 CREATE INDEX file_touches_file ON file_touches (file);

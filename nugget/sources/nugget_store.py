@@ -27,7 +27,7 @@ from enum import Enum
 from functools import cache
 from pathlib import Path
 from string import hexdigits
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nugget.errors import TranscriptError
 from nugget.infra import files
@@ -40,6 +40,7 @@ from nugget.text import is_name, shorten
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
+_Value = TypeVar("_Value", SessionRecord, Nugget, FileTouch)
 FORMAT = 1
 MAX_LINE_BYTES = 8 * 1024 * 1024
 """A longer line is a problem; a touch of a file with 100,000 lines needs 1.6 MB."""
@@ -148,9 +149,9 @@ def line_of(value: SessionRecord | Nugget | FileTouch) -> dict[str, Any]:
     return line | ({"line_hashes": "".join(line["line_hashes"])} if "line_hashes" in line else {})
 
 
-def nugget_of(line: str) -> Nugget:
-    """Return the nugget in a line that was read before, which is not checked again."""
-    found: Nugget = _adapter("nugget").validate_json(line)
+def value_in(line: str, type_: type[_Value]) -> _Value:
+    """Return the session, nugget or touch in a line that `line_of` made; what was checked before is not again."""
+    found: _Value = _adapters()[type_].validate_json(line)
     return found
 
 
@@ -161,10 +162,10 @@ def _filled(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 @cache
-def _adapter(kind: str) -> TypeAdapter[Any]:
+def _adapters() -> dict[type, TypeAdapter[Any]]:
     from pydantic import TypeAdapter
 
-    return TypeAdapter(_KINDS[kind])
+    return {type_: TypeAdapter(type_) for type_ in _KINDS.values()}
 
 
 def _validated(kind: str, given: Mapping[str, Any]) -> SessionRecord | Nugget | FileTouch:
@@ -172,7 +173,7 @@ def _validated(kind: str, given: Mapping[str, Any]) -> SessionRecord | Nugget | 
     from pydantic import ValidationError
 
     try:
-        value: Any = _adapter(kind).validate_python(given)
+        value: Any = _adapters()[_KINDS[kind]].validate_python(given)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         raise ValueError(f"`{'.'.join(map(str, first['loc']))}` is invalid ({first['msg']})") from None
