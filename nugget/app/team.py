@@ -10,12 +10,14 @@ import gzip
 import hashlib
 import json
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from nugget.capture import queue, read_redacted
@@ -151,10 +153,22 @@ def note_delivery(home: Path, delivery: str) -> bool:
 
 def keys_address(issuer: str) -> str:
     """Return the address of the keys of an OpenID provider. Raises NuggetError."""
-    status, found = http_client.send(f"{issuer.rstrip('/')}/.well-known/openid-configuration", timeout_s=SEND_TIMEOUT_S)
+    status, found = _reply_of(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
     if not (status == 200 and isinstance(found, dict) and isinstance(found.get("jwks_uri"), str)):
         raise NuggetError(f"{issuer} does not publish where its keys are (HTTP {status}).")
     return str(found["jwks_uri"])
+
+
+def _reply_of(url: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> tuple[int, Any]:
+    """Return the status and the JSON of a reply, None for another reply. Raises NuggetError without one."""
+    try:
+        status, reply = http_client.send(url, body, headers or {}, until=time.monotonic() + SEND_TIMEOUT_S)
+    except (OSError, ValueError) as error:
+        reason = str(error) or type(error).__name__
+        raise NuggetError(f"{url.partition('?')[0]} cannot be reached ({reason}).", hint="Try again.") from error
+    with suppress(ValueError):
+        return status, json.loads(reply)
+    return status, None
 
 
 def queue_states(home: Path) -> dict[str, int]:
@@ -218,9 +232,7 @@ def send_session(transcript: Path, environment: Environment, settings: Settings)
         return "the session is excluded or empty"
     archive = write_archive(environment.home, session, stamps=[rules_stamp(settings)])
     headers = {"authorization": f"Bearer {token}", "content-type": "application/gzip"}
-    status, reply = http_client.send(
-        f"{address}/v1/sessions?{urlencode({'space': space})}", archive.read_bytes(), headers, timeout_s=SEND_TIMEOUT_S
-    )
+    status, reply = _reply_of(f"{address}/v1/sessions?{urlencode({'space': space})}", archive.read_bytes(), headers)
     if status != 202:
         why = f"HTTP {status}"
         with suppress(LookupError, TypeError):

@@ -1,49 +1,25 @@
-"""Plain requests to servers that we know: JSON comes back, redirects are not followed."""
+"""Plain requests to servers that we know; redirects are not followed."""
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from nugget.errors import NuggetError
-
 if TYPE_CHECKING:
     import httpx
 
-_MAX_REPLY_BYTES = 1_000_000
-_MAX_MODEL_BYTES, _ATTEMPTS = 20_000_000, 4
+_MAX_REPLY_BYTES, _ATTEMPTS = 20_000_000, 4
 _RETRIED = (408, 409, 429, 500, 502, 503, 504, 529)
 
 
-def send(
-    url: str, content: bytes | None = None, headers: Mapping[str, str] | None = None, *, timeout_s: float
-) -> tuple[int, Any]:
-    """Send a GET, or a POST if there is content; return the status and the JSON of the reply, None for other replies.
+def send(url: str, body: object, headers: Mapping[str, str], *, until: float) -> tuple[int, bytes]:
+    """Send a POST of bytes or of JSON, or a GET for None, again while the server is overloaded, as it asks.
 
-    Raises NuggetError if the server cannot be reached or says too much.
-    """
-    import httpx
-
-    try:
-        with httpx.stream("GET" if content is None else "POST", url, content=content, headers=headers,
-                          timeout=timeout_s) as reply:  # fmt: skip
-            body = _read(reply, _MAX_REPLY_BYTES, until=time.monotonic() + timeout_s)
-    except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError) as error:
-        raise NuggetError(f"{url.partition('?')[0]} cannot be reached ({error}).", hint="Try again.") from error
-    try:
-        return reply.status_code, json.loads(body)
-    except ValueError:
-        return reply.status_code, None
-
-
-def post(url: str, body: object, headers: Mapping[str, str], *, until: float) -> tuple[int, bytes]:
-    """Send JSON to a model's server, again while it is overloaded, as it asks; return the last status and reply.
-
-    Raises TimeoutError at `until`, a value of time.monotonic; ConnectionRefusedError if nothing could be sent,
-    ConnectionError if the connection failed later, ValueError for a reply without end.
+    Returns the last status and reply. Raises TimeoutError at `until`, a value of time.monotonic;
+    ConnectionRefusedError if nothing could be sent, ConnectionError if the connection failed later, ValueError for a
+    reply without end.
     """
     import httpx
 
@@ -54,8 +30,10 @@ def post(url: str, body: object, headers: Mapping[str, str], *, until: float) ->
                 time.sleep(wait_s)
                 left_s = max(until - time.monotonic(), 0.001)
                 timeout = httpx.Timeout(left_s, connect=min(left_s, 5.0))
-                with client.stream("POST", url, json=body, timeout=timeout) as reply:
-                    content = _read(reply, _MAX_MODEL_BYTES, until=until)
+                sent: dict[str, Any] = {"content": body} if isinstance(body, bytes) else {"json": body}
+                method = "GET" if body is None else "POST"
+                with client.stream(method, url, timeout=timeout, **sent) as reply:
+                    content = _read(reply, until=until)
                 asked = reply.headers.get("retry-after", "")
                 wait_s = float(asked) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", asked) else 0.5 * 2**attempt
                 if reply.status_code not in _RETRIED or time.monotonic() + wait_s >= until:
@@ -69,13 +47,13 @@ def post(url: str, body: object, headers: Mapping[str, str], *, until: float) ->
     return reply.status_code, content
 
 
-def _read(reply: httpx.Response, most_bytes: int, *, until: float) -> bytes:
+def _read(reply: httpx.Response, *, until: float) -> bytes:
     """Return the body of a reply. Raises TimeoutError at `until`, ValueError for a longer body."""
     body = bytearray()
     for part in reply.iter_bytes():
         body += part
         if time.monotonic() > until:
             raise TimeoutError("it takes too long")
-        if len(body) > most_bytes:
+        if len(body) > _MAX_REPLY_BYTES:
             raise ValueError("a reply without end")
     return bytes(body)

@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 170,
-    "lines": 44_325,
+    "lines": 44_315,
     "lines of a file": 410,
     "classes": 266,
     "re.compile": 229,

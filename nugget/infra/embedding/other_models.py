@@ -126,7 +126,7 @@ class HttpEmbedder:
         if self._vendor == "voyage":
             body["input_type"] = input_type
         try:
-            status, content = http_client.post(self._url, body, self._headers, until=time.monotonic() + self._timeout_s)
+            status, content = http_client.send(self._url, body, self._headers, until=time.monotonic() + self._timeout_s)
             reply = json.loads(content) if status == 200 else None
             reason = f"HTTP {status}"
         except (OSError, ValueError, RecursionError) as error:

@@ -147,7 +147,7 @@ class OpenAI(Model):
 
     def _complete(self, call: ModelCall, schema: Mapping[str, Any]) -> str:
         headers = {"Authorization": f"Bearer {self._secret}"} if self._secret else {}
-        status, content = http_client.post(self._url, call.body, headers, until=call.until)
+        status, content = http_client.send(self._url, call.body, headers, until=call.until)
         if status != 200:
             raise self._refused(status, _reason(content), call)
         reply = json.loads(content)
