@@ -9,6 +9,7 @@ from typing import Any
 
 import provenance_store
 import pytest
+from cli_stage import write_unit
 from commands import Nugget
 from provenance_store import Shop, make_shop
 from replay import Agent, git
@@ -60,10 +61,7 @@ def test_what_is_named_and_gone_is_listed(shop: Shop, brain: Path, nugget: Nugge
     shop.commit()
     (shop.repo / "src/auth.py").unlink()
     monkeypatch.setenv("NUGGET_BRAIN", str(brain))
-    (brain / "domains/coding/bugs/gone.md").write_text(
-        "---\nid: bug/gone\ntype: bug\ndomain: coding\nconfidence: 0.9\n"
-        "scope:\n  path: src/gone.py\n---\n# Gone\n\nX.\n"
-    )
+    write_unit(brain, "bug/gone", "# Gone\n\nX.", scope="{path: src/gone.py}")
     nugget("sync")
     found = nugget("nuggets", "--check", "--json")
     named = {(one["summary"], one["kind"], one["name"]) for one in found.json["missing"]}

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from cli_stage import write_unit
 from commands import Nugget
 from knowledge_files import commit
 from mcp_wire import asked_over_mcp
@@ -33,8 +34,7 @@ def brains(nugget: Nugget, brain: Path, tmp_path: Path) -> tuple[Path, Path]:
     team = tmp_path / "team-brain"
     assert nugget("init", team).code == 0
     (team / "domains/coding/decisions").mkdir(parents=True)
-    lines = f"---\nid: {TEAM_UNIT}\ntype: decision\ndomain: coding\n---\n"
-    (team / "domains/coding/decisions/refresh-prices.md").write_text(lines + TEAM_TEXT)
+    write_unit(team, TEAM_UNIT, TEAM_TEXT)
     shutil.copytree(brain / "domains/management", team / "domains/management")
     commit(team, ["domains/management", "domains/coding/decisions/refresh-prices.md"], "Prices")
     assert nugget("init", brain).code == 0

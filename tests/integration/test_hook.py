@@ -139,27 +139,16 @@ def test_notes_keep_one_job_for_a_session_and_start_no_worker(home: Path) -> Non
     assert is_idle(home) and not (home / "queue/running").exists()
 
 
-RULES = """
-Never swallow an exception in a callback of the scheduler.
-Always convert timestamps to UTC before they reach the parser.
-Never put a customer's address into the key of a cache.
-Always close the upload stream before the temporary file is renamed.
-Never send an e-mail from inside a database transaction.
-Always escape wildcards in what a visitor searches for.
-Never compare prices as floating point numbers.
-Always pin the version of the container image by its digest.
-Never write passwords to the audit trail.
-Always rotate the signing certificate a week before it expires.
-Never block the event loop with a synchronous DNS lookup.
-Always measure latency at the proxy, not in the browser.
-Never delete a tenant without a snapshot of its bucket.
-Always sort translations by locale when you export them.
-Never trust the content type that a webhook claims.
-Always run the thumbnail worker with a memory limit.
-Never cache the answer of the currency exchange for longer than an hour.
-Always name feature flags after the ticket that removes them.
-Never spawn more threads than the invoice printer has slots.
-""".strip().splitlines()
+RULES = (
+    "swallow an exception in a callback of the scheduler|parse timestamps that are not in UTC|put a customer's address "
+    "into the key of a cache|rename the temporary file before the upload stream is closed|send an e-mail from inside a "
+    "database transaction|search for wildcards that a visitor typed|compare prices as floating point numbers|deploy a "
+    "container image without its digest|write passwords to the audit trail|let the signing certificate expire in a "
+    "holiday|block the event loop with a synchronous DNS lookup|measure latency in the browser|delete a tenant without "
+    "a snapshot of its bucket|export translations unsorted|trust the content type that a webhook claims|run the "
+    "thumbnail worker without a memory limit|cache the currency exchange for a day|name feature flags after people|"
+    "spawn more threads than the invoice printer has slots"
+).split("|")
 
 
 @pytest.mark.proves("WORKER-MANY-AT-ONCE")
@@ -168,7 +157,7 @@ def test_twenty_sessions_that_end_in_the_same_second_are_each_captured_once(tmp_
     home, brain = tmp_path / ".nugget", tmp_path / "brain"
     for number, rule in enumerate(RULES):
         transcript = tmp_path / f".claude/projects/-srv-shop/{number}.jsonl"
-        session = write_transcript(transcript, [(f"Repair what I reported. {rule}", "Done, all checks pass.")])
+        session = write_transcript(transcript, [(f"Repair what I reported. Never {rule}.", "Done, all checks pass.")])
         files.queue_job(home, {"queued": time.time(), "session": session, "transcript": str(transcript)})
     command = [sys.executable, "-P", "-m", "nugget.app.worker"]
     environment = variables(

@@ -9,19 +9,18 @@ import shutil
 import signal
 import socket
 import subprocess
-import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from cli_stage import write_unit
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import TextContent
-from served import REPOSITORY, START, Answer, Served, read_all, served, served_brain, variables_for
+from served import REPOSITORY, START, Served, read_all, served, served_brain, variables_for
 from waiting import PATIENCE_S, within
 
 from nugget import http as security
@@ -38,22 +37,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield running
 
 
-def nugget(server: Served, *arguments: str) -> Any:
-    """What the command line prints as JSON, in the server's own environment."""
-    environment = variables_for(server.home, NUGGET_BRAIN=str(server.brain))
-    done = subprocess.run([*START, *arguments, "--json"], capture_output=True, env=environment, timeout=60, check=True)
-    return json.loads(done.stdout)
-
-
 @pytest.mark.proves("HTTP-ASK")
 def test_ask_answers_with_the_json_of_the_command_line(server: Served) -> None:
+    environment = variables_for(server.home, NUGGET_BRAIN=str(server.brain))
+    done = subprocess.run([*START, "ask", QUESTION, "--limit", "3", "--json"], capture_output=True, env=environment)
     answer = server.ask("/v1/ask", q=QUESTION, limit=3)
-    assert answer.status == 200 and answer.headers["content-type"] == "application/json"
-    assert answer.json == nugget(server, "ask", QUESTION, "--limit", "3")
+    assert answer.json == json.loads(done.stdout) == server.ask("/v1/ask", body={"q": QUESTION, "limit": 3}).json
     assert answer.json["hits"][0]["id"] == "concept/cache-invalidation"
-    posted = server.ask("/v1/ask", body={"q": QUESTION, "limit": 3, "types": ["concept", "pattern"], "depth": "deep"})
-    assert posted.json["query"]["depth"] == "deep"
-    assert {hit["type"] for hit in posted.json["hits"]} <= {"concept", "pattern"}
 
 
 @pytest.mark.proves("HTTP-UNIT")
@@ -67,31 +57,20 @@ def test_no_path_leads_anywhere_else(server: Served) -> None:
 def test_a_new_unit_is_found_and_secrets_in_units_are_not_given_out(server: Served) -> None:
     assert server.brain
     token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
-    (server.brain / "domains/coding/patterns/zebra-rollout.md").write_text(
-        "---\nid: pattern/zebra-rollout\ntype: pattern\ndomain: coding\ntags: []\nconfidence: 0.9\nsource: manual\n"
-        f"related: []\ncreated: 2026-11-01\nlast_modified: 2026-11-01\n---\n# Zebra rollout\n\nUse {token} for it.\n"
-    )
+    write_unit(server.brain, "pattern/zebra-rollout", f"# Zebra rollout\n\nUse {token} for it.")
     found = server.ask("/v1/search", q="zebra rollout")
     assert found.json["hits"][0]["id"] == "pattern/zebra-rollout"
-    whole = server.ask("/v1/units/pattern/zebra-rollout")
-    for answer in (found, whole):
+    for answer in (found, server.ask("/v1/units/pattern/zebra-rollout")):
         assert token.encode() not in answer.body and b"[redacted:" in answer.body
-
-
-@asynccontextmanager
-async def mcp_client(server: Served) -> AsyncIterator[Client]:
-    """The SDK's client, with the server's token."""
-    async with (
-        httpx2.AsyncClient(headers=server.headers, timeout=PATIENCE_S) as sender,
-        Client(streamable_http_client(f"{server.url}/mcp", http_client=sender)) as client,
-    ):
-        yield client
 
 
 @pytest.mark.proves("HTTP-MCP")
 def test_mcp_answers_over_streamable_http(server: Served) -> None:
     async def talk() -> None:
-        async with mcp_client(server) as client:
+        async with (
+            httpx2.AsyncClient(headers=server.headers, timeout=PATIENCE_S) as sender,
+            Client(streamable_http_client(f"{server.url}/mcp", http_client=sender)) as client,
+        ):
             assert client.instructions == INSTRUCTIONS
             result = await client.call_tool("get_relevant_context", {"task_description": QUESTION})
             (block,) = result.content
@@ -110,7 +89,6 @@ def test_memory_is_that_of_the_servers_identity_alone(tmp_path: Path) -> None:
         (notes / identity / "plan.md").write_text(f"# Plan\n\n{text}\n")
     shutil.copytree(REPOSITORY / "tests" / "brain", tmp_path / "brain")
     with served(tmp_path, brain=tmp_path / "brain") as nobody:
-        assert b"crystal" not in nobody.ask("/v1/search", q="khaydarin").body.replace(b"khaydarin", b"")
         for refused in (nobody.ask("/v1/search", q="crystal", sources="memory"),
                         nobody.ask("/v1/units/memory:zealot/plan.md")):  # fmt: skip
             assert refused.status in (404, 422) and b"hums" not in refused.body
@@ -133,9 +111,7 @@ def test_the_openapi_document_is_valid_and_lists_every_path(server: Served) -> N
         filled = path.replace("{ref}", "concept/cache-invalidation").replace("{session}", "sess_1")
         allowed = server.ask(filled, method="DELETE").headers["allow"]
         assert {method.upper() for method in methods} >= set(allowed.split(", ")), path
-        assert all(
-            "security" in described and "default" not in described["responses"] for described in methods.values()
-        )
+        assert all("security" in described for described in methods.values())
 
 
 @pytest.mark.proves("HTTP-BAD-INPUT")
@@ -218,11 +194,8 @@ def test_the_first_start_makes_a_token_that_only_its_owner_can_read(tmp_path: Pa
             assert len(token) >= 40 and file.stat().st_mode & 0o777 == 0o600
             (line,) = server.said
             assert line.startswith(b"Ask it: curl -H @") and token.encode() not in line
-            answers = {
-                path: server.ask(path, headers={"Authorization": ""}).status
-                for path in ("/v1/search?q=x", "/mcp", "/openapi.json", "/nothing", "/healthz")
-            }
-            assert answers == {**dict.fromkeys(answers, 401), "/healthz": 200}
+            for path in ("/v1/search?q=x", "/mcp", "/openapi.json", "/nothing"):
+                assert server.ask(path, headers={"Authorization": ""}).status == 401, path
             assert server.ask("/openapi.json").status == 200
     finally:
         os.umask(umask)
@@ -314,14 +287,8 @@ def test_large_bodies_and_heads_are_refused_while_they_are_sent(server: Served) 
 @pytest.mark.proves("HTTP-FLOOD")
 def test_a_flood_is_told_to_wait_and_what_was_taken_is_answered(server: Served) -> None:
     question = {"q": "how do we refresh stored copies of prices and sessions"}
-    start = threading.Barrier(100)
-
-    def once() -> Answer:
-        start.wait()
-        return server.ask("/v1/ask", body=question)
-
     with ThreadPoolExecutor(100) as threads:
-        answers = [future.result() for future in [threads.submit(once) for _ in range(100)]]
+        answers = [*threads.map(lambda _: server.ask("/v1/ask", body=question), range(100))]
     assert {answer.status for answer in answers} <= {200, 429}
     assert sum(answer.status == 200 for answer in answers) >= security.MAX_UNDER_WAY
     for answer in answers:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_stage import write_unit
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.types import CallToolResult, TextContent
@@ -61,14 +62,8 @@ def with_client(
     parameters = StdioServerParameters(command=SERVE[0], args=arguments, env=environment(**variables), cwd=cwd)
 
     async def session() -> None:
-        failure: BaseException | None = None
         async with Client(parameters, mode=mode) as client:  # type: ignore[arg-type]
-            try:
-                await talk(client)
-            except Exception as error:  # raised below: the client's task groups would wrap it three times
-                failure = error
-        if failure:
-            raise failure
+            await talk(client)
 
     asyncio.run(asyncio.wait_for(session(), MOST_S))
 
@@ -120,15 +115,6 @@ def receive(process: subprocess.Popen[bytes], number: int | str = 1) -> dict[str
             return message
 
 
-def write_unit(brain: Path, slug: str, text: str) -> Path:
-    file = brain / "domains/coding/patterns" / f"{slug}.md"
-    file.write_text(
-        f"---\nid: pattern/{slug}\ntype: pattern\ndomain: coding\ntags: []\nconfidence: 0.9\nsource: manual\n"
-        f"related: []\ncreated: 2026-11-01\nlast_modified: 2026-11-01\n---\n# {slug}\n\n{text}\n"
-    )
-    return file
-
-
 @pytest.mark.proves("MCP-CONTRACT", "MCP-INSTRUCTIONS")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_it_offers_one_tool_with_the_parameters_of_the_contract(brain: Path, mode: str) -> None:
@@ -153,7 +139,7 @@ def test_it_offers_one_tool_with_the_parameters_of_the_contract(brain: Path, mod
 def test_no_answer_to_the_default_budget_is_longer_than_a_client_shows(brain: Path) -> None:
     wall = " ".join(f"retry{n} payments with idempotency" for n in range(4000))
     for n in range(6):
-        write_unit(brain, f"wall-{n}", wall)
+        write_unit(brain, f"pattern/wall-{n}", f"# Wall {n}\n\n{wall}")
 
     async def talk(client: Client) -> None:
         assert 200 < len(text_of(await ask(client, "retry payments with idempotency", depth="deep"))) < MAX_CHARS
