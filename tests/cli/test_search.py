@@ -45,13 +45,9 @@ CHANNEL = [
     {"from": "ada", "text": "The architecture of the bridge stays as it is.", "timestamp": "2026-05-01T10:00:00Z"},
     {"from": "bob", "text": "Agreed; I write it down.", "timestamp": "2026-05-01T10:05:00Z"},
 ]
-TURNS = [
-    (
-        "lets fix up the security architecture to use the mock tool",
-        "The architecture has three layers. I moved the mock tool below the gate.",
-    ),
-    ("and the walrus?", "The walrus stays outside of it."),
-]
+MOVED = "The architecture has three layers. I moved the mock tool below the gate."
+TURNS = [("lets fix up the security architecture to use the mock tool", MOVED),
+         ("and the walrus?", "The walrus stays outside of it.")]  # fmt: skip
 
 
 class World(NamedTuple):
@@ -85,10 +81,8 @@ def made(knowledge: Path, tmp_path_factory: pytest.TempPathFactory) -> World:
     write_transcript(transcript, TURNS, session=session, cwd="/work/shop", started=started)
     for file in [*canon.rglob("*.md"), *memory.rglob("*.md")]:
         os.utime(file, (1_772_366_400, 1_772_366_400))  # 2026-03-01
-    variables = {
-        "HOME": str(home), "NUGGET_BRAIN": str(brain), "NUGGET_CANON_FOLDERS": str(canon),
-        "NUGGET_EMBEDDING_MODEL": "none",
-    }  # fmt: skip
+    variables = {"HOME": str(home), "NUGGET_BRAIN": str(brain), "NUGGET_CANON_FOLDERS": str(canon),
+                 "NUGGET_EMBEDDING_MODEL": "none"}  # fmt: skip
     with Brain(brain, environment=read_environment(variables)) as opened:
         opened.sync()
         opened.sync_local_sources()

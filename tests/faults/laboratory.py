@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from forking import Commands, Ended
 from sessions import write_transcript
@@ -162,9 +163,9 @@ class Stage:
         """Run the command of a row."""
         return self.run(*writing.arguments, strace=strace, more={**writing.variables, **(more or {})})
 
-    def must(self, *arguments: str) -> None:
+    def must(self, *arguments: str, **options: Any) -> None:
         """Run a command line that has to succeed."""
-        ended = self.run(*arguments)
+        ended = self.run(*arguments, **options)
         assert ended.code == 0, (arguments, ended)
 
     def fill(self, argument: str) -> str:
@@ -200,27 +201,21 @@ class Stage:
             repository = self.folder / name
             if not (repository / ".git").is_dir():
                 continue
-            found[name] = {
-                "knowledge": self._tree(repository) if self._head(repository) else "",
-                "subjects": self.git("log", "--format=%s", repository=repository) if self._head(repository) else "",
+            command = ["git", "-C", str(repository), "rev-parse", "-q", "--verify", "HEAD"]
+            is_born = not subprocess.run(command, capture_output=True).returncode
+            lines = self.git("ls-tree", "-r", "HEAD", repository=repository).splitlines() if is_born else []
+            found[name] = {  # but for a brain.yaml that init made, which has an id that is random
+                "knowledge": [line for line in lines if name == "brain" or not line.endswith("\tbrain.yaml")],
+                "subjects": self.git("log", "--format=%s", repository=repository) if is_born else "",
                 "untracked": self.git("status", "--porcelain", "-uall", repository=repository),
             }
         found["proposals"] = sorted(self.git("ls-tree", "-r", branch, "domains") for branch in self.proposals())
         home = self.folder / "home"
         found["settings"] = {name: file.read_text() for name in SETTINGS if (file := home / name).is_file()}
         rejected = home / ".nugget" / "ledger" / "rejected.jsonl"
-        lines = rejected.read_text().splitlines() if rejected.is_file() else []
-        found["rejected"] = sorted(json.loads(line)["id"] for line in lines)
+        decided = rejected.read_text().splitlines() if rejected.is_file() else []
+        found["rejected"] = sorted(json.loads(line)["id"] for line in decided)
         return found
-
-    def _tree(self, repository: Path) -> list[str]:
-        """The files of HEAD; a brain.yaml that init made has an id that is random."""
-        lines = self.git("ls-tree", "-r", "HEAD", repository=repository).splitlines()
-        return [line for line in lines if repository == self.brain or not line.endswith("\tbrain.yaml")]
-
-    def _head(self, repository: Path) -> bool:
-        command = ["git", "-C", str(repository), "rev-parse", "-q", "--verify", "HEAD"]
-        return not subprocess.run(command, capture_output=True).returncode
 
     def derived(self) -> dict[str, object]:
         """What the indexes and the store of provenance hold, each thing counted."""
@@ -243,8 +238,7 @@ class Stage:
         """What holds after any fault once another command ran."""
         self.git("fsck", "--no-progress", "--no-dangling")
         assert self.git("status", "--porcelain", "-uall") == "", "the checkout is not what HEAD says"
-        left = [path for path in (self.brain / "domains").rglob("*") if path.is_file() and path.suffix != ".md"]
-        assert not left, left
+        assert [path for path in (self.brain / "domains").rglob("*") if path.is_file() and path.suffix != ".md"] == []
 
 
 def prepare(stage: Stage, writing: Writing) -> tuple[dict[str, object], dict[str, object], dict[str, object]]:
@@ -255,8 +249,7 @@ def prepare(stage: Stage, writing: Writing) -> tuple[dict[str, object], dict[str
     writing.spoil(stage.folder)
     stage.keep()
     before = stage.state()
-    ended = stage.perform(writing)
-    assert ended.code == 0, ended
+    stage.must(*writing.arguments, more=writing.variables)
     after = stage.state()
     stage.must("sync", "--source", "brain")
     derived = stage.derived()
@@ -268,20 +261,17 @@ def survives(stage: Stage, writing: Writing, states: tuple[dict[str, object], ..
     """Another command puts everything in order: all was done, or nothing, and then it can be done."""
     before, after, derived = states
     writing = replace(writing, arguments=tuple(stage.fill(argument) for argument in writing.arguments))
-    ended = stage.run("sync", "--source", "brain")
-    assert ended.code == 0, ended
+    stage.must("sync", "--source", "brain")
     stage.check()
     between = None if writing.again else stage.state()
     assert between in (None, before, after), "neither before nor after"
     if between != after or writing.derives:
-        again = stage.perform(writing)
-        assert again.code == 0, again
+        stage.must(*writing.arguments, more=writing.variables)
         assert stage.state() == after, "done again, it is not what it would have been"
     stage.must("sync", "--source", "brain")
     assert stage.derived() == derived, "what is derived is not what it would have been"
     stage.check()
-    left = [*stage.folder.glob(".*.nugget-clone")]
-    assert not left, left
+    assert [*stage.folder.glob(".*.nugget-clone")] == []
 
 
 def steps_of(log: Path) -> Iterator[tuple[str, int]]:

@@ -74,22 +74,13 @@ FILES: dict[str, tuple[Callable[[Path, Path, int], Path], list[list[str]]]] = {
     "brain": (lambda home, brain, n: brain / "domains/coding/concepts" / f"fuzz-{n}.md", [["sync"], ["lint"]]),
     "transcripts": (
         lambda home, brain, n: home / ".claude/projects/-srv-shop" / f"11111111-0000-4000-8000-{n:012}.jsonl",
-        [["sync"], ["extract", "--all"], ["logs", "ingest", "--all"], ["sessions"], ["capture", "--catch-up"]],
+        [*AGENT, ["logs", "ingest", "--all"], ["capture", "--catch-up"]],
     ),
     "codex": (lambda home, brain, n: home / ".codex/sessions/2026/03/01" / f"rollout-{n}.jsonl", AGENT),
-    "gemini": (
-        lambda home, brain, n: home / f".gemini/tmp/{'0' * 16}/chats" / f"session-2026-05-01T10-00-{n}.json",
-        AGENT,
-    ),
-    "cursor": (
-        lambda home, brain, n: home / f".cursor/projects/srv-shop/agent-transcripts/s{n}" / f"s{n}.jsonl",
-        AGENT,
-    ),
+    "gemini": (lambda home, brain, n: home / f".gemini/tmp/{'0' * 16}/chats/session-2026-05-01T10-00-{n}.json", AGENT),
+    "cursor": (lambda home, brain, n: home / f".cursor/projects/srv-shop/agent-transcripts/s{n}/s{n}.jsonl", AGENT),
     "opencode": (lambda home, brain, n: opencode_part(home / ".local/share/opencode/storage", n), AGENT),
-    "shell": (
-        lambda home, brain, n: home / "shell" / f"sess_{n}" / "events.jsonl",
-        [["logs", "ingest", "--all"], ["sync"]],
-    ),
+    "shell": (lambda home, brain, n: home / f"shell/sess_{n}/events.jsonl", [["logs", "ingest", "--all"], ["sync"]]),
     "store": (lambda home, brain, n: home / ".nugget/provenance/shop" / f"s{n}.jsonl", [["sync"], ["nuggets"]]),
     "notes": (lambda home, brain, n: home / "notes" / f"{n}.md", [["import", "{home}/notes"]]),
 }
@@ -143,9 +134,10 @@ def test_mcp_messages_of_any_content_are_answered_or_refused_and_the_next_is_ans
     words: Path, tmp_path: Path
 ) -> None:
     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
+    said = tmp_path / "stderr"
     with (
-        (tmp_path / "stderr").open("w+") as said,
-        subprocess.Popen([*RUN, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said) as server,
+        said.open("w") as errors,
+        subprocess.Popen([*RUN, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors) as server,
     ):
         assert server.stdin and server.stdout
         ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
@@ -154,15 +146,9 @@ def test_mcp_messages_of_any_content_are_answered_or_refused_and_the_next_is_ans
             ping = {"jsonrpc": "2.0", "id": f"ping {number}", "method": "ping"}
             server.stdin.write(content + b"\n" + json.dumps(ping).encode() + b"\n")
             server.stdin.flush()
-            for line in server.stdout:
-                if json.loads(line).get("id") == ping["id"]:
-                    break
-            else:
-                said.seek(0)
-                raise AssertionError((content, said.read()))
+            assert any(json.loads(line).get("id") == ping["id"] for line in server.stdout), (content, said.read_text())
         server.stdin.close()
-        said.seek(0)
-        assert "Traceback" not in said.read()
+    assert "Traceback" not in said.read_text()
 
 
 @pytest.mark.proves("FAULT-FUZZ")

@@ -16,6 +16,7 @@ import pytest
 from commands import Nugget
 from knowledge_files import commit
 from secret_corpus import Example, secrets
+from sessions import write_transcript
 from waiting import PATIENCE_S, wait_for
 from worker_stage import lay_out, variables
 
@@ -38,22 +39,11 @@ def planted() -> list[Example]:
 
 def plant(transcript: Path, examples: list[Example]) -> None:
     """Put prompts, answers and outputs of commands with these secrets at the end of a transcript."""
-    lines = [json.loads(line) for line in transcript.read_text("utf-8").splitlines()]
-    last = next(line for line in reversed(lines) if line.get("uuid"))
-    with transcript.open("a", encoding="utf-8") as file:
-        parent = last["uuid"]
-        for number, example in enumerate(examples):
-            said = f"Always remember the setting because it failed before:\n{example.text}\n"
-            call = {"type": "tool_use", "id": f"p{number}", "name": "Bash", "input": {"command": example.text}}
-            output = {"type": "tool_result", "tool_use_id": f"p{number}", "content": said}
-            contents = (("user", said), ("assistant", [{"type": "text", "text": said}, call]), ("user", [output]))
-            for part, (role, content) in enumerate(contents):
-                uuid = f"planted-{number}-{part}"
-                record = last | {
-                    "type": role, "uuid": uuid, "parentUuid": parent, "message": {"role": role, "content": content},
-                }  # fmt: skip
-                file.write(json.dumps(record) + "\n")
-                parent = uuid
+    turns = []
+    for example in examples:
+        said = f"Always remember the setting because it failed before:\n{example.text}\n"
+        turns.append((said, said, ("Bash", {"command": example.text}, said, False)))
+    write_transcript(transcript, turns, session=json.loads(transcript.read_text().partition("\n")[0])["sessionId"])
 
 
 def contents(folder: Path) -> Iterator[tuple[Path, bytes]]:
@@ -93,8 +83,6 @@ def test_of_a_hundred_secrets_none_is_in_any_file(tmp_path: Path, monkeypatch: p
     wait_for(lambda: queue.jobs(home, "done") or queue.jobs(home, "failed"))
     assert queue.jobs(home, "failed") == []
     wait_for(lambda: not queue.is_working(home))
-    for name in ("HOME", "NUGGET_HOME", "CLAUDE_CONFIG_DIR"):
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     with Brain(brain, environment=read_environment()) as opened:
         opened.sync()
