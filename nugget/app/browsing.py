@@ -11,7 +11,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from threading import Thread
@@ -51,20 +51,14 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
-    """A relation between two nodes, by their ids; `near` in meaning if it has no name."""
-
-    source: str
-    target: str
-    relation: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
-    """The units around one, nearest first, with what connects them; `left_out` did not fit."""
+    """The units around one, nearest first, and its `links`; `left_out` did not fit.
+
+    A link has the ids of two nodes and the name of their relation, empty if they are near in meaning.
+    """
 
     nodes: tuple[Node, ...]
-    links: tuple[Link, ...]
+    links: tuple[tuple[str, str, str], ...]
     left_out: int = 0
 
 
@@ -79,17 +73,6 @@ class Area:
     nodes: tuple[Node, ...]
     others: tuple[tuple[float, float], ...]
     units: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Version:
-    """A unit's file as a commit left it, None if the commit deleted it."""
-
-    commit: str
-    when: datetime
-    subject: str
-    before: str | None
-    after: str | None
 
 
 def new_key(home: Path, port: int) -> str:
@@ -181,7 +164,7 @@ def graph(brain: Brain, ref: str, *, steps: int = 2, near: bool = True) -> Graph
     return Graph(
         nodes=tuple(Node(unit=units[key], steps=distance[key], x=places[key][0], y=places[key][1]) for key in shown
                     if key in units),
-        links=tuple(Link(source=units[one].id, target=units[other].id, relation=name)
+        links=tuple((units[one].id, units[other].id, name)
                     for (one, other), name in links.items() if one in units and other in units),
         left_out=len(distance) - len(shown),
     )  # fmt: skip
@@ -191,17 +174,11 @@ def _rings(keys: Sequence[int], distance: dict[int, int], parent: dict[int, int]
     """Return a place for each: the first in the middle, the others on a ring for each step, near their parents."""
     places, angles, radius = {keys[0]: (0.0, 0.0)}, {keys[0]: 0.0}, 0.0
     for step in sorted({distance[key] for key in keys} - {0}):
-        ring = [key for key in keys if distance[key] == step]
-        wanted = [angles[parent[key]] for key in ring]
-        ring = [key for _, key in sorted(zip(wanted, ring, strict=True))]
-        even = [math.tau * number / len(ring) for number in range(len(ring))]
-        # The even places are turned as a whole to where they are nearest to the parents on average.
-        apart = [angles[parent[key]] - angle for key, angle in zip(ring, even, strict=True)]
-        turn = math.atan2(sum(map(math.sin, apart)), sum(map(math.cos, apart))) if step > 1 else -math.pi / 2
-        radius = max(radius + _RING, len(ring) * _ROOM / math.tau)
-        for key, angle in zip(ring, even, strict=True):
-            angles[key] = (angle + turn) % math.tau
-            places[key] = (radius * math.cos(angle + turn) * 1.35, radius * math.sin(angle + turn))
+        ring = sorted((key for key in keys if distance[key] == step), key=lambda key: (angles[parent[key]], key))
+        radius, begin = max(radius + _RING, len(ring) * _ROOM / math.tau), angles[parent[ring[0]]]
+        for number, key in enumerate(ring):
+            angle = angles[key] = (begin + math.tau * number / len(ring)) % math.tau
+            places[key] = (radius * math.cos(angle) * 1.35, radius * math.sin(angle))
     return places
 
 
@@ -255,23 +232,16 @@ def unit_file(brain: Brain, unit: Unit) -> tuple[str, str]:
     return content.decode("utf-8", "replace"), hashlib.sha256(content).hexdigest()
 
 
-def unit_history(brain: Brain, unit: Unit) -> list[Version]:
-    """Return the last 20 versions of a unit's file, newest first."""
+def unit_history(brain: Brain, unit: Unit) -> list[git.Change]:
+    """Return the last 20 changes of a unit's file, newest first, with its text before and after."""
     if not unit.path or not git.is_repository(brain.path):
         return []
     changes = git.versions_of(brain.path, unit.path, revisions=["HEAD"])[:20]
     wanted = [blob for one in changes for blob in (one.before, one.after) if blob]
     contents = dict(zip(wanted, git.read_objects(brain.path, wanted), strict=True))
 
-    def text(blob: str | None) -> str | None:
-        content = contents.get(blob or "")
-        return None if content is None else content.decode("utf-8", "replace")
-
-    return [
-        Version(commit=one.commit, when=one.committed, subject=one.message.partition("\n")[0], before=text(one.before),
-                after=text(one.after))
-        for one in changes
-    ]  # fmt: skip
+    texts = {blob: content.decode("utf-8", "replace") for blob, content in contents.items() if content is not None}
+    return [replace(one, before=texts.get(one.before or ""), after=texts.get(one.after or "")) for one in changes]
 
 
 def edit_unit(brain: Brain, unit_id: str, text: str, *, expect: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import mimetypes
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
@@ -185,7 +184,7 @@ def unit(site: Site, request: Request, *, problem: str = "", typed: str = "") ->
     found: Unit = shown.unit
     is_ours = found.source is SourceName.BRAIN
     near = graph_ = None
-    history: Sequence[browsing.Version] = ()
+    history: Sequence[Any] = ()
     file, digest = "", ""
     if is_ours:
         graph_ = _around(site, found.ref, steps=1)
@@ -291,7 +290,7 @@ def graph(site: Site, request: Request) -> Response:
     if chosen:
         nodes = tuple(node for node in found.nodes if node.unit.type == chosen or node.steps == 0)
         ids = {node.unit.id for node in nodes}
-        found = replace(found, nodes=nodes, links=tuple(one for one in found.links if {one.source, one.target} <= ids))
+        found = replace(found, nodes=nodes, links=tuple(one for one in found.links if {*one[:2]} <= ids))
     return render(site, request, "graph", graph=drawn(found), steps=steps, focus=focus, types=types, chosen=chosen)
 
 
@@ -309,8 +308,8 @@ def drawn(graph: browsing.Graph) -> dict[str, Any]:
     left, top = min(xs) - 130, min(ys) - 50
     places = {node.unit.id: node for node in graph.nodes}
     lines = [
-        (places[one.source].x, places[one.source].y, places[one.target].x, places[one.target].y, one)
-        for one in graph.links
+        (places[source].x, places[source].y, places[target].x, places[target].y, relation)
+        for source, target, relation in graph.links
     ]
     nodes = [(node, _two_lines(clean(node.unit.title))) for node in graph.nodes]
     size = (max(xs) + 130 - left, max(ys) + 80 - top)
@@ -345,12 +344,9 @@ def activity(site: Site, request: Request) -> Response:
     )  # fmt: skip
     wanted = request.query_params.get("filter", "")[:200].casefold()
     asked = [one for one in browsing.questions(brain, since) if wanted in _words_of(one.text, one.face, _outcome(one))]
-    per_day = Counter(one.time.astimezone(UTC).date() for one in asked)
     return render(
         site, request, "activity", days=days, asked=asked[:100], filter=wanted, more=len(asked[100:]),
         sessions=[one for one in sessions if wanted in _words_of(one.title, one.first_prompt, one.agent, one.outcome)],
-        most=max(per_day.values(), default=1),
-        calendar=[(day := since + timedelta(days=number), per_day[day]) for number in range(days)],
         report=site.once(f"questions {since}", tags["log"] + tags["index"], lambda: brain.asked_questions(since)),
         spent=browsing.spent(brain, begin),
         titles=browsing.titles(brain, {name for one in asked[:100] for name in one.unit_ids}),
