@@ -52,7 +52,6 @@ def lint(brain: Path, paths: Sequence[Path] = (), *, settings: Settings = _DEFAU
             units.append((parsed.unit, parsed.lines))
     problems += [
         *_settings(brain),
-        *_links(brain),
         *_secrets(brain, [path for path in listed if not wanted or _is_under(path, wanted)], settings),
         *_duplicates(units),
         *(problem for unit, lines in units for problem in _place(unit, lines)),
@@ -108,19 +107,6 @@ def _settings(brain: Path) -> Iterator[Problem]:
     for key, entry in misplaced.items():
         reason = f"`{key}` is ignored here; `nugget config move` moves it to your own configuration"
         yield Problem(path="brain.yaml", reason=reason, line=entry.line, severity=Severity.WARNING)
-
-
-def _links(brain: Path) -> Iterator[Problem]:
-    """Yield a problem for each link to a folder, which the walk leaves out."""
-    if (brain / "domains").is_symlink():
-        yield Problem(path="domains", reason="is a symbolic link, which is not followed")
-    for folder, folders, _ in os.walk(brain / "domains"):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for place in (Path(folder, name) for name in folders):
-            if place.is_symlink():
-                path = printable(place.relative_to(brain).as_posix())
-                reason = "is a symbolic link to a folder, which is not followed"
-                yield Problem(path=path, reason=reason, severity=Severity.WARNING)
 
 
 def _duplicates(units: Sequence[tuple[Unit, Mapping[str, int]]]) -> Iterator[Problem]:

@@ -26,7 +26,6 @@ from nugget import __version__
 from nugget.config import current_folder, read_environment
 from nugget.errors import BrainError, NuggetError, UsageError
 from nugget.models import KnowledgeType
-from nugget.models.nuggets import TYPES
 from nugget.render.terminal import console, console_of, note, put, put_report
 from nugget.text import DATE_FORMS, counted, one_line, parse_day, parse_moment, printable, telling
 
@@ -190,24 +189,23 @@ def complete_ref(incomplete: str) -> list[tuple[str, str]]:
     return _suggested(lambda brain: brain.refs_beginning(incomplete, limit=_MOST))
 
 
-def _completing(names: Callable[[str], Iterable[str]]) -> Callable[[str], list[str]]:
-    """Return a completer for the last of several names separated by commas."""
-
-    def complete(incomplete: str) -> list[str]:
-        before, comma, last = incomplete.rpartition(",")
-        return [f"{before}{comma}{name}" for name in names(last) if name.startswith(last)]
-
-    return complete
+def _named(kind: str, incomplete: str) -> list[str]:
+    return [name for name, _ in _suggested(lambda brain: brain.suggest(incomplete, limit=_MOST)[kind])]
 
 
-def _named(kind: str, last: str) -> list[str]:
-    return [name for name, _ in _suggested(lambda brain: brain.suggest(last, limit=_MOST)[kind])]
+def complete_domain(incomplete: str) -> list[str]:
+    """Return the domains that begin so."""
+    return _named("domains", incomplete)
 
 
-complete_domain = _completing(lambda last: _named("domains", last))
-complete_tag = _completing(lambda last: _named("tags", last))
-complete_type = _completing(lambda last: KnowledgeType)
-complete_any_type = _completing(lambda last: TYPES)
+def complete_tag(incomplete: str) -> list[str]:
+    """Return the tags that begin so."""
+    return _named("tags", incomplete)
+
+
+def complete_type(incomplete: str) -> list[str]:
+    """Return the types of knowledge units that begin so."""
+    return [name for name in KnowledgeType if name.startswith(incomplete)]
 
 
 def _suggested(ask: Callable[[Brain], list[tuple[str, Any]]]) -> list[tuple[str, Any]]:

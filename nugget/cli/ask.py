@@ -15,7 +15,6 @@ from nugget.cli import (
     ExplainOption,
     JsonOption,
     PagerOption,
-    complete_any_type,
     complete_domain,
     complete_ref,
     complete_tag,
@@ -32,7 +31,7 @@ from nugget.cli import (
     words,
 )
 from nugget.config import current_folder, read_environment
-from nugget.errors import LLMUnavailable, NuggetError, UsageError
+from nugget.errors import LLMUnavailable, UsageError
 from nugget.models import Bundle, Depth, Filter, KnowledgeType, Query, SourceName
 from nugget.models.nuggets import TYPES
 from nugget.render.json import bundle_json, shown_json
@@ -53,7 +52,7 @@ TypeOption = Annotated[
 AnyTypeOption = Annotated[
     list[str] | None,
     Option("--type", metavar="T,..", help=f"Only these types: {', '.join(TYPES)}.",
-           autocompletion=complete_any_type),
+           autocompletion=complete_type),
 ]  # fmt: skip
 DomainOption = Annotated[
     list[str] | None,
@@ -244,12 +243,7 @@ def get(
     """
     with open_brain(brain) as opened:
         refresh(opened)
-        try:
-            shown = opened.get(ref, identity=identity, around=max(0, around), fresh=":" in ref)
-        except UsageError:
-            raise
-        except NuggetError as error:
-            raise _with_near(opened, ref.removeprefix("brain:"), error) from None
+        shown = opened.get(ref, identity=identity, around=max(0, around), fresh=":" in ref)
     if as_json:
         print_json(shown_json(shown))
         return
@@ -259,15 +253,6 @@ def get(
             put_report("unit", unit=shown.unit, related=related, today=datetime.now(UTC).date())
         elif shown.excerpt is not None:
             put_report("excerpt", excerpt=shown.excerpt)
-
-
-def _with_near(opened: Brain, name: str, error: NuggetError) -> NuggetError:
-    """Return the error with what is near in the brain as its hint if the ref was one of the brain."""
-    if ":" not in name:
-        query = Query(name.replace("/", " ").replace("-", " "), filter=Filter(sources=(SourceName.BRAIN,)), limit=3)
-        if near := opened.ask(query, fresh=False, log=False).hits:
-            error.hint = f"Near: {', '.join(hit.unit.id for hit in near)}."
-    return error
 
 
 @commands.command()

@@ -239,20 +239,19 @@ def _reasons(matched: Sequence[SessionRecord], staged: Sequence[StagedFile]) -> 
     return list(dict.fromkeys(found))
 
 
-def write_message(file: Path, make: Callable[[], Commit | None], *, comment: Callable[[], str] = lambda: "#") -> bool:
+def write_message(file: Path, make: Callable[[], Commit | None]) -> bool:
     """Put a message above the comments in git's file, unless something stands there already.
 
     Returns whether the file was written.
     """
     content = file.read_bytes()
-    if _says_something(content.decode("utf-8", "replace"), comment) or (commit := make()) is None:
+    if _says_something(content.decode("utf-8", "replace")) or (commit := make()) is None:
         return False
     file.write_bytes(commit.message.encode("utf-8", "replace") + b"\n" + content.lstrip(b"\r\n"))
     return True
 
 
-def _says_something(content: str, comment: Callable[[], str]) -> bool:
+def _says_something(content: str) -> bool:
     lines = [line for line in content.splitlines() if line.strip()]
-    mark = "#" if all(line.startswith("#") for line in lines) else comment()
-    above = takewhile(lambda line: not (line.startswith(mark) and ">8" in line), lines)
-    return any(not line.startswith(mark) for line in above)
+    above = takewhile(lambda line: not (line.startswith("#") and ">8" in line), lines)
+    return any(not line.startswith("#") for line in above)

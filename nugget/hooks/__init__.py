@@ -24,8 +24,6 @@ from typing import TYPE_CHECKING
 from nugget.infra import files, system
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from nugget import commits
 
 NOTICE = "This session will be analyzed for knowledge capture"
@@ -267,13 +265,4 @@ def _write_message(file: str) -> None:
         )  # fmt: skip
         return commits.prepare(here, environment, settings, options)
 
-    commits.write_message(Path(file), make, comment=lambda: _comment_mark(here))
-
-
-def _comment_mark(repo: Path) -> str:
-    """Return the start of comment lines in a commit message: `core.commentString`, `core.commentChar`, else `#`."""
-    from nugget.infra import git
-
-    keys = ("core.commentString", "core.commentChar")
-    named = (git.run(repo, "config", "--get", key, check=False).decode("utf-8", "replace").strip() for key in keys)
-    return next((mark for mark in named if mark and mark != "auto"), "#")
+    commits.write_message(Path(file), make)

@@ -284,19 +284,12 @@ def self_check() -> Iterator[Finding]:
     with tempfile.TemporaryDirectory(prefix="nugget-self-check-", ignore_cleanup_errors=True) as folder:
         home = Path(folder).resolve()
         session = home / "session.jsonl"
-        session.write_text("".join(map(_record, (_SAID, f"The token is {_SECRET}."))), "utf-8")
+        session.write_text(_record(_SAID) + _record(f"The token is {_SECRET}."), "utf-8")
         steps: tuple[tuple[str, tuple[str, ...], Callable[[str], bool]], ...] = (
             ("brain", ("init", str(home / "brain"), "--no-install"), lambda out: "Made the brain" in out),
-            ("write", ("add", "Rye dough is sticky.", "--type", "pattern", "--domain", "baking"), bool),
-            ("lint", ("lint",), lambda out: True),
             ("capture", ("capture-session", "--transcript", str(session), "--with", "offline"), bool),
             ("review", ("review", "accept"), bool),
-            (
-                "redaction",
-                ("redact", str(session)),
-                lambda out: "github-token" in out and not _holds(home, _SECRET, besides=session),
-            ),
-            ("index", ("sync", "--rebuild"), lambda out: True),
+            ("redaction", ("redact", str(session)), lambda out: "github-token" in out),
             ("words", ("search", "sourdough", "--json"), lambda out: "twice the time" in out),
             ("meaning", ("ask", "bread in winter", "--no-llm", "--json"), _is_by_meaning),
             ("agents", ("serve",), lambda out: json.loads(out.splitlines()[0]).get("id") == 1),
@@ -327,11 +320,6 @@ def _run(home: Path, name: str, arguments: tuple[str, ...], is_right: Callable[[
 def _is_by_meaning(out: str) -> bool:
     answer = json.loads(out)
     return "no_vectors" not in answer["degraded"] and "sourdough" in json.dumps(answer["hits"])
-
-
-def _holds(folder: Path, text: str, *, besides: Path) -> bool:
-    every = (file for file in folder.rglob("*") if file.is_file() and file != besides)
-    return any(text.encode() in file.read_bytes() for file in every)
 
 
 def _record(said: str) -> str:

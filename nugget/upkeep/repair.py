@@ -29,7 +29,8 @@ _GIT_TAKES_S = 60.0
 """Age from which a lock of git is stale."""
 _UNKNOWN_TAKES_S = 3600.0
 """Age from which a temporary file is stale even if its process seems to run."""
-_NOT_STORES = frozenset({"models", "cache", ".git"})
+_NOT_STORES = frozenset({"models", "cache", ".git", "brains.jsonl"})
+"""Not searched for secrets; the ids of brains look like keys, and without them their sessions would be new again."""
 _DATABASE = b"SQLite format 3\0"
 _PACKED = b"\x1f\x8b"
 
@@ -164,7 +165,7 @@ def _cleaned(text: str, known: Sequence[str], allow: Sequence[re.Pattern[str]]) 
 
 
 def _stored_files(folder: Path) -> Iterator[Path]:
-    """Yield the files of a store, except models, compiled rules and git's own."""
+    """Yield the files of a store, except those of `_NOT_STORES` and of databases and locks."""
     for file in sorted(folder.rglob("*")):
         inside = set(file.relative_to(folder).parts)
         side_file = file.name.endswith(("-wal", "-shm", "-journal", ".lock"))

@@ -14,9 +14,9 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 170,
-    "lines": 44_315,
+    "lines": 44_227,
     "lines of a file": 410,
-    "classes": 266,
+    "classes": 264,
     "re.compile": 229,
     "parameters of a function": 10,
     "lines of tests": 25_922,  # with the fault laboratory

@@ -136,8 +136,10 @@ def test_the_commands_name_places_and_rules_but_no_secret(
     ledger = isolated_home / ".nugget/ledger/notes.jsonl"
     ledger.parent.mkdir(parents=True, exist_ok=True)
     ledger.write_text("password: Winter2026!x\n")
+    brains = ledger.with_name("brains.jsonl")
+    brains.write_text(known := '{"key": "8579722971e74f58b70530a230e463ff", "path": "/b"}\n')
     assert nugget("doctor", "--secrets", "--brain", words).code == 1
     file.write_text("Winter2026!x\n")
     assert nugget("scrub", "--secrets", file, "--brain", words).code == 0
-    assert "Winter2026" not in ledger.read_text()
+    assert "Winter2026" not in ledger.read_text() and brains.read_text() == known
     assert nugget("doctor", "--secrets", "--json").json == {"ok": True, "leaks": []}
