@@ -12,7 +12,6 @@ from knowledge_files import shell
 from nugget import brain as brains
 from nugget import config
 from nugget.brain import is_brain
-from nugget.brain import knowledge_file as knowledge
 from nugget.brain.checks import lint
 from nugget.errors import BrainError, ConflictError, GitError, KnowledgeError
 from nugget.infra import git
@@ -52,18 +51,6 @@ def test_init_makes_a_committed_brain_from_the_template(tmp_path: Path) -> None:
     (path / ".nugget").mkdir()
     (path / ".nugget" / "index.db").write_bytes(b"x")
     assert shell(path, "status", "--porcelain") == ""
-
-
-@pytest.mark.proves("BRAIN-INIT")
-def test_a_new_brain_knows_nothing_and_shows_an_example_of_each_type_if_asked_to(tmp_path: Path) -> None:
-    new = brains.init_brain(tmp_path / "new", owner="Ada", now=NOW)[0]
-    assert not list(brains.knowledge_paths(new)) and not (new / "examples").exists()
-    shown = brains.init_brain(tmp_path / "shown", owner="Ada", now=NOW, examples=True)[0]
-    assert not list(brains.knowledge_paths(shown))
-    units = [knowledge.parse(file.read_text("utf-8"), path="").unit for file in (shown / "examples").iterdir()]
-    assert {unit.type for unit in units if unit} == {"pattern", "concept", "decision", "bug", "belief"}
-    assert {unit.created for unit in units if unit} == {NOW.date()}
-    assert lint(new) == lint(shown) == []
 
 
 @pytest.mark.proves("BRAIN-INIT-IDEMPOTENT")

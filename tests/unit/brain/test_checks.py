@@ -31,11 +31,6 @@ def told(brain: Path, *paths: Path) -> list[str]:
 
 
 @pytest.mark.proves("BRAIN-LINT")
-def test_the_brain_of_the_tests_has_nothing_wrong(brain: Path) -> None:
-    assert told(brain) == []
-
-
-@pytest.mark.proves("BRAIN-LINT")
 def test_each_broken_file_is_told_and_the_others_are_still_checked(own: Path) -> None:
     write(own, "domains/coding/bugs/a.md", "---\nid: bug/a\ntype: bug\nconfidence: high\n---\n# A\n")
     write(own, "domains/coding/bugs/b.md", "---\nid: bug/b\ntype: [bug\n---\n# B\n")
@@ -58,29 +53,6 @@ def test_an_id_in_two_files_is_an_error_that_names_the_other(own: Path) -> None:
     assert told(own) == [
         "error: domains/operations/bugs/a.md:2: the id bug/a is taken by domains/coding/bugs/a.md:2; choose another one"
     ]
-
-
-@pytest.mark.proves("BRAIN-LINT", "BRAIN-BAD-INPUT")
-def test_a_relation_to_nobody_is_a_warning_with_a_guess(own: Path) -> None:
-    write(own, "domains/coding/bugs/stripe-retry.md", unit("bug", "stripe-retry"))
-    write(own, "domains/coding/bugs/b.md", unit("bug", "b", ("bug/stripe-retry", "uses"), ("bug/stripe-retri", "uses")))
-    assert told(own) == [
-        "warning: domains/coding/bugs/b.md:8: `uses` names bug/stripe-retri, which no file has; did you mean "
-        "bug/stripe-retry?"
-    ]
-
-
-@pytest.mark.proves("BRAIN-LINT")
-def test_named_paths_limit_what_is_told_but_not_what_is_known(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(own, "domains/coding/bugs/a.md", unit("bug", "a", ("bug/b", "uses"), ("bug/nobody", "uses")))
-    write(own, "domains/coding/bugs/b.md", unit("bug", "b", ("bug/nobody", "uses")))
-    write(own, "draft.md", "# Draft\n")
-    assert [problem.path for problem in lint(own, [own / "domains/coding/bugs/a.md"])] == ["domains/coding/bugs/a.md"]
-    assert len(lint(own, [Path("domains/coding")])) == 2
-    monkeypatch.chdir(own / "domains/coding")
-    assert [problem.path for problem in lint(own, [Path("bugs/b.md")])] == ["domains/coding/bugs/b.md"]
-    assert [problem.path for problem in lint(own, [own / "draft.md"])] == ["draft.md"]
-    assert len(lint(own, [own])) == 2
 
 
 @pytest.mark.proves("BRAIN-LINT-SECRETS")

@@ -16,7 +16,7 @@ from nugget import brain as brains
 from nugget.brain import knowledge_file as knowledge
 from nugget.brain.checks import lint
 from nugget.brain.filing import add_unit, forget_unit, forgotten, move_unit
-from nugget.errors import BrainError, ConflictError, KnowledgeError
+from nugget.errors import BrainError, ConflictError
 from nugget.infra import git
 from nugget.models import Origin, Unit
 
@@ -77,38 +77,6 @@ def test_add_files_a_text_and_commits_only_that_file(own: Path) -> None:
     assert shell(own, "log", "-1", "--format=%s").strip() == "Add pattern/always-set-a-timeout"
     assert work_under_way(own) == before
     assert lint(own) == []
-
-
-def test_a_unit_is_called_by_its_title_heading_or_first_sentence(own: Path) -> None:
-    for text, title, named in (
-        ("# From the heading\n\ntext", None, "From the heading"),
-        ("# From the heading\n\nother", "Given", "Given"),
-        ("- first thing\n- second thing", None, "first thing"),
-        ("一行文字。第二句。", None, "一行文字。"),
-        ("word " * 100, None, " ".join(["word"] * 15)),
-        ("\r\nWindows text.\r\nMore.\r\n", None, "Windows text"),
-    ):
-        unit = unit_at(own, add_unit(own, text, type="belief", domain="coding", title=title, now=NOW))
-        assert unit.title == named
-        assert all(word in unit.body for word in text.split())
-
-
-def test_the_same_title_gets_a_number_and_the_same_text_is_refused(own: Path) -> None:
-    first = add_unit(own, "# Title\n\none", type="bug", domain="coding", now=NOW)
-    second = add_unit(own, "# Title\n\ntwo", type="bug", domain="operations", now=NOW)
-    assert (unit_at(own, first).id, unit_at(own, second).id) == ("bug/title", "bug/title-2")
-    assert second == "domains/operations/bugs/title-2.md"
-    with pytest.raises(KnowledgeError, match="The brain knows this already: bug/title"):
-        add_unit(own, "#  Title\n\none\n", type="bug", domain="coding", now=NOW)
-
-
-@pytest.mark.proves("BRAIN-ADD")
-def test_a_finished_file_is_kept_byte_for_byte(own: Path) -> None:
-    path = add_unit(own, FINISHED, type="pattern", domain="coding", now=NOW)
-    assert path == "domains/operations/decisions/use-sqlite.md"
-    assert (own / path).read_text() == FINISHED
-    with pytest.raises(ConflictError, match="exists already"):
-        add_unit(own, FINISHED, type="pattern", domain="coding", now=NOW)
 
 
 @pytest.mark.proves("BRAIN-ADD")

@@ -44,15 +44,10 @@ def test_the_file_of_the_contract_parses_into_its_unit() -> None:
     [
         ("tags", "one, two", "tags", ("one", "two")),
         ("tags", "[a, a, 2024, yes, null, ' b ']", "tags", ("a", "2024", "yes", "b")),
-        ("tags", "\n- a\n- b", "tags", ("a", "b")),
         ("confidence", "'0.5'", "confidence", 0.5),
-        ("confidence", "", "confidence", 0.5),
         ("source", "AI-Session", "origin", Origin.AI_SESSION),
-        ("type", "Pattern", "type", "pattern"),
-        ("related", "", "related", ()),
         ("scope", "src/a.py", "scope", Scope(path="src/a.py")),
         ("evidence", "It failed.", "evidence", (Evidence(session="", quote="It failed."),)),
-        ("alternatives", "a, or b", "alternatives", ("a, or b",)),
     ],
 )
 def test_keys_are_taken_in_the_forms_that_people_write(key: str, written: str, field: str, value: object) -> None:
@@ -65,8 +60,6 @@ def test_keys_are_taken_in_the_forms_that_people_write(key: str, written: str, f
 
 HARMLESS = (
     "`stale_after` must be a date",
-    "`scope` needs one of repo, path and symbol",
-    "each of `evidence` needs a `quote`",
     "`type` is pattern, but the id says concept",
 )
 """Warnings: the unit is read in spite of them."""
@@ -78,21 +71,13 @@ HARMLESS = (
     [
         ({"id": "_"}, 1, "has no `id`; add a line `id: pattern/retry`"),
         ({"id": "pattern/../../etc"}, 2, "`id` must be <type>/<slug>"),
-        ({"id": "[a]"}, 2, "`id` must be a single value, not a list"),
-        ({"type": "_"}, 1, "has no `type`; add a line `type:` with one of pattern, concept"),
         ({"type": "recipe"}, 3, "`type` must be one of pattern, concept, decision, bug, belief, not 'recipe'"),
         ({"domain": "../up"}, 4, "`domain` must be folder names"),
-        ({"tags": "{a: b}"}, 5, "`tags` must be a list"),
         ({"confidence": ".nan"}, 5, "`confidence` must be a number from 0 to 1"),
-        ({"source": "rumour"}, 5, "`source` must be one of ai-session, manual, imported"),
         ({"created": "2026-13-45"}, 5, "`created` must be a date"),
         ({"related": "concept/x"}, 5, "`related` must be a list of entries"),
-        ({"related": "\n  - id: concept/x"}, 6, "each of `related` needs an `id` and a `relation`"),
-        ({"related": "\n  - id: nowhere\n    relation: uses"}, 6, "a relation's `id` must be <type>/<slug>"),
         ({"related": "\n  - id: bug/x\n    relation: eats"}, 7, "`relation` must be one of uses, implements"),
         ({"stale_after": "soon"}, 5, "`stale_after` must be a date"),
-        ({"scope": "[a]"}, 5, "`scope` needs one of repo, path and symbol"),
-        ({"evidence": "\n  - session: x"}, 6, "each of `evidence` needs a `quote`"),
         ({"id": "concept/x"}, 3, "`type` is pattern, but the id says concept"),
     ],
 )  # fmt: skip
@@ -114,10 +99,7 @@ def test_an_invalid_value_is_reported_with_its_line(keys: dict[str, str], line: 
         ("---\nid: pattern/x\n", 1, "has frontmatter without an end"),
         ("---\nid: pattern/x\ntitle: Retry: always\n---\nx", 3, "needs quotes"),
         ("---\nid: pattern/x\ntype: [\n---\nx", 3, "is not valid YAML"),
-        ("---\nid: pattern/x\ntags: *nobody\n---\nx", 3, "is not valid YAML"),
-        ("---\njust words\n---\nx", 2, "has frontmatter that has no `key: value` lines"),
         ("---\nid: pattern/x\ntype: pattern\nid: pattern/y\n---\nx", 4, "has the key `id` twice (first in line 2)"),
-        ("---\n? [a, b]\n: c\n---\nx", 2, "has a key that is not a plain word"),
     ],
 )
 def test_frontmatter_that_cannot_be_read_is_told_with_its_line(text: str, line: int, says: str) -> None:

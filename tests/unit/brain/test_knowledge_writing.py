@@ -10,7 +10,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from knowledge_texts import CONTRACT, PATH, file, unit_of
+from knowledge_texts import unit_of
 
 from nugget.brain.knowledge_file import edit, parse_bytes, serialise
 from nugget.models import Evidence, KnowledgeType, Origin, Relation, RelationType, Scope, Severity, SourceName, Unit
@@ -69,50 +69,7 @@ def test_parse_serialise_parse_is_identical(unit: Unit) -> None:
     assert all(problem.severity is Severity.WARNING for problem in parsed.problems)
 
 
-@pytest.mark.proves("KNOW-FORMAT")
-def test_a_new_file_has_the_keys_in_the_order_of_the_contract_and_reads_well() -> None:
-    unit = unit_of(CONTRACT, PATH)
-    assert serialise(unit) == (
-        "---\nid: pattern/retry-with-idempotency\ntype: pattern\ndomain: coding\n"
-        "tags: [stripe, payments, reliability]\nconfidence: 0.9\nsource: ai-session\nrelated:\n"
-        "  - id: concept/idempotency-keys\n    relation: uses\ncreated: 2026-02-24\nlast_modified: 2026-02-25\n"
-        "---\n# Retry with Idempotency Keys\n\nBody in markdown.\n"
-    )
-
-
 # --- edit
-
-
-@pytest.mark.proves("KNOW-EDIT-ONLY")
-@pytest.mark.parametrize(
-    "related",
-    [
-        "related:\n- id: concept/a\n  relation: uses\n- {id: concept/b, relation: implements} # why\n",
-        "related:\n    # first\n    -   id: concept/a\n        relation: uses\n        note: kept\n\n"
-        "    -\n      relation: implements\n      id: 'concept/b'\n    # last\n",
-        "related: [{id: concept/a, relation: uses}, {id: concept/b, relation: implements}] # both\n",
-        "related: [\n  {id: concept/a, relation: uses},\n  {id: concept/b, relation: implements},\n]\n",
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_relations_are_renamed_and_taken_out_in_any_style(related: str, newline: str) -> None:
-    text = file().replace("---\n# T", f"{related}custom: [ 1,2 ]   # mine\n---\n# T").replace("\n", newline)
-    pairs = [(edge.id, str(edge.relation)) for edge in unit_of(text).related]
-    assert pairs == [("concept/a", "uses"), ("concept/b", "implements")]
-
-    def after(**arguments: Any) -> list[tuple[str, str]]:
-        changed = edit(text, **arguments)
-        assert "custom: [ 1,2 ]   # mine" in changed
-        assert (newline == "\n") == ("\r" not in changed)
-        assert changed.count("#") >= text.count("#") - 1
-        return [(edge.id, str(edge.relation)) for edge in unit_of(changed).related]
-
-    assert after(relink={"concept/a": "concept/renamed"}) == [("concept/renamed", "uses"), pairs[1]]
-    assert after(relink={"concept/a": None}) == [pairs[1]]
-    assert after(relink={"concept/b": None}) == [pairs[0]]
-    assert after(relink={"concept/a": None, "concept/b": None}) == []
-    assert after(relink={"concept/a": None, "concept/b": "bug/z"}) == [("bug/z", "implements")]
-    assert after(relink={"bug/unrelated": None}) == pairs
 
 
 FOREIGN = st.sampled_from(

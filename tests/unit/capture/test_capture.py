@@ -12,11 +12,10 @@ from sessions import ScriptedExtraction, capture_into, fork, unit, write_transcr
 
 from nugget.brain import knowledge_file as knowledge
 from nugget.capture import CaptureResult, capture_transcript, ledger
-from nugget.capture.compare import known_brain
 from nugget.capture.proposals import parse_message
 from nugget.config import CaptureSettings, Settings
 from nugget.errors import GitError, TranscriptError
-from nugget.infra import files, git
+from nugget.infra import git
 from nugget.models import Unit
 from nugget.sources import sessions as archive
 
@@ -148,21 +147,6 @@ def test_what_the_brain_says_already_is_left_out(brain: Path, home: Path, projec
     assert result.dropped == (f"{known.title}: {known.id} says it already",)
 
 
-def test_what_already_waits_for_review_is_not_proposed_again(brain: Path, home: Path, projects: Path) -> None:
-    extract = ScriptedExtraction([RETRY])
-    for name in ("one", "two"):
-        write_transcript(projects / f"{name}.jsonl", [("Why?", RETRY.title)])
-    first = capture_transcript(projects / "one.jsonl", capture_into(brain, home, extract))
-    second = capture_transcript(projects / "two.jsonl", capture_into(brain, home, extract))
-    assert second.branch is None
-    assert second.dropped == (
-        f"{RETRY.title}: already waits for review on {first.branch} as pattern/retry-only-idempotent-calls",
-    )
-    assert [found.id for found, _ in known_brain(capture_into(brain, home, extract)).waiting] == [
-        "pattern/retry-only-idempotent-calls"
-    ]
-
-
 @pytest.mark.proves("CAPTURE-HOSTILE")
 def test_hostile_units_stay_inside_the_brain_and_inside_their_values(brain: Path, home: Path, projects: Path) -> None:
     hostile = [
@@ -242,27 +226,3 @@ def test_excluded_projects_and_empty_sessions_are_skipped_with_a_reason(
     empty.write_text("")
     assert capture_transcript(empty, capture_into(brain, home, extract)).skipped == "the session holds no conversation"
     assert extract.calls == 0
-
-
-def test_a_dry_run_shows_the_files_and_writes_nothing(brain: Path, home: Path, projects: Path) -> None:
-    transcript = projects / "s.jsonl"
-    write_transcript(transcript, [("Why?", RETRY.title)])
-    capture = capture_into(brain, home, ScriptedExtraction([RETRY]), dry_run=True)
-    result = capture_transcript(transcript, capture)
-    assert [change.path for change in result.changes] == ["domains/coding/patterns/retry-only-idempotent-calls.md"]
-    assert git.branches(brain, "nugget/") == []
-    assert list(files.read_lines(home / "ledger" / ledger.CAPTURES)) == []
-    assert list((home / "archive").glob("*.jsonl.gz")) == []
-
-
-def test_proposals_start_from_main_while_another_proposal_is_checked_out(
-    brain: Path, home: Path, projects: Path
-) -> None:
-    for name, found in (("one", RETRY), ("two", CACHE)):
-        transcript = projects / f"{name}.jsonl"
-        write_transcript(transcript, [("Why?", found.title)])
-        result = capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([found])))
-        shell(brain, "switch", "-q", str(result.branch))
-    assert [change.path for change in git.changes(brain, "main", str(result.branch))] == [
-        "domains/coding/concepts/expire-caches-by-event.md"
-    ]

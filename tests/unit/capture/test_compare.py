@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import date
 
 import pytest
@@ -74,41 +73,3 @@ def test_another_decision_is_another_unit_however_alike_it_reads() -> None:
     )
     made = compared(known, other, likeness=0.9)
     assert [(one.is_new, one.unit.title) for one in made[0]] == [(True, "Show timestamps in the zone of the user")]
-
-
-@pytest.mark.proves("CAP-ANOTHER")
-def test_two_units_on_one_quote_are_both_proposed_and_keep_the_day_of_their_session() -> None:
-    first = unit_of("Use Postgres for the queue", "we take Postgres for the queue and Redis for rate limits")
-    second = replace(unit_of("Count rate limits in Redis"), evidence=first.evidence)
-    made = compared(unit_of("Never log a token", kind=KnowledgeType.BELIEF), first, second)
-    assert len(made[0]) == 2
-    assert {one.unit.created for one in made[0]} == {date(2026, 5, 2)}
-
-
-def test_an_update_that_extraction_names_is_an_edit_of_that_unit() -> None:
-    known, news = unit_of("Never log a token"), unit_of("Expire caches by event", kind=KnowledgeType.CONCEPT)
-    brain = KnownBrain(
-        files={known.path or "": ""}, read=lambda path: knowledge.serialise(known), similar=lambda one: []
-    )
-    for updates, path in ((known.id, known.path), ("pattern/not-there", news.path)):
-        proposal = Proposal(unit=news, reason="", updates=updates)
-        made = compare([proposal], brain, today=TODAY, session="s", max_units=5)
-        assert [change.path for change in made[0]] == [path]
-
-
-@pytest.mark.proves("CAP-SUPERSEDES")
-def test_relations_lead_somewhere_and_conflicts_are_pointed_out() -> None:
-    known = unit_of("Retry with a key", kind=KnowledgeType.PATTERN)
-    related = [
-        Relation(id=known.id, relation=RelationType.CONTRADICTS), Relation(id="concept/no", relation=RelationType.USES),
-    ]  # fmt: skip
-    (made,) = compared(known, replace(unit_of("Expire caches by event"), related=tuple(related)))[0]
-    assert made.unit.related == (related[0],) and made.note == f"contradicts {known.id}"
-
-
-def test_more_units_than_wanted_are_left_out_least_trusted_first() -> None:
-    words = ("alpha", "bravo", "charlie", "delta")
-    many = [replace(unit_of(f"Rule {word}"), confidence=number / 10) for number, word in enumerate(words)]
-    made = compared(unit_of("Never log a token"), *many)
-    assert [change.unit.title for change in made[0]] == ["Rule delta", "Rule charlie"]
-    assert made[1] == tuple(f"Rule {word}: more than 2 units (capture.max_units)" for word in ("bravo", "alpha"))

@@ -48,18 +48,3 @@ def test_a_promoted_nugget_goes_through_review_and_comes_back_reviewed(shop: Sho
     nugget("sync")
     nuggets = nugget("context", "src/auth.ts", "--json").json["nuggets"]
     assert [one.get("reviewed", False) for one in nuggets].count(True) == 1
-
-
-@pytest.mark.proves("PROMOTE")
-def test_a_dry_run_writes_nothing_and_what_cannot_be_is_told(shop: Shop, brain: Path, nugget: Nugget) -> None:
-    id_ = shop.learn("never log a token", path="src/auth.ts", type="constraint")
-    assert "would be proposed as belief/never-log-a-token" in nugget("promote", id_, "--dry-run").out
-    assert git(brain, "branch", "--list", "nugget/*") == ""
-    assert nugget("promote", "nothing-like-it").code == 2
-    assert nugget("promote", id_, "--type", "recipe").code == 2
-    assert nugget("promote", id_, "--domain", "../outside").code != 0
-    assert git(brain, "branch", "--list", "nugget/*") == ""
-    shop.write("src/auth.ts", "changed\n")
-    assert nugget("promote", id_, "--type", "pattern").code == 0
-    branch = git(brain, "branch", "--list", "nugget/*").strip()
-    assert "The nugget is stale: file changed." in git(brain, "log", "-1", "--format=%B", branch)

@@ -14,7 +14,7 @@ from sessions import write_transcript
 from nugget.capture import ledger, queue
 from nugget.capture.queue import Job
 from nugget.config import read_environment
-from nugget.errors import GitError, TranscriptError
+from nugget.errors import GitError
 from nugget.infra import files
 from nugget.sources.sessions import find_sessions
 
@@ -116,20 +116,6 @@ def test_an_interrupted_job_waits_for_the_next_worker(home: Path) -> None:
     assert job.attempts == 0
 
 
-def test_an_absent_transcript_is_skipped_and_an_unreadable_one_fails(home: Path, tmp_path: Path) -> None:
-    broken = tmp_path / "broken.jsonl"
-    broken.write_text("x")
-    put(home, "gone")
-    put(home, "broken", transcript=str(broken))
-
-    def unreadable(job: Job) -> Outcome:
-        raise TranscriptError(f"{job.transcript} is no transcript")
-
-    drain(home, unreadable)
-    assert queue.jobs(home, "skipped")[0].reason == "there is no transcript (/x/gone is no transcript)"
-    assert queue.jobs(home, "failed")[0].session == "broken"
-
-
 def test_a_queue_file_that_is_no_job_is_set_aside_with_the_reason(home: Path) -> None:
     folder = home / "queue/pending"
     folder.mkdir(parents=True)
@@ -147,20 +133,6 @@ def test_a_queue_file_that_is_no_job_is_set_aside_with_the_reason(home: Path) ->
     assert [job.name for job in seen] == ["d.json"]
     assert seen[0].session is None
     assert "a.json cannot be read" in (queue.jobs(home, "skipped")[0].reason or "")
-
-
-def test_old_ends_are_forgotten_and_failures_never(home: Path) -> None:
-    for name in ("one", "two"):
-        put(home, name)
-    drain(home, lambda job: ("b", None) if job.session == "one" else fails(job))
-    for file in (home / "queue").rglob("*.json"):
-        os.utime(file, (0, 0))
-    partial = home / "queue/pending/.x.json.1"
-    partial.write_text("half a job")
-    os.utime(partial, (0, 0))
-    queue.prune(home, now=NOW)
-    assert states(home) == {"failed": 1}
-    assert not partial.exists()
 
 
 @pytest.mark.proves("QUEUE-CATCH-UP")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from sessions import NOW, ScriptedExtraction, capture_into, unit, write_transcri
 
 from nugget.brain import knowledge_file as knowledge
 from nugget.capture import capture_transcript, review
-from nugget.errors import BrainError, ConflictError, GitError, ReviewError
+from nugget.errors import ConflictError, GitError, ReviewError
 from nugget.infra import git
 from nugget.models import Unit
 
@@ -41,25 +40,6 @@ def known_unit(brain: Path) -> Unit:
     return found
 
 
-def test_what_waits_is_listed_and_shown_with_its_files(brain: Path, home: Path) -> None:
-    assert review.proposals(brain) == []
-    branch = propose(brain, home, RETRY, CACHE)
-    (proposal,) = review.proposals(brain)
-    assert (proposal.branch, proposal.title) == (branch, "Retry idempotent calls only, and 1 more")
-    assert [(file.status, file.id) for file in proposal.files] == [
-        ("new", "concept/expire-caches-by-event"),
-        ("new", "pattern/retry-idempotent-calls-only"),
-    ]
-    assert review.show(brain, branch[-8:]) == review.show(brain) == proposal
-    shown = review.diff(brain, proposal)
-    assert "+Retry a payment only with an idempotency key, or it charges twice." in shown
-    with pytest.raises(ReviewError, match="There is no proposal no-such"):
-        review.show(brain, "no-such")
-    propose(brain, home, replace(RETRY, title="Another one", body="Quite another body of words.", evidence=()))
-    with pytest.raises(ReviewError, match="2 proposals wait: name one"):
-        review.show(brain)
-
-
 @pytest.mark.proves("REVIEW-ACCEPT")
 def test_accepting_merges_and_keeps_every_uncommitted_change(brain: Path, home: Path) -> None:
     branch = propose(brain, home, RETRY, CACHE)
@@ -78,19 +58,6 @@ def test_accepting_merges_and_keeps_every_uncommitted_change(brain: Path, home: 
     assert review.proposals(brain) == [] and git.branches(brain, "nugget/") == []
     assert shell(brain, "log", "-1", "--format=%(trailers:key=Nugget-Session,valueonly)").strip()
     assert branch not in shell(brain, "branch")
-
-
-@pytest.mark.proves("REVIEW-ACCEPT")
-def test_accepting_into_a_branch_that_moved_on_makes_a_merge(brain: Path, home: Path) -> None:
-    propose(brain, home, RETRY)
-    (brain / "brain.yaml").write_text("owner: moved on\n")
-    shell(brain, "commit", "-qam", "Moved on")
-    accepted = reviewing.accept(brain, now=NOW)
-    assert len(shell(brain, "log", "-1", "--format=%P").split()) == 2
-    assert (brain / "brain.yaml").read_text() == "owner: moved on\n"
-    assert (brain / RETRY_PATH).exists()
-    assert shell(brain, "status", "--porcelain") == ""
-    assert accepted.files[0].id == "pattern/retry-idempotent-calls-only"
 
 
 @pytest.mark.proves("REVIEW-PARTIAL")
@@ -149,19 +116,6 @@ def test_the_same_lines_changed_on_both_sides_is_a_conflict_and_nothing_changes(
     assert "Mine" in (brain / RETRY_PATH).read_text()
 
 
-def test_two_edits_of_the_same_unit_can_both_be_accepted(brain: Path, home: Path) -> None:
-    known = known_unit(brain)
-    first = unit("Reconcile nightly", "Webhooks get lost, hence compare with the provider every night.")
-    second = unit("Park unknown states", "Mark timed-out orders unknown instead of failed until reconciled.")
-    branches = [propose(brain, home, one, known=known) for one in (first, second)]
-    for branch in branches:
-        reviewing.accept(brain, branch, now=NOW)
-    merged = known_unit(brain)
-    assert "every night" in merged.body and "unknown instead of failed" in merged.body
-    assert len(merged.evidence) == len(known.evidence) + 2
-    assert shell(brain, "status", "--porcelain") == ""
-
-
 @pytest.mark.proves("REVIEW-REJECT")
 def test_what_was_rejected_is_not_proposed_again(brain: Path, home: Path) -> None:
     propose(brain, home, RETRY, CACHE)
@@ -180,85 +134,6 @@ def test_what_was_rejected_is_not_proposed_again(brain: Path, home: Path) -> Non
         result = capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([again])))
         assert result.branch is None
         assert result.dropped == (f"{again.title}: turned down before",)
-
-
-def test_rejecting_an_edit_does_not_lock_the_unit(brain: Path, home: Path) -> None:
-    known = known_unit(brain)
-    propose(brain, home, unit("Reconcile nightly", "Webhooks get lost, hence compare every night."), known=known)
-    review.reject(brain, home=home, now=NOW)
-    branch = propose(brain, home, unit("Alert on drift", "Page somebody when balances drift."), known=known)
-    (file,) = review.show(brain, branch).files
-    assert (file.status, file.path) == ("edited", KNOWN_PATH)
-
-
-def test_a_proposal_edited_by_the_reviewer_is_accepted_as_edited(brain: Path, home: Path) -> None:
-    branch = propose(brain, home, RETRY, CACHE)
-    shell(brain, "switch", "-q", branch)
-    with pytest.raises(ReviewError, match="itself is checked out"):
-        reviewing.accept(brain, branch, now=NOW)
-    shell(brain, "rm", "-q", CACHE_PATH)
-    (brain / RETRY_PATH).write_text((brain / RETRY_PATH).read_text().replace("charges twice", "double-charges"))
-    shell(brain, "commit", "-qam", "Reviewed")
-    shell(brain, "switch", "-q", "main")
-    (file,) = review.show(brain, branch).files
-    reviewing.accept(brain, branch, now=NOW)
-    assert "double-charges" in (brain / RETRY_PATH).read_text()
-    assert not (brain / CACHE_PATH).exists()
-    assert file.path == RETRY_PATH
-
-
-@pytest.mark.proves("REVIEW-ACCEPT")
-def test_a_file_that_the_reviewer_broke_is_told_and_nothing_is_accepted(brain: Path, home: Path) -> None:
-    branch = propose(brain, home, RETRY, CACHE)
-    shell(brain, "switch", "-q", branch)
-    (brain / RETRY_PATH).write_text((brain / RETRY_PATH).read_text().replace("type: pattern", "type: [pattern"))
-    shell(brain, "commit", "-qam", "Reviewed")
-    shell(brain, "switch", "-q", "main")
-    before = git.head(brain)
-    with pytest.raises(ReviewError, match=f"{RETRY_PATH}:3: has frontmatter that is not valid YAML .*nothing was acc"):
-        reviewing.accept(brain, branch, now=NOW)
-    assert git.head(brain) == before
-    accepted = reviewing.accept(brain, branch, now=NOW, units=[CACHE_PATH])
-    assert [file.path for file in accepted.waiting] == [RETRY_PATH]
-
-
-@pytest.mark.proves("REVIEW-ACCEPT", "REVIEW-REJECT")
-def test_a_proposal_that_is_checked_out_elsewhere_is_left_alone(brain: Path, home: Path, tmp_path: Path) -> None:
-    branch = propose(brain, home, RETRY)
-    shell(brain, "worktree", "add", "-q", str(tmp_path / "elsewhere"), branch)
-    before = git.head(brain)
-    with pytest.raises(GitError, match=f"{branch} is checked out in .*elsewhere"):
-        reviewing.accept(brain, branch, now=NOW)
-    with pytest.raises(GitError, match=f"{branch} is checked out in .*elsewhere"):
-        review.reject(brain, branch, home=home, now=NOW)
-    assert git.head(brain) == before
-    shell(brain, "worktree", "remove", str(tmp_path / "elsewhere"))
-    assert [file.path for file in reviewing.accept(brain, branch, now=NOW).files] == [RETRY_PATH]
-
-
-def test_a_brain_in_the_middle_of_a_merge_is_left_alone(brain: Path, home: Path) -> None:
-    propose(brain, home, RETRY)
-    shell(brain, "switch", "-q", "-c", "side")
-    (brain / "brain.yaml").write_text("owner: side\n")
-    shell(brain, "commit", "-qam", "side")
-    shell(brain, "switch", "-q", "main")
-    (brain / "brain.yaml").write_text("owner: main\n")
-    shell(brain, "commit", "-qam", "main")
-    subprocess.run(["git", "-C", str(brain), "merge", "-q", "side"], check=False, capture_output=True)
-    with pytest.raises(BrainError, match="in the middle of a merge"):
-        reviewing.accept(brain, now=NOW)
-    shell(brain, "merge", "--abort")
-    shell(brain, "checkout", "-q", "--detach")
-    with pytest.raises(BrainError, match="on a detached HEAD"):
-        reviewing.accept(brain, now=NOW)
-
-
-def test_merged_elsewhere_means_nothing_is_left_to_decide(brain: Path, home: Path) -> None:
-    branch = propose(brain, home, RETRY)
-    shell(brain, "merge", "-q", "--squash", branch)
-    shell(brain, "commit", "-qm", "Squashed by hand")
-    assert review.proposals(brain) == []
-    assert review.show(brain, branch).files == ()
 
 
 TOLD = r"^git holds .* locked by .*{}, which is there since [-0-9]+ [:0-9]+ UTC\.$"

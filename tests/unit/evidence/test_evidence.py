@@ -11,7 +11,7 @@ from logs import NOW, Logs
 from nugget.config import Settings
 from nugget.errors import UsageError
 from nugget.evidence import TRUNCATED, bundle_json
-from nugget.evidence.candidates import PROFILES, detect_intent
+from nugget.evidence.candidates import PROFILES
 from nugget.evidence.derive import ingest
 from nugget.index.connection import open_home
 from nugget.index.events import TABLES
@@ -25,14 +25,6 @@ def walked(logs: Logs) -> Logs:
     logs.walkthrough(SESSION)
     logs.ingest(SESSION)
     return logs
-
-
-@pytest.mark.proves("EVI-WALKTHROUGH")
-def test_the_first_example_ingests_what_was_logged(logs: Logs) -> None:
-    logs.walkthrough(SESSION)
-    done = logs.ingest(SESSION)
-    assert (done["events"], done["command_inputs"], done["pane_output"], done["file_edits"]) == (4, 2, 1, 1)
-    assert (done["incidents"], done["malformed"]) == (1, 0)
 
 
 @pytest.mark.proves("EVI-WALKTHROUGH", "EVI-FAILURE-FIRST")
@@ -115,35 +107,6 @@ def test_for_what_changed_edited_files_dominate_over_noisy_output(walked: Logs) 
     assert {one.kind for one in bundle.selected[:10]} == {"edit", "note.edit"}
     assert sum(one.kind == "output" for one in bundle.selected) <= PROFILES["what-changed"].caps["output"]
     assert "src/part3.rs" in bundle.context_text
-
-
-@pytest.mark.proves("EVI-INTENT")
-@pytest.mark.parametrize(
-    ("query", "intent"),
-    [
-        ("what did i do wrong with cargo test", "debug"),
-        ("why is the build FAILING", "debug"),
-        ("continue the fix", "debug"),
-        ("continue where we left off and show the diff", "resume"),
-        ("where were we?", "resume"),
-        ("what changed", "what-changed"),
-        ("which files did you touch, in summary", "what-changed"),
-        ("give me an overview", "status"),
-        ("it doesn't work any more", "debug"),
-        ("why does it hang", "debug"),
-        ("what's next?", "resume"),
-        ("what was I doing", "resume"),
-        ("did we modify the config", "what-changed"),
-        ("how is it going", "status"),
-        ("tell me about the parser prefix", "general"),
-        ("a failover cluster with an issue tracker and a debugger", "general"),
-        ("upload resume.pdf, then check the status code", "general"),
-        ("hang on, terror and errorless exchange rates", "general"),
-        ("", "general"),
-    ],
-)
-def test_intents_are_looked_for_in_the_documented_order(query: str, intent: str) -> None:
-    assert detect_intent(query) == intent
 
 
 @pytest.mark.proves("EVI-INGEST")

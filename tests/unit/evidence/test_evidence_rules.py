@@ -10,7 +10,7 @@ from logs import NOW, Logs
 from sessions import write_transcript
 
 from nugget.config import CaptureSettings, Settings
-from nugget.evidence.derive import ingest, notes_of_command, notes_of_speech
+from nugget.evidence.derive import ingest, notes_of_command
 from nugget.index.events import TABLES
 from nugget.sources import Log, session_file
 from nugget.sources.sessions import log_of
@@ -23,46 +23,10 @@ from nugget.sources.sessions import log_of
         "npx next", "npx next build", "next build", "npm run next", "cat todo.md", "vim src/next/later.ts",
         'git commit -m "use pnpm instead of npm"', "git commit -m 'TODO: nothing'", "cargo run --use-cache",
         "rg TODO src", "nvm use 20",
-        'grep -rn "FIXME" .', "psql -c 'use shop'", "git switch to-main", "pod install --next", "cd later", "ls next",
-        "docker compose -f next.yml up", "python use_case.py", "sed -i 's/use/switch to/' a.txt", "mysql -e 'USE db'",
-        "kubectl config use-context prod", "next dev -p 3000", "echo next", "yarn next lint", "fixme.sh --now",
     ],
 )  # fmt: skip
 def test_a_word_in_a_command_is_no_note(command: str) -> None:
     assert list(notes_of_command(command)) == []
-
-
-@pytest.mark.proves("EVI-NOTES")
-@pytest.mark.parametrize(
-    ("command", "kind", "text"),
-    [
-        ("# TODO: rotate the staging keys", "todo", "TODO: rotate the staging keys"),
-        ("make deploy  # fixme: hangs without VPN", "todo", "fixme: hangs without VPN"),
-        ('echo "todo: write the migration" >> NOTES.md', "todo", "todo: write the migration"),
-        ("ai next: fix the parser of the config", "todo", "next: fix the parser of the config"),
-        ("todo add buy more disks", "todo", "buy more disks"),
-        ("ai clean up the logs later", "todo", "clean up the logs later"),
-        ("# decided to keep sqlite", "decision", "decided to keep sqlite"),
-        ("ai let's use pnpm instead of npm", "decision", "let's use pnpm instead of npm"),
-        ("ai we switch to postgres for the queue", "decision", "we switch to postgres for the queue"),
-        ("we have chosen rust over go because of memory", "decision", "we have chosen rust over go because of memory"),
-    ],
-)
-def test_what_a_person_says_in_a_shell_is_a_note(command: str, kind: str, text: str) -> None:
-    assert list(notes_of_command(command)) == [(kind, text)]
-
-
-@pytest.mark.proves("EVI-NOTES")
-def test_of_what_is_said_only_sentences_that_decide_or_defer_are_notes() -> None:
-    said = (
-        "Please use the existing helper. What should I use for dates? I don't know whether to use rust. "
-        "We decided to ship on Friday. Use cases are in docs. Next, add a test for the parser. The next.js page lags."
-    )
-    assert list(notes_of_speech(said)) == [
-        ("decision", "Please use the existing helper."),
-        ("decision", "We decided to ship on Friday."),
-        ("todo", "Next, add a test for the parser."),
-    ]
 
 
 @pytest.mark.proves("EVI-INCIDENTS")
@@ -86,18 +50,6 @@ def test_retries_edits_and_the_command_that_went_well_are_one_incident(logs: Log
 
 
 @pytest.mark.proves("EVI-INCIDENTS")
-def test_another_target_neither_joins_nor_fixes_an_incident(logs: Logs) -> None:
-    logs.run("s", 1000, "go test -run TestCart ./shop", 1, stderr="cart_test.go:9: error: want 2")
-    logs.run("s", 2000, "go test -run TestPay ./shop", 1, stderr="pay_test.go:4: error: want 7")
-    logs.run("s", 3000, "go vet ./shop")
-    logs.run("s", 4000, "npm run lint", 1, stderr="error: semicolon missing")
-    logs.run("s", 5000, "npm run build")
-    logs.ingest("s")
-    incidents = logs.ask("s", "what went wrong").incidents
-    assert len(incidents) == 3 and all(one.facts["fixed_by"] is None for one in incidents)
-
-
-@pytest.mark.proves("EVI-INCIDENTS")
 @pytest.mark.parametrize(
     ("command", "code"), [("grep -rn foo src", 1), ("git log | grep nothing", 1), ("[ -f x ]", 1), ("tail -f log", 130)]
 )
@@ -107,30 +59,6 @@ def test_a_search_without_result_and_a_command_stopped_by_hand_are_no_incidents(
     logs.run("s", 1000, command, code)
     logs.ingest("s")
     assert logs.ask("s", "what failed").incidents == ()
-
-
-@pytest.mark.proves("EVI-INCIDENTS")
-def test_a_failure_whose_exit_code_was_lost_in_a_pipe_is_an_incident_and_a_quoted_one_is_none(logs: Logs) -> None:
-    logs.run("s", 1000, "cargo build 2>&1 | tail -5", stdout="error[E0308]: mismatched types")
-    logs.run("s", 2000, "cat build.log | head", stdout="error: that was yesterday")
-    logs.run("s", 3000, "make check | tee out", stdout="12 passed, 0 failed")
-    logs.ingest("s")
-    (incident,) = logs.ask("s", "what failed").incidents
-    assert incident.facts["command"] == "cargo build 2>&1 | tail -5"
-    assert "output tells of a failure" in incident.reasons
-
-
-@pytest.mark.proves("EVI-INCIDENTS")
-def test_lines_of_a_plain_log_go_to_the_command_that_was_echoed_above_them(logs: Logs) -> None:
-    for number, (command, code) in enumerate((("make one", 1), ("make two", 2))):
-        logs.happen("s", 1000 * number, "command.start", cmd=command)
-        logs.happen("s", 1000 * number + 1, "command.end", exit=code)
-    logs.write("s", "output.log", "$ make one\nerror: no rule for one\n$ make two\nerror: two is out of disk\n$ \n")
-    logs.ingest("s")
-    one, two = sorted(logs.ask("s", "what failed").incidents, key=lambda incident: incident.ts_ms)
-    assert (
-        one.facts["summary"][0] == "error: no rule for one" and two.facts["summary"][0] == "error: two is out of disk"
-    )
 
 
 def transcript(file: Path, calls: list[tuple[str, dict[str, Any], str, bool]]) -> Log:

@@ -61,19 +61,6 @@ def test_what_the_model_names_is_looked_up_and_the_latest_streams_are_carried(lo
 
 
 @pytest.mark.proves("EVI-SELECT")
-def test_history_is_cut_into_chunks_of_which_the_latest_are_read(logs: Logs) -> None:
-    with AnthropicServer() as server:
-        server.default = lambda _: value({"labels": ["e1"]})
-        found = choose(logs, server, chunk_tokens=800, max_chunks=3, include_events=False)
-        prompts = [request.prompt for request in server.requests]
-    assert found["chunks"] == len(prompts) == 3 and found["left_out"]
-    assert "history_cut" in found["degraded"]
-    assert all(len(prompt) < 800 * 4 + 1000 for prompt in prompts)
-    assert "step 399 is done" in prompts[-1] and "step 0 is done" not in prompts[0]
-    assert not any("command.end" in prompt for prompt in prompts)
-
-
-@pytest.mark.proves("EVI-SELECT")
 def test_a_cap_on_cost_and_a_failing_model_leave_an_answer_that_says_so(logs: Logs) -> None:
     with AnthropicServer() as server:
         server.default = lambda _: status(400)
@@ -86,15 +73,6 @@ def test_a_cap_on_cost_and_a_failing_model_leave_an_answer_that_says_so(logs: Lo
         assert len(server.requests) == asked and "more than the $0.0000 allowed" in found["degraded"][0]
         ledger = (logs.home / "ledger" / "costs.jsonl").read_text("utf-8")
     assert "select evidence" in ledger
-
-
-@pytest.mark.proves("EVI-SELECT", "EVI-BUDGET")
-def test_what_was_selected_stays_within_its_limits(logs: Logs) -> None:
-    with AnthropicServer() as server:
-        server.default = lambda _: value({"labels": [f"e{n}" for n in range(1, 60)]})
-        for max_chars in (0, 50, 300, 2000):
-            assert len(choose(logs, server, max_chars=max_chars)["context_text"]) <= max_chars
-        assert choose(logs, server, max_lines=9)["context_text"].count("\n") < 9
 
 
 @pytest.mark.proves("EVI-SELECT", "EVI-REDACT")

@@ -6,26 +6,24 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from loopback_anthropic import AnthropicServer, Request, status, text, tool_use, value
+from loopback_anthropic import AnthropicServer, Request, text, tool_use, value
 
 from nugget.brain import knowledge_file as knowledge
 from nugget.brain import unit_path
 from nugget.capture.compare import KnownBrain, compare
-from nugget.config import CaptureSettings, Environment, LLMSettings, Settings
+from nugget.config import Environment, LLMSettings, Settings
 from nugget.errors import LLMUnavailable
-from nugget.extraction.generative import MAX_WINDOWS, extract_generative
+from nugget.extraction.generative import extract_generative
 from nugget.extraction.proposals import Extraction
 from nugget.extraction.replies import UNSUPPORTED, Shown, find_quote
 from nugget.infra.llm import LLM, CostCapReached, spending
 from nugget.models import Event, EventKind, Origin, Relation, RelationType, Session, SourceName, Unit
-from nugget.sources.claude_code import read_session
 from nugget.sources.condense import windows
 from nugget.sources.speakers import SAID_BY
 
@@ -100,16 +98,11 @@ def test_a_sound_unit_becomes_a_proposal(llm: LLM, server: AnthropicServer) -> N
     ("claim", "quote"),
     [
         ("Redis caches sessions", CAUSE.partition(",")[0]),
-        ("The job queue runs on Kafka", "we run the job queue on Postgres"),
         ("The timeout must be 300 seconds", "the timeout must be 30 seconds"),
         ("Always retry a payment request", "never retry a payment request"),
-        ("At most 30 clients may connect", "at most 300 clients may connect"),
-        ("Call `flush()` before the rename", "call close() before the rename"),
         ("Redis for the queue instead of Postgres", "let's have Postgres for the queue instead of Redis"),
         ("Zahlungen werden automatisch wiederholt", "Zahlungen werden nie automatisch wiederholt"),
-        ("Mock the database in tests", "don't mock the database in tests"),
         ("Migrations on TiDB need two reviewers", "migrations need two reviewers"),
-        ("Feature flags live in Unleash", "the deploy is behind a flag"),
     ],
 )
 def test_a_claim_that_its_quotes_do_not_say_is_refused(
@@ -120,39 +113,6 @@ def test_a_claim_that_its_quotes_do_not_say_is_refused(
     extraction = extract(llm, session)
     assert extraction.proposals == ()
     assert extraction.dropped == (f"{claim}: its quotes do not say it",)
-
-
-@pytest.mark.proves("GEN-SUPPORTED")
-@pytest.mark.parametrize(
-    ("claim", "is_sure"),
-    [
-        ("The proxy re-serialises the JSON body", True),
-        ("Verify the raw body, never the re-serialised JSON", False),  # a `never` that the quote does not have
-        ("401 from the proxy: the JSON body is re-serialised", False),  # a number from elsewhere in the session
-        ("Webhooks: bytes that were signed must be kept", False),
-    ],
-)
-def test_only_a_claim_that_its_quotes_say_is_held_for_certain(
-    llm: LLM, server: AnthropicServer, claim: str, is_sure: bool
-) -> None:
-    server.script(reply(unit(title=claim, quotes=["The proxy re-serialises the JSON body, so the bytes"])))
-    [proposal] = extract(llm).proposals
-    assert (proposal.unit.confidence == 0.9) is is_sure and proposal.unit.confidence >= UNSUPPORTED
-
-
-@pytest.mark.proves("GEN-SUPPORTED")
-def test_the_example_of_the_prompt_is_one(llm: LLM, server: AnthropicServer) -> None:
-    quote = "put the queue into postgres, redis can't be in the transaction"
-    server.script(reply(unit(title="The job queue is a PostgreSQL table instead of Redis", quotes=[quote])))
-    assert extract(llm, session_of((EventKind.PROMPT, quote))).proposals
-
-
-@pytest.mark.proves("GEN-SUPPORTED")
-def test_two_units_on_one_quote_both_stand(llm: LLM, server: AnthropicServer) -> None:
-    quotes = [CAUSE]
-    other = unit(type="pattern", title="Verify the raw body instead", body=f"In the handler: {BODY}", quotes=quotes)
-    server.script(reply(unit(title="The proxy re-serialises the JSON body", quotes=quotes), other))
-    assert len(written(extract(llm))) == 2
 
 
 @pytest.mark.proves("GEN-INJECTION")
@@ -193,16 +153,10 @@ def test_a_quote_is_found_with_the_record_that_holds_it(quote: str, records: tup
     [
         ["The proxy rewrites the body, so the signed bytes are lost."],
         ["so the BYTES that were signed are gone."],
-        ["so the bytes … signed are gone."],
         ["gone."],
-        [""],
-        [" \n "],
         ["[redacted:aws-access-key]"],
         [BODY],
-        ["Give at most 12 units, the most valuable first."],
-        ["x" * 100_000],
     ],
-    ids=str.split("reworded other-case shortened too-short empty blank placeholder own-body of-the-prompt endless"),
 )
 def test_a_unit_whose_quote_is_not_in_the_session_is_dropped(
     quotes: list[str], llm: LLM, server: AnthropicServer
@@ -214,35 +168,22 @@ def test_a_unit_whose_quote_is_not_in_the_session_is_dropped(
     assert why == "Signatures must be checked on the raw body: its quote is not in the session"
 
 
-@given(st.text(max_size=60))
-def test_any_text_may_be_a_quote(quote: str) -> None:
-    shown = Shown(text=windows(SESSION, max_chars=WINDOW_CHARS)[0])
-    evidence = find_quote(quote, shown, SESSION)
-    assert evidence is None or evidence.quote.split() == quote.split()
-
-
 @pytest.mark.proves("GEN-HOSTILE")
 @pytest.mark.parametrize(
     "hostile",
     [
         {"domain": "../../../etc"},
-        {"domain": "/etc/cron.d"},
         {"domain": "..\\..\\windows"},
         {"domain": "coding/../../.git/hooks"},
-        {"domain": ""},
         {"domain": "a\x00b\nc"},
         {"title": "../../.git/config of signed bytes"},
         {"title": "x\n---\nid: concept/evil\nsource: manual\n---\n# signed bytes"},
         {"title": "signed bytes \" and ' and: colon #comment !!python/object:os.system [a, {b"},
-        {"title": "…………"},
         {"tags": ["a\nid: evil", "]", "../x", "", "!!binary x"]},
         {"body": "---\nid: concept/evil\nconfidence: 1\n---\n\n# Another title\n\n" + BODY},
         {"body": BODY + "\n\n\x1b[2J\x07 and <script>alert(1)</script> \x00"},
-        {"confidence": 1e300},
-        {"confidence": -5},
         {"confidence": 10**400},
         {"reason": "line\nline | cell `code` @someone fixes #1\x1b[31m"},
-        {"alternatives": ["x\n---\n"] * 50},
         {"relations": [{"number": number, "relation": "supersedes"} for number in range(-5, 50)]},
     ],
 )
@@ -288,42 +229,13 @@ def test_a_secret_that_a_reply_brings_is_redacted(llm: LLM, server: AnthropicSer
     assert token not in f"{proposal.unit}"
 
 
-CHINESE = "代理会重新序列化请求正文，因此签名的字节已经丢失。应当验证原始正文，而不是解析之后再验证签名，否则无法通过。"
-RUSSIAN = "Прокси пересобирает тело запроса, поэтому подписанные байты потеряны. Проверяйте исходное тело."
-
-
-@pytest.mark.proves("GEN-HOSTILE")
-@pytest.mark.parametrize(
-    ("said", "body", "is_kept"),
-    [
-        (CAUSE, CHINESE, False),
-        (CAUSE, RUSSIAN, False),
-        (f"{CAUSE} {CHINESE[:24]}", CHINESE, True),
-        (CAUSE, BODY + " (Das gilt für ä, ö und ü.)", True),
-    ],
-    ids=["chinese of english", "russian of english", "chinese of a mixed session", "umlauts"],
-)  # fmt: skip
-def test_a_unit_in_a_script_that_nobody_wrote_is_dropped(
-    said: str, body: str, is_kept: bool, llm: LLM, server: AnthropicServer
-) -> None:
-    session = session_of((EventKind.PROMPT, PROMPT), (EventKind.REPLY, said))
-    server.script(reply(unit(body=body)))
-    extraction = extract(llm, session)
-    assert bool(extraction.proposals) is is_kept
-    assert is_kept or "not in the language of the session" in extraction.dropped[0]
-
-
 @pytest.mark.proves("GEN-REPAIR")
 @pytest.mark.parametrize(
     "malformed",
     [
         text("Here are the units I found: ..."),
         reply(unit(type="story")),
-        reply(unit(confidence="high")),
-        reply({"title": "half a unit"}),
         text('{"summary": "cut", "units": [{"type": "bu', stop_reason="max_tokens"),
-        value([unit()]),
-        value({"summary": "s", "units": {"1": unit()}}),
         tool_use("save_unit", unit()),
     ],
 )
@@ -348,13 +260,6 @@ def test_what_is_sound_in_a_reply_that_stays_malformed_is_kept(llm: LLM, server:
     assert "unit.type: 'story' is not one of" in extraction.dropped[0]
 
 
-@pytest.mark.proves("GEN-REPAIR")
-def test_the_first_reply_serves_where_the_second_is_worse(llm: LLM, server: AnthropicServer) -> None:
-    server.script(reply(unit(), unit(type="story")), text("Sorry, I cannot."))
-    extraction = extract(llm)
-    assert len(extraction.proposals) == 1 and len(extraction.dropped) == 1
-
-
 @pytest.mark.proves("GEN-FAILURE")
 @pytest.mark.parametrize("useless", [text("I would rather talk about the weather."), value({}), value({"units": 7})])
 def test_a_session_of_which_no_reply_can_be_used_fails_as_a_whole(
@@ -364,14 +269,6 @@ def test_a_session_of_which_no_reply_can_be_used_fails_as_a_whole(
     with pytest.raises(LLMUnavailable, match="did not reply as asked"):
         extract(llm)
     assert len(server.requests) == 2
-
-
-@pytest.mark.proves("GEN-FAILURE")
-@pytest.mark.parametrize("failure", [status(401), status(400), status(529, headers={"retry-after": "3600"})])
-def test_a_failing_api_fails_the_extraction(failure: Any, llm: LLM, server: AnthropicServer) -> None:
-    server.default = lambda request: failure
-    with pytest.raises(LLMUnavailable, match="HTTP"):
-        extract(llm)
 
 
 def long_session(exchanges: int, *, chars: int) -> Session:
@@ -419,32 +316,6 @@ def test_a_long_session_is_read_in_windows_and_merged(
     assert sum(line["usd"] for line in ledger) == pytest.approx(extraction.usd)
 
 
-@pytest.mark.proves("GEN-WINDOWS")
-@pytest.mark.parametrize(
-    "merge",
-    [status(500), text("no"), value({"summary": "s", "groups": []}), value({"summary": "s", "groups": [[77]]}),
-     value({"groups": 7})],
-)  # fmt: skip
-def test_without_a_usable_merge_all_candidates_stand(merge: Any, llm: LLM, server: AnthropicServer) -> None:
-    server.default = windows_then(merge)
-    extraction = extract(llm, long_session(24, chars=8000))
-    assert len(extraction.proposals) == 3
-    assert "were not merged" in " ".join(extraction.dropped)
-
-
-@pytest.mark.proves("GEN-CAP")
-def test_the_longest_session_stays_within_the_windows_and_keeps_its_ends(llm: LLM, server: AnthropicServer) -> None:
-    server.default = windows_then(text("no"))
-    rich = Settings(llm=LLMSettings(max_usd_per_session=100.0))
-    extraction = extract(llm, long_session(300, chars=6000), settings=rich)
-    readings = [request for request in server.requests if "<candidate " not in request.prompt]
-    assert len(readings) <= MAX_WINDOWS
-    assert all(len(request.prompt) < WINDOW_CHARS + 5000 for request in readings)
-    shown = "".join(request.prompt for request in readings)
-    assert "Finding 0 is" in shown and "Finding 299 is" in shown and "Finding 150 is" not in shown
-    assert any("the middle of the session" in why for why in extraction.dropped)
-
-
 @pytest.mark.proves("GEN-CAP")
 @pytest.mark.parametrize("max_usd", [0.15, 0.25, 0.5, 1.0])
 def test_no_session_costs_more_than_its_cap(
@@ -475,11 +346,6 @@ def test_a_retry_counts_what_was_spent_before(llm: LLM, server: AnthropicServer)
     other = replace(SESSION, id="another-session")
     server.script(reply(unit()))
     assert extract(llm, other).proposals
-
-
-def test_a_session_without_words_asks_nobody(llm: LLM, server: AnthropicServer) -> None:
-    extraction = extract(llm, session_of())
-    assert extraction.proposals == () and server.requests == []
 
 
 def existing(unit_id: str, *, domain: str = "coding/web", body: str = "What is known already.") -> Unit:
@@ -528,12 +394,6 @@ def test_an_update_becomes_an_edit_of_the_file_that_is_there(llm: LLM, server: A
     assert "It is a matter of bytes." in file and "sign a canonical form" in file
 
 
-def test_the_number_of_units_asked_for_is_that_of_the_settings(llm: LLM, server: AnthropicServer) -> None:
-    server.script(reply())
-    extract(llm, settings=Settings(capture=CaptureSettings(max_units=3)))
-    assert "at most 3 units" in server.requests[0].system
-
-
 WEIRD = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=30),
     lambda inner: (
@@ -553,26 +413,3 @@ def test_any_json_at_all_gives_sound_proposals_or_reasons(units: list[Any], llm:
         assert knowledge.parse(file, path=path).unit is not None
     assert all(proposal.unit.evidence for proposal in extraction.proposals)
     assert all("\n" not in why for why in extraction.dropped)
-
-
-@pytest.mark.proves("GEN-EVIDENCE")
-def test_real_transcripts_give_units_whose_quotes_stand_in_them(
-    shared_data: Path, llm: LLM, server: AnthropicServer
-) -> None:
-    def quoting(request: Request) -> Any:
-        lines = [line for line in request.prompt.partition("<session>")[2].split("\n") if 40 < len(line) < 300]
-        chosen = enumerate(lines[::40][:8])
-        return reply(*[unit(title=f"{number} {line[:60]}", quotes=[line]) for number, line in chosen])
-
-    server.default = quoting
-    files = sorted((shared_data / "transcripts" / "claude-code").glob("2026-02-0*.jsonl"))
-    assert len(files) > 5
-    for file in files:
-        session = read_session(file)
-        extraction = extract(llm, session)
-        told = "\n".join(windows(session, max_chars=10**9))
-        for proposal in extraction.proposals:
-            for evidence in proposal.unit.evidence:
-                texts = [one for event in session.events for one in (event.text, event.before, event.after) if one]
-                assert evidence.quote in told or any(evidence.quote in one for one in texts)
-        assert extraction.proposals or len(told) < 3000, file.name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 from loopback_anthropic import AnthropicServer, status, value
 from replay import STARTED, Agent, change_by_hand, make_repository
 
-from nugget.config import Environment, LLMSettings, Settings
+from nugget.config import Environment, Settings
 from nugget.infra.llm import LLM, spending
 from nugget.models.nuggets import Nugget, NuggetType
 from nugget.provenance.extraction import ExtractedSession, Extractor, extract_sessions
@@ -120,27 +119,3 @@ def test_a_grown_session_is_asked_about_what_is_new_only_and_an_unchanged_one_no
     server.script(status(400))
     assert extracted(environment, llm).method == "heuristic"
     assert len(kept(environment)) == 2  # What was paid for stays.
-
-
-@pytest.mark.proves("PROVENANCE-GENERATIVE")
-def test_without_help_of_the_llm_the_heuristics_stand_in_unless_it_was_asked_for(
-    agent: Agent, llm: LLM, server: AnthropicServer, environment: Environment
-) -> None:
-    server.script(status(400), status(400))
-    assert extracted(environment, llm, is_optional=False).state == "failed"
-    assert kept(environment, "heuristic") == []
-    outcome = extracted(environment, llm)
-    assert (outcome.state, outcome.method) == ("extracted", "heuristic")
-    assert "the LLM was of no help" in outcome.dropped[0]
-    assert {NuggetType.INTENT, NuggetType.DECISION} <= {one.type for one in kept(environment, "heuristic")}
-    server.script(reply(entry()))
-    assert extracted(environment, llm).method == "generative"  # It is asked again.
-
-
-def test_a_dry_run_costs_nothing_and_a_cap_is_kept(
-    agent: Agent, llm: LLM, server: AnthropicServer, environment: Environment
-) -> None:
-    assert extracted(environment, llm, dry_run=True).state == "extracted"
-    poor = replace(Settings(), llm=LLMSettings(max_usd_per_session=0.001))
-    assert "too little to read" in extracted(environment, llm, settings=poor).dropped[0]
-    assert server.requests == []

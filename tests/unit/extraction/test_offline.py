@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,9 @@ from paths import REPOSITORY
 
 from nugget.config import Settings, load_settings, read_environment
 from nugget.errors import EmbeddingUnavailable, TranscriptError
-from nugget.extraction import extract as run_extraction
 from nugget.extraction.offline import MAX_UNITS, extract_offline
-from nugget.extraction.phrases import end_of
 from nugget.extraction.proposals import Proposal
-from nugget.extraction.speech import Channel, sentences_of, split
-from nugget.extraction.titles import TITLE_CHARS, title_of, wish
+from nugget.extraction.titles import TITLE_CHARS
 from nugget.models import Event, EventKind, KnowledgeType, Session, Speaker
 from nugget.redaction import redact_session
 from nugget.sources.claude_code import read_session
@@ -135,14 +132,8 @@ def test_a_root_cause_becomes_a_bug_with_its_reason() -> None:
 @pytest.mark.parametrize(
     ("rule", "reason"),
     [
-        ("Remember: always use uv", ""),
         ("Always store the idempotency key before the first attempt, otherwise a retry charges twice.", "charges"),
         ("never log the webhook payload, it contains card holder names", "card holder"),
-        (
-            "Don't mock the database in integration tests, we got burned when mocks hid a broken migration",
-            "burned",
-        ),
-        ("From now on every migration must be reversible and must not lock the orders table.", ""),
         ("Tokens nie ins Log schreiben, weil dort der Name des Kunden steht.", "weil dort"),
         ("Merk dir: Migrationen müssen immer rückwärtskompatibel sein, sonst bricht der Deploy.", "sonst bricht"),
         ("Il ne faut jamais écrire le jeton dans les logs, car ils sont partagés avec le support.", "partagés"),
@@ -158,20 +149,6 @@ def test_a_rule_of_the_person_becomes_a_belief_with_its_reason(rule: str, reason
     assert reason in proposal.unit.body
     assert proposal.unit.evidence[0].speaker is Speaker.USER
     assert proposal.unit.evidence[0].quote in rule
-
-
-@pytest.mark.proves("EXT-DECISION")
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Decision: we chose postgres for the queue over sqlite, because several workers must write at once.",
-        "we're going with pnpm rather than npm, since the lock file must be shared",
-        "Wir nehmen Postgres statt Redis für die Warteschlange.",
-    ],
-)
-def test_a_choice_of_the_person_is_a_decision(text: str) -> None:
-    (proposal,) = extract(prompt(text), said("Understood."))
-    assert (proposal.unit.type, proposal.reason) == (DECISION, "You said so")
 
 
 @pytest.mark.proves("EXT-DECISION")
@@ -274,26 +251,6 @@ def test_of_two_choices_about_one_subject_the_later_one_is_kept() -> None:
     assert "9090" in proposal.unit.title and proposal.unit.alternatives == ("8080",)
 
 
-@pytest.mark.proves("EXT-JUNK")
-def test_a_report_of_a_bug_is_no_rule() -> None:
-    assert extract(prompt("I think we have a bug, because the agents in the metadata must not be empty.")) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "day"),
-    [
-        ("Keep the old column until 2026-08-01.", date(2026, 8, 1)),
-        ("Use v1 until March, then v2.", date(2027, 3, 28)),
-        ("Write to both until the migration is done.", date(2026, 8, 30)),
-        ("For this sprint the flag stays on.", date(2026, 6, 15)),
-        ("Wait until all of it, whatever it may be", None),
-        ("Never log a token.", None),
-    ],
-)
-def test_the_end_that_a_sentence_gives_is_found(text: str, day: date | None) -> None:
-    assert end_of(text, NOW.date()) == day
-
-
 @pytest.mark.proves("EXT-VERBATIM", "EXT-REAL")
 def test_every_quote_of_every_real_session_is_verbatim(
     shared_data: Path, embed: Callable[[Sequence[str]], Any]
@@ -328,13 +285,6 @@ def test_the_demo_session_gives_what_was_learned_in_it(embed: Callable[[Sequence
         assert learned in text, learned
 
 
-def test_extract_chooses_the_method_and_sums_up_the_session() -> None:
-    session = session_of(prompt("why is main red?"), said("The cause is that `a` breaks `b`."), prompt("and?"))
-    made = run_extraction(session, settings=Settings(), now=NOW)
-    assert made.method == "heuristic"
-    assert made.summary == "why is main red? (and 1 more prompts)"
-
-
 EVENTS = st.builds(
     Event,
     kind=st.sampled_from(EventKind),
@@ -354,34 +304,6 @@ def test_no_session_raises(events: list[Event]) -> None:
     assert isinstance(extract_offline(session, embed=None, now=NOW), list)
 
 
-@given(st.text(max_size=400))
-def test_sentences_are_slices_of_the_text_and_a_title_is_one_short_line(text: str) -> None:
-    assert all(0 <= start < end <= len(text) for start, end in split(text, 0, len(text)))
-    assert len(title_of(text)) <= TITLE_CHARS
-
-
-def test_a_long_title_loses_an_aside_but_not_what_a_call_is_given() -> None:
-    said = "The key of a payment is made by `str(uuid4())` before the first of its attempts (not in the loop)."
-    assert title_of(said) == "The key of a payment is made by `str(uuid4())` before the first of its attempts"
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        (
-            "Intro line here.\n```go\n// must never run\n```\n| a | b |\n\nCo-Authored-By: X\n- item one is here\n",
-            ["Intro line here.", "item one is here"],
-        ),
-        (
-            "The handler verifies the parsed body instead of the bytes that\nwere sent, so the signature differs.\n",
-            ["The handler verifies the parsed body instead of the bytes that\nwere sent, so the signature differs."],
-        ),
-    ],
-)
-def test_code_tables_and_trailers_are_no_sentences_and_wrapped_lines_are_one(text: str, found: list[str]) -> None:
-    assert [one.text for one in sentences_of(session_of(said(text)).events)] == found
-
-
 def test_without_vectors_words_alone_tell_subjects_apart() -> None:
     def unavailable(texts: Sequence[str]) -> Any:
         raise EmbeddingUnavailable("no vectors now")
@@ -393,73 +315,6 @@ def test_without_vectors_words_alone_tell_subjects_apart() -> None:
     )
     by_words = extract_offline(session, embed=None, now=NOW)
     assert by_words and extract_offline(session, embed=unavailable, now=NOW) == by_words
-
-
-def test_what_a_summary_quotes_of_the_person_counts_as_theirs() -> None:
-    summary = 'Summary:\n\n6. All user messages:\n   - "1. we should only have one list view" (choosing the view)\n'
-    (sentence,) = sentences_of([said(summary, EventKind.SUMMARY)])
-    assert (sentence.text, sentence.channel) == ("we should only have one list view", Channel.USER)
-
-
-@pytest.mark.parametrize(
-    ("text", "title"),
-    [
-        ("yeah let's put the filter back...", "Put the filter back"),
-        ("because we want the agent doing the driving", "We want the agent doing the driving"),
-        ("looks like we might want registry/image:v1.56.0", "Use registry/image:v1.56.0"),
-        ("we don't need both views", "We don't need both views"),
-        (
-            "however, i want the parameters it complains about retained",
-            "The parameters it complains about must be retained",
-        ),
-        ("From now on, always run the tests in order", "Always run the tests in order"),
-        ("actually no, don't mock the database", "Don't mock the database"),
-        ("Bitte merk dir: Beträge speichern wir in Cent", "Beträge speichern wir in Cent"),
-        ("in-process LRU please, we only run one worker", "In-process LRU, we only run one worker"),
-    ],
-)
-def test_a_wish_is_titled_by_what_is_wanted(text: str, title: str) -> None:
-    assert title_of(wish(text)) == title
-
-
-@pytest.mark.parametrize(
-    ("events", "titles"),
-    [
-        (
-            [
-                prompt("let's add a plugin system for exporters"),
-                said("I would load plugins by entry points, so that they can be installed with pip."),
-                prompt("no entry points please. They slow down start-up by 300 ms. A dict in one module is enough"),
-                edited("exporters.py"),
-            ],
-            ["No entry points: they slow down start-up by 300 ms"],
-        ),
-        (
-            [
-                prompt("the build hangs, can you look?"),
-                *ran("docker build .", "time zone?", ok=False),
-                said("The build hangs because `tzdata` asks for a time zone that nobody gives, so I set it."),
-                edited("Dockerfile"),
-                *ran("docker build .", "ok", ok=True),
-            ],
-            ["The build hangs because `tzdata` asks for a time zone that nobody gives"],
-        ),
-        (
-            [
-                prompt("set it to 65 s: the balancer must give up first, otherwise clients see 502 instead of 504"),
-                edited("gateway.yaml"),
-            ],
-            ["Set it to 65 s: the balancer must give up first"],
-        ),
-    ],
-)  # fmt: skip
-def test_a_unit_says_what_was_settled_and_leaves_out_what_the_agent_did(
-    events: list[Event | Sequence[Event]], titles: list[str]
-) -> None:
-    proposed = extract_offline(session_of(*events), embed=None, now=NOW)
-    assert [proposal.unit.title for proposal in proposed] == titles
-    worded = [proposal.unit.body.partition("\n>")[0] for proposal in proposed]
-    assert not any("Instead of" in body or ", so I" in body for body in worded)
 
 
 @pytest.mark.parametrize(

@@ -118,25 +118,6 @@ def test_a_note_of_obsidian_keeps_tags_and_words_and_loses_dead_links() -> None:
     )
 
 
-@pytest.mark.proves("IMPORT-FORMATS")
-@pytest.mark.parametrize(
-    ("path", "text", "kind", "reason"),
-    [
-        ("v/a.md", "---\ntype: Pattern\n---\n# A thing\n\n", "pattern", "its `type` says Pattern"),
-        ("v/Postmortems/a.md", "# The outage in May\n\n", "bug", "filed under Postmortems/"),
-        ("v/a.md", "# Why we use Postgres for sessions\n\n", "decision", "it reads like a decision"),
-        ("v/a.md", "# How to rotate keys\n\n", "pattern", "it reads like a pattern"),
-        ("v/a.md", "# The pool leaks connections\n\n", "bug", "it reads like a bug"),
-        ("v/a.md", "# Vector clocks\n\n", "concept", "no other type fits"),
-        ("v/a.md", "# Slow pages\n\n## Symptoms\n\nSlow.\n\n", "bug", "it has a section 'symptoms'"),
-        ("v/a.md", "# Small pull requests matter\n\n", "belief", "it reads like a belief"),
-    ],
-)
-def test_the_type_is_inferred_and_the_reason_told(path: str, text: str, kind: str, reason: str) -> None:
-    (note,) = notes(text + "Some sentences that say enough to be worth a unit of their own in a brain.\n", path)
-    assert note.unit.type == kind and reason in note.reason
-
-
 @pytest.mark.proves("IMPORT-ONE-IDEA")
 def test_a_long_note_is_cut_at_its_sections_with_the_right_lines() -> None:
     part = "A sentence that fills the page with words. " * 60
@@ -161,11 +142,6 @@ def test_a_long_note_is_cut_at_its_sections_with_the_right_lines() -> None:
         ),
         ("v/a.md", "# Title\n\nshort", "too little"),
         ("v/adr-template.md", NYGARD, "template"),
-        (
-            "v/adr/7.md",
-            "# <!-- title -->\n\n## Considered Options\n\n<!-- numbers can vary -->\n\n## Decision Outcome\n",
-            "template",
-        ),
         ("v/new.md", "# {short title of the problem}\n\n## Decision\n\nx\n\n## Status\n\ny", "template"),
     ],
 )

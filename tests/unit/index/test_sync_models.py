@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import Nugget
 from numpy.typing import NDArray
 
 from nugget.app import Brain
@@ -89,28 +88,3 @@ def test_when_vectors_cannot_be_had_text_is_indexed_and_vectors_follow_later(bra
     with closing(Index(brain / ".nugget/index.db")) as index:
         counts = index.counts()
         assert counts["vectors"] == counts["chunks"] > 100
-
-
-@pytest.mark.proves("SYNC-NO-VECTORS")
-def test_a_model_that_cannot_be_had_is_said_by_every_command_until_it_can(
-    brain: Path, synced: Callable[..., SyncResult], nugget: Nugget, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "BAAI/bge-small-en-v1.5")
-    said = "The embedding model BAAI/bge-small-en-v1.5 could not be loaded"
-    result = nugget("sync", "--source", "brain")
-    assert result.code == 0 and "Index up to date" in result.out and said in result.err
-    result = nugget("ask", "cache invalidation", "--no-llm", "--json")
-    assert result.json["hits"][0]["id"] == "concept/cache-invalidation"
-    assert result.json["degraded"] == ["no_vectors", "no_llm"]
-    assert said in result.err and "rebuilt" not in result.err
-    assert "BAAI/bge-small-en-v1.5 cannot be had" in nugget("status").out
-    with closing(Index(brain / ".nugget/index.db")) as index:
-        written = index.connection.execute("PRAGMA data_version").fetchone()
-        assert said in nugget("sync", "--source", "brain").err
-        assert index.connection.execute("PRAGMA data_version").fetchone() == written, "what is noted is not noted again"
-    monkeypatch.delenv("NUGGET_EMBEDDING_MODEL")
-    assert nugget("ask", "cache invalidation", "--no-llm", "--json").json["degraded"] == ["no_llm"]
-    nugget("sync", "--source", "brain")
-    assert "cannot be had" not in nugget("status").out

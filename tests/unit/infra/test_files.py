@@ -113,11 +113,3 @@ def test_wider_modes_are_mended_and_nothing_foreign_is_touched(tmp_path: Path) -
         named = {str(home / "run"), str(home / "run" / "token"), str(home / "run" / "s")}
         assert {*files.make_private(home)} == named and modes(home / "run") == {}
     assert files.make_private(home) == [] and stat.S_IMODE(foreign.stat().st_mode) == 0o644
-
-
-def test_a_file_is_replaced_whole_with_its_mode(tmp_path: Path) -> None:
-    file = tmp_path / "settings.json"
-    file.write_text("old")
-
-    files.replace(file, b"new", mode=0o644)
-    assert file.read_text() == "new" and stat.S_IMODE(file.stat().st_mode) == 0o644

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import stat
-import subprocess
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -84,42 +83,3 @@ def test_of_two_that_make_the_same_branch_one_wins(repo: Path) -> None:
     for thread in threads:
         thread.join()
     assert sorted(outcomes) == ["made", "refused", "refused", "refused"]
-
-
-def test_commits_carry_nuggets_name_where_the_user_gave_none(repo: Path, isolated_home: Path) -> None:
-    (isolated_home / ".gitconfig").write_text("[user]\n\tuseConfigOnly = true\n")
-    sha = git.create_branch(repo, "b", files={"a": b"1"}, message="m", now=NOW)
-    assert shell(repo, "log", "-1", "--format=%an <%ae>", sha).strip() == "Nugget <nugget@localhost>"
-    change(repo, {"brain.yaml": b"owner: you\n"}, "Second")
-    assert shell(repo, "log", "-1", "--format=%an <%ae>").strip() == "Nugget <nugget@localhost>"
-
-
-def test_signing_is_honoured(repo: Path, tmp_path: Path) -> None:
-    key = tmp_path / "key"
-    made = subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=False)
-    if made.returncode != 0:
-        pytest.skip("ssh-keygen could not make a key")
-    for name, value in (("gpg.format", "ssh"), ("user.signingkey", f"{key}.pub"), ("commit.gpgsign", "true")):
-        shell(repo, "config", "--global", name, value)
-    sha = git.create_branch(repo, "b", files={"a": b"1"}, message="Signed\n", now=NOW)
-    raw = shell(repo, "cat-file", "commit", sha)
-    assert "gpgsig -----BEGIN SSH SIGNATURE-----" in raw
-    assert "Test Person <test@example.invalid> 1772368205 +0000" in raw
-
-
-def test_files_that_only_proposals_hold_are_found_at_once(repo: Path) -> None:
-    assert git.unmerged_files(repo, "nugget/session-") == []
-    git.create_branch(repo, "nugget/session-1", files={"domains/a ü.md": b"a", "gone": b"x"}, message="m", now=NOW)
-    git.create_branch(repo, "nugget/session-2", files={"domains/b.md": b"b"}, message="m", now=NOW)
-    git.create_branch(repo, "elsewhere", files={"domains/c.md": b"c"}, message="m", now=NOW)
-    shell(repo, "checkout", "-q", "nugget/session-1")
-    shell(repo, "rm", "-q", "gone")
-    write(repo, "domains/a ü.md", "edited by the reviewer")
-    shell(repo, "commit", "-qam", "Reviewed")
-    shell(repo, "checkout", "-q", "main")
-    assert sorted(git.unmerged_files(repo, "nugget/session-")) == [
-        ("nugget/session-1", "domains/a ü.md", b"edited by the reviewer"),
-        ("nugget/session-2", "domains/b.md", b"b"),
-    ]
-    shell(repo, "merge", "-q", "nugget/session-2")
-    assert [branch for branch, _, _ in git.unmerged_files(repo, "nugget/session-")] == ["nugget/session-1"]

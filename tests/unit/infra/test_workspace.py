@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 from knowledge_files import shell
 
-from nugget.infra.workspace import Workspace, find_workspace, relative_path, vanished_workspace
+from nugget.infra.workspace import Workspace, find_workspace, relative_path
 
 
 def make_repository(folder: Path, *, remote: str | None = None, commit: bool = True) -> Path:
@@ -51,30 +50,6 @@ def test_clones_of_one_remote_have_one_identity_however_its_address_is_written(t
 
 
 @pytest.mark.proves("PROVENANCE-WORKSPACE")
-def test_a_worktree_is_the_workspace_of_its_repository_with_a_root_of_its_own(tmp_path: Path) -> None:
-    for name, remote in (("with", "https://github.com/acme/shop"), ("without", None)):
-        repo = make_repository(tmp_path / name, remote=remote)
-        shell(repo, "worktree", "add", "-q", str(tmp_path / f"{name}-tree"), "-b", "feature")
-        (tmp_path / f"{name}-tree" / "deep" / "er").mkdir(parents=True)
-        tree = found(tmp_path / f"{name}-tree" / "deep" / "er")
-        assert tree.identity == found(repo).identity
-        assert tree.root == tmp_path / f"{name}-tree"
-        assert tree.common_dir == repo / ".git"
-
-
-@pytest.mark.proves("PROVENANCE-WORKSPACE")
-def test_a_renamed_folder_and_a_clone_by_path_stay_the_same_workspace(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "old-name")
-    before = found(repo)
-    repo.rename(tmp_path / "new name")
-    after = found(tmp_path / "new name")
-    assert after.identity == before.identity
-    assert after.root == tmp_path / "new name"
-    subprocess.run(["git", "clone", "-q", str(tmp_path / "new name"), str(tmp_path / "clone")], check=True)
-    assert found(tmp_path / "clone").identity == before.identity
-
-
-@pytest.mark.proves("PROVENANCE-WORKSPACE")
 def test_without_a_remote_or_a_commit_or_git_there_is_still_an_identity(tmp_path: Path) -> None:
     unborn = found(make_repository(tmp_path / "unborn", commit=False))
     assert re.fullmatch(r"unborn-[0-9a-f]{8}", unborn.identity)
@@ -87,15 +62,6 @@ def test_without_a_remote_or_a_commit_or_git_there_is_still_an_identity(tmp_path
     assert below == found(plain)
     assert find_workspace(tmp_path / "nowhere") is None
     assert len({found(make_repository(tmp_path / name)).identity for name in ("a", "b")}) == 2
-
-
-@pytest.mark.proves("PROVENANCE-BAD-INPUT")
-def test_a_repository_that_is_gone_is_known_by_its_path_and_a_lost_subfolder_by_its_repository(tmp_path: Path) -> None:
-    gone = vanished_workspace(tmp_path / "gone" / "shop")
-    assert re.fullmatch(r"shop-[0-9a-f]{8}", gone.identity)
-    assert gone == vanished_workspace(tmp_path / "gone" / "shop")
-    repo = make_repository(tmp_path / "here")
-    assert vanished_workspace(repo / "lost" / "folder").identity == found(repo).identity
 
 
 @pytest.mark.proves("PROVENANCE-BAD-INPUT")

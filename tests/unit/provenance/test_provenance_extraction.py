@@ -241,23 +241,6 @@ def test_secrets_private_text_and_excluded_projects_leave_no_trace(agent: Agent,
     assert records(isolated_home) == []
 
 
-@pytest.mark.proves("PROVENANCE-WORKSPACE")
-def test_a_session_counts_for_every_repository_that_it_changed_and_each_has_its_own_paths(
-    agent: Agent, isolated_home: Path, tmp_path: Path
-) -> None:
-    other = make_repository(tmp_path / "shop" / "vendor" / "library", remote="https://github.com/acme/library")
-    commit(other, "First", at=STARTED - timedelta(days=1))
-    agent.prompt("Teach the library and the shop to sign")
-    agent.write("vendor/library/sign.py", "SIGN = 1\n")
-    agent.write("src/sign.py", "import library\n")
-    extracted(isolated_home)
-    found = {record.workspace.rsplit("-", 1)[0]: record for record in records(isolated_home)}
-    assert sorted(found) == ["github.com-acme-library", "github.com-acme-shop"]
-    assert [touch.path for touch in found["github.com-acme-library"].touches] == ["sign.py"]
-    assert [touch.path for touch in found["github.com-acme-shop"].touches] == ["src/sign.py"]
-    assert len({one.id for record in found.values() for one in record.nuggets}) == len(nuggets(isolated_home))
-
-
 @pytest.mark.proves("PROVENANCE-EXTRACT")
 def test_the_command_takes_the_sessions_of_the_workspace_from_any_worktree_and_says_what_became_of_them(
     agent: Agent, nugget: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -10,7 +10,6 @@ import pytest
 from nugget.models import Depth, Scope, StaleReason
 from nugget.models.nuggets import Nugget, NuggetHit, NuggetQuery, NuggetType, ScopeMatch
 from nugget.provenance import ranking
-from nugget.provenance.checkout import scope_match
 from nugget.provenance.ranking import Candidate, contributions_of, relevance
 from nugget.retrieval.packing import NUGGET_FRAME_TOKENS, pack_nuggets
 
@@ -33,32 +32,6 @@ def weighed(
 def test_the_nearer_the_scope_the_higher_the_score(match: ScopeMatch, expected: float) -> None:
     signals = weighed(type=NuggetType.DECISION, match=match, confidence=0.9)
     assert relevance(signals) == pytest.approx(expected)
-
-
-@pytest.mark.proves("WHY-SCOPE-UPWARDS", "WHY-SCOPE-VALUES")
-@pytest.mark.parametrize(
-    ("asked", "scoped", "is_folder", "expected"),
-    [
-        ("src/auth/login.py", "src/auth/login.py", False, EXACT),
-        ("src/auth/login.py", "src/auth", False, DIRECTORY),
-        ("src/auth/login.py", "src", False, DIRECTORY),
-        ("src", "src/auth/login.py", True, DIRECTORY),
-        ("", "src/auth/login.py", True, DIRECTORY),
-        ("src/auth/login.py", "src/auth/token.py", False, SAME),
-        ("setup.py", "tox.ini", False, SAME),
-        ("src/auth", "src/cache.py", True, ELSEWHERE),
-        ("src/auth/login.py", "src/au", False, ELSEWHERE),
-        ("src/auth/login.py", "lib/auth/login.py", False, ELSEWHERE),
-        ("src/auth/login.py", None, False, WORKSPACE),
-        ("", None, True, EXACT),
-        (None, "src/auth/login.py", False, ELSEWHERE),
-        (None, None, False, ELSEWHERE),
-    ],
-)
-def test_scopes_above_and_below_count_alike(
-    asked: str | None, scoped: str | None, is_folder: bool, expected: ScopeMatch
-) -> None:
-    assert scope_match(asked, scoped, is_folder=is_folder) is expected
 
 
 @pytest.mark.proves("WHY-TYPE-PRIORITY")
@@ -106,15 +79,6 @@ def test_a_stale_nugget_loses_three_tenths_and_no_score_is_negative() -> None:
     assert relevance(stale) == pytest.approx(0.305)
     lowest = weighed(type=NuggetType.DEPENDENCY, match=ELSEWHERE, confidence=0.0, is_stale=True)
     assert relevance(lowest) == 0.0
-
-
-@pytest.mark.proves("WHY-CLAMP", "WHY-EXPLAIN")
-def test_the_best_imaginable_nugget_scores_one_and_the_clamp_is_explained() -> None:
-    best = weighed(type=NuggetType.CONSTRAINT, match=EXACT, confidence=1.0, age_days=0, text=1.0, names_symbol=True)
-    # 0.30 + 0.20 + 0.15 + 0.10 + 0.10 + 0.15 + 0.20 + 0.10 = 1.30
-    assert relevance(best) == 1.0
-    (clamp,) = [part for part in contributions_of(best) if part.name == "clamp"]
-    assert clamp.value == pytest.approx(-0.30)
 
 
 @pytest.mark.proves("WHY-EXPLAIN")
@@ -169,15 +133,6 @@ def test_depth_decides_what_is_shown_of_a_nugget() -> None:
     assert texts[Depth.STANDARD] == ("d" * 80, ("x" * 8,), "")
     assert texts[Depth.DEEP] == ("d" * 80, ("x" * 8,), "p" * 400)
     assert not any(budget.truncated or hint for _, budget, hint in shown.values())
-
-
-@pytest.mark.proves("WHY-PACKING", "WHY-TRUNCATED")
-def test_all_summaries_come_before_the_first_detail_and_the_best_get_theirs_first() -> None:
-    hits = [hit(number, detail="d" * 80) for number in range(4)]
-    packed, budget, hint = pack_nuggets(hits, budget_tokens=4 * SUMMARY_TOKENS + 50, depth=Depth.STANDARD)
-    assert [bool(entry.nugget.detail) for entry in packed] == [True, True, False, False]
-    assert budget.truncated and budget.used == 4 * SUMMARY_TOKENS + 44
-    assert hint == "Left out for lack of room: the details of 2 nuggets. A larger budget shows more."
 
 
 @pytest.mark.proves("WHY-TRUNCATED")

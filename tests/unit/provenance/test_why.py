@@ -43,15 +43,6 @@ def test_a_file_finds_its_own_and_its_folders_nuggets_and_with_words_its_neighbo
     assert ids(shop.why("src/auth/login.py", text="ed25519"))[0] == beside
 
 
-@pytest.mark.proves("WHY-PATH", "WHY-SCOPE-UPWARDS")
-def test_a_folder_finds_the_nuggets_of_the_files_below_it(shop: Shop) -> None:
-    inside = shop.learn("tokens live an hour", path="src/auth/login.py")
-    folder = shop.learn("auth never logs a token", path="src/auth")
-    shop.learn("caches for a minute", path="src/cache.py")
-    assert ids(shop.why("src/auth")) == [folder, inside]
-    assert len(shop.why("").hits) == 3, "the root holds everything"
-
-
 @pytest.mark.proves("WHY-QUESTION")
 @pytest.mark.parametrize("question", ["authenticating", "why stateless authentication?", "cookies", "horizontally"])
 def test_a_question_finds_summaries_details_alternatives_and_prompts(shop: Shop, question: str) -> None:
@@ -71,16 +62,6 @@ def test_what_matches_path_and_question_comes_first_whatever_the_scores(shop: Sh
     found = shop.why("src/auth/login.py", "redis")
     assert ids(found) == [both, constraint, elsewhere]
     assert found.hits[0].score < found.hits[1].score
-
-
-@pytest.mark.proves("WHY-QUESTION")
-def test_a_nugget_found_by_meaning_counts_less_than_one_found_by_its_words(shop: Shop) -> None:
-    by_words = shop.learn("cookies were turned down", path="src/auth/login.py", days_ago=5)
-    by_meaning = shop.learn("chose JWT", path="src/auth/token.py", session=2, days_ago=5)
-    found = shop.why(text="cookies", meant={by_meaning: 0.6, by_words: 0.8, "gone-1": 0.9})
-    assert ids(found) == [by_words, by_meaning]
-    # 0.1 * 1.0 + 0.15 against 0.1 * 0.6
-    assert found.hits[0].score - found.hits[1].score == pytest.approx(0.19)
 
 
 @pytest.mark.proves("WHY-TYPES-SINCE")
@@ -104,18 +85,6 @@ def test_a_file_that_differs_now_makes_its_nuggets_stale_and_putting_it_back_mak
     assert [hit.stale_reason for hit in (before, stale, after)] == [None, StaleReason.FILE_CHANGED, None]
     assert stale.score == pytest.approx(before.score - 0.30)
     assert sum(part.value for part in stale.contributions) == pytest.approx(stale.score)
-
-
-@pytest.mark.proves("WHY-STALE-FILE", "WHY-BAD-INPUT")
-def test_a_deleted_file_makes_its_nuggets_stale_but_for_those_that_say_so(shop: Shop) -> None:
-    shop.learn("caches for a minute", path="src/cache.py")
-    (shop.repo / "src/cache.py").unlink()
-    shop.learn("removed the cache: it lied", path="src/cache.py", session=2, type="intent")
-    found = shop.why("src/cache.py")
-    assert {hit.nugget.summary: hit.stale_reason for hit in found.hits} == {
-        "caches for a minute": StaleReason.FILE_CHANGED, "removed the cache: it lied": None,
-    }  # fmt: skip
-    assert found.notes == ("src/cache.py is not in the checkout (any more).",)
 
 
 @pytest.mark.proves("WHY-STALE-SUPERSEDED")

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 from cli_stage import write_unit
-from history_world import World
 
 from nugget.app import Brain
 from nugget.models import Bundle, Query
-from nugget.retrieval.dates import asked_days, asks_when, days_in
+from nugget.retrieval.dates import asked_days
 
 TODAY = date(2026, 11, 22)  # a Sunday
 
@@ -21,52 +20,21 @@ TODAY = date(2026, 11, 22)  # a Sunday
     ("question", "days"),
     [
         ("what did we decide last week about caching", "2026-11-09 2026-11-15"),
-        ("was haben wir diese Woche entschieden", "2026-11-16 2026-11-22"),
         ("what broke yesterday", "2026-11-21 2026-11-21"),
         ("what broke 2 weeks ago", "2026-11-05 2026-11-11"),
-        ("was ging vor zwei Wochen kaputt", "2026-11-05 2026-11-11"),
         ("what changed in the last 10 days", "2026-11-12 2026-11-22"),
-        ("was kam in den letzten drei Monaten dazu", "2026-08-24 2026-11-22"),
         ("what was released last month", "2026-10-01 2026-10-31"),
         ("everything since March", "2026-03-01 2026-11-22"),
-        ("alles seit März 2025", "2025-03-01 2026-11-22"),
         ("releases in December", "2025-12-01 2025-12-31"),
         ("the incident of 3rd of May 2025", "2025-05-03 2025-05-03"),
-        ("the incident on May 3", "2026-05-03 2026-05-03"),
         ("der Vorfall am 14.03.2025", "2025-03-14 2025-03-14"),
         ("what did we know before 2024", "0001-01-01 2024-01-01"),
-        ("releases in 2024", "2024-01-01 2024-12-31"),
         ("why 2026-03-14", "2026-03-14 2026-03-14"),
     ],
 )
 def test_the_period_that_a_question_names(question: str, days: str) -> None:
     first, last = map(date.fromisoformat, days.split())
     assert asked_days(question, today=TODAY) == (first, last)
-
-
-@pytest.mark.proves("ASK-TIME")
-@pytest.mark.parametrize(
-    "question",
-    ["may I call it twice", "march through the list", "the last two commits", "5000 tokens in total", "2025-13-45",
-     "in total 2024", "9999999 days ago", "", "in 2024x", "last time", "vor allem"],
-)  # fmt: skip
-def test_what_only_looks_like_a_period_is_none(question: str) -> None:
-    assert asked_days(question, today=TODAY) is None
-    assert not asks_when(question)
-
-
-@pytest.mark.proves("ASK-TIME")
-@pytest.mark.parametrize(
-    "question",
-    ["when did we move to Postgres", "since when do we sign builds", "wann kam der Umzug", "what year was it"],
-)
-def test_a_question_for_a_date(question: str) -> None:
-    assert asks_when(question) and not asks_when("when should I retry")
-
-
-def test_a_text_names_a_date_only_with_its_year() -> None:
-    text = "Shipped on 2026-03-14, then 3 March 2025 and in May 2024; in May, at 1.2.3 of 12.05.2023 and 2019-99-99."
-    assert [str(first) for first, _ in days_in(text)] == ["2026-03-14", "2025-03-03", "2024-05-01", "2023-05-12"]
 
 
 @pytest.mark.proves("ASK-TIME")
@@ -98,12 +66,3 @@ def test_units_of_the_time_that_a_question_names_come_first_and_the_others_stay(
             assert "date" in {part.name for part in hits[0].contributions}
         plain = found("how is the cache of the sessions cleared").hits
         assert not any(part.name == "date" for hit in plain for part in hit.contributions)
-
-
-@pytest.mark.proves("ASK-TIME")
-def test_passages_of_the_time_that_a_question_names_come_first(world: World) -> None:
-    for name, month in (("a", 1), ("b", 2)):
-        world.write([(f"the lantern of walnut {name}", "ok")], name, started=datetime(2026, month, 10, tzinfo=UTC))
-    world.sync()
-    assert world.found("lantern of walnut")[0] == "session:b#1"
-    assert world.found("lantern of walnut in January") == ["session:a#1", "session:b#1"]

@@ -259,23 +259,6 @@ def test_messages_of_channels_are_found_and_read_as_a_thread(world: World) -> No
     assert world.found("whole now") == ["bridge:release#3"]
 
 
-@pytest.mark.proves("HIS-REAL")
-@pytest.mark.parametrize(
-    ("query", "ref", "role"),
-    [
-        ("retry notarization once on failure", "session:2026-01-06_488c5296_ee8f793bfeb9#2", "agent"),
-        ("can you also add a single retry", "session:2026-01-06_488c5296_ee8f793bfeb9#2", "you"),
-        ("LSP goToDefinition", "session:2026-01-27_3b1b6293_523d2b8bfaf3#2", "agent"),
-        ("when a subagent started is it a different checkpoint",
-         "session:2026-01-27_3b1b6293_523d2b8bfaf3#3", "you"),
-        ("missing lock in cache", "session:48e67b68-763e-4aa6-b564-323a0efec4a5/a3bee99966853aa97#1", "agent"),
-    ],
-)  # fmt: skip
-def test_what_was_said_in_real_sessions_is_found_first(real_world: World, query: str, ref: str, role: str) -> None:
-    best = real_world.search(query)[0]
-    assert (best.ref, best.unit.type) == (ref, role)
-
-
 @pytest.mark.proves("HIS-REAL", "HIS-INJECTED")
 def test_every_hit_in_real_sessions_can_be_read_and_none_is_what_the_client_put_in(real_world: World) -> None:
     hits = [
@@ -326,38 +309,6 @@ def test_commands_and_output_of_shells_are_found_and_shown(world: World) -> None
     assert shown == ["cargo test --workspace", "export TOKEN=[redacted:github-token]", "git push lighthouse --force"]
     output = read_excerpt(world.connection, "shell:shell-1/output.log#3", 5).passages
     assert sum(passage.text.count("passed") for passage in output) == 100
-
-
-@pytest.mark.proves("HIS-SHELL")
-def test_commands_that_a_shell_only_noted_as_started_are_found_with_their_time(world: World) -> None:
-    folder = world.environment.shell_logs / "bash-1"
-    folder.mkdir(parents=True)
-
-    def happen(ts_ms: int, kind: str, **given: Any) -> str:
-        return json.dumps({"ts_ms": ts_ms, "session_id": "bash-1", "kind": kind, "data": given}) + "\n"
-
-    begun = datetime(2026, 2, 3, 4, 5, tzinfo=UTC)
-    ms = int(begun.timestamp() * 1000)
-    lines = [
-        happen(ms, "command.start", cmd="cargo test --workspace"), happen(ms + 1, "command.end", exit=101),
-        "no json, though it says command.start\n", happen(ms + 2, "note", text="command.start of the lighthouse"),
-        happen(ms + 3, "command.start", cmd=f"export TOKEN={SECRET}\necho lighthouse"),
-    ]  # fmt: skip
-    torn = happen(ms + 4, "command.start", cmd="git push harbour")
-    (folder / "events.jsonl").write_text("".join(lines) + torn[:-9])
-    (folder / "stdin.log").touch()
-    world.sync()
-    shell = [SourceName.SHELL]
-    assert world.found("lighthouse", sources=shell) == ["shell:bash-1#2"]
-    assert world.found("harbour", sources=shell) == [], "the last line is not whole yet"
-    (folder / "events.jsonl").write_text("".join(lines) + torn)
-    world.sync()
-    hits = world.search("harbour", sources=shell)
-    assert [(hit.ref, hit.unit.created) for hit in hits] == [("shell:bash-1#3", begun.date())]
-    shown = [passage.text for passage in read_excerpt(world.connection, "shell:bash-1#2").passages]
-    assert shown == [
-        "cargo test --workspace", "export TOKEN=[redacted:github-token]\necho lighthouse", "git push harbour"
-    ]  # fmt: skip
 
 
 @pytest.mark.proves("HIS-AGENTS")

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loopback_anthropic import AnthropicServer, Slow, text, value
+from loopback_anthropic import AnthropicServer, text, value
 
 from nugget.config import Environment, RetrievalSettings, Settings
-from nugget.errors import EmbeddingUnavailable, LLMUnavailable, UsageError
+from nugget.errors import LLMUnavailable
 from nugget.infra.llm import LLM
 from nugget.models import Chunk, Hit, Origin, SourceName, Unit
 from nugget.retrieval.llm import choose_reranker, judged_by_claude
@@ -40,23 +40,12 @@ def test_what_a_reply_says_of_passages_that_were_not_sent_has_no_effect(llm: LLM
     assert judged_by_claude("?", PASSAGES, llm, Settings()) == [0.4, 1.0, 0.0]
 
 
-@pytest.mark.proves("RERANK-BOUNDS")
-def test_a_passage_that_is_left_out_counts_as_irrelevant(
-    llm: LLM, server: AnthropicServer, environment: Environment
-) -> None:
-    server.script(judged((1, 0.4), (3, 0.6)))
-    assert choose("auto", llm, environment).judge("?", PASSAGES) == [0.4, 0.0, 0.6]
-
-
 @pytest.mark.parametrize(
     "reply",
     [
         judged((1, 0.5)),
-        judged(),
         judged((1, "high"), (2, 0.1), (3, 0.1)),
-        judged((1.5, 0.5), (2, 0.1), (3, 0.1)),
         value({"passages": "all"}),
-        value({"passages": [{"number": 1}]}),
         text("I would rank the first one highest."),
     ],
 )
@@ -80,35 +69,6 @@ def test_question_and_passages_are_fenced_as_material(llm: LLM, server: Anthropi
     assert 'confidence="0.25" origin="imported" updated="2026-02-24"' in request.prompt
     assert "do not follow" in request.system
     assert "concept/" not in request.prompt, "the reply could name an id that was not asked about"
-
-
-def test_long_passages_and_many_of_them_stay_within_the_cap(llm: LLM, server: AnthropicServer) -> None:
-    server.script(judged(*[(number, 0.5) for number in range(1, 31)]))
-    many = [passage(f"Unit {number}", "word " * 5000) for number in range(30)]
-    assert judged_by_claude("word?", many, llm, Settings()) == [0.5] * 30
-    assert len(server.requests[0].prompt) < 50_000
-
-
-def test_the_cap_and_the_timeout_of_the_settings_hold(llm: LLM, server: AnthropicServer) -> None:
-    poor = Settings(retrieval=RetrievalSettings(rerank_max_usd=0.00001))
-    with pytest.raises(LLMUnavailable, match="could cost"):
-        judged_by_claude("?", PASSAGES, llm, poor)
-    server.default = lambda request: Slow(wait_s=2, reply=judged((1, 1)))
-    hasty = Settings(retrieval=RetrievalSettings(rerank_timeout_s=0.3))
-    with pytest.raises(LLMUnavailable, match=r"within 0\.3 s"):
-        judged_by_claude("?", PASSAGES, llm, hasty)
-
-
-def test_the_settings_choose_the_reranker(llm: LLM, environment: Environment) -> None:
-    assert choose("local", llm, environment) is None
-    assert choose("auto", None, environment) is None
-    assert choose("auto", llm, environment).name == "claude"
-    assert choose("claude", llm, environment).name == "claude"
-    named = choose("cross-encoder:Xenova/ms-marco-MiniLM-L-6-v2", llm, environment)
-    assert named.name == "cross-encoder:ms-marco-MiniLM-L-6-v2"
-    for wrong in ("", "cross-encoder:", "bm25"):
-        with pytest.raises(UsageError, match=r"retrieval\.reranker"):
-            choose(wrong, llm, environment)
 
 
 WORDS = "how to invalidate a cache by key let bread rise in the oven retry queues with backoff".split()
@@ -185,25 +145,3 @@ def test_a_cross_encoder_from_a_folder_judges_offline(cross_encoder: Path, envir
     assert reranker.judge("let bread rise", PASSAGES)[1] == pytest.approx(1 / (1 + 2.718281828**-5), abs=1e-6)
     again = choose(f"cross-encoder:{cross_encoder}", None, environment)
     assert again.judge("let bread rise", PASSAGES) == reranker.judge("let bread rise", PASSAGES)
-
-
-@pytest.mark.proves("RERANK-LOCAL")
-def test_a_cross_encoder_that_cannot_be_loaded_is_told_in_one_sentence(
-    cross_encoder: Path, environment: Environment, tmp_path: Path
-) -> None:
-    empty, broken, shapeless = tmp_path / "empty", tmp_path / "broken", tmp_path / "shapeless"
-    for folder in (empty, broken, shapeless):
-        folder.mkdir()
-    (broken / "model.onnx").write_bytes(b"no model")
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        (broken / name).write_bytes((cross_encoder / name).read_bytes())
-    (shapeless / "model.onnx").write_bytes((cross_encoder / "model.onnx").read_bytes())
-    for model, sentence in [
-        (str(empty), r"holds no model\.onnx"),
-        (str(broken), "cross-encoder .* could not be loaded"),
-        (str(shapeless), "cross-encoder .* could not be loaded"),
-        ("nobody/knows-this", "neither a folder nor a model that fastembed knows"),
-    ]:
-        with pytest.raises(EmbeddingUnavailable, match=sentence) as told:
-            choose(f"cross-encoder:{model}", None, environment).judge("?", PASSAGES)
-        assert "\n" not in str(told.value)

@@ -42,10 +42,6 @@ def ids(bundle: Bundle) -> list[str]:
     return [hit.unit.id for hit in bundle.hits]
 
 
-def with_settings(brain: Brain, **retrieval: object) -> Brain:
-    return Brain(brain.path, settings=Settings(retrieval=RetrievalSettings(**retrieval)))  # type: ignore[arg-type]
-
-
 @pytest.mark.proves("ASK-GOLDEN")
 def test_at_least_38_of_40_paraphrased_questions_find_their_unit_in_the_top_three(asked: Brain) -> None:
     questions = yaml.safe_load((REPOSITORY / "tests/golden/questions.yaml").read_text("utf-8"))["questions"]
@@ -168,16 +164,6 @@ def test_the_contributions_of_every_hit_add_up_to_its_score(asked: Brain, model:
             assert bundle.explain["timings_ms"]["search"] >= 0
 
 
-@pytest.mark.proves("SEARCH-GROUPS")
-@pytest.mark.parametrize("question", ["cache invalidation", "how do we retry payments", "vegan sourdough starter"])
-def test_search_ranks_units_of_the_brain_as_ask_does(asked: Brain, question: str) -> None:
-    with with_settings(asked, hops=0) as brain:
-        bundle = brain.ask(Query(question, limit=10, budget_tokens=100_000), fresh=False, now=NOW)
-        found = brain.search(Query(question, limit=10), fresh=False, now=NOW).hits
-    assert [hit.unit.id for hit in found if hit.unit.source is SourceName.BRAIN] == ids(bundle)
-    assert len(bundle.hits) == 10
-
-
 OPERATORS = [*'"()+\0', "AND", "OR", "NOT", "NEAR(a b)", "a*", "^a", "a:b", "title:x", "-x", "{a b}: c", "''", ";--"]
 
 
@@ -237,21 +223,6 @@ def test_sqlite_vec_and_numpy_find_the_same_with_and_without_a_filter(asked: Bra
                 assert of_unit == pytest.approx(others[unit], abs=1e-4)
     by_sql.close()
     by_numpy.close()
-
-
-@pytest.mark.proves("ASK-EXPLAIN")
-def test_a_title_that_several_candidates_bear_tells_nothing(tmp_path: Path) -> None:
-    texts = ("Wheels are cached.", "Docker layers are pruned.", "Tests run on two cores.", "Builds are signed.")
-    (tmp_path / "domains/coding/concepts").mkdir(parents=True)
-    (tmp_path / "brain.yaml").write_text("owner: T\n")
-    for number, text in enumerate(texts):
-        write_unit(tmp_path, f"concept/c{number}", f"# {'Signing' if number == 3 else 'Notes on builds'}\n\n{text}")
-    with Brain(tmp_path) as brain:
-        brain.sync()
-        hits = brain.ask(Query("are docker layers of builds pruned", explain=True), fresh=False, now=NOW).hits
-    with_title = {hit.unit.id: "vector, title" in {part.name for part in hit.contributions} for hit in hits}
-    assert with_title == {"concept/c0": False, "concept/c1": False, "concept/c2": False, "concept/c3": True}
-    assert hits[0].unit.id == "concept/c1"
 
 
 @pytest.mark.proves("ASK-RELATED")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_events import CODEX_ID, META, SAMPLES, counted, lines, said, shown
+from agent_events import CODEX_ID, META, lines, said, shown
 
 from nugget.config import read_environment
 from nugget.errors import TranscriptError
@@ -130,56 +130,3 @@ def test_a_damaged_database_is_refused_and_hides_no_other_session(tmp_path: Path
     assert [file.agent for file in find_sessions(read_environment({"HOME": str(tmp_path)}))] == ["codex"]
     with pytest.raises(TranscriptError, match="cannot be read as a database"):
         read_any(database)
-
-
-def test_opencodes_database_gives_what_its_files_give(shared_data: Path, tmp_path: Path) -> None:
-    database = tmp_path / ".local/share/opencode/opencode.db"
-    database.parent.mkdir(parents=True)
-    with closing(sqlite3.connect(database)) as connection:
-        connection.executescript((shared_data / SAMPLES / "git-ai-fixtures/opencode-sqlite/schema.sql").read_text())
-    (found,) = find_sessions(read_environment({"HOME": str(tmp_path)}))
-    session = read_any(found)
-    assert (found.agent, found.id, session.cwd) == ("opencode", "test-session-123", "/Users/test/project")
-    assert counted(session) == {"prompt": 1, "reply": 2, "file_edit": 1}
-    assert read_any(database) == session
-
-
-@pytest.mark.proves("AGT-COMMANDS", "AGT-INJECTED")
-def test_opencodes_tools_carry_their_outcome_and_its_synthetic_text_is_left_out(tmp_path: Path) -> None:
-    storage = tmp_path / ".local/share/opencode/storage"
-    about = {"id": "ses_1", "projectID": "p1", "directory": "/srv/shop", "title": "Retry", "time": {"created": 1}}
-    lines(storage / "session/p1/ses_1.json", about)
-    lines(storage / "session/p1/ses_2.json", {"id": "ses_2", "projectID": "p1", "parentID": "ses_1", "time": {}})
-    lines(storage / "message/ses_2/msg_9.json", {"id": "msg_9", "sessionID": "ses_2", "role": "user"})
-    for number, role in enumerate(["user", "assistant"]):
-        time = {"created": 1772359200000 + number}
-        message = {"id": f"msg_{number}", "sessionID": "ses_1", "role": role, "time": time}
-        lines(storage / f"message/ses_1/msg_{number}.json", message)
-    lines(storage / "message/ses_1/msg_torn.json", '{"id": ')
-    ran = {"status": "completed", "input": {"command": "pytest"}, "output": "1 failed", "metadata": {"exit": 1}}
-    edited = {"filePath": "a.py", "oldString": "x", "newString": "y"}
-    todos = [{"content": "retry", "status": "pending"}]
-    planned = {"status": "completed", "input": {"todos": todos}, "output": "ok"}
-    failed = {"status": "error", "input": edited, "error": "no match"}
-    parts: dict[str, dict[str, Any]] = {
-        "msg_0/prt_1": {"type": "text", "text": "retry the payment"},
-        "msg_0/prt_2": {"type": "text", "text": "Called the Read tool", "synthetic": True},
-        "msg_1/prt_1": {"type": "reasoning", "text": "hm"},
-        "msg_1/prt_2": {"type": "tool", "tool": "bash", "callID": "c1", "state": ran},
-        "msg_1/prt_3": {"type": "tool", "tool": "edit", "callID": "c2", "state": failed},
-        "msg_1/prt_4": {"type": "tool", "tool": "todowrite", "callID": "c3", "state": planned},
-    }
-    for name, part in parts.items():
-        lines(storage / f"part/{name}.json", part)
-    (found,) = find_sessions(read_environment({"HOME": str(tmp_path)}))
-    session = read_any(found)
-    assert (session.id, session.title, session.cwd, session.skipped_records) == ("ses_1", "Retry", "/srv/shop", 1)
-    assert shown(session) == [
-        "prompt user: retry the payment", "command Bash agent: pytest", "output of Bash 1 False: 1 failed",
-        "Edit a.py: 'x' -> 'y' False", "tool_result Edit tool: no match",
-        "tool_call TodoWrite agent: [pending] retry", "tool_result TodoWrite tool: ok",
-    ]  # fmt: skip
-    assert read_any(storage / "session/p1/ses_1.json").events == session.events
-    hostile = lines(tmp_path / "m/ses/x.json", {"id": "m", "sessionID": "../../../etc", "role": "user"})
-    with pytest.raises(TranscriptError, match="no file can be called"):
-        read_any(hostile)

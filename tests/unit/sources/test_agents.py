@@ -25,8 +25,6 @@ from nugget.sources.sessions import find_session_by_id, find_sessions, read_any
 GIT_AI, ENTIRE, LONG = "git-ai-fixtures", "gemini-cli-entire", "f7633853-6663-4dbb-bbf4-6159afa29df8"
 GOLDEN: dict[str, tuple[str, str, dict[str, int]]] = {
     f"{GIT_AI}/codex-session-simple.jsonl": ("codex", CODEX_ID, {"prompt": 1, "file_edit": 1, "reply": 1}),
-    f"{GIT_AI}/codex-session-updated.jsonl": (
-        "codex", CODEX_ID, {"prompt": 1, "file_edit": 1, "command": 1, "reply": 1}),
     f"{GIT_AI}/cursor-session-simple.jsonl": (
         "cursor", "cursor-session-simple", {"prompt": 1, "reply": 3, "tool_call": 9, "file_edit": 1}),
     f"{GIT_AI}/gemini-session-simple.jsonl": (
@@ -36,14 +34,9 @@ GOLDEN: dict[str, tuple[str, str, dict[str, int]]] = {
     f"{ENTIRE}/12cbfeaa512b.json": (
         "gemini-cli", "faff42ab-6ea5-4f78-b8c4-f7dd6272af08",
         {"prompt": 2, "reply": 2, "tool_call": 1, "tool_result": 1, "file_edit": 1}),
-    f"{ENTIRE}/513fab7adf0b.json": (
-        "gemini-cli", "fa4593e0-f7e1-4dd1-b656-da95fb4d60fa", {"prompt": 1, "file_edit": 1, "reply": 1}),
-    f"{ENTIRE}/9c53780d06b7.json": (
-        "gemini-cli", LONG, {"prompt": 1, "reply": 5, "file_edit": 1, "command": 3, "output": 3}),
     f"{ENTIRE}/ab2b9748b105.json": (
         "gemini-cli", LONG,
         {"prompt": 1, "reply": 10, "file_edit": 1, "command": 6, "output": 6, "tool_call": 2, "tool_result": 2}),
-    f"{ENTIRE}/c945f262e88d.json": ("gemini-cli", LONG, {"prompt": 1, "reply": 2, "file_edit": 1}),
 }  # fmt: skip
 
 

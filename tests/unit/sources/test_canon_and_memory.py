@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 from contextlib import closing
-from datetime import UTC, date, datetime
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -80,22 +80,6 @@ def test_a_vault_is_read_with_its_titles_tags_names_dates_and_links(vault: Path)
     assert unit(source, "vault/Retry Policy.md").title == "Retry Policy"
 
 
-@pytest.mark.proves("CANON-READ")
-def test_decision_records_are_decisions_and_broken_frontmatter_costs_no_text(tmp_path: Path) -> None:
-    write(
-        tmp_path / "docs",
-        adr__0001_md="# Use Postgres",
-        bad_md="---\ntags: [a\n---\nThe text counts.",
-        rule_md="---\nno end",
-    )
-    source = canon(tmp_path / "docs")
-    assert unit(source, "docs/adr/0001.md").type == "decision"
-    bad = read(source, "docs/bad.md")
-    assert bad.units[0].body == "The text counts."
-    assert "not valid YAML" in str(bad.problems)
-    assert "no end" in unit(source, "docs/rule.md").body
-
-
 @pytest.mark.proves("CANON-IGNORE")
 def test_ignore_files_are_honoured_the_deeper_one_first(tmp_path: Path) -> None:
     repo = tmp_path / "shop"
@@ -149,14 +133,6 @@ def test_conflict_copies_of_cloud_clients_are_left_out(vault: Path) -> None:
     assert keys(canon(vault)) == before
 
 
-@pytest.mark.proves("CANON-BAD-INPUT")
-def test_a_folder_with_too_many_notes_is_read_in_part_and_says_so(vault: Path) -> None:
-    source = canon(vault, max_files=2)
-    assert len(keys(source)) == 2
-    assert source.problems == [], "which would be told with every search"
-    assert "holds more than 2 notes" in str(source.left_out[0])
-
-
 @pytest.mark.proves("CANON-SCALE")
 def test_a_large_tree_is_walked_for_its_notes(tmp_path: Path) -> None:
     site = tmp_path / "site"
@@ -167,20 +143,6 @@ def test_a_large_tree_is_walked_for_its_notes(tmp_path: Path) -> None:
     write(site, a_md="a", docs__b_md="b")
     source = canon(site)
     assert keys(source) == ["site/a.md", "site/docs/b.md"] and source.problems == []
-
-
-@pytest.mark.proves("CANON-READ")
-def test_a_committed_note_has_the_day_of_its_commit_and_a_changed_one_its_own(vault: Path) -> None:
-    variables = {**os.environ, "GIT_COMMITTER_DATE": "2024-05-06T12:00:00Z", "GIT_AUTHOR_DATE": "2024-05-06T12:00:00Z"}
-    for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "x"]):
-        subprocess.run(["git", "-C", str(vault), *command], check=True, env=variables)
-    (vault / "Home.md").write_text("changed")
-    source = canon(vault)
-    assert unit(source, "vault/Retry Policy.md").last_modified == date(2024, 5, 6)
-    changed = datetime.fromtimestamp((vault / "Home.md").stat().st_mtime, UTC)
-    assert unit(source, "vault/Home.md").last_modified == changed.date()
-    below = canon(vault / "ops")
-    assert unit(below, "ops/Rates.md").last_modified == date(2024, 5, 6)
 
 
 @pytest.fixture

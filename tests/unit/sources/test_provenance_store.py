@@ -124,18 +124,6 @@ def test_lines_that_cannot_be_taken_are_problems_and_the_rest_is_read(tmp_path: 
     assert "leads out of the workspace" in problems[9].reason
 
 
-@pytest.mark.proves("PROVENANCE-STORE")
-def test_ids_of_two_sessions_that_begin_alike_differ_and_stay(tmp_path: Path) -> None:
-    names = {}
-    for session in ("rollout-2026-a", "rollout-2026-b", "rollout-2026-a"):
-        record = replace(FULL, session=session, nuggets=(nugget("one", session=session),))
-        names[session] = read(write_session(tmp_path, record)).nuggets[0].id
-    elsewhere = replace(FULL, session="rollout-2026-a", workspace="other", nuggets=(nugget("one"),))
-    assert names["rollout-2026-a"] == "rollout2-1" and names["rollout-2026-b"].startswith("rollout2")
-    assert len(set(names.values())) == 2
-    assert read(write_session(tmp_path, elsewhere)).nuggets[0].id not in names.values()
-
-
 @pytest.mark.parametrize("session", ["../../escape", "a/b", "", ".hidden", "x" * 300, "con\0", "ünï"])
 def test_no_session_id_leads_out_of_the_folder(tmp_path: Path, session: str) -> None:
     file = write_session(tmp_path, replace(FULL, session=session, workspace="../../up", nuggets=()))

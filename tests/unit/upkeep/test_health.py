@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from commands import Nugget
 
 from nugget.app import Brain
 from nugget.config import load_settings, read_environment
-from nugget.index.vectors import PROGRESS, embedding_under_way
 from nugget.infra import files
 from nugget.upkeep.doctor import Finding, doctor
 from nugget.upkeep.status import status
@@ -55,36 +53,6 @@ def test_status_and_doctor_write_nothing(words: Path, nugget: Nugget, isolated_h
     for command in (["status"], ["doctor"]):
         assert nugget(*command).code == 0
     assert snapshot(words, isolated_home) == before
-
-
-def test_a_healthy_brain_has_nothing_wrong(brain: Path) -> None:
-    with Brain(brain) as opened:
-        opened.sync()
-    found = findings(brain)
-    assert {finding["state"] for finding in found.values()} == {"ok"}, found
-    assert found["index"]["said"].startswith("44 units, ")
-    assert found["embedding model"]["said"].endswith("answers, 384 dimensions")
-    seen = status_of(brain)
-    assert seen["index"]["state"] == "ready" and seen["index"]["vectors"] == seen["index"]["chunks"] > 100
-    assert seen["index"]["vector_search"] in ("sqlite-vec", "numpy")
-
-
-@pytest.mark.proves("HEALTH-NEXT")
-def test_an_index_that_is_absent_behind_or_broken_is_seen(words: Path) -> None:
-    assert status_of(words)["index"]["state"] == "absent"
-    assert findings(words)["index"]["next_step"] == "nugget sync"
-    with Brain(words) as opened:
-        opened.sync()
-    (words / "domains/coding/concepts/cache-invalidation.md").write_text("changed")
-    seen = status_of(words)["index"]
-    assert (seen["state"], seen["behind"]) == ("behind", 1)
-    assert findings(words)["index"]["next_step"] == "nugget sync"
-    for leftover in (words / ".nugget").glob("index.db-*"):
-        leftover.unlink()
-    (words / ".nugget/index.db").write_bytes(b"no database at all" * 1000)
-    assert status_of(words)["index"]["state"] == "unusable"
-    broken = findings(words)["index"]
-    assert (broken["state"], broken["next_step"]) == ("error", "nugget rebuild")
 
 
 @pytest.mark.proves("HEALTH-NEXT")
@@ -140,15 +108,3 @@ def test_what_waits_in_any_source_is_said_by_status_and_doctor(
     row = next(row for row in status_of(words)["sources"] if row["name"] == "canon handbook")
     assert (row["files"], row["passages"], row["pending"], row["since"]) == (3, 3, 0, None)
     assert findings(words)["canon handbook"]["state"] == "ok"
-
-
-@pytest.mark.proves("HEALTH-SOURCES")
-def test_vectors_under_way_are_told_with_rate_and_time_left(tmp_path: Path) -> None:
-    now = time.time()
-    state = {"done": 50, "total": 200, "started": now - 10, "at": now}
-    (tmp_path / PROGRESS).write_text(json.dumps(state))
-    assert embedding_under_way(tmp_path) == {"done": 50, "total": 200, "per_s": 5.0, "seconds_left": 30}
-    (tmp_path / PROGRESS).write_text(json.dumps({**state, "at": now - 1000}))
-    assert embedding_under_way(tmp_path) is None, "the process was killed"
-    (tmp_path / PROGRESS).write_text("{")
-    assert embedding_under_way(tmp_path) is None

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import html
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Event
 from urllib.parse import quote
 
 import html5lib
@@ -22,7 +20,6 @@ from nugget.app import browsing, open
 from nugget.capture import queue
 from nugget.config import read_environment
 from nugget.infra import git
-from nugget.web.site import Site
 
 UNIT = "/unit/brain:pattern/retry-with-idempotency"
 PAGES = ("/", "/review", "/search", "/search?q=cache", UNIT, "/graph", f"/graph?focus={UNIT[6:]}", "/activity", "/why")
@@ -59,14 +56,6 @@ def test_what_is_not_there_is_said_in_a_page(shown: Page) -> None:
     assert shown.get("/search?q=" + "a" * 9000).status_code == 422
     for text in ("\0", "\u202e", "%ed%a0%80", "../../etc", "-" * 500, '"'):
         assert shown.get(f"/search?q={quote(text)}").status_code == 200
-
-
-@pytest.mark.proves("WEB-PAGES")
-def test_without_a_brain_the_page_says_how_to_make_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with page(None) as opened:
-        reply = opened.get("/")
-    assert reply.status_code == 503 and "nugget init" in reply.text
 
 
 @pytest.mark.proves("WEB-GATE")
@@ -136,19 +125,6 @@ def test_what_a_unit_holds_is_shown_as_text(words: Path) -> None:
         assert 'href="https://evil.example/x.png"' in text and "nofollow" in text
 
 
-@pytest.mark.proves("WEB-PAGES")
-def test_search_shows_the_hits_of_search_with_their_reasons(shown: Page, words: Path) -> None:
-    text = shown.get("/search?q=idempotency").text
-    with open(words) as brain:
-        ids = [hit.unit.id for hit in brain.search("idempotency").hits]
-    assert re.findall(r'<h2>.*?href="/unit/brain:([^"]+)"', text) == ids[:20]
-    assert "<mark>" in text and "its words" in text and 'class="words"' in text
-    part = shown.get("/search?q=idempotency&partial=1").text
-    assert not headings(part) and "<article>" in part
-    narrowed = shown.get("/search?q=idempotency&type=bug").text
-    assert "type=bug" not in re.findall(r'<h2>.*?href="([^"]+)"', narrowed) and ">bug<" in narrowed
-
-
 @pytest.mark.proves("WEB-EDIT")
 def test_a_unit_is_edited_restored_moved_and_forgotten(shown: Page, words: Path) -> None:
     def fields(text: str) -> tuple[str, str]:
@@ -173,16 +149,6 @@ def test_a_unit_is_edited_restored_moved_and_forgotten(shown: Page, words: Path)
     assert shown.post(UNIT, act="forget").status_code == 200 and shown.get(UNIT).status_code == 404
 
 
-@pytest.mark.proves("WEB-EDIT")
-def test_an_unanswered_question_becomes_a_unit(shown: Page, words: Path) -> None:
-    shown.get("/search?q=zebra+crossings+in+quarkland")
-    text = shown.get("/").text
-    assert "zebra crossings in quarkland" in text and "write it" in text
-    made = shown.post("/add", text="Zebra crossings in Quarkland are blue.", type="concept", domain="travel")
-    assert made.status_code == 200 and "Zebra crossings" in made.text
-    assert "Zebra" in shown.get("/search?q=quarkland").text
-
-
 @pytest.mark.proves("WEB-PULSE")
 def test_the_pulse_tells_what_changed_by_the_file_system_alone(shown: Page, words: Path) -> None:
     first = shown.get("/pulse")
@@ -191,14 +157,6 @@ def test_the_pulse_tells_what_changed_by_the_file_system_alone(shown: Page, word
     shown.post("/add", text="Something new was learned here.", type="concept")
     later = shown.get("/pulse", if_none_match=first.headers["etag"])
     assert later.status_code == 200 and later.json()["index"] != first.json()["index"]
-
-
-@pytest.mark.proves("WEB-PAGES")
-def test_assets_are_named_by_their_content(shown: Page) -> None:
-    for address in re.findall(r'(/assets/[^"?]+\?\w+)', shown.get("/").text):
-        reply = shown.get(address)
-        assert "immutable" in reply.headers["cache-control"]
-        assert hashlib.sha256(reply.content).hexdigest().startswith(address.partition("?")[2])
 
 
 @pytest.mark.proves("WEB-REVIEW")
@@ -236,16 +194,6 @@ def test_a_proposal_is_decided_in_one_commit_against_what_was_seen(words: Path, 
         forged = shown.get(f"/?done=add&commit={commit[1]}", sec_fetch_site="cross-site", sec_fetch_mode="navigate",
                            sec_fetch_dest="document")  # fmt: skip
         assert "Undo" not in forged.text
-
-
-@pytest.mark.proves("WEB-PAGES")
-def test_results_can_be_narrowed_by_domain_and_age(shown: Page) -> None:
-    text = shown.get("/search?q=cache").text
-    assert re.search(r'href="/search\?q=cache&amp;domain=coding[^"]*">coding', text)
-    narrowed = shown.get("/search?q=cache&domain=coding/python").text
-    assert 'aria-current="true">coding/python' in narrowed
-    assert re.search(r'href="/search\?q=cache">all domains<', narrowed)
-    assert "<h2>" not in shown.get("/search?q=cache&since=2999-01-01").text
 
 
 @pytest.mark.proves("WEB-GATE")
@@ -294,26 +242,6 @@ def test_a_session_is_captured_by_a_button(words: Path) -> None:
         assert "/review/nugget/session-" in shown.get("/").text
 
 
-@pytest.mark.proves("WEB-PAGES")
-def test_the_graph_is_narrowed_to_a_type(shown: Page) -> None:
-    whole = shown.get(f"/graph?focus={UNIT[6:]}").text
-    kinds = set(re.findall(r'<circle class="(\w+)"', whole))
-    assert len(kinds) > 1 and "type=" in whole
-    narrowed = shown.get(f"/graph?focus={UNIT[6:]}&type=concept").text
-    assert set(re.findall(r'<circle class="(\w+)"', narrowed)) <= {"concept", "pattern"}
-    assert narrowed.count("<circle") < whole.count("<circle")
-
-
-@pytest.mark.proves("WEB-PAGES")
-def test_home_shows_what_is_new_since_the_last_visit(shown: Page) -> None:
-    assert "New in 14 days" in shown.get("/").text
-    name = next(one for one in shown.client.cookies if one.startswith("nugget-visits-"))
-    shown.client.cookies.set(name, "0.1700000000", domain="127.0.0.1")
-    assert "New since your last visit (2023-11-14)" in shown.get("/").text
-    shown.client.cookies.set(name, "x.y.z", domain="127.0.0.1")
-    assert shown.get("/").status_code == 200
-
-
 @pytest.mark.proves("WEB-REVIEW")
 def test_marks_and_edits_stay_when_the_page_of_a_proposal_is_turned(proposed: Path) -> None:
     with page(proposed) as shown:
@@ -341,19 +269,3 @@ def test_marks_and_edits_stay_when_the_page_of_a_proposal_is_turned(proposed: Pa
         assert "1 accepted, 1 rejected" in done.text
         (file,) = (proposed / "domains/harbour").rglob("*.md")
         assert "Hang it up." in file.read_text()
-
-
-@pytest.mark.proves("WEB-PAGES")
-def test_what_takes_long_keeps_no_page_waiting() -> None:
-    site, go_on, started = Site(None), Event(), list[int]()  # type: ignore[arg-type]
-
-    def slow() -> str:
-        started.append(1)
-        assert go_on.wait(60)
-        return "found"
-
-    assert site.meanwhile("problems", "1", slow) is None
-    assert site.meanwhile("problems", "1", slow) is None and len(started) == 1
-    go_on.set()
-    wait_for(lambda: site.meanwhile("problems", "1", slow) == "found")
-    assert len(started) == 1

@@ -6,14 +6,12 @@ import os
 import re
 import subprocess
 from collections.abc import Callable
-from itertools import islice, product
 from pathlib import Path
 
 import html5lib
 import pytest
 from knowledge_files import commit, shell
-from provenance_store import make_shop
-from web_stage import PLACES, THINGS, Page, form, page
+from web_stage import Page, form, page
 
 from nugget.app import open
 from nugget.infra import git
@@ -132,27 +130,6 @@ def test_a_branch_that_moved_or_is_in_use_elsewhere_keeps_the_marks(
 
 
 @pytest.mark.proves("WEB-REVIEW")
-def test_a_proposal_of_500_is_shown_and_decided_page_by_page(words: Path) -> None:
-    shell(words, "checkout", "-qb", "nugget/session-of-500")
-    for number, (place, thing) in enumerate(islice(product(PLACES, THINGS), 500)):
-        head = f"---\nid: concept/note-{number}\ntype: concept\ndomain: harbour\n---\n"
-        text = f"# Sign for {thing} at {place}\n\nBefore {thing} is used at {place}, sign book {number}.\n"
-        file = words / f"domains/harbour/concepts/note-{number}.md"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(head + text)
-    commit(words, ["domains/harbour"], "Knowledge from a long session")
-    shell(words, "checkout", "-q", "-")
-    with page(words) as shown:
-        text = shown.get("/review?page=25").text
-        assert len(text.encode()) < 61_440 and text.count("<article") == 20
-        address, fields = form(text)
-        marks = {f"mark-{number}": "accept" if number % 2 else "reject" for number in range(20)}
-        assert "10 accepted, 10 rejected" in shown.post(address, **fields | marks).text
-        assert shown.get("/review?page=99").text.count("<article") == 20
-        assert len(list((words / "domains/harbour").rglob("*.md"))) == 10
-
-
-@pytest.mark.proves("WEB-REVIEW")
 def test_two_tabs_decide_each_unit_once(proposed: Path) -> None:
     with page(proposed) as shown:
         address, fields = form(shown.get("/review").text)
@@ -163,18 +140,6 @@ def test_two_tabs_decide_each_unit_once(proposed: Path) -> None:
         shell(proposed, "branch", "-qD", address.removeprefix("/review/"))
         gone = shown.post(address, **fields)
         assert gone.status_code in (404, 422) and "decided already" in gone.text
-
-
-@pytest.mark.proves("WEB-REVIEW")
-def test_the_nearest_unit_is_found_by_a_link_of_its_own(proposed: Path) -> None:
-    with page(proposed) as shown:
-        text = shown.get("/review").text
-        links = re.findall(r'<a href="(/near/[^"]+)" data-near>', text)
-        assert len(links) == 20
-        part = shown.get(links[0] + "&partial=1")
-        assert part.status_code == 200 and ("alike" in part.text or "Nothing in the brain" in part.text)
-        assert shown.get(links[0]).status_code in (200, 404)
-        assert shown.get(links[0] + "x").status_code == 404
 
 
 @pytest.mark.proves("WEB-HOSTILE")
@@ -194,37 +159,6 @@ def test_a_branch_and_its_prompt_are_shown_as_text(words: Path) -> None:
             html5lib.HTMLParser(strict=True).parse(text)
             assert "<img" not in text and "<b>" not in text and "\u202e" not in text and "\x1b" not in text
         assert "onerror" in text, "the proposal is shown"
-
-
-@pytest.mark.proves("WEB-EDIT")
-def test_a_reason_for_code_becomes_a_proposal(
-    words: Path, tmp_path: Path, isolated_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shop = make_shop(tmp_path, isolated_home / ".nugget")
-    shop.write("src/auth.ts", "export function login() {}\n")
-    shop.commit()
-    shop.learn("chose `ed25519` over RSA for signing tokens", path="src/auth.ts", symbol="login", confidence=0.9)
-    monkeypatch.chdir(shop.repo)
-    with page(words, cwd=shop.repo) as shown:
-        text = shown.get("/why?path=src/auth.ts").text
-        nugget = re.search(r'name="nugget" value="([^"]+)"', text)
-        assert "ed25519" in text and nugget
-        made = shown.post("/why?path=src/auth.ts", nugget=nugget[1], domain="coding/auth")
-        assert made.status_code == 200 and "ed25519" in made.text and "Apply" in made.text
-        assert shown.post("/why", nugget="nothing-like-it", domain="x").status_code in (404, 422)
-        assert shown.post("/why", nugget=nugget[1], domain="../out").status_code in (404, 409, 422)
-
-
-@pytest.mark.proves("WEB-GATE")
-def test_visits_of_two_brains_are_told_apart(words: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    shell(tmp_path, "clone", "-q", str(words), str(other))
-    names = []
-    for brain in (words, other):
-        with page(brain) as shown:
-            shown.get("/")
-            names.append({one for one in shown.client.cookies if one.startswith("nugget-visits-")})
-    assert len(names[0]) == 1 and len(names[1]) == 1 and names[0] != names[1]
 
 
 @pytest.mark.proves("WEB-EDIT")
