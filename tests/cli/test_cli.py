@@ -27,9 +27,8 @@ def test_help_lists_every_command_with_what_it_does(nugget: Nugget) -> None:
 
 
 @pytest.mark.proves("CLI-EXIT", "CLI-ERRORS")
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
+def test_wrong_usage_is_told_in_a_sentence(nugget: Nugget, words: Path) -> None:
+    for line, said in (
         (["aks", "x"], "Error: No such command 'aks'. Did you mean 'ask'?\n`nugget --help` shows how it is used.\n"),
         (["ask", "x", "--depth", "abyss"], "Error: Invalid value for '--depth'"),
         (["ask", "x", "--limit", "0"], "Error: limit must be at least 1, not 0.\n"),
@@ -38,14 +37,9 @@ def test_help_lists_every_command_with_what_it_does(nugget: Nugget) -> None:
         (["search", "x", "--source", "elsewhere"], "Sources are: brain, canon,"),
         (["get", "mars:rover"], "Error: There is no source 'mars'.\n"),
         (["mv", "pattern/x"], "Error: Say where to: --domain, --name, or both.\n"),
-    ],
-)
-def test_wrong_usage_is_told_in_a_sentence(
-    nugget: Nugget, words: Path, monkeypatch: pytest.MonkeyPatch, line: list[str], said: str
-) -> None:
-    shown = nugget(*line)
-    assert (shown.code, shown.out) == (2, "")
-    assert said in shown.err and shown.err.startswith("Error: ")
+    ):
+        shown = nugget(*line)
+        assert (shown.code, shown.out) == (2, "") and said in shown.err and shown.err.startswith("Error: "), line
 
 
 @pytest.mark.proves("CLI-BRAIN")
@@ -73,9 +67,7 @@ def test_the_brain_is_that_of_the_flag_the_variable_the_folder_or_the_default(
 
 
 @pytest.mark.proves("CLI-HOSTILE", "CLI-PLAIN")
-def test_what_a_brain_holds_cannot_steer_the_terminal(
-    nugget: Nugget, words: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_brain_holds_cannot_steer_the_terminal(nugget: Nugget, words: Path) -> None:
     steering = "\x1b]0;owned\x07\x1b[2J \u202eevil\x9b1m"
     body = f"# Zebra [red]title[/red]\n\nquagga {steering} [bold]markup[/bold] :warning:"
     write_unit(words, "pattern/zebra", body, tags='["quagga \\e[31m"]')
@@ -87,24 +79,19 @@ def test_what_a_brain_holds_cannot_steer_the_terminal(
 
 
 @pytest.mark.proves("CLI-ERRORS")
-@pytest.mark.parametrize(
-    ("yaml", "said"),
-    [
+def test_a_setting_that_makes_no_sense_is_refused_with_file_line_and_key(
+    nugget: Nugget, words: Path, home: Path
+) -> None:
+    home.mkdir()
+    for yaml, said in (
         ("retrieval: {limit: 0}", "`retrieval.limit` must be greater than or equal to 1, not '0'"),
         ("llm: yes", "`llm` must be a section with its keys below it"),
         ("redaction: {allow: ['(']}", "`redaction.allow` must be a list of regular expressions ('(': "),
-    ],
-)
-def test_a_setting_that_makes_no_sense_is_refused_with_file_line_and_key(
-    nugget: Nugget, words: Path, home: Path, monkeypatch: pytest.MonkeyPatch, yaml: str, said: str
-) -> None:
-    monkeypatch.delenv("NUGGET_EMBEDDING_MODEL")
-    home.mkdir()
-    (home / "config.yaml").write_text(f"{yaml}\n")
-    for line in (("search", "x"), ("doctor",), ("add", "x"), ("lint",)):
-        shown = nugget(*line)
-        assert (shown.code, shown.out) == (2, "")
-        assert shown.err.startswith(f"Error: {home}/config.yaml:1: {said}")
+    ):
+        (home / "config.yaml").write_text(f"{yaml}\n")
+        for line in (("search", "x"), ("doctor",), ("lint",)):
+            shown = nugget(*line)
+            assert shown.code == 2 and shown.err.startswith(f"Error: {home}/config.yaml:1: {said}")
 
 
 @pytest.fixture

@@ -97,11 +97,10 @@ def test_watch_captures_a_session_that_called_no_hook(brain: Path, home: Path, s
     place.mkdir(parents=True)
     source = next((shared_data / "transcripts" / "other-agents" / "gemini-cli-entire").rglob("*.json"))
     chat = Path(shutil.copy(source, place / "session-2026-02-06T03-31-abcdef12.json"))
-    home.joinpath("queue").mkdir(parents=True)
-    home.joinpath("queue", "installed").touch()
-    os.utime(home / "queue" / "installed", (1, 1))
-    long_ago = chat.stat().st_mtime - 3600
-    os.utime(chat, (long_ago, long_ago))
+    (home / "queue").mkdir(parents=True)
+    (home / "queue/installed").touch()
+    os.utime(home / "queue/installed", (1, 1))
+    os.utime(chat, (chat.stat().st_mtime - 3600,) * 2)
     variables = {**os.environ, "NUGGET_BRAIN": str(brain), "NUGGET_EMBEDDING_MODEL": "none"}
     with subprocess.Popen([*RUN, "watch"], stdout=subprocess.PIPE, env=variables) as watching:
         try:

@@ -72,19 +72,16 @@ def test_what_the_logs_say_is_put_in_as_fenced_reference_material(server: Served
 
 
 @pytest.mark.proves("HTTP-COMPLETE")
-@pytest.mark.parametrize(
-    ("fields", "words", "is_injected"),
-    [({"context_mode": "off"}, "what went wrong", False), ({"context_mode": "always"}, "write me a poem", True),
-     ({"context_mode": "diagnostic"}, "write me a poem", False), ({}, "why did the tests fail", True),
-     ({"context_mode": "always", "session_id": "sess_none"}, "what went wrong", False)],
-)  # fmt: skip
-def test_the_mode_decides_whether_something_is_put_in(
-    server: Served, api: AnthropicServer, fields: dict[str, Any], words: str, is_injected: bool
-) -> None:
-    answer = server.ask("/v1/completions", body={"session_id": "sess_1", "messages": user(words), **fields})
-    assert answer.status == 200
-    assert answer.headers["x-nugget-context"].startswith("injected" if is_injected else "none")
-    assert ("system" in api.requests[0].body) is is_injected
+def test_the_mode_decides_whether_something_is_put_in(server: Served, api: AnthropicServer) -> None:
+    cases: list[tuple[dict[str, str], str, bool]] = [
+        ({"context_mode": "off"}, "what went wrong", False), ({"context_mode": "always"}, "write me a poem", True),
+        ({"context_mode": "diagnostic"}, "write me a poem", False), ({}, "why did the tests fail", True),
+        ({"context_mode": "always", "session_id": "sess_none"}, "what went wrong", False),
+    ]  # fmt: skip
+    for fields, words, is_injected in cases:
+        answer = server.ask("/v1/completions", body={"session_id": "sess_1", "messages": user(words), **fields})
+        assert answer.headers["x-nugget-context"].startswith("injected" if is_injected else "none")
+        assert ("system" in api.requests[-1].body) is is_injected, fields
 
 
 @pytest.mark.proves("HTTP-STREAM")

@@ -133,19 +133,16 @@ def test_entries_of_an_older_installation_are_brought_up_to_date_and_not_doubled
 
 
 @pytest.mark.proves("INSTALL-REFUSE")
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [(b'{"hooks": {},}', "not valid JSON: line 1"), (b'{"hooks": {"SessionEnd": {}}}', "`hooks.SessionEnd`"),
-     (b'{"permissions": null}', "permissions"), (b"\xff\xfe{\x00}\x00", "UTF-8")],
-)  # fmt: skip
-def test_settings_that_make_no_sense_are_refused_and_left_alone(
-    command: Path, settings: Path, servers: Path, content: bytes, said: str
-) -> None:
-    settings.write_bytes(content)
-    with pytest.raises(NuggetError, match=said) as refused:
-        put_in(command)
-    assert str(settings) in str(refused.value)
-    assert settings.read_bytes() == content and servers.read_text() == SERVERS
+def test_settings_that_make_no_sense_are_refused_and_left_alone(command: Path, settings: Path, servers: Path) -> None:
+    for content, said in (
+        (b'{"hooks": {},}', "not valid JSON: line 1"), (b'{"permissions": null}', "permissions"),
+        (b'{"hooks": {"SessionEnd": {}}}', "`hooks.SessionEnd`"), (b"\xff\xfe{\x00}\x00", "UTF-8"),
+    ):  # fmt: skip
+        settings.write_bytes(content)
+        with pytest.raises(NuggetError, match=said) as refused:
+            put_in(command)
+        assert str(settings) in str(refused.value)
+        assert settings.read_bytes() == content and servers.read_text() == SERVERS
 
 
 @pytest.mark.proves("INSTALL-WRITE")

@@ -44,10 +44,7 @@ def test_four_processes_that_sync_at_once_lose_no_update_and_readers_never_fail(
         while any(process.is_alive() for process in processes):
             assert index.counts()["units"] >= 44
             reads += 1
-    assert [process.exitcode for process in processes] == [0] * 4
-    assert reads > 10
-    with closing(Index(brain / ".nugget/index.db")) as index:
-        assert index.unit("bug/parallel-29") is not None
+        assert [process.exitcode for process in processes] == [0] * 4 and reads > 10
         assert index.counts()["units"] == len(list(brain.glob("domains/**/*.md")))
     assert not synced().changed
 
