@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from nugget.markdown import chunk_markdown, title_of
+from nugget.markdown import chunk_markdown
 from nugget.markdown.chunking import MAX_TOKENS
 from nugget.models import Chunk
 from nugget.text import estimate_tokens
@@ -34,20 +34,6 @@ def crumbs(chunks: list[Chunk]) -> list[str]:
     return [chunk.breadcrumb for chunk in chunks]
 
 
-@pytest.mark.parametrize(
-    ("body", "title"),
-    [
-        ("# Retry with `keys`\n\ntext", "Retry with `keys`"),
-        ("```\n# comment\n```\n", None),
-        ("## Second level only\n", None),
-        ("#hashtag\n", None),
-        ("", None),
-    ],
-)
-def test_the_title_is_the_first_level_one_heading(body: str, title: str | None) -> None:
-    assert title_of(body) == title
-
-
 @pytest.mark.proves("KNOW-CHUNK-HEADINGS")
 def test_a_section_is_a_chunk_whose_breadcrumb_is_the_path_of_its_headings() -> None:
     body = f"# Retry\n\n{words(60)}\n\n## Why\n\n{words(60)}\n\n### Money\n\n{words(60)}\n\n## How\n\n{words(60)}\n"
@@ -55,22 +41,6 @@ def test_a_section_is_a_chunk_whose_breadcrumb_is_the_path_of_its_headings() -> 
     assert crumbs(chunks) == ["Retry", "Retry > Why", "Retry > Why > Money", "Retry > How"]
     assert [chunk.position for chunk in chunks] == [0, 1, 2, 3]
     assert all(chunk.text == words(60) for chunk in chunks)
-
-
-@pytest.mark.proves("KNOW-CHUNK-HEADINGS")
-@pytest.mark.parametrize(
-    "block",
-    [
-        "```sh\n# a comment\n## another\n```",
-        "<div>\n# inside html\n</div>",
-        "#hashtag",
-    ],
-)
-def test_a_hash_that_is_no_heading_begins_no_section(block: str) -> None:
-    body = f"# Title\n\n{words(60)}\n\n{block}\n\nafter\n"
-    chunks = chunk_markdown(body, title="Title")
-    assert crumbs(chunks) == ["Title"]
-    assert block.strip("\n") in chunks[0].text
 
 
 @pytest.mark.proves("KNOW-CHUNK-SMALL")

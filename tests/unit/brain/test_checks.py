@@ -46,15 +46,6 @@ def test_each_broken_file_is_told_and_the_others_are_still_checked(own: Path) ->
     ]
 
 
-@pytest.mark.proves("BRAIN-LINT", "BRAIN-BAD-INPUT")
-def test_an_id_in_two_files_is_an_error_that_names_the_other(own: Path) -> None:
-    write(own, "domains/coding/bugs/a.md", unit("bug", "a"))
-    write(own, "domains/operations/bugs/a.md", unit("bug", "a", domain="operations"))
-    assert told(own) == [
-        "error: domains/operations/bugs/a.md:2: the id bug/a is taken by domains/coding/bugs/a.md:2; choose another one"
-    ]
-
-
 @pytest.mark.proves("BRAIN-LINT-SECRETS")
 def test_a_secret_is_told_by_kind_and_line_and_never_shown(own: Path) -> None:
     key = "ghp_" + "a1B2c3D4e5F6" * 3

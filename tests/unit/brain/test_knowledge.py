@@ -91,25 +91,6 @@ def test_an_invalid_value_is_reported_with_its_line(keys: dict[str, str], line: 
     assert says in problem.reason
 
 
-@pytest.mark.proves("KNOW-PROBLEM-LINE")
-@pytest.mark.parametrize(
-    ("text", "line", "says"),
-    [
-        ("", 1, "has no frontmatter"),
-        ("---\nid: pattern/x\n", 1, "has frontmatter without an end"),
-        ("---\nid: pattern/x\ntitle: Retry: always\n---\nx", 3, "needs quotes"),
-        ("---\nid: pattern/x\ntype: [\n---\nx", 3, "is not valid YAML"),
-        ("---\nid: pattern/x\ntype: pattern\nid: pattern/y\n---\nx", 4, "has the key `id` twice (first in line 2)"),
-    ],
-)
-def test_frontmatter_that_cannot_be_read_is_told_with_its_line(text: str, line: int, says: str) -> None:
-    parsed = parse(text, path="domains/coding/patterns/x.md")
-    (problem,) = parsed.problems
-    assert parsed.unit is None
-    assert says in problem.reason
-    assert problem.line == line
-
-
 @pytest.mark.proves("KNOW-HOSTILE")
 @pytest.mark.parametrize(
     ("content", "says", "line"),

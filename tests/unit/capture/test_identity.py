@@ -16,7 +16,6 @@ from nugget import brain as brains
 from nugget.capture import capture_transcript, review
 from nugget.capture.ledger import brain_key, declared_id, remember_brain
 from nugget.infra import git
-from nugget.upkeep.repair import repair
 
 RETRY = unit("Retry idempotent calls only", "Retry a payment only with an idempotency key, or it charges twice.")
 
@@ -101,22 +100,3 @@ def test_a_copied_id_gives_nothing(home: Path, tmp_path: Path, has_id: bool) -> 
     write(stranger, "brain.yaml", f"id: {git.run(own, 'rev-list', '--max-parents=0', 'HEAD').decode()}owner: Eve\n")
     assert brain_key(stranger, home) != key
     assert brain_key(own, home) == key
-
-
-@pytest.mark.proves("BRAIN-ID")
-def test_repair_writes_the_id_of_an_old_brain_and_its_ledger_stays(home: Path, tmp_path: Path) -> None:
-    folder = brains.init_brain(tmp_path / "own", owner="Ada", now=NOW)[0]
-    write(folder, "brain.yaml", "owner: Ada")
-    commit(folder, ["brain.yaml"], "As it was")
-    transcript = write_transcript_of(tmp_path, "one")
-    assert capture_transcript(transcript, capture_into(folder, home, ScriptedExtraction([RETRY]))).branch
-    review.reject(folder, home=home, now=NOW)
-    key = brain_key(folder, home)
-    assert any("Wrote the id of the brain" in line for line in repair(folder, home))
-    assert repair(folder, home) == []
-    assert declared_id(folder) == brain_key(folder, home) == key
-    assert shell(folder, "status", "--porcelain") == ""
-    rewrite_history(folder)
-    other = write_transcript_of(tmp_path, "two")
-    result = capture_transcript(other, capture_into(folder, home, ScriptedExtraction([RETRY])))
-    assert result.dropped == (f"{RETRY.title}: turned down before",)

@@ -13,7 +13,6 @@ from nugget.commits.message import (
     commit_type,
     draft,
     rendered,
-    subject_of,
 )
 from nugget.models.nuggets import FileTouch, SessionRecord, TouchAction
 from nugget.text import line_hash
@@ -82,24 +81,6 @@ def test_shares_always_add_up_to_100(agents: dict[str, int], human: int) -> None
 )
 def test_the_type_by_paths_and_request(paths: list[str], intent: str, expected: str) -> None:
     assert commit_type([added(path, "x = 1") for path in paths], intent) == expected
-
-
-@pytest.mark.proves("COM-CONVENTIONAL")
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
-        ("Can you please add a retry with backoff? It must never retry a POST.", "add a retry with backoff"),
-        ("why does this fail?", ""),
-        ("yes", ""),
-        ("Implement the following plan:\n\n# Plan: Publish to the tap\n\n## Goal\nUpdate it", "publish to the tap"),
-        ("", ""),
-        ("fix(auth): expire tokens", "fix(auth): expire tokens"),
-        ("支払いの 再試行を追加して", "支払いの 再試行を追加して"),
-        ("\x1b[31madd colours\x07 to it", "add colours to it"),
-    ],
-)
-def test_a_request_becomes_a_subject(said: str, expected: str) -> None:
-    assert subject_of(said) == expected
 
 
 @pytest.mark.proves("COM-CONVENTIONAL")

@@ -110,19 +110,6 @@ def test_for_what_changed_edited_files_dominate_over_noisy_output(walked: Logs) 
 
 
 @pytest.mark.proves("EVI-INGEST")
-def test_ingesting_again_finds_nothing_and_what_is_added_later_is_added(walked: Logs) -> None:
-    assert not walked.ingest(SESSION)["bytes_read"]
-    before = walked.ask(SESSION, "why did it fail")
-    walked.run(SESSION, 5000, "cargo test --workspace", stdout="test result: ok. 3 passed")
-    done = walked.ingest(SESSION)
-    assert (done["events"], done["pane_output"], done["incidents"]) == (2, 1, 0)
-    (incident,) = walked.ask(SESSION, "why did it fail").incidents
-    assert before.incidents[0].facts["fixed_by"] is None
-    assert incident.facts["fixed_by"] == "cargo test --workspace"
-    assert incident.facts["title"] == before.incidents[0].facts["title"]
-
-
-@pytest.mark.proves("EVI-INGEST")
 def test_two_ingests_at_once_take_each_part_in_once(logs: Logs) -> None:
     for number in range(400):
         logs.run("s", number * 10, f"step {number}", number % 2, stderr=f"error: step {number} broke")

@@ -84,20 +84,6 @@ def test_each_operator_finds_what_it_should(index: Index, text: str, ids: list[s
     assert found(index, text) == ids
 
 
-@pytest.mark.proves("SEARCH-LANGUAGE")
-def test_filters_are_read_wherever_they_stand() -> None:
-    query = parsed(
-        'type:decision,bug retry domain:go tag:redis payments path:src/ source:canon since:2026-01 tag:"a b" '
-        "session:4f1c"
-    )
-    assert query.text == "retry payments"
-    assert not query.match
-    assert query.filter == Filter(
-        types=("decision", "bug"), domains=("go",), tags=("redis", "a b"), paths=("src/",),
-        sessions=("4f1c",), sources=(SourceName.CANON,), since=date(2026, 1, 1),
-    )  # fmt: skip
-
-
 @pytest.mark.proves("SEARCH-MALFORMED")
 @pytest.mark.parametrize(
     ("text", "problem"),

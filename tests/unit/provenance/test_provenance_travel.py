@@ -14,7 +14,7 @@ from nugget.cli import run
 from nugget.config import Settings
 from nugget.models import Evidence, Scope
 from nugget.models.nuggets import FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
-from nugget.provenance.inventory import export_lines, import_lines
+from nugget.provenance.inventory import import_lines
 from nugget.sources.nugget_store import read_session_file, session_files, write_session
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -45,21 +45,6 @@ def take_in(home: Path, text: str, *, dry_run: bool = False) -> dict[str, Any]:
 
 def stored(home: Path) -> list[SessionRecord]:
     return [read_session_file(file)[0] for file in session_files(home)]
-
-
-@pytest.mark.proves("PROVENANCE-TRAVEL")
-def test_what_is_known_here_stays_and_only_the_rest_is_added_under_ids_of_its_own(tmp_path: Path) -> None:
-    write_session(tmp_path, record("aaaaaaaa-1111", "chose JWT", "mine alone"))
-    write_session(tmp_path / "other", record("aaaaaaaa-1111", "theirs alone", "Chose  jwt"))
-    text = "\n".join(export_lines(tmp_path / "other"))
-    assert take_in(tmp_path, text, dry_run=True)["new"] == 1
-    assert len(stored(tmp_path)[0].nuggets) == 2
-    assert take_in(tmp_path, text)["new"] == 1
-    kept = stored(tmp_path)[0]
-    assert [(one.id, one.summary) for one in kept.nuggets] == [
-        ("aaaaaaaa-1", "chose JWT"), ("aaaaaaaa-2", "mine alone"), ("aaaaaaaa-3", "theirs alone"),
-    ]  # fmt: skip
-    assert (kept.records, kept.transcript) == (7, "/home/me/.claude/t.jsonl")
 
 
 @pytest.mark.proves("PROVENANCE-TRAVEL")

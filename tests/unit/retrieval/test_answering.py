@@ -5,10 +5,9 @@ from __future__ import annotations
 from datetime import date
 
 import pytest
-from loopback_anthropic import AnthropicServer, status, text
+from loopback_anthropic import AnthropicServer, text
 
 from nugget.config import Settings
-from nugget.errors import LLMUnavailable
 from nugget.infra.llm import LLM
 from nugget.models import Chunk, Hit, Origin, SourceName, StaleReason, Unit
 from nugget.retrieval.llm import NOTHING_FOUND, answer, citations_in
@@ -55,13 +54,3 @@ def test_units_reach_the_model_fenced_and_labelled(llm: LLM, server: AnthropicSe
 def test_with_nothing_found_nobody_is_asked(llm: LLM, server: AnthropicServer) -> None:
     assert list(answer("what?", [], llm, Settings())) == [NOTHING_FOUND]
     assert server.requests == []
-
-
-def test_a_failure_is_told_before_or_within_the_answer(llm: LLM, server: AnthropicServer) -> None:
-    server.script(status(401), text("It is a long answer, and then the line is cut", cut_after=24))
-    with pytest.raises(LLMUnavailable, match="HTTP 401"):
-        list(answer("what?", HITS, llm, Settings()))
-    pieces = answer("what?", HITS, llm, Settings())
-    assert next(pieces).startswith("It is")
-    with pytest.raises(LLMUnavailable, match="connection"):
-        list(pieces)

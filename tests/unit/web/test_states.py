@@ -51,21 +51,6 @@ def locked(brain: Path) -> None:
     (brain / ".git/index.lock").touch()
 
 
-def branch_of(brain: Path) -> str:
-    return shell(brain, "for-each-ref", "--format=%(refname:short)", "refs/heads/nugget").strip()
-
-
-def elsewhere(brain: Path) -> None:
-    shell(brain, "worktree", "add", "-q", str(brain.parent / "elsewhere"), branch_of(brain))
-
-
-def rebased(brain: Path) -> None:
-    commit_line(brain, "ours")
-    shell(brain, "worktree", "add", "-q", str(brain.parent / "elsewhere"), branch_of(brain))
-    shell(brain.parent / "elsewhere", "rebase", "-q", str(git.head(brain)))
-    shell(brain, "worktree", "remove", str(brain.parent / "elsewhere"))
-
-
 def large(brain: Path) -> None:
     for number in range(2_000):
         place = brain / f"domains/area{number % 20}/concepts/note-{number}.md"
@@ -112,21 +97,6 @@ def test_what_git_refuses_is_said_and_the_marks_stay(proposed: Path, trouble: Ca
         added = shown.post("/add", text="Ring the bell in fog.", type="belief")
         assert added.status_code >= 400 and re.search(r"<p>[^<]+\.", added.text)
         assert git.head(proposed) == head and not list((proposed / "domains/harbour").rglob("*.md"))
-
-
-@pytest.mark.proves("WEB-REVIEW")
-@pytest.mark.parametrize(("trouble", "way_on"), [(elsewhere, "another branch there"), (rebased, "Look at it again")])
-def test_a_branch_that_moved_or_is_in_use_elsewhere_keeps_the_marks(
-    proposed: Path, trouble: Callable[[Path], None], way_on: str
-) -> None:
-    with page(proposed) as shown:
-        address, fields = form(shown.get("/review").text)
-        trouble(proposed)
-        reply = shown.post(address, **fields)
-        assert reply.status_code == 409 and reply.text.count('value="accept" checked') == 1 and way_on in reply.text
-        assert not list((proposed / "domains/harbour").rglob("*.md"))
-        if trouble is rebased:
-            assert "1 accepted" in shown.post(address, **fields | {"sha": form(reply.text)[1]["sha"]}).text
 
 
 @pytest.mark.proves("WEB-REVIEW")
