@@ -52,8 +52,7 @@ class Shop:
 
     def learn(
         self, summary: str, *, session: int = 1, days_ago: float | None = None, path: str | None = None,
-        symbol: str | None = None, type: str = "decision", touch: str | None = None, previous: str | None = None,
-        **more: Any,
+        symbol: str | None = None, type: str = "decision", previous: str | None = None, **more: Any,
     ) -> str:  # fmt: skip
         """Put a nugget into the store, with the file's present hash; returns its id."""
         age = timedelta(days=days_ago if days_ago is not None else 100 - session)
@@ -70,11 +69,10 @@ class Shop:
             **{"confidence": 0.5, "file_hash": file_hash, "session_started": NOW - age,
                "extracted_at": NOW - age, **more},
         )  # fmt: skip
-        touched = touch or path
         touches = list(record.touches)
-        if touched and (self.repo / touched).is_file() and touched not in {known.path for known in touches}:
+        if path and (self.repo / path).is_file() and path not in {known.path for known in touches}:
             touches.append(
-                FileTouch(path=touched, action=TouchAction.RENAMED if previous else TouchAction.MODIFIED,
+                FileTouch(path=path, action=TouchAction.RENAMED if previous else TouchAction.MODIFIED,
                           at=NOW - age, after_hash=file_hash, previous_path=previous)
             )  # fmt: skip
         record = replace(record, nuggets=(*record.nuggets, nugget), touches=tuple(touches))

@@ -87,10 +87,7 @@ def replay(transcript: Path, repo: Path, claude_config: Path, *, remote: str | N
     steps = [step for step in _results(copy) if Path(step["filePath"]).is_relative_to(repo)]
     started: dict[str, str] = {}
     for step in steps:
-        if isinstance(original := step.get("originalFile"), str):
-            started.setdefault(step["filePath"], original)
-        else:
-            started.setdefault(step["filePath"], "")
+        started.setdefault(step["filePath"], step.get("originalFile") or "")
     for path, content in started.items():
         if content:
             change_by_hand(repo, str(Path(path).relative_to(repo)), content)
@@ -142,18 +139,16 @@ class Agent:
     claude_config: Path
     started: datetime = STARTED
     session: str = field(default_factory=lambda: str(uuid.uuid4()))
-    cwd: Path | None = None
     moment: datetime = field(init=False)
     parent: str | None = None
 
     def __post_init__(self) -> None:
         self.moment = self.started
-        self.cwd = self.cwd or self.repo
 
     @property
     def transcript(self) -> Path:
         """The file that the session stands in."""
-        return project_folder(self.claude_config, self.cwd or self.repo) / f"{self.session}.jsonl"
+        return project_folder(self.claude_config, self.repo) / f"{self.session}.jsonl"
 
     def prompt(self, text: str) -> None:
         """What the person says."""
@@ -174,34 +169,30 @@ class Agent:
         }  # fmt: skip
         self._tool("Write", {"file_path": str(file), "content": content}, "File created successfully", details)
 
-    def edit(self, path: str, old: str, new: str, *, everywhere: bool = False) -> None:
+    def edit(self, path: str, old: str, new: str) -> None:
         """Replace text in a file with the Edit tool."""
         file = self.repo / path
         original = file.read_text("utf-8")
         assert old in original, f"{old!r} is not in {path}"
-        file.write_text(original.replace(old, new, -1 if everywhere else 1), "utf-8", newline="")
+        file.write_text(original.replace(old, new, 1), "utf-8", newline="")
         details = {
             "filePath": str(file), "oldString": old, "newString": new, "originalFile": original,
-            "structuredPatch": [], "userModified": False, "replaceAll": everywhere,
+            "structuredPatch": [], "userModified": False, "replaceAll": False,
         }  # fmt: skip
-        given = {"file_path": str(file), "old_string": old, "new_string": new, "replace_all": everywhere}
+        given = {"file_path": str(file), "old_string": old, "new_string": new, "replace_all": False}
         self._tool("Edit", given, "The file has been updated.", details)
 
     def run(self, command: str) -> str:
         """Run a command with the Bash tool, really; commits are dated at this moment of the session."""
         dates = dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), self.moment.isoformat())
         done = subprocess.run(
-            ["bash", "-c", command], cwd=self.cwd, capture_output=True, text=True, env=os.environ | dates
+            ["bash", "-c", command], cwd=self.repo, capture_output=True, text=True, env=os.environ | dates
         )
         said = done.stdout + done.stderr
         content = said if done.returncode == 0 else f"Exit code {done.returncode}\n{said}"
         details = {"stdout": done.stdout, "stderr": done.stderr, "interrupted": False}
         self._tool("Bash", {"command": command}, content, details, failed=done.returncode != 0)
         return said
-
-    def use(self, name: str, given: dict[str, Any], details: dict[str, Any], *, failed: bool = False) -> None:
-        """Call any tool; only the transcript tells of it."""
-        self._tool(name, given, "failed" if failed else "done", details, failed=failed)
 
     def commit(self, message: str) -> None:
         """Commit everything as agents do it."""
@@ -217,7 +208,7 @@ class Agent:
 
     def _record(self, role: str, content: Any, **more: Any) -> None:
         self.moment += timedelta(seconds=5)
-        record = claude_record(role, content, session=self.session, parent=self.parent, cwd=self.cwd, at=self.moment)
+        record = claude_record(role, content, session=self.session, parent=self.parent, cwd=self.repo, at=self.moment)
         self.parent = record["uuid"]
         self.transcript.parent.mkdir(parents=True, exist_ok=True)
         with self.transcript.open("a", encoding="utf-8") as lines:

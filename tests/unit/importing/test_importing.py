@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from datetime import date
 from pathlib import Path
 
 import pytest
@@ -43,7 +42,6 @@ def test_a_folder_becomes_a_branch_that_is_reviewed_and_accepted(brain: Path, ho
     assert leak is not None and leak.origin is Origin.IMPORTED and leak.session is None
     (evidence,) = leak.evidence
     assert evidence.session == "shop/Coding/Go/leak.md:6" and evidence.quote.startswith("A goroutine that waits")
-    assert leak.created == date(2025, 4, 3) and leak.last_modified == NOW.date()
     accepted = reviewing.accept(brain, now=NOW)
     assert len(accepted.files) == 4 and (brain / "domains/coding/go/bugs/leak.md").exists()
     for path in files:
@@ -63,12 +61,6 @@ def test_the_same_notes_are_proposed_once_whatever_became_of_them(brain: Path, h
     moved = bring_in(folder.rename(tmp_path / "elsewhere"), brain, home)
     assert moved.changes == () and moved.known == 3
     assert [reason for reason in moved.dropped if "turned down before" in reason]
-    write(
-        tmp_path / "elsewhere", {"new.md": "# How to rotate keys\n\n" + "Rotate each key on both sides at once. " * 3}
-    )
-    assert [change.unit.id for change in bring_in(tmp_path / "elsewhere", brain, home).changes] == [
-        "pattern/how-to-rotate-keys"
-    ]
 
 
 @pytest.mark.proves("IMPORT-NEAR", "IMPORT-UNTOUCHED")
@@ -88,7 +80,6 @@ def test_what_is_near_to_the_brain_is_flagged_and_edits_nothing(brain: Path, hom
     assert (
         change.is_new and change.path != path and change.note == "much like concept/idempotency-keys (similarity 0.93)"
     )
-    assert "much like concept/idempotency" in review.show(brain).body
 
 
 @pytest.mark.proves("IMPORT-REDACTED")

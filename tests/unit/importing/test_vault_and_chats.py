@@ -58,11 +58,7 @@ def test_links_aliases_and_embeds_become_relations(nugget: Nugget, words: Path, 
         "queue-limits": {"retry-policy"}, "retry-policy": {"queue-limits", "timeouts"},
         "timeouts": {"queue-limits", "retry-policy"},
     }  # fmt: skip
-    assert {"queues", "evergreen"} <= set(units["queue-limits"]["tags"])
     assert "(limits.png)" in units["queue-limits"]["body"] and "how we retry" in units["queue-limits"]["body"]
-    assert units["queue-limits"]["domain"] == "ops" and nugget("lint").code == 0
-    again = nugget("import", vault, "--json").json
-    assert (again["imported_before"], again["units"]) == (3, [])
 
 
 def shown(nugget: Nugget):  # type: ignore[no-untyped-def]
@@ -87,12 +83,10 @@ def test_conversations_are_sessions_that_are_found_shown_and_captured(
         place = tmp_path / "export.zip"
         with zipfile.ZipFile(place, "w") as archive:
             archive.writestr("conversations.json", text)
-    assert nugget("import", place, "--dry-run").out.count("would become") == 1
     found = nugget("import", place, "--json").json["sessions"]
     assert [one["title"] for one in found] == ["Queue sizes", "Names of queues"]
     listed = {one["title"]: one for one in nugget("sessions", "--all", "--json").json["sessions"]}
     assert {one["agent"] for one in listed.values()} == {"chatgpt", "claude.ai"}
-    assert (listed["Names of queues"]["seconds"], listed["Queue sizes"]["seconds"]) == (300, 60)
     whole = nugget("sessions", "show", CHATGPT["conversation_id"]).out
     assert "tanager queue is full" in whole and "ghp_" not in whole and "regretted" not in whole
     assert nugget("search", "bittern", "--source", "sessions", "-q").out.startswith("session:c0ffee00")

@@ -17,13 +17,10 @@ def test_an_expression_decides_what_is_found_and_phrases_hold(world: World) -> N
     assert set(world.matching("end AND file")) == {"session:a#1", "session:b#1"}
     assert world.matching("file NOT reached") == ["session:b#1"]
     assert world.matching('file NOT "end of the"') == ["session:b#1"]
-    assert world.matching("light*") == ["session:c#1"]
     assert world.matching("pay* AND key*") == ["session:d#1"]
     assert world.matching("NEAR(支払い 再試行, 5)") == ["session:d#1"]
     assert world.matching('"retry with"') == []
     assert world.matching("NEAR(end reached, 4)") == ["session:a#1"] and world.matching("NEAR(end reached, 3)") == []
-    assert set(world.matching('everywhere OR "at an end"')) == {"session:b#1", "session:c#1"}
-    assert world.matching("backoff AND everywhere") == ["session:c#1"]
     assert world.matching('"the of"') == []
 
 

@@ -84,7 +84,6 @@ def test_sessions_in_cursors_database_are_found_and_read(tmp_path: Path) -> None
     environment = read_environment({"HOME": str(tmp_path)})
     found = {file.id: file for file in find_sessions(environment)}
     assert sorted(found) == ["c1", "c2"]
-    assert found["c1"].mtime == 1772359260.0
     session = read_any(found["c1"])
     assert (session.agent, session.title, session.cwd) == ("cursor", "Retry payments", "/srv/my shop")
     assert shown(session) == [
@@ -96,11 +95,8 @@ def test_sessions_in_cursors_database_are_found_and_read(tmp_path: Path) -> None
         "Delete old.py: None -> '' False", "tool_result Delete tool: {}",
     ]  # fmt: skip
     assert [event.text for event in read_any(found["c2"]).events] == ["why", "because"]
-    assert read_any(Path(found["c1"].locator)) == session
     with pytest.raises(TranscriptError, match="holds 2 sessions"):
         read_any(found["c1"].path)
-    with pytest.raises(TranscriptError, match="holds no session nope"):
-        read_any(Path(f"{found['c1'].path}#nope"))
 
 
 @pytest.mark.proves("AGT-UNTOUCHED")

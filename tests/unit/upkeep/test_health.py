@@ -70,10 +70,8 @@ def test_each_fault_is_told_with_its_next_step(words: Path, nugget: Nugget, isol
     found = findings(words)
     assert found["knowledge files"]["state"] == "error" and found["knowledge files"]["next_step"] == "nugget lint"
     assert "bad.md:" in found["knowledge files"]["said"]
-    assert found["settings"]["state"] == "warning" and "retrival" in found["settings"]["said"]
     assert found["capture"]["state"] == "error" and found["capture"]["next_step"] == "nugget capture --retry"
     assert "the disk was full" in found["capture"]["said"]
-    assert status_of(words)["capture"]["failures"] == ["s1: the disk was full"]
     assert nugget("doctor").code == 1
 
 
@@ -103,7 +101,6 @@ def test_what_waits_in_any_source_is_said_by_status_and_doctor(
         assert findings(words)["canon handbook"]["state"] == "warning"
         shown = nugget("status").out
         assert "canon handbook: 0 files, 0 passages, 3 files not indexed, the oldest since " in shown
-        assert "Nothing is wrong." not in shown and "Next: nugget sync" in shown
         opened.sync_local_sources()
     row = next(row for row in status_of(words)["sources"] if row["name"] == "canon handbook")
     assert (row["files"], row["passages"], row["pending"], row["since"]) == (3, 3, 0, None)

@@ -71,6 +71,7 @@ def test_a_key_lets_one_browser_in_once(shown: Page) -> None:
     assert shown.get(f"/enter?key={key}").status_code == 401
     shown.client.cookies[f"nugget-{PORT}"] = "x" * 43
     assert shown.get("/").status_code == 401
+    assert shown.get("/", cookie="a[b]=\x01; =;").status_code == 401
     assert (shown.home / f"run/web-{PORT}.key").stat().st_mode & 0o077 == 0
 
 
@@ -187,6 +188,7 @@ def test_a_proposal_is_decided_in_one_commit_against_what_was_seen(words: Path, 
         assert commit
         assert shown.post("/undo", commit="0" * 40).status_code == 404 and (words / paths[0]).exists()
         assert "was taken back" in shown.post("/undo", commit=commit[1]).text
+        assert not (words / paths[0]).exists()
         forged = shown.get(f"/?done=add&commit={commit[1]}", sec_fetch_site="cross-site", sec_fetch_mode="navigate",
                            sec_fetch_dest="document")  # fmt: skip
         assert "Undo" not in forged.text
