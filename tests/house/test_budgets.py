@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 170,
-    "lines": 44_227,
+    "lines": 44_226,
     "lines of a file": 410,
     "classes": 264,
     "re.compile": 229,
