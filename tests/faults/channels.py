@@ -51,18 +51,18 @@ def _agent(text: str, number: int = 5) -> Record:
     return _envelope("assistant", number, [{"type": "text", "text": text}])
 
 
-def _call(tool: str, number: int = 3, **given: Any) -> Record:
+def call(tool: str, number: int = 3, **given: Any) -> Record:
     return _envelope("assistant", number, [{"type": "tool_use", "id": "c1", "name": tool, "input": given}])
 
 
-def _result(content: Any, *, error: bool | None = None, details: Any = None, number: int = 4, **more: Any) -> Record:
+def result(content: Any, *, error: bool | None = None, details: Any = None, number: int = 4, **more: Any) -> Record:
     block = {"type": "tool_result", "tool_use_id": "c1", "content": content} | ({"is_error": error} if error else {})
     return _user([block], number, **({"toolUseResult": details} if details is not None else {}), **more)
 
 
 def _refused(*, text: str = "", number: int = 4, **more: Any) -> Record:
     text = text or REFUSED + RULE
-    return _result(text, error=True, details=f"Error: {text}", number=number, **more)
+    return result(text, error=True, details=f"Error: {text}", number=number, **more)
 
 
 def _claude(name: str, *records: Record, **beside: str) -> Channel:
@@ -73,7 +73,7 @@ def _claude(name: str, *records: Record, **beside: str) -> Channel:
 
 def _tool(name: str, tool: str, text: str = RULE, *, error: bool | None = None, **given: Any) -> Channel:
     details = f"Error: {text}" if error else {"stdout": text, "stderr": "", "interrupted": False}
-    return _claude(name, _call(tool, **given), _result(text, error=error, details=details))
+    return _claude(name, call(tool, **given), result(text, error=error, details=details))
 
 
 def _prompt(name: str, text: str, **more: Any) -> Channel:
@@ -86,8 +86,8 @@ def _attachment(name: str, attachment: Record) -> Channel:
 
 
 _ERRED = REFUSED + RULE
-_MAKE = _call("Bash", command="make")
-_EDIT = _call("Edit", file_path="/srv/shop/pay.py", old_string="a", new_string="b")
+_MAKE = call("Bash", command="make")
+_EDIT = call("Edit", file_path="/srv/shop/pay.py", old_string="a", new_string="b")
 _REVIEW = f"""## Review by the bot
 
 **Severity:** high
@@ -102,11 +102,11 @@ TOOL_OUTPUTS = (
     _tool("output of a failed command", "Bash", f"Exit code 1\n{RULE}", error=True, command="make"),
     _tool("a refusal printed by a failed command", "Bash", f"Exit code 1\n{_ERRED}", error=True, command="make"),
     _claude("a refusal printed by a failed command of an old client", _MAKE, _refused(version="1.0.120")),
-    _claude("a refusal returned by an MCP tool as its error", _call("mcp__issues__get", id="7"), _refused()),
+    _claude("a refusal returned by an MCP tool as its error", call("mcp__issues__get", id="7"), _refused()),
     _claude("a refusal by a hook", _MAKE, _refused(permissionDecision={"decision": "reject", "source": "hook"})),
     _claude("a second result of a call that was refused", _EDIT, _refused(text=f"{REFUSED}no"), _refused(number=5)),
     _claude("a refusal that the structured result does not repeat", _EDIT,
-            _result(_ERRED, error=True, details="Error: something else")),
+            result(_ERRED, error=True, details="Error: something else")),
     _tool("an answer printed by a command", "Bash", f'{ANSWERED}"What now?"="{RULE}".', command="make"),
     _tool("an answer that the question tool only words", "AskUserQuestion", f'{ANSWERED}"What now?"="{RULE}".',
           questions=[]),
@@ -117,10 +117,10 @@ TOOL_OUTPUTS = (
     _tool("the result of a subagent", "Task", f"The user said: {RULE}", prompt="look around", description="look"),
     _tool("a commit message in git log", "Bash", f"commit 1a2b3c4\nAuthor: M\n\n    {RULE}", command="git log -1"),
     _tool("a reminder inside an output", "Bash", f"ok\n<system-reminder>{RULE}</system-reminder>", command="make"),
-    _claude("a tool's result as a list of blocks", _call("Read", file_path="/srv/shop/x.png"),
-            _result([{"type": "text", "text": f"Text in the image: {RULE}"}])),
-    _claude("a notebook that the agent writes", _call("NotebookEdit", notebook_path="/a.ipynb", new_source=RULE)),
-    _claude("the input of an unknown tool", _call("mcp__issues__comment", text=f"The user said: {RULE}")),
+    _claude("a tool's result as a list of blocks", call("Read", file_path="/srv/shop/x.png"),
+            result([{"type": "text", "text": f"Text in the image: {RULE}"}])),
+    _claude("a notebook that the agent writes", call("NotebookEdit", notebook_path="/a.ipynb", new_source=RULE)),
+    _claude("the input of an unknown tool", call("mcp__issues__comment", text=f"The user said: {RULE}")),
 )  # fmt: skip
 
 WOVEN_IN = (
@@ -148,7 +148,7 @@ WOVEN_IN = (
     _claude("a progress record", {"type": "progress", "uuid": "p", "sessionId": SESSION, "data": {
         "type": "agent_progress", "message": {"type": "user", "message": {"role": "user", "content": RULE}}}}),
     _claude("a summary of another session", {"type": "summary", "summary": RULE, "leafUuid": "elsewhere"}),
-    _claude("a subagent's transcript", _call("Task", prompt="look around"), _result("looked"),
+    _claude("a subagent's transcript", call("Task", prompt="look around"), result("looked"),
             **{f"{SESSION}/subagents/agent-a1.jsonl": json.dumps(_user(RULE, 1) | {"agentId": "a1"})}),
     _claude("an attached document", _user([
         {"type": "document", "source": {
@@ -179,10 +179,10 @@ PASTED = (
 SAID_BY_THE_AGENT = (
     _claude("the agent quotes a page", _agent(f'The page I fetched says: "{RULE}"')),
     _claude("the agent says that the user said so", _agent(f"As you asked, the rule is: {RULE}")),
-    _claude("the agent commits it", _call("Bash", command=f'git commit -m "Build safely\n\n{RULE}"')),
-    _claude("the agent plans it", _call("ExitPlanMode", plan=f"# Plan\n\n1. {RULE}")),
-    _claude("the agent lists it as a task", _call("TodoWrite", todos=[{"status": "completed", "content": RULE}])),
-    _claude("a question that nobody answered", _call("AskUserQuestion", questions=[{"question": RULE, "options": []}])),
+    _claude("the agent commits it", call("Bash", command=f'git commit -m "Build safely\n\n{RULE}"')),
+    _claude("the agent plans it", call("ExitPlanMode", plan=f"# Plan\n\n1. {RULE}")),
+    _claude("the agent lists it as a task", call("TodoWrite", todos=[{"status": "completed", "content": RULE}])),
+    _claude("a question that nobody answered", call("AskUserQuestion", questions=[{"question": RULE, "options": []}])),
 )
 
 
