@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from commands import Nugget
+from logs import ShellLogs
 from sessions import write_transcript
 
 HOSTILE: dict[str, bytes] = {
@@ -75,11 +76,7 @@ def test_shell_logs_of_any_shape_stop_no_other(
             folder = logs / f"sess_{hostile}"
             folder.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
-    good = logs / "sess_good"
-    good.mkdir()
-    start = {"ts_ms": 1_700_000_000_000, "kind": "command.start", "data": {"cmd": "make uvloop-check"}}
-    end = {"ts_ms": 1_700_000_000_001, "kind": "command.end", "data": {"exit": 2}}
-    (good / "events.jsonl").write_text(f"{json.dumps(start)}\n{json.dumps(end)}\n")
+    ShellLogs(logs).run("sess_good", 1_700_000_000_000, "make uvloop-check", 2)
     assert nugget("logs", "ingest", "--all").code in (0, 1)
     assert nugget("sync").code == 0
     assert "uvloop" in nugget("search", "uvloop-check").out

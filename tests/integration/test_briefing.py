@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from commands import hook
+from logs import ShellLogs
 from replay import make_repository
 from sessions import write_transcript
 
@@ -41,18 +42,15 @@ def known(tmp_path: Path, home: Path, queue_lock: None) -> Path:
         make_repository(tmp_path / "shop", remote="https://github.com/acme/shop.git"),
         read_environment(),
     )
-    logs = environment.shell_logs / "sess_shop"
-    logs.mkdir(parents=True)
+    shell = ShellLogs(environment.shell_logs)
     commands = (
         ("pytest tests/test_pay.py", 1),
         ("ai todo: rotate the webhook secret", 0),
         ("pytest tests/test_pay.py", 0),
     )
-    with (logs / "events.jsonl").open("w") as file:
-        for at, (command, code) in enumerate(commands):
-            for kind, data in (("start", {"cmd": command, "cwd": str(shop)}), ("end", {"exit": code})):
-                event = {"ts_ms": 1_763_000_000_000 + 1000 * at, "kind": f"command.{kind}", "data": data}
-                file.write(json.dumps(event) + "\n")
+    for at, (command, code) in enumerate(commands):
+        shell.happen("sess_shop", 1_763_000_000_000 + 1000 * at, "command.start", cmd=command, cwd=str(shop))
+        shell.happen("sess_shop", 1_763_000_000_000 + 1000 * at, "command.end", exit=code)
     connection = open_home(home)
     log = find_log(environment, "sess_shop")
     assert log is not None

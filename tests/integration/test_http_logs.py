@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from logs import ShellLogs
 from served import REPOSITORY, Served, served, served_brain, variables_for
 from waiting import wait_for
 
@@ -54,19 +55,10 @@ def test_a_question_about_a_failure_finds_the_command_and_the_line(walked: dict[
     assert any("error[E0425]" in one["text"] for one in bundle["selected_evidence"])
 
 
-def write_session(logs: Path, name: str, cmd: str, stderr: str = "") -> str:
-    """Write what the shell leaves of a command that failed."""
-    (logs / name).mkdir(parents=True)
-    start = {"ts_ms": 1000, "kind": "command.start", "data": {"cmd": cmd}}
-    end = {"ts_ms": 1001, "kind": "command.end", "data": {"exit": 2}}
-    (logs / name / "events.jsonl").write_text(f"{json.dumps(start)}\n{json.dumps(end)}\n")
-    (logs / name / "stderr.log").write_text(stderr)
-    return name
-
-
 @pytest.mark.proves("HTTP-LOGS")
 def test_secrets_leave_neither_the_logs_nor_the_question(server: Served) -> None:
-    session = write_session(server.logs, "sess_secret", f"deploy --token {SECRET}", stderr=f"bad {SECRET}\n")
+    session = "sess_secret"
+    ShellLogs(server.logs).run(session, 1000, f"deploy --token {SECRET}", 2, stderr=f"bad {SECRET}")
     taken = server.ask(f"/v1/logs/ingest/{session}")
     bundle = server.ask(f"/v1/logs/context/{session}", q=f"why did deploy fail with {SECRET}", explain="true")
     assert bundle.status == 200 and "deploy" in bundle.json["context_text"]
@@ -81,7 +73,7 @@ def test_secrets_leave_neither_the_logs_nor_the_question(server: Served) -> None
 def test_the_start_takes_in_all_logs_behind_the_answers(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     for number in range(30):
-        write_session(logs, f"sess_{number}", f"make target{number}")
+        ShellLogs(logs).run(f"sess_{number}", 1000, f"make target{number}", 2)
     (logs / "sess_3/events.jsonl").write_bytes(b"\x00\xff\n" * 1000)
     with served(tmp_path) as server:
         wait_for(lambda: server.ask("/healthz").json["backfill"]["state"] != "running")

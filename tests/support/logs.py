@@ -19,15 +19,11 @@ from nugget.sources.sessions import find_log
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 
-class Logs:
-    """A folder of shell logs with the machine's index beside it."""
+class ShellLogs:
+    """A folder of shell logs."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder / "logs"
-        self.home = folder / "nugget"
-        variables = {"HOME": str(folder), "AISH_LOG_DIR": str(self.folder), "NUGGET_HOME": str(self.home)}
-        self.environment: Environment = read_environment(variables)
-        self.index: sqlite3.Connection = open_home(self.home)
+        self.folder = folder
 
     def write(self, session: str, name: str, text: str | bytes) -> Path:
         """Append to a file of a session."""
@@ -52,6 +48,17 @@ class Logs:
                 streams[stream] = [end - len(text.encode()) - 1, end]
         self.happen(session, ts_ms, "command.start", cmd=command)
         self.happen(session, ts_ms + 1, "command.end", exit=code, streams=streams)
+
+
+class Logs(ShellLogs):
+    """Shell logs with the machine's index beside them."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder / "logs")
+        self.home = folder / "nugget"
+        variables = {"HOME": str(folder), "AISH_LOG_DIR": str(self.folder), "NUGGET_HOME": str(self.home)}
+        self.environment: Environment = read_environment(variables)
+        self.index: sqlite3.Connection = open_home(self.home)
 
     def walkthrough(self, session: str) -> None:
         """The session of the walkthrough: a failing test run, a tool that failed too, an edit."""
