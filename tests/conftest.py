@@ -16,6 +16,7 @@ import pytest
 from commands import Nugget, Result
 from hypothesis import HealthCheck, settings
 from paths import REPOSITORY
+from programs import program
 from team_stage import database_server, empty_database, team_database  # noqa: F401 - fixtures
 
 if TYPE_CHECKING:
@@ -180,12 +181,8 @@ def nugget(capsys: pytest.CaptureFixture[str]) -> Nugget:
 @pytest.fixture
 def command(tmp_path: Path) -> Path:
     """`nugget` as an executable of the code under test."""
-    file = tmp_path / "bin" / "nugget"
-    file.parent.mkdir()
     start = "import sys; from nugget.__main__ import console; sys.argv[0] = '$0'; console()"
-    file.write_text(f'#!/bin/sh\nPYTHONPATH={REPOSITORY} exec {sys.executable} -c "{start}" "$@"\n')
-    file.chmod(0o755)
-    return file
+    return program(tmp_path / "bin" / "nugget", f'PYTHONPATH={REPOSITORY} exec {sys.executable} -c "{start}" "$@"')
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pytest
 from commands import Nugget
 from knowledge_files import commit
 from loopback_github import NAME, OWNER
+from programs import program
 from publishing_stage import LOCKS, RETRY, Place
 
 from nugget.capture import review
@@ -91,9 +92,8 @@ def test_without_a_pull_request_accepting_pushes_and_a_push_that_failed_is_told_
 def test_a_push_that_is_refused_by_a_rule_leaves_everything_as_it_was(place: Place) -> None:
     branch = place.propose(RETRY, LOCKS)
     place.publish()
-    hook = place.server.bare / "hooks" / "update"
-    hook.write_text("#!/bin/sh\n[ $1 != refs/heads/main ] || { echo 'GH006: Protected branch' >&2; exit 1; }\n")
-    hook.chmod(0o755)
+    refusal = "[ $1 != refs/heads/main ] || { echo 'GH006: Protected branch' >&2; exit 1; }"
+    hook = program(place.server.bare / "hooks" / "update", refusal)
     before = git.head(place.brain), git.resolve(place.brain, branch)
     with pytest.raises(PushRefused, match=r"GH006: Protected branch.*Nothing was accepted") as refusal:
         place.accept("pattern/retry-once")

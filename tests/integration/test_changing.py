@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from knowledge_files import linked_brain, shell, write
+from programs import program
 
 from nugget.brain.filing import add_unit, forget_unit, move_unit
 from nugget.errors import GitError
@@ -41,10 +42,7 @@ def move(brain: Path) -> object:
 
 def killed(brain: Path, change: Callable[[Path], object], script: str) -> bool:
     """Make a change in a process of its own, in which this stands for git and kills it; whether it got that far."""
-    wrapper = brain.with_name("bin") / "git"
-    wrapper.parent.mkdir()
-    wrapper.write_text(f'#!/bin/sh\n{script}\n{GIT} "$@"\n')
-    wrapper.chmod(0o755)
+    wrapper = program(brain.with_name("bin") / "git", f'{script}\n{GIT} "$@"')
     process = os.fork()
     if process == 0:
         os.environ["PATH"] = f"{wrapper.parent}{os.pathsep}{os.environ['PATH']}"

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from commands import Nugget
 from mcp_wire import RUN
+from programs import program
 from waiting import PATIENCE_S, wait_for
 
 from nugget.config import read_environment
@@ -115,8 +116,7 @@ def test_watch_is_started_at_login(
     isolated_home: Path, tmp_path: Path, nugget: Nugget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("systemctl", "launchctl"):
-        (tmp_path / name).write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/called\n')
-        (tmp_path / name).chmod(0o755)
+        program(tmp_path / name, f'echo "$@" >> {tmp_path}/called')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert nugget("watch", "--install").code == 0
     (file,) = isolated_home.rglob("nugget-watch.*")

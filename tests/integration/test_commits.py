@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from commit_stage import CLIENT, SUBJECT, last_message, make_shop, recent_agent, run, trailer, work
 from loopback_anthropic import AnthropicServer, status, value
+from programs import program
 from replay import Agent, change_by_hand, git
 
 
@@ -49,9 +50,7 @@ def test_dry_run_prints_and_commits_nothing_and_the_editor_has_the_last_word(
     before = git(repo, "rev-parse", "HEAD")
     shown = run(command, repo, "commit", "--dry-run", "--offline")
     assert shown.stdout.startswith("feat(client): add a retry") and git(repo, "rev-parse", "HEAD") == before
-    editor = tmp_path / "editor"
-    editor.write_text("#!/bin/sh\nsed -i '1s/.*/feat: my own words/' \"$1\"\n")
-    editor.chmod(0o755)
+    editor = program(tmp_path / "editor", "sed -i '1s/.*/feat: my own words/' \"$1\"")
     refused = run(command, repo, "commit", GIT_EDITOR="false")
     assert refused.returncode == 1 and "Nothing was committed" in refused.stderr
     assert (repo / ".git/NUGGET_EDITMSG").read_text().startswith("feat(client)")
@@ -137,19 +136,12 @@ def commit(folder: Path, *arguments: str, editor: str = "true") -> subprocess.Co
     return subprocess.run(["git", "commit", *arguments], cwd=folder, capture_output=True, text=True, env=editing)
 
 
-def write_hook(file: Path, text: str, mode: int = 0o755) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
-    file.chmod(mode)
-
-
 @pytest.mark.proves("HOOK-COMMENTS")
 def test_the_message_stands_above_what_git_wrote(hooked: Path, agent: Agent, tmp_path: Path) -> None:
     work(agent)
     git(hooked, "add", "-A")
     seen = tmp_path / "seen"
-    editor = tmp_path / "editor"
-    write_hook(editor, f'#!/bin/sh\ncp "$1" {seen}\n')
+    editor = program(tmp_path / "editor", f'cp "$1" {seen}')
     assert commit(hooked, "-v", editor=str(editor)).returncode == 0
     shown = seen.read_text()
     assert shown.startswith(f"{SUBJECT}\n\nNugget-Session: {agent.session}\n")
@@ -213,7 +205,9 @@ def test_a_foreign_hook_runs_first_with_its_arguments_and_comes_back_byte_for_by
     foreign = '#!/usr/bin/env bash\nset -e\necho "bash $0 $*" >> ran\n# no line end at the end'
     folder = make_shop(tmp_path / "chained")
     hook = folder / ".git/hooks/prepare-commit-msg"
-    write_hook(hook, foreign, 0o750)
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(foreign)
+    hook.chmod(0o750)
     assert run(command, folder, "install", "git-hook").returncode == 0
     ours = hook.read_bytes()
     assert run(command, folder, "install", "git-hook").stdout.endswith("nothing to change.\n")

@@ -13,6 +13,7 @@ from commands import Nugget
 from commit_stage import make_shop, recent_agent, work
 from hostile_repository import Traps, plant
 from mcp_wire import asked_over_mcp
+from programs import program
 from replay import git as plain_git
 
 from nugget.errors import GitError, NuggetError
@@ -203,10 +204,7 @@ def test_the_configuration_of_a_submodule_runs_nothing(
 def test_a_git_that_ignores_the_hardened_settings_is_refused(
     shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shim = tmp_path / "old" / "git"
-    shim.parent.mkdir()
-    shim.write_text("#!/bin/sh\necho git version 2.30.2\n")
-    shim.chmod(0o755)
+    shim = program(tmp_path / "old" / "git", "echo git version 2.30.2")
     monkeypatch.setenv("PATH", f"{shim.parent}:{os.environ['PATH']}")
     command = [sys.executable, "-m", "nugget", "--brain", str(shop), "review", "list"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

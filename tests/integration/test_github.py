@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from knowledge_files import commit
 from loopback_github import NAME, OWNER, TOKEN, GitHubServer
+from programs import program
 
 from nugget.config import read_environment
 from nugget.errors import ForgeError, GitError
@@ -57,10 +58,8 @@ def test_a_token_travels_encrypted_or_to_the_api_server_itself() -> None:
 @pytest.mark.proves("GITHUB-TOKEN")
 def test_the_token_is_that_of_the_environment_else_of_gh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    command = tmp_path / "gh"
     assert find_token(read_environment({"PATH": str(tmp_path)})) is None
-    command.write_text('#!/bin/sh\n[ "$*" = "auth token --hostname github.com" ] && echo gho_from_gh\n')
-    command.chmod(0o755)
+    program(tmp_path / "gh", '[ "$*" = "auth token --hostname github.com" ] && echo gho_from_gh')
     assert find_token(read_environment({"PATH": str(tmp_path)})) == "gho_from_gh"
     assert find_token(read_environment({"PATH": str(tmp_path), "GITHUB_TOKEN": "ghp_mine"})) == "ghp_mine"
     assert "ghp_mine" not in repr(read_environment({"GITHUB_TOKEN": "ghp_mine"}))
@@ -162,9 +161,7 @@ def test_an_inherited_repository_hooks_and_prompts_have_no_effect(
     pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brain, _ = pair
-    hook = brain / ".git" / "hooks" / "pre-push"
-    hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/hooked\nexit 1\n")
-    hook.chmod(0o755)
+    program(brain / ".git" / "hooks" / "pre-push", f"touch {tmp_path}/hooked\nexit 1")
     for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_QUARANTINE_PATH"):
         monkeypatch.setenv(name, str(tmp_path / "elsewhere"))
     monkeypatch.setenv("GIT_CONFIG_PARAMETERS", "'broken")
@@ -178,10 +175,8 @@ def test_the_token_is_a_header_for_one_address_and_stands_nowhere_else(
     pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brain, _ = pair
-    seen, shim = tmp_path / "arguments", tmp_path / "bin" / "git"
-    shim.parent.mkdir()
-    shim.write_text(f'#!/bin/sh\necho "$@" >> {seen}\nexec {shutil.which("git")} "$@"\n')
-    shim.chmod(0o755)
+    seen = tmp_path / "arguments"
+    shim = program(tmp_path / "bin" / "git", f'echo "$@" >> {seen}\nexec {shutil.which("git")} "$@"')
     monkeypatch.setenv("PATH", str(shim.parent), prepend=os.pathsep)
     with GitHubServer(tmp_path / "github") as server:
         url = server.url.replace("://", "://me:hunter2@")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from commands import Nugget
+from programs import program
 from terminals import terminal
 
 from nugget.infra import git
@@ -37,9 +38,8 @@ def proposed(words: Path) -> Path:
 def test_units_are_accepted_edited_rejected_and_skipped_by_keys_in_one_commit(
     proposed: Path, isolated_home: Path, nugget: Nugget, tmp_path: Path
 ) -> None:
-    editor = tmp_path / "editor"
-    editor.write_text('#!/bin/sh\nsed -i "s/By yak./By yak, token ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8/" "$1"\n')
-    editor.chmod(0o755)
+    token = "ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    editor = program(tmp_path / "editor", f'sed -i "s/By yak./By yak, token {token}/" "$1"')
     before = git.head(proposed)
     with terminal("bash", isolated_home, {"EDITOR": str(editor)}) as shell:
         shell.type("nugget review -i\n")

@@ -13,6 +13,7 @@ import pytest
 from commands import Nugget
 from mcp_wire import asked_over_mcp, hooked
 from paths import REPOSITORY
+from programs import program
 
 from nugget.config import read_environment
 from nugget.infra import git
@@ -31,10 +32,8 @@ COMMANDS = (
 def planted(brain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cloned repository that is a brain, with a program in git's configuration; git itself notes its calls."""
     ran, real_git = tmp_path / "ran", shutil.which("git")
-    (tmp_path / "bin").mkdir()
     for name, then in (("git", f'exec {real_git} "$@"'), ("evil", "exit 0")):
-        (tmp_path / "bin" / name).write_text(f'#!/bin/sh\necho {name} "$PWD" "$@" >> {ran}\n{then}\n')
-        (tmp_path / "bin" / name).chmod(0o755)
+        program(tmp_path / "bin" / name, f'echo {name} "$PWD" "$@" >> {ran}\n{then}')
     subprocess.run(["git", "-C", str(brain), "config", "core.fsmonitor", str(tmp_path / "bin/evil")], check=True)
     (brain / "brain.yaml").write_text("owner: [\nembedding: {model: none}\n")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")

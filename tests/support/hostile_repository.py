@@ -6,6 +6,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from programs import program
+
 PROGRAM_KEYS = """
 alias.log browser.trap.cmd core.alternateRefsCommand core.askPass core.editor core.fsmonitor core.gitProxy
 core.pager core.sshCommand core.virtualFilesystem credential.helper credential.https://example.invalid.helper
@@ -54,10 +56,7 @@ class Traps:
     def program(self, name: str) -> Path:
         """A program that leaves a mark with its name."""
         slug = "".join(letter if letter.isalnum() or letter in ".-" else "_" for letter in name)
-        file = self.folder / slug
-        file.write_text(f"#!/bin/sh\necho ran > '{self.folder}/marks/{slug}'\n")
-        file.chmod(0o755)
-        return file
+        return program(self.folder / slug, f"echo ran > '{self.folder}/marks/{slug}'")
 
 
 def plant(repo: Path, folder: Path) -> Traps:
@@ -71,8 +70,8 @@ def plant(repo: Path, folder: Path) -> Traps:
         subprocess.run(["git", "config", "--file", str(file), "--add", key, value], check=True)
 
     for key in PROGRAM_KEYS:
-        program = str(traps.program(key))
-        setting(key, f"!{program}" if key.startswith(("alias.", "submodule.")) else program)
+        value = str(traps.program(key))
+        setting(key, f"!{value}" if key.startswith(("alias.", "submodule.")) else value)
     for key, value in SUPPORTING.items():
         setting(key.format(folder=folder), value.format(folder=folder))
     setting("filter.included.clean", str(traps.program("filter.included.clean")), folder / "included")
@@ -80,8 +79,7 @@ def plant(repo: Path, folder: Path) -> Traps:
     setting("extensions.worktreeConfig", "true")
     for name in HOOKS:
         for place in (folder / "hooks", repo / ".git/hooks"):
-            (place / name).write_text(f"#!/bin/sh\n{traps.program('hook-' + name)}\n")
-            (place / name).chmod(0o755)
+            program(place / name, str(traps.program("hook-" + name)))
     attributes = (
         "* filter=trap diff=trap merge=trap\n*.py filter=with=and.dots\n*.yaml filter=included\n"
         "*.toml filter=of-worktree\n"
