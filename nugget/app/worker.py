@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING
 
 from nugget.app import Brain, brains
 from nugget.app.team import send_session
-from nugget.capture import Capture, CaptureResult, capture_transcript, queue, read_redacted
+from nugget.app.writing import proposal_target
+from nugget.capture import CaptureResult, Extract, capture_transcript, queue, read_redacted
 from nugget.capture import publish as publishing
 from nugget.capture.compare import compare, known_brain
 from nugget.capture.publish import Published
@@ -184,16 +185,12 @@ def _keep_up(brain: Brain, *, publish: bool, background: bool) -> Published:
     return done
 
 
-def open_capture(brain: Brain, *, now: datetime, way: str | None = None, dry_run: bool = False) -> Capture:
-    """Bind a capture to a brain: its settings, its index, the models that there are."""
-    settings, environment = brain.settings, brain.environment
-    bound = partial(
-        extract, settings=settings, now=now, embed=_embed(brain), llm=open_extractor(settings, environment, way),
+def open_extract(brain: Brain, *, now: datetime, way: str | None = None) -> Extract:
+    """Bind what finds knowledge to a brain: its settings, its index, the models that there are."""
+    return partial(
+        extract, settings=brain.settings, now=now, embed=_embed(brain),
+        llm=open_extractor(brain.settings, brain.environment, way),
         nearest=lambda text: [hit.unit for hit in brain.neighbours(text)],
-    )  # fmt: skip
-    return Capture(
-        brain=brain.path, home=environment.home, settings=settings, extract=bound, similar=brain.similar_units(),
-        now=now, dry_run=dry_run,
     )  # fmt: skip
 
 
@@ -202,10 +199,10 @@ def capture_file(
 ) -> tuple[CaptureResult, Published]:
     """Capture one transcript now; return what was proposed, and what became of its pull request."""
     now, brain = _now(), brains.capturing(brain, None, transcript=transcript)
-    capture = open_capture(brain, now=now.astimezone(), way=way, dry_run=dry_run)
-    result = capture_transcript(transcript, capture)
+    target = proposal_target(brain, dry_run=dry_run)
+    result = capture_transcript(transcript, target, open_extract(brain, now=target.now, way=way))
     if not dry_run:
-        extract_captured(transcript, home=capture.home, settings=capture.settings, now=capture.now)
+        extract_captured(transcript, home=target.home, settings=target.settings, now=target.now)
     if not result.branch:
         return result, Published()
     done = publishing.publish(brain.path, environment=brain.environment, settings=brain.settings, now=now)
@@ -216,16 +213,16 @@ def capture_file(
 def explain_session(transcript: Path, brain: Brain, *, way: str | None = None) -> tuple[str, list[str]]:
     """Return the id of a session and a line for each candidate in it, with its reasons and its fate."""
     brain = brains.capturing(brain, None, transcript=transcript)
-    capture = open_capture(brain, now=_now(), way=way, dry_run=True)
-    session, _ = read_redacted(transcript, capture.home, capture.settings)
-    found = capture.extract(session)
+    target = proposal_target(brain, dry_run=True)
+    session, _ = read_redacted(transcript, target.home, target.settings)
+    found = open_extract(brain, now=target.now, way=way)(session)
     is_offline = found.method == "heuristic"
     model = brain.settings.llm.extract_model
     lines = [f"Judged by {'the bundled judge, offline' if is_offline else model}."]
     lines += explain(session, embed=_embed(brain)) if is_offline else ()
     changes, dropped = compare(
-        found.proposals, known_brain(capture), today=_now().date(), session=session.id,
-        max_units=capture.settings.capture.max_units,
+        found.proposals, known_brain(target), today=_now().date(), session=session.id,
+        max_units=target.settings.capture.max_units,
     )  # fmt: skip
     for change in changes:
         unit, note = change.unit, f"; {change.note}" if change.note else ""
@@ -290,14 +287,14 @@ def _capture_job(
         return unit.scope.path if unit and unit.scope else None
 
     with files.time_limit(MAX_JOB_S):
-        capture = open_capture(brain, now=_now().astimezone())
-        result = capture_transcript(transcript, capture)
-        extract_captured(transcript, home=capture.home, settings=capture.settings, now=capture.now)
+        target = proposal_target(brain)
+        result = capture_transcript(transcript, target, open_extract(brain, now=target.now))
+        extract_captured(transcript, home=target.home, settings=target.settings, now=target.now)
         with suppress(NuggetError, OSError, sqlite3.Error):  # a failure here does not undo the capture
             note_uses(
-                capture.home, brain.path, result.session,
-                lambda: read_redacted(transcript, capture.home, capture.settings)[0],
-                scope_of=scope_of, now=capture.now,
+                target.home, brain.path, result.session,
+                lambda: read_redacted(transcript, target.home, target.settings)[0],
+                scope_of=scope_of, now=target.now,
             )  # fmt: skip
     return result.branch, result.skipped
 

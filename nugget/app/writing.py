@@ -115,7 +115,7 @@ def import_notes(
 
     if limit < 1:
         raise UsageError(f"limit must be at least 1, not {limit}.")
-    target = _target(brain, dry_run=dry_run)
+    target = proposal_target(brain, dry_run=dry_run)
     done = importing.import_notes(
         expanded(path), target, domain=validate_domain(domain) if domain else None, limit=limit
     )
@@ -132,7 +132,7 @@ def promote(
     """Propose a nugget as a unit of the brain, on a branch."""
     from nugget import capture
 
-    return capture.promote(nugget, _target(brain, dry_run=dry_run), type=type, domain=domain, stale=stale)
+    return capture.promote(nugget, proposal_target(brain, dry_run=dry_run), type=type, domain=domain, stale=stale)
 
 
 def propose(brain: Brain, *, folder: Path, **note: Any) -> CaptureResult:
@@ -147,10 +147,11 @@ def propose(brain: Brain, *, folder: Path, **note: Any) -> CaptureResult:
     home = brain.environment.home
     with files.locked(ledger.lock_file(home, ledger.remember_brain(brain.path, home))):
         session = brain.environment.session or "unknown"
-        return capture.propose_note(_target(brain), session=session, folder=folder, **note)
+        return capture.propose_note(proposal_target(brain), session=session, folder=folder, **note)
 
 
-def _target(brain: Brain, *, dry_run: bool = False) -> ProposalTarget:
+def proposal_target(brain: Brain, *, dry_run: bool = False) -> ProposalTarget:
+    """Return everything that a proposal for a brain needs."""
     from nugget.capture.compare import ProposalTarget
 
     return ProposalTarget(

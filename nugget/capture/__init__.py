@@ -63,30 +63,23 @@ class CaptureResult:
     usd: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capture(ProposalTarget):
-    """Everything that a capture needs."""
-
-    extract: Extract
-
-
-def capture_transcript(transcript: Path, capture: Capture) -> CaptureResult:
+def capture_transcript(transcript: Path, target: ProposalTarget, extract: Extract) -> CaptureResult:
     """Capture a transcript into the brain; if the client has deleted it, from the archive.
 
     Raises TranscriptError, BrainError, GitError or LLMUnavailable; nothing was captured then, and it can be retried.
     """
     size = transcript.stat().st_size if transcript.is_file() else None
-    session, redacted = read_redacted(transcript, capture.home, capture.settings)
-    brain, home = capture.brain, capture.home
+    session, redacted = read_redacted(transcript, target.home, target.settings)
+    brain, home = target.brain, target.home
     if not git.is_repository(brain):
         raise BrainError(f"{brain} is not a git repository.", hint=f"Run `nugget init {brain}`.")
-    key = ledger.brain_key(brain, home) if capture.dry_run else ledger.remember_brain(brain, home)
+    key = ledger.brain_key(brain, home) if target.dry_run else ledger.remember_brain(brain, home)
     line: dict[str, Any] = {
-        "time": capture.now.isoformat(), "brain": key, "session": session.id, "transcript": str(transcript),
+        "time": target.now.isoformat(), "brain": key, "session": session.id, "transcript": str(transcript),
         "size": size, "cwd": session.cwd, "redacted": dict(redacted),
     }  # fmt: skip
-    if not capture.dry_run and session.events:
-        write_archive(home, session, stamps=[rules_stamp(capture.settings)])
+    if not target.dry_run and session.events:
+        write_archive(home, session, stamps=[rules_stamp(target.settings)])
     with files.locked(ledger.lock_file(home, key)):
         keys = ledger.record_keys(session)
         captured = ledger.captured_keys(
@@ -94,10 +87,10 @@ def capture_transcript(transcript: Path, capture: Capture) -> CaptureResult:
         )
         events = zip(session.events, keys, strict=True)
         fresh = replace(session, events=tuple(event for event, name in events if name not in captured))
-        if reason := _nothing_to_do(session, fresh, capture):
-            _note(capture, line | {"reason": reason})
+        if reason := _nothing_to_do(session, fresh, target):
+            _note(target, line | {"reason": reason})
             return CaptureResult(session=session.id, skipped=reason, redacted=redacted)
-        return _propose(fresh, capture, line)
+        return _propose(fresh, target, extract, line)
 
 
 def read_redacted(transcript: Path, home: Path, settings: Settings) -> tuple[Session, Mapping[str, int]]:
@@ -120,8 +113,8 @@ def _is_excluded(session: Session, home: Path, settings: Settings) -> bool:
     return ours or is_excluded_project(session, settings=settings)
 
 
-def _nothing_to_do(session: Session, fresh: Session, capture: Capture) -> str | None:
-    if _is_excluded(session, capture.home, capture.settings):
+def _nothing_to_do(session: Session, fresh: Session, target: ProposalTarget) -> str | None:
+    if _is_excluded(session, target.home, target.settings):
         return f"sessions in {session.cwd} are excluded (capture.exclude_projects)"
     said = (EventKind.PROMPT, EventKind.REPLY)
     if not any(event.kind in said for event in session.events):
@@ -131,11 +124,11 @@ def _nothing_to_do(session: Session, fresh: Session, capture: Capture) -> str | 
     return None
 
 
-def _propose(session: Session, capture: Capture, line: dict[str, Any]) -> CaptureResult:
-    extraction = capture.extract(session)
+def _propose(session: Session, target: ProposalTarget, extract: Extract, line: dict[str, Any]) -> CaptureResult:
+    extraction = extract(session)
     changes, dropped = compare(
-        extraction.proposals, known_brain(capture), today=capture.now.date(),
-        session=session.id, max_units=capture.settings.capture.max_units,
+        extraction.proposals, known_brain(target), today=target.now.date(),
+        session=session.id, max_units=target.settings.capture.max_units,
     )  # fmt: skip
     keys = list(dict.fromkeys(ledger.record_keys(session)))
     result = CaptureResult(
@@ -146,26 +139,26 @@ def _propose(session: Session, capture: Capture, line: dict[str, Any]) -> Captur
     line |= {"capture": proposal_text.capture_id(keys)}
     records = {"records": " ".join(keys)}
     if not changes:
-        _note(capture, line | records | {"reason": "nothing worth keeping was found"})
+        _note(target, line | records | {"reason": "nothing worth keeping was found"})
         return replace(result, skipped="nothing worth keeping was found")
-    moment = (session.ended or capture.now).astimezone(capture.now.tzinfo)
+    moment = (session.ended or target.now).astimezone(target.now.tzinfo)
 
     def planned(branch: str) -> str:
         """Note the plan before the branch is made, and return its message."""
         line["branch"] = branch
         message = proposal_text.session_message(session, result, branch=branch, keys=keys)
-        _note(capture, line | records, event="planned")
+        _note(target, line | records, event="planned")
         return message
 
-    branch = proposal_text.propose(capture, proposal_text.session_branch_name(session, moment), result.changes, planned)
+    branch = proposal_text.propose(target, proposal_text.session_branch_name(session, moment), result.changes, planned)
     # The plan already lists the records; this line closes it.
-    _note(capture, line | {"units": [change.unit.id for change in result.changes]})
+    _note(target, line | {"units": [change.unit.id for change in result.changes]})
     return replace(result, branch=branch)
 
 
-def _note(capture: Capture, line: dict[str, Any], *, event: str = "captured") -> None:
-    if not capture.dry_run:
-        files.append_line(capture.home / "ledger" / ledger.CAPTURES, {"event": event} | line)
+def _note(target: ProposalTarget, line: dict[str, Any], *, event: str = "captured") -> None:
+    if not target.dry_run:
+        files.append_line(target.home / "ledger" / ledger.CAPTURES, {"event": event} | line)
 
 
 BECOMES: Mapping[NuggetType, KnowledgeType] = {

@@ -14,9 +14,9 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 170,
-    "lines": 44_226,
+    "lines": 44_217,
     "lines of a file": 410,
-    "classes": 264,
+    "classes": 263,
     "re.compile": 229,
     "parameters of a function": 10,
     "lines of tests": 23_120,  # with the fault laboratory

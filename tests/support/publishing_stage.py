@@ -48,7 +48,7 @@ class Place:
         write_transcript(transcript, [(f"What about {entry.title}?", entry.body) for entry in units], started=STARTED)
         settings = Settings(publish_every=every)
         bound = capture_into(self.brain, self.home, ScriptedExtraction(units), settings=settings)
-        result = capture_transcript(transcript, bound)
+        result = capture_transcript(transcript, *bound)
         assert result.branch
         return result.branch
 
@@ -56,7 +56,7 @@ class Place:
         """A unit is not proposed again."""
         again = self.folder / "again.jsonl"
         write_transcript(again, [(f"And {entry.title}?", entry.body)])
-        result = capture_transcript(again, capture_into(self.brain, self.home, ScriptedExtraction([entry])))
+        result = capture_transcript(again, *capture_into(self.brain, self.home, ScriptedExtraction([entry])))
         assert result.branch is None and "turned down before" in " ".join(result.dropped)
 
     def publish(self) -> Published:

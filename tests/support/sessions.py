@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from nugget.capture import Capture
+from nugget.capture.compare import ProposalTarget
 from nugget.config import Settings
 from nugget.extraction.proposals import Extraction, Proposal
 from nugget.models import Evidence, Session, SourceName, Unit
@@ -110,7 +110,7 @@ def nothing_similar(unit: Unit) -> list[tuple[Unit, float]]:
     return []
 
 
-def capture_into(brain: Path, home: Path, extract: ScriptedExtraction, **changes: object) -> Capture:
-    """A capture bound to a brain and a home."""
+def capture_into(brain: Path, home: Path, extract: ScriptedExtraction, **changes: object) -> tuple[Any, Any]:
+    """What a capture into a brain needs."""
     bound = {"settings": Settings(), "similar": nothing_similar, "now": NOW} | changes
-    return Capture(brain=brain, home=home, extract=extract, **bound)  # type: ignore[arg-type]
+    return ProposalTarget(brain=brain, home=home, **bound), extract  # type: ignore[arg-type]

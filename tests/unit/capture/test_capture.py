@@ -46,7 +46,7 @@ def test_a_session_becomes_one_commit_on_a_branch_named_after_it(brain: Path, ho
     session = write_transcript(transcript, [("Why?", f"{RETRY.title}. {CACHE.title}.")])
     (brain / "brain.yaml").write_text("owner: half typed\n")
     before = shell(brain, "status", "-sb"), git.head(brain)
-    result = capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([RETRY, CACHE])))
+    result = capture_transcript(transcript, *capture_into(brain, home, ScriptedExtraction([RETRY, CACHE])))
     assert (shell(brain, "status", "-sb"), git.head(brain)) == before
     assert result.branch == f"nugget/session-20260301-120010-{session[:8]}"
     assert set(files_on(brain, result)) == {
@@ -71,13 +71,13 @@ def test_a_fork_repeats_nothing_and_adds_what_it_added(brain: Path, home: Path, 
     transcript = projects / "s.jsonl"
     write_transcript(transcript, [("Why?", RETRY.title), ("More", "Nothing of note.")])
     extract = ScriptedExtraction([RETRY, CACHE])
-    capture_transcript(transcript, capture_into(brain, home, extract))
+    capture_transcript(transcript, *capture_into(brain, home, extract))
     forked = projects / "fork.jsonl"
     session = fork(transcript, forked)
-    again = capture_transcript(forked, capture_into(brain, home, extract))
+    again = capture_transcript(forked, *capture_into(brain, home, extract))
     assert again.skipped == "nothing new since it was captured"
     write_transcript(forked, [("And?", CACHE.title)], session=session)
-    added = capture_transcript(forked, capture_into(brain, home, extract))
+    added = capture_transcript(forked, *capture_into(brain, home, extract))
     assert list(files_on(brain, added)) == ["domains/coding/concepts/expire-caches-by-event.md"]
 
 
@@ -87,17 +87,17 @@ def test_a_plan_without_its_branch_is_carried_out_again_and_one_with_it_is_not(
     transcript = projects / "s.jsonl"
     write_transcript(transcript, [("Why?", RETRY.title)])
     extract = ScriptedExtraction([RETRY])
-    capture_transcript(transcript, capture_into(brain, home, extract))
+    capture_transcript(transcript, *capture_into(brain, home, extract))
     file = home / "ledger" / ledger.CAPTURES
     planned, captured = file.read_bytes().splitlines(keepends=True)
     assert [json.loads(line)["event"] for line in (planned, captured)] == ["planned", "captured"]
     file.write_bytes(planned + captured[:10])
-    again = capture_transcript(transcript, capture_into(brain, home, extract))
+    again = capture_transcript(transcript, *capture_into(brain, home, extract))
     assert again.skipped == "nothing new since it was captured"
     (branch,) = git.branches(brain, "nugget/")
     git.move_branch(brain, branch.name, None, expect=branch.sha)
     file.write_bytes(planned)
-    once_more = capture_transcript(transcript, capture_into(brain, home, extract))
+    once_more = capture_transcript(transcript, *capture_into(brain, home, extract))
     assert once_more.branch == branch.name
 
 
@@ -116,7 +116,7 @@ def test_a_near_duplicate_is_proposed_as_an_edit_of_the_file_that_is_there(
 
     news = replace(RETRY, body="Reconcile payments nightly: webhooks from the provider may be lost for hours.")
     capture = capture_into(brain, home, ScriptedExtraction([news]), similar=similar)
-    result = capture_transcript(transcript, capture)
+    result = capture_transcript(transcript, *capture)
     ((edited, text),) = files_on(brain, result).items()
     assert edited == path
     before = (brain / path).read_text("utf-8")
@@ -135,7 +135,7 @@ def test_what_the_brain_says_already_is_left_out(brain: Path, home: Path, projec
     write_transcript(projects / "s.jsonl", [("Why?", known.title)])
     copy = replace(known, id="pattern/another-name")
     capture = capture_into(brain, home, ScriptedExtraction([copy]), similar=lambda asked: [(known, 0.99)])
-    result = capture_transcript(projects / "s.jsonl", capture)
+    result = capture_transcript(projects / "s.jsonl", *capture)
     assert result.skipped == "nothing worth keeping was found"
     assert result.dropped == (f"{known.title}: {known.id} says it already",)
 
@@ -156,7 +156,7 @@ def test_hostile_units_stay_inside_the_brain_and_inside_their_values(brain: Path
     ]
     transcript = projects / "s.jsonl"
     write_transcript(transcript, [("Why?", "\n".join(one.title for one in hostile))])
-    result = capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction(hostile)))
+    result = capture_transcript(transcript, *capture_into(brain, home, ScriptedExtraction(hostile)))
     files = files_on(brain, result)
     assert len(files) == 5
     for path, text in files.items():
@@ -187,12 +187,12 @@ def test_a_deleted_transcript_is_captured_from_the_archive(
         raise GitError("the disk was full")
 
     with pytest.raises(GitError):
-        capture_transcript(transcript, replace(capture_into(brain, home, ScriptedExtraction([])), extract=broken))  # type: ignore[arg-type]
+        capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([]))[0], broken)  # type: ignore[arg-type]
     transcript.unlink()
-    result = capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([RETRY])))
+    result = capture_transcript(transcript, *capture_into(brain, home, ScriptedExtraction([RETRY])))
     assert result.branch is not None
     with pytest.raises(TranscriptError):
-        capture_transcript(projects / "never-there.jsonl", capture_into(brain, home, ScriptedExtraction([])))
+        capture_transcript(projects / "never-there.jsonl", *capture_into(brain, home, ScriptedExtraction([])))
 
 
 def test_excluded_projects_and_empty_sessions_are_skipped_with_a_reason(
@@ -202,7 +202,7 @@ def test_excluded_projects_and_empty_sessions_are_skipped_with_a_reason(
     session = write_transcript(transcript, [("Why?", RETRY.title)], cwd="/srv/secret/deep")
     settings = Settings(capture=CaptureSettings(exclude_projects=("/srv/secret",)))
     extract = ScriptedExtraction([RETRY])
-    result = capture_transcript(transcript, capture_into(brain, home, extract, settings=settings))
+    result = capture_transcript(transcript, *capture_into(brain, home, extract, settings=settings))
     assert result.skipped == "sessions in /srv/secret/deep are excluded (capture.exclude_projects)"
     assert not archive.archive_file(home, session).exists()
     moved = projects / "moved.jsonl"
@@ -210,9 +210,9 @@ def test_excluded_projects_and_empty_sessions_are_skipped_with_a_reason(
     with moved.open("a") as lines:  # later in the session the agent went into the excluded folder
         lines.write(transcript.read_text().replace(session, "s-moved"))
     assert "excluded" in (
-        capture_transcript(moved, capture_into(brain, home, extract, settings=settings)).skipped or ""
+        capture_transcript(moved, *capture_into(brain, home, extract, settings=settings)).skipped or ""
     )
     own = projects / "own.jsonl"
     write_transcript(own, [("Why?", RETRY.title)], cwd=str(home / "llm"))
-    assert "excluded" in (capture_transcript(own, capture_into(brain, home, extract)).skipped or "")
+    assert "excluded" in (capture_transcript(own, *capture_into(brain, home, extract)).skipped or "")
     assert extract.calls == 0

@@ -73,13 +73,13 @@ def test_what_was_rejected_is_not_proposed_again(
 ) -> None:
     own = make_brain(tmp_path, has_id=has_id)
     transcript = write_transcript_of(tmp_path, "one")
-    assert capture_transcript(transcript, capture_into(own, home, ScriptedExtraction([RETRY]))).branch
+    assert capture_transcript(transcript, *capture_into(own, home, ScriptedExtraction([RETRY]))).branch
     review.reject(own, home=home, now=NOW)
     changed = change(own)
-    again = capture_transcript(transcript, capture_into(changed, home, ScriptedExtraction([RETRY])))
+    again = capture_transcript(transcript, *capture_into(changed, home, ScriptedExtraction([RETRY])))
     assert again.skipped == "nothing new since it was captured"
     other = write_transcript_of(tmp_path, "two")
-    result = capture_transcript(other, capture_into(changed, home, ScriptedExtraction([RETRY])))
+    result = capture_transcript(other, *capture_into(changed, home, ScriptedExtraction([RETRY])))
     assert result.dropped == (f"{RETRY.title}: turned down before",)
 
 

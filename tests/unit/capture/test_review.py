@@ -29,7 +29,7 @@ def propose(brain: Path, home: Path, *units: Unit, known: Unit | None = None) ->
     write_transcript(transcript, [("Why?", "\n".join(one.title for one in units))])
     near = [(known, 0.95)] if known else []
     capture = capture_into(brain, home, ScriptedExtraction(units), similar=lambda asked: near)
-    branch = capture_transcript(transcript, capture).branch
+    branch = capture_transcript(transcript, *capture).branch
     assert branch is not None
     return branch
 
@@ -126,7 +126,7 @@ def test_what_was_rejected_is_not_proposed_again(brain: Path, home: Path) -> Non
     ):
         transcript = home.parent / f"again-{again.title}.jsonl"
         write_transcript(transcript, [("Why?", again.title)])
-        result = capture_transcript(transcript, capture_into(brain, home, ScriptedExtraction([again])))
+        result = capture_transcript(transcript, *capture_into(brain, home, ScriptedExtraction([again])))
         assert result.branch is None
         assert result.dropped == (f"{again.title}: turned down before",)
 
