@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from commands import Nugget
-from knowledge_files import linked_brain, shell, write
+from knowledge_files import commit, linked_brain, shell, write
 from programs import program
 
 from nugget.app import Brain
 from nugget.brain.filing import add_unit, forget_unit, move_unit
-from nugget.errors import GitError
+from nugget.errors import GitError, NuggetError
 from nugget.index.connection import find_damage
-from nugget.infra import git
-from nugget.upkeep.repair import repair
+from nugget.infra import files, git
+from nugget.upkeep.repair import find_leaks, repair, scrub
 
 QUESTION = "idempotency keys for retries"
 
@@ -179,3 +181,54 @@ def test_unrelated_work_stays_as_it_is_also_where_git_converts_line_ends(own: Pa
     forget_unit(own, "concept/keys")
     assert shell(own, "status", "--porcelain") == before
     assert "concept/keys" not in retry.read_text()
+
+
+@pytest.mark.proves("RED-SCRUB")
+def test_a_secret_that_slipped_through_is_found_and_taken_out(tmp_path: Path) -> None:
+    home, brain = tmp_path / "home", tmp_path / "brain"
+    secret, other = "DB_PASSWORD=Winter2026!x", "correct horse is mine"
+    (home / "archive").mkdir(parents=True)
+    (home / "archive/a.jsonl.gz").write_bytes(gzip.compress(f'{{"text": "{secret}"}}\n{other}\n'.encode()))
+    (home / "plain.jsonl").write_text("nothing here\n")
+    with closing(sqlite3.connect(home / "index.db")) as connection:
+        connection.execute("CREATE TABLE a (text)")
+        connection.execute("INSERT INTO a VALUES (?)", (secret,))
+        connection.commit()
+    brain.mkdir()
+    git.init(brain)
+    (brain / "a.md").write_text(f"{secret}\n")
+    commit(brain, ["a.md"], "Add")
+    leaks = [*find_leaks(home, brain)]
+    assert [leak["store"] for leak in leaks] == ["home", "home", "brain", "history"]
+    assert {leak["kind"] for leak in leaks} == {"password"}
+    assert "Winter2026" not in repr(leaks)
+    files.private_folder(home / "queue")
+    with files.locked(home / "queue/worker.lock"), pytest.raises(NuggetError, match="A worker captures"):
+        scrub(home, brain, [other])
+    done = scrub(home, brain, [other])
+    assert [Path(file).name for file in (*done["rewritten"], *done["removed"])] == ["a.jsonl.gz", "a.md", "index.db"]
+    text = gzip.decompress((home / "archive/a.jsonl.gz").read_bytes()).decode()
+    assert text == '{"text": "DB_PASSWORD=[redacted:password]"}\n[redacted:scrubbed]\n'
+    assert (home / "plain.jsonl").read_text() == "nothing here\n"
+    assert [leak["store"] for leak in find_leaks(home, brain)] == ["history"]
+
+
+@pytest.mark.proves("RED-SCRUB")
+def test_the_commands_name_places_and_rules_but_no_secret(
+    isolated_home: Path, words: Path, nugget: Nugget, tmp_path: Path
+) -> None:
+    file = tmp_path / "f.txt"
+    file.write_text("one\nDB_PASSWORD=Winter2026!x\n")
+    shown = nugget("redact", file, "--stats")
+    assert (shown.code, f"{file.name}:2: password" in shown.out.replace("\n", "")) == (0, True)
+    assert nugget("redact", file, "--json").json["counts"] == {"password": 1}
+    ledger = isolated_home / ".nugget/ledger/notes.jsonl"
+    ledger.parent.mkdir(parents=True, exist_ok=True)
+    ledger.write_text("password: Winter2026!x\n")
+    brains = ledger.with_name("brains.jsonl")
+    brains.write_text(known := '{"key": "8579722971e74f58b70530a230e463ff", "path": "/b"}\n')
+    assert nugget("doctor", "--secrets", "--brain", words).code == 1
+    file.write_text("Winter2026!x\n")
+    assert nugget("scrub", "--secrets", file, "--brain", words).code == 0
+    assert "Winter2026" not in ledger.read_text() and brains.read_text() == known
+    assert nugget("doctor", "--secrets", "--json").json == {"ok": True, "leaks": []}
