@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from knowledge_files import commit, shell, write
-from replay import git as dated_git
 from sessions import NOW, ScriptedExtraction, capture_into, unit, write_transcript
 
 from nugget import brain as brains
@@ -39,17 +38,6 @@ def shallow_clone(brain: Path) -> Path:
     return copy
 
 
-def merge_older_root(brain: Path) -> Path:
-    """The brain after a merge with a history that began before its own."""
-    shell(brain, "switch", "-q", "--orphan", "older")
-    write(brain, "older.md", "older\n")
-    shell(brain, "add", "older.md")
-    dated_git(brain, "commit", "-qm", "Older", at=datetime(2001, 1, 1, tzinfo=UTC))
-    shell(brain, "switch", "-q", "main")
-    shell(brain, "merge", "-q", "--allow-unrelated-histories", "-m", "Merge", "older")
-    return brain
-
-
 def rewrite_history(brain: Path) -> Path:
     """The brain with one new commit in the place of all others."""
     shell(brain, "checkout", "-q", "--orphan", "rewritten")
@@ -66,7 +54,7 @@ def move(brain: Path) -> Path:
 @pytest.mark.proves("BRAIN-ID")
 @pytest.mark.parametrize(
     ("has_id", "change"),
-    [(True, shallow_clone), (True, rewrite_history), (False, shallow_clone), (False, merge_older_root), (False, move)],
+    [(True, shallow_clone), (True, rewrite_history), (False, shallow_clone), (False, move)],
 )
 def test_what_was_rejected_is_not_proposed_again(
     home: Path, tmp_path: Path, has_id: bool, change: Callable[[Path], Path]

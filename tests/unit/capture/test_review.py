@@ -58,25 +58,6 @@ def test_accepting_merges_and_keeps_every_uncommitted_change(brain: Path, home: 
     assert review.proposals(brain) == [] and git.branches(brain, "nugget/") == []
 
 
-@pytest.mark.proves("REVIEW-PARTIAL")
-def test_single_units_are_accepted_and_the_rest_goes_on_waiting(brain: Path, home: Path) -> None:
-    branch = propose(brain, home, RETRY, CACHE)
-    accepted = reviewing.accept(brain, now=NOW, units=["pattern/retry-idempotent-calls-only"])
-    assert [file.path for file in accepted.files] == [RETRY_PATH]
-    assert (brain / RETRY_PATH).exists() and not (brain / CACHE_PATH).exists()
-    (proposal,) = review.proposals(brain)
-    assert proposal.branch == branch
-    assert [file.path for file in proposal.files] == [CACHE_PATH]
-    (brain / RETRY_PATH).write_text((brain / RETRY_PATH).read_text() + "\nEdited by the user afterwards.\n")
-    shell(brain, "commit", "-qam", "Edit")
-    assert [file.path for file in review.show(brain).files] == [CACHE_PATH]
-    reviewing.accept(brain, now=NOW, units=[CACHE_PATH])
-    assert "Edited by the user" in (brain / RETRY_PATH).read_text()
-    assert (brain / CACHE_PATH).exists() and git.branches(brain, "nugget/") == []
-    with pytest.raises(ReviewError, match="Nothing waits"):
-        reviewing.accept(brain, now=NOW)
-
-
 @pytest.mark.proves("REVIEW-ACCEPT")
 def test_a_file_with_uncommitted_work_stops_the_merge_before_it_begins(brain: Path, home: Path) -> None:
     known = known_unit(brain)
@@ -146,7 +127,7 @@ def test_where_git_is_locked_nothing_is_changed_and_the_lock_is_named(brain: Pat
     assert git.branches(brain, branch) == []
 
 
-@pytest.mark.proves("REVIEW-DECIDE")
+@pytest.mark.proves("REVIEW-DECIDE", "REVIEW-PARTIAL")
 def test_one_decision_is_one_commit_and_needs_the_commit_that_was_looked_at(brain: Path, home: Path) -> None:
     third = unit("Name queues after events", "A queue is named after the event it carries.")
     branch = propose(brain, home, RETRY, CACHE, third)

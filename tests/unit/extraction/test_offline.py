@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from paths import REPOSITORY
 
 from nugget.config import Settings, load_settings, read_environment
-from nugget.errors import EmbeddingUnavailable, TranscriptError
+from nugget.errors import TranscriptError
 from nugget.extraction.offline import MAX_UNITS, extract_offline
 from nugget.extraction.proposals import Proposal
 from nugget.extraction.titles import TITLE_CHARS
@@ -291,19 +291,6 @@ EVENTS = st.builds(
 def test_no_session_raises(events: list[Event]) -> None:
     session = Session(id="s", agent="claude-code", path="p", events=tuple(events))
     assert isinstance(extract_offline(session, embed=None, now=NOW), list)
-
-
-def test_without_vectors_words_alone_tell_subjects_apart() -> None:
-    def unavailable(texts: Sequence[str]) -> Any:
-        raise EmbeddingUnavailable("no vectors now")
-
-    session = session_of(
-        prompt("Why do webhooks fail in staging? Never log the payload, it has names."),
-        said("The root cause is that `proxy.py` re-serialises the JSON body, so the signature never matches."),
-        prompt("Always use uv in this repository."),
-    )
-    by_words = extract_offline(session, embed=None, now=NOW)
-    assert by_words and extract_offline(session, embed=unavailable, now=NOW) == by_words
 
 
 @pytest.mark.parametrize(

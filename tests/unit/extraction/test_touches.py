@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from replay import STARTED, Agent, change_by_hand, commit, git, make_repository,
 
 from nugget.extraction.file_changes import TouchedFiles, file_touches
 from nugget.extraction.places import Places
-from nugget.infra.workspace import Workspace, find_workspace, vanished_workspace
+from nugget.infra.workspace import Workspace, find_workspace
 from nugget.models import Event, EventKind, Session
 from nugget.models.nuggets import FileTouch, TouchAction
 from nugget.sources.claude_code import read_session
@@ -93,19 +92,6 @@ def test_paths_outside_and_excluded_files_are_left_out_and_failed_edits_too(agen
     assert touched(agent).touches == ()
     agent.transcript.write_text("\n".join(records))
     assert list(by_path(touched(agent, excluded=("*.pem",)))) == ["kept.py"]
-
-
-@pytest.mark.proves("PROVENANCE-BAD-INPUT")
-def test_a_session_whose_repository_is_gone_is_read_from_what_the_transcript_says(agent: Agent) -> None:
-    agent.edit("src/auth.py", "return None", "return 1")
-    agent.run("cat > notes.md <<'EOF'\nhello\nEOF")
-    after = (agent.repo / "src/auth.py").read_bytes()
-    shutil.rmtree(agent.repo)
-    found = of_session(read_session(agent.transcript), vanished_workspace(agent.repo))
-    assert {touch.path: touch.after_hash for touch in found.touches} == {
-        "src/auth.py": sha(after),
-        "notes.md": sha("hello\n"),
-    }
 
 
 @pytest.mark.proves("PROVENANCE-BAD-INPUT")

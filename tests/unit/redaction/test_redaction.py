@@ -23,7 +23,7 @@ from secret_corpus import corpus, expanded, left_over, lookalikes, secrets
 from nugget.config import CaptureSettings, Settings
 from nugget.errors import UsageError
 from nugget.models import Event, EventKind, Session
-from nugget.redaction import FAILED, allow_list, find_secrets, is_excluded_project, redact, redact_all, redact_session
+from nugget.redaction import FAILED, allow_list, find_secrets, redact, redact_all, redact_session
 from nugget.redaction.echoes import without_repetition
 from nugget.redaction.judging import RULES
 from nugget.redaction.paths import EXCLUDED
@@ -149,14 +149,6 @@ def test_a_command_that_writes_an_excluded_file_is_left_out_with_what_it_writes(
     settings = Settings(capture=CaptureSettings(exclude_paths=("hr/*",)))
     session, _ = redact_session(session_of(Event(kind=EventKind.COMMAND, text=command)), settings=settings)
     assert session.events[0].text == EXCLUDED
-
-
-@pytest.mark.proves("RED-EXCLUDE")
-def test_excluded_projects_are_known_with_what_lies_below_them() -> None:
-    settings = Settings(capture=CaptureSettings(exclude_projects=("/work/secret*", "~/private/")))
-    assert is_excluded_project(session_of(cwd="/work/secret-shop/src"), settings=settings)
-    assert is_excluded_project(session_of(cwd=str(Path("~/private/diary").expanduser())), settings=settings)
-    assert not is_excluded_project(session_of(cwd="/work/shop"), settings=settings)
 
 
 @pytest.mark.proves("RED-SILENT")

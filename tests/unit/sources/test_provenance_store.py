@@ -63,16 +63,6 @@ def test_what_is_written_is_read_back_whole_with_ids_made_of_the_session(tmp_pat
     assert list(session_files(tmp_path)) == list(session_files(tmp_path, FULL.workspace)) == [file]
 
 
-@pytest.mark.proves("PROVENANCE-STORE")
-def test_a_later_extraction_keeps_the_ids_of_what_it_finds_again_and_drops_the_rest(tmp_path: Path) -> None:
-    write_session(tmp_path, FULL)
-    later = replace(FULL, records=50, nuggets=(nugget("uses zod"), FULL.nuggets[0]), touches=FULL.touches[:1])
-    record = read(write_session(tmp_path, later))
-    found = {(one.id, one.summary) for one in record.nuggets}
-    assert found == {("5e551011-1", "chose JWT over cookies"), ("5e551011-3", "uses zod")}
-    assert (record.records, record.touches) == (50, later.touches)
-
-
 @pytest.mark.proves("PROVENANCE-REDACTED")
 def test_no_secret_is_written_wherever_it_stands(tmp_path: Path) -> None:
     leaky = nugget(

@@ -78,19 +78,6 @@ def test_what_git_refuses_is_said_and_the_marks_stay(proposed: Path, trouble: Ca
         assert git.head(proposed) == head and not list((proposed / "domains/harbour").rglob("*.md"))
 
 
-@pytest.mark.proves("WEB-REVIEW")
-def test_two_tabs_decide_each_unit_once(proposed: Path) -> None:
-    with page(proposed) as shown:
-        address, fields = form(shown.get("/review").text)
-        assert "1 accepted" in shown.post(address, **fields).text
-        again = shown.post(address, **fields | {"mark-1": "accept"})
-        assert again.status_code == 409 and again.text.count('value="accept" checked') == 1
-        assert len(list((proposed / "domains/harbour").rglob("*.md"))) == 1
-        shell(proposed, "branch", "-qD", address.removeprefix("/review/"))
-        gone = shown.post(address, **fields)
-        assert gone.status_code in (404, 422) and "decided already" in gone.text
-
-
 @pytest.mark.proves("WEB-HOSTILE")
 def test_a_branch_and_its_prompt_are_shown_as_text(words: Path) -> None:
     head = git.head(words)
