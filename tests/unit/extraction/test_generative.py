@@ -159,7 +159,6 @@ def test_a_unit_whose_quote_is_not_in_the_session_is_dropped(
         {"tags": ["a\nid: evil", "]", "../x", "", "!!binary x"]},
         {"body": "---\nid: concept/evil\nconfidence: 1\n---\n\n# Another title\n\n" + BODY},
         {"body": BODY + "\n\n\x1b[2J\x07 and <script>alert(1)</script> \x00"},
-        {"confidence": 10**400},
         {"reason": "line\nline | cell `code` @someone fixes #1\x1b[31m"},
         {"relations": [{"number": number, "relation": "supersedes"} for number in range(-5, 50)]},
     ],

@@ -163,21 +163,6 @@ def test_a_correction_of_the_agent_is_a_decision() -> None:
 
 
 @pytest.mark.proves("EXT-DECISION")
-def test_the_choice_between_options_in_prose_is_a_decision() -> None:
-    options = (
-        "There are three options:\n\n1. Files in `.data/`, simple but not shared\n"
-        "2. A table `sessions` in Postgres, shared and transactional\n3. Redis, fast but one more service\n\n"
-        "Which would you like?"
-    )
-    (proposal,) = extract(
-        prompt("how should we store the sessions?"), said(options), prompt("2"), said("Good."), edited("db.py")
-    )
-    assert proposal.unit.type == DECISION
-    assert proposal.reason == "The agent offered it and you agreed"
-    assert "table `sessions` in Postgres" in proposal.unit.title
-
-
-@pytest.mark.proves("EXT-DECISION")
 def test_an_answer_in_a_dialog_is_a_decision_with_its_alternatives() -> None:
     asked = said(
         'questions: [{"question": "Which token pushes to the tap?", "options": [{"label": "GitHub App '

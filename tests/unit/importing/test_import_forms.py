@@ -73,8 +73,6 @@ def test_a_record_by_nygard_is_one_decision() -> None:
 
 @pytest.mark.proves("IMPORT-FORMATS")
 def test_a_record_by_madr_keeps_its_alternatives_and_its_status() -> None:
-    (numbered,) = notes(NYGARD.replace("## ", "## 1. "), "shop/doc/adr/0002.md")
-    assert numbered.unit.evidence[0].quote.startswith("The tool is implemented") and numbered.unit.type == "decision"
     (note,) = notes(MADR, "shop/docs/decisions/0005-use-dashes.md")
     assert (note.unit.type, note.unit.title) == ("decision", "Use dashes in filenames")
     assert note.unit.alternatives == ("YYYY-MM-DD Title",)
@@ -101,9 +99,6 @@ def test_cursor_rules_are_read_although_their_frontmatter_is_no_yaml() -> None:
     assert note.unit.title == "FastAPI Best Practices: Models" and line_of(note) == 9
     assert note.unit.body.endswith("Applies to files that match `**/*.py, app/**/*.py`.")
     assert reasons(CURSOR, "shop/.cursor/rules/fastapi.mdc") == ["says too little to stand alone"]
-    flat = "You are an expert in Go. Handle every error where it happens, and wrap it with what was tried.\n"
-    (rules,) = notes(flat, "shop/.cursorrules")
-    assert (rules.unit.title, rules.unit.body) == ("Rules of shop", flat.strip())
 
 
 @pytest.mark.proves("IMPORT-FORMATS")

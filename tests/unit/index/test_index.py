@@ -129,7 +129,6 @@ def test_the_vector_cache_keeps_models_apart_and_survives_damage(tmp_path: Path)
         ("URLs", []),
         ("Größe", []),
         ("缓存失效", ["缓存", "存失", "失效"]),
-        ("Docker部署", ["部署", "Docker"]),
         ("中", ["中"]),
     ],
 )

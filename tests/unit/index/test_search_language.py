@@ -60,7 +60,6 @@ def found(index: Index, text: str) -> list[str]:
     [
         ("pool", ["memcached", "postgres", "redis"]),
         ('"connection pool"', ["redis"]),
-        ("cache AND timeout", ["redis"]),
         ("timeout OR cheap", ["memcached", "redis"]),
         ("cache NOT cheap", ["redis"]),
         ("pool AND NOT cache", ["postgres"]),
@@ -69,15 +68,12 @@ def found(index: Index, text: str) -> list[str]:
         ("cache AND 效", []),
         ("redis OR postgres AND timeout", ["redis"]),
         ("memc*", ["memcached"]),
-        ('"connection po"*', ["redis"]),
         ("NEAR(retry pool, 3)", ["redis"]),
         ("cache NEAR pool", ["memcached", "redis"]),
         ("失效 AND clock", ["chinese"]),
         ("backoff AND pool", ["postgres"]),
         ("pool path:x/re", ["redis"]),
         ("pool path:redis.md", ["redis"]),
-        ("pool type:bug", []),
-        ("type:document AND pool AND path:x/re AND source:canon", ["redis"]),
     ],
 )
 def test_each_operator_finds_what_it_should(index: Index, text: str, ids: list[str]) -> None:
@@ -94,8 +90,6 @@ def test_each_operator_finds_what_it_should(index: Index, text: str, ids: list[s
         ("(one OR two", "not closed"),
         ("NEAR(one)", "two or more"),
         ("redis since:yesterday", "is not a date"),
-        ("redis source:nowhere", "there is no source 'nowhere'"),
-        ("redis OR type:bug", "OR does not go with a filter"),
         ("(" * 50 + "a AND b" + ")" * 50, "nested too deep"),
         (" AND ".join(["word"] * 80), "more than 64 words"),
     ],

@@ -49,21 +49,6 @@ def test_clones_of_one_remote_have_one_identity_however_its_address_is_written(t
     assert other.root == tmp_path / "other place"
 
 
-@pytest.mark.proves("PROVENANCE-WORKSPACE")
-def test_without_a_remote_or_a_commit_or_git_there_is_still_an_identity(tmp_path: Path) -> None:
-    unborn = found(make_repository(tmp_path / "unborn", commit=False))
-    assert re.fullmatch(r"unborn-[0-9a-f]{8}", unborn.identity)
-    plain = tmp_path / "Pläne & Ideen"
-    (plain / "sub").mkdir(parents=True)
-    assert re.fullmatch(r"plane-ideen-[0-9a-f]{8}", found(plain).identity)
-    assert found(plain).common_dir is None
-    assert found(plain / "sub").identity != found(plain).identity
-    below = find_workspace(plain / "sub", is_known=lambda identity: identity == found(plain).identity)
-    assert below == found(plain)
-    assert find_workspace(tmp_path / "nowhere") is None
-    assert len({found(make_repository(tmp_path / name)).identity for name in ("a", "b")}) == 2
-
-
 @pytest.mark.proves("PROVENANCE-BAD-INPUT")
 def test_paths_are_relative_to_the_workspace_and_those_outside_are_none(tmp_path: Path) -> None:
     repo = make_repository(tmp_path / "repo")

@@ -31,9 +31,7 @@ def said(kind: EventKind, text: str, **values: object) -> Event:
     ("tool", "command"),
     [
         ("mcp__nugget__get_relevant_context", None),
-        ("mcp__plugin_nugget_nugget__get_relevant_context", None),
         ("Bash", "nugget ask 'cache'"),
-        ("Bash", "cd /w && ~/.local/bin/nugget context src/a.py"),
         ("Bash", "cd /w\nNO_COLOR=1 nugget --brain ~/b recall 'the cache' | head"),
         ("Bash", 'echo "$(nugget review show)"'),
     ],
