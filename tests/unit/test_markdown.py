@@ -41,6 +41,8 @@ def test_a_section_is_a_chunk_whose_breadcrumb_is_the_path_of_its_headings() -> 
     assert crumbs(chunks) == ["Retry", "Retry > Why", "Retry > Why > Money", "Retry > How"]
     assert [chunk.position for chunk in chunks] == [0, 1, 2, 3]
     assert all(chunk.text == words(60) for chunk in chunks)
+    commented = chunk_markdown(f"# Retry\n\n{words(60)}\n\n```sh\n# a comment\n```\n", title="Retry")
+    assert crumbs(commented) == ["Retry"]
 
 
 @pytest.mark.proves("KNOW-CHUNK-SMALL")
@@ -75,13 +77,16 @@ def test_a_code_fence_is_kept_whole_until_it_alone_is_too_long() -> None:
 
 
 @pytest.mark.proves("KNOW-CHUNK-BLOCKS")
-def test_a_long_table_is_cut_between_rows_and_each_part_has_the_header() -> None:
+def test_a_long_table_is_cut_between_rows_and_a_long_list_between_entries() -> None:
     header = "| name | meaning |\n|------|---------|"
     rows = [f"| row{number} | meaning number {number} |" for number in range(80)]
     chunks = chunk_markdown(f"# T\n\n{header}\n" + "\n".join(rows) + "\n", title="T")
     assert len(chunks) > 3
     assert all(chunk.text.startswith(header) for chunk in chunks)
     assert [row for chunk in chunks for row in chunk.text.split("\n")[2:]] == rows
+    entries = [f"{number}. Entry {number} is about a thing\n   and goes on in a second line." for number in range(40)]
+    listed = chunk_markdown("# T\n\n" + "\n".join(entries), title="T")
+    assert len(listed) > 3 and all(re.match(r"\d+\. Entry", chunk.text) for chunk in listed)
 
 
 @pytest.mark.proves("KNOW-CHUNK-CJK")

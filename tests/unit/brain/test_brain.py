@@ -48,6 +48,9 @@ def test_init_makes_a_committed_brain_from_the_template(tmp_path: Path) -> None:
     loaded = config.load_settings(config.read_environment({"HOME": str(tmp_path)}), path)
     assert (loaded.owner, loaded.name) == ('Ada "the" Älteste', "my brain")
     assert shell(path, "rev-list", "--count", "HEAD").strip() == "1"
+    (path / ".nugget").mkdir()
+    (path / ".nugget" / "index.db").write_bytes(b"x")
+    assert shell(path, "status", "--porcelain") == ""
 
 
 @pytest.mark.proves("BRAIN-INIT-IDEMPOTENT")

@@ -195,6 +195,7 @@ def test_a_deleted_transcript_is_captured_from_the_archive(
         capture_transcript(projects / "never-there.jsonl", *capture_into(brain, home, ScriptedExtraction([])))
 
 
+@pytest.mark.proves("RED-EXCLUDE")
 def test_excluded_projects_and_empty_sessions_are_skipped_with_a_reason(
     brain: Path, home: Path, projects: Path
 ) -> None:

@@ -52,19 +52,6 @@ def test_a_later_choice_that_rejects_an_earlier_one_supersedes_it(
     assert marked.path == known.path and f"superseded_by: {new.unit.id}" in marked.text
 
 
-@pytest.mark.proves("CAP-SUPERSEDES")
-@pytest.mark.parametrize(
-    ("before", "after", "rejected"),
-    [
-        ("Use Redis for the rate limits", "Use Postgres for the job queue instead of Redis", "Redis"),
-        ("Use Postgres for the sessions", "Use Postgres for the sessions instead of Redis", "Redis"),
-    ],
-)
-def test_another_subject_or_the_same_choice_is_not_superseded(before: str, after: str, rejected: str) -> None:
-    made = compared(unit_of(before), unit_of(after, instead_of=rejected))
-    assert [one.note for one in made[0] if one.note and "supersede" in one.note] == []
-
-
 @pytest.mark.proves("CAP-ANOTHER")
 def test_another_decision_is_another_unit_however_alike_it_reads() -> None:
     known = unit_of("Store timestamps in UTC", "All tables of the shop hold times in UTC, because users travel")

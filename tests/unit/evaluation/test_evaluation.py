@@ -87,23 +87,6 @@ questions:
 
 
 @pytest.mark.proves("EVAL-GOLDEN")
-@pytest.mark.parametrize(
-    ("text", "line", "said"),
-    [
-        ("questions:\n  - question: x\n    expected: [a/b]\n", 2, "with the keys question, expect, filters"),
-        ("- x\n", 1, "has no `key: value` lines"),
-        ("questions:\n  - question: 'x\n", 2, "not valid YAML"),
-        ("\xff\xfe", None, "is not UTF-8 text"),
-    ],
-)
-def test_what_is_wrong_is_named_with_its_line(text: str, line: int | None, said: str) -> None:
-    _, problems = parse(text.encode("latin-1"), path="evals/x.yaml")
-    problem = problems[0]
-    assert (problem.path, problem.line) == ("evals/x.yaml", line)
-    assert said in problem.reason
-
-
-@pytest.mark.proves("EVAL-GOLDEN")
 def test_a_bad_question_stops_no_other_and_a_link_out_of_the_brain_is_refused(brain: Path, tmp_path: Path) -> None:
     write_golden(brain, "questions:\n  - nonsense\n  - {question: fine, expect: []}\n")
     secret = tmp_path / "secret.yaml"

@@ -10,7 +10,7 @@ from logs import NOW, Logs
 from sessions import write_transcript
 
 from nugget.config import CaptureSettings, Settings
-from nugget.evidence.derive import ingest, notes_of_command
+from nugget.evidence.derive import ingest, notes_of_command, notes_of_speech
 from nugget.index.events import TABLES
 from nugget.sources import Log, session_file
 from nugget.sources.sessions import log_of
@@ -72,7 +72,7 @@ FAILED = ("Bash", {"command": "npm test"}, "Exit code 1\nFAIL cart.test.ts\nType
 TODOS = {"todos": [{"content": "Mend the cart", "status": "completed"}, {"content": "Ship it", "status": "pending"}]}
 
 
-@pytest.mark.proves("EVI-SESSIONS")
+@pytest.mark.proves("EVI-SESSIONS", "EVI-INGEST")
 def test_an_agents_session_gives_the_same_rows_and_is_read_again_when_it_has_grown(logs: Logs, tmp_path: Path) -> None:
     file = tmp_path / "abc.jsonl"
     first = ingest(logs.index, transcript(file, [FAILED]), settings=Settings(), now=NOW)
@@ -128,3 +128,16 @@ def test_a_shell_log_that_changed_is_read_in_place_of_what_was_read_of_it(logs: 
     output.write_text("another log\n")
     logs.ingest("s")
     assert [row[0] for row in logs.index.execute("SELECT text FROM pane_output")] == ["another log"]
+
+
+@pytest.mark.proves("EVI-NOTES")
+def test_of_what_is_said_only_sentences_that_decide_or_defer_are_notes() -> None:
+    said = (
+        "Please use the existing helper. What should I use for dates? I don't know whether to use rust. "
+        "We decided to ship on Friday. Use cases are in docs. Next, add a test for the parser. The next.js page lags."
+    )
+    assert list(notes_of_speech(said)) == [
+        ("decision", "Please use the existing helper."),
+        ("decision", "We decided to ship on Friday."),
+        ("todo", "Next, add a test for the parser."),
+    ]

@@ -83,3 +83,16 @@ def test_no_secret_goes_to_the_model(logs: Logs) -> None:
         server.default = lambda _: value({"labels": []})
         choose(logs, server)
         assert "a1B2c3D4e5" not in server.requests[0].prompt
+
+
+@pytest.mark.proves("EVI-SELECT")
+def test_history_is_cut_into_chunks_of_which_the_latest_are_read(logs: Logs) -> None:
+    with AnthropicServer() as server:
+        server.default = lambda _: value({"labels": ["e1"]})
+        found = choose(logs, server, chunk_tokens=800, max_chunks=3, include_events=False)
+        prompts = [request.prompt for request in server.requests]
+    assert found["chunks"] == len(prompts) == 3 and found["left_out"]
+    assert "history_cut" in found["degraded"]
+    assert all(len(prompt) < 800 * 4 + 1000 for prompt in prompts)
+    assert "step 399 is done" in prompts[-1] and "step 0 is done" not in prompts[0]
+    assert not any("command.end" in prompt for prompt in prompts)

@@ -364,3 +364,14 @@ def test_any_json_at_all_gives_sound_proposals_or_reasons(units: list[Any], llm:
     for path, file in written(extraction).items():
         assert knowledge.parse(file, path=path).unit is not None
     assert all(proposal.unit.evidence for proposal in extraction.proposals)
+
+
+@pytest.mark.proves("GEN-REPAIR")
+def test_what_is_sound_in_a_reply_that_stays_malformed_is_kept(llm: LLM, server: AnthropicServer) -> None:
+    server.script(reply(unit(), unit(type="story", title="A story of old"), 7, None))
+    server.script(reply(unit(), unit(type="story", title="A story of old"), "x"))
+    extraction = extract(llm)
+    assert [proposal.unit.type for proposal in extraction.proposals] == ["bug"]
+    assert len(server.requests) == 2
+    assert [why.partition(":")[0] for why in extraction.dropped] == ["A story of old", "a unit without a title"]
+    assert "unit.type: 'story' is not one of" in extraction.dropped[0]

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
-from paths import REPOSITORY
 
 from nugget.config import Settings, load_settings, read_environment
 from nugget.errors import TranscriptError
@@ -250,13 +249,6 @@ def test_every_quote_of_every_real_session_is_verbatim(
             assert all(evidence.quote in texts[evidence.records[0]] for evidence in unit.evidence if evidence.records)
             assert len(unit.title) <= TITLE_CHARS and not unit.title.endswith("…")
     assert units > 50
-
-
-def test_the_demo_session_gives_what_was_learned_in_it(embed: Callable[[Sequence[str]], Any]) -> None:
-    proposals = extract_offline(read_session(REPOSITORY / "examples/demo/session.jsonl"), embed=embed, now=NOW)
-    text = " ".join(proposal.unit.title + proposal.unit.body for proposal in proposals).lower()
-    for learned in ("idempotency key", "over the raw body", "postgresql", "event id"):
-        assert learned in text, learned
 
 
 EVENTS = st.builds(

@@ -47,6 +47,7 @@ def test_clones_of_one_remote_have_one_identity_however_its_address_is_written(t
     assert re.fullmatch(r"github\.com-acme-shop-[0-9a-f]{8}", one.identity)
     assert one.name == other.name == "shop"
     assert other.root == tmp_path / "other place"
+    assert found(other.root.rename(tmp_path / "renamed")).identity == one.identity
 
 
 @pytest.mark.proves("PROVENANCE-BAD-INPUT")

@@ -187,7 +187,7 @@ def test_a_hand_that_changed_a_file_since_is_seen_by_its_hash_and_a_commit_of_an
     assert [one.summary for one in nuggets(isolated_home, NuggetType.TUNING)] == [tuning.summary]
 
 
-@pytest.mark.proves("PROVENANCE-ONCE")
+@pytest.mark.proves("PROVENANCE-ONCE", "PROVENANCE-STORE")
 def test_a_session_is_extracted_once_and_again_when_it_has_grown_with_the_same_ids(
     agent: Agent, isolated_home: Path
 ) -> None:
@@ -227,7 +227,7 @@ def test_secrets_private_text_and_excluded_projects_leave_no_trace(agent: Agent,
     assert records(isolated_home) == []
 
 
-@pytest.mark.proves("PROVENANCE-EXTRACT")
+@pytest.mark.proves("PROVENANCE-EXTRACT", "PROVENANCE-WORKSPACE")
 def test_the_command_takes_the_sessions_of_the_workspace_from_any_worktree_and_says_what_became_of_them(
     agent: Agent, nugget: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

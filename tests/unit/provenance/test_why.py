@@ -212,3 +212,12 @@ def test_what_is_about_a_symbol_or_names_it_comes_first(shop: Shop) -> None:
     found = shop.why("src/auth/login.py", symbol="refresh", symbol_words=["_again"])
     assert set(ids(found)[:3]) == {names, about, inner} and ids(found)[3] == other
     assert found.hits[0].score == pytest.approx(found.hits[3].score + 0.10)
+
+
+@pytest.mark.proves("WHY-PATH", "WHY-SCOPE-UPWARDS")
+def test_a_folder_finds_the_nuggets_of_the_files_below_it(shop: Shop) -> None:
+    inside = shop.learn("tokens live an hour", path="src/auth/login.py")
+    folder = shop.learn("auth never logs a token", path="src/auth")
+    shop.learn("caches for a minute", path="src/cache.py")
+    assert ids(shop.why("src/auth")) == [folder, inside]
+    assert len(shop.why("").hits) == 3, "the root holds everything"

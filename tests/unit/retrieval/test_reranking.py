@@ -12,6 +12,7 @@ import pytest
 from loopback_anthropic import AnthropicServer, value
 
 from nugget.config import Environment, RetrievalSettings, Settings
+from nugget.errors import EmbeddingUnavailable
 from nugget.infra.llm import LLM
 from nugget.models import Chunk, Hit, Origin, SourceName, Unit
 from nugget.retrieval.llm import choose_reranker, judged_by_claude
@@ -129,3 +130,5 @@ def test_a_cross_encoder_from_a_folder_judges_offline(cross_encoder: Path, envir
     assert reranker.judge("let bread rise", PASSAGES)[1] == pytest.approx(1 / (1 + 2.718281828**-5), abs=1e-6)
     again = choose(f"cross-encoder:{cross_encoder}", None, environment)
     assert again.judge("let bread rise", PASSAGES) == reranker.judge("let bread rise", PASSAGES)
+    with pytest.raises(EmbeddingUnavailable, match="neither a folder nor a model that fastembed knows"):
+        choose("cross-encoder:nobody/knows-this", None, environment).judge("?", PASSAGES)

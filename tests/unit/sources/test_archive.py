@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import gzip
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from nugget.config import CaptureSettings, Settings
+from nugget.cli import run
+from nugget.config import CaptureSettings, Settings, load_settings, read_environment
 from nugget.models import Event, EventKind, Session
 from nugget.redaction import redact_session, rules_stamp
 from nugget.sources import sessions as archive
+from nugget.upkeep.doctor import doctor
 
 STRICT = Settings(capture=CaptureSettings(exclude_paths=("hr/*",), exclude_projects=("/srv/secret",)))
 
@@ -77,3 +80,26 @@ def test_what_a_command_shows_of_an_excluded_file_is_dropped(command: str, outpu
     assert "90000" not in repr(session)
     assert kept is None or kept in session.events[1].text
     assert session.events[2] == events[2]
+
+
+KEY = "ghp_" + "a1B2c3D4e5F6" * 3
+
+
+@pytest.mark.proves("CAPTURE-RE-REDACT", "HEALTH-NEXT")
+def test_doctor_names_it_and_the_command_does_it(
+    home: Path, brain: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+    kept(home, "one", *PAY)
+
+    def told() -> list[str | None]:
+        environment = read_environment()
+        found = doctor(brain, load_settings(environment, brain), environment, now=datetime.now(UTC))
+        return [one["next_step"] for one in found if one["name"] == "archive"]
+
+    assert told() == []
+    (home / "config.yaml").write_text("capture:\n  exclude_paths: ['hr/*']\n")
+    assert told() == ["nugget scrub"]
+    assert run(["scrub"]) == 0 and "rewritten: " in capsys.readouterr().out
+    assert told() == []

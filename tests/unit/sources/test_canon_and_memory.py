@@ -204,3 +204,11 @@ def test_memory_stands_in_an_index_of_its_identity_and_can_stand_in_no_other(wor
     with closing(open_memory(environment.home, "roast")) as other, pytest.raises(ValueError, match="its identity"):
         stored.put_unit(other, note, [])
     assert memory_index_file(environment.home, "a") != memory_index_file(environment.home, "A")
+
+
+@pytest.mark.proves("CANON-BAD-INPUT")
+def test_a_folder_with_too_many_notes_is_read_in_part_and_says_so(vault: Path) -> None:
+    source = canon(vault, max_files=2)
+    assert len(keys(source)) == 2
+    assert source.problems == [], "which would be told with every search"
+    assert "holds more than 2 notes" in str(source.left_out[0])

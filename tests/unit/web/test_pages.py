@@ -11,14 +11,10 @@ from urllib.parse import quote
 import html5lib
 import pytest
 from knowledge_files import commit
-from sessions import write_transcript
 from waiting import wait_for
 from web_stage import PORT, Page, page
-from worker_stage import LESSONS
 
 from nugget.app import browsing, open
-from nugget.capture import queue
-from nugget.config import read_environment
 from nugget.infra import git
 
 UNIT = "/unit/brain:pattern/retry-with-idempotency"
@@ -221,21 +217,6 @@ def test_a_unit_says_why_it_is_stale_and_opens_in_an_editor(
         assert "was opened in your editor" in shown.post(UNIT, act="open").text
         wait_for(opened.exists)
     assert opened.read_text() == f"--wait {file}\n"
-
-
-@pytest.mark.proves("WEB-REVIEW")
-def test_a_session_is_captured_by_a_button(words: Path) -> None:
-    environment = read_environment()
-    session = "0709deff-e687-4553-a694-e6cc15aa54d1"
-    file = environment.claude_config / f"projects/-srv-shop/{session}.jsonl"
-    write_transcript(file, LESSONS, session=session)
-    with page(words) as shown:
-        assert "Capture it now" in shown.get(f"/session/{session}").text
-        assert shown.post(f"/session/{session}").status_code == 200
-        wait_for(lambda: "Capture it now" not in shown.get(f"/session/{session}").text)
-        wait_for(lambda: git.branches(words, "nugget/session-"))
-        wait_for(lambda: not queue.is_working(environment.home))
-        assert "/review/nugget/session-" in shown.get("/").text
 
 
 @pytest.mark.proves("WEB-REVIEW")
