@@ -308,7 +308,7 @@ def answers(claim: Claim, session: SessionClaims) -> list[Claim]:
 def _said_of(episode: Episode, before: Sequence[Claim]) -> list[Claim]:
     """Return what the offer says of the option that a person picked in a few words."""
     names = [name.lower() for name in picked(episode.prompt, episode.offer)]
-    said = [one for one in before if one.sentence.event.text == episode.offer and is_usable(one)]
+    said = [one for one in before if episode.offer.endswith(one.sentence.event.text) and is_usable(one)]
     return [one for one in said if any(name in one.sentence.text.lower() for name in names)][:2]
 
 

@@ -92,6 +92,7 @@ _DONE_ABOUT_IT = phrases.any_of(
     r"(?:[^.;]|\.(?=\w))*\.?$"
 )
 """What the agent did about what it found, at the end of the sentence that says it."""
+_SO_DO = phrases.any_of(rf", so (?:please )?(?=(?:{'|'.join(sorted(titles.IMPERATIVES))}) )")
 _HEADS = {KnowledgeType.BELIEF: "Rule", KnowledgeType.DECISION: "Decision"}
 _SLOTS = {
     KnowledgeType.BUG: ("Problem", "Cause", "Fix"),
@@ -264,7 +265,8 @@ def _as_choice(said: str) -> str:
     if titles.is_statement(name, "the"):
         return said
     name = f"Use {name[:1].lower() if name[1:2].islower() else name[:1]}{name[1:]}"
-    return f"{name}: {reason[0].strip()}" if reason and reason[0].strip() else name
+    more = reason[0].strip() if reason else ""
+    return f"{name}{', ' if more[:4] in ('but ', 'and ') else ': '}{more}" if more else name
 
 
 def _title_part(said: str, *, is_told: bool) -> str:
@@ -272,6 +274,8 @@ def _title_part(said: str, *, is_told: bool) -> str:
 
     A claim of a few words only names what goes wrong, and the reason is what to know.
     """
+    if is_told and (so := _SO_DO.search(said)):
+        return titles.capitalised(said[so.end() :])
     head, reason = titles.split_reason(said)
     if len(said.rstrip(" .")) <= titles.TITLE_CHARS or not reason:
         return said
@@ -336,7 +340,10 @@ def _with_subject(said: str, claim: Claim, session: SessionClaims) -> str:
         names = set(_SUBJECT.findall(context))
         if said[:2] == "It" and len(names) == 1:
             return f"{names.pop()} {'is ' if found.group('is') else ''}{rest}"
-    return ""
+    more = said.partition(", ")[2]
+    is_rule = sentence.channel is Channel.USER and re.match(r"(?:must|should|has to|needs to|can't|cannot) ", rest)
+    is_whole = is_rule and len(more) > 30 and titles.is_statement(more, said)
+    return titles.capitalised(more) if is_whole and not SUBJECT_PRONOUN.match(more) else ""
 
 
 def _support(draft: Draft, session: SessionClaims) -> list[tuple[str, Claim]]:

@@ -18,9 +18,7 @@ _OFFERS = phrases.any_of(r"\b(?:or|oder|ou)\b[^?\n]*\?|\b(?:options?|alternative
 OPENING = phrases.any_of(r"[.,:;!?(\n]|\s[-–—]\s|\b(?:because|since|so|as|weil|denn|car|porque)\b")
 """Where what a person picks ends, and the reason begins."""
 _NAME = re.compile(r"[\w.+#-]*\w[+#]*")
-_PICKING = frozenset(
-    "a an and both das den die go i'd i just let's nimm ok okay please the then use we with yes".split()
-)
+_PICKING = frozenset("a an and both das den die go i'd i just let's nimm ok okay please the then use with yes".split())
 """Words beside the names of what is picked."""
 _MOST_PICKED = 6
 _QUESTION = phrases.any_of(r"\?\s*$|^(?:what|why|how|where|which|who|when|is|are|does|do|did|can you explain)\b")
@@ -54,7 +52,7 @@ class Turn(StrEnum):
 class Episode:
     """One turn of a person and what followed until the next.
 
-    `first` and `last` are the numbers of its events; `offer` is the reply from whose options the person picked;
+    `first` and `last` are the numbers of its events; `offer` is the question and reply that the person picked from;
     `reaction` is the kind of the turn that follows, None at the end;
     `conceded` tells that the agent's first reply gives way to the person, `accepted` that
     the person then agreed, `undone` that they had it undone, or objected and the agent gave way.
@@ -84,7 +82,8 @@ def episodes_of(events: Sequence[Event]) -> list[Episode]:
     replied, reply = True, ""
     for place, event in enumerate(events):
         if event.kind is EventKind.PROMPT and event.agent_id is None:
-            offer = reply if event.speaker is Speaker.USER and picked(event.text, reply) else ""
+            offer = f"{made[-1].prompt}\n{reply}" if reply and event.speaker is Speaker.USER else ""
+            offer = offer if picked(event.text, offer) else ""
             turn = Turn.CHOICE if offer else turn_of(event)
             made[-1].last, made[-1].reaction = place - 1, turn
             made.append(Episode(turn=turn, first=place, last=len(events) - 1, prompt=event.text, offer=offer))
@@ -115,16 +114,18 @@ def episodes_of(events: Sequence[Event]) -> list[Episode]:
 
 
 def picked(prompt: str, reply: str) -> tuple[str, ...]:
-    """Return the words with which a prompt opens, if all of them name what the reply before it offers."""
-    if not (_OFFERS.search(reply) or phrases.RECOMMENDS.search(reply)):
+    """Return the words with which a prompt opens, if all of them name what the question and reply before it offer."""
+    opening = OPENING.split(prompt.strip(), 1)[0]
+    if not (_OFFERS.search(reply) or phrases.RECOMMENDS.search(reply)) or phrases.ERRAND.match(opening):
         return ()
-    words = [word for word in _NAME.findall(OPENING.split(prompt.strip(), 1)[0]) if word.lower() not in _PICKING]
+    words = [word for word in _NAME.findall(opening) if word.lower() not in _PICKING]
     offered = {word.lower() for word in _NAME.findall(reply)}
     initials = "".join(word[0] for word in re.findall(r"[A-Za-z]+", reply)).lower()
-    named = all(
+    are_named = all(
         word.lower() in offered or (word.isupper() and len(word) > 2 and word.lower() in initials) for word in words
     )
-    return tuple(words) if named and len(words) <= _MOST_PICKED else ()
+    is_name = len(words) <= _MOST_PICKED and not phrases.ENGLISH.search(" ".join(words))
+    return tuple(words) if are_named and is_name else ()
 
 
 def turn_of(event: Event) -> Turn:

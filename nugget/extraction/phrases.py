@@ -229,7 +229,7 @@ RULES = any_of(
     r"\b(?:immer|niemals|nie|muss|müssen|darf(?:st)? nicht|dürfen nicht|ab jetzt|grundsätzlich)\b",
     r"\b(?:toujours|jamais|il faut|doi(?:t|vent)|désormais)\b|^ne \w+ pas\b",
     r"\b(?:siempre|nunca|hay que|debe[ns]?|a partir de ahora)\b|^no (?:uses|hagas)\b",
-    r"必ず|常に|してはいけない|ないで(?:ください|ね)?|禁止|必须|总是|永远不要|绝不|不要|不得|务必|一律",
+    r"必ず|常に|してはいけない|ないで(?:ください|ね)?|禁止|必须|总是|永远不要|绝不|不要|不得|务必|一律|以后|今后|今後",
     r"\b(?:никогда|всегда|нельзя|должен|должн[аоы]|обязательно)\b",
 )
 """What a person says that holds beyond the moment."""
@@ -268,9 +268,11 @@ CHOSEN = any_of(
     r"|switched|migrated)(?: (?:over|away))? (?:to|from))\b",
     r"\bwe no longer (?:use|need|want|support)\b",
     r"\bwe(?:'ll| will) (?:use|go with|keep)\b|\bin favou?r of\b",
-    r"\b(?:entschieden|entscheidung|wir nehmen|wir verwenden|umgestiegen)\b|\b(?:décidé|choisi"
-    r"|on utilise désormais)\b",
-    r"\b(?:decidido|elegimos|vamos a usar|usamos)\b|に決め|にしました|決定|决定|选择了|改用|我们用",
+    r"\bwe(?:'re| are|'ll| will)? (?:stay(?:ing)?|stick(?:ing)?) (?:with|on)\b|\bwe keep\b",
+    r"\b(?:entschieden|entscheidung|wir (?:nehmen|verwenden|behalten|bleiben)|umgestiegen)\b"
+    r"|\b(?:décidé|choisi|on (?:garde|prend|reste|utilise désormais))\b",
+    r"\b(?:decidido|elegimos|vamos a usar|usamos|mantenemos|nos quedamos)\b"
+    r"|に決め|にしました|決定|决定|选择了|改用|我们用",
 )
 """What a person says was chosen."""
 

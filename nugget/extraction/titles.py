@@ -39,7 +39,7 @@ _LEAD_IN = any_of(
     r"|hey|important(?:ly)?|from now on|going forward|in (?:the )?future|bitte|ab (?:jetzt|sofort)|in zukunft|künftig"
     r"|désormais|à partir de maintenant|a partir de ahora|de ahora en adelante"
     r"|exactly|correct"
-    r"|perfect|great|good|sure|agreed?|done|fixed|not yet|sorry|whoops"
+    r"|perfect|great|good|sure|agreed?|done|fixed|mostly|not yet|sorry|whoops"
     r"|thus|therefore|then|also|and|but|however|similarly"
     r"|in short|note|basically"
     r"|as a result|that said|of course|additional feedback|looking (?:at|more) [^,—–-]{3,60}|if anything"
@@ -72,7 +72,7 @@ _OPENER = any_of(
     r"(?=(?:let'?s|we|i|i'd|you|just|use|maybe|please|don't)\b)"
 )
 """What opens a turn before it says what is wanted."""
-_PLEASE = any_of(r",? (?:please|pls|bitte)(?=[,.;!?]|$)")
+_PLEASE = any_of(r",? (?:please|pls|bitte)(?=[ ,.;!?]|$)")
 _WANTS = (
     r"^(?:looks like |i (?:kind of )?(?:think|feel|guess)(?: like)? |maybe |perhaps )*(?:we|i)"
     r"(?: might| do| just| really| only| also)* (?P<verb>want|need)"

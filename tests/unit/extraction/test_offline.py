@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from nugget.config import Settings, load_settings, read_environment
 from nugget.errors import TranscriptError
+from nugget.extraction.episodes import picked
 from nugget.extraction.offline import MAX_UNITS, extract_offline
 from nugget.extraction.proposals import Proposal
 from nugget.extraction.titles import TITLE_CHARS
@@ -291,6 +292,12 @@ def test_no_session_raises(events: list[Event]) -> None:
             "Use debian-slim",
             "debian-slim has wheels for all packages.",
         ),
+        (
+            "The gateway sees all requests. The service could limit per tenant plan, or per user?",
+            "gateway, but make the limits configurable per route",
+            "Use gateway, but make the limits configurable per route",
+            "",
+        ),
     ],
 )
 def test_a_pick_among_options_in_prose_is_a_decision(reply: str, prompted: str, title: str, body: str) -> None:
@@ -310,3 +317,9 @@ def test_thanks_for_an_answer_accept_no_offer() -> None:
     ]
     units = [proposal.unit for proposal in extract_offline(session_of(*asked), embed=None, now=NOW)]
     assert not any("details" in unit.title for unit in units)
+
+
+@pytest.mark.parametrize("prompted", ["commit this", "fix it", "we're in a worktree. or are we?"])
+def test_an_errand_in_words_of_the_reply_picks_nothing(prompted: str) -> None:
+    reply = "Should I commit this or fix it first? We're in a worktree."
+    assert not picked(prompted, reply) and picked("option b", "There are two options: a, or option b?")
