@@ -215,13 +215,15 @@ _ENGLISH = frozenset(
     "on as".split()
 )
 """A line typed into a shell without any of these is a command."""
+_DOING = (
+    r"(?:add|fix|handle|clean up|come back|look at|refactor|implement|update|remove|do|deal with|revisit|write|test|check"
+    r"|finish|move|rename|document)\b"
+)
 _TODO = re.compile(
     r"(?<![\w./-])(?:todo|fixme)(?![\w/-]|\.\w)"
-    r"|^(?:and )?(?:up )?next(?:\s*[:,]| (?:up|step|we|i|you|is|do|fix|add|write|implement)\b)"
+    rf"|^(?:and )?(?:up )?next\s*[:,]?\s+(?:(?:up|step|we|i|you|is)\b|{_DOING})"
     r"|\bdo (?:it|this|that|these|the rest)?\s*(?:next|later)\b|^later\s*[:,]"
-    r"|\b(?:add|fix|handle|clean up|come back|look at|refactor|implement|update|remove|do"
-    r"|deal with|revisit|write|test|check|finish|move|rename|document)\b"
-    r".{0,80}\b(?:later|next)\b",
+    rf"|\b{_DOING}.{{0,80}}\b(?:later|next)\b",
     re.IGNORECASE,
 )
 _DECISION = re.compile(

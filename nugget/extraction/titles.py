@@ -40,7 +40,7 @@ _LEAD_IN = any_of(
     r"|désormais|à partir de maintenant|a partir de ahora|de ahora en adelante"
     r"|exactly|correct"
     r"|perfect|great|good|sure|agreed?|done|fixed|mostly|not yet|sorry|whoops"
-    r"|thus|therefore|then|also|and|but|however|similarly"
+    r"|thus|therefore|then|next|also|and|but|however|similarly"
     r"|in short|note|basically"
     r"|as a result|that said|of course|additional feedback|looking (?:at|more) [^,—–-]{3,60}|if anything"
     r"|in this case|for example)"
@@ -397,5 +397,5 @@ def symptom_of(prompt: str) -> str:
     lines = [clean(line) for line in prompt.splitlines() if not line.lstrip().startswith(("#", "<"))]
     for sentence in (one for line in lines for one in SENTENCE_END.split(line)):
         if _SYMPTOM.search(sentence) and not sentence.endswith("?") and len(sentence) <= _SYMPTOM_CHARS:
-            return capitalised(sentence)
+            return point_of(sentence)
     return ""

@@ -14,12 +14,12 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 170,
-    "lines": 44_227,
+    "lines": 44_229,
     "lines of a file": 417,
     "classes": 263,
     "re.compile": 229,
     "parameters of a function": 10,
-    "lines of tests": 22_941,  # with the fault laboratory
+    "lines of tests": 22_942,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

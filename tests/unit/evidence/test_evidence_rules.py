@@ -134,7 +134,8 @@ def test_a_shell_log_that_changed_is_read_in_place_of_what_was_read_of_it(logs: 
 def test_of_what_is_said_only_sentences_that_decide_or_defer_are_notes() -> None:
     said = (
         "Please use the existing helper. What should I use for dates? I don't know whether to use rust. "
-        "We decided to ship on Friday. Use cases are in docs. Next, add a test for the parser. The next.js page lags."
+        "We decided to ship on Friday. Use cases are in docs. Next, add a test for the parser. The next.js page lags. "
+        "Next: one in thirty webhooks is refused."
     )
     assert list(notes_of_speech(said)) == [
         ("decision", "Please use the existing helper."),
