@@ -216,8 +216,8 @@ _ENGLISH = frozenset(
 )
 """A line typed into a shell without any of these is a command."""
 _DOING = (
-    r"(?:add|fix|handle|clean up|come back|look at|refactor|implement|update|remove|do|deal with|revisit|write|test|check"
-    r"|finish|move|rename|document)\b"
+    r"(?:add|fix|handle|clean up|come back|look at|refactor|implement|update|remove|do|deal with|revisit|write|test"
+    r"|check|finish|move|rename|document)\b"
 )
 _TODO = re.compile(
     r"(?<![\w./-])(?:todo|fixme)(?![\w/-]|\.\w)"
