@@ -1,122 +1,59 @@
-"""Runs one command line after the other, each in a process of its own that is forked from one with all imports done.
-
-Driven by JSON lines: a request names `arguments`, `variables`, `folder` and the options of strace; the answer is the
-exit code (negative for a signal) with what was printed. Started as `python forking.py`; used through `Commands`.
-"""
+"""Runs command lines, each in a process of its own that is forked from one with all imports done; some of them die."""
 
 from __future__ import annotations
 
-import json
+import multiprocessing
 import os
 import signal
 import sqlite3
-import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-REPOSITORY = Path(__file__).resolve().parent.parent.parent
-CHANGES = {"open", *(f"os.{name}" for name in "rename remove mkdir rmdir link symlink truncate chmod".split())}
-"""Python's audit events for calls that change files; opening to read is left out, and each statement of SQL that writes
-counts too."""
+from paths import REPOSITORY
+
+CHANGES = {f"os.{name}" for name in "rename remove mkdir rmdir link symlink truncate chmod".split()}
+"""Python's audit events for calls that change files; opening to write and statements of SQL that write count too."""
+_MODULES = [file.relative_to(REPOSITORY).with_suffix("") for file in REPOSITORY.glob("nugget/**/[a-z]*.py")]
+_FORKED = multiprocessing.get_context("forkserver")
+_FORKED.set_forkserver_preload(["pytest", *(".".join(module.parts) for module in _MODULES)])
 
 
 class Ended(NamedTuple):
     """How a command ended: its exit code, or the signal as a negative number, and what it printed."""
 
-    code: int
+    code: int | None
     output: str
 
 
-class Commands:
-    """The process that forks; one for a whole test session."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
-        )
-
-    def run(
-        self, arguments: Sequence[str], variables: Mapping[str, str], folder: Path, *, strace: Sequence[str] = ()
-    ) -> Ended:
-        """Run `nugget <arguments>` with exactly these variables; `strace` attaches to its main thread."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        request = {"arguments": arguments, "variables": variables, "folder": str(folder), "strace": strace}
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        return Ended(*json.loads(self._process.stdout.readline()))
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.communicate()
+def run(arguments: Sequence[str], variables: Mapping[str, str], folder: Path) -> Ended:
+    """Run `nugget <arguments>` with exactly these variables; FAULT_CHANGE and FAULT_COUNT among them let it die."""
+    with tempfile.NamedTemporaryFile() as output:
+        process = _FORKED.Process(target=_become, args=(arguments, variables, folder, output.name))
+        process.start()
+        process.join()
+        return Ended(process.exitcode, output.read().decode("utf-8", "replace"))
 
 
-def serve() -> None:
-    """Answer requests until stdin closes."""
-    _import_everything()
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    for line in sys.stdin:
-        request = json.loads(line)
-        with tempfile.TemporaryFile() as output:
-            code = _run(request, output.fileno())
-            output.seek(0)
-            answers.write(json.dumps([code, output.read().decode("utf-8", "replace")]) + "\n")
-        answers.flush()
-
-
-def _import_everything() -> None:
-    import pkgutil
-
-    import nugget
-
-    for module in pkgutil.walk_packages(nugget.__path__, "nugget."):
-        if not module.name.startswith(("nugget.http", "nugget.mcp")) and "__main__" not in module.name:
-            __import__(module.name)
-
-
-def _run(request: Mapping[str, Any], output: int) -> int:
-    waiting, ready = os.pipe()
-    child = os.fork()
-    if not child:
-        os.close(ready)
-        _become(request, output, waiting)
-    os.close(waiting)
-    tracer = None
-    try:
-        if request["strace"]:
-            tracer = subprocess.Popen(["strace", "-p", str(child), *request["strace"]], stderr=subprocess.PIPE)
-            assert tracer.stderr is not None and b"attached" in tracer.stderr.readline()
-    finally:
-        os.close(ready)
-    status = os.waitpid(child, 0)[1]
-    if tracer is not None:
-        tracer.communicate()
-    return os.waitstatus_to_exitcode(status)
-
-
-def _become(request: Mapping[str, Any], output: int, waiting: int) -> None:
-    """Be the command, once the other end of `waiting` is closed."""
+def _become(arguments: Sequence[str], variables: Mapping[str, str], folder: Path, output: str) -> None:
     code = 3
     try:
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
+        printed = os.open(output, os.O_WRONLY | os.O_APPEND)
+        os.dup2(printed, 1)
+        os.dup2(printed, 2)
         os.environ.clear()
-        os.environ.update(request["variables"])
-        os.chdir(request["folder"])
-        os.read(waiting, 1)
+        os.environ.update(variables)
+        os.chdir(folder)
         from nugget.cli import run
 
-        if "FAULT_CHANGE" in os.environ:
-            _die_at(int(os.environ["FAULT_CHANGE"]), os.environ["FAULT_COUNT"])
-        code = run(request["arguments"])
+        if "FAULT_CHANGE" in variables:
+            _die_at(int(variables["FAULT_CHANGE"]), variables["FAULT_COUNT"])
+        code = run(arguments)
     except BaseException:
-        import traceback
-
         traceback.print_exc()
     finally:
         sys.stdout.flush()
@@ -125,17 +62,22 @@ def _become(request: Mapping[str, Any], output: int, waiting: int) -> None:
 
 
 def _die_at(number: int, counted: str) -> None:
-    """Die of SIGKILL at the `number`-th call or statement that changes files; how many there were stands in a file."""
+    """Die of SIGKILL at the `number`-th call or statement that changes files; how many there were stands in a file.
+
+    A file that is opened to be written is there by then, and empty.
+    """
     seen = 0
     file = os.open(counted, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
 
-    def count(statement: str = "") -> None:
+    def count(statement: str = "", *, opening: tuple[Any, int] | None = None) -> None:
         nonlocal seen
         if statement.startswith(("SELECT", "PRAGMA", "--")):
             return
         seen += 1
         os.pwrite(file, b"%d" % seen, 0)
         if seen == number:
+            with suppress(OSError):
+                _ = opening and os.open(*opening, 0o600)
             os.kill(os.getpid(), signal.SIGKILL)
 
     opened: list[Any] = []
@@ -146,12 +88,9 @@ def _die_at(number: int, counted: str) -> None:
                 opened.pop().set_trace_callback(count)
         if event == "sqlite3.connect/handle":
             opened.append(arguments[0])  # it cannot be used before the next event
-        elif event in CHANGES and (event != "open" or (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)):
+        elif event == "open" and (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            count(opening=(arguments[0], arguments[2]))
+        elif event in CHANGES:
             count()
 
     sys.addaudithook(hear)
-
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(REPOSITORY))
-    serve()

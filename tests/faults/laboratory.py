@@ -6,35 +6,29 @@ import json
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-from forking import Commands, Ended
+from cli_stage import write_unit
+from forking import Ended, run
+from knowledge_files import commit, shell
+from paths import REPOSITORY
 from sessions import write_transcript
+
+from nugget.infra import git
 
 FAULTS = {"": 1, "all": 0}.get(given := os.environ.get("NUGGET_FAULTS", ""), int(given) if given.isdigit() else 1)
 """So many steps of each kind are tried, 0 for all: 1 unless NUGGET_FAULTS, which `make faults` sets, says otherwise."""
-CALLS = (
-    "write pwrite64 pwritev rename renameat renameat2 unlink unlinkat rmdir mkdir mkdirat link linkat symlink "
-    "symlinkat ftruncate fsync fdatasync chmod fchmod fchmodat copy_file_range sendfile"
-).split()
-"""The calls by which a process changes files; a file that was made empty is seen at the next of them."""
 
-RULES = Path(__file__).resolve().parent.parent.parent / ".models" / "rules"
-"""Compiled rules of redaction, which one command compiles for all."""
 SETTINGS = (".claude.json", ".claude/settings.json", ".nugget/config.yaml", ".nugget/trusted.json")
-
 UNITS = {
-    "patterns/retry": ("pattern", "Retry payments with an idempotency key", "uses: concept/keys"),
-    "concepts/keys": ("concept", "An idempotency key names one payment", ""),
-    "decisions/queue": ("decision", "Payments go through one queue", "informed_by: pattern/retry"),
-    "bugs/double": ("bug", "Customers were charged twice", "informed_by: pattern/retry"),
+    "pattern/retry": ("Retry payments with an idempotency key", "uses: concept/keys"),
+    "concept/keys": ("An idempotency key names one payment", ""),
+    "decision/queue": ("Payments go through one queue", "informed_by: pattern/retry"),
+    "bug/double": ("Customers were charged twice", "informed_by: pattern/retry"),
 }
 
 
@@ -99,12 +93,11 @@ WRITINGS = {
 NAMES = [*WRITINGS] if given else ["mv", "accept", "worker"]
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True)
 class Stage:
     """A folder with everything, and a copy of it from which each trial starts."""
 
     folder: Path
-    commands: Commands
 
     @property
     def brain(self) -> Path:
@@ -118,30 +111,22 @@ class Stage:
 
     def build(self) -> None:
         """Make home, brain, a transcript and notes."""
-        home = self.folder / "home"
-        (home / ".claude" / "projects" / "-srv-shop").mkdir(parents=True)
-        (home / ".gitconfig").write_text(
+        talk = self.folder / "home" / ".claude" / "projects" / "-srv-shop" / "talk.jsonl"
+        write_transcript(talk, TALK, session="5f0c7a52-0000-4000-8000-000000000001")
+        shutil.copy(talk, self.folder)
+        (self.folder / "home" / ".gitconfig").write_text(
             "[user]\n\tname = Test\n\temail = test@example.invalid\n[init]\n\tdefaultBranch = main\n[gc]\n\tauto = 0\n"
         )
         self.must("init", str(self.brain), "--no-install")
-        for name, (kind, title, related) in UNITS.items():
+        for name, (title, related) in UNITS.items():
             relation, _, target = related.partition(": ")
-            links = f"related:\n- {{id: {target}, relation: {relation}}}\n" if related else ""
-            file = self.brain / "domains" / "coding" / f"{name}.md"
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(
-                f"---\nid: {kind}/{name.split('/')[1]}\ntype: {kind}\ndomain: coding\nconfidence: 0.8\nsource: manual\n"
-                f"created: 2026-01-01\nlast_modified: 2026-01-01\n{links}---\n# {title}\n\n{title} {'so ' * 30}.\n"
-            )
-        self.git("add", "-A")
-        self.git("commit", "-q", "-m", "Knowledge")
-        write_transcript(self.folder / "talk.jsonl", TALK, session="5f0c7a52-0000-4000-8000-000000000001")
-        shutil.copy(self.folder / "talk.jsonl", home / ".claude" / "projects" / "-srv-shop" / "talk.jsonl")
-        notes = self.folder / "notes"
-        notes.mkdir()
+            links = f"[{{id: {target}, relation: {relation}}}]" if related else "[]"
+            write_unit(self.brain, name, f"# {title}\n\n{title} {'so ' * 30}.", related=links)
+        commit(self.brain, ["domains"], "Knowledge")
         for number in range(2):
             text = f"# Note {number}\n\nCache answers for {number + 5} minutes, always.\n"
-            (notes / f"note-{number}.md").write_text(text)
+            (self.folder / "notes").mkdir(exist_ok=True)
+            (self.folder / "notes" / f"note-{number}.md").write_text(text)
 
     def keep(self) -> None:
         """Let later trials start from what is here now."""
@@ -154,18 +139,19 @@ class Stage:
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
         shutil.copytree(self.template, self.folder, symlinks=True, dirs_exist_ok=True)
 
-    def run(self, *arguments: str, strace: Sequence[str] = (), more: Mapping[str, str] | None = None) -> Ended:
+    def run(self, *arguments: str, **variables: str) -> Ended:
         """Run a command line; `{stage}` and `{proposal}` are filled in."""
-        filled = [self.fill(argument) for argument in arguments]
-        return self.commands.run(filled, {**self.variables(), **(more or {})}, self.folder, strace=strace)
+        environment = {
+            "PATH": os.environ["PATH"], "HOME": str(self.folder / "home"), "NUGGET_BRAIN": str(self.brain),
+            "KF_RULE_CACHE_DIR": str(REPOSITORY / ".models" / "rules"),
+            "NUGGET_EMBEDDING_MODEL": "none", "GIT_CONFIG_NOSYSTEM": "1", "NO_COLOR": "1", "TZ": "UTC",
+            "PYTHONPATH": str(REPOSITORY),
+        }  # fmt: skip
+        return run([self.fill(argument) for argument in arguments], {**environment, **variables}, self.folder)
 
-    def perform(self, writing: Writing, *, strace: Sequence[str] = (), more: Mapping[str, str] | None = None) -> Ended:
-        """Run the command of a row."""
-        return self.run(*writing.arguments, strace=strace, more={**writing.variables, **(more or {})})
-
-    def must(self, *arguments: str, **options: Any) -> None:
+    def must(self, *arguments: str, **variables: str) -> None:
         """Run a command line that has to succeed."""
-        ended = self.run(*arguments, **options)
+        ended = self.run(*arguments, **variables)
         assert ended.code == 0, (arguments, ended)
 
     def fill(self, argument: str) -> str:
@@ -174,25 +160,9 @@ class Stage:
             return (self.proposals() or ["nugget/none"])[0]
         return argument.replace("{stage}", str(self.folder))
 
-    def variables(self) -> dict[str, str]:
-        """The environment of a command."""
-        return {
-            "PATH": os.environ["PATH"], "HOME": str(self.folder / "home"), "NUGGET_BRAIN": str(self.brain),
-            "KF_RULE_CACHE_DIR": str(RULES),
-            "NUGGET_EMBEDDING_MODEL": "none", "GIT_CONFIG_NOSYSTEM": "1", "NO_COLOR": "1", "TZ": "UTC",
-            "PYTHONPATH": os.pathsep.join(sys.path),
-        }  # fmt: skip
-
-    def git(self, *arguments: str, repository: Path | None = None) -> str:
-        """What git says; it has to succeed."""
-        command = ["git", "-C", str(repository or self.brain), *arguments]
-        ended = subprocess.run(command, capture_output=True, text=True, env=self.variables())
-        assert ended.returncode == 0, (arguments, ended.stdout, ended.stderr)
-        return ended.stdout
-
     def proposals(self) -> list[str]:
         """The branches that wait for review."""
-        return self.git("for-each-ref", "--format=%(refname:short)", "refs/heads/nugget").split()
+        return shell(self.brain, "for-each-ref", "--format=%(refname:short)", "refs/heads/nugget").split()
 
     def state(self) -> dict[str, object]:
         """Everything that must be as before a command or as after it: no times, no random names."""
@@ -201,15 +171,14 @@ class Stage:
             repository = self.folder / name
             if not (repository / ".git").is_dir():
                 continue
-            command = ["git", "-C", str(repository), "rev-parse", "-q", "--verify", "HEAD"]
-            is_born = not subprocess.run(command, capture_output=True).returncode
-            lines = self.git("ls-tree", "-r", "HEAD", repository=repository).splitlines() if is_born else []
+            is_born = git.head(repository) is not None
+            lines = shell(repository, "ls-tree", "-r", "HEAD").splitlines() if is_born else []
             found[name] = {  # but for a brain.yaml that init made, which has an id that is random
                 "knowledge": [line for line in lines if name == "brain" or not line.endswith("\tbrain.yaml")],
-                "subjects": self.git("log", "--format=%s", repository=repository) if is_born else "",
-                "untracked": self.git("status", "--porcelain", "-uall", repository=repository),
+                "subjects": shell(repository, "log", "--format=%s") if is_born else "",
+                "untracked": shell(repository, "status", "--porcelain", "-uall"),
             }
-        found["proposals"] = sorted(self.git("ls-tree", "-r", branch, "domains") for branch in self.proposals())
+        found["proposals"] = sorted(shell(self.brain, "ls-tree", "-r", one, "domains") for one in self.proposals())
         home = self.folder / "home"
         found["settings"] = {name: file.read_text() for name in SETTINGS if (file := home / name).is_file()}
         rejected = home / ".nugget" / "ledger" / "rejected.jsonl"
@@ -236,9 +205,31 @@ class Stage:
 
     def check(self) -> None:
         """What holds after any fault once another command ran."""
-        self.git("fsck", "--no-progress", "--no-dangling")
-        assert self.git("status", "--porcelain", "-uall") == "", "the checkout is not what HEAD says"
+        shell(self.brain, "fsck", "--no-progress", "--no-dangling")
+        assert shell(self.brain, "status", "--porcelain", "-uall") == "", "the checkout is not what HEAD says"
         assert [path for path in (self.brain / "domains").rglob("*") if path.is_file() and path.suffix != ".md"] == []
+
+
+Faults = Callable[[Stage, Callable[..., Ended]], Iterator[tuple[str, Ended]]]
+"""Performs a command on the stage again and again, each time with a fault; yields which, and how the command ended."""
+
+
+def survives_all(name: str, folder: Path, faults: Faults, record_property: Callable[[str, object], None]) -> None:
+    """Try each of the faults on a command of the table; fail with those after which not all was done, or nothing."""
+    writing, stage = WRITINGS[name], Stage(folder)
+    folder.mkdir()
+    stage.build()
+    states = prepare(stage, writing)
+    tried, wrong = 0, []
+    for label, ended in faults(stage, lambda **more: stage.run(*writing.arguments, **{**writing.variables, **more})):
+        tried += 1
+        try:
+            assert ended.code in (0, 1, 2, -9) and "Traceback" not in ended.output, ended
+            survives(stage, writing, states)
+        except AssertionError as error:
+            wrong.append(f"{label}: {str(error)[:600]}")
+    record_property("faults", f"{faults.__name__}: {name}: tried {tried}, survived {tried - len(wrong)}")
+    assert tried and not wrong, "\n".join([f"{len(wrong)} of {tried}", *wrong[:20]])
 
 
 def prepare(stage: Stage, writing: Writing) -> tuple[dict[str, object], dict[str, object], dict[str, object]]:
@@ -249,7 +240,7 @@ def prepare(stage: Stage, writing: Writing) -> tuple[dict[str, object], dict[str
     writing.spoil(stage.folder)
     stage.keep()
     before = stage.state()
-    stage.must(*writing.arguments, more=writing.variables)
+    stage.must(*writing.arguments, **writing.variables)
     after = stage.state()
     stage.must("sync", "--source", "brain")
     derived = stage.derived()
@@ -266,29 +257,9 @@ def survives(stage: Stage, writing: Writing, states: tuple[dict[str, object], ..
     between = None if writing.again else stage.state()
     assert between in (None, before, after), "neither before nor after"
     if between != after or writing.derives:
-        stage.must(*writing.arguments, more=writing.variables)
+        stage.must(*writing.arguments, **writing.variables)
         assert stage.state() == after, "done again, it is not what it would have been"
     stage.must("sync", "--source", "brain")
     assert stage.derived() == derived, "what is derived is not what it would have been"
     stage.check()
     assert [*stage.folder.glob(".*.nugget-clone")] == []
-
-
-def steps_of(log: Path) -> Iterator[tuple[str, int]]:
-    """Every call in a log of strace as (name, the how manieth of that name)."""
-    seen = Counter[str]()
-    for line in log.read_text(errors="replace").splitlines():
-        name = line.split("(", 1)[0].split()[-1] if "(" in line else ""
-        if name in CALLS:
-            seen[name] += 1
-            yield name, seen[name]
-
-
-def traced(log: Path) -> list[str]:
-    """Options of strace that write every call into a log."""
-    return ["-o", str(log), "-s", "0", "-e", "trace=" + ",".join(f"?{name}" for name in CALLS), "-e", "signal=none"]
-
-
-def killing(name: str, number: int) -> list[str]:
-    """Options of strace that kill a process as it makes a call for the `number`-th time."""
-    return ["-o", os.devnull, "-e", f"trace={name}", "-e", f"inject={name}:signal=SIGKILL:when={number}"]

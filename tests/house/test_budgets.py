@@ -19,7 +19,7 @@ BUDGETS = {
     "classes": 263,
     "re.compile": 229,
     "parameters of a function": 10,
-    "lines of tests": 22_942,  # with the fault laboratory
+    "lines of tests": 22_792,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

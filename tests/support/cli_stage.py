@@ -34,5 +34,6 @@ def write_unit(brain: Path, unit_id: str, body: str, **keys: str) -> Path:
     file = brain / "domains" / "coding" / f"{kind}s" / f"{slug}.md"
     known = {"id": unit_id, "type": kind, "domain": "coding", **keys}
     lines = "".join(f"{key}: {said}\n" for key, said in known.items())
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"---\n{lines}---\n{body}\n", "utf-8")
     return file
