@@ -167,7 +167,7 @@ class AgentSession:
         found = replace(bundles[0], hits=packed[: query.limit], budget=used, more_context_hint=hint)
         return self.caught_up(replace(found, degraded=degraded, weak=weak))
 
-    def explain_code(self, *, with_sessions: bool = False, **asked: Any) -> CodeAnswer:
+    def explain_code(self, **asked: Any) -> CodeAnswer:
         """Explain a piece of code from its nuggets and, if there is a brain, its units. Raises NuggetError."""
         from nugget.app.provenance import Provenance
 
@@ -178,7 +178,7 @@ class AgentSession:
         except NuggetError:
             brain = None
         seen = Provenance(environment=self.environment, folder=self.cwd, brain=brain, face="mcp")
-        return seen.explain(asked, with_sessions=with_sessions)
+        return seen.explain(asked)
 
     def follow(self) -> None:
         """Bring in what was merged on the remote; failures are printed on stderr."""

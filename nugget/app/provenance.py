@@ -28,7 +28,6 @@ from nugget.provenance import (
     answer_code,
     code_query,
     find_nugget,
-    has_nuggets,
     nugget_types,
     nuggets_below,
     opened_index,
@@ -66,12 +65,12 @@ class Provenance:
         """Settings of the brain, or those of the user without one."""
         return self.brain.settings if self.brain else load_settings(self.environment)
 
-    def explain(self, query: NuggetQuery | Mapping[str, Any], *, with_sessions: bool = False) -> CodeAnswer:
+    def explain(self, query: NuggetQuery | Mapping[str, Any]) -> CodeAnswer:
         """Explain code, from nuggets and the brain's units. Raises UsageError for an unknown place."""
         now, asked = datetime.now(UTC), query if isinstance(query, NuggetQuery) else code_query(**query)
         answer = answer_code(
             asked, home=self.environment.home, folder=self.folder, now=now, brain_index=self._index(),
-            embedder=self._embedder, with_sessions=with_sessions,
+            embedder=self._embedder,
         )  # fmt: skip
         if self.face is not None:
             query_log.log_answer(answer, self.environment, self.settings, face=self.face, now=now)
@@ -83,8 +82,8 @@ class Provenance:
         """Return nuggets, newest session first, the reasons of those that are stale, and how many there are in all."""
         chosen = nugget_types(types)
         with opened_index(self.environment.home) as connection:
-            is_known = partial(has_nuggets, connection)
-            workspace, path = find_workspace_of(file, folder=self.folder, has_nuggets=is_known)
+            is_known = partial(stored.is_known, connection)
+            workspace, path = find_workspace_of(file, folder=self.folder, is_known=is_known)
             checkout = Checkout(workspace)
             found = list(stored.nugget_list(connection, workspace.identity, types=chosen))
             if path:
@@ -174,8 +173,8 @@ class Provenance:
     @contextmanager
     def _workspace(self) -> Iterator[tuple[sqlite3.Connection, Workspace]]:
         with opened_index(self.environment.home) as connection:
-            is_known = partial(has_nuggets, connection)
-            yield connection, find_workspace_of(None, folder=self.folder, has_nuggets=is_known)[0]
+            is_known = partial(stored.is_known, connection)
+            yield connection, find_workspace_of(None, folder=self.folder, is_known=is_known)[0]
 
     def _index(self) -> Index | None:
         """Return the brain's index as it is: an answer about code does not wait for a sync of the brain."""

@@ -84,14 +84,14 @@ def why(
     Give a path, a --query, or both; what matches both comes first. The answer holds what earlier sessions decided,
     tried and rejected, and the brain's reviewed units about this code.
     """
-    bundle = open_provenance(brain).explain({
+    answer = open_provenance(brain).explain({
         "path": path, "symbol": symbol, "text": query, "types": [name.lower() for name in listed(types)],
         "since": moment(since), "depth": depth, "budget_tokens": budget,
-    }).bundle  # fmt: skip
-    for text in bundle.notes if as_json else ():
+    })  # fmt: skip
+    for text in answer.bundle.notes if as_json else ():
         note(text)
-    show(context_json(bundle, explain=explain) if as_json else None, report="code_answer", bundle=bundle,
-         explain=explain)  # fmt: skip
+    show(context_json(answer.bundle, explain=explain) if as_json else None, report="code_answer",
+         bundle=answer.bundle, sessions=answer.sessions, explain=explain)  # fmt: skip
 
 
 @commands.command("coverage")

@@ -45,7 +45,7 @@ _STATUS = phrases.any_of(
     r"\b(?:tests?|lint\w*|builds?|checks?|ci)\b.{0,30}\b(?:pass\w*|fail\w*|green|red|clean|ok)\b",
     r"\b\d+ (?:new |more |test |lint |real |other )*(?:failures?|errors?|issues?|warnings?|commits|files"
     r"|conflicts?|lines)\b",
-    r"\bHEAD's\b|\bmerge both\b|\bconflict(?:ed)? (?:files?|regions?)\b",
+    r"\bHEAD's\b|^(?:keep|take|use) (?:HEAD|ours|theirs)\b|\bmerge both\b|\bconflict(?:ed)? (?:files?|regions?)\b",
     r"\b(?:updated|opened|created|pushed|merged) (?:the |a |your )?(?:pr|branch|pull request)\b|\bcommit"
     r" `?[0-9a-f]{7,}",
     r"\bstraightforward\b|\bchanges? needed\b|\b(?:just|only) one real\b|\bwill display as\b|^here(?:'s| is| are)\b",

@@ -356,7 +356,7 @@ _OTHERWISE = any_of(r"\b(?:otherwise|or else|sonst|sinon|si no|否则)\b")
 def rejected_in(text: str) -> tuple[str, ...]:
     """Return what a sentence says was not chosen, or is no longer: `… instead of X`, `no longer X`."""
     found = _OVER.search(_OTHERWISE.split(text)[0])
-    if not found or (found[0].lower().startswith("not ") and "`" not in found[0]):
-        return ()
+    if not found or found[0].count("`") % 2 or (found[0].lower().startswith("not ") and "`" not in found[0]):
+        return ()  # code that was cut off, or no name
     name = _CLAUSE.sub("", re.sub(r"^(?:the|a|an|using|use) ", "", found[1].strip())).strip(" `\"'")
     return (name,) if 1 < len(name) <= 60 else ()

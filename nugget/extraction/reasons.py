@@ -51,9 +51,11 @@ _OF_WORK = phrases.any_of(r"\b(?:i|we|our|let'?s)\b|^(?:fixed|added|removed|upda
 _WISHING = phrases.any_of(
     r"^(?:(?:and|so|also|then|now|but|instead|ok(?:ay)?|i think|maybe|perhaps)[, ]+)*(?:let'?s |please "
     r"|(?:we|you|i)(?:'d| would)? (?:do |really )?(?:should|need to|want to|have to|like to"
-    r"|like you to|must)(?: also| just)? )"
+    r"|like you to|must)(?: also| just)? |consider (?=\w+ing\b))"
 )
 """How a sentence begins that says what is wanted by more than the verb."""
+_PARTS = phrases.any_of(phrases.SENTENCE_END.pattern, r",\s+(?:and )?(?=(?:can|could) you\b)")
+"""Where a sentence of a request ends, or a question begins that asks for help with what it said."""
 _PROBLEM = phrases.any_of(
     r"\b(?:bugs?|errors?|issues?|problems?|broken|fail(?:s|ed|ing|ure)?|wrong|crash\w*|delay|slow)\b"
 )
@@ -194,15 +196,21 @@ def aim_of(text: str) -> str:
     prose = re.sub(r",? please(?=[.!]?$)", "", cleaned(text))
     if text.startswith(PLAN_OPENING):
         return one_line(prose)
-    for sentence in phrases.SENTENCE_END.split(prose):
+    for sentence in _PARTS.split(prose):
         bare = _WISHING.sub("", sentence)
         if is_wish(sentence, prose) and not _is_errand(bare) and not sentence.endswith(("?", ":")):
-            return titles.capitalised(one_line(bare + prose[prose.index(sentence) + len(sentence) :]))
+            rest = prose[prose.index(sentence) + len(sentence) :]
+            return titles.capitalised(one_line(bare if rest.startswith(",") else bare + rest))
     reported = (
-        one for one in phrases.SENTENCE_END.split(prose)
+        one for one in _PARTS.split(prose)
         if _PROBLEM.search(one) and not one.endswith(("?", ":")) and not _is_errand(one)
     )  # fmt: skip
     return titles.capitalised(one_line(_NOTICED.sub("", next(reported, ""))))
+
+
+def _wanted(sentence: str) -> str:
+    """Return what a sentence wants, without `I'd like to` before it and a colon behind it."""
+    return titles.capitalised(_WISHING.sub("", sentence).rstrip(" :"))
 
 
 def _is_errand(text: str) -> bool:
@@ -267,7 +275,7 @@ def _wishes(read: _Reading) -> dict[str, tuple[str, str, Event]]:
         event = exchange.events[0]
         is_asked = exchange.prompt and is_request(exchange.prompt)
         lines = event.text[:6000].split("\n") if is_asked else []
-        for quote in (part for line in lines for part in phrases.SENTENCE_END.split(line.strip())):
+        for quote in (part for line in lines for part in _PARTS.split(line.strip())):
             sentence = cleaned(quote)
             if not sentence or _PRINTED.match(sentence) or phrases.ERRAND.match(sentence):
                 continue
@@ -276,7 +284,7 @@ def _wishes(read: _Reading) -> dict[str, tuple[str, str, Event]]:
                 above = named
                 continue
             for path in (named or above) if is_wish(sentence, event.text) and not _NO_AIM.match(sentence) else ():
-                found.setdefault(path, (sentence, quote, event))
+                found.setdefault(path, (_wanted(sentence), quote, event))
             above = []
     return found
 
@@ -352,10 +360,11 @@ def _reasons(read: _Reading, claims: SessionClaims) -> Iterator[Nugget]:
         kept.append(draft)
         moment = sentence.event.timestamp or read.session.started or read.now
         whole, text = draft.statement.rstrip(".。"), draft.text()
+        summary = one_line(whole)  # whole sentences, unless the first is too long
         nugget = read.nugget(
-            kind, whole if len(whole) <= SUMMARY_CHARS else draft.title, round(draft.confidence, 2),
+            kind, draft.title if summary.endswith("…") else summary, round(draft.confidence, 2),
             event=sentence.event, quote=sentence.quote, path=path, symbol=symbol,
-            detail=text if text.rstrip(".。") != whole else "",
+            detail=text if text.rstrip(".。") != summary else "",
         )  # fmt: skip
         is_choice = kind in (NuggetType.DECISION, NuggetType.REJECTION)
         alternatives = alternatives_of(draft, claims) if is_choice else ()

@@ -29,7 +29,8 @@ _GO_ON = any_of(
     r"|继续|好的?|是的?|はい|続けて|계속|네|[\d\s.,!?/]+|[\s,.]|please|pls)+[\s.!?…。！？]*"
 )
 _WANTED = any_of(
-    r"\b(?:needs?|wants?|should|must|has to|have to|let'?s|would like|instead|so that(?!')|please|never|always|don't)\b"
+    r"\b(?:needs?|wants?|should|must|has to|have to|let'?s|would like|'d like to|consider(?= \w+ing\b)"
+    r"|instead|so that(?!')|please|never|always|don't)\b"
 )
 _PLAN_TITLE = re.compile(r"^#+\s+(?:plan:?\s+)?(.+)$", re.MULTILINE | re.IGNORECASE)
 _LETTER = re.compile(r"[^\W\d_]")

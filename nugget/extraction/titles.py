@@ -173,7 +173,7 @@ _REASON = any_of(
     r" que) |，(?=因为|否则)"
 )
 _HANGS = any_of(
-    r"(?:(?:given )?(?:these|those|this|that)|the (?:rest|others?|former|latter|above)|both|which"
+    r"(?:(?:(?:given|all(?: of)?) )?(?:these|those|this|that)|the (?:rest|others?|former|latter|above)|both|which"
     r"|there(?:'s| is| are)|it|its|they|also|just|only one"
     r"|(?:use|do|make|try|find|have|want|need) (?:something|anything|stuff|this|that|it))\b"
     r"|(?:if|when|after|before|while|once|since|because|as)\b[^,]*$"
@@ -187,7 +187,7 @@ _FLEETING = any_of(
     r"|^the (?:first|second|third|last|next|remaining|failing) (?:tests?|problems?|issues?|failures?|errors?|cases?)\b"
 )
 """What is true of the moment, or goes on from something else."""
-_REFERS = any_of(r"\b(?:for|in|by) (?:this|that|these|those) (?:reason|case|way|approach|means)s?\b")
+_REFERS = any_of(r"\b(?:for|in|by) (?:this|that|these|those) (?:reason|case|way|approach|means)s?\b|\b(?:too|as well)$")
 _TELLS = any_of(r"^(?:no|only|rather|prefer|merk)\b|\b(?:never|always|don't|do not|must)\b")
 _VERB = re.compile(
     r"\b(?:is|are|was|were|has|have|had|does|do|did|can|could|must|will|would|should|may|might|needs?|gets?|makes?|means?"

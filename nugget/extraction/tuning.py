@@ -100,10 +100,12 @@ def _difference(touch: FileTouch, versions: _Versions, content: bytes | None) ->
     """Return the summary and detail: which lines changed if git holds what the session left, else how many."""
     summary = f"Human-edited AI output in {touch.path}"
     wrote, now = set(touch.line_hashes), (content or b"").decode("utf-8", "replace").splitlines()
-    gone = len(wrote - set(map(line_hash, now))) if content is not None else 0
-    detail = [f"{gone} of the {counted(len(wrote), 'line')} that the agent wrote are gone."] if gone else []
     _, before = versions.get(touch.after_hash or "", (None, None))
     is_known = before is not None and content is not None and b"\0" not in before + content
+    if before is not None:  # the agent may have replaced its own lines
+        wrote &= set(map(line_hash, before.decode("utf-8", "replace").splitlines()))
+    gone = len(wrote - set(map(line_hash, now))) if content is not None else 0
+    detail = [f"{gone} of the {counted(len(wrote), 'line')} that the agent wrote are gone."] if gone else []
     old, new = (
         Counter(map(str.strip, lines)) for lines in ((before or b"").decode("utf-8", "replace").splitlines(), now)
     )

@@ -145,10 +145,10 @@ def nugget_list(
     return (value_in(line, Nugget) for type_, line in rows if not types or type_ in types)
 
 
-def count_nuggets(connection: sqlite3.Connection, workspace: str) -> int:
-    """Return how many nuggets a workspace has."""
-    row = connection.execute("SELECT count(*) FROM nuggets WHERE workspace = ?", (workspace,)).fetchone()
-    return int(row[0])
+def is_known(connection: sqlite3.Connection, workspace: str) -> bool:
+    """Return whether a session of a workspace was extracted."""
+    sql = "SELECT 1 FROM provenance_sessions WHERE workspace = ?"
+    return connection.execute(sql, (workspace,)).fetchone() is not None
 
 
 def sessions(connection: sqlite3.Connection, workspace: str | None = None) -> list[IndexedSession]:
@@ -185,12 +185,8 @@ def sessions_touching(
 
 def touched_renames(connection: sqlite3.Connection, workspace: str) -> list[tuple[str, str]]:
     """(old path, new path) of each rename that sessions made, oldest first."""
-    rows = connection.execute(
-        """SELECT previous_path, path FROM file_touches WHERE workspace = ? AND previous_path IS NOT NULL
-           ORDER BY at""",
-        (workspace,),
-    )
-    return list(rows)
+    sql = "SELECT previous_path, path FROM file_touches WHERE workspace = ? AND previous_path IS NOT NULL ORDER BY at"
+    return connection.execute(sql, (workspace,)).fetchall()
 
 
 def earliest_session(connection: sqlite3.Connection, workspace: str) -> datetime | None:

@@ -55,7 +55,7 @@ def openqed_context(session: AgentSession, *, budget: float, query: str | None, 
 
 def openqed_file_history(session: AgentSession, *, path: str, budget: float) -> dict[str, Any]:
     """Return the sessions that touched a file, as many as fit into the budget. Raises NuggetError."""
-    found = session.explain_code(path=path, budget_tokens=1, with_sessions=True)
+    found = session.explain_code(path=path, budget_tokens=1)
     place = found.bundle.query.path or path
     room, shown = int(budget) - estimate_tokens(json.dumps(file_history_json(place, (), shown=0))), 0
     for known in found.sessions:
@@ -149,7 +149,7 @@ def _code_part(session: AgentSession, question: Query, *, budget_tokens: int) ->
     try:
         found = session.explain_code(
             path=question.path, symbol=question.symbol, types=types, depth=question.depth,
-            budget_tokens=max(budget_tokens, _MIN_TOKENS), with_sessions=True,
+            budget_tokens=max(budget_tokens, _MIN_TOKENS),
         )  # fmt: skip
     except NuggetError as error:
         named = printable(question.path or question.symbol or "")

@@ -6,7 +6,7 @@ import hashlib
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import partial
@@ -45,7 +45,7 @@ _NAMED_DEFINITIONS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeAnswer:
-    """An answer about a piece of code. `sessions` touched the asked path, newest first; only filled when asked for."""
+    """An answer about a piece of code. `sessions` touched the asked path, newest first."""
 
     bundle: NuggetBundle
     workspace: Workspace
@@ -86,11 +86,6 @@ def opened_index(home: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def has_nuggets(connection: sqlite3.Connection, workspace: str) -> bool:
-    """Return whether anything is known of a workspace."""
-    return stored.count_nuggets(connection, workspace) > 0
-
-
 def answer_code(
     query: NuggetQuery,
     *,
@@ -99,7 +94,6 @@ def answer_code(
     now: datetime,
     brain_index: Index | None = None,
     embedder: Callable[[], Embedder | None] | None = None,
-    with_sessions: bool = False,
 ) -> CodeAnswer:
     """Answer a question whose path is as it was named, meant from `folder`.
 
@@ -109,29 +103,32 @@ def answer_code(
     """
     started = time.perf_counter()
     with opened_index(home) as connection:
-        known = partial(has_nuggets, connection)
-        workspace, path = find_workspace_of(query.path, folder=folder, has_nuggets=known)
+        is_known = partial(stored.is_known, connection)
+        workspace, path = find_workspace_of(query.path, folder=folder, is_known=is_known)
         checkout = Checkout(workspace)
         query = replace(query, path=path)
         if query.path is None and not query.text and not query.symbol:
             hint = "`nugget why src/app.py` asks about a file."
             raise UsageError("Give a path, a --query or a --symbol.", hint=hint)
-        reviewed = _reviewed_or_none(brain_index, workspace, query.text, now)
+        reviewed: list[Reviewed] = []
+        with suppress(sqlite3.Error, Unusable):  # the brain's own commands report what is wrong with its index
+            reviewed = reviewed_units(brain_index, workspace, text=query.text, today=now.date()) if brain_index else []
         meant = _meant(home, connection, query.text, embedder) if query.text and embedder else {}
         query, definitions, notes = _find_symbol(query, checkout)
+        place, located = locate(query, connection, checkout)
         bundle = why(
-            query, connection=connection, checkout=checkout, now=now, reviewed=reviewed, meant=meant,
+            query, place, (*notes, *located), now=now, reviewed=reviewed, meant=meant,
             symbol_words=[name for definition in definitions for name in definition.inner],
         )  # fmt: skip
-        if not known(workspace.identity):
-            notes = (*notes, f"Nothing is known of {workspace.name} yet; `nugget extract` reads its sessions.")
+        if not is_known(workspace.identity):
+            hint = f"Nothing is known of {workspace.name} yet; `nugget extract` reads its sessions."
+            bundle = replace(bundle, notes=(hint, *bundle.notes))
         sessions: list[IndexedSession] = []
-        if with_sessions and (present := bundle.query.path) is not None:
-            place, _ = locate(NuggetQuery(path=present), connection, checkout)
-            below = [present] if checkout.is_folder(present) else []
-            sessions = stored.sessions_touching(connection, workspace.identity, place.names(present), below=below)
+        if place.path is not None:
+            below = [place.path] if place.is_folder else []
+            sessions = stored.sessions_touching(connection, workspace.identity, place.names(place.path), below=below)
     return CodeAnswer(
-        bundle=replace(bundle, notes=(*notes, *bundle.notes)), workspace=workspace, sessions=tuple(sessions),
+        bundle=bundle, workspace=workspace, sessions=tuple(sessions),
         duration_ms=(time.perf_counter() - started) * 1000,
     )  # fmt: skip
 
@@ -206,13 +203,6 @@ def is_about(repo: str | None, workspace: Workspace) -> bool:
     digest = hashlib.sha256((normalised_remote(repo) or named).encode("utf-8", "surrogateescape")).hexdigest()[:8]
     slug, _, own = workspace.identity.rpartition("-")
     return own == digest or ("/" in named and slug.endswith("-" + named.replace("/", "-")))
-
-
-def _reviewed_or_none(index: Index | None, workspace: Workspace, text: str | None, now: datetime) -> list[Reviewed]:
-    try:
-        return reviewed_units(index, workspace, text=text, today=now.date()) if index else []
-    except (sqlite3.Error, Unusable):
-        return []  # the brain's own commands report what is wrong with its index
 
 
 def _meant(

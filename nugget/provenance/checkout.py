@@ -147,16 +147,16 @@ def scope_match(asked: str | None, scoped: str | None, *, is_folder: bool = Fals
 
 
 def find_workspace_of(
-    path: str | None, *, folder: Path, has_nuggets: Callable[[str], bool]
+    path: str | None, *, folder: Path, is_known: Callable[[str], bool]
 ) -> tuple[Workspace, str | None]:
     """Return the workspace of `path` and the path relative to it; without a path that of `folder`.
 
     A relative path is meant from `folder`. The repository that the path is in counts (a submodule, not what it is in),
-    unless nuggets are known of that of `folder` only. Raises UsageError for a path that is in no workspace.
+    unless sessions are known of that of `folder` only. Raises UsageError for a path that is in no workspace.
     """
 
     def workspace(place: Path) -> Workspace:
-        return find_workspace(place, is_known=has_nuggets) or vanished_workspace(place)
+        return find_workspace(place, is_known=is_known) or vanished_workspace(place)
 
     if path is None:
         return workspace(folder), None
@@ -170,7 +170,7 @@ def find_workspace_of(
     for found in (workspace(there), own):
         is_root = os.path.realpath(whole) == os.path.realpath(found.root)
         relative = "" if is_root else relative_path(found, str(whole))
-        if relative is not None and has_nuggets(found.identity):
+        if relative is not None and is_known(found.identity):
             return found, relative
         if relative is not None and (found.common_dir is not None or found.identity == own.identity):
             fallback = fallback or (found, relative)

@@ -69,31 +69,34 @@ class Candidate:
     unit: Unit | None = None
 
     @property
-    def rank(self) -> tuple[bool, bool, float, float]:
-        """Sort key: matches of place and words first, then of the very file, then by score, then the newest."""
+    def rank(self) -> tuple[bool, bool, bool, float, float]:
+        """Sort key: matches of place and words first, then of the very file, then by score, then the newest.
+
+        A change by hand of which nothing is known but that it was made comes after what says more of the same file.
+        """
         is_found = self.text is not None or self.meaning is not None
         matches_both = is_found and self.match is not ScopeMatch.ELSEWHERE
         learned = _learned(self.nugget)
         is_exact, newest = self.match is ScopeMatch.EXACT, learned.timestamp() if learned else 0.0
-        return not matches_both, not is_exact, -relevance(self), -newest
+        is_bare = self.nugget.type is NuggetType.TUNING and not self.nugget.detail
+        return not matches_both, not is_exact, is_bare, -relevance(self), -newest
 
 
 def why(
     query: NuggetQuery,
+    place: Location,
+    notes: Sequence[str] = (),
     *,
-    connection: sqlite3.Connection,
-    checkout: Checkout,
     now: datetime,
     meant: Mapping[str, float] | None = None,
     symbol_words: Sequence[str] = (),
     reviewed: Sequence[Reviewed] = (),
 ) -> NuggetBundle:
-    """Answer a question about code from the machine's index.
+    """Answer a question about code, of a place that was located with `notes`.
 
     `meant` are the nuggets near to the question in meaning: id -> cosine. `symbol_words` are further names by which a
     nugget is about the symbol. `reviewed` are the units of the brain that are scoped to this workspace.
     """
-    place, notes = locate(query, connection, checkout)
     candidates = _candidates(query, place, now, meant or {}, symbol_words)
     kept = [one for unit in reviewed if (one := _of_brain(unit, query, place, now))]
     told = {(one.nugget.session, one.nugget.summary) for one in kept}
@@ -110,12 +113,11 @@ def why(
     packed, budget, hint = pack_nuggets(
         hits, budget_tokens=query.budget_tokens, depth=query.depth, candidates=len(candidates)
     )
-    for path in dict.fromkeys(hit.nugget.scope.path for hit in packed if hit.nugget.scope.path and not hit.unit):
-        if (present := place.aliases.get(path, path)) != path:
-            notes.append(f"{path} is {present} now.")
+    paths = dict.fromkeys(hit.nugget.scope.path for hit in packed if hit.nugget.scope.path and not hit.unit)
+    moved = [f"{path} is {place.aliases[path]} now." for path in paths if place.aliases.get(path, path) != path]
     return NuggetBundle(
         query=replace(query, path=place.path), hits=packed, budget=budget, candidates=len(candidates),
-        more_context_hint=hint, notes=tuple(notes),
+        more_context_hint=hint, notes=(*notes, *moved),
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from nugget.infra.workspace import find_workspace
 from nugget.models import Scope
 from nugget.models.nuggets import FileTouch, Nugget, NuggetBundle, NuggetQuery, NuggetType, SessionRecord, TouchAction
 from nugget.provenance.checkout import Checkout
-from nugget.provenance.ranking import why
+from nugget.provenance.ranking import locate, why
 from nugget.sources.nugget_store import write_session
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -96,7 +96,7 @@ class Shop:
         query = NuggetQuery(path=path, text=text, **{name: more.pop(name) for name in known if name in more})
         with self.index() as connection:
             checkout = more.pop("checkout", None) or self.checkout()
-            return why(query, connection=connection, checkout=checkout, now=NOW, **more)
+            return why(query, *locate(query, connection, checkout), now=NOW, **more)
 
 
 def make_shop(folder: Path, home: Path) -> Shop:
