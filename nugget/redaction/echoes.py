@@ -30,11 +30,10 @@ def echoes(text: str, known: Mapping[str, str]) -> Iterator[Span]:
     for secret, kind in kinds.items():
         for form in (secret, quote(secret.encode("latin-1"), safe=""), *_encoded(secret)):
             yield from ((at, at + len(form), kind) for at in places(text, form))
-        if len(secret) >= 16:
+        begun = [at for at in places(text, secret[:6]) if not text.startswith(secret, at)]
+        if len(secret) >= 16 and begun:
             split = re.compile(_BREAK.join(map(re.escape, secret[:256])))
-            for at in places(text, secret[:6]):
-                if not text.startswith(secret, at) and (found := split.match(text, at)):
-                    yield *found.span(), kind
+            yield from ((*found.span(), kind) for at in begun if (found := split.match(text, at)))
 
 
 def _is_telling(secret: str) -> bool:

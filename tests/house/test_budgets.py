@@ -14,7 +14,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 170,
-    "lines": 44_228,
+    "lines": 44_227,
     "lines of a file": 417,
     "classes": 263,
     "re.compile": 229,
