@@ -20,7 +20,7 @@ from nugget.capture.compare import BRANCH_PREFIX, ProposalTarget, ProposedChange
 from nugget.config import Settings
 from nugget.errors import BrainError, ReviewError, TranscriptError, UsageError
 from nugget.extraction.proposals import Extraction, Proposal
-from nugget.extraction.replies import without_invisible
+from nugget.extraction.replies import cleaned
 from nugget.infra import files, git
 from nugget.infra.workspace import find_workspace
 from nugget.models import (
@@ -230,12 +230,9 @@ def propose_note(
         raise ReviewError(f"{_MOST_NOTES} notes wait for review; no more are taken.", hint="Run `nugget review`.")
     place = find_workspace(folder)
     root = place.root if place else folder
-
-    def clean(text: str) -> str:
-        return redact(without_invisible(text), allow=allow_list(target.settings)).text.strip()
-
-    paths = [_path_in(root, clean(path)) for path in paths]
-    title, statement, because = " ".join(clean(title).split()), clean(statement), clean(because)
+    allow = allow_list(target.settings)
+    paths = [_path_in(root, cleaned(path, allow)) for path in paths]
+    title, statement, because = (cleaned(text, allow) for text in (" ".join(title.split()), statement, because))
     body = [f"# {title}", statement, f"**Because:** {because}" if because else ""]
     body.append(f"Files: {', '.join(map(proposal_text.coded, paths))}" if paths else "")
     unit = Unit(

@@ -7,7 +7,7 @@ another language than the session's. A path that is no file of the workspace sco
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -24,13 +24,12 @@ from nugget.extraction.generative import (
 )
 from nugget.extraction.places import Places
 from nugget.extraction.reasons import is_repeated
-from nugget.extraction.replies import Shown, bounded, find_quote, is_foreign, support_of, without_invisible
+from nugget.extraction.replies import Shown, bounded, cleaned, proved, well_formed
 from nugget.extraction.requests import one_line
-from nugget.infra.llm.gate import problems_in
 from nugget.models import EventKind, Scope, Session, Speaker
 from nugget.models.nuggets import FileTouch, Nugget, NuggetType
-from nugget.models.sessions import is_own_words, origin_of, speaker_of
-from nugget.redaction import allow_list, redact
+from nugget.models.sessions import origin_of, speaker_of
+from nugget.redaction import allow_list
 from nugget.text import shorten
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 
 MAX_NUGGETS = 16
 """Nuggets asked for in one window, at most."""
-_MAX_READ = 40
 _MAX_FILES = 200
 _REPEATS = 0.8
 _RULES = (NuggetType.CONSTRAINT, NuggetType.DECISION, NuggetType.REJECTION)
@@ -100,7 +98,8 @@ def extract_nuggets(
 
     found: list[Nugget] = []
     for part, value in read_each(work, texts, ask):
-        for outcome in _read(value, texts[part - 1], work, places, touches):
+        for entry in well_formed(value, "nugget", NUGGET_SCHEMA):
+            outcome = entry if isinstance(entry, str) else _nugget(entry, texts[part - 1], work, places, touches)
             if isinstance(outcome, str):
                 work.dropped.append(outcome)
             elif not is_repeated(outcome, found, least=_REPEATS):
@@ -108,40 +107,17 @@ def extract_nuggets(
     return GenerativeNuggets(nuggets=tuple(found), dropped=tuple(work.dropped), usd=work.usd)
 
 
-def _read(value: object, text: str, work: Work, places: Places, touches: Sequence[FileTouch]) -> Iterator[Nugget | str]:
-    """Yield the nugget, or why it is dropped, for each entry of a reply. `value` may be anything at all."""
-    listed = value.get("nuggets") if isinstance(value, dict) else None
-    for entry in listed[:_MAX_READ] if isinstance(listed, list) else ():
-        if problems := problems_in(entry, NUGGET_SCHEMA, where="nugget"):
-            named = entry.get("summary") if isinstance(entry, dict) else None
-            name = shorten(named, 80) if isinstance(named, str) and named.strip() else "a nugget without a summary"
-            yield f"{name}: {shorten('; '.join(problems), 200)}"
-        else:
-            yield _nugget(entry, text, work, places, touches)
-
-
 def _nugget(
     entry: Mapping[str, Any], text: str, work: Work, places: Places, touches: Sequence[FileTouch]
 ) -> Nugget | str:
     session, allow = work.session, allow_list(work.settings)
-
-    def clean(said: str) -> str:
-        return " ".join(redact(without_invisible(said), allow=allow).text.split())
-
-    summary, detail = one_line(clean(entry["summary"])), shorten(clean(entry["detail"]), 1000)
-    shown = Shown(text=text)
-    quotes = [find_quote(quote, shown, session) for quote in entry["quotes"][:5]]
-    evidence = tuple(dict.fromkeys(one for one in quotes if one is not None))
-    support = support_of(summary, detail, evidence, shown) if evidence else None
-    problems = {
-        "it has no summary": not summary,
-        "its quote is not in the session": not evidence,
-        "not in the language of the session": is_foreign(f"{summary}\n{detail}", session),
-        "rests only on what was printed, pasted or quoted": entry["type"] in _RULES and not is_own_words(evidence),
-        "its quotes do not say it": bool(evidence) and support is None,
-    }
-    if problem := next((problem for problem, is_met in problems.items() if is_met), ""):
-        return f"{shorten(summary, 80)}: {problem}"
+    summary = one_line(" ".join(cleaned(entry["summary"], allow).split()))
+    detail = shorten(" ".join(cleaned(entry["detail"], allow).split()), 1000)
+    is_rule = entry["type"] in _RULES
+    found = proved(summary, detail or summary, entry["quotes"], Shown(text=text), session, is_rule=is_rule)
+    if isinstance(found, str):
+        return f"{shorten(summary, 80) or 'a nugget without a summary'}: {found}"
+    evidence, support = found
     touched = {touch.path: touch for touch in touches}
     path = entry["path"].strip()
     if path not in touched:
@@ -152,10 +128,10 @@ def _nugget(
     records = {name for one in evidence for name in one.records}
     return Nugget(
         id="", type=NuggetType(entry["type"]), summary=summary, detail="" if detail == summary else detail,
-        confidence=bounded(entry["confidence"], support or 0), session=session.id, agent=session.agent,
+        confidence=bounded(entry["confidence"], support), session=session.id, agent=session.agent,
         scope=Scope(repo=places.repo, path=path, symbol=symbol), session_started=session.started,
         extracted_at=work.now, alternatives=tuple(
-            shorten(clean(one), 200) for one in entry["alternatives"][:6] if one.strip()
+            shorten(cleaned(one, allow), 200) for one in entry["alternatives"][:6] if one.strip()
         ),
         source_prompt=_prompt_before(session, records),
         file_hash=touched[path].after_hash if path in touched else None, method=METHOD, evidence=evidence,

@@ -46,7 +46,7 @@ MIN_QUOTE_CHARS = 15
 
 _RULES = (KnowledgeType.BELIEF, KnowledgeType.DECISION, KnowledgeType.PATTERN)
 _MAX_BODY_CHARS = 8000
-_MAX_UNITS_READ = 40
+_MAX_READ = 40
 _FOREIGN_SCRIPT_SHARE = 0.5
 _KNOWN_SCRIPT_SHARE = 0.01
 _LETTERS_SAMPLED = 50_000
@@ -123,17 +123,48 @@ class Shown:
 def read_units(
     value: object, shown: Shown, session: Session, *, allow: Sequence[re.Pattern[str]] = (), now: datetime
 ) -> Iterator[Proposal | str]:
-    """For every unit of a reply the proposal, or why it is dropped. `value` may be anything at all."""
-    units = value.get("units") if isinstance(value, dict) else None
-    entries = units if isinstance(units, list) else []
-    for entry in entries[:_MAX_UNITS_READ]:
-        problems = problems_in(entry, UNIT_SCHEMA, where="unit")
-        if problems:
-            yield f"{_name(entry)}: {shorten('; '.join(problems), 200)}"
+    """Yield the proposal, or why there is none, for each unit of a reply. `value` may be anything at all."""
+    for entry in well_formed(value, "unit", UNIT_SCHEMA):
+        yield entry if isinstance(entry, str) else _proposal(entry, shown, session, allow=allow, now=now)
+
+
+def well_formed(value: object, kind: str, schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any] | str]:
+    """Yield each entry of a reply's list of a kind that holds the schema; for others its name and what is wrong."""
+    listed = value.get(f"{kind}s") if isinstance(value, dict) else None
+    entries = listed if isinstance(listed, list) else []
+    for entry in entries[:_MAX_READ]:
+        if problems := problems_in(entry, schema, where=kind):
+            names = (entry.get(key) for key in ("title", "summary")) if isinstance(entry, dict) else ()
+            name = next((name for name in names if isinstance(name, str) and name.strip()), f"a {kind} without a title")
+            yield f"{shorten(name, 80)}: {shorten('; '.join(problems), 200)}"
         else:
-            yield _proposal(entry, shown, session, allow=allow, now=now)
-    if len(entries) > _MAX_UNITS_READ:
-        yield f"{len(entries) - _MAX_UNITS_READ} more units in one reply, which were not read"
+            yield entry
+    if len(entries) > _MAX_READ:
+        yield f"{len(entries) - _MAX_READ} more {kind}s in one reply, which were not read"
+
+
+def cleaned(text: str, allow: Sequence[re.Pattern[str]]) -> str:
+    """Return a text without secrets, comments, control characters, and characters that cannot be seen."""
+    shown = _INVISIBLE.sub("", text).encode("utf-8", "replace").decode()
+    return redact(shown, allow=allow).text.strip()
+
+
+def proved(
+    claim: str, body: str, quotes: Sequence[str], shown: Shown, session: Session, *, is_rule: bool
+) -> tuple[tuple[Evidence, ...], float] | str:
+    """Return the evidence of a claim and how far it bears the claim (0 to 1); else why the claim is dropped."""
+    if not claim or not body:
+        return "nothing is left of it without comments and invisible characters"
+    found = [find_quote(quote, shown, session) for quote in quotes[:5]]
+    evidence = tuple(dict.fromkeys(one for one in found if one is not None))
+    if not evidence:
+        return "its quote is not in the session"
+    if is_foreign(f"{claim}\n{body}", session):
+        return "not in the language of the session"
+    if is_rule and not is_own_words(evidence):
+        return "rests only on what was printed, pasted or quoted"
+    support = support_of(claim, body, evidence, shown)
+    return "its quotes do not say it" if support is None else (evidence, support)
 
 
 def find_quote(quote: str, shown: Shown, session: Session) -> Evidence | None:
@@ -159,11 +190,6 @@ def find_quote(quote: str, shown: Shown, session: Session) -> Evidence | None:
     return Evidence(session=session.id, quote=seen[0])
 
 
-def without_invisible(text: str) -> str:
-    """A text without comments, control characters, and characters that cannot be seen."""
-    return _INVISIBLE.sub("", text).encode("utf-8", "replace").decode()
-
-
 def script_of(text: str) -> Counter[str]:
     """How many letters of which script (`LATIN`, `CYRILLIC`, `CJK`, `HANGUL`...) the start of a text has."""
     letters = [char for char in text[:_LETTERS_SAMPLED] if char.isalpha()]
@@ -173,23 +199,11 @@ def script_of(text: str) -> Counter[str]:
 def _proposal(
     entry: Mapping[str, Any], shown: Shown, session: Session, *, allow: Sequence[re.Pattern[str]], now: datetime
 ) -> Proposal | str:
-    def clean(text: str) -> str:
-        return redact(without_invisible(text), allow=allow).text.strip()
-
-    title, body = " ".join(clean(entry["title"]).split()), clean(entry["body"])
-    name = shorten(title, 80) or "a unit without a title"
-    found = [find_quote(quote, shown, session) for quote in entry["quotes"][:5]]
-    evidence = tuple(dict.fromkeys(one for one in found if one is not None))
-    if not evidence:
-        return f"{name}: its quote is not in the session"
-    if not body or not title:
-        return f"{name}: nothing is left of it without comments and invisible characters"
-    if is_foreign(f"{title}\n{body}", session):
-        return f"{name}: not in the language of the session"
-    if entry["type"] in _RULES and not is_own_words(evidence):
-        return f"{name}: rests only on what was printed, pasted or quoted"
-    if (support := support_of(title, body, evidence, shown)) is None:
-        return f"{name}: its quotes do not say it"
+    title, body = " ".join(cleaned(entry["title"], allow).split()), cleaned(entry["body"], allow)
+    found = proved(title, body, entry["quotes"], shown, session, is_rule=entry["type"] in _RULES)
+    if isinstance(found, str):
+        return f"{shorten(title, 80) or 'a unit without a title'}: {found}"
+    evidence, support = found
     relations, updated = _relations(entry["relations"], shown.existing)
     kind = updated.type if updated else entry["type"]
     unit = Unit(
@@ -205,11 +219,11 @@ def _proposal(
         related=relations,
         session=session.id,
         evidence=evidence,
-        alternatives=tuple(shorten(clean(one), 300) for one in entry["alternatives"][:6] if one.strip()),
+        alternatives=tuple(shorten(cleaned(one, allow), 300) for one in entry["alternatives"][:6] if one.strip()),
         created=(session.ended or session.started or now).date(),
         last_modified=now.date(),
     )
-    reason = shorten(clean(entry["reason"]), 200) or "found by the model"
+    reason = shorten(cleaned(entry["reason"], allow), 200) or "found by the model"
     return Proposal(unit=unit, reason=reason, updates=updated.id if updated else None)
 
 
@@ -307,8 +321,3 @@ def _said_by(event: Event, text: str, found: re.Match[str]) -> tuple[Speaker, Sp
         return said_in(event, found.start(), found.end())
     # What an edit replaced is the file's, whoever wrote that.
     return (event.speaker, event.origin) if text is event.after else (Speaker.TOOL, SpeechOrigin.TOOL_RESULT)
-
-
-def _name(entry: object) -> str:
-    title = entry.get("title") if isinstance(entry, dict) else None
-    return shorten(title, 80) if isinstance(title, str) and title.strip() else "a unit without a title"
