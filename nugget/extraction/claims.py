@@ -29,7 +29,6 @@ _PRONOUN = phrases.any_of(
     r"|the (?:former"
     r"|latter|same|first|second|other)|es|das|dies\w*|sie|c'est|ça|cela|il|elle|esto|eso|これ|それ|这|那|它)\b"
 )
-_FIRST_PERSON = phrases.any_of(r"\b(?:i|i'm|i've|i'll|i'd|me|my|ich|mir|je|yo)\b|^let me|^let's")
 CHORE = phrases.any_of(
     r"^\W*(?:add|updat|writ|creat|implement|renam|remov|document|check|verif|run|commit|push|fix|mov|read"
     r"|review|clean|mak)\w*\b.{0,60}"
@@ -55,10 +54,6 @@ _TRIED = 9
 _LATER_EDITS = 50
 """Edits of a file among which the one is looked for that reverts an earlier one."""
 _TELLING = ("must", "instead", "because", "cause", "fix", "intent", "decided", "default", "risk", "contrast")
-_EMPTY = phrases.any_of(
-    r"^(?:becoming|low priority)\b|\b(?:has|have) been (?:implemented|done|fixed|addressed|resolved)\b"
-)
-"""What says nothing beside a claim: how it stands, and how things look."""
 _IDLE = ("next_step", "praise", "report", "maybe", "offer")
 
 
@@ -162,7 +157,6 @@ def _of_words(sentence: Sentence) -> dict[str, float]:
         "long": float(count > 32),
         "length": min(count, 30) / 30,
         "pronoun": float(bool(_PRONOUN.match(body))),
-        "first person": float(bool(_FIRST_PERSON.search(body))),
         "question": float(body.rstrip(" )*\"'").endswith(("?", "？"))),
         "colon": float(body.rstrip(" *").endswith(":")),
         "chore": float(bool(CHORE.search(body))),
@@ -319,7 +313,7 @@ def is_usable(claim: Claim) -> bool:
     if claim.is_refuted or any(features[name] for name in ("question", "colon", "very short", "next_step", "offer")):
         return False
     said = titles.point_of(text)
-    if len(words_of(said)) < 3 or said[:1] in "=\"'>" or _EMPTY.search(said):
+    if len(words_of(said)) < 3 or said[:1] in "=\"'>":
         return False
     return not FIRST_PERSON.search(said) and not SUBJECT_PRONOUN.match(said) and len(said) <= 320
 

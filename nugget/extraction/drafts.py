@@ -51,7 +51,7 @@ _STATUS = phrases.any_of(
     r"\bstraightforward\b|\bchanges? needed\b|\b(?:just|only) one real\b|\bwill display as\b|^here(?:'s| is| are)\b",
     r"\b(?:remaining|so far|no longer needed now|as requested|as expected)\b|^(?:scroll|click|run) ",
 )
-_TESTS = phrases.any_of(r"\bTest[A-Z]\w+|^(?:documentation|docs|(?:added|integration|unit) .*tests)\b")
+_TESTS = phrases.any_of(r"\bTest[A-Z]\w+|^test\b|^(?:documentation|docs|(?:added|integration|unit) .*tests)\b")
 _IDLE = phrases.any_of(
     r"^found (?:it|the)\b|^(?:added?|updated|fixed|wrote) (?:\w+ ){0,3}tests?\b"
     r"|\bstraightforward\b|\bknow what you'd like\b|\blet me know\b|^should i\b"
@@ -87,12 +87,6 @@ _FIXES = phrases.any_of(
     r"(?:the )?(?:fix|solution)\b|(?:add|fix|us|chang|replac|remov|pass|filter|increas|skip|check|collaps|rais|upgrad)"
     r"(?:e|es|s|ed|d|ing)? "
 )
-_DONE_ABOUT_IT = phrases.any_of(
-    r",? (?:so|and|which is why|hence|therefore),? i(?:'ve|'ll| have| will)? (?!am\b|was\b|can)\w+\b"
-    r"(?:[^.;]|\.(?=\w))*\.?$"
-)
-"""What the agent did about what it found, at the end of the sentence that says it."""
-_SO_DO = phrases.any_of(rf", so (?:please )?(?=(?:{'|'.join(sorted(titles.IMPERATIVES))}) )")
 _HEADS = {KnowledgeType.BELIEF: "Rule", KnowledgeType.DECISION: "Decision"}
 _SLOTS = {
     KnowledgeType.BUG: ("Problem", "Cause", "Fix"),
@@ -221,7 +215,7 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     said = titles.wish(sentence.text) if wished else titles.point_of(sentence.text)
     if claim.features["option chosen"] and sentence.channel is Channel.USER:
         said = _as_choice(said)
-    said = _with_subject(_DONE_ABOUT_IT.sub("", said), claim, session)
+    said = _with_subject(said, claim, session)
     if said.count('"') % 2:
         said = said.replace('"', "") if said[:1] == '"' or said[-2:].rstrip(".") == '"' else ""
     if not said or _TAG.search(said):
@@ -274,8 +268,6 @@ def _title_part(said: str, *, is_told: bool) -> str:
 
     A claim of a few words only names what goes wrong, and the reason is what to know.
     """
-    if is_told and (so := _SO_DO.search(said)):
-        return titles.capitalised(said[so.end() :])
     head, reason = titles.split_reason(said)
     if len(said.rstrip(" .")) <= titles.TITLE_CHARS or not reason:
         return said

@@ -49,8 +49,8 @@ _LEAD_IN = any_of(
 )
 _SAYS = any_of(
     r"^(?:(?:so |but )?the (?:(?:real|actual|underlying|core|key|main|root|old|current|proper|cleanest|correct"
-    r"|only) )?"
-    r"(?:issue|problem|cause|root cause|bug|reason|point|fix|solution|trick|idea|intent"
+    r"|only|simplest|easiest|best|lightest-weight) )?"
+    r"(?:issue|problem|cause|root cause|bug|reason|point|fix|solution|trick|idea|intent|approach"
     r"|insight) (?:here )?(?:is|was|seems to be|(?:should|would|could) be)"
     r"(?: that| because| to)?[:,]?\s+|(?:it )?turns? out(?: that)?[,:]?\s+|this mean(?:s|t)(?: that)?\s+"
     r"|(?:please )?(?:note|worth noting|keep in mind|remember|be aware)(?: that|:)?\s+|which means(?: that)?\s+"
@@ -78,9 +78,8 @@ _WANTS = (
     r"(?: might| do| just| really| only| also)* (?P<verb>want|need)"
 )
 _WISHES = (
-    (any_of(r"^(?:we(?:'re| are) (?:now )?going with|let'?s (?:do|use|go with)) (?=`)"), "Use "),
     (any_of(r"^(?:i|we) want (?P<what>.+?) (?P<done>\w{3,}ed)\.?$"), r"\g<what> must be \g<done>"),
-    (any_of(r"^we(?:'re| are) (?:now )?going with "), "Use "),
+    (any_of(r"^(?:we(?:'re| are) (?:now )?going with |let'?s (?:do|use|go with) (?=`))"), "Use "),
     (any_of(r"^(?:i|we)(?:'d| would| will)?(?: still| strongly)? (?:recommend|suggest|choose|go with"
             r"|propose)(?: to)?(?: use| using)? "
             r"(?=(?!against\b)[`\w])"), "Use "),
@@ -113,7 +112,7 @@ _EITHER = any_of(r",? or (?:would you (?:prefer|rather|like)|should (?:i|we)|do 
 _ASIDE = re.compile(r"\s+\((?:[^()]|\([^()]*\))*\)")
 _COMMIT_PREFIX = any_of(r"^(?:fix|feat|chore|docs?|style|tests?|refactor|perf|ci|build)(?:\([^)]*\))?!?:\s+")
 _CODE_FIRST = re.compile(
-    r"`|(?!(?:in|on|re|non|pre|per|up|off|self|multi|read|write|run|end|third)-)[a-z]+[A-Z_.(/:-]|[a-z]+\d|--"
+    r"`|(?!(?:in|on|re|non|pre|per|up|off|self|multi|read|write|run|end|third)-)[a-z]+(?:[A-Z_.(/-]|:\S|\d)|--"
 )
 _ENDS = (
     re.compile(r"(?:\.|[。；;])\s+|[。；]"),
@@ -140,24 +139,27 @@ _SPARE = any_of(
     r"|entire|itself|own|any))\s(?=[\w`])"
 )
 """Words that a title can do without when it is too long."""
-_LAST_ENDS = re.compile(r"\s(?:for|by|via|with|to|from|which|that|and|or|in|on|at)\s")
+_LAST_ENDS = re.compile(r"\s(?:for|by|via|with|using|to|from|which|that|and|or|in|on|at)\s")
 """Where a sentence may be cut in the end; before `if` or `when` it would no longer be true."""
 _DANGLING = any_of(
     r"[\s,]+(?:because|since|that|so|and|or|with|as|by|to|in|is|are|was|be|been|the|a|an|of|for|from|on|at|when"
     r"|if|not|but|which|it|via|than|rather|e\.g|even|though|although|never|only|just|also|any|will|would|should|can|could|its|this"
     r"|these|has|have|does|do|in other words|such as|(?:by|for|without|of|while) \w+ing|especially|e\.g\."
-    r"|i\.e\.|based|, but \w+)$"
+    r"|i\.e\.|based)$"
 )
+_MAY_END, _END_CHARS = (" it", " that", " does", " is", " are"), 12
+"""How a sentence may end that was not cut, and how much of its end shows that."""
+_BUT = re.compile(r",? but \w+$")
 _REPORTED = any_of(
     r"^(?:Updated|Changed|Added|Fixed|Modified|Created|Made) (?:the )?(?P<name>`[^`]+`)[^—–:`-]*(?:`[^`]+`)?"
     r"(?: function)?\s*[—–:-]\s+(?:now )?(?P<does>(?:\w+ly )?[a-z]+s\b.*)$"
 )
+_EDITS = any_of(r"^(?:update|change|modify|edit|adjust) (?:`[^` (]*[./][^` (]*`(?:,? and |, )?)+ to (?=[a-z]+ )")
 _CLAUSE_FIRST = re.compile(
     r"^(?P<side>(?:If|When|Since|Because|As|While|For|After|Before|With|In|Once|To|By|Without"
     r"|Where)\b[^,]{5,120}),\s+(?:then )?(?P<main>[^,].{20,})$"
 )
 _PASSING = any_of(r"(?<=\w) (?:(?<!from )now|already|currently|still)(?= \w)|^(?:now|currently),? |,? now(?=[.,;]|$)")
-_LOWER = re.compile(r"[a-z]+(?=[\s,:;]|$)")
 _CHAT = any_of(r"(?:yes|yeah|okay|ok|sure|great|perfect|done|wait|hmm|now|so|let me|let's|i(?=['’ ]))\b")
 _LINES = re.compile(
     r"\s*\((?:~?lines?|line|see) ~?[\d–-]+(?:[^()]*)\)|(?<=\.go):\d+(?:-\d+)?|\s+at lines? \d+(?:-\d+)?"
@@ -185,9 +187,9 @@ _FLEETING = any_of(
     r"|\bthis (?:pr|pull request|merge|commit)\b|^or (?:would|should|could|can|do)\b|, (?:can|could|would) you\b"
     r"|\bshould (?:now )?(?:be (?:\w+ )?green|pass)\b|^you can (?:see|quickly)\b"
     r"|^the (?:first|second|third|last|next|remaining|failing) (?:tests?|problems?|issues?|failures?|errors?|cases?)\b"
+    r"|\b(?:too|as well)$"
 )
 """What is true of the moment, or goes on from something else."""
-_REFERS = any_of(r"\b(?:for|in|by) (?:this|that|these|those) (?:reason|case|way|approach|means)s?\b|\b(?:too|as well)$")
 _TELLS = any_of(r"^(?:no|only|rather|prefer|merk)\b|\b(?:never|always|don't|do not|must)\b")
 _VERB = re.compile(
     r"\b(?:is|are|was|were|has|have|had|does|do|did|can|could|must|will|would|should|may|might|needs?|gets?|makes?|means?"
@@ -275,16 +277,15 @@ def title_of(text: str) -> str:
     if len(said.rstrip(" .:;,")) > TITLE_CHARS:
         tight = _SPARE.sub("", said) if said.startswith("`") else _SPARE.sub("", said).replace("`", "")
         said = tight if len(tight.rstrip(" .:;,")) <= TITLE_CHARS else said
-    whole, said = said, _cut(said, TITLE_CHARS)
-    is_cut = whole != said
-    said = balanced(said.strip(" .,;:!—–-。"))
+    said = balanced(_cut(said, TITLE_CHARS).strip(" .,;:!—–-。"))
+    is_cut = not text.rstrip(" .,;:!—–-。").endswith(said[-_END_CHARS:])
     before = ""
-    while before != said and (is_cut or not said.endswith((" it", " that"))):  # a whole sentence may end in these
-        before, said = said, _DANGLING.sub("", said)
+    while before != said and (is_cut or not said.endswith(_MAY_END)):
+        before, said = said, _DANGLING.sub("", _BUT.sub("", said) if is_cut else said)
     said = capitalised(said)
     if len(said) > TITLE_CHARS or len(said) + len(WIDE.findall(said)) < 12 or _CHAT.match(said):
         return ""
-    return said[:1].upper() + said[1:] if _LOWER.match(said) else said
+    return said
 
 
 def _cut(said: str, most: int) -> str:
@@ -310,6 +311,8 @@ def _of_label(text: str) -> str:
         return text
     if found := _REPORTED.match(text):
         return f"{found['name']} {found['does']}"
+    if found := _EDITS.match(text):
+        return capitalised(text[found.end() :])
     label, _, rest = text.partition(": ")
     rest = _main_first(_SAYS.sub("", rest))
     is_label = 0 < len(label) <= 60 and "`" not in label and "(" not in label and "`" in rest[:60] and len(rest) >= 40
@@ -346,7 +349,7 @@ def split_reason(text: str) -> tuple[str, str]:
 
 def stands_alone(title: str, context: str) -> bool:
     """Return whether a title needs no sentence before it and says a whole thing."""
-    if _HANGS.match(title) or _REFERS.search(title) or _FLEETING.search(title):
+    if _HANGS.match(title) or _FLEETING.search(title):
         return False
     label, colon, rest = title.partition(": ")
     return not colon or is_statement(rest, context) or "?" in label
