@@ -54,7 +54,7 @@ _TRIED = 9
 _LATER_EDITS = 50
 """Edits of a file among which the one is looked for that reverts an earlier one."""
 _TELLING = ("must", "instead", "because", "cause", "fix", "intent", "decided", "default", "risk", "contrast")
-_IDLE = ("next_step", "praise", "report", "maybe", "offer")
+_IDLE = ("next_step", "report", "maybe", "offer")
 
 
 @dataclass(slots=True)
@@ -294,7 +294,7 @@ def answers(claim: Claim, session: SessionClaims) -> list[Claim]:
             and len(titles.point_of(one.sentence.text)) >= 40
             and (len(episode.prompt) < _SHORT_PROMPT or session.likeness(claim, one) >= 0.1)
         )
-        if (first := next(usable, None)) is not None and not first.features["praise"]:
+        if (first := next(usable, None)) is not None:
             found.append(first)
     return found
 

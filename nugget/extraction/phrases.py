@@ -24,6 +24,13 @@ ANSWERED = re.compile(r'"(?P<question>.+?)"="(?P<answer>.+?)"', re.DOTALL)
 """How the question tool reports what a person chose."""
 RECOMMENDED = re.compile(r"\s*\(Recommended\)$")
 
+OFFERS = any_of(
+    r"\b(?:want me to|would you like|should i|shall i|do you want|which would you)\b",
+    r"\b(?:soll ich|möchtest du|willst du)\b|\b(?:veux-tu|voulez-vous|souhait\w+)\b|\b(?:quieres|te gustaría)\b",
+    r"しますか|ましょうか|要我|需要我|是否",
+)
+"""How the agent asks whether it should do something."""
+
 FEATURES = {
     "must": any_of(
         r"\b(?:must|always|never|only|every|at most|at least|no more than"
@@ -112,14 +119,6 @@ FEATURES = {
         r"\b(?:voy a|déjame|ahora|a continuación)\b",
         r"確認します|見てみ|次に|让我|我来|我将|接下来|现在",
     ),
-    "praise": any_of(
-        r"^(?:great|perfect|done|excellent|good|nice|awesome|success|yes|sure|clean|all (?:tests|checks|green)"
-        r"|got it)\b",
-        r"\b(?:all (?:tests|checks|new tests)? ?pass\w*|tests? pass|0 issues|lint (?:is )?(?:clean|passes)"
-        r"|looks? good)\b",
-        r"^(?:perfekt|fertig|super|erledigt|gut)\b|^(?:parfait|terminé|super|bien)\b|^(?:perfecto|listo|hecho)\b",
-        r"完了|できました|完成|搞定|好的",
-    ),
     "report": any_of(
         r"^(?:`[^`]+` )?(?:added?|updated?|removed?|changed?|created?|fixed?|renamed?|moved?|refactored?|implemented?"
         r"|modified?|committed|pushed|verified|checked?|kept|extracted?|replaced?|simplified|test(?:ed|s)?|run"
@@ -136,12 +135,7 @@ FEATURES = {
         r"\b(?:quizás|tal vez|probablemente|podría|parece)\b",
         r"かもしれ|おそらく|たぶん|可能|也许|大概|或许",
     ),
-    "offer": any_of(
-        r"\b(?:want me to|would you like|should i|shall i|do you want|do you have|which would you|let me know"
-        r"|if you(?:'d| want))\b",
-        r"\b(?:soll ich|möchtest du|willst du)\b|\b(?:veux-tu|voulez-vous|souhait\w+)\b|\b(?:quieres|te gustaría)\b",
-        r"しますか|ましょうか|要我|需要我|是否",
-    ),
+    "offer": OFFERS,
     "remember": any_of(
         r"\b(?:remember|note that|keep in mind|important|be careful|convention|rule|policy|please always"
         r"|from now on|we use)\b",
@@ -186,12 +180,6 @@ OBJECTS = any_of(
     r"^\W*(?:no,|espera|pero)\b|\b(?:mal|incorrecto|mejor)\b",
     r"いや|違う|違い|でも|待って|不对|不是|等等|但是|错",
 )
-OFFERS = any_of(
-    r"\b(?:want me to|would you like|should i|shall i|do you want|which would you)\b",
-    r"\b(?:soll ich|möchtest du|willst du)\b|\b(?:veux-tu|voulez-vous|souhait\w+)\b|\b(?:quieres|te gustaría)\b",
-    r"しますか|ましょうか|要我|需要我|是否",
-)
-"""How the agent asks whether it should do something."""
 RECOMMENDS = any_of(
     r"\b(?:i|we)(?:'d| would| will)?(?: still| strongly)? (?:recommend|suggest|choose|go with|propose)\b(?! against)"
     r"|\bmy recommendation\b|\bi(?:'d| would) (?:use|take|pick|go for)\b"

@@ -14,8 +14,8 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 170,
-    "lines": 44_227,
-    "lines of a file": 417,
+    "lines": 44_186,
+    "lines of a file": 409,
     "classes": 263,
     "re.compile": 229,
     "parameters of a function": 10,
