@@ -1,24 +1,31 @@
-"""Knowledge from a session by an LLM: window by window, checked, merged, within a cap on tokens and money.
+"""Knowledge and nuggets from a session by an LLM: window by window, checked, within a cap on tokens and money.
 
-Nothing is invented: a unit without a quote that stands word for word in the session is dropped (see replies.py).
-A malformed reply is asked for once more; what is sound in it is kept all the same.
+Nothing is invented: what has no quote that stands word for word in the session is dropped, and so is what is in another
+language than the session's (see replies.py). A malformed reply is asked for once more; what is sound in it is kept all
+the same. A path that is no file of the workspace scopes nothing.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from nugget.config import Settings
 from nugget.errors import LLMUnavailable
+from nugget.extraction.places import Places
 from nugget.extraction.proposals import Extraction, Proposal
-from nugget.extraction.replies import WINDOW_SCHEMA, Shown, read_units
+from nugget.extraction.reasons import is_repeated
+from nugget.extraction.replies import WINDOW_SCHEMA, Shown, bounded, cleaned, proved, read_units, well_formed
+from nugget.extraction.requests import one_line
 from nugget.infra.llm.gate import BadReply, CostCapReached, Request, estimate_cost_usd
-from nugget.models import Session, Unit
+from nugget.models import EventKind, RelationType, Scope, Session, Speaker, Unit
+from nugget.models.nuggets import FileTouch, Nugget, NuggetType
+from nugget.models.sessions import origin_of, speaker_of
 from nugget.redaction import allow_list
 from nugget.sources.condense import clip, windows
 from nugget.text import shorten
@@ -26,10 +33,10 @@ from nugget.text import shorten
 if TYPE_CHECKING:
     from nugget.infra.llm import Model
 
-_T = TypeVar("_T")
-
 METHOD = "generative"
 MAX_WINDOWS = 8
+MAX_NUGGETS = 16
+"""Nuggets asked for in one window, at most."""
 
 Nearest = Callable[[str], Sequence[Unit]]
 """The brain's units nearest to a text, best first."""
@@ -37,51 +44,49 @@ Nearest = Callable[[str], Sequence[Unit]]
 _PROMPTS = Path(__file__).parent / "prompts"
 MAX_OUTPUT_TOKENS = 10_000
 _EXPECTED_OUTPUT_TOKENS = 4_000
-_MERGE_OUTPUT_TOKENS = 4_000
 _LEAST_WINDOW_CHARS = 4_000
 _OVERHEAD_CHARS = 20_000
 _OUTPUT_CHARS = (1600, 600, 200)
-_EXISTING_SHOWN = 12
-_EXISTING_CHARS = 700
-_QUERIES = 8
-_QUERY_CHARS = 400
+_EXISTING_SHOWN, _EXISTING_CHARS = 12, 400
+_QUERIES, _QUERY_CHARS = 8, 400
 _REPLY_CHARS = 30_000
+_MAX_FILES = 200
+_REPEATS = 0.8
+_RULES = (NuggetType.CONSTRAINT, NuggetType.DECISION, NuggetType.REJECTION)
 CAP_WINDOW = timedelta(days=1)
 
-_MERGE_SCHEMA: Mapping[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["summary", "groups"],
-    "properties": {
-        "summary": {"type": "string"},
-        "groups": {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
-    },
-}
+_TEXT: dict[str, Any] = {"type": "string"}
+_FIELDS: dict[str, Any] = {
+    "type": _TEXT | {"enum": [kind.value for kind in NuggetType]},
+    "summary": _TEXT | {"minLength": 8, "maxLength": 300},
+    "detail": _TEXT | {"maxLength": 2000}, "path": _TEXT | {"maxLength": 500}, "symbol": _TEXT | {"maxLength": 200},
+    "confidence": {"type": "number", "description": "0 to 1"},
+    "quotes": {"type": "array", "items": _TEXT, "minItems": 1}, "alternatives": {"type": "array", "items": _TEXT},
+}  # fmt: skip
+NUGGET_SCHEMA: Mapping[str, Any] = {
+    "type": "object", "additionalProperties": False, "required": list(_FIELDS), "properties": _FIELDS
+}  # fmt: skip
+_NUGGETS_SCHEMA: Mapping[str, Any] = {
+    "type": "object", "additionalProperties": False, "required": ["nuggets"],
+    "properties": {"nuggets": {"type": "array", "items": NUGGET_SCHEMA}},
+}  # fmt: skip
 
 
 @dataclass(slots=True, kw_only=True)
 class Work:
-    """One extraction under way."""
+    """One extraction under way: what it has cost, and why something was dropped."""
 
     session: Session
     llm: Model
     settings: Settings
-    nearest: Nearest | None
     now: datetime
-    spent_before_usd: float
     usd: float = 0.0
     dropped: list[str] = field(default_factory=list)
-    summaries: list[str] = field(default_factory=list)
 
     @property
     def left_usd(self) -> float:
-        """What may still be spent on this session."""
-        return self.settings.llm.max_usd_per_session - self.spent_before_usd - self.usd
-
-    @property
-    def model(self) -> str:
-        """The model that is asked."""
-        return self.settings.llm.extract_model
+        """What may still be spent on this session: a retry within a day counts what was spent before."""
+        return self.settings.llm.max_usd_per_session - self.llm.spent_usd(self.session.id, within=CAP_WINDOW)
 
     @property
     def max_tokens(self) -> int:
@@ -90,7 +95,8 @@ class Work:
 
     def cost_usd(self, chars: int, max_output_tokens: int) -> float:
         """Return the most that a request of so many characters can cost."""
-        return estimate_cost_usd(self.llm.price(self.model), "x" * chars, max_output_tokens=max_output_tokens)
+        price = self.llm.price(self.settings.llm.extract_model)
+        return estimate_cost_usd(price, "x" * chars, max_output_tokens=max_output_tokens)
 
 
 def extract_generative(
@@ -98,29 +104,89 @@ def extract_generative(
 ) -> Extraction:
     """Propose units from a redacted session. `nearest` knows the brain, so that units can relate to it.
 
-    A retry within a day counts what was spent before against `llm.max_usd_per_session`. When the cap is reached
-    between two windows, what was found until then is proposed, and `dropped` says so.
+    When the cap is reached between two windows, what was found until then is proposed, and `dropped` says so.
     Raises LLMUnavailable when a call fails for any other reason, or when no reply could be used at all.
     """
-    work = Work(
-        session=session, llm=llm, settings=settings, nearest=nearest, now=now,
-        spent_before_usd=llm.spent_usd(session.id, within=CAP_WINDOW),
-    )  # fmt: skip
+    work = Work(session=session, llm=llm, settings=settings, now=now)
+    system = prompt_text("window", max_units=settings.capture.max_units)
+    found: list[Proposal] = []
+    summaries: list[str] = []
+
+    def read(text: str, where: str) -> None:
+        earlier = [one.unit for one in found[-_EXISTING_SHOWN:]]
+        existing = [*(_existing(nearest, text) if nearest else ()), *earlier]
+        fenced = [
+            llm.fence(
+                unit.body[:_EXISTING_CHARS], "unit", number=number, type=unit.type, domain=unit.domain or "",
+                title=unit.title,
+            )
+            for number, unit in enumerate(existing, start=1)
+        ]  # fmt: skip
+        prompt = "\n\n".join([*fenced, llm.fence(text, "session"), f"Find the units of knowledge in {where}."])
+        value = ask_model(work, system=system, prompt=prompt, schema=WINDOW_SCHEMA)
+        if isinstance(value, dict) and isinstance(value.get("summary"), str):
+            summaries.append(shorten(value["summary"], 400))
+        shown = Shown(text=text, existing=existing)
+        for outcome in read_units(value, shown, session, allow=allow_list(settings), now=now):
+            if isinstance(outcome, str):
+                work.dropped.append(outcome)
+            else:
+                found[:] = _joined(found, outcome)
+
+    read_each(work, read)
+    summary = shorten(" ".join(summaries), 600)
+    return Extraction(proposals=tuple(found), method=METHOD, dropped=tuple(work.dropped), summary=summary, usd=work.usd)
+
+
+def extract_nuggets(
+    session: Session, *, llm: Model, settings: Settings, places: Places, touches: Sequence[FileTouch], now: datetime
+) -> tuple[tuple[Nugget, ...], tuple[str, ...], float]:
+    """Return the nuggets (without ids) of a redacted session, why others were dropped, and what it cost.
+
+    When the cap is reached between two windows, what was found until then is kept. Raises LLMUnavailable when a call
+    fails for any other reason, or when no reply could be used at all.
+    """
+    work = Work(session=session, llm=llm, settings=settings, now=now)
+    system = prompt_text("nuggets", max_nuggets=MAX_NUGGETS)
+    listed = "\n".join(f"{touch.action} {touch.path}" for touch in touches[:_MAX_FILES]) or "(none)"
+    files = llm.fence(f"Files that the session touched:\n{listed}", "passage")
+    found: list[Nugget] = []
+
+    def read(text: str, where: str) -> None:
+        prompt = "\n\n".join([files, llm.fence(text, "session"), f"Find the nuggets in {where}."])
+        value = ask_model(work, system=system, prompt=prompt, schema=_NUGGETS_SCHEMA, purpose="provenance")
+        for entry in well_formed(value, "nugget", NUGGET_SCHEMA):
+            outcome = entry if isinstance(entry, str) else _nugget(entry, text, work, places, touches)
+            if isinstance(outcome, str):
+                work.dropped.append(outcome)
+            elif not is_repeated(outcome, found, least=_REPEATS):
+                found.append(outcome)
+
+    read_each(work, read)
+    return tuple(found), tuple(work.dropped), work.usd
+
+
+def read_each(work: Work, read: Callable[[str, str], None]) -> None:
+    """Call `read` with the text of each window, and what to call it.
+
+    A window that could not be read is noted in `work.dropped`, as long as another one could. Raises LLMUnavailable
+    where none could, or where asking again later may.
+    """
+    failures: list[LLMUnavailable] = []
     texts = plan_windows(work)
-    read = read_each(work, texts, lambda text, part: _read_window(work, text, part=part, parts=len(texts)))
-    found = [(part, proposal) for part, proposals in read for proposal in proposals]
-    kept = _merge(work, found) if len(texts) > 1 and len(found) > 1 else [proposal for _, proposal in found]
-    return Extraction(
-        proposals=tuple(kept),
-        method=METHOD,
-        dropped=tuple(work.dropped),
-        summary=shorten(" ".join(work.summaries), 600),
-        usd=work.usd,
-    )
+    for part, text in enumerate(texts, start=1):
+        where = f"part {part} of {len(texts)} of the session" if len(texts) > 1 else "the session"
+        try:
+            read(text, where)
+        except (BadReply, CostCapReached) as error:  # asking again later does not change it
+            failures.append(error)
+            work.dropped.append(f"{where}: {error}")
+    if len(failures) == len(texts):
+        raise failures[-1]
 
 
 def plan_windows(work: Work) -> list[str]:
-    """The session as texts that the cap can pay for. What was said comes before what programs printed."""
+    """Return the session as texts that the cap can pay for; what was said comes before what programs printed."""
     chars = _affordable_chars(work)
     if chars < _LEAST_WINDOW_CHARS:
         raise CostCapReached(
@@ -156,36 +222,7 @@ def _split(text: str, max_chars: int) -> list[str]:
     return parts
 
 
-def _read_window(work: Work, text: str, *, part: int, parts: int) -> list[Proposal]:
-    existing = _existing(work, text)
-    fenced = [
-        work.llm.fence(
-            unit.body[:_EXISTING_CHARS], "unit", number=number, type=unit.type, domain=unit.domain or "",
-            title=unit.title,
-        )
-        for number, unit in enumerate(existing, start=1)
-    ]  # fmt: skip
-    ending = "Find the units of knowledge in the session."
-    if parts > 1:
-        ending = f"This is part {part} of {parts} of the session. Find the units of knowledge in it."
-    prompt = "\n\n".join([*fenced, work.llm.fence(text, "session"), ending])
-    system = prompt_text("window", max_units=work.settings.capture.max_units)
-    value = ask_model(work, system=system, prompt=prompt, schema=WINDOW_SCHEMA, max_tokens=work.max_tokens)
-    if isinstance(value, dict) and isinstance(value.get("summary"), str):
-        work.summaries.append(shorten(value["summary"], 400))
-    shown = Shown(text=text, existing=existing)
-    proposals: list[Proposal] = []
-    for outcome in read_units(value, shown, work.session, allow=allow_list(work.settings), now=work.now):
-        if isinstance(outcome, str):
-            work.dropped.append(outcome)
-        else:
-            proposals.append(outcome)
-    return proposals
-
-
-def ask_model(
-    work: Work, *, system: str, prompt: str, schema: Mapping[str, Any], max_tokens: int, purpose: str = "extract"
-) -> object:
+def ask_model(work: Work, *, system: str, prompt: str, schema: Mapping[str, Any], purpose: str = "extract") -> object:
     """Return the value of a reply; if it breaks the schema, of a second one; else what can be read of either.
 
     Raises BadReply if neither holds the list that was asked for: then nothing was read, and it is to be tried again.
@@ -194,8 +231,9 @@ def ask_model(
     def ask(purpose: str, asked: str) -> object:
         try:
             request = Request(
-                purpose=purpose, model=work.model, system=system, prompt=asked, max_tokens=max_tokens,
-                timeout_s=work.settings.llm.timeout_s, max_usd=work.left_usd, effort="medium", session=work.session.id,
+                purpose=purpose, model=work.settings.llm.extract_model, system=system, prompt=asked,
+                max_tokens=work.max_tokens, timeout_s=work.settings.llm.timeout_s, max_usd=work.left_usd,
+                effort="medium", session=work.session.id,
             )  # fmt: skip
             reply = work.llm.structured(request, schema)
         except BadReply as bad:
@@ -221,115 +259,82 @@ def ask_model(
     raise first
 
 
-def read_each(work: Work, texts: Sequence[str], read: Callable[[str, int], _T]) -> Iterator[tuple[int, _T]]:
-    """The number of each window, from 1, with what `read(text, number)` makes of it.
+def _joined(found: Sequence[Proposal], fresh: Proposal) -> list[Proposal]:
+    """Return what was found with one more, which takes the place of what it completes or takes back.
 
-    A window that could not be read is noted in `work.dropped`, as long as another one could. Raises LLMUnavailable
-    where none could, or where asking again later may.
+    A unit that it completes lends it its evidence. No unit relates to another of its session, which may be turned down.
     """
-    failure: LLMUnavailable | None = None
-    readable = 0
-    for part, text in enumerate(texts, start=1):
-        try:
-            value = read(text, part)
-        except LLMUnavailable as error:
-            if not isinstance(error, (BadReply, CostCapReached)):  # asking again later may change it
-                raise
-            failure = error
-            work.dropped.append(f"part {part} of {len(texts)} of the session: {error}")
-            continue
-        readable += 1
-        yield part, value
-    if failure is not None and not readable:
-        raise failure
+    replaced = {one.id for one in fresh.unit.related if one.relation is RelationType.SUPERSEDES} | {fresh.updates}
+    known = {one.unit.id: one for one in found}
+    completed = known.get(fresh.updates or "")
+    unit = replace(fresh.unit, related=tuple(one for one in fresh.unit.related if one.id not in known))
+    if completed is not None:
+        evidence = dict.fromkeys((*unit.evidence, *completed.unit.evidence))
+        fresh = replace(fresh, updates=completed.updates)
+        unit = replace(unit, evidence=tuple(evidence))
+    return [*(one for one in found if one.unit.id not in replaced), replace(fresh, unit=unit)]
 
 
-def _merge(work: Work, found: Sequence[tuple[int, Proposal]]) -> list[Proposal]:
-    """The candidates of all windows, those that say the same as one, in the order of their worth.
-
-    The model only groups numbers: no text of a unit is written anew, and every unit keeps its own evidence. Without
-    a usable reply all candidates stand; comparing them with each other is then left to the review.
-    """
-    candidates = [
-        work.llm.fence(
-            f"{proposal.unit.title}\n\n{proposal.unit.body}", "candidate", number=number, part=part,
-            type=proposal.unit.type, confidence=f"{proposal.unit.confidence:.2f}",
-        )
-        for number, (part, proposal) in enumerate(found, start=1)
-    ]  # fmt: skip
-    summaries = work.llm.fence("\n".join(work.summaries), "session")
-    system = prompt_text("merge", max_units=work.settings.capture.max_units)
-    prompt = "\n\n".join([summaries, *candidates, f"Group the {len(found)} candidates."])
-    proposals = [proposal for _, proposal in found]
-    try:
-        value = ask_model(
-            work,
-            system=system,
-            prompt=prompt,
-            schema=_MERGE_SCHEMA,
-            max_tokens=min(_MERGE_OUTPUT_TOKENS, work.max_tokens),
-        )
-    except LLMUnavailable as error:
-        work.dropped.append(f"the parts of the session were not merged: {error}")
-        return proposals
-    groups = _groups(value, len(found))
-    if not groups:
-        work.dropped.append("the parts of the session were not merged: the reply names no candidates")
-        return proposals
-    if isinstance(value, dict) and isinstance(value.get("summary"), str):
-        work.summaries[:] = [value["summary"]]
-    named = {number for group in groups for number in group}
-    for number, proposal in enumerate(proposals, start=1):
-        if number not in named:
-            work.dropped.append(f"{shorten(proposal.unit.title, 80)}: left out when the parts were merged")
-    return [_joined([proposals[number - 1] for number in group]) for group in groups]
-
-
-def _groups(value: object, count: int) -> list[list[int]]:
-    """Groups of numbers from 1 to `count`, each number once; anything else in the reply is passed over."""
-    groups = value.get("groups") if isinstance(value, dict) else None
-    taken: set[int] = set()
-    kept: list[list[int]] = []
-    for group in groups if isinstance(groups, list) else []:
-        numbers = group if isinstance(group, list) else []
-        fresh = [n for n in dict.fromkeys(n for n in numbers if type(n) is int) if 1 <= n <= count and n not in taken]
-        taken.update(fresh)
-        if fresh:
-            kept.append(fresh)
-    return kept
-
-
-def _joined(group: Sequence[Proposal]) -> Proposal:
-    """Return the first of a group with the evidence and relations of all; its claim and confidence are its own."""
-    first = group[0]
-    units = [proposal.unit for proposal in group]
-    unit = replace(
-        first.unit,
-        evidence=tuple(dict.fromkeys(one for unit in units for one in unit.evidence)),
-        related=tuple(dict.fromkeys(one for unit in units for one in unit.related)),
-        tags=tuple(dict.fromkeys(tag for unit in units for tag in unit.tags))[:8],
-    )
-    return replace(first, unit=unit)
-
-
-def _existing(work: Work, text: str) -> list[Unit]:
-    """The units of the brain that are near to what the person asked for in this window, the nearest first."""
-    if work.nearest is None:
-        return []
+def _existing(nearest: Nearest, text: str) -> list[Unit]:
+    """Return the units of the brain that are near to what the person asked for in this window, the nearest first."""
     asked = [line.removeprefix("USER: ")[:_QUERY_CHARS] for line in text.split("\n") if line.startswith("USER: ")]
     queries = [text[:_QUERY_CHARS], *asked[:: max(1, len(asked) // _QUERIES)][:_QUERIES]]
     scores: Counter[str] = Counter()
     units: dict[str, Unit] = {}
     for query in filter(str.strip, queries):
-        for rank, unit in enumerate(work.nearest(query), start=1):
+        for rank, unit in enumerate(nearest(query), start=1):
             units.setdefault(unit.id, unit)
             # Reciprocal ranks, in thousandths: near to several prompts counts more than nearest to one.
             scores[unit.id] += 1000 // rank
     return [units[unit_id] for unit_id, _ in scores.most_common(_EXISTING_SHOWN)]
 
 
+def _nugget(
+    entry: Mapping[str, Any], text: str, work: Work, places: Places, touches: Sequence[FileTouch]
+) -> Nugget | str:
+    session, allow = work.session, allow_list(work.settings)
+    summary = one_line(" ".join(cleaned(entry["summary"], allow).split()))
+    detail = shorten(" ".join(cleaned(entry["detail"], allow).split()), 1000)
+    is_rule = entry["type"] in _RULES
+    found = proved(summary, detail or summary, entry["quotes"], Shown(text=text), session, is_rule=is_rule)
+    if isinstance(found, str):
+        return f"{shorten(summary, 80) or 'a nugget without a summary'}: {found}"
+    evidence, support = found
+    touched = {touch.path: touch for touch in touches}
+    path = entry["path"].strip()
+    if path not in touched:
+        path = places.find(path)
+        path = path if path in touched or (path and places.is_file(path)) else None
+    symbol = entry["symbol"].strip().removesuffix("()")
+    symbol = symbol if path and re.fullmatch(r"[A-Za-z_$][\w$.:<>-]{0,199}", symbol) else None
+    records = {name for one in evidence for name in one.records}
+    return Nugget(
+        id="", type=NuggetType(entry["type"]), summary=summary, detail="" if detail == summary else detail,
+        confidence=bounded(entry["confidence"], support), session=session.id, agent=session.agent,
+        scope=Scope(repo=places.repo, path=path, symbol=symbol), session_started=session.started,
+        extracted_at=work.now, alternatives=tuple(
+            shorten(cleaned(one, allow), 200) for one in entry["alternatives"][:6] if one.strip()
+        ),
+        source_prompt=_prompt_before(session, records),
+        file_hash=touched[path].after_hash if path in touched else None, method=METHOD, evidence=evidence,
+        speaker=speaker_of(evidence), origin=origin_of(evidence),
+    )  # fmt: skip
+
+
+def _prompt_before(session: Session, records: set[str]) -> str:
+    """Return the last request of the person before the first of these records was written."""
+    asked = ""
+    for event in session.events:
+        is_own = event.kind is EventKind.PROMPT and event.speaker is not Speaker.QUOTED
+        if is_own and (len(event.text) > 20 or not asked):
+            asked = event.text
+        if event.uuid in records:
+            break
+    return shorten(asked, 500)
+
+
 def prompt_text(name: str, **values: object) -> str:
-    """A prompt file with its `{{places}}` filled."""
+    """Return a prompt file with its `{{places}}` filled."""
     text = (_PROMPTS / f"{name}.md").read_text("utf-8")
     for key, value in values.items():
         text = text.replace(f"{{{{{key}}}}}", str(value))

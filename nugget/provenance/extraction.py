@@ -34,7 +34,6 @@ from nugget.sources.sessions import read_any
 from nugget.text import told
 
 if TYPE_CHECKING:
-    from nugget.extraction.generative_nuggets import GenerativeNuggets
     from nugget.infra.llm import Model
 
 _NOTHING = "nothing"
@@ -257,8 +256,9 @@ def _of_workspace(
     by_llm, dropped, usd, method = _by_llm_before(known), tuple[str, ...](), 0.0, "heuristic"
     if is_main and extractor.llm is not None and not extractor.dry_run:
         try:
-            asked = _ask_llm(session, () if extractor.force else by_llm, places, touched, extractor)
-            by_llm, dropped, usd, method = asked.nuggets, asked.dropped, asked.usd, "generative"
+            earlier = () if extractor.force else by_llm
+            by_llm, dropped, usd = _ask_llm(session, earlier, places, touched, extractor)
+            method = "generative"
         except LLMUnavailable as error:
             if not extractor.is_optional:
                 raise
@@ -287,23 +287,26 @@ def _of_workspace(
 
 def _ask_llm(
     session: Session, earlier: tuple[Nugget, ...], places: Places, touched: TouchedFiles, extractor: Extractor
-) -> GenerativeNuggets:
-    """Return the LLM's earlier nuggets with those from new events. Raises LLMUnavailable."""
-    from nugget.extraction.generative_nuggets import GenerativeNuggets, extract_nuggets
+) -> tuple[tuple[Nugget, ...], tuple[str, ...], float]:
+    """Return the LLM's earlier nuggets with those from new events, what was dropped, and the cost.
+
+    Raises LLMUnavailable.
+    """
+    from nugget.extraction.generative import extract_nuggets
 
     assert extractor.llm is not None
     until, events = _read_until(earlier), session.events
     if until is not None:
         events = tuple(one for one in events if one.timestamp is not None and one.timestamp > until)
     if not any(one.kind in (EventKind.PROMPT, EventKind.REPLY) for one in events):
-        return GenerativeNuggets(nuggets=earlier)
+        return earlier, (), 0.0
     fresh, _ = redact_session(replace(session, events=events), settings=extractor.settings)
-    found = extract_nuggets(
+    found, dropped, usd = extract_nuggets(
         fresh, llm=extractor.llm, settings=extractor.settings, places=places, touches=touched.touches,
         now=extractor.now,
     )  # fmt: skip
     keys = {store.natural_key(one) for one in earlier}
-    return replace(found, nuggets=(*earlier, *(one for one in found.nuggets if store.natural_key(one) not in keys)))
+    return (*earlier, *(one for one in found if store.natural_key(one) not in keys)), dropped, usd
 
 
 def _by_llm_before(known: SessionRecord | None) -> tuple[Nugget, ...]:

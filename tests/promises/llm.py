@@ -32,7 +32,7 @@ PROMISES: dict[str, str] = {
     "GEN-HOSTILE": "paths, YAML, hidden text, a thousand units or a foreign script in a reply reach no file",
     "GEN-REPAIR": "a malformed reply is asked for once more; then sound units stay, the rest is dropped with reasons",
     "GEN-CAP": "an extraction stays within the money and the windows it may use, also over retries",
-    "GEN-WINDOWS": "a long session is read in windows that are merged without writing any unit anew",
+    "GEN-WINDOWS": "a long session is read in windows, and a later one completes or takes back what an earlier gave",
     "GEN-RELATIONS": "existing units that are near are shown, and only they can be related to or updated",
     "GEN-FAILURE": "when the LLM fails, extraction fails as a whole, so that the session can be captured later",
     "GEN-INJECTION": "the session reaches the model fenced as material",

@@ -59,7 +59,7 @@ PRICES: Mapping[str, Price] = {
 }
 _DEAREST = max(PRICES.values(), key=lambda price: price.output)
 _CACHE_WRITE = 1.25
-_FENCE_TAG = r"(?i)<(?=\s*/?\s*(?:question|passage|unit|session|candidate|reply)\b)"
+_FENCE_TAG = r"(?i)<(?=\s*/?\s*(?:question|passage|unit|session|reply)\b)"
 _COSTS = "costs.jsonl"
 _USAGE = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _STATUSES: dict[int, tuple[str, str | None]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -244,35 +244,27 @@ def long_session(exchanges: int, *, chars: int) -> Session:
     return session_of(*said)
 
 
-def one_unit_a_window(request: Request) -> Any:
-    """A unit for the first finding that stands in the window; for a merge, whatever `merge_reply` says."""
-    number = request.prompt.partition("Finding ")[2].partition(" ")[0]
+def one_unit_a_window(request: Request, relation: str = "uses") -> Any:
+    number = request.prompt.partition("<session>")[2].partition("Finding ")[2].partition(" ")[0]
     quote = f"Finding {number} is that the file must be closed before it is renamed."
-    return reply(unit(title=f"Close file {number} before it is renamed", quotes=[quote]), summary=f"Step {number}.")
-
-
-def windows_then(merge: Any) -> Callable[[Request], Any]:
-    return lambda request: merge if "<candidate " in request.prompt else one_unit_a_window(request)
+    relations = [{"number": 1, "relation": relation}] if "<unit " in request.prompt else []
+    return reply(unit(title=f"Close file {number} first", quotes=[quote], relations=relations), summary="Step.")
 
 
 @pytest.mark.proves("GEN-WINDOWS")
-def test_a_long_session_is_read_in_windows_and_merged(
-    llm: LLM, server: AnthropicServer, environment: Environment
+@pytest.mark.parametrize(("relation", "units", "quotes"), [("uses", 4, 1), ("supersedes", 1, 1), ("updates", 1, 4)])
+def test_a_long_session_is_read_in_windows_that_know_what_was_found_before(
+    relation: str, units: int, quotes: int, llm: LLM, server: AnthropicServer
 ) -> None:
-    session = long_session(40, chars=8000)
-    merged = value({"summary": "Imports were fixed.", "groups": [[2, 1], [3], [3, 2], [99, 0], []]})
-    server.default = windows_then(merged)
-    extraction = extract(llm, session)
-    readings, merge = server.requests[:-1], server.requests[-1]
-    assert len(readings) == 4 and merge.prompt.count("<candidate ") == 4
-    assert all(f"part {part} of 4" in request.prompt for part, request in enumerate(readings, start=1))
-    shown = "".join(request.prompt for request in readings)
+    server.default = lambda request: one_unit_a_window(request, relation)
+    extraction = extract(llm, long_session(40, chars=8000))
+    assert len(server.requests) == 4 and extraction.summary == "Step. Step. Step. Step."
+    assert all(f"part {part} of 4" in request.prompt for part, request in enumerate(server.requests, start=1))
+    shown = "".join(request.prompt for request in server.requests)
     assert all(f"Finding {number} is that" in shown for number in range(40)), "nothing is left out"
-    assert extraction.summary == "Imports were fixed."
-    kept, alone = extraction.proposals
-    quotes = [evidence.quote for evidence in kept.unit.evidence]
-    assert len(quotes) == 2 and len(alone.unit.evidence) == 1
-    assert any("left out when the parts were merged" in why for why in extraction.dropped)
+    last = extraction.proposals[-1]
+    assert (len(extraction.proposals), len(last.unit.evidence)) == (units, quotes)
+    assert last.updates is None and last.unit.related == ()
 
 
 @pytest.mark.proves("GEN-CAP")
@@ -283,7 +275,7 @@ def test_no_session_costs_more_than_its_cap(
     def greedy(request: Request) -> Any:
         tokens = len(json.dumps(request.body)) // 3
         usage = {"input_tokens": 0, "cache_creation_input_tokens": tokens, "output_tokens": request.body["max_tokens"]}
-        return replace(windows_then(value({"summary": "s", "groups": [[1]]}))(request), usage=usage)
+        return replace(one_unit_a_window(request), usage=usage)
 
     server.default = greedy
     poor = Settings(llm=LLMSettings(max_usd_per_session=max_usd))
