@@ -217,6 +217,7 @@ class Brain:
         started, defaults = time.perf_counter(), self.settings.retrieval
         sources = chosen_sources(parsed.filter.sources, identity=query.identity)
         profile = configured(query.profile or "task", defaults)
+        profile = replace(profile, reads_closely=self._is_read_by_people)
         text = parsed.text if parsed.match else with_synonyms(parsed.text, defaults.synonyms)
         parsed = replace(parsed, text=text, filter=replace(parsed.filter, sources=()))
         state = self.refresh() if fresh and SourceName.BRAIN in sources else IndexState()
@@ -226,7 +227,6 @@ class Brain:
             lambda others: retrieve(
                 query, profile, replace(self.indexes(query.identity), others=others), sources=sources, parsed=parsed,
                 embedder=self.embedder, reranker=reranker, now=now,
-                reads_closely=self._is_read_by_people,
             ),
             alone=alone,
         )  # fmt: skip

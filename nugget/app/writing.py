@@ -61,10 +61,11 @@ def add(
     """Keep a text as a new unit, committed; return its id and path. `report` receives the counts of redacted kinds."""
     from nugget.brain.filing import add_unit
 
-    path = add_unit(
-        brain.path, text, type=type, domain=domain, tags=tags, title=title, confidence=confidence,
-        now=datetime.now(UTC), allow=allow_list(brain.settings), report=report,
+    path, counts = add_unit(
+        brain.path, f"# {' '.join(title.split())}\n\n{text}" if title else text, type=type, domain=domain, tags=tags,
+        confidence=confidence, now=datetime.now(UTC), allow=allow_list(brain.settings),
     )  # fmt: skip
+    report(counts)
     make_current(brain)
     unit = load(brain.path, path).unit
     return unit.id if unit else path, path

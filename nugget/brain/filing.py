@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -60,37 +60,32 @@ def add_unit(
     type: str,
     domain: str,
     tags: Sequence[str] = (),
-    title: str | None = None,
     confidence: float = 0.8,
     now: datetime,
     allow: Sequence[re.Pattern[str]] = (),
-    report: Callable[[Mapping[str, int]], None] = lambda counts: None,
-) -> str:
-    """File a text as a new unit, commit it, and return its path.
+) -> tuple[str, Mapping[str, int]]:
+    """File a text as a new unit, commit it, and return its path and the counts of the kinds that were redacted.
 
-    Secrets are taken out first, but for what `allow` names (`redaction.allow_list`); `report` gets their kinds.
-
-    A text with frontmatter is taken as a finished knowledge file: what it says counts, and is kept as it is. The
-    title is the given one, else the first heading, else the first sentence. Raises UsageError for arguments
-    it cannot take, KnowledgeError if the very same body is in the brain already.
+    `allow` names what is not redacted (`redaction.allow_list`). A text with frontmatter is taken as a finished
+    knowledge file: what it says counts, and is kept as it is. The title is the first heading, else the first sentence.
+    Raises UsageError for arguments it cannot take, KnowledgeError if the very same body is in the brain already.
     """
     if not re.search(r"\w", text):
         raise UsageError("There is nothing to add: the text has no words.")
     redacted = redact(text, allow=allow)
-    text, title = redacted.text, redact(title, allow=allow).text if title else None
-    report(redacted.counts)
+    text = redacted.text
     with git.only_writer(brain):
         branch, head = git.ready_branch(brain)
         if plain_line_ends(text).lstrip().startswith("---\n"):
             unit, written = _finished(text)
             unit, path = _place(brain, replace(unit, domain=unit.domain or domain), finished=True)
         else:
-            unit = _drafted(text, type=type, domain=domain, tags=tags, title=title, confidence=confidence, now=now)
+            unit = _drafted(text, type=type, domain=domain, tags=tags, confidence=confidence, now=now)
             unit, path = _place(brain, unit, finished=False)
             written = knowledge.serialise(unit)
         _refuse_taken(brain, path)
         git.commit_change(brain, {path: written.encode()}, f"Add {unit.id}", branch=branch, expect_head=head, now=now)
-        return path
+        return path, redacted.counts
 
 
 def forget_unit(brain: Path, unit_id: str) -> UnitMove:
@@ -184,9 +179,7 @@ def _finished(text: str) -> tuple[Unit, str]:
     return parsed.unit, text if text.endswith("\n") else text + "\n"
 
 
-def _drafted(
-    text: str, *, type: str, domain: str, tags: Sequence[str], title: str | None, confidence: float, now: datetime
-) -> Unit:
+def _drafted(text: str, *, type: str, domain: str, tags: Sequence[str], confidence: float, now: datetime) -> Unit:
     if type not in list(KnowledgeType):
         raise UsageError(f"There is no type {type!r}.", hint=f"The types are {', '.join(KnowledgeType)}.")
     if not 0 <= confidence <= 1:
@@ -194,7 +187,7 @@ def _drafted(
     body = plain_line_ends(text).strip("\n").rstrip()
     heading, sentence = title_of(body), _first_sentence(body.lstrip("-*>#`_ \n"))
     first = shorten(sentence, _MAX_TITLE_CHARS).removesuffix("[…]").rstrip(" .") or shorten(body, _MAX_TITLE_CHARS)
-    named = " ".join((title or heading or first).split())
+    named = " ".join((heading or first).split())
     return Unit(
         id=f"{type}/{title_slug(named)}", source=SourceName.BRAIN, type=type, title=named,
         body=body if heading else f"# {named}\n\n{body}", domain=brains.validate_domain(domain),

@@ -60,12 +60,10 @@ def retrieve(
     parsed: SearchQuery | None = None,
     embedder: QuestionEmbedder | None,
     reranker: Reranker | None = None,
-    reads_closely: bool = False,
     now: datetime,
 ) -> Bundle:
     """Answer a query from these sources; `parsed` is its text in the query language, if it is of it.
 
-    `reads_closely` chooses the sentences of the first hits by their meaning too, which takes longer than the search.
     Any text is a valid query; what could not be used is named in `degraded`.
     """
     begin = time.perf_counter()
@@ -97,7 +95,7 @@ def retrieve(
         hits = [] if weak else helpful(hits)
     packed, budget, hint = pack(
         hits, budget_tokens=query.budget_tokens or BUDGET_TOKENS, depth=query.depth or Depth.STANDARD,
-        summaries=_summaries(parsed.text, hits, found, once if reads_closely else None),
+        summaries=_summaries(parsed.text, hits, found, once if profile.reads_closely else None),
     )  # fmt: skip
     explain = None
     if query.explain:

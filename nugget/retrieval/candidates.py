@@ -33,12 +33,14 @@ _NO_COSINES = (None, None, None)
 class Profile:
     """Settings for one kind of question.
 
-    `candidates` chunks come from each list; `hops` is 1 if relations of the best units are followed.
+    `candidates` chunks come from each list; `hops` is 1 if relations of the best units are followed. `reads_closely`
+    chooses the sentences of the first hits by their meaning too, which takes longer than the search.
     """
 
     name: str
     candidates: int = 50
     hops: int = 1
+    reads_closely: bool = False
 
 
 TASK = Profile(name="task")

@@ -18,7 +18,7 @@ BUDGETS = {
     "lines of a file": 409,
     "classes": 263,
     "re.compile": 229,
-    "parameters of a function": 10,
+    "parameters of a function": 8,
     "lines of tests": 22_792,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
@@ -44,17 +44,22 @@ def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     )
 
 
+def is_tool(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether a function is a tool of the MCP server: its parameters are the fields that clients send."""
+    return any("tool(" in ast.unparse(decorator) for decorator in function.decorator_list)
+
+
 @cache
 def measured() -> dict[str, int]:
     tests = [file.read_text("utf-8") for file in (REPOSITORY / "tests").rglob("*.py")]
-    outside_cli = [one for name, one in functions().items() if not name.startswith("cli/")]
+    inside = [one for name, one in functions().items() if not name.startswith("cli/") and not is_tool(one)]
     return {
         "modules": len(FILES),
         "lines": sum(text.count("\n") for text in FILES.values()),
         "lines of a file": max(text.count("\n") for text in FILES.values()),
         "classes": sum(isinstance(node, ast.ClassDef) for _, node in nodes()),
         "re.compile": sum(text.count("re.compile(") for text in FILES.values()),
-        "parameters of a function": max(parameters_of(one) for one in outside_cli),
+        "parameters of a function": max(parameters_of(one) for one in inside),
         "lines of tests": sum(text.count("\n") for text in tests),
     }
 

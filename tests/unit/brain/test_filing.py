@@ -61,7 +61,7 @@ def work_under_way(repo: Path) -> str:
 @pytest.mark.proves("BRAIN-ADD")
 def test_add_files_a_text_and_commits_only_that_file(own: Path) -> None:
     before = work_under_way(own)
-    path = add_unit(
+    path, _ = add_unit(
         own, "Always set a timeout. Without one a worker hangs forever.", type="pattern", domain="Coding/Go",
         tags=["http", " http ", ""], confidence=0.7, now=NOW,
     )  # fmt: skip
@@ -79,14 +79,12 @@ def test_add_files_a_text_and_commits_only_that_file(own: Path) -> None:
 @pytest.mark.proves("BRAIN-ADD")
 def test_a_secret_in_what_is_added_by_hand_reaches_neither_file_nor_history(own: Path) -> None:
     token = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"
-    told: list[dict[str, int]] = []
-    path = add_unit(
-        own, f"Log in with {token} first.", type="pattern", domain="coding", title=f"Use {token}", now=NOW,
-        report=lambda counts: told.append(dict(counts)),
-    )  # fmt: skip
+    path, counts = add_unit(
+        own, f"# Use {token}\n\nLog in with {token} first.", type="pattern", domain="coding", now=NOW
+    )
     add_unit(own, FINISHED + f"\nToken {token}\n", type="pattern", domain="coding", now=NOW)
     assert "Log in with [redacted:github-token] first." in (own / path).read_text()
-    assert told == [{"github-token": 1}]
+    assert counts == {"github-token": 2}
     assert token not in shell(own, "log", "-p", "--all")
     assert token.lower() not in path
 

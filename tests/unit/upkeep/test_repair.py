@@ -100,7 +100,7 @@ def own(tmp_path: Path) -> Path:
 
 
 def add(brain: Path) -> object:
-    return add_unit(brain, "Always set a timeout.", type="pattern", domain="coding", now=NOW)
+    return add_unit(brain, "Always set a timeout.", type="pattern", domain="coding", now=NOW)[0]
 
 
 def move(brain: Path) -> object:
