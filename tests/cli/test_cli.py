@@ -173,7 +173,7 @@ def test_with_an_llm_the_answer_is_written_and_its_sources_are_named(
     assert claude.requests[-1].streams
 
 
-@pytest.mark.proves("CLI-ANSWER", "CLI-DEGRADED")
+@pytest.mark.proves("CLI-ANSWER", "CLI-DEGRADED", "LLM-STREAM")
 def test_when_the_llm_fails_the_passages_stand_in(nugget: Nugget, asked: Path, claude: AnthropicServer) -> None:
     claude.default = lambda request: status(401, "authentication_error")
     shown = nugget("--brain", asked, "ask", "cache invalidation")

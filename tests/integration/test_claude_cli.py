@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import sys
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import pytest
 from llm_calls import MODEL, SCHEMA, TOKEN, ask
-from waiting import wait_for, within
 
 from nugget.config import Environment, ExtractionSettings, LLMSettings, Settings, read_environment
 from nugget.errors import LLMUnavailable
@@ -106,26 +103,3 @@ def test_what_nugget_starts_knows_it_and_starts_no_other(environment: Environmen
     with pytest.raises(LLMUnavailable, match="starts no other"):
         ask(extractor(replace(environment, variables=seen["env"])))
     assert not (folder / "seen.json").exists()
-
-
-def test_a_command_that_hangs_is_ended_with_all_that_it_started(environment: Environment, folder: Path) -> None:
-    """What it started holds a lock for as long as it lives."""
-    lock, is_held = folder / "lock", folder / "held"
-    child = (
-        f"import fcntl, pathlib, time; file = open({str(lock)!r}, 'w'); fcntl.flock(file, fcntl.LOCK_EX); "
-        f"pathlib.Path({str(is_held)!r}).touch(); time.sleep(300)"
-    )
-    code = f"import subprocess\nsubprocess.Popen([sys.executable, '-c', {child!r}])\ntime.sleep(300)"
-    (folder / "behave.py").write_text(code)
-    with within(60), pytest.raises(LLMUnavailable, match=r"within 5 s"):
-        ask(extractor(environment), timeout_s=5.0)
-    assert is_held.exists()
-    wait_for(lambda: is_free(lock))
-
-
-def is_free(lock: Path) -> bool:
-    """Whether nobody holds the lock on this file."""
-    with lock.open("w") as file, suppress(BlockingIOError):
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    return False

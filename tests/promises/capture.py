@@ -30,7 +30,6 @@ PROMISES: dict[str, str] = {
     "QUEUE-RETRY": "Failed jobs are tried again, each time later, and after about a day left to a person.",
     "QUEUE-RECOVERY": "What a killed worker left is taken up; a job that kills workers is put off.",
     "QUEUE-CATCH-UP": "Catch-up queues the transcripts that were never captured or grew, and no others.",
-    "QUEUE-UNREAD": "A queue file that cannot be read for a passing reason waits, is not touched, and holds up nobody.",
     "WORKER-EXACTLY-ONCE": "A worker killed at any step leaves every session captured exactly once after the next run.",
     "WORKER-END-TO-END": "From a payload on stdin to the answer of `ask`, with real processes and no patching.",
     "WORKER-MANY-AT-ONCE": "Twenty sessions that end in the same second are each captured once, under several workers.",

@@ -24,7 +24,6 @@ PROMISES: dict[str, str] = {
     "EVI-NOTES": "todos and decisions are what people say; words in commands, file names and commit messages are none",
     "EVI-INCIDENTS": "a failure, its output, retries, edits and fix are one incident; a search without result is none",
     "EVI-SESSIONS": "agents' sessions give the same rows, are read again when they grew, leave out what is excluded",
-    "EVI-SPEED": "a question looks at a bounded number of rows, however long the session is",
     "EVI-RATE-EVENTS": "a log of nothing but short events is taken in at 40 MB/s",
     "EVI-REDACT": "no secret of the redaction corpus is stored or returned",
 }

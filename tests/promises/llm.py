@@ -2,7 +2,6 @@
 
 PROMISES: dict[str, str] = {
     "LLM-OFF": "without a key, or with `llm.enabled: false`, no LLM is ever called",
-    "LLM-LAZY": "the anthropic SDK is imported by the first call, not before",
     "LLM-REDACT": "secrets and <private> blocks are taken out before anything is sent",
     "LLM-KEY": "the API key stands in no message and in no ledger line, even when the server repeats it",
     "LLM-REDIRECT": "the API key follows no redirect",

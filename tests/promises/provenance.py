@@ -16,7 +16,6 @@ PROMISES: dict[str, str] = {
     "WHY-TOKENS": "Tokens are estimated at four characters each; the budget is 2000 unless said otherwise.",
     "WHY-PACKING": "Three passes fill the budget: summaries, details (not at `summary`), source prompts (at `deep`).",
     "WHY-TRUNCATED": "What did not fit makes the answer truncated, and the hint says what was left out.",
-    "WHY-INDEX": "Nuggets are units of the machine's index; only files of the store that changed are read.",
     "WHY-PATH": "A path finds nuggets of the file, its folders and what lies below and beside, and of the workspace.",
     "WHY-QUESTION": "A question finds nuggets by the words of summary, detail, alternatives and prompt, stemmed.",
     "WHY-BOTH": "Path and question together merge both; nuggets that match both come first.",

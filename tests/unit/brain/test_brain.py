@@ -1,20 +1,26 @@
-"""The brain as a folder: making it, walking it, and never harming what is in it or outside of it."""
+"""The brain as a folder: making, walking, checking and changing it; nothing in it or outside of it is harmed."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import subprocess
+import sys
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
 from first_units import add_first_units
-from knowledge_files import shell
+from knowledge_files import linked_brain, shell, write
 
 from nugget import brain as brains
 from nugget import config
 from nugget.brain import is_brain
+from nugget.brain import knowledge_file as knowledge
 from nugget.brain.checks import lint
+from nugget.brain.filing import add_unit, forget_unit, forgotten, move_unit
+from nugget.config import Settings
 from nugget.errors import BrainError, ConflictError, GitError, KnowledgeError
 from nugget.infra import git
+from nugget.models import Origin, Unit
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 LATER = datetime(2026, 4, 2, 12, 0, tzinfo=UTC)
@@ -133,3 +139,214 @@ def test_a_change_is_guarded_by_the_commit_that_was_read(new: Path) -> None:
     with pytest.raises(ConflictError, match="uncommitted changes"):
         change(new, {path: b"three"})
     assert [entry.name for entry in (new / "domains/coding/patterns").iterdir()] == ["expand-then-contract.md"]
+
+
+def unit(kind: str, slug: str, *related: tuple[str, str], domain: str = "coding") -> str:
+    edges = "".join(f"  - id: {target}\n    relation: {relation}\n" for target, relation in related)
+    head = f"id: {kind}/{slug}\ntype: {kind}\ndomain: {domain}\n{'related:' if edges else ''}\n{edges}"
+    return f"---\n{head}---\n# {slug}\n\nText.\n"
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    write(tmp_path, "brain.yaml", "owner: Ada\n")
+    (tmp_path / "domains").mkdir()
+    git.init(tmp_path)
+    return tmp_path
+
+
+def told(brain: Path, *paths: Path) -> list[str]:
+    return [f"{problem.severity}: {problem}" for problem in lint(brain, paths)]
+
+
+@pytest.mark.proves("BRAIN-LINT")
+def test_each_broken_file_is_told_and_the_others_are_still_checked(plain: Path) -> None:
+    write(plain, "domains/coding/bugs/a.md", "---\nid: bug/a\ntype: bug\nconfidence: high\n---\n# A\n")
+    write(plain, "domains/coding/bugs/b.md", "---\nid: bug/b\ntype: [bug\n---\n# B\n")
+    write(plain, "domains/coding/bugs/c.md", "# C\n")
+    write(plain, "domains/coding/bugs/d.md", unit("bug", "d", ("bug/nobody", "uses")))
+    assert told(plain) == [
+        "warning: domains/coding/bugs/a.md:1: has no `domain`; it is filed under coding",
+        "error: domains/coding/bugs/a.md:4: `confidence` must be a number from 0 to 1, not 'high'",
+        "error: domains/coding/bugs/b.md:3: has frontmatter that is not valid YAML (did not find expected ',' or ']')",
+        "error: domains/coding/bugs/c.md:1: has no frontmatter; start it with a line `---`, then `id:`, `type:` and "
+        "`domain:`",
+        "warning: domains/coding/bugs/d.md:6: `uses` names bug/nobody, which no file has",
+    ]
+
+
+@pytest.mark.proves("BRAIN-LINT-SECRETS")
+def test_a_secret_is_told_by_kind_and_line_and_never_shown(plain: Path) -> None:
+    key = "ghp_" + "a1B2c3D4e5F6" * 3
+    write(plain, "domains/coding/bugs/a.md", unit("bug", "a") + f"\nThe token was {key} then.\n")
+    write(plain, "domains/coding/bugs/b.md", unit("bug", "b") + "\nCommit 9f1c3bd2a8e04f3f9f1c3bd2a8e04f3f9f1c3bd2.\n")
+    (said,) = told(plain)
+    assert said.startswith("warning: domains/coding/bugs/a.md:11: holds what looks like a secret (github-token)")
+    assert key not in said and key[4:16] not in said
+    assert lint(plain, settings=Settings(redaction_allow=("ghp_a1B2",))) == []
+
+
+@pytest.mark.proves("SETTINGS-BOUNDED")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: &a [x, x]\nb: &b [*a, *a, *a]\nname: [*b, *b, *b]\n", "`name` must be a valid string, not [{}, {}, {}]"),
+        ("owner: " + "[" * 5000 + "]" * 5000 + "\n", "is nested too deep"),
+        ("owner: x\n" + "# " + "y" * 300_000 + "\n", "longer than 64,000 bytes"),
+        ("owner: !!python/object/apply:os.system [id]\n", "`owner` must be a valid string, not ['id']"),
+        ("owner: \u00fc\n", None),
+    ],
+)
+def test_settings_that_are_bombs_are_refused_in_one_sentence(plain: Path, text: str, said: str | None) -> None:
+    write(plain, "brain.yaml", text)
+    assert (
+        [line for line in told(plain) if "brain.yaml" in line] == [] if said is None else said in "".join(told(plain))
+    )
+    (plain / "brain.yaml").write_bytes(b"owner: \xff\n")
+    assert "not UTF-8" in told(plain)[0]
+
+
+FINISHED = """\
+---
+id: decision/use-sqlite   # mine
+type: decision
+domain: operations
+x-review: {by: Ada}
+---
+
+# Use SQLite
+
+One file, no server.
+"""
+
+
+def committed(repo: Path) -> set[str]:
+    """The paths of the last commit."""
+    return set(shell(repo, "show", "--format=", "--name-only", "--no-renames", "HEAD").split())
+
+
+def unit_at(repo: Path, path: str) -> Unit:
+    unit = brains.load(repo, path).unit
+    assert unit is not None
+    return unit
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A small brain of linked units, with unrelated work under way."""
+    return linked_brain(tmp_path / "own")
+
+
+def work_under_way(repo: Path) -> str:
+    return shell(repo, "status", "--porcelain", "--", "staged.txt", "README.md")
+
+
+# --- add
+
+
+@pytest.mark.proves("BRAIN-ADD")
+def test_add_files_a_text_and_commits_only_that_file(own: Path) -> None:
+    before = work_under_way(own)
+    path, _ = add_unit(
+        own, "Always set a timeout. Without one a worker hangs forever.", type="pattern", domain="Coding/Go",
+        tags=["http", " http ", ""], confidence=0.7, now=NOW,
+    )  # fmt: skip
+    assert path == "domains/coding/go/patterns/always-set-a-timeout.md"
+    unit = unit_at(own, path)
+    assert (unit.id, unit.title, unit.tags, unit.confidence) == (
+        "pattern/always-set-a-timeout", "Always set a timeout", ("http",), 0.7,
+    )  # fmt: skip
+    assert (unit.origin, unit.created, unit.last_modified) == (Origin.MANUAL, date(2026, 3, 1), date(2026, 3, 1))
+    assert committed(own) == {path}
+    assert work_under_way(own) == before
+    assert lint(own) == []
+
+
+@pytest.mark.proves("BRAIN-ADD")
+def test_a_secret_in_what_is_added_by_hand_reaches_neither_file_nor_history(own: Path) -> None:
+    token = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"
+    path, counts = add_unit(
+        own, f"# Use {token}\n\nLog in with {token} first.", type="pattern", domain="coding", now=NOW
+    )
+    add_unit(own, FINISHED + f"\nToken {token}\n", type="pattern", domain="coding", now=NOW)
+    assert "Log in with [redacted:github-token] first." in (own / path).read_text()
+    assert counts == {"github-token": 2}
+    assert token not in shell(own, "log", "-p", "--all")
+    assert token.lower() not in path
+
+
+# --- forget
+
+
+@pytest.mark.proves("BRAIN-FORGET")
+def test_forget_removes_the_unit_its_relations_and_remembers_in_one_commit(own: Path) -> None:
+    before, body = work_under_way(own), unit_at(own, "domains/coding/concepts/keys.md").body
+    result = forget_unit(own, "concept/keys")
+    assert result.relinked == ("domains/coding/patterns/queue.md", "domains/coding/patterns/retry.md")
+    assert committed(own) == {result.old_path, "forgotten.yaml", *result.relinked}
+    assert unit_at(own, "domains/coding/patterns/retry.md").related == ()
+    assert forgotten(own) == {"concept/keys", knowledge.body_digest(body)}
+    assert work_under_way(own) == before
+    assert lint(own) == []
+
+
+@pytest.mark.proves("BRAIN-FORGET", "BRAIN-UNCOMMITTED")
+@pytest.mark.parametrize("stage", [True, False])
+def test_a_change_of_a_file_with_work_in_it_is_refused_before_anything_moves(own: Path, stage: bool) -> None:
+    retry = "domains/coding/patterns/retry.md"
+    (own / retry).write_text((own / retry).read_text() + "\nNot finished yet.\n")
+    if stage:
+        shell(own, "add", retry)
+    before, head = shell(own, "status", "--porcelain"), git.head(own)
+    for change in (lambda: forget_unit(own, "concept/keys"), lambda: move_unit(own, "concept/keys", slug="key")):
+        with pytest.raises(ConflictError, match=r"retry\.md has uncommitted changes of yours in the brain") as caught:
+            change()
+        assert caught.value.hint == "Commit or undo them there, then run this again."
+    assert (shell(own, "status", "--porcelain"), git.head(own)) == (before, head)
+    assert (own / retry).read_text().endswith("\nNot finished yet.\n")
+
+
+# --- move
+
+
+@pytest.mark.proves("BRAIN-MOVE")
+def test_a_move_to_another_domain_keeps_id_and_history(own: Path) -> None:
+    before = work_under_way(own)
+    result = move_unit(own, "pattern/retry", domain="Operations/Payments")
+    assert (result.new_id, result.new_path) == ("pattern/retry", "domains/operations/payments/patterns/retry.md")
+    assert committed(own) == {result.old_path, result.new_path}
+    assert (own / result.new_path).read_text() == (
+        "---\nid: pattern/retry\ntype: pattern\ndomain: operations/payments\nrelated:\n"
+        "  - id: concept/keys  # because\n    relation: uses\n---\n# retry\n\nAbout retry.\n"
+    )
+    assert work_under_way(own) == before
+    assert lint(own) == []
+
+
+@pytest.mark.proves("BRAIN-MOVE")
+def test_a_new_name_is_followed_by_every_relation(own: Path) -> None:
+    result = move_unit(own, "concept/keys", slug="idempotency-keys")
+    assert (result.old_id, result.new_id) == ("concept/keys", "concept/idempotency-keys")
+    assert result.relinked == ("domains/coding/patterns/queue.md", "domains/coding/patterns/retry.md")
+    assert "  - id: concept/idempotency-keys # because\n" in (own / result.relinked[0]).read_text()
+    assert committed(own) == {result.old_path, result.new_path, *result.relinked}
+    assert lint(own) == []
+
+
+# --- states of the repository
+
+
+# --- several writers
+
+
+@pytest.mark.proves("BRAIN-ONE-WRITER")
+def test_writers_at_the_same_moment_all_get_their_commit(own: Path) -> None:
+    code = (
+        "import sys; from datetime import UTC, datetime; from pathlib import Path;"
+        "from nugget.brain.filing import add_unit;"
+        "add_unit(Path(sys.argv[1]), f'Fact {sys.argv[2]} is kept.', type='belief', domain='x', now=datetime.now(UTC))"
+    )
+    writers = [subprocess.Popen([sys.executable, "-c", code, own, str(number)]) for number in range(3)]
+    assert [writer.wait() for writer in writers] == [0] * 3
+    assert shell(own, "status", "--porcelain", "--", "domains") == ""
+    assert shell(own, "log", "--format=%s").count("Add belief/fact-") == 3

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import json
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
-from knowledge_files import shell
-from sessions import ScriptedExtraction, capture_into, fork, unit, write_transcript
+from knowledge_files import commit, shell, write
+from sessions import NOW, ScriptedExtraction, capture_into, fork, unit, write_transcript
 
+from nugget import brain as brains
 from nugget.brain import knowledge_file as knowledge
-from nugget.capture import CaptureResult, capture_transcript, ledger
+from nugget.capture import CaptureResult, capture_transcript, review
+from nugget.capture.compare import KnownBrain, ProposedChange, compare
+from nugget.capture.ledger import brain_key, declared_id, remember_brain
 from nugget.capture.proposals import parse_message
 from nugget.config import CaptureSettings, Settings
 from nugget.errors import GitError, TranscriptError
+from nugget.extraction.proposals import Proposal
 from nugget.infra import git
-from nugget.models import Unit
+from nugget.models import Evidence, KnowledgeType, Relation, RelationType, SourceName, Unit
 from nugget.sources import sessions as archive
 
 RETRY = unit(
@@ -79,26 +85,6 @@ def test_a_fork_repeats_nothing_and_adds_what_it_added(brain: Path, home: Path, 
     write_transcript(forked, [("And?", CACHE.title)], session=session)
     added = capture_transcript(forked, *capture_into(brain, home, extract))
     assert list(files_on(brain, added)) == ["domains/coding/concepts/expire-caches-by-event.md"]
-
-
-def test_a_plan_without_its_branch_is_carried_out_again_and_one_with_it_is_not(
-    brain: Path, home: Path, projects: Path
-) -> None:
-    transcript = projects / "s.jsonl"
-    write_transcript(transcript, [("Why?", RETRY.title)])
-    extract = ScriptedExtraction([RETRY])
-    capture_transcript(transcript, *capture_into(brain, home, extract))
-    file = home / "ledger" / ledger.CAPTURES
-    planned, captured = file.read_bytes().splitlines(keepends=True)
-    assert [json.loads(line)["event"] for line in (planned, captured)] == ["planned", "captured"]
-    file.write_bytes(planned + captured[:10])
-    again = capture_transcript(transcript, *capture_into(brain, home, extract))
-    assert again.skipped == "nothing new since it was captured"
-    (branch,) = git.branches(brain, "nugget/")
-    git.move_branch(brain, branch.name, None, expect=branch.sha)
-    file.write_bytes(planned)
-    once_more = capture_transcript(transcript, *capture_into(brain, home, extract))
-    assert once_more.branch == branch.name
 
 
 @pytest.mark.proves("CAPTURE-DUPLICATE")
@@ -217,3 +203,127 @@ def test_excluded_projects_and_empty_sessions_are_skipped_with_a_reason(
     write_transcript(own, [("Why?", RETRY.title)], cwd=str(home / "llm"))
     assert "excluded" in (capture_transcript(own, *capture_into(brain, home, extract)).skipped or "")
     assert extract.calls == 0
+
+
+TODAY = date(2026, 6, 1)
+
+
+def unit_of(title: str, body: str = "", *, instead_of: str = "", kind: str = KnowledgeType.DECISION) -> Unit:
+    slug = "-".join(title.lower().replace("`", "").split()[:6])
+    return Unit(
+        id=f"{kind}/{slug}", source=SourceName.BRAIN, type=kind, title=title, body=f"# {title}\n\n{body or title}.\n",
+        path=brains.unit_path(kind, "projects/shop", slug), domain="projects/shop", confidence=0.7,
+        alternatives=(instead_of,) if instead_of else (), created=date(2026, 5, 2),
+        evidence=(Evidence(session="s", quote=body or title),),
+    )  # fmt: skip
+
+
+def compared(known: Unit, *units: Unit, likeness: float = 0.0) -> tuple[tuple[ProposedChange, ...], tuple[str, ...]]:
+    files = {known.path or "": knowledge.serialise(known)}
+    brain = KnownBrain(files=files, read=files.get, similar=lambda unit: [(known, likeness)] if likeness else [])
+    proposals = [Proposal(unit=one, reason="You said so") for one in units]
+    return compare(proposals, brain, today=TODAY, session="s", max_units=2)
+
+
+@pytest.mark.proves("CAP-SUPERSEDES")
+@pytest.mark.parametrize("likeness", [0.0, 0.9])
+@pytest.mark.parametrize(
+    ("before", "after", "rejected"),
+    [
+        ("Use Redis for the sessions", "Use Postgres for the sessions instead of Redis", "Redis"),
+        ("We use Redis for sessions", "We no longer use Redis for sessions", "Redis"),
+        ("Redis keeps the sessions of users", "Keep the sessions in Postgres", "Redis"),
+    ],
+)
+def test_a_later_choice_that_rejects_an_earlier_one_supersedes_it(
+    before: str, after: str, rejected: str, likeness: float
+) -> None:
+    known = unit_of(before)
+    made = compared(known, unit_of(after, instead_of=rejected), likeness=likeness)
+    new, marked = made[0]
+    assert new.is_new and new.unit.related == (Relation(id=known.id, relation=RelationType.SUPERSEDES),)
+    assert marked.path == known.path and f"superseded_by: {new.unit.id}" in marked.text
+
+
+@pytest.mark.proves("CAP-ANOTHER")
+def test_another_decision_is_another_unit_however_alike_it_reads() -> None:
+    known = unit_of("Store timestamps in UTC", "All tables of the shop hold times in UTC, because users travel")
+    other = unit_of(
+        "Show timestamps in the zone of the user", "All pages of the shop show times in the zone of the user"
+    )
+    made = compared(known, other, likeness=0.9)
+    assert [(one.is_new, one.unit.title) for one in made[0]] == [(True, "Show timestamps in the zone of the user")]
+
+
+CHARGE = unit("Retry idempotent calls only", "Retry a payment only with an idempotency key, or it charges twice.")
+
+
+def make_brain(tmp_path: Path, *, has_id: bool) -> Path:
+    """A new brain, or one from before brains had an id."""
+    folder = brains.init_brain(tmp_path / "own", owner="Ada", now=NOW)[0]
+    if not has_id:
+        text = (folder / "brain.yaml").read_text()
+        write(folder, "brain.yaml", "".join(line for line in text.splitlines(True) if not line.startswith("id:")))
+        commit(folder, ["brain.yaml"], "As it was")
+    write(folder, "domains/x.md", "# X\n")
+    commit(folder, ["domains/x.md"], "More")
+    return folder
+
+
+def shallow_clone(brain: Path) -> Path:
+    """A clone without the first commits."""
+    copy = brain.with_name("shallow")
+    shell(brain.parent, "clone", "-q", "--depth", "1", brain.as_uri(), str(copy))
+    return copy
+
+
+def rewrite_history(brain: Path) -> Path:
+    """The brain with one new commit in the place of all others."""
+    shell(brain, "checkout", "-q", "--orphan", "rewritten")
+    shell(brain, "commit", "-qam", "Rewritten")
+    shell(brain, "branch", "-qf", "main")
+    shell(brain, "switch", "-q", "main")
+    return brain
+
+
+def move(brain: Path) -> Path:
+    return brain.rename(brain.with_name("moved"))
+
+
+@pytest.mark.proves("BRAIN-ID")
+@pytest.mark.parametrize(
+    ("has_id", "change"),
+    [(True, shallow_clone), (True, rewrite_history), (False, shallow_clone), (False, move)],
+)
+def test_what_was_rejected_is_not_proposed_again(
+    home: Path, tmp_path: Path, has_id: bool, change: Callable[[Path], Path]
+) -> None:
+    own = make_brain(tmp_path, has_id=has_id)
+    transcript = write_transcript_of(tmp_path, "one")
+    assert capture_transcript(transcript, *capture_into(own, home, ScriptedExtraction([CHARGE]))).branch
+    review.reject(own, home=home, now=NOW)
+    changed = change(own)
+    again = capture_transcript(transcript, *capture_into(changed, home, ScriptedExtraction([CHARGE])))
+    assert again.skipped == "nothing new since it was captured"
+    other = write_transcript_of(tmp_path, "two")
+    result = capture_transcript(other, *capture_into(changed, home, ScriptedExtraction([CHARGE])))
+    assert result.dropped == (f"{CHARGE.title}: turned down before",)
+
+
+def write_transcript_of(folder: Path, name: str) -> Path:
+    write_transcript(folder / f"{name}.jsonl", [("Why?", f"{CHARGE.title} {name}")])
+    return folder / f"{name}.jsonl"
+
+
+@pytest.mark.proves("BRAIN-ID")
+@pytest.mark.parametrize("has_id", [True, False])
+def test_a_copied_id_gives_nothing(home: Path, tmp_path: Path, has_id: bool) -> None:
+    own = make_brain(tmp_path, has_id=has_id)
+    key = remember_brain(own, home)
+    copy = tmp_path / "copy"
+    shutil.copytree(own, copy)
+    assert brain_key(copy, home) not in (key, declared_id(own))
+    stranger = brains.init_brain(tmp_path / "stranger", owner="Eve", now=datetime.now(UTC))[0]
+    write(stranger, "brain.yaml", f"id: {git.run(own, 'rev-list', '--max-parents=0', 'HEAD').decode()}owner: Eve\n")
+    assert brain_key(stranger, home) != key
+    assert brain_key(own, home) == key

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -100,37 +99,6 @@ def test_what_a_killed_worker_left_is_taken_up_and_a_deadly_job_put_off(home: Pa
     assert failed.next_try is not None
 
 
-def test_an_interrupted_job_waits_for_the_next_worker(home: Path) -> None:
-    put(home)
-
-    def interrupted(job: Job) -> Outcome:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        drain(home, interrupted)
-    (job,) = queue.jobs(home, "pending")
-    assert job.attempts == 0
-
-
-def test_a_queue_file_that_is_no_job_is_set_aside_with_the_reason(home: Path) -> None:
-    folder = home / "queue/pending"
-    folder.mkdir(parents=True)
-    for name, content in zip("abcd", [b"{", b"[]", b"\xff", b'{"session": {"x": 1}}'], strict=True):
-        (folder / f"{name}.json").write_bytes(content)
-    (folder / ".e.json.partial").write_bytes(b"{}")
-    (folder / "readme.txt").write_text("not a job")
-    seen: list[Job] = []
-
-    def capture(job: Job) -> Outcome:
-        seen.append(job)
-        return (None, "nothing to go by")
-
-    assert drain(home, capture) == 4
-    assert [job.name for job in seen] == ["d.json"]
-    assert seen[0].session is None
-    assert "a.json cannot be read" in (queue.jobs(home, "skipped")[0].reason or "")
-
-
 @pytest.mark.proves("QUEUE-CATCH-UP")
 def test_catch_up_finds_what_was_never_captured_and_nothing_else(home: Path, isolated_home: Path) -> None:
     folder = isolated_home / ".claude/projects/-srv"
@@ -158,17 +126,3 @@ def test_catch_up_finds_what_was_never_captured_and_nothing_else(home: Path, iso
     assert sorted(found) == sorted([str(grown), str(never)])
     assert queue.catch_up(home, find_sessions(environment), now=now, since=now - timedelta(days=30)) == []
     assert queue.catch_up(home, find_sessions(environment), now=now, since=now - timedelta(days=30)) == []
-
-
-@pytest.mark.proves("QUEUE-UNREAD")
-def test_a_queue_file_that_cannot_be_read_now_waits_untouched_and_holds_up_nobody(home: Path) -> None:
-    put(home, "good")
-    # Reading a folder fails with EISDIR, also for root, whom no permission stops.
-    unread = home / "queue/pending/00000000000000000000-unread.json"
-    unread.mkdir()
-    assert drain(home, lambda job: ("b", None)) == 1
-    assert queue.jobs(home, "pending") == [] and unread.is_dir()
-    unread.rmdir()
-    unread.write_text(json.dumps({"session": "back", "transcript": "/x/back.jsonl"}))
-    assert drain(home, lambda job: ("b", None)) == 1
-    assert {job.session for job in queue.jobs(home, "done")} == {"good", "back"}

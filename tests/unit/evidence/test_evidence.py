@@ -1,20 +1,26 @@
-"""From logs to bundles: ingest, intents, scores, limits, incidents and working notes; the walkthrough, step by step."""
+"""From logs to bundles: ingest, incidents, notes, intents, limits, and evidence chosen by a model."""
 
 from __future__ import annotations
 
-import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from logs import NOW, Logs
+from loopback_anthropic import AnthropicServer, status, value
+from sessions import write_transcript
 
-from nugget.config import Settings
+from nugget.config import CaptureSettings, LLMSettings, Settings
 from nugget.errors import UsageError
-from nugget.evidence import TRUNCATED, bundle_json
+from nugget.evidence import TRUNCATED, BundleOptions, bundle_json
 from nugget.evidence.candidates import PROFILES
-from nugget.evidence.derive import ingest
-from nugget.index.connection import open_home
+from nugget.evidence.derive import ingest, notes_of_command, notes_of_speech
+from nugget.evidence.selection import SelectorOptions, select_with_llm
 from nugget.index.events import TABLES
-from nugget.sources.sessions import find_log
+from nugget.infra.llm import LLM
+from nugget.sources import Log, session_file
+from nugget.sources.sessions import log_of
 
 SESSION = "sess_walkthrough"
 
@@ -97,22 +103,197 @@ def test_for_what_changed_edited_files_dominate_over_noisy_output(walked: Logs) 
     assert sum(one.kind == "output" for one in bundle.selected) <= PROFILES["what-changed"].caps["output"]
 
 
-@pytest.mark.proves("EVI-INGEST")
-def test_two_ingests_at_once_take_each_part_in_once(logs: Logs) -> None:
+@pytest.mark.proves("EVI-NOTES")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "npx next", "npx next build", "next build", "npm run next", "cat todo.md", "vim src/next/later.ts",
+        'git commit -m "use pnpm instead of npm"', "git commit -m 'TODO: nothing'", "cargo run --use-cache",
+        "rg TODO src", "nvm use 20",
+    ],
+)  # fmt: skip
+def test_a_word_in_a_command_is_no_note(command: str) -> None:
+    assert list(notes_of_command(command)) == []
+
+
+@pytest.mark.proves("EVI-INCIDENTS")
+def test_retries_edits_and_the_command_that_went_well_are_one_incident(logs: Logs) -> None:
+    wrong = "src/shop.py:3: NameError: name 'prize' is not defined"
+    logs.run("s", 1000, "pytest tests/test_shop.py", 1, stderr=wrong)
+    logs.happen("s", 2000, "tool.start", tool="fs.write", args={"path": "src/shop.py"})
+    logs.run("s", 3000, "ls")
+    logs.run("s", 4000, "pytest -x tests/test_shop.py", 1, stderr=wrong)
+    logs.happen("s", 5000, "tool.start", tool="fs.write", args={"path": "src/shop.py"})
+    logs.run("s", 6000, "pytest tests/test_shop.py", stdout="1 passed")
+    logs.ingest("s")
+    (incident,) = logs.ask("s", "what went wrong with shop").incidents
+    assert incident.facts["failures"] == 2 and incident.facts["first_ts_ms"] == 1001 and incident.ts_ms == 4001
+    assert incident.facts["fixed_by"] == "pytest tests/test_shop.py"
+    assert incident.facts["summary"] == (
+        wrong, "failed 2 times", "edited since: src/shop.py", "fixed by: pytest tests/test_shop.py",
+    )  # fmt: skip
+
+
+@pytest.mark.proves("EVI-INCIDENTS")
+@pytest.mark.parametrize(
+    ("command", "code"), [("grep -rn foo src", 1), ("git log | grep nothing", 1), ("[ -f x ]", 1), ("tail -f log", 130)]
+)
+def test_a_search_without_result_and_a_command_stopped_by_hand_are_no_incidents(
+    logs: Logs, command: str, code: int
+) -> None:
+    logs.run("s", 1000, command, code)
+    logs.ingest("s")
+    assert logs.ask("s", "what failed").incidents == ()
+
+
+def transcript(file: Path, calls: list[tuple[str, dict[str, Any], str, bool]]) -> Log:
+    """A transcript with a prompt and these tool calls: (tool, input, result, whether it failed)."""
+    file.unlink(missing_ok=True)
+    write_transcript(file, [("Fix the shop.", "Done.", *calls)], session=file.stem)
+    found = session_file(file, agent="claude-code", name=file.stem)
+    assert found is not None
+    return log_of(found)
+
+
+FAILED = ("Bash", {"command": "npm test"}, "Exit code 1\nFAIL cart.test.ts\nTypeError: price is undefined", True)
+TODOS = {"todos": [{"content": "Mend the cart", "status": "completed"}, {"content": "Ship it", "status": "pending"}]}
+
+
+@pytest.mark.proves("EVI-SESSIONS", "EVI-INGEST")
+def test_an_agents_session_gives_the_same_rows_and_is_read_again_when_it_has_grown(logs: Logs, tmp_path: Path) -> None:
+    file = tmp_path / "abc.jsonl"
+    first = ingest(logs.index, transcript(file, [FAILED]), settings=Settings(), now=NOW)
+    assert (first["events"], first["pane_output"], first["incidents"]) == (4, 2, 1)
+    ids = [row[0] for row in logs.index.execute("SELECT id FROM events ORDER BY id")]
+    calls = [
+        FAILED, ("Edit", {"file_path": "/srv/shop/cart.ts", "old_string": "a", "new_string": "b"}, "done", False),
+        ("TodoWrite", TODOS, "ok", False), ("Bash", {"command": "npm test"}, "12 passed", False),
+    ]  # fmt: skip
+    grown = transcript(file, calls)
+    second = ingest(logs.index, grown, settings=Settings(), now=NOW)
+    assert (second["events"], second["file_edits"], second["incidents"]) == (4, 1, 0)
+    assert not ingest(logs.index, grown, settings=Settings(), now=NOW)["bytes_read"]
+    assert [row[0] for row in logs.index.execute("SELECT id FROM events ORDER BY id")][:3] == ids[:3]
+    (incident,) = logs.ask("abc", "what went wrong with npm").incidents
+    assert incident.facts["fixed_by"] == "npm test" and "edited since: cart.ts" in incident.facts["summary"]
+    todos = {note.text: note.facts["open"] for note in logs.ask("abc", "resume").notes if note.kind == "note.todo"}
+    assert todos == {"Mend the cart": False, "Ship it": True}
+
+
+@pytest.mark.proves("EVI-SESSIONS")
+def test_of_excluded_projects_nothing_is_stored(logs: Logs, tmp_path: Path) -> None:
+    hidden = Settings(capture=CaptureSettings(exclude_projects=("/srv/*",)))
+    ingest(logs.index, transcript(tmp_path / "two.jsonl", [FAILED]), settings=hidden, now=NOW)
+    stored = [logs.index.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in TABLES]
+    assert not any(stored) and logs.ask("two", "what went wrong").candidate_count == 0
+
+
+@pytest.mark.proves("EVI-SHELL-INCREMENTAL")
+def test_a_shell_log_that_changed_is_read_in_place_of_what_was_read_of_it(logs: Logs) -> None:
+    logs.happen("s", 1000, "command.start", cmd="make")
+    logs.write("s", "stdout.log", "one\ntwo\n")
+    logs.ingest("s")
+    logs.happen("s", 2000, "command.end", exit=2)
+    output = logs.write("s", "stdout.log", "error: no rule to make it\n")
+    second = logs.ingest("s")
+    assert (second["events"], second["pane_output"], second["incidents"]) == (1, 1, 1)
+    output.write_text("another log\n")
+    logs.ingest("s")
+    assert [row[0] for row in logs.index.execute("SELECT text FROM pane_output")] == ["another log"]
+
+
+@pytest.mark.proves("EVI-NOTES")
+def test_of_what_is_said_only_sentences_that_decide_or_defer_are_notes() -> None:
+    said = (
+        "Please use the existing helper. What should I use for dates? I don't know whether to use rust. "
+        "We decided to ship on Friday. Use cases are in docs. Next, add a test for the parser. The next.js page lags. "
+        "Next: one in thirty webhooks is refused."
+    )
+    assert list(notes_of_speech(said)) == [
+        ("decision", "Please use the existing helper."),
+        ("decision", "We decided to ship on Friday."),
+        ("todo", "Next, add a test for the parser."),
+    ]
+
+
+@pytest.fixture
+def many(logs: Logs) -> Logs:
     for number in range(400):
-        logs.run("s", number * 10, f"step {number}", number % 2, stderr=f"error: step {number} broke")
-    log = find_log(logs.environment, "s")
-    assert log is not None
+        logs.run("s", number * 10, f"step {number} --of-many", int(number == 17), stdout=f"step {number} is done")
+    logs.write("s", "stdin.log", "step 399 --of-many\n")
+    logs.write("s", "stderr.log", "warning: the very last word\n")
+    logs.ingest("s")
+    return logs
 
-    def take() -> None:
-        connection = open_home(logs.home)
-        ingest(connection, log, settings=Settings(), now=NOW)
-        connection.close()
 
-    threads = [threading.Thread(target=take) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    counts = [logs.index.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in TABLES[:3]]
-    assert counts == [800, 0, 400]
+def choose(many: Logs, server: AnthropicServer, settings: Settings | None = None, **options: Any) -> dict[str, Any]:
+    llm = LLM(api_key="sk-ant-loopback", base_url=server.url, home=many.home)
+    bundle_options = BundleOptions(max_chars=options.pop("max_chars", 12_000), max_lines=options.pop("max_lines", 120))
+    return select_with_llm(
+        many.index, "s", "why did step 17 fail?", llm=llm, settings=settings or Settings(),
+        options=bundle_options, selector=SelectorOptions(**options), now=NOW,
+    )  # fmt: skip
+
+
+def label_of(prompt: str, text: str) -> str:
+    return next(line.split(" ", 1)[0] for line in prompt.split("\n") if text in line)
+
+
+@pytest.mark.proves("EVI-SELECT")
+def test_what_the_model_names_is_looked_up_and_the_latest_streams_are_carried(many: Logs) -> None:
+    with AnthropicServer() as server:
+        server.script(value({"labels": ["e99999", "nonsense"]}))
+        choose(many, server)
+        wanted = label_of(server.requests[0].prompt, "exit 1 failed] step 17 ")
+        server.script(value({"labels": [wanted, "<made up>"]}))
+        found = choose(many, server)
+    assert "[command.end exit 1 failed] step 17 --of-many" in found["context_text"]
+    assert "made up" not in found["context_text"] and len(found["source_ids"]) == 1
+    for carried in (
+        "latest stderr:",
+        "warning: the very last word",
+        "latest stdout:",
+        "step 399 is done",
+        "latest stdin:",
+    ):
+        assert carried in found["context_text"]
+    assert found["chunks"] == 1 and found["usd"] > 0 and not found["degraded"]
+    assert "why did step 17 fail?" in server.requests[0].prompt
+
+
+@pytest.mark.proves("EVI-SELECT")
+def test_a_cap_on_cost_and_a_failing_model_leave_an_answer_that_says_so(many: Logs) -> None:
+    with AnthropicServer() as server:
+        server.default = lambda _: status(400)
+        found = choose(many, server)
+        assert found["chunks"] == 0 and found["degraded"][0].startswith("llm_select: ")
+        assert "step 17 --of-many" in found["context_text"]
+        asked = len(server.requests)
+        cheap = replace(Settings(), llm=LLMSettings(select_max_usd=0.0))
+        found = choose(many, server, cheap)
+        assert len(server.requests) == asked and "more than the $0.0000 allowed" in found["degraded"][0]
+        ledger = (many.home / "ledger" / "costs.jsonl").read_text("utf-8")
+    assert "select evidence" in ledger
+
+
+@pytest.mark.proves("EVI-SELECT", "EVI-REDACT")
+def test_no_secret_goes_to_the_model(many: Logs) -> None:
+    many.run("s", 99_999, "curl -H 'Authorization: Bearer ghp_" + "a1B2c3D4e5" * 3 + "abcdef'", 1)
+    many.ingest("s")
+    with AnthropicServer() as server:
+        server.default = lambda _: value({"labels": []})
+        choose(many, server)
+        assert "a1B2c3D4e5" not in server.requests[0].prompt
+
+
+@pytest.mark.proves("EVI-SELECT")
+def test_history_is_cut_into_chunks_of_which_the_latest_are_read(many: Logs) -> None:
+    with AnthropicServer() as server:
+        server.default = lambda _: value({"labels": ["e1"]})
+        found = choose(many, server, chunk_tokens=800, max_chunks=3, include_events=False)
+        prompts = [request.prompt for request in server.requests]
+    assert found["chunks"] == len(prompts) == 3 and found["left_out"]
+    assert "history_cut" in found["degraded"]
+    assert all(len(prompt) < 800 * 4 + 1000 for prompt in prompts)
+    assert "step 399 is done" in prompts[-1] and "step 0 is done" not in prompts[0]
+    assert not any("command.end" in prompt for prompt in prompts)

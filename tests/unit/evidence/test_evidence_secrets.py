@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from logs import NOW, Logs
 from secret_corpus import corpus, left_over
-from test_evidence_rules import transcript
+from test_evidence import transcript
 
 from nugget.config import Settings
 from nugget.evidence import bundle_json

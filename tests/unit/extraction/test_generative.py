@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from loopback_anthropic import AnthropicServer, Request, text, tool_use, value
+from loopback_anthropic import AnthropicServer, Request, status, text, tool_use, value
+from replay import STARTED, Agent, change_by_hand, make_repository
 
 from nugget.brain import knowledge_file as knowledge
 from nugget.brain import unit_path
@@ -22,11 +24,14 @@ from nugget.errors import LLMUnavailable
 from nugget.extraction.generative import extract_generative
 from nugget.extraction.proposals import Extraction
 from nugget.extraction.replies import UNSUPPORTED
-from nugget.infra.llm import LLM, CostCapReached
+from nugget.infra.llm import LLM, CostCapReached, spending
 from nugget.models import Event, EventKind, Origin, Relation, RelationType, Session, SourceName, Unit
+from nugget.models.nuggets import Nugget, NuggetType
+from nugget.provenance.extraction import ExtractedSession, Extractor, extract_sessions
+from nugget.sources.nugget_store import read_session_file, session_files
+from nugget.sources.sessions import find_sessions
 from nugget.sources.speakers import SAID_BY
 
-WINDOW_CHARS = Settings().extraction.window_chars
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 PROMPT = "The webhook signature check fails in staging, but never locally."
 CAUSE = "The proxy re-serialises the JSON body, so the bytes that were signed are gone.\nVerify the raw body instead."
@@ -186,15 +191,6 @@ def test_text_that_a_reviewer_would_not_see_is_taken_out(llm: LLM, server: Anthr
     [proposal] = extract(llm).proposals
     assert proposal.unit.body == BODY
     assert proposal.unit.title == "Bytes that were signed"
-
-
-@pytest.mark.proves("GEN-HOSTILE")
-def test_a_thousand_units_are_not_read(llm: LLM, server: AnthropicServer) -> None:
-    server.script(reply(*[unit(title=f"Unit number {number}") for number in range(1000)]))
-    extraction = extract(llm)
-    assert len(extraction.proposals) <= 40
-    assert any("960 more units" in why for why in extraction.dropped)
-    assert len(written(extraction)) <= Settings().capture.max_units
 
 
 @pytest.mark.proves("GEN-HOSTILE")
@@ -358,12 +354,105 @@ def test_any_json_at_all_gives_sound_proposals_or_reasons(units: list[Any], llm:
     assert all(proposal.unit.evidence for proposal in extraction.proposals)
 
 
-@pytest.mark.proves("GEN-REPAIR")
-def test_what_is_sound_in_a_reply_that_stays_malformed_is_kept(llm: LLM, server: AnthropicServer) -> None:
-    server.script(reply(unit(), unit(type="story", title="A story of old"), 7, None))
-    server.script(reply(unit(), unit(type="story", title="A story of old"), "x"))
-    extraction = extract(llm)
-    assert [proposal.unit.type for proposal in extraction.proposals] == ["bug"]
-    assert len(server.requests) == 2
-    assert [why.partition(":")[0] for why in extraction.dropped] == ["A story of old", "a unit without a title"]
-    assert "unit.type: 'story' is not one of" in extraction.dropped[0]
+LATER = datetime(2026, 3, 5, tzinfo=UTC)
+SAID = "We chose JWT instead of session cookies, because the service has to stay stateless behind the balancer."
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Agent:
+    repo = make_repository(tmp_path / "shop", remote="https://github.com/acme/shop")
+    change_by_hand(repo, "src/auth.py", "def login():\n    return None\n", at=STARTED - timedelta(days=1))
+    agent = Agent(repo=repo, claude_config=tmp_path / ".claude")
+    agent.prompt("Add JWT authentication to the login")
+    agent.edit("src/auth.py", "    return None", "    return token()")
+    agent.reply(SAID)
+    return agent
+
+
+def entry(**changed: Any) -> dict[str, Any]:
+    whole: dict[str, Any] = {
+        "type": "decision", "summary": "chose JWT over session cookies: the service must stay stateless",
+        "detail": "The load balancer keeps no affinity.", "path": "src/auth.py", "symbol": "login", "confidence": 0.9,
+        "quotes": ["because the service has to stay stateless"], "alternatives": ["session cookies"],
+    }  # fmt: skip
+    return {**whole, **changed}
+
+
+def nuggets_reply(*entries: Any) -> Any:
+    return value({"nuggets": list(entries)})
+
+
+def extracted(environment: Environment, llm: LLM | None, **changed: Any) -> ExtractedSession:
+    given: dict[str, Any] = {"home": environment.home, "settings": Settings(), "now": LATER, "llm": llm}
+    found = list(find_sessions(environment, ["claude-code"]))
+    [outcome] = extract_sessions(found, Extractor(**{**given, **changed}))
+    return outcome
+
+
+def kept(environment: Environment, method: str = "generative") -> list[Nugget]:
+    records = [read_session_file(file)[0] for file in session_files(environment.home)]
+    return [nugget for record in records for nugget in record.nuggets if nugget.method == method]
+
+
+@pytest.mark.proves("PROVENANCE-GENERATIVE")
+def test_a_sound_nugget_is_kept_with_scope_evidence_and_cost(
+    agent: Agent, llm: LLM, server: AnthropicServer, environment: Environment
+) -> None:
+    server.script(
+        nuggets_reply(entry(), entry(type="constraint", summary="The service has to stay stateless", path="no/such.py"))
+    )
+    outcome = extracted(environment, llm)
+    assert (outcome.state, outcome.method, outcome.dropped) == ("extracted", "generative", ())
+    assert outcome.usd == pytest.approx(1000 * 2e-6 + 200 * 10e-6)
+    decision, constraint = kept(environment)
+    assert (decision.type, decision.scope.path, decision.scope.symbol) == (NuggetType.DECISION, "src/auth.py", "login")
+    assert decision.alternatives == ("session cookies",)
+    assert decision.evidence[0].quote == "because the service has to stay stateless"
+    assert decision.evidence[0].records
+    assert decision.source_prompt == "Add JWT authentication to the login"
+    assert (constraint.scope.path, constraint.scope.symbol) == (None, None)
+    assert {one.confidence for one in kept(environment, "heuristic")} == {0.6, 0.7}  # Intents stay.
+    [request] = server.requests
+    assert "modified src/auth.py" in request.prompt
+    assert spending(environment.home).usd == pytest.approx(outcome.usd)
+
+
+@pytest.mark.proves("PROVENANCE-GENERATIVE")
+def test_what_cannot_be_taken_is_dropped_with_a_reason(
+    agent: Agent, llm: LLM, server: AnthropicServer, environment: Environment
+) -> None:
+    bad = [
+        entry(summary="Invented from nothing", quotes=["this was never said by anybody"]),
+        entry(summary="Решение на другом языке, которого никто не просил", detail="Совсем другой язык ответа."),
+        entry(summary="Other path of the stateless service", path="../../etc/passwd", symbol="rm -rf /"),
+        entry(summary="chose JWT over session cookies, since the service must stay stateless"),
+    ]
+    server.script(nuggets_reply(entry(), *bad))
+    outcome = extracted(environment, llm)
+    assert [one.summary for one in kept(environment)] == [entry()["summary"], "Other path of the stateless service"]
+    assert kept(environment)[1].scope.path is None
+    assert len(outcome.dropped) == 2
+    assert "its quote is not in the session" in outcome.dropped[0]
+    assert "not in the language of the session" in outcome.dropped[1]
+
+
+@pytest.mark.proves("PROVENANCE-GENERATIVE")
+def test_a_grown_session_is_asked_about_what_is_new_only_and_an_unchanged_one_not_at_all(
+    agent: Agent, llm: LLM, server: AnthropicServer, environment: Environment
+) -> None:
+    server.script(nuggets_reply(entry()))
+    extracted(environment, llm, now=agent.moment)
+    assert extracted(environment, llm).state == "skipped"
+    agent.prompt("Now tell me how long a token lives")
+    agent.reply("A token lives ten minutes, since the gateway caches keys for that long.")
+    extracted(environment, None)  # The heuristics alone, in between.
+    lives = entry(type="caveat", summary="tokens live ten minutes", quotes=["A token lives ten minutes"], path="")
+    server.script(nuggets_reply(lives))
+    assert extracted(environment, llm, now=agent.moment).state == "extracted"
+    assert "Add JWT" not in server.requests[-1].prompt
+    assert [one.summary for one in kept(environment)] == [entry()["summary"], "tokens live ten minutes"]
+    extracted(environment, None, force=True)
+    agent.prompt("And where are the keys kept?")
+    server.script(status(400))
+    assert extracted(environment, llm).method == "heuristic"
+    assert len(kept(environment)) == 2  # What was paid for stays.

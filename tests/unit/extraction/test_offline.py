@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from nugget.config import Settings, load_settings, read_environment
@@ -262,13 +260,6 @@ EVENTS = st.builds(
     ok=st.sampled_from([None, True, False]),
     path=st.sampled_from([None, "/w/a.py", "b"]),
 )
-
-
-@examples(max_examples=200, deadline=None)
-@given(st.lists(EVENTS, max_size=12))
-def test_no_session_raises(events: list[Event]) -> None:
-    session = Session(id="s", agent="claude-code", path="p", events=tuple(events))
-    assert isinstance(extract_offline(session, embed=None, now=NOW), list)
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,26 @@
-"""Existing notes become proposals: reviewed, once, without what must not get in."""
+"""Notes, exports, vaults and conversations that people have become proposals and sessions."""
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
+import zipfile
+from datetime import date
 from pathlib import Path
 
 import pytest
 import reviewing
+from commands import Nugget
 from import_stage import NOW, NYGARD, RULES, VAULT, bring_in
 from knowledge_files import write as write_file
+from paths import TESTS
 
 from nugget.brain import knowledge_file as knowledge
 from nugget.capture import review
 from nugget.config import CaptureSettings, Settings
+from nugget.extraction.proposals import Proposal
+from nugget.importing.notes import LeftOut, notes_of_page
 from nugget.infra import git
 from nugget.models import Origin
 
@@ -132,3 +140,304 @@ def test_hostile_files_are_left_out_with_a_reason_and_stop_no_other(brain: Path,
     for change in result.changes:
         assert change.path.startswith("domains/") and ".." not in change.path
         assert knowledge.parse(change.text, path=change.path).unit is not None
+
+
+MADR = """\
+---
+status: "superseded by ADR-0009"
+date: 2024-05-01
+decision-makers: [Ann]
+---
+# Use dashes in filenames
+
+## Context and Problem Statement
+
+What is the pattern of the filename where an ADR is stored?
+
+## Considered Options
+
+* `NNNN-title-with-dashes.md` - format used by [adr-tools](https://github.com/npryce/adr-tools)
+* `YYYY-MM-DD Title`
+
+## Decision Outcome
+
+Chosen option: "`NNNN-title-with-dashes.md`", because it provides a unique number for references.
+"""
+CURSOR = """\
+---
+description: FastAPI best practices
+globs: **/*.py, app/**/*.py
+alwaysApply: false
+---
+
+# FastAPI Best Practices
+
+## Models
+- Use Pydantic models for everything that crosses the border of the service
+- Keep models organised by domain
+
+## Stub
+- short
+"""
+
+
+def notes(text: str, path: str = "notes/page.md") -> list[Proposal]:
+    return [found for found in notes_of_page(text, path=path) if isinstance(found, Proposal)]
+
+
+def line_of(note: Proposal) -> int:
+    return int(note.unit.evidence[0].session.rpartition(":")[2])
+
+
+def reasons(text: str, path: str = "notes/page.md") -> list[str]:
+    return [found.reason for found in notes_of_page(text, path=path) if isinstance(found, LeftOut)]
+
+
+@pytest.mark.proves("IMPORT-FORMATS", "IMPORT-ONE-IDEA")
+def test_a_record_by_nygard_is_one_decision() -> None:
+    (note,) = notes(NYGARD, "shop/doc/adr/0002-implement-as-shell-scripts.md")
+    assert (note.unit.type, note.unit.title, line_of(note)) == ("decision", "Implement as shell scripts", 1)
+    assert note.unit.body.startswith("# Implement as shell scripts\n") and "won't support Windows" in note.unit.body
+    assert note.unit.evidence[0].quote == "The tool is implemented as shell scripts that use standard Unix tools."
+    assert note.reason == "an architecture decision record (Nygard)" and note.unit.confidence == 0.8
+    assert note.unit.created == date(2016, 2, 12) and note.note is None
+
+
+@pytest.mark.proves("IMPORT-FORMATS")
+def test_a_record_by_madr_keeps_its_alternatives_and_its_status() -> None:
+    (note,) = notes(MADR, "shop/docs/decisions/0005-use-dashes.md")
+    assert (note.unit.type, note.unit.title) == ("decision", "Use dashes in filenames")
+    assert note.unit.alternatives == ("YYYY-MM-DD Title",)
+    assert note.reason == "an architecture decision record (MADR), superseded"
+    assert note.unit.confidence == 0.3 and "superseded" in note.unit.tags and "worth keeping" in str(note.note)
+    assert note.unit.created == date(2024, 5, 1) and line_of(note) == 6
+
+
+@pytest.mark.proves("IMPORT-FORMATS", "IMPORT-ONE-IDEA")
+def test_rules_become_units_by_their_sections() -> None:
+    found = notes(RULES, "shop/CLAUDE.md")
+    assert [(note.unit.title, line_of(note)) for note in found] == [
+        ("Rules of shop: Testing", 5),
+        ("Rules of shop: Database", 9),
+    ]
+    assert "### Migrations" in found[1].unit.body and "@docs" not in found[1].unit.body
+    assert {note.unit.type for note in found} == {"pattern"}
+    assert reasons(RULES, "shop/CLAUDE.md") == ["only says what the file is for"]
+
+
+@pytest.mark.proves("IMPORT-FORMATS")
+def test_cursor_rules_are_read_although_their_frontmatter_is_no_yaml() -> None:
+    (note,) = notes(CURSOR, "shop/.cursor/rules/fastapi.mdc")
+    assert note.unit.title == "FastAPI Best Practices: Models" and line_of(note) == 9
+    assert note.unit.body.endswith("Applies to files that match `**/*.py, app/**/*.py`.")
+    assert reasons(CURSOR, "shop/.cursor/rules/fastapi.mdc") == ["says too little to stand alone"]
+
+
+@pytest.mark.proves("IMPORT-FORMATS")
+def test_a_note_of_obsidian_keeps_tags_and_words_and_loses_dead_links() -> None:
+    (note,) = notes(VAULT, "vault/Coding/Go/Context leaks.md")
+    assert (note.unit.type, note.unit.title, note.reason) == ("bug", "Context leaks", "a note: tagged #bug")
+    assert note.unit.tags == ("go", "bug", "concurrency") and note.unit.created == date(2025, 4, 3)
+    assert (
+        "looking at the context never" in note.unit.body
+        and "[[" not in note.unit.body
+        and "(diagram.png)" in note.unit.body
+    )
+
+
+@pytest.mark.proves("IMPORT-LEFT-OUT")
+@pytest.mark.parametrize(
+    ("path", "text", "reason"),
+    [
+        ("v/2026-03-01.md", "Went running and read a long book about databases and their history.", "journal"),
+        ("v/todo.md", "- [ ] one thing that has to be done soon\n- [x] and another that is done already\n", "tasks"),
+        (
+            "v/moc.md",
+            "# Map\n\n- [[A long name of a note]]\n- [text of it](b.md)\n- https://example.org/page\n" * 3,
+            "",
+        ),
+        ("v/a.md", "# Title\n\nshort", "too little"),
+        ("v/adr-template.md", NYGARD, "template"),
+        ("v/new.md", "# {short title of the problem}\n\n## Decision\n\nx\n\n## Status\n\ny", "template"),
+    ],
+)
+def test_what_is_no_knowledge_by_its_form_is_left_out(path: str, text: str, reason: str) -> None:
+    assert notes(text, path) == []
+    (said,) = reasons(text, path)
+    assert reason in said
+
+
+@pytest.mark.proves("IMPORT-ONE-IDEA")
+def test_a_long_note_is_cut_at_its_sections_with_the_right_lines() -> None:
+    part = "A sentence that fills the page with words. " * 60
+    text = f"# Databases\n\n{part}\n\n## 1. Indexes\n\n{part}\n\n```\n# no heading\n```\n\n## Locks\n\n{part}\n"
+    found = notes(text)
+    lines = text.split("\n")
+    assert [note.unit.title for note in found] == ["Databases", "Databases: Indexes", "Databases: Locks"]
+    assert [lines[line_of(note) - 1] for note in found] == ["# Databases", "## 1. Indexes", "## Locks"]
+    assert "# no heading" in found[1].unit.body
+
+
+EXPORTS = TESTS / "exports"
+"""Written by the programs themselves: claude-mem 13.25.3, mem0ai 2.2.1, basic-memory 0.24.1."""
+
+
+LEARNED = {
+    ("bug", "Captures were doubled by a retry without an idempotency key", "payments-api"),
+    ("decision", "Keys are made of order id and attempt day", "payments-api"),
+    ("concept", "Settlement runs as a nightly batch", "payments-api"),
+    ("bug", "Webhook signatures are not compared in constant time", "payments-api"),
+    ("concept", "Staging gateway hours", "payments-api"),
+}
+
+
+@pytest.mark.proves("IMPORT-REAL")
+@pytest.mark.parametrize("form", ["export.json", "observations.json", "claude-mem.db", "folder"])
+def test_what_claude_mem_itself_wrote_is_read_in_each_of_its_forms(
+    brain: Path, home: Path, tmp_path: Path, form: str
+) -> None:
+    file = tmp_path / "home" / form
+    file.parent.mkdir()
+    if form in ("export.json", "observations.json"):
+        file.write_bytes((EXPORTS / "claude-mem" / form).read_bytes())
+    else:
+        database = tmp_path / "home" / ".claude-mem" / "claude-mem.db"
+        database.parent.mkdir()
+        database.write_bytes(gzip.decompress((EXPORTS / "claude-mem" / "claude-mem.db.gz").read_bytes()))
+        file = database.parent if form == "folder" else database
+    before = {path: path.stat().st_mtime_ns for path in file.parent.rglob("*")}
+    result = bring_in(file, brain, home)
+    found = {(change.unit.type, change.unit.title, change.unit.domain) for change in result.changes}
+    assert found == LEARNED and result.files == 1
+    assert sorted(entry.reason for entry in result.left_out) == ["is marked as sensitive",
+                                                                 "only says what was done (feature)"]  # fmt: skip
+    bug = next(change.unit for change in result.changes if "doubled" in change.unit.title)
+    assert "- The gateway keeps keys for 24 hours" in bug.body and bug.created == date(2026, 5, 2)
+    now = {path: path.stat().st_mtime_ns for path in file.parent.rglob("*")}
+    assert now == before, "not even a file of SQLite's is left"
+
+
+@pytest.mark.proves("IMPORT-REAL")
+@pytest.mark.parametrize(
+    ("form", "beginnings"),
+    [
+        ("get_all.json", ["Migrations", "Team", "The"]),
+        ("history.db", ["Migrations", "Team", "The"]),
+        ("history.json", ["The"]),
+        ("search.json", ["The"]),
+    ],
+)
+def test_what_mem0_itself_wrote_is_read_in_each_of_its_forms(
+    brain: Path, home: Path, form: str, beginnings: list[str]
+) -> None:
+    result = bring_in(EXPORTS / "mem0" / form, brain, home)
+    said = sorted(change.unit.body.removeprefix("#").strip() for change in result.changes)
+    assert [text.split()[0] for text in said] == beginnings
+    assert "at most five times" in said[-1] and "at most three" not in "".join(said), "what an update replaced is gone"
+    assert {entry.reason for entry in result.left_out} <= {"says too little to stand alone"}
+
+
+@pytest.mark.proves("IMPORT-REAL")
+def test_what_basic_memory_itself_wrote_is_read_with_its_types_and_relations(brain: Path, home: Path) -> None:
+    result = bring_in(EXPORTS / "basic-memory", brain, home)
+    found = {change.unit.title: change.unit for change in result.changes}
+    assert {title: (unit.type, unit.domain) for title, unit in found.items()} == {
+        "Webhook signatures": ("bug", "general"), "Settlement": ("concept", "general"),
+        "Payment retries": ("decision", "payments"),
+    }  # fmt: skip
+    assert "- implements Payment API" in found["Payment retries"].body
+    assert found["Webhook signatures"].tags == ("webhooks", "security")
+    assert [entry.path for entry in result.left_out] == ["basic-memory/journal/Morning notes.md"]
+
+
+SECRET = "ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+LONG = "so that nobody has to guess what happens when the queue is full and the worker is away for the night."
+CHATGPT = {
+    "title": "Queue sizes", "conversation_id": "c0ffee00-0000-4000-8000-000000000001", "current_node": "n4",
+    "mapping": {
+        "n0": {"parent": None, "message": None},
+        "n1": {"parent": "n0", "message": {"author": {"role": "system"}, "content": {"parts": ["be kind"]}}},
+        "n2": {"parent": "n1", "message": {"author": {"role": "user"}, "create_time": 1772366400.0, "content": {
+            "parts": [{"asset_pointer": "file"}, f"Why does {SECRET} fail in tanager?"]}}},
+        "dropped": {"parent": "n2", "message": {"author": {"role": "assistant"}, "content": {"parts": ["regretted"]}}},
+        "n4": {"parent": "n2", "message": {"author": {"role": "assistant"}, "create_time": 1772366460.0,
+                                           "content": {"parts": ["Because the tanager queue is full."]}}},
+    },
+}  # fmt: skip
+CLAUDE = {
+    "uuid": "c0ffee00-0000-4000-8000-000000000002", "name": "Names of queues", "chat_messages": [
+        {"uuid": "m1", "sender": "human", "text": "How do we name queues?", "created_at": "2026-03-01T12:00:00Z",
+         "attachments": [{"file_name": "a.txt", "extracted_content": "queue-1"}]},
+        {"uuid": "m2", "sender": "assistant", "created_at": "2026-03-01T12:05:00Z",
+         "content": [{"type": "thinking", "text": "hm"}, {"type": "text", "text": "After the bittern event."}]},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.proves("IMPORT-GRAPH")
+def test_links_aliases_and_embeds_become_relations(nugget: Nugget, words: Path, tmp_path: Path) -> None:
+    vault = tmp_path / "vault"
+    (vault / "ops").mkdir(parents=True)
+    (vault / "Daily").mkdir()
+    notes = {
+        "ops/Queue limits.md": "---\naliases: [Backpressure]\nstatus: evergreen\ntags: [queues]\n---\n# Queue limits\n"
+                               f"Cap each queue, see [[Retry policy|how we retry]], {LONG} ![[limits.png]]\n",
+        "Retry policy.md": f"# Retry policy\n\nRetry twice under [[backpressure#Limits]] and ![[Timeouts]], {LONG}\n",
+        "Timeouts.md": "# Timeouts\n\nAs [we retry](./Retry%20policy.md) or [limit](ops/Queue limits.md), "
+                       f"{LONG} [[Nowhere]]\n",
+        "Daily/2026-03-01.md": f"# Today\n\nNothing much, {LONG}\n",
+    }  # fmt: skip
+    for name, text in notes.items():
+        (vault / name).write_text(text, "utf-8")
+    done = nugget("import", vault)
+    assert done.code == 0 and "1 daily note" in done.err and "canon.folders" in done.err
+    assert nugget("review", "accept").code == 0
+    slugs = ("queue-limits", "retry-policy", "timeouts")
+    units = dict(zip(slugs, map(shown(nugget), slugs), strict=True))
+    related = {name: {one["id"].partition("/")[2] for one in unit["related"]} for name, unit in units.items()}
+    assert related == {
+        "queue-limits": {"retry-policy"}, "retry-policy": {"queue-limits", "timeouts"},
+        "timeouts": {"queue-limits", "retry-policy"},
+    }  # fmt: skip
+    assert "(limits.png)" in units["queue-limits"]["body"] and "how we retry" in units["queue-limits"]["body"]
+
+
+def shown(nugget: Nugget):  # type: ignore[no-untyped-def]
+    def get(slug: str) -> dict[str, object]:
+        (ref,) = [one for one in nugget("search", slug.replace("-", " "), "-q").out.split() if one.endswith(f"/{slug}")]
+        return nugget("get", ref, "--json").json  # type: ignore[no-any-return]
+
+    return get
+
+
+@pytest.mark.proves("IMPORT-CHATS")
+@pytest.mark.parametrize("form", ["file", "folder", "zip"])
+def test_conversations_are_sessions_that_are_found_shown_and_captured(
+    nugget: Nugget, words: Path, tmp_path: Path, form: str
+) -> None:
+    folder = tmp_path / "export"
+    folder.mkdir()
+    text = json.dumps([CHATGPT, CLAUDE, {"mapping": 3}, "noise", {"uuid": "x", "chat_messages": [None]}])
+    (folder / "conversations.json").write_text(text, "utf-8")
+    place = folder if form == "folder" else folder / "conversations.json"
+    if form == "zip":
+        place = tmp_path / "export.zip"
+        with zipfile.ZipFile(place, "w") as archive:
+            archive.writestr("conversations.json", text)
+    found = nugget("import", place, "--json").json["sessions"]
+    assert [one["title"] for one in found] == ["Queue sizes", "Names of queues"]
+    listed = {one["title"]: one for one in nugget("sessions", "--all", "--json").json["sessions"]}
+    assert {one["agent"] for one in listed.values()} == {"chatgpt", "claude.ai"}
+    whole = nugget("sessions", "show", CHATGPT["conversation_id"]).out
+    assert "tanager queue is full" in whole and "ghp_" not in whole and "regretted" not in whole
+    assert nugget("search", "bittern", "--source", "sessions", "-q").out.startswith("session:c0ffee00")
+    assert nugget("capture-session", "--session", CLAUDE["uuid"], "--dry-run").code == 0
+
+
+@pytest.mark.proves("IMPORT-CHATS")
+@pytest.mark.parametrize("text", ["", "[", "{}", "[1, 2]", "[[[" * 9000])
+def test_what_is_no_export_is_refused_in_a_sentence(nugget: Nugget, words: Path, tmp_path: Path, text: str) -> None:
+    file = tmp_path / "conversations.json"
+    file.write_text(text, "utf-8")
+    done = nugget("import", file)
+    assert done.code == 2 and done.err.startswith("Error: ") and "Traceback" not in done.err

@@ -1,9 +1,14 @@
-"""The index beneath sync and retrieval: vectors at any size, terms, full text, transactions."""
+"""The index beneath sync and retrieval: vectors, their signs, terms, full text, transactions, queries."""
 
 from __future__ import annotations
 
-import math
+import random
+import sqlite3
+from array import array
+from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -11,15 +16,19 @@ import pytest
 
 from nugget.index import Index
 from nugget.index import units as stored
-from nugget.index.connection import connect, create, load_sqlite_vec, open_existing, write_transaction
+from nugget.index.connection import connect, create, write_transaction
 from nugget.index.fulltext import (
+    Vocabulary,
     compound_parts,
     nearest,
     pieces,
     question_words,
+    terms_of,
 )
-from nugget.index.vectors import open_cache
+from nugget.index.vectors import Signs, open_cache
+from nugget.markdown import chunk_markdown
 from nugget.models import Chunk, Filter, SourceName, Unit
+from nugget.retrieval.query_language import SearchQuery, merge_filters, parse_search
 
 
 def unit(number: int, body: str = "text", *, title: str = "Some title") -> Unit:
@@ -28,19 +37,6 @@ def unit(number: int, body: str = "text", *, title: str = "Some title") -> Unit:
 
 def chunk(text: str, position: int = 0) -> Chunk:
     return Chunk(breadcrumb="Some title", text=text, position=position)
-
-
-@pytest.mark.proves("INDEX-EXTENSION")
-def test_sqlite_vec_loads_both_ways(tmp_path: Path) -> None:
-    with closing(connect(tmp_path / "x.db")) as connection:
-        assert load_sqlite_vec(connection), "this Python: by loading the extension, or by registering it"
-    other = pytest.importorskip(
-        "pysqlite3", reason="pysqlite3, whose connections can load extensions, has no wheel here"
-    )
-    with closing(other.connect(str(tmp_path / "x.db"))) as loadable:
-        assert load_sqlite_vec(loadable)
-        a, b = np.float32([1, 0]).tobytes(), np.float32([0, 1]).tobytes()
-        assert loadable.execute("SELECT vec_distance_L2(?, ?)", (a, b)).fetchone()[0] == pytest.approx(math.sqrt(2))
 
 
 @pytest.mark.proves("INDEX-NARROW")
@@ -92,21 +88,6 @@ def test_a_unit_that_is_taken_out_leaves_nothing_behind(tmp_path: Path) -> None:
         assert connection.execute("SELECT count(*) FROM chunks_vocabulary").fetchone() == (0,)
 
 
-@pytest.mark.proves("INDEX-ATOMIC")
-def test_a_failed_write_changes_nothing_and_a_reader_sees_whole_states(tmp_path: Path) -> None:
-    file = tmp_path / "index.db"
-    create(file).close()
-    with closing(open_existing(file)) as writer, closing(Index(file)) as reader:
-        with pytest.raises(RuntimeError), write_transaction(writer):
-            stored.put_unit(writer, unit(1), [chunk("a")])
-            raise RuntimeError
-        assert reader.counts()["units"] == 0
-        with write_transaction(writer):
-            stored.put_unit(writer, unit(1), [chunk("a")])
-            assert reader.counts()["units"] == 0
-        assert reader.counts()["units"] == 1
-
-
 @pytest.mark.proves("INDEX-CACHE")
 def test_the_vector_cache_keeps_models_apart_and_survives_damage(tmp_path: Path) -> None:
     for model in ("one", "other"):
@@ -152,3 +133,146 @@ def test_unknown_words_are_taken_for_their_nearest_spelling_or_their_parts() -> 
         "verbindung",
     ]
     assert compound_parts("unbekannt", set[str]().__contains__) == []
+
+
+NUMBERS = np.random.default_rng(3)
+
+
+def put(connection: sqlite3.Connection, keys: range) -> None:
+    made = NUMBERS.normal(size=(len(keys), 100)).astype("<f4")
+    for key, vector in zip(keys, made / np.linalg.norm(made, axis=1, keepdims=True), strict=True):
+        connection.execute("INSERT OR REPLACE INTO vectors VALUES (?,?)", (key, vector.tobytes()))
+        bits = np.packbits(vector > 0).tobytes()
+        connection.execute("INSERT OR REPLACE INTO signs (chunk_key, bits) VALUES (?,?)", (key, bits))
+
+
+def nearest_keys(connection: sqlite3.Connection, vector: array[float], count: int) -> set[int]:
+    rows = connection.execute("SELECT chunk_key, embedding FROM vectors").fetchall()
+    cosines = [(float(np.frombuffer(blob, "<f4") @ np.frombuffer(vector, "<f4")), key) for key, blob in rows]
+    return {key for _, key in sorted(cosines, reverse=True)[:count]}
+
+
+@pytest.mark.proves("INDEX-NUMPY")
+def test_signs_in_memory_find_the_nearest_and_follow_what_is_written(tmp_path: Path) -> None:
+    with closing(create(tmp_path / "index.db")) as connection, closing(connect(tmp_path / "index.db")) as other:
+        follow_what_is_written(connection, other)
+
+
+def follow_what_is_written(connection: sqlite3.Connection, other: sqlite3.Connection) -> None:
+    signs = Signs()
+    put(connection, range(1, 401))
+    question = array("f", NUMBERS.normal(size=100).astype("<f4").tobytes())
+
+    def found(allowed: list[int] | None = None) -> set[int]:
+        text = None if allowed is None else ",".join(map(str, allowed))
+        return set(signs.near(connection, question, 80, text).tolist())
+
+    assert len(nearest_keys(connection, question, 10) & found()) >= 7
+    assert found([3, 5, 9999]) == {3, 5}
+    best = nearest_keys(connection, question, 1).pop()
+    blob = np.negative(np.frombuffer(question, "<f4"))  # a write of another process: one chunk changed, more came
+    other.execute("UPDATE vectors SET embedding = ? WHERE chunk_key = ?", (blob.tobytes(), best))
+    bits = np.packbits(blob > 0).tobytes()
+    other.execute("INSERT OR REPLACE INTO signs (chunk_key, bits) VALUES (?,?)", (best, bits))
+    put(other, range(401, 901))
+    assert len(nearest_keys(connection, question, 10) & found()) >= 7
+    assert max(found()) > 400
+    connection.execute("DELETE FROM signs WHERE chunk_key > 20")
+    connection.execute("UPDATE meta SET value = 'again' WHERE key = 'made'")  # what a rebuild does
+    assert found() == set(range(1, 21))
+
+
+TODAY = date(2026, 11, 21)
+
+NOTES = {
+    "redis": "Redis cache: retry the connection pool after a timeout.",
+    "memcached": "Memcached cache: no retries, the connection is cheap. A pool would be too much.",
+    "postgres": "Postgres pool of connections; retryWithBackoff when the server restarts.",
+    "chinese": "缓存失效 happens when the clock jumps.",
+    "bank": "Payments are deployed by queryset and keyboard; the player obeyed.",
+}
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Index]:
+    with closing(create(tmp_path / "index.db")) as connection, write_transaction(connection):
+        for name, body in NOTES.items():
+            unit = Unit(id=name, source=SourceName.CANON, type="document", title=name, body=body, path=f"x/{name}.md")
+            stored.put_unit(connection, unit, chunk_markdown(body, title=name))
+    with closing(Index(tmp_path / "index.db")) as opened:
+        yield opened
+
+
+def parsed(text: str) -> SearchQuery:
+    return parse_search(text, today=TODAY)
+
+
+def found(index: Index, text: str) -> list[str]:
+    """The ids that a query admits."""
+    query = parsed(text)
+    assert query.problem is None, query.problem
+    chosen = merge_filters(query.filter, Filter(match=query.match))
+    terms = terms_of(Vocabulary(index.connection), query.text)
+    rows = index.search_unit_text(replace(terms, match=query.match_any or terms.match), 9, chosen)
+    return sorted(unit.id for unit in index.units([key for key, _ in rows]).values())
+
+
+@pytest.mark.proves("SEARCH-LANGUAGE")
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("pool", ["memcached", "postgres", "redis"]),
+        ('"connection pool"', ["redis"]),
+        ("timeout OR cheap", ["memcached", "redis"]),
+        ("cache NOT cheap", ["redis"]),
+        ("pool AND NOT cache", ["postgres"]),
+        ("(redis OR postgres) AND pool", ["postgres", "redis"]),
+        ("缓", ["chinese"]),
+        ("cache AND 效", []),
+        ("redis OR postgres AND timeout", ["redis"]),
+        ("memc*", ["memcached"]),
+        ("NEAR(retry pool, 3)", ["redis"]),
+        ("cache NEAR pool", ["memcached", "redis"]),
+        ("失效 AND clock", ["chinese"]),
+        ("backoff AND pool", ["postgres"]),
+        ("pool path:x/re", ["redis"]),
+        ("pool path:redis.md", ["redis"]),
+    ],
+)
+def test_each_operator_finds_what_it_should(index: Index, text: str, ids: list[str]) -> None:
+    assert found(index, text) == ids
+
+
+@pytest.mark.proves("SEARCH-MALFORMED")
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('say "hello', "a quotation mark is not closed"),
+        ("NOT redis", "NOT needs something"),
+        ("one AND", "stands alone"),
+        ("(one OR two", "not closed"),
+        ("NEAR(one)", "two or more"),
+        ("redis since:yesterday", "is not a date"),
+        ("(" * 50 + "a AND b" + ")" * 50, "nested too deep"),
+        (" AND ".join(["word"] * 80), "more than 64 words"),
+    ],
+)
+def test_a_malformed_query_is_plain_text_and_says_so(text: str, problem: str) -> None:
+    query = parsed(text)
+    assert query.problem is not None
+    assert problem in query.problem
+    assert (query.text, query.match, query.filter.is_empty) == (text, "", True)
+
+
+@pytest.mark.proves("SEARCH-MALFORMED")
+def test_every_string_is_a_query_that_sqlite_takes(index: Index) -> None:
+    random.seed(7)
+    scraps = ['"', "(", ")", "*", "AND", "OR", "NOT", "NEAR", "NEAR(", ", 3)", "type:", "since:2026", "path:", "a", "é",
+              "缓存", "\x00", "\ud800", "'", "^", "{title}", ":", "-", "+", "\\", "\n", "\u202e", "%"]  # fmt: skip
+    for _ in range(500):
+        text = "".join(random.choice(scraps) + random.choice(["", " "]) for _ in range(random.randint(1, 12)))
+        query = parsed(text)
+        chosen = merge_filters(query.filter, Filter(match=query.match))
+        index.search_unit_text(terms_of(Vocabulary(index.connection), query.text or "pool"), 9, chosen)
+        for match in filter(None, (query.match, query.match_any)):
+            index.connection.execute("SELECT 1 FROM units_fts WHERE units_fts MATCH ?", (match,)).fetchall()

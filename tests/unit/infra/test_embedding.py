@@ -1,4 +1,4 @@
-"""The real models: bundled, fastembed by name, HTTP against a loopback server."""
+"""The real models: bundled, fastembed by name, HTTP against a loopback server; a missing extra."""
 
 from __future__ import annotations
 
@@ -184,3 +184,22 @@ def test_onnxruntime_reports_to_nobody(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (0, "384\n"), done.stderr
     assert [file for file in tmp_path.rglob("*") if "onnxruntime" in file.name or "Microsoft" in file.name] == []
+
+
+@pytest.mark.proves("HOUSE-EXTRA")
+@pytest.mark.parametrize(
+    "use", ["FastembedEmbedder('m', cache=p)._model(download=False)", "CrossEncoder('m', cache=p)._loaded"]
+)
+def test_a_missing_extra_is_named_with_its_command(use: str) -> None:
+    program = (
+        "import sys; from pathlib import Path; p = Path('.'); sys.modules['fastembed'] = None\n"
+        "from nugget.errors import EmbeddingUnavailable\n"
+        "from nugget.infra.embedding.other_models import *\n"
+        f"try: {use}\nexcept EmbeddingUnavailable as error: print(error, error.hint)"
+    )
+    environment = {**os.environ, "NUGGET_PACKAGE": "nugget-brain @ git+https://git.test/nugget@v1"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120)
+    assert (
+        "needs the extra `large`. Install it: pip install 'nugget-brain[large] @ git+https://git.test/nugget@v1'"
+        in done.stdout
+    ), done.stderr

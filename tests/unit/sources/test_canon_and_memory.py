@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from contextlib import closing
 from datetime import date
@@ -103,24 +102,6 @@ def test_links_in_circles_and_out_of_the_folder_are_not_followed(vault: Path, tm
     (vault / "loop.md").symlink_to(vault / "loop.md")
     (vault / "alias.md").symlink_to(vault / "Home.md")
     assert keys(canon(vault)) == ["vault/Home.md", "vault/Retry Policy.md", "vault/alias.md", "vault/ops/Rates.md"]
-
-
-@pytest.mark.proves("CANON-BAD-INPUT")
-def test_what_cannot_be_read_is_told_and_the_rest_is_read(
-    vault: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(path: Path, real: object = os.scandir) -> object:
-        if Path(path).name == "ops":
-            raise PermissionError(13, "Permission denied", str(path))
-        return real(path)  # type: ignore[operator]
-
-    monkeypatch.setattr(os, "scandir", refuse)  # whoever runs the tests may be root, who can read everything
-    source = canon(vault, tmp_path / "gone")
-    assert keys(source) == ["vault/Home.md", "vault/Retry Policy.md"]
-    assert [str(problem).replace(str(tmp_path), "") for problem in source.problems] == [
-        "/vault/ops: cannot be listed (Permission denied)",
-        "/gone: is not a folder (any more); nothing in it is found",
-    ]
 
 
 @pytest.mark.proves("CANON-CLOUD")

@@ -63,11 +63,11 @@ def test_of_a_line_what_a_person_could_read_is_kept(raw: bytes, shown: str) -> N
 @pytest.mark.proves("EVI-SHELL-BOUNDED")
 def test_of_a_large_log_beginning_end_and_failures_are_kept_and_the_rest_is_found_by_offset(tmp_path: Path) -> None:
     out = tmp_path / "output.log"
-    dull = b"".join(b"   Compiling crate-%07d v1.0.0 (registry)\n" % n for n in range(200_000))
+    dull = b"".join(b"   Compiling crate-%07d v1.0.0 (registry)\n" % n for n in range(40_000))
     mark = b"error[E0308]: mismatched types in crate-42\n"
     middle = len(dull) // 2
     middle = dull.index(b"\n", middle) + 1
-    again = b"".join(b"error: attempt %d failed\n" % n for n in range(5000))
+    again = b"".join(b"error: attempt %d failed\n" % n for n in range(1000))
     with out.open("wb") as file:
         for _ in range(4):
             file.write(dull)
@@ -78,12 +78,12 @@ def test_of_a_large_log_beginning_end_and_failures_are_kept_and_the_rest_is_foun
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     texts = [line.text for line in found]
-    assert out.stat().st_size > 40_000_000
+    assert out.stat().st_size > 8_000_000
     assert texts[0] == "   Compiling crate-0000000 v1.0.0 (registry)" and texts[-1] == "the very last line"
     assert "error[E0308]: mismatched types in crate-42" in texts
     assert sum(text.startswith("error: attempt") for text in texts) == 3
     assert sum(len(text) for text in texts) < 500_000
-    assert peak < 64_000_000
+    assert peak < 16_000_000
     told = next(line for line in found if "E0308" in line.text)
     with out.open("rb") as opened:
         opened.seek(told.offset)

@@ -1,19 +1,36 @@
-"""Status and doctor: they see what is wrong, name the next command, and change nothing."""
+"""Status, doctor and repair: what is wrong is seen, named with the next command, and put right."""
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import Nugget
+from knowledge_files import commit, linked_brain, shell
+from programs import program
 
 from nugget.app import Brain
+from nugget.brain.filing import add_unit, move_unit
 from nugget.config import load_settings, read_environment
-from nugget.infra import files
+from nugget.errors import GitError, NuggetError
+from nugget.index.connection import find_damage
+from nugget.infra import files, git
 from nugget.upkeep.doctor import Finding, doctor
+from nugget.upkeep.repair import find_leaks, repair, scrub
 from nugget.upkeep.status import status
 
 
@@ -105,3 +122,185 @@ def test_what_waits_in_any_source_is_said_by_status_and_doctor(
     row = next(row for row in status_of(words)["sources"] if row["name"] == "canon handbook")
     assert (row["files"], row["passages"], row["pending"], row["since"]) == (3, 3, 0, None)
     assert findings(words)["canon handbook"]["state"] == "ok"
+
+
+QUESTION = "idempotency keys for retries"
+
+
+@pytest.mark.proves("REPAIR")
+def test_leftovers_and_stale_locks_go_and_each_is_told(words: Path, home: Path, nugget: Nugget) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        dead = process.pid
+    (home / "ledger").mkdir(parents=True)
+    left = [home / f"ledger/.brains.jsonl.{dead}.0123abcd.partial", words / ".git/index.lock"]
+    kept = [home / f"ledger/.x.jsonl.{os.getpid()}.0123abcd.partial", words / "domains/.hidden.md"]
+    for path in (*left, *kept):
+        path.write_text("x")
+    for path in left:
+        os.utime(path, (time.time() - 7200,) * 2)
+    told = nugget("--brain", words, "doctor", "--repair")
+    assert not any(path.exists() for path in left) and all(path.exists() for path in kept)
+    assert f"left by process {dead}, which is gone" in told.out
+    assert told.out.count("the git that made it") == 1
+    again = json.loads(nugget("--brain", words, "doctor", "--repair", "--json").out)
+    assert again["repaired"] == ["There was nothing to repair."]
+
+
+@pytest.mark.proves("INDEX-DAMAGE")
+def test_a_damaged_index_is_healed_by_a_question_or_named_and_repaired(words: Path, home: Path) -> None:
+    """Bytes and whole pages are overwritten at places that a seed chooses."""
+    with Brain(words) as opened:
+        opened.sync()
+        right = [hit.ref for hit in opened.ask(QUESTION).hits]
+    file = words / ".nugget/index.db"
+    content, chance, healed, named = file.read_bytes(), random.Random(7), 0, 0
+
+    def lay(content: bytes) -> None:
+        for extra in ("-wal", "-shm"):
+            file.with_name(file.name + extra).unlink(missing_ok=True)
+        file.write_bytes(content)
+
+    for number in range(16):
+        damaged = bytearray(content)
+        size = (1, 64, 4096, 20_000)[number % 4]
+        for _ in range(8 if size == 1 else 1):
+            place = chance.randrange(0, len(damaged) - size)
+            damaged[place : place + size] = b"\xff" * size if number % 8 < 4 else chance.randbytes(size)
+        lay(damaged)
+        is_damaged = find_damage(file) is not None
+        lay(damaged)
+        with Brain(words) as opened:
+            opened.ask(QUESTION)
+        if is_damaged and find_damage(file) is None:
+            healed += 1
+        elif is_damaged:
+            named += 1
+            assert any("index.db, which was damaged" in line for line in repair(words, home))
+        with Brain(words) as opened:
+            assert not is_damaged or [hit.ref for hit in opened.ask(QUESTION).hits] == right
+        assert find_damage(file) is None
+    assert healed > 1 and named > 0
+
+
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+GIT = shutil.which("git")
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A brain of linked units, and work of the user's under way."""
+    return linked_brain(tmp_path / "own")
+
+
+def add(brain: Path) -> object:
+    return add_unit(brain, "Always set a timeout.", type="pattern", domain="coding", now=NOW)[0]
+
+
+def move(brain: Path) -> object:
+    return move_unit(brain, "concept/keys", slug="idempotency-keys", domain="payments")
+
+
+def killed(brain: Path, change: Callable[[Path], object], script: str) -> bool:
+    """Make a change in a process of its own, in which this stands for git and kills it; whether it got that far."""
+    wrapper = program(brain.with_name("bin") / "git", f'{script}\n{GIT} "$@"')
+    process = os.fork()
+    if process == 0:
+        os.environ["PATH"] = f"{wrapper.parent}{os.pathsep}{os.environ['PATH']}"
+        with suppress(BaseException):
+            change(brain)
+        os._exit(0)
+    return os.waitpid(process, 0)[1] == signal.SIGKILL
+
+
+@pytest.fixture
+def half_moved(own: Path) -> Path:
+    """The brain after a move of a unit that was killed when the branch had moved and no file had followed."""
+    head = git.head(own)
+    assert killed(own, move, f'case "$*" in *update-ref*) {GIT} "$@"; kill -9 $PPID; exit 1;; esac')
+    assert git.head(own) != head
+    return own
+
+
+@pytest.mark.proves("WRITE-WHOLE")
+def test_what_the_user_did_between_the_kill_and_the_next_command_stays(half_moved: Path) -> None:
+    retry = half_moved / "domains/coding/patterns/retry.md"
+    retry.write_text(retry.read_text() + "\nMine.\n")
+    git.finish_pending(half_moved)
+    assert retry.read_text().endswith("\nMine.\n")
+    assert (half_moved / "domains/payments/concepts/idempotency-keys.md").exists()
+    assert shell(half_moved, "status", "--porcelain", "--", "domains") == " M domains/coding/patterns/retry.md\n"
+
+
+@pytest.mark.proves("WRITE-WHOLE")
+def test_a_commit_by_hand_cannot_undo_what_was_killed_half_way(half_moved: Path) -> None:
+    command = ["git", "-C", str(half_moved), "commit", "-qam", "By hand"]
+    by_hand = subprocess.run(command, capture_output=True, check=False)
+    assert by_hand.returncode != 0 and b"index.lock" in by_hand.stderr
+    git.finish_pending(half_moved)
+    shell(half_moved, "commit", "-qam", "By hand")
+    assert (half_moved / "domains/payments/concepts/idempotency-keys.md").exists()
+    assert shell(half_moved, "status", "--porcelain") == ""
+
+
+@pytest.mark.proves("WRITE-WHOLE")
+def test_the_lock_of_another_git_is_neither_taken_nor_removed(own: Path) -> None:
+    (own / ".git/index.lock").write_text("")
+    with pytest.raises(GitError, match="locked by"):
+        add(own)
+    git.finish_pending(own)
+    assert (own / ".git/index.lock").exists()
+    (own / ".git/index.lock").unlink()
+    assert add(own)
+
+
+@pytest.mark.proves("RED-SCRUB")
+def test_a_secret_that_slipped_through_is_found_and_taken_out(tmp_path: Path) -> None:
+    home, brain = tmp_path / "home", tmp_path / "brain"
+    secret, other = "DB_PASSWORD=Winter2026!x", "correct horse is mine"
+    (home / "archive").mkdir(parents=True)
+    (home / "archive/a.jsonl.gz").write_bytes(gzip.compress(f'{{"text": "{secret}"}}\n{other}\n'.encode()))
+    (home / "plain.jsonl").write_text("nothing here\n")
+    with closing(sqlite3.connect(home / "index.db")) as connection:
+        connection.execute("CREATE TABLE a (text)")
+        connection.execute("INSERT INTO a VALUES (?)", (secret,))
+        connection.commit()
+    brain.mkdir()
+    git.init(brain)
+    (brain / "a.md").write_text(f"{secret}\n")
+    commit(brain, ["a.md"], "Add")
+    leaks = [*find_leaks(home, brain)]
+    assert [leak["store"] for leak in leaks] == ["home", "home", "brain", "history"]
+    assert {leak["kind"] for leak in leaks} == {"password"}
+    assert "Winter2026" not in repr(leaks)
+    files.private_folder(home / "queue")
+    with files.locked(home / "queue/worker.lock"), pytest.raises(NuggetError, match="A worker captures"):
+        scrub(home, brain, [other])
+    done = scrub(home, brain, [other])
+    assert [Path(file).name for file in (*done["rewritten"], *done["removed"])] == ["a.jsonl.gz", "a.md", "index.db"]
+    text = gzip.decompress((home / "archive/a.jsonl.gz").read_bytes()).decode()
+    assert text == '{"text": "DB_PASSWORD=[redacted:password]"}\n[redacted:scrubbed]\n'
+    assert (home / "plain.jsonl").read_text() == "nothing here\n"
+    assert [leak["store"] for leak in find_leaks(home, brain)] == ["history"]
+
+
+@pytest.mark.proves("RED-SCRUB")
+def test_the_commands_name_places_and_rules_but_no_secret(
+    isolated_home: Path, words: Path, nugget: Nugget, tmp_path: Path
+) -> None:
+    file = tmp_path / "f.txt"
+    file.write_text("one\nDB_PASSWORD=Winter2026!x\n")
+    shown = nugget("redact", file, "--stats")
+    assert (shown.code, f"{file.name}:2: password" in shown.out.replace("\n", "")) == (0, True)
+    assert nugget("redact", file, "--json").json["counts"] == {"password": 1}
+    ledger = isolated_home / ".nugget/ledger/notes.jsonl"
+    ledger.parent.mkdir(parents=True, exist_ok=True)
+    ledger.write_text("password: Winter2026!x\n")
+    brains = ledger.with_name("brains.jsonl")
+    brains.write_text(known := '{"key": "8579722971e74f58b70530a230e463ff", "path": "/b"}\n')
+    assert nugget("doctor", "--secrets", "--brain", words).code == 1
+    file.write_text("Winter2026!x\n")
+    assert nugget("scrub", "--secrets", file, "--brain", words).code == 0
+    assert "Winter2026" not in ledger.read_text() and brains.read_text() == known
+    assert nugget("doctor", "--secrets", "--json").json == {"ok": True, "leaks": []}
