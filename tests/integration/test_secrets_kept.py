@@ -24,13 +24,15 @@ from nugget.config import read_environment
 from nugget.infra import git
 
 PLANTED = 100
+SPOKEN = ("prose", "English", "German", "French", "Spanish", "Italian", "Portuguese")
 
 
 def planted() -> list[Example]:
-    """Return a hundred secrets of as many kinds, long enough to be told from any other text."""
-    kinds = {example.kind: example for example in secrets(seed=11)}
-    long = [example for example in kinds.values() if all(len(secret) >= 10 for secret in example.secrets)]
-    return [example for example in long if example.context != "prose"][:PLANTED]
+    """Return a hundred secrets of as many kinds from every context, prose and short passwords among them."""
+    kinds = {example.kind: example for which in ("", "_eleventh") for example in secrets(seed=11, which=which)}
+    usable = [example for example in kinds.values() if all(len(secret) >= 6 for secret in example.secrets)]
+    spoken = [example for example in usable if example.context in SPOKEN]
+    return [*spoken, *(example for example in usable if example not in spoken)][:PLANTED]
 
 
 def plant(transcript: Path, examples: list[Example]) -> None:
