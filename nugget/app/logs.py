@@ -22,13 +22,7 @@ from nugget.evidence import MAX_CHARS, MAX_INCIDENTS, MAX_LINES, MAX_WINDOW, Bun
 from nugget.evidence import bundle_json as evidence_json
 from nugget.evidence.candidates import is_diagnostic
 from nugget.evidence.derive import ingest, ingested, put_evidence_units
-from nugget.evidence.selection import (
-    LEAST_CHUNK_TOKENS,
-    MOST_CHUNK_TOKENS,
-    MOST_CHUNKS,
-    SelectorOptions,
-    select_with_llm,
-)
+from nugget.evidence.selection import LEAST_CHUNK_TOKENS, MOST_CHUNK_TOKENS, MOST_CHUNKS, select_with_llm
 from nugget.index import SyncResult, read_home
 from nugget.index.connection import open_home
 from nugget.index.events import find_log_session, log_sessions
@@ -47,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LEAST_CHUNK_TOKENS", "MAX_CHARS", "MAX_INCIDENTS", "MAX_LINES", "MAX_WINDOW", "MOST_CHUNKS", "MOST_CHUNK_TOKENS",
-    "BundleOptions", "Logs", "SelectorOptions", "UnknownSession", "evidence_json",
+    "BundleOptions", "Logs", "UnknownSession", "evidence_json",
 ]  # fmt: skip
 
 _REST_S = 0.02
@@ -129,7 +123,7 @@ class Logs:
             return evidence.evidence_bundle(connection, named, text, options=options, now=now)
 
     def for_call(
-        self, session: str, question: str, options: BundleOptions, selector: SelectorOptions, *, mode: str, llm: LLM
+        self, session: str, question: str, options: BundleOptions, *, mode: str, llm: LLM
     ) -> tuple[str, str, dict[str, Any]]:
         """Return what the logs say to the question of an LLM call, as text in a fence, with facts on it and as JSON.
 
@@ -141,7 +135,7 @@ class Logs:
             return "", "no question of what went wrong", {}
         try:
             if mode == "llm-select":
-                shown = self.selected(session, question, options, selector, llm=llm, fresh=False)
+                shown = self.selected(session, question, options, llm=llm, fresh=False)
                 text, facts = shown["context_text"], f"chunks={shown['chunks']}; chosen={len(shown['source_ids'])}"
             else:
                 bundle = self.session_evidence(session, question, options, fresh=False)
@@ -156,9 +150,8 @@ class Logs:
         return f"{_INTRODUCTION}\n\n{llm.fence(text, 'session', id=session)}", f"{facts}; chars={len(text)}", shown
 
     def selected(
-        self, session: str | None, question: str, options: BundleOptions, selector: SelectorOptions = SelectorOptions(),  # noqa: B008
-        *, llm: LLM | None = None, fresh: bool = True,
-    ) -> dict[str, Any]:  # fmt: skip
+        self, session: str | None, question: str, options: BundleOptions, *, llm: LLM | None = None, fresh: bool = True
+    ) -> dict[str, Any]:
         """Let a model choose from the whole history of a session, by default the latest; return what it chose as JSON.
 
         Raises UnknownSession, LLMUnavailable.
@@ -169,7 +162,7 @@ class Logs:
             named = self._read(connection, session or self._latest(), fresh=fresh)
             return select_with_llm(
                 connection, named, self._redacted(question), llm=llm, settings=self.settings, options=options,
-                selector=selector, now=datetime.now(UTC),
+                now=datetime.now(UTC),
             )  # fmt: skip
 
     def workspace_evidence(self, folder: Path, question: str, options: BundleOptions) -> EvidenceBundle:

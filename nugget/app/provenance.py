@@ -199,7 +199,7 @@ def prepare_commit(environment: Environment, folder: Path, *, offline: bool) -> 
 
     settings = load_settings(environment, environment.brain or default_brain(environment))
     llm = None if offline else open_llm(settings, environment)
-    made = commits.prepare(folder, environment, settings, commits.CommitOptions(now=datetime.now(UTC), llm=llm))
+    made = commits.prepare(folder, environment, settings, now=datetime.now(UTC), llm=llm)
     assert made is not None
     return made
 

@@ -43,24 +43,10 @@ if TYPE_CHECKING:
 _REASONS = (NuggetType.CONSTRAINT, NuggetType.DECISION, NuggetType.WORKAROUND, NuggetType.CAVEAT)
 _MAX_HASHED = 20
 _MAX_PROMPT = 4000
+_MAX_BYTES, _MAX_BYTES_IN_HOOK = 256 << 20, 24 << 20
+"""Larger transcripts are not read."""
 _SLACK_S = 2.0
 """A transcript newer than its stored session by more than this has grown since."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitOptions:
-    """Options for preparing a commit message. `variables` are those that git gave its hook.
-
-    Transcripts that the store does not know are read up to `max_bytes`, and `until` a value of time.process_time; the
-    newest is read in any case.
-    """
-
-    now: datetime
-    llm: LLM | None = None
-    variables: Mapping[str, str] | None = None
-    max_bytes: int = 256 * 1024 * 1024
-    until: float = float("inf")
-    only_with_sessions: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,55 +58,59 @@ class Commit:
     notes: tuple[str, ...] = ()
 
 
-def prepare(folder: Path, environment: Environment, settings: Settings, options: CommitOptions) -> Commit | None:
+def prepare(
+    folder: Path, environment: Environment, settings: Settings, *, now: datetime, llm: LLM | None = None,
+    variables: Mapping[str, str] | None = None, until: float | None = None,
+) -> Commit | None:  # fmt: skip
     """Return the commit that `git commit` in `folder` would make, with a message for it.
 
-    None with `only_with_sessions` if no recent session had a part in it. Raises GitError outside a repository, in a
-    bare one, and if nothing is staged.
+    git's hook gives the `variables` that git gave it, and `until`, a value of time.process_time: transcripts that the
+    store does not know are read up to then (the newest in any case), and None is returned if no recent session had a
+    part in the commit. Raises GitError outside a repository, in a bare one, and if nothing is staged.
     """
     workspace = find_workspace(folder)
     if workspace is None or workspace.common_dir is None:
         raise GitError(f"{folder} is in no git repository.", hint="Change to the repository whose changes to commit.")
     if workspace.root == workspace.common_dir or not (workspace.root / ".git").exists():
         raise GitError(f"{workspace.root} is a bare repository: nothing can be staged there.")
-    staged = staged_files(workspace.root, variables=options.variables)
+    staged = staged_files(workspace.root, variables=variables)
     if not staged:
         raise GitError("Nothing is staged.", hint="Stage what belongs into the commit: git add FILE")
-    records = _recent_sessions(workspace, staged, environment, settings, options)
+    records = _recent_sessions(workspace, staged, environment, settings, now=now, until=until)
     attribution = attribute(staged, records)
-    matched = _matched(workspace.root, staged, records, attribution, options.variables)
-    if options.only_with_sessions and not matched:
+    matched = _matched(workspace.root, staged, records, attribution, variables)
+    if until is not None and not matched:
         return None
     intents, reasons = _intents(matched, staged), _reasons(matched, staged)
     made = messages.draft(staged, intents=intents, reasons=reasons)
     notes = []
-    if options.llm is not None:
+    if llm is not None:
         try:
-            made = messages.worded(options.llm, staged, made, intents, reasons, settings=settings)
+            made = messages.worded(llm, staged, made, intents, reasons, settings=settings)
         except LLMUnavailable as error:
             notes.append(f"{error} The message was made by rules.")
     ends = messages.trailers(
         attribution, sessions=[record.session for record in matched], co_authors=settings.commit.co_author,
-        name=author_name(workspace.root, variables=options.variables),
+        name=author_name(workspace.root, variables=variables),
     )  # fmt: skip
     message = messages.rendered(made, ends)
     return Commit(sessions=tuple(matched), message=message, notes=tuple(notes))
 
 
 def _recent_sessions(
-    workspace: Workspace, staged: Sequence[StagedFile], environment: Environment, settings: Settings,
-    options: CommitOptions,
+    workspace: Workspace, staged: Sequence[StagedFile], environment: Environment, settings: Settings, *,
+    now: datetime, until: float | None,
 ) -> list[SessionRecord]:  # fmt: skip
     """Return the recent sessions that touched a staged file, newest first; unreadable ones are skipped."""
     from nugget.sources.sessions import find_sessions
 
-    since = (options.now - timedelta(days=settings.commit.recent_days)).timestamp()
+    since = (now - timedelta(days=settings.commit.recent_days)).timestamp()
     named = {name for file in staged for name in (file.path, file.previous) if name}
     files = {file: file.stat().st_mtime for file in provenance.session_files(environment.home, workspace.identity)}
     known = {file.stem: mtime for file, mtime in files.items()}
     transcripts = reversed(list(find_sessions(environment, settings.capture.agents)))
     news = [one for one in transcripts if one.mtime >= since and known.get(one.id, 0.0) + _SLACK_S < one.mtime]
-    fresh = {record.session: record for record in _read_transcripts(news, workspace, named, settings, options)}
+    fresh = {record.session: record for record in _read_transcripts(news, workspace, named, settings, until)}
     newest = sorted((file for file in files if file.stem not in fresh), key=lambda file: -files[file])
     stored = _read_stored((file for file in newest if files[file] >= since), named)
     touching = [one for one in (*fresh.values(), *stored) if any(touch.path in named for touch in one.touches)]
@@ -147,7 +137,11 @@ def _holds(file: Path, names: Iterable[str]) -> bool:
 
 
 def _read_transcripts(
-    files: Iterable[SessionFile], workspace: Workspace, named: set[str], settings: Settings, options: CommitOptions
+    files: Iterable[SessionFile],
+    workspace: Workspace,
+    named: set[str],
+    settings: Settings,
+    until: float | None,
 ) -> Iterator[SessionRecord]:
     from nugget.extraction.file_changes import file_touches
     from nugget.extraction.places import Places
@@ -155,13 +149,14 @@ def _read_transcripts(
 
     roots = [workspace, *(replace(workspace, root=folder) for folder in git.checkouts(workspace.root))]
     names = {name.rpartition("/")[2] for name in named}
+    most_bytes = _MAX_BYTES if until is None else _MAX_BYTES_IN_HOOK
     parsed = 0
     for file in files:
-        if parsed and time.process_time() >= options.until:
+        if parsed and until is not None and time.process_time() >= until:
             return
         with suppress(Exception):  # a transcript of any shape must not cost a person the message of a commit
             is_plain = file.path.is_file() and not file.is_shared and file.path.suffix != ".zst"
-            if file.size > options.max_bytes or (is_plain and not _holds(file.path, names)):
+            if file.size > most_bytes or (is_plain and not _holds(file.path, names)):
                 continue
             parsed += 1
             session = read_any(file)

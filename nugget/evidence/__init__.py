@@ -58,7 +58,9 @@ class BundleOptions:
     """Limits of an answer. `intent` None: it is detected from the question.
 
     `max_chars` and `max_lines` bound the whole `context_text`. `output_window` is how many of the latest lines of each
-    stream are candidates in addition to lines that look like failures.
+    stream are candidates in addition to lines that look like failures. The rest is for a model that chooses from the
+    whole history: how that is cut (the latest chunks are kept), whether events are included, and the model, by
+    default that of `llm.select_model`.
     """
 
     intent: str | None = None
@@ -68,6 +70,10 @@ class BundleOptions:
     max_incidents: int = 5
     include_artifacts: bool = True
     explain: bool = False
+    chunk_tokens: int = 128_000
+    max_chunks: int = 16
+    include_events: bool = True
+    model: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

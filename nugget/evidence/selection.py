@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -42,19 +41,6 @@ _SCHEMA: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelectorOptions:
-    """Limits of the chunks that the model reads: size, number (the latest are kept), and whether events are included.
-
-    `model` None: the model of `llm.select_model`.
-    """
-
-    chunk_tokens: int = 128_000
-    max_chunks: int = 16
-    include_events: bool = True
-    model: str | None = None
-
-
 _HISTORY = (
     "SELECT ts_ms, id, '[typed] ' || text FROM command_inputs",
     "SELECT ts_ms, id, '[' || stream || '] ' || text FROM pane_output",
@@ -73,7 +59,6 @@ def select_with_llm(
     llm: LLM,
     settings: Settings,
     options: BundleOptions = BundleOptions(),  # noqa: B008
-    selector: SelectorOptions = SelectorOptions(),
     now: datetime,
 ) -> dict[str, Any]:
     """Let a model choose the rows of a session's history that help to answer a question; return its choice as JSON.
@@ -84,13 +69,13 @@ def select_with_llm(
     for an unknown session.
     """
     known = ingested_session(connection, session)
-    chunks, left_out = _history_chunks(connection, known.key, selector)
+    chunks, left_out = _history_chunks(connection, known.key, options)
     chosen: dict[int, str] = {}
     degraded: list[str] = ["history_cut"] if left_out else []
     usd, read = 0.0, 0
     for chunk in chunks:
         try:
-            reply = _ask(chunk, session, query, llm=llm, settings=settings, selector=selector, usd=usd)
+            reply = _ask(chunk, session, query, llm=llm, settings=settings, options=options, usd=usd)
         except LLMUnavailable as error:
             degraded.append(f"llm_select: {error}")
             break
@@ -111,11 +96,11 @@ def select_with_llm(
 
 
 def _history_chunks(
-    connection: sqlite3.Connection, key: int, selector: SelectorOptions
+    connection: sqlite3.Connection, key: int, options: BundleOptions
 ) -> tuple[list[list[_Entry]], bool]:
     """Return a session's history in chunks of entries; True if there are too many, so that these are the latest."""
-    room = selector.chunk_tokens * CHARS_PER_TOKEN
-    parts = _HISTORY if selector.include_events else _HISTORY[:-1]
+    room = options.chunk_tokens * CHARS_PER_TOKEN
+    parts = _HISTORY if options.include_events else _HISTORY[:-1]
     union = " UNION ALL ".join(f"{part} WHERE id >= :first AND id < :end" for part in parts)
     first, end = store.id_range(key)
     rows = connection.execute(f"{union} ORDER BY ts_ms DESC, id DESC", {"first": first, "end": end})
@@ -124,7 +109,7 @@ def _history_chunks(
     for _, row_id, text in rows:
         line = shorten(text, _LINE_CHARS)
         if size + len(line) + 12 > room and chunks[-1]:
-            if len(chunks) == selector.max_chunks:
+            if len(chunks) == options.max_chunks:
                 return [chunk[::-1] for chunk in reversed(chunks)], True
             chunks.append([])
             size = 0
@@ -140,7 +125,7 @@ def _ask(
     *,
     llm: LLM,
     settings: Settings,
-    selector: SelectorOptions,
+    options: BundleOptions,
     usd: float,
 ) -> Reply:
     from nugget.infra.llm import Request
@@ -148,7 +133,7 @@ def _ask(
     log = "\n".join(f"e{number} {line}" for number, (_, line) in enumerate(chunk, 1))
     prompt = f"{llm.fence(log, 'session', id=session)}\n\n{llm.fence(query[:8000], 'question')}"
     request = Request(
-        purpose="select evidence", model=selector.model or settings.llm.select_model, system=_SYSTEM, prompt=prompt,
+        purpose="select evidence", model=options.model or settings.llm.select_model, system=_SYSTEM, prompt=prompt,
         max_tokens=_MAX_REPLY_TOKENS, timeout_s=settings.llm.timeout_s,
         max_usd=max(0.0, settings.llm.select_max_usd - usd), session=session,
     )  # fmt: skip

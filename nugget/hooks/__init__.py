@@ -39,7 +39,6 @@ _BRIEFED_ALREADY = ("resume", "fork")
 _QUEUED_EVENTS = ("SessionEnd", "PreCompact", "")
 _JOB_FIELDS = {"session_id": "session", "transcript_path": "transcript", "cwd": "cwd", "reason": "ended_by"}
 
-_MAX_TRANSCRIPT_BYTES = 24 * 1024 * 1024
 _READ_FOR_S = 0.15
 """Processor time for reading sessions before a commit."""
 _COMMIT_S = 5.0
@@ -259,10 +258,7 @@ def _write_message(file: str) -> None:
     settings = replace(settings, capture=replace(settings.capture, agents=agents))
 
     def make() -> commits.Commit | None:
-        options = commits.CommitOptions(
-            now=datetime.now(UTC), variables=variables, only_with_sessions=True, max_bytes=_MAX_TRANSCRIPT_BYTES,
-            until=time.process_time() + _READ_FOR_S,
-        )  # fmt: skip
-        return commits.prepare(here, environment, settings, options)
+        until = time.process_time() + _READ_FOR_S
+        return commits.prepare(here, environment, settings, now=datetime.now(UTC), variables=variables, until=until)
 
     commits.write_message(Path(file), make)

@@ -175,13 +175,12 @@ class CompletionRequest(Parameters):
 
     def options(self) -> logs.BundleOptions:
         """Return the options of the bundle."""
-        named = ("intent", "max_lines", "max_chars", "output_window", "max_incidents", "include_artifacts", "explain")
-        return logs.BundleOptions(**{name: getattr(self, f"context_{name}") for name in named})
-
-    def selector(self) -> logs.SelectorOptions:
-        """Return how a model reads the history."""
-        named = ("chunk_tokens", "max_chunks", "include_events", "model")
-        return logs.SelectorOptions(**{name: getattr(self, f"context_selector_{name}") for name in named})
+        given = self.model_dump(
+            include={name for name in CompletionRequest.model_fields if name.startswith("context_")}
+        )
+        named = {name.removeprefix("context_").removeprefix("selector_"): value for name, value in given.items()}
+        del named["mode"]
+        return logs.BundleOptions(**named)
 
     def call(self, model: str, *, added: str) -> dict[str, Any]:
         """Return the body of the API's call, by default to `model`, with `added` at the end of its system text.

@@ -200,9 +200,7 @@ async def _complete(
         text, facts, shown = "", "off" if mode == "off" else "no session", dict[str, Any]()
         if mode != "off" and request.session_id:
             question = request.question()[:MAX_QUESTION_CHARS]
-            text, facts, shown = logs.for_call(
-                request.session_id, question, request.options(), request.selector(), mode=mode, llm=llm
-            )
+            text, facts, shown = logs.for_call(request.session_id, question, request.options(), mode=mode, llm=llm)
         body = llm.forward(
             request.call(settings.llm.answer_model, added=text), purpose="completion", timeout_s=TIMEOUT_S,
             max_usd=settings.http.max_usd, session=request.session_id,

@@ -24,10 +24,10 @@ from nugget.capture.publish import Published
 from nugget.config import Settings
 from nugget.errors import KnowledgeError, TranscriptError, UsageError, reason_of
 from nugget.extraction.proposals import Proposal
-from nugget.importing.notes import TOO_LITTLE, LeftOut, day_of, kind_of_sentence, named_kind, notes_of_page, propose
+from nugget.importing.notes import TOO_LITTLE, day_of, kind_of_sentence, named_kind, notes_of_page, propose
 from nugget.infra import git
 from nugget.infra.files import locked
-from nugget.models import KnowledgeType, Origin, Relation, RelationType, Unit
+from nugget.models import KnowledgeType, Origin, Problem, Relation, RelationType, Unit
 from nugget.redaction import allow_list, redact
 from nugget.redaction.paths import is_excluded
 from nugget.sources import mapping_of, objects_in, open_database, text_of
@@ -51,7 +51,7 @@ class ImportResult:
     files: int
     branch: str | None = None
     changes: tuple[ProposedChange, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[Problem, ...] = ()
     dropped: tuple[str, ...] = ()
     known: int = 0
     waiting: int = 0
@@ -101,15 +101,15 @@ def import_notes(
         return replace(result, branch=branch)
 
 
-def _read(path: Path, settings: Settings) -> tuple[int, dict[str, Proposal], list[LeftOut], Counter[str]]:
+def _read(path: Path, settings: Settings) -> tuple[int, dict[str, Proposal], list[Problem], Counter[str]]:
     """Read every note below a path, redacted: the number of files, notes by key, what was left out and redacted."""
     allow, files = allow_list(settings), 0
     notes: dict[str, Proposal] = {}
-    left_out: list[LeftOut] = []
+    left_out: list[Problem] = []
     counts: Counter[str] = Counter()
     for name, file, why in told(_find_files(path, settings.capture.exclude_paths), "Reading"):
         if why:
-            left_out.append(LeftOut(path=name, reason=why))
+            left_out.append(Problem(path=name, reason=why))
             continue
         is_export = name.endswith((*_DATABASE_ENDINGS, *_EXPORT_ENDINGS))
         try:
@@ -120,12 +120,12 @@ def _read(path: Path, settings: Settings) -> tuple[int, dict[str, Proposal], lis
             redacted = redact(text, allow=allow)
             counts.update(redacted.counts)
             for note in list((notes_of_export if is_export else notes_of_page)(redacted.text, path=name)):
-                if isinstance(note, LeftOut):
+                if isinstance(note, Problem):
                     left_out.append(note)
                 else:
                     notes.setdefault(note.unit.evidence[0].records[0], note)
         except Exception as error:
-            left_out.append(LeftOut(path=name, reason=reason_of(error)))
+            left_out.append(Problem(path=name, reason=reason_of(error)))
     return files, notes, left_out, counts
 
 
@@ -224,13 +224,13 @@ def may_be_export(text: str) -> bool:
     return any(f'"{key}"' in text for key in ("observations", "narrative", "memory", "new_memory"))
 
 
-def notes_of_export(text: str, *, path: str) -> Iterator[Proposal | LeftOut]:
+def notes_of_export(text: str, *, path: str) -> Iterator[Proposal | Problem]:
     """Return the notes of a JSON or JSON lines file; only a reason if its format is not known."""
     try:
         lines = [line for line in text.split("\n") if line.strip()] if path.endswith(".jsonl") else []
         value: Any = [json.loads(line) for line in lines] if lines else json.loads(text)
     except (ValueError, RecursionError):
-        yield LeftOut(path=path, reason="is not valid JSON")
+        yield Problem(path=path, reason="is not valid JSON")
         return
     held = mapping_of(value)
     lists = [held[key] for key in ("observations", "items", "results", "memories", "history") if key in held]
@@ -242,7 +242,7 @@ def notes_of_export(text: str, *, path: str) -> Iterator[Proposal | LeftOut]:
     elif any(isinstance(entry.get("memory"), str) for entry in entries):
         yield from (_memory(entry, path, line) for line, entry in enumerate(entries, 1))
     else:
-        yield LeftOut(path=path, reason="is not a known export (mem0, claude-mem)")
+        yield Problem(path=path, reason="is not a known export (mem0, claude-mem)")
 
 
 def _final_memories(events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -256,7 +256,7 @@ def _final_memories(events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
     return list(now.values())
 
 
-def _observation(entry: Mapping[str, Any], path: str, line: int) -> Proposal | LeftOut:
+def _observation(entry: Mapping[str, Any], path: str, line: int) -> Proposal | Problem:
     words = {key: text_of(value).strip() for key, value in entry.items()}
     title, called = words.get("title") or words.get("subtitle"), words.get("type", "").lower()
     facts, concepts = _list(entry.get("facts")), _list(entry.get("concepts"))
@@ -269,7 +269,7 @@ def _observation(entry: Mapping[str, Any], path: str, line: int) -> Proposal | L
     if called == "sensitive":
         left_out = "is marked as sensitive"
     if left_out or not kind or not title:
-        return LeftOut(path=path, line=line, reason=left_out)
+        return Problem(path=path, line=line, reason=left_out)
     subject = {"domain": slugify(words["project"])} if words.get("project") else {}
     return propose(
         path, line, title=shorten(title, _TITLE_CHARS), body=body, type=kind, confidence=0.5, tags=tuple(concepts[:6]),
@@ -289,10 +289,10 @@ def _kind(called: str, concepts: Sequence[str]) -> tuple[KnowledgeType | None, s
     return None if is_done else other, f"its type is {called or 'not given'}"
 
 
-def _memory(entry: Mapping[str, Any], path: str, line: int) -> Proposal | LeftOut:
+def _memory(entry: Mapping[str, Any], path: str, line: int) -> Proposal | Problem:
     memory = text_of(entry.get("memory")).strip()
     if len(memory) < _MIN_CHARS:
-        return LeftOut(path=path, line=line, reason=TOO_LITTLE)
+        return Problem(path=path, line=line, reason=TOO_LITTLE)
     categories = _list(entry.get("categories")) + _list(mapping_of(entry.get("metadata")).get("category"))
     named = next((kind for category in categories if (kind := named_kind(category))), None)
     kind, reason = (named, f"filed under {', '.join(categories)}") if named else kind_of_sentence(memory)

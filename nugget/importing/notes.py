@@ -21,7 +21,7 @@ from urllib.parse import unquote
 from nugget.brain.frontmatter import nodes, plain_line_ends, split
 from nugget.extraction.proposals import Proposal
 from nugget.markdown import body_below_title, headings_of, title_of
-from nugget.models import Evidence, KnowledgeType, SourceName, Unit
+from nugget.models import Evidence, KnowledgeType, Problem, SourceName, Unit
 from nugget.settings import Node, YAMLRefused
 from nugget.text import shorten, slugify
 
@@ -80,18 +80,6 @@ _LINK = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
-    """A note that is not proposed, and why."""
-
-    path: str
-    reason: str
-    line: int | None = None
-
-    def __str__(self) -> str:
-        return f"{self.path if self.line is None else f'{self.path}:{self.line}'}: {self.reason}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Page:
     """A markdown file: its frontmatter as texts, and its body with the line on which that starts."""
 
@@ -122,7 +110,7 @@ _Section = tuple[int, str, int, str]
 """The level, heading, line (from 0 in the body) and text of a section; level 0 for the text above the first."""
 
 
-def notes_of_page(text: str, *, path: str) -> Iterator[Proposal | LeftOut]:
+def notes_of_page(text: str, *, path: str) -> Iterator[Proposal | Problem]:
     """Yield the notes in a markdown file, with the names that lead to each and those that it links to."""
     page = _page(plain_line_ends(text.replace("\0", "")), path)
     given = (page.stem, title_of(page.body) or "", *page.front.get("aliases", ()), *page.front.get("alias", ()))
@@ -152,12 +140,12 @@ def _link_key(target: str) -> str:
     return slugify(name) if name else ""
 
 
-def _notes(page: _Page, path: str) -> Iterator[Proposal | LeftOut]:
+def _notes(page: _Page, path: str) -> Iterator[Proposal | Problem]:
     name, sections = path.rpartition("/")[2], _sections(page.body)
     texts = {_unnumbered(heading).lower().strip(" :*"): own for _, heading, _, own in sections}
     placeholder = r"[{\[](?:(?:short|brief) title\b|describe )|\{title\b|<%"
     if re.search(placeholder, page.body, re.IGNORECASE) or "template" in re.split(r"[-_ ]", page.stem.lower()):
-        yield LeftOut(path=path, reason="is a template")
+        yield Problem(path=path, reason="is a template")
     elif name in _RULE_FILES or name.endswith(".mdc") or "/.cursor/rules/" in f"/{path}":
         yield from _rules(page, name)
     elif texts.keys() & {"decision outcome", "considered options"}:
@@ -165,7 +153,7 @@ def _notes(page: _Page, path: str) -> Iterator[Proposal | LeftOut]:
     elif "decision" in texts and texts.keys() & {"context", "status", "consequences"}:
         yield _adr(page, "Nygard", texts)
     elif why := _no_knowledge(page):
-        yield LeftOut(path=path, reason=why)
+        yield Problem(path=path, reason=why)
     else:
         yield from _prose(page, sections)
 
@@ -208,7 +196,7 @@ def _sections(body: str) -> list[_Section]:
 
 def _by_section(
     page: _Page, sections: Sequence[_Section], shared: str, *, max_chars: int
-) -> Iterator[tuple[int, str, str] | LeftOut]:
+) -> Iterator[tuple[int, str, str] | Problem]:
     """Yield the line, title and text of each section with those below it, unless that is too long."""
     position = 0
     while position < len(sections):
@@ -219,7 +207,7 @@ def _by_section(
         if level >= 2 and len(joined) <= max_chars:
             position, text = end, joined
         if text.strip() and len(_words_only(text)) < _MIN_CHARS:
-            yield LeftOut(path=page.path, line=page.line + line, reason=TOO_LITTLE)
+            yield Problem(path=page.path, line=page.line + line, reason=TOO_LITTLE)
         elif text.strip():
             is_named = heading and heading != shared and heading.lower() not in _NO_SUBJECTS
             yield page.line + line, f"{shared}: {_unnumbered(heading)}" if is_named else shared, text.strip()
@@ -254,9 +242,9 @@ def _domain(path: str) -> str:
     return "/".join(named[:2]) or "general"
 
 
-def _adr(page: _Page, form: str, texts: Mapping[str, str]) -> Proposal | LeftOut:
+def _adr(page: _Page, form: str, texts: Mapping[str, str]) -> Proposal | Problem:
     if len(_words_only(" ".join(texts.values()))) < _MIN_CHARS:
-        return LeftOut(path=page.path, reason="is a template: nothing is filled in")
+        return Problem(path=page.path, reason="is a template: nothing is filled in")
     line = r"^[*\- \t]{0,8}(status|date)(?: of decision)?\*{0,2} {0,2}:\*{0,2}[ \t]{0,8}(.{1,200})"
     found = re.findall(line, page.body, re.IGNORECASE | re.MULTILINE)
     lines = {name.lower(): value for name, value in reversed(found)}
@@ -282,7 +270,7 @@ def _adr(page: _Page, form: str, texts: Mapping[str, str]) -> Proposal | LeftOut
     )  # fmt: skip
 
 
-def _rules(page: _Page, name: str) -> Iterator[Proposal | LeftOut]:
+def _rules(page: _Page, name: str) -> Iterator[Proposal | Problem]:
     """Yield rules by their sections: each is what somebody laid down about one matter."""
     lines = page.body.split("\n")  # a line such as `@docs/style.md` imports another file
     body = "\n".join("" if line.strip().startswith("@") and " " not in line.strip() else line for line in lines)
@@ -294,12 +282,12 @@ def _rules(page: _Page, name: str) -> Iterator[Proposal | LeftOut]:
     globs, about = page.first("globs"), page.first("description")
     applies = f"\n\nApplies to files that match `{globs}`." if globs else ""
     for found in _by_section(page, _sections(body), subject, max_chars=_MAX_RULES_CHARS):
-        if isinstance(found, LeftOut):
+        if isinstance(found, Problem):
             yield found
             continue
         line, title, text = found
         if text.startswith(("This file ", "This document ")) and len(text) < 4 * _MIN_CHARS:
-            yield LeftOut(path=page.path, line=line, reason="only says what the file is for")
+            yield Problem(path=page.path, line=line, reason="only says what the file is for")
             continue
         yield propose(
             page.path, line, title=about if about and title == subject else title, body=text + applies, quote=text,
@@ -307,7 +295,7 @@ def _rules(page: _Page, name: str) -> Iterator[Proposal | LeftOut]:
         )  # fmt: skip
 
 
-def _prose(page: _Page, sections: Sequence[_Section]) -> Iterator[Proposal | LeftOut]:
+def _prose(page: _Page, sections: Sequence[_Section]) -> Iterator[Proposal | Problem]:
     title = _unnumbered(page.first("title") or title_of(page.body) or page.stem.replace("_", " "))
     headings = [heading for _, heading, _, _ in sections if heading]
     status = page.first("status").lower()
@@ -316,7 +304,7 @@ def _prose(page: _Page, sections: Sequence[_Section]) -> Iterator[Proposal | Lef
     is_whole = len(page.body) <= _MAX_PAGE_CHARS or not headings
     parts = [(page.line, title, page.body.strip())]
     for found in parts if is_whole else _by_section(page, sections, title, max_chars=_MAX_PAGE_CHARS):
-        if isinstance(found, LeftOut):
+        if isinstance(found, Problem):
             yield found
             continue
         line, named, text = found

@@ -2,8 +2,8 @@
 
 The kinds of injected text were collected from clients 1.0 to 2.1: system reminders, editor selections, slash commands
 and their output, background-task notices, messages of other agents, compaction summaries. Of what was pasted, fences,
-`> ` lines and text between tags end where they say. Logs, diffs, tables, reviews, plans and what follows `the reviewer
-wrote:` do not, so that all that comes after their first line counts as pasted.
+`> ` lines and text between tags end where they say. Logs, diffs, tables and what follows `the reviewer wrote:` do not,
+so that all that comes after their first line counts as pasted.
 """
 
 from __future__ import annotations
@@ -73,11 +73,6 @@ PLAN_OPENING = "Implement the following plan:"
 
 _QUOTED_WORDS = 3
 """Words between quotation marks from which on they are taken for someone else's."""
-_LIST_LINES, _LIST_LINE_CHARS = 6, 60
-"""A list of so many lines of so many characters was written elsewhere."""
-_LOG_LINES = 8
-"""So many lines in a row that end like no sentence and speak of nobody were printed by a program."""
-
 _REVIEW = re.compile(
     r"\b(?:consider (?:\w+ing|either|a|an|the|whether)\b|(?:around|at|on|between) lines? \d+\b"
     r"|nitpick|minor nit\b|suggested (?:fix|change)|this (?:could|may|might|will) (?:cause|lead|result|break|fail))",
@@ -93,10 +88,6 @@ _FENCE = re.compile(r"^\s{0,3}(?:[-*+>]\s+|\d+[.)]\s+)?(?P<mark>`{3,}|~{3,})")
 _QUOTE_MARKS = (">", "&gt;", "| >", "❯ ")
 _TAG = re.compile(r"<(?P<closing>/?)(?P<name>[A-Za-z][\w:.-]{0,60})(?:\s[^<>]{0,1000})?(?P<empty>/?)>")
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
-_LAYOUT = re.compile(
-    r"^\s*(?:[-*_=]{3,}\s*$|\*\*[^*\n]{2,120}\*\*|__[^_\n]{2,120}__|[-*+]\s+\[[ xX]\]\s|[-*+]\s+\*\*|\d{1,2}[.)]\s+\*\*"
-    r"|[✅❌⚠🔴🟡🟢🔍💡📝🚨➕])"
-)
 _MACHINE = re.compile(
     r"^\s*(?:#{1,6}\s+\S|\d{4}-\d\d-\d\d[T ]\d\d:|\[?\d\d:\d\d:\d\d|\[\d{4}-|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d "
     r"|(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|CRITICAL)\b[\s:\]|]|\[(?:INFO|WARN|ERROR|DEBUG)"
@@ -133,7 +124,6 @@ _PARAGRAPH = re.compile(r"\S[^\n]*(?:\n[^\n]*\S[^\n]*)*")
 _MARKS = re.compile(
     r"\"[^\"\n]{8,2000}\"|“[^“”]{8,2000}”|«[^«»]{8,2000}»|„[^„“”]{8,2000}[“”]|(?<![\w'])'[^'\n]{8,2000}'(?!\w)"
 )
-_BULLETS = ("- ", "* ", "+ ", "• ", *(f"{number}{mark} " for number in range(1, 21) for mark in ".)"))
 
 
 def prompt_parts(text: str, *, is_paste: bool = False) -> list[tuple[EventKind, str, Speaker, SpeechOrigin]]:
@@ -236,34 +226,18 @@ def _tagged(text: str) -> Iterator[Span]:
 def _open_end(text: str, spans: list[Span]) -> int | None:
     """Return the offset of the first block without an end; None if every block ends."""
     ends = [end for _, end in spans]
-    laid_out: list[int] = []
-    listed: list[int] = []
-    printed: list[int] = []
     paragraph, is_introduced = 0, False
     for begin, line in _lines(text):
         at = bisect_left(ends, begin + 1)
-        if at < len(spans) and spans[at][0] <= begin:
-            paragraph, is_introduced = begin + len(line) + 1, False
-            continue
-        if not line.strip():
-            paragraph = begin + len(line) + 1
-            continue
-        if is_introduced:
-            return min([begin, *laid_out[:1]])
-        if _MACHINE.match(line[:_LINE_CHARS]):
+        if (at < len(spans) and spans[at][0] <= begin) or not line.strip():
+            paragraph, is_introduced = begin + len(line) + 1, is_introduced and not line.strip()
+        elif is_introduced:
+            return begin
+        elif _MACHINE.match(line[:_LINE_CHARS]):
             # What stands above it in its paragraph belongs to it, but for the first line of the prompt.
-            return min([begin, *laid_out[:1], paragraph or text.find("\n") + 1])
-        is_typed = line.rstrip().endswith(tuple(".?!,:;。？！、，：；")) or line.lstrip().startswith(_BULLETS)
-        printed = [] if begin == 0 or is_typed or _IN_PERSON.search(line[:_LINE_CHARS]) else [*printed, begin]
-        if len(printed) >= _LOG_LINES:
-            return min([*printed[:1], *laid_out[:1]])
-        if _LAYOUT.match(line):
-            laid_out.append(begin)
-        if line.lstrip().startswith(_BULLETS) and len(line) >= _LIST_LINE_CHARS:
-            listed.append(begin)
-        if len(laid_out) >= 2 or len(listed) >= _LIST_LINES:
-            return min([*laid_out[:1], *listed[:1]])
-        is_introduced = _LEAD_IN.search(line[-300:]) is not None
+            return paragraph or min(begin, text.find("\n") + 1)
+        else:
+            is_introduced = _LEAD_IN.search(line[-300:]) is not None
     return None
 
 

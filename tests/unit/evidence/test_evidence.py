@@ -16,7 +16,7 @@ from nugget.errors import UsageError
 from nugget.evidence import TRUNCATED, BundleOptions, bundle_json
 from nugget.evidence.candidates import PROFILES
 from nugget.evidence.derive import ingest, notes_of_command, notes_of_speech
-from nugget.evidence.selection import SelectorOptions, select_with_llm
+from nugget.evidence.selection import select_with_llm
 from nugget.index.events import TABLES
 from nugget.infra.llm import LLM
 from nugget.sources import Log, session_file
@@ -228,10 +228,9 @@ def many(logs: Logs) -> Logs:
 
 def choose(many: Logs, server: AnthropicServer, settings: Settings | None = None, **options: Any) -> dict[str, Any]:
     llm = LLM(api_key="sk-ant-loopback", base_url=server.url, home=many.home)
-    bundle_options = BundleOptions(max_chars=options.pop("max_chars", 12_000), max_lines=options.pop("max_lines", 120))
     return select_with_llm(
         many.index, "s", "why did step 17 fail?", llm=llm, settings=settings or Settings(),
-        options=bundle_options, selector=SelectorOptions(**options), now=NOW,
+        options=BundleOptions(**options), now=NOW,
     )  # fmt: skip
 
 

@@ -20,9 +20,9 @@ from nugget.brain import knowledge_file as knowledge
 from nugget.capture import review
 from nugget.config import CaptureSettings, Settings
 from nugget.extraction.proposals import Proposal
-from nugget.importing.notes import LeftOut, notes_of_page
+from nugget.importing.notes import notes_of_page
 from nugget.infra import git
-from nugget.models import Origin
+from nugget.models import Origin, Problem
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6" * 3
 
@@ -190,7 +190,7 @@ def line_of(note: Proposal) -> int:
 
 
 def reasons(text: str, path: str = "notes/page.md") -> list[str]:
-    return [found.reason for found in notes_of_page(text, path=path) if isinstance(found, LeftOut)]
+    return [found.reason for found in notes_of_page(text, path=path) if isinstance(found, Problem)]
 
 
 @pytest.mark.proves("IMPORT-FORMATS", "IMPORT-ONE-IDEA")

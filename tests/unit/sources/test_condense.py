@@ -65,7 +65,6 @@ def test_the_limit_holds_for_any_session(events: list[tuple[EventKind, str]], ma
 @pytest.mark.parametrize(
     ("text", "typed"),
     [
-        ("the job fails\n" + "Prepare workflow\n" * 9, "the job fails"),
         ("do this:\n- first retry\n- then log it", "do this:\n- first retry\n- then log it"),
         ("before\n```\nlog\n```\nafter", "before\n\nafter"),
         ("is it right?\n> quoted\nI say no", "is it right?\n\nI say no"),
