@@ -41,22 +41,12 @@ _SIGNS = tuple(
     )
 )
 """Forms of the line that says why something failed, the most telling first."""
-_NOISE = re.compile(
-    r"^\s*(?:--- FAIL|FAIL\b|=== |ok\s|PASS|exit status|\d+ (?:failed|passed)|npm ERR!? code|error: script|traceback)"
-    r"|task failed|could not apply|\bCONFLICT\b|automatic merge failed|merge conflict",
-    re.IGNORECASE,
-)
 _STRONG = re.compile(
     r"(?:error(?:\[\w+\])?:|\w*(?:Error|Exception): \S|FAIL(?:ED)?\b|Traceback \(most recent|panic: |fatal: |npm ERR!"
     r"|✗|✘|×|CONFLICT \(|Automatic merge failed"
     r"|\s*--- FAIL|E   |thread '.*' panicked|make(?:\[\d+\])?: \*\*\*|ERROR\b|Failed to |Cannot find |"
     r".*\berror TS\d+:|.*: command not found|.*No such file or directory|.*(?:[1-9]\d*) (?:failed|failing|errors?)\b)"
 )
-_RULES = ("=====", "-----", "_____", "*****", "!!!!!")
-"""How the lines begin with which a program divides its output."""
-_LISTING = ("│", "|")
-"""How a line of code or of a difference begins, behind its number, that a tool shows around what it complains of."""
-_NUMBERED = " \t0123456789"
 _CD = re.compile(
     r"^(?:\s*(?:cd|export|source|set|timeout)\s+[^&;|]+(?:&&|;)\s*"
     r"|\s*[A-Z_][A-Z0-9_]*=(?:\$\([^()]*\)|\"[^\"]*\"|'[^']*'|[^\s;&|()\"'])*(?:\s*(?:&&|;)\s*|\s+))+"
@@ -85,8 +75,7 @@ def _programs_of(command: str) -> list[str]:
 def error_lines(output: Sequence[str]) -> list[str]:
     """Return the lines of an output that say what went wrong, the clearest first."""
     lines = [line.strip() for line in plain("\n".join(output)).splitlines()]
-    lines = [line for line in lines if not line.startswith(_RULES) and not line.lstrip(_NUMBERED).startswith(_LISTING)]
-    telling = [line for line in lines if 8 <= len(line) <= 400 and not _NOISE.search(line)]
+    telling = [line for line in lines if 8 <= len(line) <= 400]
     signs = next(filter(None, ([line for line in telling if sign.match(line)] for sign in _SIGNS)), [])
     strong = [line for line in lines if _STRONG.match(line)]
     if not signs and not strong:

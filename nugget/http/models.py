@@ -175,12 +175,9 @@ class CompletionRequest(Parameters):
 
     def options(self) -> logs.BundleOptions:
         """Return the options of the bundle."""
-        given = self.model_dump(
-            include={name for name in CompletionRequest.model_fields if name.startswith("context_")}
-        )
-        named = {name.removeprefix("context_").removeprefix("selector_"): value for name, value in given.items()}
-        del named["mode"]
-        return logs.BundleOptions(**named)
+        given = self.model_dump(exclude={"context_mode"})
+        named = {name.removeprefix("context_"): value for name, value in given.items() if name.startswith("context_")}
+        return logs.BundleOptions(**{name.removeprefix("selector_"): value for name, value in named.items()})
 
     def call(self, model: str, *, added: str) -> dict[str, Any]:
         """Return the body of the API's call, by default to `model`, with `added` at the end of its system text.
