@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nugget.errors import TranscriptError
-from nugget.models import Event, EventKind, Session, SessionFile
+from nugget.models import EventKind, Session, SessionFile
 from nugget.sources import (
     MAX_LINE_BYTES,
     between,
@@ -25,16 +25,7 @@ from nugget.sources import (
     text_of,
     unreadable,
 )
-from nugget.sources.event_builder import (
-    USER_SHELL,
-    EventBuilder,
-    arguments,
-    command,
-    folder_of,
-    patch_changes,
-    read_call,
-    shell_words,
-)
+from nugget.sources.event_builder import USER_SHELL, EventBuilder, arguments, command, shell_words
 
 AGENT = "codex"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -128,20 +119,12 @@ def _read_response(payload: Mapping[str, Any], builder: EventBuilder) -> None:
         _read_message(payload, builder)
     elif kind in ("function_call", "custom_tool_call"):
         given = arguments(payload.get("arguments") if kind == "function_call" else payload.get("input"))
-        builder.call(_call(text_of(payload.get("name")), given), call_id, folder=folder_of(given))
+        builder.tool(payload.get("name"), given, call_id)
     elif kind == "local_shell_call":
         action = mapping_of(payload.get("action"))
         builder.call([command(shell_words(action.get("command")))], call_id)
     elif kind in ("function_call_output", "custom_tool_call_output", "local_shell_call_output"):
         _read_output(payload, call_id, builder)
-
-
-def _call(name: str, given: Mapping[str, Any]) -> list[Event]:
-    events = read_call(name, given)
-    # Earlier clients applied patches with a command: `apply_patch <<'EOF' ...`.
-    before, begun, patch = events[0].text.partition("*** Begin Patch")
-    is_patch = begun and "apply_patch" in before and events[0].kind is EventKind.COMMAND
-    return (list(patch_changes(patch)) if is_patch else []) or events
 
 
 def _read_message(payload: Mapping[str, Any], builder: EventBuilder) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from nugget.errors import TranscriptError
-from nugget.models import Event, EventKind, Session, SessionFile
+from nugget.models import Event, Session, SessionFile
 from nugget.sources import (
     blocks_of,
     columns_of,
@@ -32,7 +32,7 @@ from nugget.sources import (
     session_file,
     text_of,
 )
-from nugget.sources.event_builder import EventBuilder, arguments, file_edit, folder_of, read_call
+from nugget.sources.event_builder import EventBuilder, arguments, file_edit
 
 AGENT = "cursor"
 
@@ -130,8 +130,7 @@ def _read_line(record: Mapping[str, Any], builder: EventBuilder) -> None:
             builder.reply(text.rstrip().removesuffix(_HIDDEN))
         elif kind == "tool_use":
             given = given if isinstance(given, Mapping) else {"input": given}
-            events = read_call(text_of(block.get("name")), given)
-            builder.call(events, text_of(block.get("id")), folder=folder_of(given))
+            builder.tool(block.get("name"), given, text_of(block.get("id")))
         elif kind == "tool_result":
             printed = joined_text(block.get("content"))
             builder.result(text_of(block.get("tool_use_id")), printed, ok=not block.get("is_error"))
@@ -155,11 +154,11 @@ def _read_bubble(bubble: Mapping[str, Any], builder: EventBuilder, connection: s
         return
     given = {**arguments(call.get("params")), **arguments(call.get("rawArgs"))}
     printed, result = text_of(call.get("result")), arguments(call.get("result"))
-    events = read_call(text_of(call.get("name")), given)
-    events = _edits(events[0].path, result, connection) or events
-    is_command = events[0].kind is EventKind.COMMAND
-    call_id = text_of(call.get("toolCallId")) or builder.uuid
-    builder.call(events, call_id, folder=folder_of(given))
+    call_id, first = text_of(call.get("toolCallId")) or builder.uuid, len(builder.events)
+    is_command = builder.tool(call.get("name"), given, call_id)
+    if edits := _edits(builder.events[first].path, result, connection):
+        del builder.events[first:]
+        builder.call(edits, call_id)
     ok = {"completed": True, "error": False, "cancelled": False, "rejected": False}.get(text_of(call.get("status")))
     if call.get("userDecision") == "rejected" or call.get("error"):
         ok = False

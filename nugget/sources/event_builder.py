@@ -54,7 +54,10 @@ def read_call(tool: str, given: Mapping[str, Any]) -> list[Event]:
     events: list[Event] = []
     if kind == SHELL:
         words = (shell_words(given.get(key)) for key in ("command", "cmd", "script"))
-        events = [command(text) for text in words if text][:1]
+        text = next(filter(None, words), "")
+        before, begun, patch = text.partition("*** Begin Patch")  # earlier clients of Codex: `apply_patch <<'EOF' ...`
+        events = list(patch_changes(patch)) if begun and "apply_patch" in before else []
+        events = events or ([command(text)] if text else [])
     elif kind == "patch":
         events = list(patch_changes(first_text(given, ("input", "patch", "patchText", "patch_text"))))
     elif kind == EDIT and path:
@@ -91,11 +94,6 @@ def text_call(tool: str, given: Mapping[str, Any]) -> Event:
         )
         text = "\n".join(f"{key}: {value}" for key, value in values)
     return Event(kind=EventKind.TOOL_CALL, text=bounded(text), tool=tool, path=first_text(given, _PATHS) or None)
-
-
-def folder_of(given: Mapping[str, Any]) -> str:
-    """Return the folder that a command was to run in, by the arguments of its call."""
-    return first_text(given, ("workdir", "cwd", "working_directory"))
 
 
 @dataclass(slots=True)
@@ -163,11 +161,18 @@ class EventBuilder:
         """Append a command that the person ran in the client."""
         self.add(EventKind.COMMAND, command, tool=USER_SHELL, speaker=Speaker.USER, origin=SpeechOrigin.TYPED)
 
-    def call(self, events: Sequence[Event], call_id: str = "", *, folder: str = "") -> None:
-        """Append the events of a call; a command was run in `folder`."""
+    def tool(self, name: object, given: Mapping[str, Any], call_id: str) -> bool:
+        """Append a call of a tool with these arguments; return whether it is a command."""
+        events = read_call(text_of(name), given)
+        self.call(events, call_id)
+        is_command = events[0].kind is EventKind.COMMAND
+        if is_command:
+            self.work_in(first_text(given, ("workdir", "cwd", "working_directory")))
+        return is_command
+
+    def call(self, events: Sequence[Event], call_id: str = "") -> None:
+        """Append the events of a call."""
         first = len(self.events)
-        if events[0].kind is EventKind.COMMAND:
-            self.work_in(folder)
         for event in events:
             own = replace(event, uuid=self.uuid, timestamp=self.moment, agent_id=self.agent_id, call_id=call_id or None)
             self.events.append(own)

@@ -15,9 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from nugget.models import EventKind, Session, SessionFile
+from nugget.models import Session, SessionFile
 from nugget.sources import joined_text, mapping_of, objects_in, read_document, records_of, session_file, text_of
-from nugget.sources.event_builder import EventBuilder, folder_of, read_call
+from nugget.sources.event_builder import EventBuilder
 
 AGENT = "gemini-cli"
 
@@ -89,15 +89,13 @@ def _read_message(message: Mapping[str, Any], builder: EventBuilder) -> None:
 
 def _read_call(call: Mapping[str, Any], builder: EventBuilder) -> None:
     call_id, status = text_of(call.get("id")), text_of(call.get("status"))
-    given = mapping_of(call.get("args"))
-    events = read_call(text_of(call.get("name")), given)
-    builder.call(events, call_id, folder=folder_of(given))
+    is_command = builder.tool(call.get("name"), mapping_of(call.get("args")), call_id)
     if "result" not in call and "resultDisplay" not in call:
         return
     text = _result_text(call.get("result")) or joined_text(call.get("resultDisplay"))
     ok = {"success": True, "error": False, "cancelled": False}.get(status)
     code = None
-    if events[0].kind is EventKind.COMMAND and (found := _SHELL_RESULT.search(text)):
+    if is_command and (found := _SHELL_RESULT.search(text)):
         code = int(found["code"]) if found["code"] != "(none)" else None
         text = "\n".join(part for part in found.group("output", "error") if part not in (None, "", "(empty)", "(none)"))
     builder.result(call_id, text, ok=ok, exit_code=code)

@@ -15,7 +15,7 @@ from typing import Any
 from nugget.errors import TranscriptError
 from nugget.models import EventKind, Session, SessionFile
 from nugget.sources import columns_of, mapping_of, open_database, parse_record, read_document, text_of
-from nugget.sources.event_builder import EventBuilder, file_edit, folder_of, read_call
+from nugget.sources.event_builder import EventBuilder, file_edit
 
 AGENT = "opencode"
 
@@ -130,18 +130,15 @@ def _read_message(message: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]
 
 def _read_tool(part: Mapping[str, Any], state: Mapping[str, Any], builder: EventBuilder) -> None:
     details = mapping_of(state.get("metadata"))
-    given = mapping_of(state.get("input"))
-    events = read_call(text_of(part.get("tool")), given)
+    call_id, first = text_of(part.get("callID")) or builder.uuid, len(builder.events)
+    is_command = builder.tool(part.get("tool"), mapping_of(state.get("input")), call_id)
     noted = mapping_of(details.get("filediff"))  # the file before and after an edit
-    before, after = noted.get("before"), noted.get("after")
-    is_one_edit = len(events) == 1 and events[0].kind is EventKind.FILE_EDIT
-    if is_one_edit and isinstance(before, str) and isinstance(after, str):
-        events = [file_edit(events[0].path or "", after, before)]
-    call_id = text_of(part.get("callID")) or builder.uuid
-    builder.call(events, call_id, folder=folder_of(given))
+    before, after, path = noted.get("before"), noted.get("after"), builder.events[first].path
+    if path and len(builder.events) == first + 1 and isinstance(before, str) and isinstance(after, str):
+        del builder.events[first:]
+        builder.call([file_edit(path, after, before)], call_id)
     ok = {"completed": True, "error": False}.get(text_of(state.get("status")))
     if ok is not None:
-        is_command = events[0].kind is EventKind.COMMAND
         code = details.get("exit") if is_command and type(details.get("exit")) is int else None
         builder.result(call_id, text_of(state.get("output" if ok else "error")), ok=ok, exit_code=code)
 
