@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from nugget.capture import ledger, review
-from nugget.capture.compare import BRANCH_PREFIX, numbered
 from nugget.capture.proposals import is_digest
 from nugget.capture.review import ProposalBranch
 from nugget.config import Environment, Settings
@@ -131,8 +130,10 @@ def _open(
         is_pushed = remotes.push(brain, remote, sha, branch=proposal.branch, replacing=replacing)
     is_new = before is None or before.sha is None
     if is_new and not is_pushed and _is_foreign(brain, remote, proposal.branch, sha):
-        renamed = replace(proposal, branch=_rename(brain, proposal.branch, sha), sha=sha)
-        return _open(brain, renamed, None, remote, repository, tip, labels)
+        raise GitError(
+            f"{remote.name} has another branch {proposal.branch}.",
+            hint=f"Rename it in the brain: `git branch -m {proposal.branch} {proposal.branch}-2`.",
+        )
     if before and before.sha and not is_pushed:
         sha = before.sha
     pull = found or repository.open_pull(proposal.branch, base=tip[0], title=proposal.title, body=proposal.body)
@@ -167,16 +168,6 @@ def _is_foreign(brain: Path, remote: remotes.Remote, branch: str, sha: str) -> b
     except GitError:  # it is gone
         return False
     return git.merge_base(brain, theirs, sha) not in (theirs, sha)
-
-
-def _rename(brain: Path, branch: str, sha: str) -> str:
-    """Rename a branch to a free name, and return that."""
-    git.refuse_checked_out(brain, branch)
-    name = numbered(branch, {one.name for one in git.branches(brain, BRANCH_PREFIX)})
-    made = git.RefChange(ref=f"refs/heads/{name}", new=sha, expect=None)
-    gone = git.RefChange(ref=f"refs/heads/{branch}", new=None, expect=sha)
-    git.change_refs(brain, [made, gone], message=f"rename {branch} to {name}")
-    return name
 
 
 def close_pull_requests(

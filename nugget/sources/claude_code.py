@@ -288,7 +288,6 @@ def read_session(path: Path) -> Session:
     ids = reader.session_ids  # the file has the name of its session, unless it was renamed
     reader.session = path.stem if path.stem in ids or not ids else ids.most_common(1)[0][0]
     reader.title = reader.best_title
-    reader.stamps = [event.timestamp for event in reader.events if event.timestamp]
     return reader.build(path)
 
 
@@ -298,7 +297,6 @@ def read_logged(path: Path) -> Logged:
     _require_records(path, reader)
     dead, reader.title = frozenset(reader.dead_records()), reader.best_title
     reader.events = [event for event in reader.events if event.kind in SAID or event.uuid not in dead]
-    reader.stamps = [event.timestamp for event in reader.events if event.timestamp]
     return reader.build(path), dead, reader.messages
 
 

@@ -114,7 +114,6 @@ class EventBuilder:
     moment: datetime | None = None
     uuid: str = ""
     agent_id: str | None = None
-    stamps: list[datetime] = field(default_factory=list)
     calls: dict[str, tuple[str, list[int]]] = field(default_factory=dict)
 
     def begin(self, *, moment: object, uuid: object = "") -> None:
@@ -122,8 +121,6 @@ class EventBuilder:
         self.records += 1
         self.uuid = text_of(uuid) or f"{self.session}:{self.records}"
         self.moment = parse_timestamp(moment) or self.moment
-        if self.moment:
-            self.stamps.append(self.moment)
 
     def work_in(self, folder: object) -> None:
         """Add a folder that the session ran in; ignore anything but a non-empty text."""
@@ -194,10 +191,11 @@ class EventBuilder:
 
     def build(self, path: Path | str) -> Session:
         """Return the session that was read from `path`."""
+        stamps = [event.timestamp for event in self.events if event.timestamp]
         return Session(
             id=self.session, agent=self.agent, path=str(path), events=tuple(self.events),
             cwd=next(iter(self.folders), None), folders=tuple(self.folders), branch=self.branch,
-            started=min(self.stamps, default=None), ended=max(self.stamps, default=None), title=self.title,
+            started=min(stamps, default=None), ended=max(stamps, default=None), title=self.title,
             records=self.records, skipped_records=self.skipped,
         )  # fmt: skip
 

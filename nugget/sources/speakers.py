@@ -41,13 +41,6 @@ _REFUSED = tuple(
     for end in ("To tell you how to proceed, the user said:\n", "STOP what you are doing")
 )
 _SHELLS = ("Bash", "PowerShell")
-_OWN_TOOLS = frozenset(
-    "Agent AskUserQuestion Bash Edit EnterPlanMode ExitPlanMode Glob Grep LS MultiEdit NotebookEdit NotebookRead"
-    " PowerShell Read Skill SlashCommand Task TodoRead TodoWrite Write".split()
-)
-"""Tools that come with the client, whose errors it words."""
-_SHELL_ERRORS_MARKED = (2, 0, 60)
-"""The client that began to put `Exit code N` before what a failed command printed."""
 _CLARIFY = "The user wants to clarify these questions."
 
 _BLOCKS = re.compile(
@@ -313,14 +306,14 @@ def is_refusal(text: str) -> bool:
 def refused_by_person(text: str, block: Mapping[str, Any], record: Mapping[str, Any], *, tool: str) -> bool:
     """Return whether the client recorded that the person refused a call of `tool`; its text alone proves nothing.
 
-    Newer clients say who decided. Older ones leave the error that they worded themselves in both places, which the
-    tools of other makers and, before 2.0.60, the shell can imitate.
+    Newer clients say who decided. Older ones leave the error that they worded themselves in both places, which a shell
+    or another maker's tool can imitate.
     """
     if block.get("is_error") is not True or not text.startswith(_REFUSED):
         return False
     if isinstance(record.get("permissionDecision"), Mapping):
         return _rejected_by(record) in ("user_reject", "user_abort")
-    is_own = tool in _OWN_TOOLS and (tool not in _SHELLS or _version(record) >= _SHELL_ERRORS_MARKED)
+    is_own = not tool.startswith(("mcp__", *_SHELLS))
     return is_own and record.get("toolUseResult") in (f"Error: {text}", "User rejected tool use")
 
 
@@ -345,9 +338,3 @@ def answer_in(details: Mapping[str, Any], text: str) -> str:
     if not (isinstance(details.get("answers"), Mapping) and details["answers"] and text.startswith(_ANSWERED)):
         return ""
     return text.partition(": ")[2].partition(". You can now continue")[0].strip()
-
-
-def _version(record: Mapping[str, Any]) -> tuple[int, ...]:
-    version = record.get("version")
-    parts = version.split(".") if isinstance(version, str) and len(version) < 40 else []
-    return tuple(int(part) for part in parts if part.isdecimal())

@@ -24,7 +24,7 @@ PROMISES: dict[str, str] = {
     "FOLLOW-EDITED": "What a person edits in a pull request comes here; what they take out is remembered as rejected.",
     "FOLLOW-DIVERGED": "A main that diverged is told by `status` and `doctor`, and mended by `nugget sync --rebase`.",
     "FOLLOW-RENAMED": "A repository that was renamed on GitHub is followed.",
-    "PUBLISH-FOREIGN": "A remote branch of a proposal's name with other content is left alone; another name is taken.",
+    "PUBLISH-FOREIGN": "A remote branch of a proposal's name with other content is left alone, and it is said.",
     "INIT-PUSHES": "`nugget init --remote` pushes the brain; a failure is told, with the command that tries again.",
     "ONE-HISTORY": "Accepted here and merged there, in any order, with and without a network, there is one history.",
     "PUBLISH-DIGEST": "With `publish.every: day` or `week` the sessions of a period share a pull request, a commit "

@@ -103,10 +103,10 @@ CASES: dict[str, tuple[list[Any], list[str]]] = {
         record("user", "<user-memory-input>never push to main</user-memory-input>"),
     ], ["prompt user: always use tabs", "prompt user: never push to main"]),
     "dialogs": ([
-        call("c1", "Bash", command="rm -rf build"), refusal("c1", "use the v2 API"),
+        call("c1", "Edit", file_path="/w/a.py", old_string="x", new_string="y"), refusal("c1", "use the v2 API"),
         call("c2", "AskUserQuestion"),
         result("c2", ANSWERED, details={"questions": [], "answers": {"Which?": "B"}}),
-    ], ["command Bash agent: rm -rf build", f"tool_result Bash tool: {REFUSED}", "prompt user: use the v2 API",
+    ], ["Edit /w/a.py: 'x' -> 'y' False", f"tool_result Edit tool: {REFUSED}", "prompt user: use the v2 API",
         "tool_call AskUserQuestion agent: ", f"tool_result AskUserQuestion tool: {ANSWERED}",
         'prompt user: "Which?"="B"']),
     "refused by a hook": ([call("c1", "Bash", command="make"), refusal("c1", "use the v2 API") | BY_HOOK],
