@@ -20,7 +20,6 @@ from programs import program
 from team_stage import database_server, empty_database, team_database  # noqa: F401 - fixtures
 
 if TYPE_CHECKING:
-    from history_world import World
     from logs import Logs
     from loopback_anthropic import AnthropicServer
 
@@ -222,16 +221,6 @@ def logs(tmp_path: Path) -> Iterator[Logs]:
 
     with logs_in(tmp_path) as made:
         yield made
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """A machine with transcripts, and its index."""
-    from history_world import World
-
-    made = World(tmp_path)
-    yield made
-    made.connection.close()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

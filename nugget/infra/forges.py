@@ -256,7 +256,7 @@ class GitLab(Forge):
 
         self.name, self.token = name, token
         client = gitlab.Gitlab(
-            server, private_token=token, timeout=TIMEOUT_S, retry_transient_errors=True, user_agent="nugget",
+            server, private_token=token, timeout=TIMEOUT_S, user_agent="nugget",
             ssl_verify=read_environment().variables.get("SSL_CERT_FILE") or True,
         )  # fmt: skip
         self._projects = client.projects

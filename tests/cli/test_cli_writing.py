@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cli_stage import golden, write_unit
 from commands import Nugget
-from first_units import add_first_units
+from knowledge_files import add_first_units
 from loopback_anthropic import AnthropicServer, value
 from paths import REPOSITORY
 from sessions import write_transcript

@@ -1,10 +1,12 @@
-"""Every promise has a proof, every proof names a promise, every gap says so."""
+"""Every promise has a proof, every proof names a promise; the threat model names tests that exist."""
 
 from __future__ import annotations
 
 import ast
+import re
 
-from paths import TESTS
+import pytest
+from paths import REPOSITORY, TESTS
 from requirements import GAPS, PROMISES
 
 
@@ -38,3 +40,11 @@ def test_a_gap_is_a_promise_without_a_proof_and_says_why() -> None:
     proven_gaps = GAPS.keys() & proven_ids().keys()
     assert not proven_gaps, f"proven after all, so no gap: {sorted(proven_gaps)}"
     assert all(len(reason) > 20 for reason in GAPS.values())
+
+
+@pytest.mark.proves("THREATS-SHOWN")
+def test_every_test_that_the_threat_model_names_exists() -> None:
+    named = set(re.findall(r"`(test_\w+)`", (REPOSITORY / "docs" / "threat-model.md").read_text("utf-8")))
+    trees = [ast.parse(file.read_text("utf-8")) for file in (REPOSITORY / "tests").rglob("test_*.py")]
+    defined = {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    assert len(named) > 20 and sorted(named - defined) == []

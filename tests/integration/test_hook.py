@@ -1,29 +1,37 @@
-"""The hook and the worker as real processes: one queue file, one worker, exit 0, each session captured once."""
+"""The hook and the worker as real processes: one queue file, one worker, each session once, no secret in any file."""
 
 from __future__ import annotations
 
+import gzip
 import json
+import lzma
 import os
+import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 from commands import hook
 from paths import REPOSITORY
+from secret_corpus import Example, secrets
 from sessions import write_transcript
 from waiting import PATIENCE_S, wait_for
-from worker_stage import lay_out
+from worker_stage import lay_out, variables
 
+from nugget.app import Brain
 from nugget.capture import queue, review
+from nugget.config import read_environment
 from nugget.hooks import NOTICE
 from nugget.infra import files, git
 
 PAYLOAD = {"session_id": "abc", "transcript_path": "/x/abc.jsonl", "cwd": "/srv/shop", "hook_event_name": "SessionEnd"}
 
 
-def variables(**more: str) -> dict[str, str]:
+def around(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(REPOSITORY), **more}
 
 
@@ -101,7 +109,7 @@ def test_the_worker_outlives_the_hook_and_its_terminal(home: Path) -> None:
     import signal
 
     command = [sys.executable, "-P", "-m", "nugget", "capture-session"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, env=variables(), start_new_session=True)
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, env=around(), start_new_session=True)
     process.communicate(json.dumps(PAYLOAD).encode())
     for number in (signal.SIGHUP, signal.SIGTERM):
         try:
@@ -115,7 +123,7 @@ def test_the_worker_outlives_the_hook_and_its_terminal(home: Path) -> None:
 @pytest.mark.proves("HOOK-ONE-WORKER")
 def test_eight_sessions_that_end_in_the_same_second_start_one_worker(home: Path) -> None:
     command = [sys.executable, "-P", "-m", "nugget", "capture-session"]
-    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, env=variables()) for _ in range(8)]
+    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, env=around()) for _ in range(8)]
     for number, process in enumerate(processes):
         assert process.stdin is not None
         process.stdin.write(json.dumps(PAYLOAD | {"session_id": f"s{number}"}).encode())
@@ -132,7 +140,7 @@ def test_notes_keep_one_job_for_a_session_and_start_no_worker(home: Path) -> Non
     command = [sys.executable, "-P", "-m", "nugget", "capture-session", "--notes"]
     for event in ("Stop", "PreCompact", "Stop"):
         payload = json.dumps(PAYLOAD | {"hook_event_name": event})
-        done = subprocess.run(command, input=payload, capture_output=True, text=True, env=variables())
+        done = subprocess.run(command, input=payload, capture_output=True, text=True, env=around())
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     (job,) = queue.jobs(home, "pending")
     assert (job.session, job.transcript) == ("abc", "/x/abc.jsonl")
@@ -160,7 +168,7 @@ def test_twenty_sessions_that_end_in_the_same_second_are_each_captured_once(tmp_
         session = write_transcript(transcript, [(f"Repair what I reported. Never {rule}.", "Done, all checks pass.")])
         files.queue_job(home, {"queued": time.time(), "session": session, "transcript": str(transcript)})
     command = [sys.executable, "-P", "-m", "nugget.app.worker"]
-    environment = variables(
+    environment = around(
         HOME=str(tmp_path), NUGGET_HOME=str(home), NUGGET_BRAIN=str(brain), NUGGET_EMBEDDING_MODEL="none"
     )
     workers = [subprocess.Popen(command, env=environment) for _ in range(3)]
@@ -170,3 +178,72 @@ def test_twenty_sessions_that_end_in_the_same_second_are_each_captured_once(tmp_
     assert len(review.proposals(brain)) == 20
     paths = [path for _, path, _ in git.unmerged_files(brain, "nugget/")]
     assert len(paths) == len(set(paths))
+
+
+PLANTED = 100
+SPOKEN = ("prose", "English", "German", "French", "Spanish", "Italian", "Portuguese")
+
+
+def planted() -> list[Example]:
+    """Return a hundred secrets of as many kinds from every context, prose and short passwords among them."""
+    kinds = {example.kind: example for which in ("", "_eleventh") for example in secrets(seed=11, which=which)}
+    usable = [example for example in kinds.values() if all(len(secret) >= 6 for secret in example.secrets)]
+    spoken = [example for example in usable if example.context in SPOKEN]
+    return [*spoken, *(example for example in usable if example not in spoken)][:PLANTED]
+
+
+def plant(transcript: Path, examples: list[Example]) -> None:
+    """Put prompts, answers and outputs of commands with these secrets at the end of a transcript."""
+    turns = []
+    for example in examples:
+        said = f"Always remember the setting because it failed before:\n{example.text}\n"
+        turns.append((said, said, ("Bash", {"command": example.text}, said, False)))
+    write_transcript(transcript, turns, session=json.loads(transcript.read_text().partition("\n")[0])["sessionId"])
+
+
+def contents(folder: Path) -> Iterator[tuple[Path, bytes]]:
+    """Yield the bytes of every file: as they are, unpacked, and the rows of databases with their logs."""
+    for file in sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_socket()):
+        content = file.read_bytes()
+        yield file, content
+        if content[:2] == b"\x1f\x8b":
+            yield file, gzip.decompress(content)
+        elif content[:6] == b"\xfd7zXZ\0":
+            yield file, lzma.decompress(content)
+        elif content[:4] == b"\x28\xb5\x2f\xfd":
+            yield file, subprocess.run(["zstd", "-dc", str(file)], check=True, capture_output=True).stdout
+        elif content[:15] == b"SQLite format 3":
+            with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as connection:
+                for (table,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
+                    with suppress(sqlite3.OperationalError):
+                        yield file, repr(connection.execute(f'SELECT * FROM "{table}"').fetchall()).encode()
+        if file.name == "HEAD" and git.is_repository(file.parents[1]):
+            yield file, git.run(file.parents[1], "cat-file", "--batch-all-objects", "--batch")
+
+
+@pytest.mark.proves("RED-KEPT")
+def test_of_a_hundred_secrets_none_is_in_any_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lay_out(tmp_path)
+    home, brain = tmp_path / ".nugget", tmp_path / "brain"
+    for file in (home / "queue/pending").iterdir():
+        file.unlink()
+    examples = planted()
+    assert len(examples) == PLANTED
+    transcript = next((tmp_path / ".claude/projects").glob("*/*.jsonl"))
+    plant(transcript, examples)
+    payload = {"session_id": "s", "transcript_path": str(transcript), "hook_event_name": "SessionEnd"}
+    command = [sys.executable, "-P", "-m", "nugget", "capture-session"]
+    environment = variables(tmp_path, NUGGET_BRAIN=str(brain))
+    subprocess.run(command, input=json.dumps(payload), env=environment, text=True, check=True, timeout=PATIENCE_S)
+    wait_for(lambda: queue.jobs(home, "done") or queue.jobs(home, "failed"))
+    assert queue.jobs(home, "failed") == []
+    wait_for(lambda: not queue.is_working(home))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with Brain(brain, environment=read_environment()) as opened:
+        opened.sync()
+        opened.sync_local_sources()
+    for file, content in (*contents(home), *contents(brain)):
+        for example in examples:
+            assert not any(secret.encode() in content for secret in example.secrets), (file, example.kind)
+    archived = b"".join(gzip.decompress(file.read_bytes()) for file in home.glob("archive/*.gz"))
+    assert archived.count(b"[redacted:") >= PLANTED

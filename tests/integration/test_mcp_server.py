@@ -1,4 +1,4 @@
-"""The MCP face, over a real subprocess, with the SDK's client and with raw lines as others send them; its brain."""
+"""The MCP face with the SDK's client and with raw lines; its brain; notes that agents propose; openqed's tools."""
 
 from __future__ import annotations
 
@@ -11,25 +11,30 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import provenance_store
 import pytest
 from cli_stage import write_unit
+from commands import Nugget
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.types import CallToolResult, TextContent
 from mcp_wire import HELLO, asked_over_mcp
 from paths import REPOSITORY
-from provenance_store import make_shop
+from provenance_store import Shop, make_shop
 from sessions import write_transcript
 from waiting import PATIENCE_S
 
 import nugget
 from nugget.app import Brain
 from nugget.app.agent_session import AgentSession, print_traceback
+from nugget.capture import review
 from nugget.config import read_environment
 from nugget.errors import BrainError
+from nugget.evaluation import query_log
 from nugget.mcp import INSTRUCTIONS
 from nugget.mcp.answers import answer as answer_question
 from nugget.models import Query
@@ -315,3 +320,130 @@ def test_what_goes_wrong_beside_the_answers_is_told_on_stderr_without_secrets(
     told = capsys.readouterr().err
     assert told.startswith("nugget: ") and "does not exist." in told and "\nnugget: Traceback " in told
     assert token not in told and told.count("[redacted:github-token]") == 2
+
+
+TOKEN = "ghp_" + "vK8wQ2nR5tY7mB3xL9cD4fG6hJ1pS0zA8eUi"
+NOTE = {
+    "title": "Payments are retried with one idempotency key",
+    "statement": "The key is made before the loop of retries, and is the same for each attempt of a payment.",
+    "type": "decision", "because": "Stripe charged a customer twice.", "paths": ["src/pay.py"],
+}  # fmt: skip
+
+
+async def propose(client: Client, **changed: Any) -> CallToolResult:
+    """One proposal; while the brain is still being read for the first time, again, as the reply says."""
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        result = await client.call_tool("propose_knowledge", {**NOTE, **changed})
+        if "reading this brain for the first time" not in text_of(result) or time.monotonic() > until:
+            return result
+
+
+@pytest.mark.proves("REMEMBER-TOOL")
+def test_a_note_becomes_one_redacted_proposal_and_never_a_unit(brain: Path, tmp_path: Path, nugget: Nugget) -> None:
+    trust(read_environment(), brain)
+    assert "have the tool" in nugget("install", "--remember").out
+
+    async def talk(client: Client) -> None:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert set(tools) == {"get_relevant_context", "propose_knowledge"}
+        assert list(tools["propose_knowledge"].input_schema["properties"]) == [*NOTE]
+        statement = f"{NOTE['statement']} The token is {TOKEN}."
+        first = await propose(client, statement=statement)
+        assert text_of(first).startswith("Proposed as decision/payments-are-retried")
+        assert "already waits for review" in text_of(await propose(client, statement=statement))
+        for wrong, told in (({"type": "story"}, "type"), ({"paths": ["../../etc/passwd"]}, "no file below")):
+            refused = await propose(client, **wrong)
+            assert refused.is_error and told in text_of(refused), wrong
+
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    with_client(talk, cwd=folder, NUGGET_BRAIN=str(brain), CLAUDE_CODE_SESSION_ID="session-7")
+    [proposal] = review.proposals(brain)
+    [file] = proposal.files
+    unit = review.show(brain, None).files[0]
+    assert proposal.branch.startswith("nugget/note-") and file.id.startswith("decision/payments-are-retried")
+    assert TOKEN not in unit.after and "[redacted:" in unit.after
+    for kept in ("domain: projects/shop", "src/pay.py", "**Because:** Stripe", "session-7", "speaker: agent"):
+        assert kept in unit.after
+    assert not list((brain / "domains").rglob("payments-are-retried*")), "only a review makes it a unit"
+
+
+@pytest.mark.proves("REMEMBER-TOOL")
+def test_without_being_switched_on_there_is_one_tool(brain: Path, nugget: Nugget) -> None:
+    trust(read_environment(), brain)
+    assert nugget("install", "--remember").code == nugget("install", "--no-remember").code == 0
+    (brain / "brain.yaml").write_text("owner: test\ncapture: {notes: true}\n")
+
+    async def talk(client: Client) -> None:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["get_relevant_context"]
+
+    with_client(talk, cwd=brain)
+
+
+@pytest.fixture
+def shop(tmp_path: Path, isolated_home: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    monkeypatch.setattr(provenance_store, "NOW", datetime.now(UTC))
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
+    made = make_shop(tmp_path, isolated_home / ".nugget")
+    made.write("src/auth.ts", "export function login() {}\n")
+    made.write("src/cache.ts", "export function get() {}\n")
+    made.commit()
+    made.learn(
+        "chose JWT over session cookies", path="src/auth.ts", detail="Stateless.", confidence=0.9, days_ago=3,
+        alternatives=("session cookies", "OAuth tokens"), source_prompt="let people log in",
+    )  # fmt: skip
+    made.learn("must support Node 18", type="constraint", days_ago=3)
+    made.learn("add login", path="src/auth.ts", type="intent", days_ago=3)
+    made.learn("tuned by hand", path="src/auth.ts", type="tuning", session=2, days_ago=1)
+    return made
+
+
+async def call(client: Client, tool: str, **arguments: Any) -> Any:
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, text_of(result)
+    return json.loads(text_of(result))
+
+
+@pytest.mark.proves("OPENQED-TOOLS")
+def test_the_three_tools_answer_in_openqeds_shapes(shop: Shop) -> None:
+    async def talk(client: Client) -> None:
+        tools = {tool.name: tool.input_schema for tool in (await client.list_tools()).tools}
+        assert [*tools["openqed_context"]["properties"]] == "path symbol query token_budget types depth".split()
+        assert tools["openqed_file_history"]["properties"]["token_budget"]["default"] == 1500
+        found = await call(client, "openqed_context", path="src/auth.ts", types=["decision"], depth="deep")
+        assert list(found) == ["query", "budget", "nuggets", "moreContextHint"]
+        (nugget_,) = found["nuggets"]
+        assert nugget_["sourcePrompt"] == "let people log in" and nugget_["scope"] == "src/auth.ts"
+        assert (nugget_["speaker"], nugget_["reviewed"]) == ("agent", False)
+        history = await call(client, "openqed_file_history", path="src/auth.ts")
+        assert history["path"] == "src/auth.ts" and (history["total"], history["shown"]) == (2, 2)
+        assert [one["sessionId"] for one in history["sessions"]] == [shop.records[n].session for n in (2, 1)]
+        assert list(history["sessions"][0]) == ["sessionId", "agent", "startedAt", "endedAt"]
+        short = await call(client, "openqed_file_history", path="src/auth.ts", token_budget=70)
+        assert (short["total"], short["shown"]) == (2, 1)
+        decisions = await call(client, "openqed_decisions")
+        assert decisions["scope"] == "workspace" and (decisions["total"], decisions["shown"]) == (2, 2)
+        chosen = next(one for one in decisions["decisions"] if one["type"] == "decision")
+        assert chosen["id"] == "00000001-1" and chosen["alternatives"] == ["session cookies", "OAuth tokens"]
+
+    with_client(talk, "--compat", "openqed", cwd=shop.repo)
+
+
+@pytest.mark.proves("PROVENANCE-MCP")
+def test_a_task_on_a_file_is_answered_with_its_provenance_beside_the_brain(
+    shop: Shop, brain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
+
+    async def talk(client: Client) -> None:
+        answer = text_of(await ask(client, "users still see old prices, refresh the cache", path="src/auth.ts"))
+        assert "[decision] chose JWT over session cookies" in answer and "Stateless." in answer
+        assert "Sessions that touched it" in answer and "claude-code 00000002: Session 2" in answer
+        assert "concept/cache-invalidation" in answer and len(answer) < 10_000
+        lost = await ask(client, "cache invalidation", path="/etc/hostname")
+        assert not lost.is_error and "outside of the workspace" in text_of(lost)
+        assert "concept/cache-invalidation" in text_of(lost)
+
+    with_client(talk, cwd=shop.repo)
+    assert "src/auth.ts" in [entry.path for entry in query_log.read(shop.home)]

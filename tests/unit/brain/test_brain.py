@@ -8,8 +8,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
-from first_units import add_first_units
-from knowledge_files import linked_brain, shell, write
+from knowledge_files import add_first_units, linked_brain, shell, write
 
 from nugget import brain as brains
 from nugget import config

@@ -6,9 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import reviewing
 from commands import Nugget
-from knowledge_files import shell
+from knowledge_files import accept, shell
 from provenance_store import Shop, make_shop
 from sessions import NOW, ScriptedExtraction, capture_into, unit, write_transcript
 
@@ -53,7 +52,7 @@ def test_accepting_merges_and_keeps_every_uncommitted_change(brain: Path, home: 
     (brain / "untracked.md").write_text("untracked")
     shell(brain, "add", "staged.md")
     before = shell(brain, "status", "--porcelain")
-    accepted = reviewing.accept(brain, now=NOW)
+    accepted = accept(brain, now=NOW)
     assert shell(brain, "status", "--porcelain") == before
     assert (brain / KNOWN_PATH).read_text() == "edited, not committed\n"
     assert "idempotency key" in (brain / RETRY_PATH).read_text()
@@ -72,7 +71,7 @@ def test_a_file_with_uncommitted_work_stops_the_merge_before_it_begins(brain: Pa
     (brain / KNOWN_PATH).write_text("precious\n")
     head = git.head(brain)
     with pytest.raises(ConflictError, match=r"retry-with-idempotency\.md has uncommitted changes"):
-        reviewing.accept(brain, edit.branch, now=NOW)
+        accept(brain, edit.branch, now=NOW)
     assert (brain / KNOWN_PATH).read_text() == "precious\n"
     assert git.head(brain) == head
     assert len(review.proposals(brain)) == 2
@@ -80,7 +79,7 @@ def test_a_file_with_uncommitted_work_stops_the_merge_before_it_begins(brain: Pa
     (brain / RETRY_PATH).parent.mkdir(exist_ok=True)
     (brain / RETRY_PATH).write_text("an untracked file of the user's\n")
     with pytest.raises(ConflictError, match="uncommitted changes"):
-        reviewing.accept(brain, fresh.branch, now=NOW)
+        accept(brain, fresh.branch, now=NOW)
     assert (brain / RETRY_PATH).read_text() == "an untracked file of the user's\n"
     assert not (brain / CACHE_PATH).exists()
 
@@ -92,7 +91,7 @@ def test_the_same_lines_changed_on_both_sides_is_a_conflict_and_nothing_changes(
     shell(brain, "commit", "-qm", "Mine")
     head = git.head(brain)
     with pytest.raises(ConflictError, match=f"was changed on main since {branch}"):
-        reviewing.accept(brain, now=NOW)
+        accept(brain, now=NOW)
     assert git.head(brain) == head and shell(brain, "status", "--porcelain") == ""
 
 
@@ -127,7 +126,7 @@ def test_where_git_is_locked_nothing_is_changed_and_the_lock_is_named(brain: Pat
         review.reject(brain, now=NOW, home=home)
     assert shell(brain, "status", "--porcelain") == ""
     (brain / ".git" / lock).unlink()
-    assert reviewing.accept(brain, now=NOW).files[0].path == RETRY_PATH
+    assert accept(brain, now=NOW).files[0].path == RETRY_PATH
     assert git.branches(brain, branch) == []
 
 

@@ -6,23 +6,82 @@ import gzip
 import json
 import os
 import zipfile
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
-import reviewing
 from commands import Nugget
-from import_stage import NOW, NYGARD, RULES, VAULT, bring_in
+from knowledge_files import accept
 from knowledge_files import write as write_file
 from paths import TESTS
+from sessions import nothing_similar
 
 from nugget.brain import knowledge_file as knowledge
 from nugget.capture import review
+from nugget.capture.compare import ProposalTarget
 from nugget.config import CaptureSettings, Settings
 from nugget.extraction.proposals import Proposal
+from nugget.importing import ImportResult, import_notes
 from nugget.importing.notes import notes_of_page
 from nugget.infra import git
 from nugget.models import Origin, Problem
+
+NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+NYGARD = """\
+# 2. Implement as shell scripts
+
+Date: 12/02/2016
+
+## Status
+
+Accepted
+
+## Context
+
+The tool needs to create new files and apply small edits to existing files.
+
+## Decision
+
+The tool is implemented as shell scripts that use standard Unix tools.
+
+## Consequences
+
+The tool won't support Windows.
+"""
+RULES = """\
+# CLAUDE.md
+
+This file provides guidance to Claude Code when it works with code here.
+
+## Testing
+- Run `make test` before each push; it runs everything that CI runs.
+- A bug gets its test first.
+
+## Database
+
+### Migrations
+- Never run migrations at start-up: two replicas that start at once would deadlock.
+
+### Queries
+- Every query of a request handler goes through the repository classes.
+
+@docs/more.md
+"""
+VAULT = """\
+---
+tags: [go, bug]
+created: 2025-04-03
+aliases: [leak]
+---
+A goroutine that waits on a channel without looking at [[Contexts|the context]] never ends.
+See ![[diagram.png]] and [[Goroutines]]; the way out is a select. #concurrency
+"""
+
+
+def bring_in(path: Path, brain: Path, home: Path, **changes: object) -> ImportResult:
+    bound = {"settings": Settings(), "similar": nothing_similar, "now": NOW} | changes
+    return import_notes(path, ProposalTarget(brain=brain.resolve(), home=home, **bound))  # type: ignore[arg-type]
+
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6" * 3
 
@@ -50,7 +109,7 @@ def test_a_folder_becomes_a_branch_that_is_reviewed_and_accepted(brain: Path, ho
     assert leak is not None and leak.origin is Origin.IMPORTED and leak.session is None
     (evidence,) = leak.evidence
     assert evidence.session == "shop/Coding/Go/leak.md:6" and evidence.quote.startswith("A goroutine that waits")
-    accepted = reviewing.accept(brain, now=NOW)
+    accepted = accept(brain, now=NOW)
     assert len(accepted.files) == 4 and (brain / "domains/coding/go/bugs/leak.md").exists()
     for path in files:
         parsed = knowledge.parse((brain / path).read_text(), path=path)
@@ -64,7 +123,7 @@ def test_the_same_notes_are_proposed_once_whatever_became_of_them(brain: Path, h
     again = bring_in(folder, brain, home)
     assert (again.branch, again.changes, again.known) == (None, (), 4), "they wait for review"
     review.reject(brain, home=home, now=NOW, units=["decision/implement-as-shell-scripts"])
-    reviewing.accept(brain, first.branch, now=NOW)
+    accept(brain, first.branch, now=NOW)
     (folder / "leak.md").rename(folder / "renamed.md")
     moved = bring_in(folder.rename(tmp_path / "elsewhere"), brain, home)
     assert moved.changes == () and moved.known == 3
