@@ -146,36 +146,6 @@ def test_a_handbook_is_decided_by_keys_and_answers_questions_and_one_accept_is_u
 
 
 @pytest.mark.proves("WEB-BROWSER")
-def test_a_unit_is_edited_before_it_is_accepted(tab: Any, words: Path) -> None:
-    tab.goto(tab.url + "review")
-    tab.keyboard.press("j")
-    tab.keyboard.press("e")
-    text = tab.locator("textarea:focus")
-    text.fill(text.input_value() + "\nA line by the reviewer.\n")
-    tab.keyboard.press("Escape")
-    tab.keyboard.press("a")
-    tab.click("text=Apply")
-    assert "1 accepted" in tab.inner_text(".done")
-    (file,) = (words / "domains/harbour").rglob("*.md")
-    assert "A line by the reviewer." in file.read_text()
-
-
-@pytest.mark.proves("WEB-BROWSER")
-def test_a_proposal_that_moved_meanwhile_keeps_the_marks(tab: Any, words: Path) -> None:
-    tab.goto(tab.url + "review")
-    tab.keyboard.press("j")
-    tab.keyboard.press("a")
-    with open(words) as brain:
-        (shown,) = brain.proposals()
-        brain.reject(shown.branch, units=[shown.files[-1].id])
-    tab.click("text=Apply")
-    assert "moved since you looked" in tab.inner_text("[role=alert]")
-    assert tab.locator("input[value=accept]:checked").count() == 1
-    tab.click("text=Apply")
-    assert "1 accepted" in tab.inner_text(".done") and waiting(words) == UNITS - 2
-
-
-@pytest.mark.proves("WEB-BROWSER")
 def test_search_answers_as_one_types_and_loses_no_key(tab: Any) -> None:
     tab.keyboard.press("/")
     tab.keyboard.type("idempotency")

@@ -130,7 +130,7 @@ def test_where_nothing_matches_ask_says_so_and_what_to_do(nugget: Nugget, words:
     assert shown.out.startswith("Nothing matches.\nTry other words.")
 
 
-@pytest.mark.proves("CLI-BEHIND", "CLI-DEGRADED")
+@pytest.mark.proves("CLI-BEHIND", "CLI-DEGRADED", "SYNC-INLINE")
 def test_many_changes_do_not_block_the_answer_and_are_caught_up_with(
     nugget: Nugget, words: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

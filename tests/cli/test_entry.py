@@ -104,12 +104,3 @@ def test_importing_nugget_imports_nothing_heavy_and_no_command_line() -> None:
     modules = modules_after("import nugget")
     assert modules & {*HEAVY, "git", "typer", "rich", "yaml", "markdown_it", "sqlite3"} == set()
     assert modules_after(RUN, "--help") & {*HEAVY, "yaml", "sqlite3", "asyncio"} == set()
-
-
-@pytest.mark.proves("HOUSE-STARTUP")
-def test_a_search_without_vectors_imports_nothing_heavy(brain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NUGGET_BRAIN", str(brain))
-    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
-    modules_after(RUN, "sync")
-    modules = modules_after(RUN, "search", "cache invalidation")
-    assert modules & {*HEAVY, "markdown_it"} == {"pydantic"}  # which checks the settings

@@ -17,8 +17,7 @@ from nugget.config import Settings
 from nugget.evidence import BundleOptions, bundle_json, evidence_bundle
 from nugget.evidence.derive import ingest
 from nugget.sources import session_file
-from nugget.sources.claude_code import read_session
-from nugget.sources.sessions import log_of, write_archive
+from nugget.sources.sessions import log_of
 
 
 @pytest.fixture
@@ -141,12 +140,3 @@ def test_a_session_reads_as_a_conversation_with_what_was_run_folded(transcript: 
     assert "2 exchanges" in lines[1]
     unfolded = nugget("sessions", "show", f"session:{CLAUDE_ID}#2", "--full").out
     assert "    line one" in unfolded and "    + c" in unfolded and SECRET not in unfolded
-
-
-@pytest.mark.proves("HIS-SHOW")
-def test_a_deleted_session_is_read_from_the_archive(transcript: Path, nugget: Nugget, isolated_home: Path) -> None:
-    write_archive(isolated_home / ".nugget", read_session(transcript))
-    transcript.unlink()
-    code, out, _ = nugget("sessions", "show", CLAUDE_ID[:8])
-    assert code == 0 and "archived:" in out and "that is the lighthouse" in out
-    assert SECRET not in out

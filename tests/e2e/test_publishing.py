@@ -157,18 +157,6 @@ def test_what_was_merged_is_pulled_answered_and_cleaned_up(place: Place, squash:
     assert place.publish() == Published() and place.follow() == following.Followed()
 
 
-@pytest.mark.proves("PUBLISH-REJECTED")
-def test_a_closed_pull_request_is_a_rejection_that_is_remembered(place: Place) -> None:
-    branch = place.propose(RETRY)
-    place.publish()
-    place.server.close(1)
-    (settled,) = place.follow().changed
-    assert (settled.state, settled.reason) == ("settled", "closed")
-    assert git.resolve(place.brain, branch) is None
-    place.refuses(RETRY)
-    assert place.publish() == Published() and len(place.server.pulls) == 1
-
-
 @pytest.mark.proves("PULL-CAREFUL")
 def test_nothing_is_pulled_over_uncommitted_work_another_branch_or_own_commits(place: Place) -> None:
     place.server.commit("main", {"domains/coding/new.md": "new\n"})
@@ -225,21 +213,6 @@ def test_rejecting_here_closes_the_pull_request_with_a_comment_and_deletes_the_r
     (comment,) = pull.comments
     assert "`nugget review reject`: `pattern/retry-once`" in comment
     assert place.states() == {branch: "settled"}
-
-
-@pytest.mark.proves("PUBLISH-WITHDRAW")
-def test_offline_the_rejection_is_remembered_and_the_next_publishing_closes_it(
-    place: Place, nugget: Nugget, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    branch = place.propose(RETRY)
-    place.publish()
-    monkeypatch.delenv("GITHUB_TOKEN")
-    done = nugget("review", "reject")
-    assert done.code == 0 and "still open: there is no GitHub token" in done.err
-    assert "nugget capture --publish" in done.err and not place.server.pulls[0].closed
-    monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
-    assert nugget("capture", "--publish").code == 0
-    assert place.server.pulls[0].closed and place.server.head(branch) is None
 
 
 THIRD = unit("utc-times", "Store moments in UTC. Local times repeat an hour in autumn.", id="belief/utc-times",

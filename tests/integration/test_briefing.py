@@ -139,17 +139,6 @@ def test_a_prompt_brings_back_the_strongest_units_and_nothing_where_none_is(know
         assert hook(typed(known, prompt), "--recall", NUGGET_BRAIN=str(brain)).stdout == b"", prompt
 
 
-@pytest.mark.proves("RECALL")
-def test_a_prompt_brings_back_nuggets_of_this_code_alone(known: Path, tmp_path: Path) -> None:
-    prompt = "may I log the payment webhook body to see the card holder names"
-    text = added(hook(typed(known, prompt), "--recall"), "UserPromptSubmit")
-    assert "Never log a payment webhook body" in text and "said by the user, not reviewed" in text
-    assert "Always log" not in text
-    other = tmp_path / "other"
-    other.mkdir()
-    assert hook(typed(other, prompt), "--recall").stdout == b""
-
-
 @pytest.mark.proves("BRIEF-SILENT")
 def test_whatever_is_broken_nothing_is_said(known: Path, home: Path, brain: Path) -> None:
     (home / "index.db").write_bytes(b"SQLite format 3\x00" + b"\xff" * 4000)

@@ -152,18 +152,6 @@ def remote_of(brain: Path) -> remotes.Remote:
     return found
 
 
-def test_commits_that_others_pushed_are_never_overwritten(pair: tuple[Path, Path]) -> None:
-    brain, bare = pair
-    remote, first = remote_of(brain), str(git.head(brain))
-    remotes.push(brain, remote, first, branch="side")
-    (brain / "a.md").write_text("b\n")
-    second = commit(brain, ["a.md"], "Second")
-    subprocess.run(["git", "-C", str(bare), "fetch", "-q", str(brain), "main:refs/heads/side"], check=True)
-    assert not remotes.push(brain, remote, first, branch="side")
-    assert not remotes.push(brain, remote, first, branch="side", replacing=first), "it moved since"
-    assert remotes.push(brain, remote, first, branch="side", replacing=second)
-
-
 @pytest.mark.proves("REMOTE-CLEAN")
 def test_an_inherited_repository_hooks_and_prompts_have_no_effect(
     pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

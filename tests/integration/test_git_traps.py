@@ -83,19 +83,6 @@ def test_starting_the_mcp_server_and_asking_it_runs_nothing_of_the_folder(traps:
 
 
 @pytest.mark.proves("GIT-NO-PROGRAMS")
-def test_the_traps_are_sprung_by_git_itself(shop: Path, traps: Traps) -> None:
-    for command in (
-        ("status",), ("diff",), ("diff", "HEAD~1", "HEAD"), ("log", "-p", "-1"), ("add", "-A"),
-        ("hook", "run", "pre-commit"),
-    ):  # fmt: skip
-        subprocess.run(["git", "-C", shop, *command], capture_output=True, check=False, timeout=60)
-    expected = {"core.fsmonitor", "diff.trap.command", "diff.trap.textconv", "filter.trap.clean",
-                "filter.included.clean", "filter.of-worktree.clean", "filter.with_and.dots.process", "gpg.program",
-                "hook-pre-commit"}  # fmt: skip
-    assert expected - traps.sprung == set()
-
-
-@pytest.mark.proves("GIT-NO-PROGRAMS")
 def test_writing_into_a_repository_runs_no_program_of_its_configuration(shop: Path, traps: Traps) -> None:
     for write in (
         lambda: git.commit_change(shop, {"README.md": b"x"}, "Change", branch="main", expect_head=git.head(shop)),

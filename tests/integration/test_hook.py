@@ -120,21 +120,6 @@ def test_the_worker_outlives_the_hook_and_its_terminal(home: Path) -> None:
     wait_for(lambda: is_idle(home))
 
 
-@pytest.mark.proves("HOOK-ONE-WORKER")
-def test_eight_sessions_that_end_in_the_same_second_start_one_worker(home: Path) -> None:
-    command = [sys.executable, "-P", "-m", "nugget", "capture-session"]
-    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, env=around()) for _ in range(8)]
-    for number, process in enumerate(processes):
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(PAYLOAD | {"session_id": f"s{number}"}).encode())
-        process.stdin.close()
-    assert [process.wait(timeout=PATIENCE_S) for process in processes] == [0] * 8
-    wait_for(lambda: len(queue.jobs(home, "failed") + queue.jobs(home, "skipped")) == 8)
-    wait_for(lambda: is_idle(home))
-    ended = {(job.session, job.attempts) for job in queue.jobs(home, "failed") + queue.jobs(home, "skipped")}
-    assert ended == {(f"s{number}", 1) for number in range(8)}
-
-
 @pytest.mark.proves("HOOK-NOTES")
 def test_notes_keep_one_job_for_a_session_and_start_no_worker(home: Path) -> None:
     command = [sys.executable, "-P", "-m", "nugget", "capture-session", "--notes"]

@@ -33,7 +33,6 @@ from nugget.app import Brain
 from nugget.app.agent_session import AgentSession, print_traceback
 from nugget.capture import review
 from nugget.config import read_environment
-from nugget.errors import BrainError
 from nugget.evaluation import query_log
 from nugget.mcp import INSTRUCTIONS
 from nugget.mcp.answers import answer as answer_question
@@ -221,20 +220,6 @@ def test_a_path_narrows_other_sources_and_it_is_said_where_it_cannot(
                 NUGGET_CANON_FOLDERS=str(handbook))  # fmt: skip
 
 
-@pytest.mark.proves("MCP-THREADS")
-def test_questions_asked_at_once_each_get_their_own_answer(brain: Path) -> None:
-    questions = {"goroutine leak on early return": "bug/goroutine-leak-on-early-return",
-                 "hollandaise sauce split": "bug/split-hollandaise"}  # fmt: skip
-
-    async def talk(client: Client) -> None:
-        asked = [*questions] * 10
-        answers = await asyncio.gather(*(ask(client, question) for question in asked))
-        for question, answer in zip(asked, answers, strict=True):
-            assert questions[question] in text_of(answer)
-
-    with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
-
-
 @pytest.mark.proves("MCP-START")
 def test_initialize_is_answered_before_anything_heavy_is_imported(brain: Path) -> None:
     # What is imported is told where the replies are, so a reply must not be on its way when the warm-up begins.
@@ -291,20 +276,6 @@ def session(brain: Path) -> Iterator[AgentSession]:
 
 def answer(session: AgentSession, text: str = "cache invalidation", **options: int) -> str:
     return answer_question(session, Query(text, **options))
-
-
-@pytest.mark.proves("MCP-FRESH")
-def test_a_brain_that_was_moved_away_is_missed_and_answers_again_when_it_is_back(
-    session: AgentSession, brain: Path
-) -> None:
-    assert "concept/cache-invalidation" in answer(session)
-    away = brain.rename(brain.with_name("away"))
-    for _ in range(2):
-        with pytest.raises(BrainError, match="is not there any more"):
-            answer(session)
-    assert not brain.exists()
-    away.rename(brain)
-    assert "concept/cache-invalidation" in answer(session)
 
 
 @pytest.mark.proves("MCP-STDERR")

@@ -13,7 +13,6 @@ import pytest
 from sync_stage import unit
 from waiting import PATIENCE_S
 
-from nugget.app import Brain
 from nugget.config import Settings, read_environment
 from nugget.index import Index, SyncResult
 from nugget.index.sync import sync
@@ -47,19 +46,3 @@ def test_four_processes_that_sync_at_once_lose_no_update_and_readers_never_fail(
         assert [process.exitcode for process in processes] == [0] * 4 and reads > 10
         assert index.counts()["units"] == len(list(brain.glob("domains/**/*.md")))
     assert not synced().changed
-
-
-@pytest.mark.proves("SYNC-INLINE")
-def test_a_question_syncs_a_few_changes_first_and_says_when_many_are_left(
-    brain: Path, synced: Callable[..., SyncResult]
-) -> None:
-    (brain / "domains/coding/bugs/tiny.md").write_text(unit("bug/tiny", body="The zorblatt overflows at noon."))
-    with Brain(brain) as opened:
-        bundle = opened.ask("zorblatt")
-        assert bundle.hits[0].unit.id == "bug/tiny"
-        assert "index_behind" not in bundle.degraded
-        for number in range(80):
-            (brain / f"domains/coding/bugs/late-{number}.md").write_text(unit(f"bug/late-{number}"))
-        bundle = opened.ask("zorblatt")
-    assert bundle.hits[0].unit.id == "bug/tiny"
-    assert "index_behind" in bundle.degraded

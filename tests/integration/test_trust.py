@@ -16,7 +16,6 @@ from paths import REPOSITORY
 from programs import program
 
 from nugget.config import read_environment
-from nugget.infra import git
 from nugget.upkeep import default_brain, trusted
 
 COMMANDS = (
@@ -123,20 +122,6 @@ def test_a_clone_is_checked_trusted_and_read(
     assert default_brain(read_environment()) == tmp_path / "mine"
     monkeypatch.chdir(tmp_path / "mine")
     assert nugget("search", "cache", "--json").json["hits"]
-
-
-@pytest.mark.proves("CLONE")
-def test_a_remote_whose_head_names_a_branch_that_is_not_there_serves_a_team(
-    nugget: Nugget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
-    remote = tmp_path / "brain.git"
-    subprocess.run(["git", "init", "-q", "--bare", "--initial-branch=master", str(remote)], check=True)
-    assert nugget("init", tmp_path / "first", "--remote", remote).code == 0
-    assert nugget("clone", remote, tmp_path / "second").code == 0
-    assert nugget("--brain", tmp_path / "second", "add", "Retries wait for a second.").code == 0
-    assert nugget("--brain", tmp_path / "second", "sync", "--rebase").code == 0
-    assert git.resolve(tmp_path / "second", "main") == git.resolve(remote, "main") is not None
 
 
 @pytest.mark.proves("CLONE")

@@ -17,7 +17,6 @@ PROMISES: dict[str, str] = {
     "commit, or nothing.",
     "REVIEW-KEYS": "`nugget review -i` decides by single keys, edits in $EDITOR, and applies nothing if interrupted.",
     "REVIEW-REJECT": "What was rejected is remembered and not proposed again.",
-    "HOOK-ONE-WORKER": "Sessions that end in the same second start one worker, which takes them all.",
     "HOOK-QUEUES": "A session's end leaves one complete queue file and no output.",
     "HOOK-NOTES": "With --notes each turn and compaction leaves one job for a session, and starts nothing.",
     "HOOK-NEVER-FAILS": "Whatever is on stdin and however broken the home is, the hook exits 0 without a word.",

@@ -3,7 +3,6 @@
 PROMISES: dict[str, str] = {
     "HIS-ROLES": "sessions are searched as what you and what the agent said",
     "HIS-TITLE": "a session is found by its title, and one without is named by its first prompt",
-    "HIS-NEIGHBOURS": "a ref shows its exchange or message whole, with its neighbours; what is no ref is refused",
     "HIS-LONG": "a long reply is found by any of its parts and shown whole",
     "HIS-REDACTED": "no secret of a transcript stands in the index, is found, or is shown",
     "HIS-INCREMENTAL": "a session that grew or was rewritten is read again, and rows that stay keep their ids",
@@ -19,13 +18,10 @@ PROMISES: dict[str, str] = {
     "HIS-BRIDGE": "messages between agents are found in transcripts and channel files, each once",
     "HIS-SHELL": "commands and output of shells are found and shown, without escape codes, keys and links",
     "HIS-SHOW": "`nugget sessions show` reads a whole session, folded or unfolded, also from the archive, and as JSON",
-    "HIS-AGENTS": "sessions of other agents are found and shown like those of Claude Code",
     "HIS-UNCHANGED": "a sync in which nothing changed costs a look at names, sizes and times",
     "HIS-REAL": "real sessions are found by what was said in them, and every hit can be read",
     "HIS-INJECTED": "what client and hooks injected is not found as something that was said",
-    "HIS-REWIND": "what was said before a rewind is found; what was run there is no evidence of anything",
     "HIS-RULES": "by other rules of redaction everything is read again, and what cannot be read is redacted again",
     "HIS-UNSPACED": "Of a script without spaces any part of a word is found, also a single character.",
-    "HIS-PHRASE-FAR": "a phrase is found however many newer passages hold its words",
     "HIS-EXPRESSION": "phrases, operators and prefixes hold over history as everywhere",
 }

@@ -40,7 +40,6 @@ PROMISES = {
     "ASK-BAD-SETTINGS": "A setting or argument that makes no sense is one clear sentence.",
     "INDEX-NARROW": "A large index is asked for the rare words of a question, for frequent ones only without others.",
     "INDEX-FORGETS": "A unit that is taken out of the index leaves nothing behind in any table.",
-    "INDEX-CACHE": "Vectors are cached by model and text; a damaged cache is rebuilt.",
     "TEXT-IDENTIFIERS": "Identifiers, unspaced scripts (by any character) and compounds are found whole and in parts.",
     "TEXT-QUESTION": "Stop words are dropped from a question when other words remain.",
     "TEXT-UNKNOWN": "A word that stands nowhere is taken for its nearest spelling, or for the parts of a compound.",

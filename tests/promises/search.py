@@ -28,8 +28,6 @@ PROMISES: dict[str, str] = {
     "CANON-READ": "canon: folders of markdown, with frontmatter, links and dates, read and never written",
     "CANON-IGNORE": "ignore files and generated folders are honoured",
     "CANON-BAD-INPUT": "unreadable folders, links in circles and huge trees stop nothing and are told",
-    "CANON-SCALE": "a tree of 100,000 files is walked for its notes, generated folders not entered, limits told",
-    "CANON-CLOUD": "conflict copies of cloud clients are left out of a vault",
     "MEMORY-SOURCES": "memory: an identity's own notes, and the files that the agent of that name reads",
     "MEMORY-IDENTITY": "an identity with path characters is refused",
     "MEMORY-ISOLATION": "memory is returned to the identity that is named, and never otherwise, on any face",

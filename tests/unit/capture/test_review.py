@@ -84,17 +84,6 @@ def test_a_file_with_uncommitted_work_stops_the_merge_before_it_begins(brain: Pa
     assert not (brain / CACHE_PATH).exists()
 
 
-def test_the_same_lines_changed_on_both_sides_is_a_conflict_and_nothing_changes(brain: Path, home: Path) -> None:
-    branch = propose(brain, home, RETRY, CACHE)
-    (brain / RETRY_PATH).write_text("# Mine\n\nWritten by hand at the same place.\n")
-    shell(brain, "add", RETRY_PATH)
-    shell(brain, "commit", "-qm", "Mine")
-    head = git.head(brain)
-    with pytest.raises(ConflictError, match=f"was changed on main since {branch}"):
-        accept(brain, now=NOW)
-    assert git.head(brain) == head and shell(brain, "status", "--porcelain") == ""
-
-
 @pytest.mark.proves("REVIEW-REJECT")
 def test_what_was_rejected_is_not_proposed_again(brain: Path, home: Path) -> None:
     propose(brain, home, RETRY, CACHE)
@@ -210,3 +199,14 @@ def test_a_promoted_nugget_goes_through_review_and_comes_back_reviewed(shop: Sho
     nugget("sync")
     nuggets = nugget("context", "src/auth.ts", "--json").json["nuggets"]
     assert [one.get("reviewed", False) for one in nuggets].count(True) == 1
+
+
+def test_the_same_lines_changed_on_both_sides_is_a_conflict_and_nothing_changes(brain: Path, home: Path) -> None:
+    branch = propose(brain, home, RETRY, CACHE)
+    (brain / RETRY_PATH).write_text("# Mine\n\nWritten by hand at the same place.\n")
+    shell(brain, "add", RETRY_PATH)
+    shell(brain, "commit", "-qm", "Mine")
+    head = git.head(brain)
+    with pytest.raises(ConflictError, match=f"was changed on main since {branch}"):
+        accept(brain, now=NOW)
+    assert git.head(brain) == head and shell(brain, "status", "--porcelain") == ""

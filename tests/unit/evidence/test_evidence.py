@@ -11,7 +11,7 @@ from logs import NOW, Logs
 from loopback_anthropic import AnthropicServer, status, value
 from sessions import write_transcript
 
-from nugget.config import CaptureSettings, LLMSettings, Settings
+from nugget.config import LLMSettings, Settings
 from nugget.errors import UsageError
 from nugget.evidence import TRUNCATED, BundleOptions, bundle_json
 from nugget.evidence.candidates import PROFILES
@@ -178,14 +178,6 @@ def test_an_agents_session_gives_the_same_rows_and_is_read_again_when_it_has_gro
     assert incident.facts["fixed_by"] == "npm test" and "edited since: cart.ts" in incident.facts["summary"]
     todos = {note.text: note.facts["open"] for note in logs.ask("abc", "resume").notes if note.kind == "note.todo"}
     assert todos == {"Mend the cart": False, "Ship it": True}
-
-
-@pytest.mark.proves("EVI-SESSIONS")
-def test_of_excluded_projects_nothing_is_stored(logs: Logs, tmp_path: Path) -> None:
-    hidden = Settings(capture=CaptureSettings(exclude_projects=("/srv/*",)))
-    ingest(logs.index, transcript(tmp_path / "two.jsonl", [FAILED]), settings=hidden, now=NOW)
-    stored = [logs.index.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in TABLES]
-    assert not any(stored) and logs.ask("two", "what went wrong").candidate_count == 0
 
 
 @pytest.mark.proves("EVI-SHELL-INCREMENTAL")

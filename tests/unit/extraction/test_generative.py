@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
 from loopback_anthropic import AnthropicServer, Request, status, text, tool_use, value
 from replay import STARTED, Agent, change_by_hand, make_repository
 
@@ -332,26 +329,6 @@ def test_an_update_becomes_an_edit_of_the_file_that_is_there(llm: LLM, server: A
     [(path, file)] = written(extraction, brain=brain).items()
     assert path == known.path
     assert "It is a matter of bytes." in file and "sign a canonical form" in file
-
-
-WEIRD = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=30),
-    lambda inner: (
-        st.lists(inner, max_size=5) | st.dictionaries(st.sampled_from(["units", "summary", *unit()]), inner, max_size=6)
-    ),
-    max_leaves=20,
-)
-
-
-@hypothesis_settings(max_examples=30, deadline=None, suppress_health_check=[*HealthCheck])
-@given(units=st.lists(WEIRD | st.fixed_dictionaries({key: WEIRD | st.just(sound) for key, sound in unit().items()})))
-def test_any_json_at_all_gives_sound_proposals_or_reasons(units: list[Any], llm: LLM, server: AnthropicServer) -> None:
-    server.default = lambda request: value({"summary": "s", "units": units})
-    fresh = replace(SESSION, id=f"session-{len(server.requests)}")
-    extraction = extract(llm, fresh)
-    for path, file in written(extraction).items():
-        assert knowledge.parse(file, path=path).unit is not None
-    assert all(proposal.unit.evidence for proposal in extraction.proposals)
 
 
 LATER = datetime(2026, 3, 5, tzinfo=UTC)

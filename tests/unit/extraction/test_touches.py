@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from replay import STARTED, Agent, change_by_hand, commit, git, make_repository, replay
+from replay import STARTED, Agent, change_by_hand, git, make_repository, replay
 
 from nugget.extraction.file_changes import TouchedFiles, file_touches
 from nugget.extraction.places import Places
@@ -76,18 +76,6 @@ def test_paths_outside_and_excluded_files_are_left_out_and_failed_edits_too(agen
     assert touched(agent).touches == ()
     agent.transcript.write_text("\n".join(records))
     assert list(by_path(touched(agent, excluded=("*.pem",)))) == ["kept.py"]
-
-
-@pytest.mark.proves("PROVENANCE-BAD-INPUT")
-def test_huge_and_binary_files_are_touches_without_harm(agent: Agent) -> None:
-    agent.write("huge.json", "line\n" * 2_000_000)
-    agent.write("many.txt", "".join(f"{number}\n" for number in range(30_000)))
-    (agent.repo / "logo.png").write_bytes(b"\x89PNG\0\xff" * 100)
-    agent.run("mv logo.png brand.png")
-    commit(agent.repo, "Logo", at=agent.moment)
-    found = by_path(touched(agent))
-    assert found["huge.json"].after_hash is None
-    assert len(found["many.txt"].line_hashes) == 20_000
 
 
 @pytest.mark.proves("PROVENANCE-TOUCHES")

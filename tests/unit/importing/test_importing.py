@@ -326,17 +326,6 @@ def test_what_is_no_knowledge_by_its_form_is_left_out(path: str, text: str, reas
     assert reason in said
 
 
-@pytest.mark.proves("IMPORT-ONE-IDEA")
-def test_a_long_note_is_cut_at_its_sections_with_the_right_lines() -> None:
-    part = "A sentence that fills the page with words. " * 60
-    text = f"# Databases\n\n{part}\n\n## 1. Indexes\n\n{part}\n\n```\n# no heading\n```\n\n## Locks\n\n{part}\n"
-    found = notes(text)
-    lines = text.split("\n")
-    assert [note.unit.title for note in found] == ["Databases", "Databases: Indexes", "Databases: Locks"]
-    assert [lines[line_of(note) - 1] for note in found] == ["# Databases", "## 1. Indexes", "## Locks"]
-    assert "# no heading" in found[1].unit.body
-
-
 EXPORTS = TESTS / "exports"
 """Written by the programs themselves: claude-mem 13.25.3, mem0ai 2.2.1, basic-memory 0.24.1."""
 

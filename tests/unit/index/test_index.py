@@ -25,7 +25,7 @@ from nugget.index.fulltext import (
     question_words,
     terms_of,
 )
-from nugget.index.vectors import Signs, open_cache
+from nugget.index.vectors import Signs
 from nugget.markdown import chunk_markdown
 from nugget.models import Chunk, Filter, SourceName, Unit
 from nugget.retrieval.query_language import SearchQuery, merge_filters, parse_search
@@ -86,19 +86,6 @@ def test_a_unit_that_is_taken_out_leaves_nothing_behind(tmp_path: Path) -> None:
             assert found.fetchone() == (0,)
             connection.execute(f"INSERT INTO {table} ({table}) VALUES ('integrity-check')")
         assert connection.execute("SELECT count(*) FROM chunks_vocabulary").fetchone() == (0,)
-
-
-@pytest.mark.proves("INDEX-CACHE")
-def test_the_vector_cache_keeps_models_apart_and_survives_damage(tmp_path: Path) -> None:
-    for model in ("one", "other"):
-        with closing(open_cache(tmp_path, model)) as cache:
-            assert cache.execute("SELECT count(*) FROM vectors").fetchone() == (0,)
-            cache.execute("INSERT INTO vectors VALUES (x'01', x'02')")
-    for file in tmp_path.glob("one-*.db"):
-        file.write_bytes(b"no database" * 500)
-    for model, kept in (("one", 0), ("other", 1)):
-        with closing(open_cache(tmp_path, model)) as cache:
-            assert cache.execute("SELECT count(*) FROM vectors").fetchone() == (kept,)
 
 
 @pytest.mark.proves("TEXT-IDENTIFIERS")

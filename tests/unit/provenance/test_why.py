@@ -13,7 +13,6 @@ from replay import git
 from nugget.models import Depth, Scope, SourceName, StaleReason, Unit
 from nugget.models.nuggets import Nugget, NuggetHit, NuggetQuery, NuggetType, ScopeMatch
 from nugget.provenance import checkout as checkouts
-from nugget.provenance import ranking
 from nugget.provenance.ranking import Candidate, contributions_of, relevance
 from nugget.retrieval.packing import NUGGET_FRAME_TOKENS, pack_nuggets
 
@@ -63,14 +62,6 @@ def test_what_matches_path_and_question_comes_first_whatever_the_scores(shop: Sh
     found = shop.why("src/auth/login.py", "redis")
     assert ids(found) == [both, constraint, elsewhere]
     assert found.hits[0].score < found.hits[1].score
-
-
-@pytest.mark.proves("WHY-TYPES-SINCE")
-def test_types_and_dates_limit_what_is_found(shop: Shop) -> None:
-    old = shop.learn("old decision", path="src/cache.py", days_ago=40)
-    shop.learn("new intent", path="src/cache.py", type="intent", session=2, days_ago=2)
-    assert ids(shop.why("src/cache.py", types=(NuggetType.DECISION,))) == [old]
-    assert summaries(shop.why("src/cache.py", since=NOW - timedelta(days=3))) == ["new intent"]
 
 
 @pytest.mark.proves("WHY-STALE-FILE", "WHY-STALE-RETURNED")
@@ -196,15 +187,6 @@ def test_what_is_about_a_symbol_or_names_it_comes_first(shop: Shop) -> None:
     assert found.hits[0].score == pytest.approx(found.hits[3].score + 0.10)
 
 
-@pytest.mark.proves("WHY-PATH", "WHY-SCOPE-UPWARDS")
-def test_a_folder_finds_the_nuggets_of_the_files_below_it(shop: Shop) -> None:
-    inside = shop.learn("tokens live an hour", path="src/auth/login.py")
-    folder = shop.learn("auth never logs a token", path="src/auth")
-    shop.learn("caches for a minute", path="src/cache.py")
-    assert ids(shop.why("src/auth")) == [folder, inside]
-    assert len(shop.why("").hits) == 3, "the root holds everything"
-
-
 EXACT, DIRECTORY, SAME, WORKSPACE, ELSEWHERE = ScopeMatch
 
 
@@ -215,55 +197,31 @@ def weighed(
     return Candidate(nugget=nugget, match=match, stale=StaleReason.EXPIRED if is_stale else None, **signals)
 
 
-@pytest.mark.proves("WHY-SCOPE-VALUES", "WHY-SHARES")
-@pytest.mark.parametrize(
-    ("match", "expected"),
-    # a decision without date: 0.2 * 0.7 = 0.14 and 0.1 * 0.9 = 0.09 beside the scope's 0.3 * value
-    [(EXACT, 0.53), (DIRECTORY, 0.41), (SAME, 0.38), (WORKSPACE, 0.29), (ELSEWHERE, 0.23)],
-)
-def test_the_nearer_the_scope_the_higher_the_score(match: ScopeMatch, expected: float) -> None:
-    signals = weighed(type=NuggetType.DECISION, match=match, confidence=0.9)
-    assert relevance(signals) == pytest.approx(expected)
+DECISION, INTENT, STALE = NuggetType.DECISION, NuggetType.INTENT, {"is_stale": True}
+SCORES: list[tuple[NuggetType, ScopeMatch, float, dict[str, Any], float]] = [
+    # 0.3 * the value of the scope, 0.2 * 0.7 for the type, 0.1 * 0.9 for the confidence
+    *((DECISION, match, 0.9, {}, score)
+      for match, score in zip(ScopeMatch, (0.53, 0.41, 0.38, 0.29, 0.23), strict=True)),
+    # 0.2 * the value of the type, and the boosts of the first three
+    *((type_, ELSEWHERE, 0.0, {}, score)
+      for type_, score in zip(NuggetType, (0.40, 0.38, 0.31, 0.14, 0.12, 0.10, 0.08, 0.06), strict=True)),
+    # 0.3 + 0.2 * 0.4 + 0.1 * 0.5, and 0.15 that halves every thirty days
+    *((INTENT, EXACT, 0.5, {"age_days": days}, 0.43 + 0.15 * share)
+      for days, share in ((0, 1.0), (30, 0.5), (60, 0.25), (15, 0.70711), (None, 0.0))),
+    (INTENT, ELSEWHERE, 0.0, {"text": 1.0}, 0.33),  # 0.2 * 0.4 + 0.1 * 1.0, and 0.15 after the weighing
+    (DECISION, EXACT, 0.9, {"age_days": 30}, 0.605),  # 0.3 + 0.14 + 0.075 + 0.09
+    (DECISION, EXACT, 0.9, {"age_days": 30, **STALE}, 0.305),
+    (NuggetType.DEPENDENCY, ELSEWHERE, 0.0, STALE, 0.0),  # no score is negative
+]  # fmt: skip
 
 
-@pytest.mark.proves("WHY-TYPE-PRIORITY")
-def test_types_have_the_priorities_of_the_design_in_their_order() -> None:
-    values = [ranking.TYPE_VALUES[type_] for type_ in NuggetType]
-    assert values == [1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3]
-    plain = [relevance(weighed(type=type_, match=ELSEWHERE, confidence=0.0)) for type_ in NuggetType]
-    # 0.2 * value, and the boosts of the first three
-    assert plain == pytest.approx([0.40, 0.38, 0.31, 0.14, 0.12, 0.10, 0.08, 0.06])
-
-
-@pytest.mark.proves("WHY-HALF-LIFE")
-@pytest.mark.parametrize(
-    ("age_days", "expected"), [(0, 1.0), (30, 0.5), (60, 0.25), (15, 0.70711), (300, 0.00098), (None, 0.0)]
-)
-def test_recency_halves_every_thirty_days(age_days: float | None, expected: float) -> None:
-    (part,) = [
-        one
-        for one in contributions_of(weighed(NuggetType.INTENT, EXACT, 0.5, age_days=age_days))
-        if one.name == "recency"
-    ]
-    assert part.value == pytest.approx(0.15 * expected, abs=1e-5)
-
-
-@pytest.mark.proves("WHY-BOOSTS")
-def test_boosts_are_added_after_the_weighing() -> None:
-    found = weighed(type=NuggetType.INTENT, match=ELSEWHERE, confidence=0.0, text=1.0)
-    # 0.2 * 0.4 + 0.1 * 1.0 + 0.15
-    assert relevance(found) == pytest.approx(0.33)
-
-
-@pytest.mark.proves("WHY-STALE-PENALTY", "WHY-CLAMP")
-def test_a_stale_nugget_loses_three_tenths_and_no_score_is_negative() -> None:
-    fresh = weighed(type=NuggetType.DECISION, match=EXACT, confidence=0.9, age_days=30)
-    stale = weighed(type=NuggetType.DECISION, match=EXACT, confidence=0.9, age_days=30, is_stale=True)
-    # 0.3 + 0.14 + 0.075 + 0.09 = 0.605
-    assert relevance(fresh) == pytest.approx(0.605)
-    assert relevance(stale) == pytest.approx(0.305)
-    lowest = weighed(type=NuggetType.DEPENDENCY, match=ELSEWHERE, confidence=0.0, is_stale=True)
-    assert relevance(lowest) == 0.0
+@pytest.mark.proves("WHY-SCOPE-VALUES", "WHY-SHARES", "WHY-TYPE-PRIORITY", "WHY-HALF-LIFE", "WHY-BOOSTS",
+                    "WHY-STALE-PENALTY", "WHY-CLAMP")  # fmt: skip
+@pytest.mark.parametrize(("type_", "match", "confidence", "signals", "score"), SCORES)
+def test_scores_are_those_of_the_design(
+    type_: NuggetType, match: ScopeMatch, confidence: float, signals: dict[str, Any], score: float
+) -> None:
+    assert relevance(weighed(type_, match, confidence, **signals)) == pytest.approx(score, abs=1e-5)
 
 
 @pytest.mark.proves("WHY-EXPLAIN")
@@ -325,3 +283,11 @@ def test_what_does_not_fit_is_counted_by_type() -> None:
     assert hint and "3 nuggets (2 intent, 1 constraint)" in hint
     nothing, budget, hint = pack_nuggets(hits, budget_tokens=10, depth=Depth.SUMMARY)
     assert nothing == () and budget.used == 0 and budget.truncated and hint and "4 nuggets" in hint
+
+
+@pytest.mark.proves("WHY-TYPES-SINCE")
+def test_types_and_dates_limit_what_is_found(shop: Shop) -> None:
+    old = shop.learn("old decision", path="src/cache.py", days_ago=40)
+    shop.learn("new intent", path="src/cache.py", type="intent", session=2, days_ago=2)
+    assert ids(shop.why("src/cache.py", types=(NuggetType.DECISION,))) == [old]
+    assert summaries(shop.why("src/cache.py", since=NOW - timedelta(days=3))) == ["new intent"]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+import shutil
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from loopback_anthropic import AnthropicServer, text, value
 
 from nugget.config import Environment, RetrievalSettings, Settings
 from nugget.errors import EmbeddingUnavailable
+from nugget.infra.embedding import MINILM
 from nugget.infra.llm import LLM
 from nugget.models import Chunk, Hit, Origin, SourceName, StaleReason, Unit
 from nugget.retrieval.llm import NOTHING_FOUND, answer, choose_reranker, citations_in, judged_by_claude
@@ -56,80 +56,38 @@ def test_question_and_passages_are_fenced_as_material(llm: LLM, server: Anthropi
     assert "concept/" not in request.prompt, "the reply could name an id that was not asked about"
 
 
-WORDS = "how to invalidate a cache by key let bread rise in the oven retry queues with backoff".split()
-
-
 @pytest.fixture(scope="module")
 def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A real cross-encoder, if a humble one: logit = 2 * (words of the question found in the text) - 1."""
-    folder = tmp_path_factory.mktemp("models") / "word-overlap"
+    """A real cross-encoder, if a humble one: the more tokens a text has, the better it answers."""
+    from onnx import TensorProto, helper, save
+
+    folder = tmp_path_factory.mktemp("models") / "longest"
     folder.mkdir()
-    tokens = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", *dict.fromkeys(WORDS)]
-    write_tokenizer(folder, tokens)
-    write_onnx(folder / "model.onnx", vocabulary=len(tokens))
-    return folder
-
-
-def write_tokenizer(folder: Path, tokens: Sequence[str]) -> None:
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-
-    tokenizer = Tokenizer(models.WordLevel({token: index for index, token in enumerate(tokens)}, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.Lowercase()
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
-    )
-    tokenizer.save(str(folder / "tokenizer.json"))
-    config = {"model_max_length": 64, "pad_token": "[PAD]"}
-    (folder / "tokenizer_config.json").write_text(json.dumps(config))
-
-
-def write_onnx(file: Path, *, vocabulary: int) -> None:
-    import numpy as np
-    import onnx
-    from onnx import TensorProto, helper, numpy_helper
-
-    weights = np.ones((vocabulary,), dtype=np.float32)
-    weights[:4] = 0
-    constants = {
-        "depth": np.array(vocabulary, dtype=np.int64), "off_on": np.array([0, 1], dtype=np.float32), "weights": weights,
-        "axis": np.array([1], dtype=np.int64), "last": np.array([2], dtype=np.int64),
-        "one": np.array(1, dtype=np.float32), "two": np.array(2, dtype=np.float32),
-    }  # fmt: skip
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(MINILM / name, folder)
+    (folder / "config.json").write_text('{"pad_token_id": 0}')
     nodes = [
-        helper.make_node("OneHot", ["input_ids", "depth", "off_on"], ["words"], axis=-1),
-        helper.make_node("Cast", ["token_type_ids"], ["is_text_flat"], to=TensorProto.FLOAT),
-        helper.make_node("Unsqueeze", ["is_text_flat", "last"], ["is_text"]),
-        helper.make_node("Sub", ["one", "is_text"], ["is_question"]),
-        helper.make_node("Mul", ["words", "is_question"], ["question_words"]),
-        helper.make_node("Mul", ["words", "is_text"], ["text_words"]),
-        helper.make_node("ReduceMax", ["question_words", "axis"], ["asked"], keepdims=0),
-        helper.make_node("ReduceMax", ["text_words", "axis"], ["told"], keepdims=0),
-        helper.make_node("Mul", ["asked", "told"], ["shared"]),
-        helper.make_node("Mul", ["shared", "weights"], ["counted"]),
-        helper.make_node("ReduceSum", ["counted", "axis"], ["overlap"], keepdims=1),
-        helper.make_node("Mul", ["overlap", "two"], ["doubled"]),
-        helper.make_node("Sub", ["doubled", "one"], ["logits"]),
+        helper.make_node("Cast", ["token_type_ids"], ["of_text"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceSum", ["of_text", "axis"], ["logits"], keepdims=1),
     ]
     inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "length"])
               for name in ("input_ids", "token_type_ids")]  # fmt: skip
-    outputs = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", 1])]
-    initializers = [numpy_helper.from_array(array, name) for name, array in constants.items()]
-    graph = helper.make_graph(nodes, "word_overlap", inputs, outputs, initializers)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-    onnx.checker.check_model(model)
-    onnx.save(model, str(file))
+    output = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", 1])
+    axis = helper.make_tensor("axis", TensorProto.INT64, [1], [1])
+    graph = helper.make_graph(nodes, "longest", inputs, [output], [axis])
+    opset = [helper.make_opsetid("", 18)]
+    save(helper.make_model(graph, opset_imports=opset, ir_version=9), str(folder / "model.onnx"))
+    return folder
 
 
 @pytest.mark.proves("RERANK-LOCAL")
 def test_a_cross_encoder_from_a_folder_judges_offline(cross_encoder: Path, environment: Environment) -> None:
     reranker = choose(f"cross-encoder:{cross_encoder}", None, environment)
-    assert reranker.name == "cross-encoder:word-overlap"
-    scores = reranker.judge("how to invalidate a cache", PASSAGES)
-    assert scores == pytest.approx([1 / (1 + 2.718281828**-1), 1 / (1 + 2.718281828), 1 / (1 + 2.718281828)], abs=1e-6)
-    assert reranker.judge("let bread rise", PASSAGES)[1] == pytest.approx(1 / (1 + 2.718281828**-5), abs=1e-6)
-    again = choose(f"cross-encoder:{cross_encoder}", None, environment)
-    assert again.judge("let bread rise", PASSAGES) == reranker.judge("let bread rise", PASSAGES)
+    assert reranker.name == "cross-encoder:longest"
+    short, long = (passage("Caches", "Expire. " * number) for number in (1, 2))
+    scores = reranker.judge("how to invalidate a cache", [long, short])
+    assert 0 < scores[1] < scores[0] < 1
+    assert reranker.judge("?", [short]) == [scores[1]], "the question counts for nothing"
     with pytest.raises(EmbeddingUnavailable, match="neither a folder nor a model that fastembed knows"):
         choose("cross-encoder:nobody/knows-this", None, environment).judge("?", PASSAGES)
 

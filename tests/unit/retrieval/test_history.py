@@ -14,7 +14,6 @@ import pytest
 from sessions import fork, write_transcript
 
 from nugget.config import CaptureSettings, Environment, Settings, read_environment
-from nugget.errors import TranscriptError, UsageError
 from nugget.index.connection import open_home
 from nugget.index.ingest import IngestRun, ingest_all, is_outdated
 from nugget.models import Filter, Hit, SourceName
@@ -116,25 +115,6 @@ def test_a_session_is_found_by_its_title_and_one_without_a_title_is_named_by_its
     ]
     assert world.found("flaky beacon") == []
     assert {hit.unit.title for hit in world.search("Mondays")} == {"Flaky login", "Is it slow?"}
-
-
-@pytest.mark.proves("HIS-NEIGHBOURS")
-def test_a_ref_shows_its_exchange_with_the_neighbours(world: World) -> None:
-    world.write([(f"Question {n}", f"Answer {n}") for n in range(1, 6)])
-    world.sync()
-    shown = read_excerpt(world.connection, "session:11111111#3")
-    assert [(passage.text, passage.is_target) for passage in shown.passages] == [
-        ("Question 2", False), ("Answer 2", False), ("Question 3", True), ("Answer 3", True),
-        ("Question 4", False), ("Answer 4", False),
-    ]  # fmt: skip
-    assert [passage.text for passage in read_excerpt(world.connection, "session:11111111#3", 0).passages] == [
-        "Question 3", "Answer 3"
-    ]  # fmt: skip
-    with pytest.raises(TranscriptError, match="Nothing is known"):
-        read_excerpt(world.connection, "session:11111111-aaaa#99")
-    for hostile in ("session:../../etc/passwd#1", "brain:pattern/x", "session:", "bridge:a b#1"):
-        with pytest.raises(UsageError):
-            read_excerpt(world.connection, hostile)
 
 
 @pytest.mark.proves("HIS-LONG", "HIS-REDACTED")
@@ -343,57 +323,6 @@ def test_commands_and_output_of_shells_are_found_and_shown(world: World) -> None
     assert "error: quota exceeded" in hits[0].unit.body and "\x1b" not in hits[0].unit.body
 
 
-@pytest.mark.proves("HIS-AGENTS")
-def test_sessions_of_other_agents_are_found_and_shown(world: World, shared_data: Path) -> None:
-    samples = shared_data / "transcripts" / "other-agents"
-    home = world.environment.claude_config.parent
-    codex = home / ".codex" / "sessions" / "2026" / "02" / "11"
-    codex.mkdir(parents=True)
-    name = "rollout-2026-02-11T10-00-00-019c4b43-1451-7af3-be4c-5576369bf1ba.jsonl"
-    shutil.copy(samples / "git-ai-fixtures" / "codex-session-simple.jsonl", codex / name)
-    chats = home / ".gemini" / "tmp" / ("a" * 64) / "chats"
-    chats.mkdir(parents=True)
-    for number, file in enumerate(sorted((samples / "gemini-cli-entire").glob("*.json"))):
-        shutil.copy(file, chats / f"session-2026-02-0{number + 1}.json")
-    world.sync()
-    for agent in ("codex", "gemini-cli"):
-        stored = world.connection.execute(
-            "SELECT s.id, e.number FROM events e JOIN log_sessions s ON s.key = e.id >> 34 "
-            "WHERE s.agent = ? AND e.number IS NOT NULL ORDER BY e.id",
-            (agent,),
-        ).fetchone()
-        shown = read_excerpt(world.connection, f"session:{stored[0]}#{stored[1]}", 0).passages
-        words = shown[0].text.split()[:6]
-        assert f"session:{stored[0]}#{stored[1]}" in world.found(" ".join(words), limit=20)
-
-
-@pytest.mark.proves("HIS-REWIND")
-def test_what_was_said_before_a_rewind_is_found_and_what_was_run_there_is_no_evidence(world: World) -> None:
-    file = world.projects / "-srv-shop" / "33333333-cccc.jsonl"
-    file.parent.mkdir(parents=True)
-
-    def record(kind: str, content: Any, uuid: str, parent: str | None) -> str:
-        return json.dumps({"type": kind, "uuid": uuid, "parentUuid": parent, "message": {"content": content}}) + "\n"
-
-    run = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "make harbour"}}
-    failed = {"type": "tool_result", "tool_use_id": "t1", "content": "Exit code 2\nerror: no harbour", "is_error": True}
-    left = [
-        record("user", "Begin", "a", None), record("assistant", [{"type": "text", "text": "Ready."}], "b", "a"),
-        record("user", "Paint the lighthouse", "c", "b"), record("assistant", [run], "d", "c"),
-    ]  # fmt: skip
-    again = [
-        record("user", [failed], "e", "d"), record("user", "Paint the beacon", "f", "b"),
-        record("assistant", [{"type": "text", "text": "Painted."}], "g", "f"),
-    ]  # fmt: skip
-    file.write_text("".join(left))
-    world.sync()
-    file.write_text("".join([*left, *again]))
-    world.sync()
-    assert world.found("lighthouse") == ["session:33333333-cccc#2"]
-    assert world.found("beacon") == ["session:33333333-cccc#3"]
-    assert world.connection.execute("SELECT count(*) FROM pane_output").fetchone() == (0,)
-
-
 @pytest.mark.proves("HIS-RULES")
 def test_other_rules_read_everything_again_and_redact_what_cannot_be_read(world: World) -> None:
     world.write([("Deploy the lighthouse with hunter2lighthouse", "ok")])
@@ -434,13 +363,3 @@ def test_a_part_of_what_is_written_without_spaces_is_found_wherever_it_stands(wo
     assert world.found(word) == ["session:a#1"]
     assert world.matching(f"{word} AND 遅い") == ["session:a#1"]
     assert world.matching(f"payments NOT {word}") == ["session:b#1"]
-
-
-@pytest.mark.proves("HIS-PHRASE-FAR")
-def test_a_phrase_is_found_however_many_newer_passages_hold_its_words(world: World) -> None:
-    turns = [("the lantern walnut stands here", "ok")]
-    turns += [(f"walnut number {number} and a lantern", "ok") for number in range(2000)]
-    world.write(turns, "a")
-    world.sync()
-    assert world.matching('"lantern walnut"') == ["session:a#1"]
-    assert world.matching("NEAR(here lantern, 3)") == ["session:a#1"]

@@ -263,7 +263,7 @@ def test_a_summary_names_the_session_only_if_it_belongs_to_it(tmp_path: Path) ->
         assert read_session(lines(tmp_path / "a.jsonl", *records, record("user", "fix", uuid="u1"))).title == title
 
 
-@pytest.mark.proves("SES-READ-ALL")
+@pytest.mark.proves("SES-READ-ALL", "AGT-FOREIGN")
 def test_a_missing_or_foreign_file_is_told_in_one_sentence(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jsonl")
     foreign = lines(tmp_path / "codex.jsonl", {"type": "session_meta", "payload": {}}, {"type": "turn_context"})

@@ -104,26 +104,6 @@ def test_links_in_circles_and_out_of_the_folder_are_not_followed(vault: Path, tm
     assert keys(canon(vault)) == ["vault/Home.md", "vault/Retry Policy.md", "vault/alias.md", "vault/ops/Rates.md"]
 
 
-@pytest.mark.proves("CANON-CLOUD")
-def test_conflict_copies_of_cloud_clients_are_left_out(vault: Path) -> None:
-    before = keys(canon(vault))
-    for name in ("Home (Ada's conflicted copy 2026-05-01).md", "Home.sync-conflict-20260501-101010-ABCDEFG.md"):
-        (vault / name).write_text("x")
-    assert keys(canon(vault)) == before
-
-
-@pytest.mark.proves("CANON-SCALE")
-def test_a_large_tree_is_walked_for_its_notes(tmp_path: Path) -> None:
-    site = tmp_path / "site"
-    for folder in ("assets/1", "assets/2", "node_modules/x"):
-        (site / folder).mkdir(parents=True)
-        for number in range(300):
-            (site / folder / f"{number}.{'md' if 'node' in folder else 'png'}").touch()
-    write(site, a_md="a", docs__b_md="b")
-    source = canon(site)
-    assert keys(source) == ["site/a.md", "site/docs/b.md"] and source.problems == []
-
-
 @pytest.fixture
 def world(isolated_home: Path, tmp_path: Path) -> Path:
     """Notes of two identities, and the files of Claude Code."""
@@ -185,11 +165,3 @@ def test_memory_stands_in_an_index_of_its_identity_and_can_stand_in_no_other(wor
     with closing(open_memory(environment.home, "roast")) as other, pytest.raises(ValueError, match="its identity"):
         stored.put_unit(other, note, [])
     assert memory_index_file(environment.home, "a") != memory_index_file(environment.home, "A")
-
-
-@pytest.mark.proves("CANON-BAD-INPUT")
-def test_a_folder_with_too_many_notes_is_read_in_part_and_says_so(vault: Path) -> None:
-    source = canon(vault, max_files=2)
-    assert len(keys(source)) == 2
-    assert source.problems == [], "which would be told with every search"
-    assert "holds more than 2 notes" in str(source.left_out[0])

@@ -319,22 +319,3 @@ def test_what_git_refuses_is_said_and_the_marks_stay(proposed: Path, trouble: Ca
         added = shown.post("/add", text="Ring the bell in fog.", type="belief")
         assert added.status_code >= 400 and re.search(r"<p>[^<]+\.", added.text)
         assert git.head(proposed) == head and not list((proposed / "domains/harbour").rglob("*.md"))
-
-
-@pytest.mark.proves("WEB-HOSTILE")
-def test_a_branch_and_its_prompt_are_shown_as_text(words: Path) -> None:
-    head = git.head(words)
-    assert head
-    branch = 'nugget/session-"><b>&x'
-    shell(words, "checkout", "-qb", branch)
-    (words / "domains/coding/patterns/evil.md").write_text(
-        f"---\nid: pattern/evil\ntype: pattern\ndomain: coding\ntitle: {EVIL!r}\n---\n# {EVIL}\n\x1b[31m\u202e{EVIL}\n"
-    )
-    commit(words, ["domains/coding/patterns/evil.md"], f"Knowledge from {EVIL}\n\nPrompt: {EVIL}")
-    shell(words, "checkout", "-q", "-")
-    with page(words) as shown:
-        for address in ("/", "/review"):
-            text = shown.get(address).text
-            html5lib.HTMLParser(strict=True).parse(text)
-            assert "<img" not in text and "<b>" not in text and "\u202e" not in text and "\x1b" not in text
-        assert "onerror" in text, "the proposal is shown"
