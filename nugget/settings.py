@@ -1,4 +1,4 @@
-"""All settings, with their defaults and descriptions, and the YAML of which settings and frontmatter are read.
+"""All settings, with their defaults and descriptions, and the YAML reader of settings and frontmatter.
 
 YAML is parsed into nodes with line numbers. No object is constructed, so tags, aliases and bombs in a hostile file have
 no effect. `config` reads the values.

@@ -256,7 +256,7 @@ def _path_in(root: Path, path: str) -> str:
     """Return a path relative to a repository. Raises UsageError if it leads out of it."""
     whole = os.path.normpath(root / path)
     if "\0" in path or not path or not Path(whole).is_relative_to(root):
-        raise UsageError(f"{printable(path[:200])!r} is no file below {root}.", hint="Name files of this repository.")
+        raise UsageError(f"{printable(path[:200])!r} is not a file below {root}.", hint="Name files of the repository.")
     return Path(whole).relative_to(root).as_posix()
 
 

@@ -43,7 +43,7 @@ from nugget.text import told
 READING_VERSION = 1
 """Raise it when what is read of a file changes: everything is then read again."""
 _EXCLUDED = "excluded"
-"""The problem of a file of which nothing is kept, because its project is excluded."""
+"""The problem of a file whose content is not kept, because its project is excluded."""
 
 
 def ingest_all(

@@ -1,7 +1,7 @@
 """Markdown as Nugget needs it: the title of a body, and its chunks.
 
 Blocks are found by markdown-it-py (CommonMark 0.31 with GitHub tables), so a `#` inside a code fence, a quote or a
-list is no section heading. Every chunk is a verbatim span of the body; only where a code fence or a table is too
+list is not a section heading. Every chunk is a verbatim span of the body; only where a code fence or a table is too
 long and has to be cut are its first lines (and a fence's last) repeated, so that each part still is one.
 """
 

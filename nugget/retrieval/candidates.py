@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 BM25_DEPTH = 200
 """Rows read of each BM25 list, so that units which only vectors name have their BM25 score too."""
 _SHARED_BY = 3
-"""A title that so many candidates bear, such as that of a page of which each is a section, tells nothing of any."""
+"""A title shared by so many candidates, such as a page's title by its sections, distinguishes none of them."""
 _NO_COSINES = (None, None, None)
 
 

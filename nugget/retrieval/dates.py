@@ -72,7 +72,7 @@ def days_in(text: str) -> Iterator[Days]:
     for at, word in enumerate(words):
         is_date = at >= read and (word in _MONTHS or word[0].isdigit())
         if is_date and (found := _absolute(words[at : at + 3], None, bare=False)):
-            read = at + 2  # the month of "3 March 2025" is no date of its own
+            read = at + 2  # "March 2025" in "3 March 2025" is not a date of its own
             yield found
 
 

@@ -193,7 +193,7 @@ def answered(bundle: Bundle, llm: LLM | None, settings: Settings) -> Bundle:
 def citations_in(text: str, hits: Sequence[Hit]) -> list[str]:
     """Return the names of hits that a text cites in square brackets, each once, in the order of their first citation.
 
-    What is in brackets but is the id of no hit is no citation.
+    Brackets around anything but the id of a hit are not a citation.
     """
     known = {name: hit.name for hit in hits for name in (hit.unit.id, hit.unit.ref, hit.ref)}
     named = [

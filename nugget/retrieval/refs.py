@@ -160,11 +160,11 @@ def section_of(body: str, wanted: str) -> str | None:
 def read_excerpt(connection: sqlite3.Connection, ref: str, neighbours: int = 1) -> Excerpt:
     """Return the exchange, message or command of a ref with `neighbours` on each side; the first one without a number.
 
-    Raises UsageError for what is no such ref, TranscriptError if nothing is known by it.
+    Raises UsageError for anything but such a ref, TranscriptError if nothing is known by it.
     """
     parsed = _HISTORY_REF.fullmatch(ref)
     if parsed is None:
-        raise UsageError(f"{ref[:80]!r} is no ref of a session.", hint="Refs stand behind `ref:` in `nugget search`.")
+        raise UsageError(f"{ref[:80]!r} is not a ref of a session.", hint="`nugget search` shows them behind `ref:`.")
     source = SourceName.SESSIONS if parsed["kind"].startswith("session") else SourceName(parsed["kind"])
     number = int(parsed["number"] or 1)
     session = _session_key(connection, source, parsed["name"])

@@ -176,7 +176,7 @@ def read_whole_session(
 
     prefix = name.removeprefix("session:").removeprefix("sessions:").partition("#")[0].partition("/")[0]
     if not is_name(prefix):
-        raise UsageError(f"{name[:80]!r} is no session's id.", hint="`nugget search` names sessions behind `ref:`.")
+        raise UsageError(f"{name[:80]!r} is not the id of a session.", hint="`nugget sessions` lists them.")
     if found := find_session_by_id(environment, prefix):
         session = replace(read_any(found), id=found.id)  # the id by which refs name it
     else:

@@ -65,7 +65,7 @@ def proposal(
 
 
 def _card(file: ProposedFile) -> tuple[ProposedFile, str, str, str, str]:
-    """Return a file with its texts before and after, the text to edit, and by what that is told from an edited one."""
+    """Return a file with its texts before and after, the text to edit, and the digest that shows an edit."""
     text = without_secrets(clean(file.after or ""))
     return file, *file.texts, text, _digest(text)
 

@@ -88,7 +88,7 @@ class AskedWords(Vocabulary):
         return self
 
     def tokens(self, words: Sequence[str]) -> list[tuple[str, list[str]]]:
-        """Return each word with the terms that FTS5 makes of it; words of which it makes none are left out."""
+        """Return each word with the terms that FTS5 makes of it; words without terms are left out."""
         new = [word for word in words if word not in self._terms]
         self._terms.update(zip(new, terms_in(new) if new else (), strict=True))
         return [(word, self._terms[word]) for word in words if self._terms[word]]
