@@ -122,7 +122,9 @@ def _allot_loose_lines(connection: sqlite3.Connection, found: Sequence[OpenIncid
 
 def _incident_row(one: OpenIncident, ids: Ids) -> list[Any]:
     reasons = [*one.reasons, f"failed {one.failures} times"] if one.failures > 1 else list(one.reasons)
-    details = {"reasons": reasons, "severity": round(one.severity, 3), "summary": one.summary}
+    details = {
+        "reasons": reasons, "words": sorted(one.said)[:120], "severity": round(one.severity, 3), "summary": one.summary
+    }  # fmt: skip
     return [
         ids.next("incidents"), one.ts_ms, one.first_ms, one.last_event, one.title,
         "\n".join([one.title, *one.summary]), one.command, one.failures, one.fixed_by,

@@ -161,6 +161,7 @@ class OpenIncident:
     lines: list[str] = field(default_factory=list)
     edits: list[str] = field(default_factory=list)
     chained: list[str] = field(default_factory=list)
+    said: set[str] = field(default_factory=set)
     reasons: dict[str, None] = field(default_factory=dict)
     fixed_by: str | None = None
 
@@ -237,6 +238,8 @@ def _note_command(row: Sequence[Any], timeline: _Timeline, lines_of: Callable[[i
         known = _opened(row, timeline, started=started, command=command, target=_target_of(command), severity=severity)
         known.is_masked = bool(ok)
     _add_failure(known, row, timeline.step, errors)
+    failing = [line for line in lines if looks_failed(line)][:30]
+    known.said |= {word.lower() for line in failing for word in re.findall(r"[^\W_]{3,40}", line)}
     known.exit_code = code if not ok else known.exit_code
     known.severity = max(known.severity, severity)
     known.reasons["output tells of a failure" if ok else f"exit {code}" if code is not None else "failed"] = None

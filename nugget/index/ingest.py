@@ -40,7 +40,7 @@ from nugget.sources.claude_code import Logged, read_logged
 from nugget.sources.sessions import CLAUDE_CODE, find_logs, read_any, read_archive
 from nugget.text import told
 
-READING_VERSION = 1
+READING_VERSION = 2
 """Raise it when what is read of a file changes: everything is then read again."""
 _EXCLUDED = "excluded"
 """The problem of a file whose content is not kept, because its project is excluded."""
@@ -214,18 +214,18 @@ def _read_log(run: IngestRun, log: Log) -> None:
         for path, state in seen.items():
             state = replace(state, session=session.key)
             seen[path] = replace(state, key=store.put_state(run.connection, state))
-        if read and not _is_excluded(run, session, [own for _, (own, *_) in read], seen.values()):
+        if read and not _is_excluded(run, session, [own for _, (own, _) in read], seen.values()):
             run.bytes_read += sum(file.size for file, _ in read)
             _put_session(run, session, [(seen[file.locator], logged) for file, logged in read])
 
 
 def _read_file(log: Log, file: SessionFile) -> Logged:
     if log.source is SourceName.BRIDGE:
-        return Session(id=log.id, agent="", path=log.path, events=()), frozenset(), [*read_channel(file.path)]
+        return Session(id=log.id, agent="", path=log.path, events=()), [*read_channel(file.path)]
     is_archived = file.path.name.endswith(ARCHIVE_ENDING)
     if file.agent == CLAUDE_CODE and not is_archived:
         return read_logged(file.path)
-    return read_archive(file.path) if is_archived else read_any(file), frozenset(), ()
+    return read_archive(file.path) if is_archived else read_any(file), ()
 
 
 def _put_shell(run: IngestRun, log: Log, states: Sequence[ReadState]) -> None:
@@ -258,7 +258,7 @@ def _note_read(run: IngestRun, session: LogSession, ids: Ids, **values: Any) -> 
 
 def _put_session(run: IngestRun, session: LogSession, read: Sequence[tuple[ReadState, Logged]]) -> None:
     """Write the rows of a session, or of a channel, in place of those that it had."""
-    connection, (first, (main, _, messages)) = run.connection, read[0]
+    connection, (first, (main, messages)) = run.connection, read[0]
     if session.source == SourceName.BRIDGE:
         store.remove_messages(connection, first.key)
         put_messages(run, session.id, messages, first)
@@ -266,11 +266,11 @@ def _put_session(run: IngestRun, session: LogSession, read: Sequence[tuple[ReadS
     _remove_read_rows(run, session)
     ids = Ids(session.key, 0)  # counted again, so that what stays where it was keeps its id
     cwd, written_ms = run.clean(main.cwd or ""), first.mtime_ns // 1_000_000
-    for state, (own, dead, _) in read:
+    for state, (own, _) in read:
         run.malformed += own.skipped_records
         maker = RowMaker(
             ids=ids, file=state.key, ts_ms=ms_of(own.started) or ms_of(main.started) or written_ms, cwd=cwd or None,
-            dead=dead, repeated=repeated_records(run, session.key, own.events),
+            repeated=repeated_records(run, session.key, own.events),
         )  # fmt: skip
         number = 0
         for event in cleaned_events(run, own.events):
@@ -280,9 +280,9 @@ def _put_session(run: IngestRun, session: LogSession, read: Sequence[tuple[ReadS
     _note_read(
         run, session, ids, agent=main.agent, folder=cwd or None, workspace=workspace_of(cwd),
         title=run.clean(main.title or "") or None, started_ms=ms_of(main.started) or None,
-        ended_ms=max(ms_of(own.ended) for _, (own, *_) in read) or written_ms,
+        ended_ms=max(ms_of(own.ended) for _, (own, _) in read) or written_ms,
     )  # fmt: skip
-    for state, (_, _, messages) in read:
+    for state, (_, messages) in read:
         put_messages(run, channel_of_session(session.id), messages, state)
 
 

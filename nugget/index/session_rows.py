@@ -38,8 +38,6 @@ _TEXT_CHARS = {
 }  # fmt: skip
 _ROW_CHARS = 6000
 """A longer text becomes several rows, or a single word could not be weighed."""
-_LEFT = ".left"
-"""In the kind of what was said on a branch that the person went back on: found by a search, no evidence of anything."""
 _RESULTS = (EventKind.OUTPUT, EventKind.TOOL_RESULT)
 _WHOLE_LINES, _HEAD_LINES, _FAILING_LINES, _TAIL_LINES = 60, 10, 40, 25
 _RECALLED = -1
@@ -97,16 +95,14 @@ class IngestRun:
 class RowMaker:
     """Turn the events of one file of a session into rows by table.
 
-    `dead` are the records that the person went back on, `repeated` those that another session has too: search finds
-    them there. `ts_ms` is the time of events that have none. `calls` have the row and the name of each call without a
-    result, by call id.
+    `repeated` are the records that another session has too: search finds them there. `ts_ms` is the time of events
+    that have none. `calls` have the row and the name of each call without a result, by call id.
     """
 
     ids: Ids
     file: int
     ts_ms: int
     cwd: str | None = None
-    dead: Collection[str] = ()
     repeated: Collection[int] = ()
     calls: dict[str, tuple[int, str]] = field(default_factory=dict)
     rows: dict[str, list[list[Any]]] = field(
@@ -134,7 +130,7 @@ class RowMaker:
         record = hash_of(event.uuid) if event.uuid else None
         found = None if record in self.repeated or not event.text.strip() else number
         for place, text in enumerate(cut_text(event.text, _ROW_CHARS)):
-            kind = event.kind.value + (store.MORE if place else "") + (_LEFT if event.uuid in self.dead else "")
+            kind = event.kind.value + (store.MORE if place else "")
             self.rows["events"].append([
                 self.ids.next("events"), self.ts_ms, kind, event.tool, text, None, None, None,
                 event.speaker.value, event.origin.value, found, self.file, record,

@@ -68,12 +68,7 @@ class TranscriptReader(EventBuilder):
         return self.titles.get("custom-title") or self.titles.get("ai-title") or (own[-1] if own else None)
 
     def live_events(self) -> list[Event]:
-        """Return the events without those of dead branches."""
-        dead = self.dead_records()
-        return [event for event in self.events if event.uuid not in dead] if dead else self.events
-
-    def dead_records(self) -> set[str]:
-        """Return the records of dead branches.
+        """Return the events without those of dead branches.
 
         Two prompts with one parent mean that the person went back and asked again: the last one counts.
         """
@@ -83,7 +78,7 @@ class TranscriptReader(EventBuilder):
         for uuid, parent in self.parents.items() if dead else ():
             if parent in dead:
                 dead.add(uuid)
-        return dead
+        return [event for event in self.events if event.uuid not in dead] if dead else self.events
 
 
 def _read_record(record: Mapping[str, Any], reader: TranscriptReader) -> None:
@@ -245,8 +240,8 @@ def _edited_hashes(
     return content_hash(original) if original else None, content_hash(content or "") if known else None
 
 
-Logged = tuple[Session, frozenset[str], Sequence[channels.Message]]
-"""A file of a session as it is searched, the records on branches that the person went back on, and its messages."""
+Logged = tuple[Session, Sequence[channels.Message]]
+"""A file of a session, and the messages in it."""
 
 
 def find_files(projects: Path) -> Iterator[SessionFile]:
@@ -281,32 +276,29 @@ def read_session(path: Path) -> Session:
     Raises TranscriptError if the file is absent, unreadable, or holds no record that Claude Code writes.
     An empty file, or one without conversation, gives a Session without events.
     """
-    reader = _read_file(path)
-    _require_records(path, reader)
-    reader.events = reader.live_events()
+    reader = _read_own(path)
     _add_subagents(reader, path)
     ids = reader.session_ids  # the file has the name of its session, unless it was renamed
     reader.session = path.stem if path.stem in ids or not ids else ids.most_common(1)[0][0]
-    reader.title = reader.best_title
     return reader.build(path)
 
 
 def read_logged(path: Path) -> Logged:
     """Read one transcript, without those of its subagents, for search. Raises TranscriptError."""
+    reader = _read_own(path)
+    return reader.build(path), reader.messages
+
+
+def _read_own(path: Path) -> TranscriptReader:
     reader = _read_file(path)
-    _require_records(path, reader)
-    dead, reader.title = frozenset(reader.dead_records()), reader.best_title
-    reader.events = [event for event in reader.events if event.kind in SAID or event.uuid not in dead]
-    return reader.build(path), dead, reader.messages
-
-
-def _require_records(path: Path, reader: TranscriptReader) -> None:
     if reader.records and not reader.recognised:
         raise TranscriptError(
             f"{path} is not a transcript: none of its {reader.records} lines is a record of one.",
             hint="Those of Claude Code are .jsonl files below ~/.claude/projects; docs/agents.md lists other agents. "
             "An export of ChatGPT or Claude is read by `nugget import`.",
         )
+    reader.events, reader.title = reader.live_events(), reader.best_title
+    return reader
 
 
 def _read_file(path: Path) -> TranscriptReader:

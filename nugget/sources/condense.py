@@ -7,7 +7,7 @@ memory never feeds on itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -47,21 +47,17 @@ class Exchange:
 
 def exchanges(session: Session) -> list[Exchange]:
     """Cut a session at its prompts. What Nugget recalled is left out."""
-    return cut_at_prompts(without_recalled(session.events), {})
+    return cut_at_prompts(without_recalled(session.events))
 
 
-def cut_at_prompts(events: Iterable[Event], numbers: Mapping[str, int]) -> list[Exchange]:
-    """Return the events by exchange; a prompt that is not in `numbers` is counted on from the last."""
-    groups: list[tuple[int, list[Event]]] = []
+def cut_at_prompts(events: Iterable[Event]) -> list[Exchange]:
+    """Return the events by exchange."""
+    groups: list[list[Event]] = [[]]
     for event in events:
         if event.kind is EventKind.PROMPT and not event.agent_id:
-            number = numbers.get(event.uuid) or (groups[-1][0] if groups else 0) + 1
-            if not groups or groups[-1][0] != number:
-                groups.append((number, []))
-        elif not groups:
-            groups.append((0, []))
-        groups[-1][1].append(event)
-    return [Exchange(number=number, events=tuple(own)) for number, own in groups]
+            groups.append([])
+        groups[-1].append(event)
+    return [Exchange(number=number, events=tuple(own)) for number, own in enumerate(groups) if own]
 
 
 def without_recalled(events: Iterable[Event]) -> list[Event]:

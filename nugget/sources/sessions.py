@@ -191,12 +191,7 @@ def read_whole_session(
             f"The session {session.id} is of an excluded project.", hint="See `capture.exclude_projects`."
         )
     session, _ = redact_session(session, settings=settings)
-    numbers: dict[str, int] = {}
-    if found and found.agent == CLAUDE_CODE:  # as search counts, with what the person went back on
-        whole, _, _ = claude_code.read_logged(found.path)
-        prompts = [event.uuid for event in whole.events if event.kind is EventKind.PROMPT]
-        numbers = {uuid: number for number, uuid in enumerate(prompts, 1)}
-    return session, tuple(cut_at_prompts(session.events, numbers)), found is None
+    return session, tuple(cut_at_prompts(session.events)), found is None
 
 
 def find_logs(environment: Environment, settings: Settings, brain: Path | None = None) -> list[Log]:
