@@ -27,7 +27,7 @@ from nugget.index.vectors import any_missing
 from nugget.infra import files
 from nugget.infra.workspace import find_workspace
 from nugget.models import Problem, SourceName
-from nugget.sources.notes import Memory, open_canon, redacting
+from nugget.sources.notes import memory_of, open_canon, redacting
 from nugget.sources.nugget_store import NuggetUnits
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def open_memory_of(brain: Brain, identity: str) -> Index:
     environment, settings, embedder = brain.environment, brain.settings, brain.embedder
     here = find_workspace(Path.cwd())
     workspaces = [*([here.root] if here else []), *(expanded(folder) for folder in settings.memory_workspaces)]
-    source = Memory(identity, environment, redact=redacting(settings), brain=brain.path, workspaces=workspaces)
+    source = memory_of(identity, environment, redact=redacting(settings), brain=brain.path, workspaces=workspaces)
     with closing(open_memory(environment.home, identity)) as connection:
         changes = document_changes(source, connection)
         if changes or (embedder and _model_of(connection) != embedder.model):

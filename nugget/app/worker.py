@@ -221,7 +221,7 @@ def explain_session(transcript: Path, brain: Brain, *, way: str | None = None) -
     lines = [f"Judged by {'the bundled judge, offline' if is_offline else model}."]
     lines += explain(session, embed=_embed(brain)) if is_offline else ()
     changes, dropped = compare(
-        found.proposals, known_brain(target), today=_now().date(), session=session.id,
+        found.proposals, known_brain(target), session=session.id,
         max_units=target.settings.capture.max_units,
     )  # fmt: skip
     for change in changes:

@@ -127,8 +127,7 @@ def _nothing_to_do(session: Session, fresh: Session, target: ProposalTarget) -> 
 def _propose(session: Session, target: ProposalTarget, extract: Extract, line: dict[str, Any]) -> CaptureResult:
     extraction = extract(session)
     changes, dropped = compare(
-        extraction.proposals, known_brain(target), today=target.now.date(),
-        session=session.id, max_units=target.settings.capture.max_units,
+        extraction.proposals, known_brain(target), session=session.id, max_units=target.settings.capture.max_units,
     )  # fmt: skip
     keys = list(dict.fromkeys(ledger.record_keys(session)))
     result = CaptureResult(
@@ -207,7 +206,7 @@ def propose_unit(proposal: Proposal, target: ProposalTarget, *, name: str, title
     if not git.is_repository(target.brain):
         raise BrainError(f"{target.brain} is not a git repository.", hint=f"Run `nugget init {target.brain}`.")
     session = proposal.unit.session or ""
-    changes, dropped = compare([proposal], known_brain(target), today=target.now.date(), session=session, max_units=1)
+    changes, dropped = compare([proposal], known_brain(target), session=session, max_units=1)
     if not changes:
         why = dropped[0] if dropped else "the brain has it already"
         return CaptureResult(session=session, skipped=why, dropped=dropped)

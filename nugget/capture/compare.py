@@ -85,19 +85,43 @@ class ProposedChange:
         return self.before is None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class KnownBrain:
-    """The brain as a capture sees it: `files` has the paths of a commit as keys, `read` returns their text.
+    """The brain as a capture sees it, and what is proposed for it so far.
 
-    `waiting` has the units on branches that nobody has reviewed yet, with the branch.
+    `files` has the paths of a commit as keys, `read` returns their text. `waiting` has the units on branches that
+    nobody has reviewed yet, with the branch; `paths` the files by id, `renamed` the ids that were taken already.
     """
 
     files: Mapping[str, str]
     read: Callable[[str], str | None]
     similar: Similar
+    today: date
     waiting: Sequence[tuple[Unit, str]] = ()
     rejected: frozenset[str] = frozenset()
     forgotten: frozenset[str] = frozenset()
+    changes: dict[str, ProposedChange] = field(default_factory=dict)
+    dropped: list[str] = field(default_factory=list)
+    paths: dict[str, str] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.paths |= {unit_id_of(path): path for path in self.files}
+
+    def unit_at(self, path: str, *, proposed: bool = False) -> tuple[Unit | None, str]:
+        """Return the unit and the text of a file: as the brain's commit has it, or as `proposed` so far."""
+        change = self.changes.get(path) if proposed else None
+        text = change.text if change else self.read(path) if path in self.files else None
+        return (knowledge.parse(text, path=path).unit if text is not None else None), text or ""
+
+    def edit(self, unit: Unit, path: str, text: str, *, reason: str, note: str) -> None:
+        """Propose a new text for a file of the brain."""
+        before = self.read(path)
+        self.changes[path] = ProposedChange(path=path, unit=unit, text=text, reason=reason, before=before, note=note)
+
+    def drop(self, unit: Unit, why: str) -> None:
+        """Note why a unit is not proposed."""
+        self.dropped.append(f"{shorten(unit.title, 80) or 'a unit without a title'}: {why}")
 
 
 def known_brain(target: ProposalTarget) -> KnownBrain:
@@ -112,6 +136,7 @@ def known_brain(target: ProposalTarget) -> KnownBrain:
     waiting = [(knowledge.parse_bytes(content, path=path).unit, branch) for branch, path, content in unmerged]
     return KnownBrain(
         files=git.files_at(brain, base, under=["domains"]) if base else {}, read=read, similar=target.similar,
+        today=target.now.date(),
         waiting=[(unit, branch) for unit, branch in waiting if unit is not None],
         rejected=ledger.rejections(target.home, brain=ledger.brain_key(brain, target.home)), forgotten=forgotten(brain),
     )  # fmt: skip
@@ -129,35 +154,10 @@ def numbered(name: str, taken: Collection[str]) -> str:
     return next(one for one in chain([name], (f"{name}-{number}" for number in count(2))) if one not in taken)
 
 
-@dataclass(slots=True)
-class _Draft:
-    brain: KnownBrain
-    today: date
-    changes: dict[str, ProposedChange] = field(default_factory=dict)
-    dropped: list[str] = field(default_factory=list)
-    paths: dict[str, str] = field(default_factory=dict)
-    renamed: dict[str, str] = field(default_factory=dict)
-
-    def read(self, path: str, *, proposed: bool = False) -> tuple[Unit | None, str]:
-        """Return the unit and the text of a file: as the brain's commit has it, or as `proposed` so far."""
-        change = self.changes.get(path) if proposed else None
-        text = change.text if change else self.brain.read(path) if path in self.brain.files else None
-        return (knowledge.parse(text, path=path).unit if text is not None else None), text or ""
-
-    def edit(self, unit: Unit, path: str, text: str, *, reason: str, note: str) -> None:
-        """Propose a new text for a file of the brain."""
-        before = self.brain.read(path)
-        self.changes[path] = ProposedChange(path=path, unit=unit, text=text, reason=reason, before=before, note=note)
-
-    def drop(self, unit: Unit, why: str) -> None:
-        self.dropped.append(f"{shorten(unit.title, 80) or 'a unit without a title'}: {why}")
-
-
 def compare(
     proposals: Iterable[Proposal],
     brain: KnownBrain,
     *,
-    today: date,
     session: str | None,
     max_units: int,
     origin: Origin = Origin.AI_SESSION,
@@ -169,33 +169,32 @@ def compare(
     Without `edits` no existing file is changed: what would add to one is proposed as a new file, and flagged.
     `beyond` is the reason given for units beyond `max_units`.
     """
-    draft = _Draft(brain, today, paths={unit_id_of(path): path for path in brain.files})
     beyond = beyond or f"more than {max_units} units (capture.max_units)"
     accepted: list[tuple[Unit, Proposal]] = []
     for proposal in sorted(proposals, key=lambda one: -one.unit.confidence):
-        unit = _tidy(proposal.unit, today=today, session=session, origin=origin)
+        unit = _tidy(proposal.unit, today=brain.today, session=session, origin=origin)
         if isinstance(unit, str):
-            draft.drop(proposal.unit, unit)
+            brain.drop(proposal.unit, unit)
         elif why := _unwanted(unit, brain, [known for known, _ in accepted]):
-            draft.drop(unit, why)
+            brain.drop(unit, why)
         elif len(accepted) == max_units:
-            draft.drop(unit, beyond)
+            brain.drop(unit, beyond)
         else:
             accepted.append((unit, proposal))
     for unit, proposal in told(accepted, "Comparing with the brain"):
-        _place(draft, unit, proposal, edits=edits)
-    _prune_relations(draft)
-    return tuple(draft.changes.values()), tuple(draft.dropped)
+        _place(brain, unit, proposal, edits=edits)
+    _prune_relations(brain)
+    return tuple(brain.changes.values()), tuple(brain.dropped)
 
 
-def _prune_relations(draft: _Draft) -> None:
+def _prune_relations(brain: KnownBrain) -> None:
     """Point links between new units to their final ids, and drop links that lead nowhere."""
-    for path, change in draft.changes.items():
-        known = [replace(one, id=draft.renamed.get(one.id, one.id)) for one in change.unit.related]
-        related = tuple(one for one in known if one.id in draft.paths and one.id != change.unit.id)
+    for path, change in brain.changes.items():
+        known = [replace(one, id=brain.renamed.get(one.id, one.id)) for one in change.unit.related]
+        related = tuple(one for one in known if one.id in brain.paths and one.id != change.unit.id)
         if change.before is None and related != change.unit.related:
             unit = replace(change.unit, related=related)
-            draft.changes[path] = replace(change, unit=unit, text=knowledge.serialise(unit))
+            brain.changes[path] = replace(change, unit=unit, text=knowledge.serialise(unit))
 
 
 def _tidy(unit: Unit, *, today: date, session: str | None, origin: Origin) -> Unit | str:
@@ -280,52 +279,52 @@ def _unwanted(unit: Unit, brain: KnownBrain, accepted: Sequence[Unit]) -> str | 
     return None
 
 
-def _place(draft: _Draft, unit: Unit, proposal: Proposal, *, edits: bool) -> None:
-    near = [(one, score) for one, score in draft.brain.similar(unit) if one.path in draft.brain.files]
-    unit = replace(unit, related=(*unit.related, *_superseded(draft, unit, [one for one, _ in near])))
-    named = proposal.updates if proposal.updates in draft.paths else None
-    twin, score = (draft.read(draft.paths[named])[0], None) if named else _twin(draft, unit, near)
+def _place(brain: KnownBrain, unit: Unit, proposal: Proposal, *, edits: bool) -> None:
+    near = [(one, score) for one, score in brain.similar(unit) if one.path in brain.files]
+    unit = replace(unit, related=(*unit.related, *_superseded(brain, unit, [one for one, _ in near])))
+    named = proposal.updates if proposal.updates in brain.paths else None
+    twin, score = (brain.unit_at(brain.paths[named])[0], None) if named else _twin(brain, unit, near)
     notes = [proposal.note] if proposal.note else []
     if twin is not None and edits:
         try:
-            _add_to(draft, twin, unit, proposal.reason, score)
+            _add_to(brain, twin, unit, proposal.reason, score)
             return
         except KnowledgeError:  # only a person can edit its frontmatter
             notes.append(f"{twin.id} has to be edited by hand")
     if twin is not None:
         if not _what_is_new(twin.body, unit):
-            draft.drop(unit, f"{twin.id} says it already")
+            brain.drop(unit, f"{twin.id} says it already")
             return
         notes.append(f"much like {twin.id}" + (f" (similarity {score:.2f})" if score else ""))
     # The slug must be unused in the brain, in this proposal and in those that wait.
-    new_id = numbered(unit.id, draft.paths.keys() | {waiting.id for waiting, _ in draft.brain.waiting})
+    new_id = numbered(unit.id, brain.paths.keys() | {waiting.id for waiting, _ in brain.waiting})
     path = brains.unit_path(unit.type, unit.domain or "general", new_id.partition("/")[2])
     # Keep each relation that leads somewhere, once.
     leading = {(one.id, one.relation): one for one in unit.related if one.id != new_id
-               and (one.id in draft.paths or one.relation is RelationType.INFORMED_BY)}  # fmt: skip
-    draft.renamed[unit.id] = new_id
+               and (one.id in brain.paths or one.relation is RelationType.INFORMED_BY)}  # fmt: skip
+    brain.renamed[unit.id] = new_id
     unit = replace(unit, id=new_id, path=path, related=tuple(leading.values()))
     conflicts = (RelationType.SUPERSEDES, RelationType.CONTRADICTS)
     notes += [f"{one.relation} {one.id}" for one in unit.related if one.relation in conflicts]
-    draft.paths[unit.id] = path
-    draft.changes[path] = ProposedChange(
+    brain.paths[unit.id] = path
+    brain.changes[path] = ProposedChange(
         path=path, unit=unit, text=knowledge.serialise(unit), reason=proposal.reason, note="; ".join(notes) or None
     )
     for relation in unit.related:
         if relation.relation is RelationType.SUPERSEDES:
-            _mark_superseded(draft, relation.id, unit)
+            _mark_superseded(brain, relation.id, unit)
 
 
-def _superseded(draft: _Draft, unit: Unit, similar: Sequence[Unit]) -> Iterator[Relation]:
+def _superseded(brain: KnownBrain, unit: Unit, similar: Sequence[Unit]) -> Iterator[Relation]:
     """Yield `supersedes` relations to the decisions whose choice this one rejects, on the same subject."""
     if unit.type not in _CHOICES or not unit.alternatives:
         return
     gone = list(map(_content_words, unit.alternatives))
     slugs = {slugify(word) for words in gone for word in words}
     near = {one.id: one for one in similar}
-    for unit_id, path in draft.paths.items():  # units named after what this one rejects
+    for unit_id, path in brain.paths.items():  # units named after what this one rejects
         is_named = unit_id not in near and slugs & set(unit_id.partition("/")[2].split("-"))
-        if is_named and (found := draft.read(path)[0]) is not None:
+        if is_named and (found := brain.unit_at(path)[0]) is not None:
             near[unit_id] = found
     subject = _content_words(unit.title).difference(*gone)
     for known in near.values():
@@ -335,7 +334,7 @@ def _superseded(draft: _Draft, unit: Unit, similar: Sequence[Unit]) -> Iterator[
             yield Relation(id=known.id, relation=RelationType.SUPERSEDES)
 
 
-def _twin(draft: _Draft, unit: Unit, near: Sequence[tuple[Unit, float]]) -> tuple[Unit | None, float | None]:
+def _twin(brain: KnownBrain, unit: Unit, near: Sequence[tuple[Unit, float]]) -> tuple[Unit | None, float | None]:
     """Return the committed unit that says the same, and its similarity.
 
     Choices or rules about different things are never twins, however similar their words.
@@ -348,7 +347,7 @@ def _twin(draft: _Draft, unit: Unit, near: Sequence[tuple[Unit, float]]) -> tupl
             found = one, score
             break
     else:
-        known = draft.read(draft.paths.get(unit.id, ""))[0]
+        known = brain.unit_at(brain.paths.get(unit.id, ""))[0]
         if known is not None and (held := _held_words(unit, known)) >= HELD_WORDS:
             found = known, held
     if found[0] is not None and unit.type in _CHOICES and found[0].type in _CHOICES:
@@ -358,32 +357,32 @@ def _twin(draft: _Draft, unit: Unit, near: Sequence[tuple[Unit, float]]) -> tupl
     return found
 
 
-def _add_to(draft: _Draft, twin: Unit, unit: Unit, reason: str, score: float | None) -> None:
+def _add_to(brain: KnownBrain, twin: Unit, unit: Unit, reason: str, score: float | None) -> None:
     """Propose what the unit adds to the file of its twin. Raises KnowledgeError if that file cannot be edited."""
-    known, text = draft.read(twin.path or "", proposed=True)
+    known, text = brain.unit_at(twin.path or "", proposed=True)
     if known is None:
-        draft.drop(unit, f"{twin.id} says the same, and its file cannot be edited")
+        brain.drop(unit, f"{twin.id} says the same, and its file cannot be edited")
     elif not (added := _what_is_new(known.body, unit)):
-        draft.drop(unit, f"{twin.id} says it already")
+        brain.drop(unit, f"{twin.id} says it already")
     else:
-        heading = unit.title if unit.title != known.title else f"Seen again on {draft.today.isoformat()}"
-        changed: dict[str, object] = {"last_modified": draft.today}
+        heading = unit.title if unit.title != known.title else f"Seen again on {brain.today.isoformat()}"
+        changed: dict[str, object] = {"last_modified": brain.today}
         if unit.confidence > known.confidence:
             changed["confidence"] = round(unit.confidence, 2)
         changed["evidence"] = tuple(dict.fromkeys((*known.evidence, *unit.evidence)))
         edited = knowledge.edit(text, changes=changed, body=f"{known.body.rstrip()}\n\n## {heading}\n\n{added}\n")
         merged = replace(known, evidence=unit.evidence, confidence=max(known.confidence, unit.confidence))
         alike = f", which says much the same (similarity {score:.2f})" if score else ""
-        draft.edit(merged, known.path or "", edited, reason=reason, note=f"adds to {known.id}{alike}")
+        brain.edit(merged, known.path or "", edited, reason=reason, note=f"adds to {known.id}{alike}")
 
 
-def _mark_superseded(draft: _Draft, unit_id: str, by: Unit) -> None:
-    known, text = draft.read(draft.paths[unit_id], proposed=True)
-    if known is not None and known.path in draft.brain.files:
+def _mark_superseded(brain: KnownBrain, unit_id: str, by: Unit) -> None:
+    known, text = brain.unit_at(brain.paths[unit_id], proposed=True)
+    if known is not None and known.path in brain.files:
         with suppress(KnowledgeError):  # only a person can edit it; the new unit says `supersedes` anyway
-            marked = knowledge.edit(text, changes={"superseded_by": by.id, "last_modified": draft.today})
+            marked = knowledge.edit(text, changes={"superseded_by": by.id, "last_modified": brain.today})
             reason = f"superseded by {by.id}"
-            draft.edit(known, known.path or "", marked, reason=reason, note=f"marked as {reason}")
+            brain.edit(known, known.path or "", marked, reason=reason, note=f"marked as {reason}")
 
 
 def _what_is_new(known_body: str, unit: Unit) -> str:

@@ -79,7 +79,7 @@ def import_notes(
         if domain:
             fresh = [replace(one, unit=replace(one.unit, domain=domain)) for one in fresh]
         changes, dropped = compare(
-            _with_relations(fresh, brain.files), brain, today=target.now.date(), session=None,
+            _with_relations(fresh, brain.files), brain, session=None,
             max_units=limit, origin=Origin.IMPORTED, edits=False, beyond=_BEYOND,
         )  # fmt: skip
         beyond = [reason for reason in dropped if reason.endswith(_BEYOND)]

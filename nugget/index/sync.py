@@ -28,12 +28,15 @@ from nugget.infra import files
 from nugget.infra.embedding import Embedder
 from nugget.markdown import chunk_markdown
 from nugget.models import Chunk, FileState, Problem, SourceName, Unit
-from nugget.sources import DocumentSource, ReadDocument
+from nugget.sources import ReadDocument
+from nugget.sources.notes import Notes
 from nugget.sources.nugget_store import NuggetUnits
 from nugget.text import estimate_tokens, printable, telling, told
 
 _BRAIN = SourceName.BRAIN
 _FILES_A_BATCH = 64
+_Source = Notes | NuggetUnits
+"""Files that each hold units."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,7 +240,7 @@ def _put_file(run: _Sync, connection: sqlite3.Connection, path: str) -> FileStat
     return state
 
 
-def document_changes(source: DocumentSource, connection: sqlite3.Connection) -> DocumentChanges:
+def document_changes(source: _Source, connection: sqlite3.Connection) -> DocumentChanges:
     """Return what changed since the last sync, by size and time alone. Reads no file and takes no lock."""
     known = stored.file_marks(connection, source.name)
     modified: list[tuple[str, Path]] = []
@@ -256,7 +259,7 @@ def document_changes(source: DocumentSource, connection: sqlite3.Connection) -> 
 
 
 def sync_documents(
-    source: DocumentSource,
+    source: _Source,
     connection: sqlite3.Connection,
     *,
     embedder: Embedder | None,
@@ -320,7 +323,7 @@ _Chunks = Sequence[Sequence[Chunk]]
 
 
 def _read(
-    source: DocumentSource, key: str, file: Path, seen: FileState | None, count_tokens: Callable[[str], int]
+    source: _Source, key: str, file: Path, seen: FileState | None, count_tokens: Callable[[str], int]
 ) -> tuple[FileState, ReadDocument | None, _Chunks] | None:
     """Return a file with its units, chunked; no document if only its time changed, None if it is changing or gone."""
     try:

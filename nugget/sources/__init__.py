@@ -19,7 +19,7 @@ from datetime import UTC, date, datetime
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from nugget.config import AgentSettings, Environment, absolute_folder, config_home, load_settings, user_home
 from nugget.errors import TranscriptError
@@ -43,20 +43,6 @@ class ReadDocument:
     units: tuple[Unit, ...] = ()
     problems: tuple[Problem, ...] = ()
     record: SessionRecord | None = None
-
-
-class DocumentSource(Protocol):
-    """Files that each hold units. `nugget.index.sync` syncs the machine's index with them."""
-
-    @property
-    def name(self) -> SourceName:
-        """The source that the units belong to."""
-
-    def files(self) -> Iterable[tuple[str, Path | str]]:
-        """Yield every file as (key, place); the key is unique within the source and stays the same."""
-
-    def read(self, key: str, file: Path) -> ReadDocument:
-        """Return the content of a file. May raise NuggetError, OSError or ValueError, which become a Problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path, PurePosixPath
 from stat import S_ISREG
@@ -130,35 +131,44 @@ def _resolved(link: str, source: str, names: Mapping[str, str]) -> str:
     return next((names[name.lower()] for name in tried if name.lower() in names), f"{beside}.md")
 
 
-class _Notes:
-    """Notes of some folders as a source of units, each with its key as id."""
+@dataclass(slots=True)
+class Notes:
+    """Notes as a source of units, each with its key as id.
+
+    `walk` yields every note as (key, place); `problems` of the last walk are reported with every search, `left_out`
+    only when a person syncs. `committed` gives when a note was last committed, None if that is not known.
+    """
 
     name: SourceName
+    redact: Callable[[str], str]
+    walk: Callable[[list[Problem], list[Problem]], Iterator[tuple[str, Path | str]]]
+    committed: Callable[[str], date | None] = lambda key: None
+    problems: list[Problem] = field(default_factory=list)
+    left_out: list[Problem] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)
 
-    def __init__(self, redact: Callable[[str], str]) -> None:
-        self._redact = redact
-        self._names: dict[str, str] = {}
+    def files(self) -> Iterator[tuple[str, Path | str]]:
+        """Yield every note as (key, place). Of two with one name, links lead to the one that sorts first."""
+        self.problems, self.left_out, self.names = [], [], {}
+        for key, file in self.walk(self.problems, self.left_out):
+            name = _link_name(key)
+            self.names[name] = min(key, self.names.get(name, key))
+            self.names[key.lower()] = key
+            yield key, file
 
     def read(self, key: str, file: Path) -> ReadDocument:
         """Return the unit of a note. Raises KnowledgeError if the file is not a note, OSError if unreadable."""
-        if (size := file.stat().st_size) > _MAX_BYTES:
+        state = file.stat()
+        if (size := state.st_size) > _MAX_BYTES:
             raise KnowledgeError(f"it is {size / 1e6:.1f} MB; a note may be {_MAX_BYTES // 1_000_000} MB at most")
         content = file.read_bytes()
         if b"\0" in content:
             raise KnowledgeError("it is not a text in UTF-8")
-        text = self._redact(content.decode("utf-8-sig", "replace"))
-        unit, problems = read_note(text, key=key, source=self.name, names=self._names, modified=self._day(key, file))
+        text = self.redact(content.decode("utf-8-sig", "replace"))
+        # After a checkout, files have the day of that.
+        day = self.committed(key) or datetime.fromtimestamp(max(0, min(state.st_mtime, 253402300799)), UTC).date()
+        unit, problems = read_note(text, key=key, source=self.name, names=self.names, modified=day)
         return ReadDocument(units=(unit,), problems=problems)
-
-    def _add(self, key: str) -> None:
-        """Note the names of a note. Of two with one name, the one that sorts first has it."""
-        name = _link_name(key)
-        self._names[name] = min(key, self._names.get(name, key))
-        self._names[key.lower()] = key
-
-    def _day(self, key: str, file: Path) -> date:
-        """Return the day of a file's time, in UTC."""
-        return datetime.fromtimestamp(max(0, min(file.stat().st_mtime, 253402300799)), UTC).date()
 
 
 CanonFolders = Mapping[str, tuple[Path, Path | None]]
@@ -194,62 +204,45 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(str(path).encode("utf-8", "replace")).hexdigest()[:6]
 
 
-class Canon(_Notes):
-    """The files of the canon folders, except those that `private` lists: names and real folders of memory.
+def canon_of(
+    folders: CanonFolders, *, redact: Callable[[str], str], max_files: int,
+    private: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset()),
+) -> Notes:  # fmt: skip
+    """Return the files of the canon folders, except those that `private` lists: names and real folders of memory."""
+    days: dict[str, dict[str, date]] = {}
 
-    `problems` of the last walk are reported with every search, `left_out` only when a person syncs.
-    """
-
-    name = SourceName.CANON
-
-    def __init__(
-        self, folders: CanonFolders, *, redact: Callable[[str], str], max_files: int,
-        private: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset()),
-    ) -> None:  # fmt: skip
-        super().__init__(redact)
-        self.folders = folders
-        self.problems: list[Problem] = []
-        self.left_out: list[Problem] = []
-        self._max_files, self._private = max_files, private
-        self._committed: dict[str, dict[str, date]] = {}
-
-    def files(self) -> Iterator[tuple[str, str]]:
-        """Yield every note as (`<folder name>/<path>`, place)."""
-        self.problems.clear()
-        self.left_out.clear()
-        self._names = {}
-        for name, (place, bound) in self.folders.items():
+    def walk(problems: list[Problem], left_out: list[Problem]) -> Iterator[tuple[str, str]]:
+        for name, (place, bound) in folders.items():
             # os.path.realpath, since that of pathlib raises for links in a circle
             real, inside = os.path.realpath(place), os.path.realpath(bound or "/")
             if not Path(real).is_relative_to(inside):
                 reason = f"leads out of {bound}, so it is not read; name it by its absolute path"
-                self.problems.append(Problem(path=str(place), reason=reason))
+                problems.append(Problem(path=str(place), reason=reason))
                 continue
-            walk = Walk(
-                root=place, suffixes=SUFFIXES, max_files=self._max_files, problems=self.problems,
-                left_out=self.left_out, private_names=self._private[0], private_folders=self._private[1],
+            found = Walk(
+                root=place, suffixes=SUFFIXES, max_files=max_files, problems=problems, left_out=left_out,
+                private_names=private[0], private_folders=private[1],
             )  # fmt: skip
-            for path, file in walk.files():
-                self._add(key := f"{name}/{path}")
-                yield key, file
+            yield from ((f"{name}/{path}", file) for path, file in found.files())
 
-    def _day(self, key: str, file: Path) -> date:
-        """Return when a note was last committed, else its file's day: after a checkout, files have the day of that."""
+    def committed(key: str) -> date | None:
         name, _, path = key.partition("/")
-        if name not in self._committed:
-            self._committed[name] = {}
+        if name not in days:
+            days[name] = {}
             with suppress(GitError):
-                self._committed[name] = git.last_commit_days(self.folders[name][0])
-        return self._committed[name].get(path) or super()._day(key, file)
+                days[name] = git.last_commit_days(folders[name][0])
+        return days[name].get(path)
+
+    return Notes(SourceName.CANON, redact, walk, committed)
 
 
-def open_canon(environment: Environment, settings: Settings, brain: Path) -> Canon:
+def open_canon(environment: Environment, settings: Settings, brain: Path) -> Notes:
     """Return the canon folders that the settings name, without the memory of any identity."""
     folders = canon_folders(settings.canon_folders, base=brain)
     memories = (environment.home / "memory", environment.claude_config / "projects", brain / "memory")
     names = frozenset(Path(name).name.lower() for names in INSTRUCTIONS.values() for name in names)
     private = names, frozenset(map(os.path.realpath, memories))
-    return Canon(folders, redact=redacting(settings), max_files=settings.canon_max_files, private=private)
+    return canon_of(folders, redact=redacting(settings), max_files=settings.canon_max_files, private=private)
 
 
 def redacting(settings: Settings) -> Callable[[str], str]:
@@ -271,63 +264,60 @@ def check_identity(text: str) -> str:
     return text
 
 
-class Memory(_Notes):
-    """The notes of one identity; their ids are `<identity>/<path>`."""
+def memory_of(
+    identity: str, environment: Environment, *, redact: Callable[[str], str], brain: Path | None = None,
+    workspaces: Sequence[Path] = (),
+) -> Notes:  # fmt: skip
+    """Return the notes of one identity; their ids are `<identity>/<path>`. Raises UsageError for an invalid one."""
+    check_identity(identity)
 
-    name = SourceName.MEMORY
-
-    def __init__(
-        self, identity: str, environment: Environment, *, redact: Callable[[str], str], brain: Path | None = None,
-        workspaces: Sequence[Path] = (),
-    ) -> None:  # fmt: skip
-        super().__init__(redact)
-        self.identity = check_identity(identity)
-        self._environment, self._brain, self._workspaces = environment, brain, workspaces
-        self._user_home = user_home(environment)
-
-    def files(self) -> Iterator[tuple[str, Path]]:
-        """Yield every note as (`<identity>/<path>`, place), each once: `AGENTS.md` is often a link to `CLAUDE.md`."""
-        self._names = {}
-        seen: set[str | tuple[int, int]] = set()
-        for path, file in self._places():
-            key = f"{self.identity}/{path}"
+    def walk(*_: list[Problem]) -> Iterator[tuple[str, Path]]:
+        seen: set[str | tuple[int, int]] = set()  # `AGENTS.md` is often a link to `CLAUDE.md`
+        for path, file in _memory_files(identity, environment, brain, workspaces):
+            key = f"{identity}/{path}"
             with suppress(OSError):
                 state = file.stat()
                 same = (state.st_dev, state.st_ino)
                 if S_ISREG(state.st_mode) and key not in seen and same not in seen:
                     seen |= {key, same}
-                    self._add(key)
                     yield key, file
 
-    def _places(self) -> Iterator[tuple[str, Path]]:
-        config, agent_files = self._environment.claude_config, INSTRUCTIONS.get(self.identity, ())
-        is_claude = self.identity == "claude-code"
-        yield from self._walked(self._environment.home / "memory" / self.identity, "")
-        if self._brain:
-            yield from self._walked(self._brain / "memory" / self.identity, "@brain/")
-        if self.identity in _OF_USER:
-            own = self._user_home / _OF_USER[self.identity]
-            yield f"@user/{own.name}", own
+    return Notes(SourceName.MEMORY, redact, walk)
+
+
+def _memory_files(
+    identity: str, environment: Environment, brain: Path | None, workspaces: Sequence[Path]
+) -> Iterator[tuple[str, Path]]:
+    config, agent_files = environment.claude_config, INSTRUCTIONS.get(identity, ())
+    is_claude = identity == "claude-code"
+    yield from _walked(environment.home / "memory" / identity, "")
+    if brain:
+        yield from _walked(brain / "memory" / identity, "@brain/")
+    if identity in _OF_USER:
+        own = user_home(environment) / _OF_USER[identity]
+        yield f"@user/{own.name}", own
+    if is_claude:
+        yield "@user/CLAUDE.md", config / "CLAUDE.md"
+        yield from _walked(config / "rules", "@user/rules/")
+        for project in list_folder(config / "projects"):
+            yield from _walked(Path(project.path, "memory"), f"@project/{project.name}/")
+    for folder in _used_workspaces(environment, workspaces) if agent_files else ():
+        prefix = f"@workspace/{slugify(folder.name or 'root')}-{_digest(folder)}/"
+        yield from ((f"{prefix}{name}", folder / name) for name in agent_files)
         if is_claude:
-            yield "@user/CLAUDE.md", config / "CLAUDE.md"
-            yield from self._walked(config / "rules", "@user/rules/")
-            for project in list_folder(config / "projects"):
-                yield from self._walked(Path(project.path, "memory"), f"@project/{project.name}/")
-        for folder in self._known_workspaces() if agent_files else ():
-            prefix = f"@workspace/{slugify(folder.name or 'root')}-{_digest(folder)}/"
-            yield from ((f"{prefix}{name}", folder / name) for name in agent_files)
-            if is_claude:
-                yield from self._walked(folder / ".claude" / "rules", f"{prefix}.claude/rules/")
+            yield from _walked(folder / ".claude" / "rules", f"{prefix}.claude/rules/")
 
-    def _walked(self, root: Path, prefix: str) -> Iterator[tuple[str, Path]]:
-        walk = Walk(root=root, suffixes=SUFFIXES, max_files=_MAX_MEMORY_FILES)
-        yield from ((f"{prefix}{path}", Path(file)) for path, file in walk.files())
 
-    def _known_workspaces(self) -> list[Path]:
-        """Return the given workspaces, then those that Claude Code has been used in."""
-        client: Mapping[str, object] = {}
-        beside = self._environment.claude_config / ".claude.json"
-        with suppress(TranscriptError):
-            client = read_document(beside if beside.is_file() else self._user_home / ".claude.json") or {}
-        named = [Path(name) for name in mapping_of(client.get("projects")) if Path(name).is_absolute()]
-        return [folder for folder in dict.fromkeys([*self._workspaces, *named]) if folder.is_dir()]
+def _walked(root: Path, prefix: str) -> Iterator[tuple[str, Path]]:
+    walk = Walk(root=root, suffixes=SUFFIXES, max_files=_MAX_MEMORY_FILES)
+    yield from ((f"{prefix}{path}", Path(file)) for path, file in walk.files())
+
+
+def _used_workspaces(environment: Environment, workspaces: Sequence[Path]) -> list[Path]:
+    """Return the given workspaces, then those that Claude Code has been used in."""
+    client: Mapping[str, object] = {}
+    beside = environment.claude_config / ".claude.json"
+    with suppress(TranscriptError):
+        client = read_document(beside if beside.is_file() else user_home(environment) / ".claude.json") or {}
+    named = [Path(name) for name in mapping_of(client.get("projects")) if Path(name).is_absolute()]
+    return [folder for folder in dict.fromkeys([*workspaces, *named]) if folder.is_dir()]

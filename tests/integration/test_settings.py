@@ -90,7 +90,7 @@ def test_the_user_is_stronger_than_the_brain_and_the_environment_than_both(
 
 @pytest.mark.proves("SETTINGS-KNOWLEDGE")
 def test_a_folder_of_canon_in_the_brain_may_not_be_a_link_out_of_it(words: Path, tmp_path: Path) -> None:
-    from nugget.sources.notes import Canon
+    from nugget.sources.notes import canon_of
 
     (tmp_path / "private").mkdir()
     (words / "docs").mkdir()
@@ -98,7 +98,7 @@ def test_a_folder_of_canon_in_the_brain_may_not_be_a_link_out_of_it(words: Path,
         (place / "a.md").write_text("A note.")
     (words / "linked").symlink_to(tmp_path / "private")
     folders = canon_folders(["docs", "linked", "x=./linked"], base=words)
-    canon = Canon(folders, redact=lambda text: text, max_files=10)
+    canon = canon_of(folders, redact=lambda text: text, max_files=10)
     assert [key for key, _ in canon.files()] == ["docs/a.md"]
     assert [Path(problem.path).name for problem in canon.problems] == ["linked"]
     assert read_brain_file(words)[1] == []

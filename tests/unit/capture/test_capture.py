@@ -220,9 +220,10 @@ def unit_of(title: str, body: str = "", *, instead_of: str = "", kind: str = Kno
 
 def compared(known: Unit, *units: Unit, likeness: float = 0.0) -> tuple[tuple[ProposedChange, ...], tuple[str, ...]]:
     files = {known.path or "": knowledge.serialise(known)}
-    brain = KnownBrain(files=files, read=files.get, similar=lambda unit: [(known, likeness)] if likeness else [])
+    near = [(known, likeness)] if likeness else []
+    brain = KnownBrain(files=files, read=files.get, similar=lambda unit: near, today=TODAY)
     proposals = [Proposal(unit=one, reason="You said so") for one in units]
-    return compare(proposals, brain, today=TODAY, session="s", max_units=2)
+    return compare(proposals, brain, session="s", max_units=2)
 
 
 @pytest.mark.proves("CAP-SUPERSEDES")

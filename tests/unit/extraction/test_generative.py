@@ -73,8 +73,8 @@ def extract(llm: LLM, session: Session = SESSION, **changed: Any) -> Extraction:
 
 def written(extraction: Extraction, *, brain: KnownBrain | None = None) -> dict[str, str]:
     """The files that capture would write, by path."""
-    known = brain or KnownBrain(files={}, read=lambda path: None, similar=lambda unit: ())
-    changes, _ = compare(extraction.proposals, known, today=NOW.date(), session=SESSION.id, max_units=12)
+    known = brain or KnownBrain(files={}, read=lambda path: None, similar=lambda unit: (), today=NOW.date())
+    changes, _ = compare(extraction.proposals, known, session=SESSION.id, max_units=12)
     return {change.path: change.text for change in changes}
 
 
@@ -322,7 +322,7 @@ def test_near_units_are_shown_and_can_be_related_to(llm: LLM, server: AnthropicS
 def test_an_update_becomes_an_edit_of_the_file_that_is_there(llm: LLM, server: AnthropicServer) -> None:
     known = existing("concept/webhooks", body=f"# Webhooks\n\n{BODY} It is a matter of bytes.")
     files = {known.path or "": knowledge.serialise(known)}
-    brain = KnownBrain(files=dict.fromkeys(files, "blob"), read=files.get, similar=lambda unit: [])
+    brain = KnownBrain(files=dict.fromkeys(files, "blob"), read=files.get, similar=lambda unit: [], today=NOW.date())
     added = f"{BODY} Turn off body parsing in the framework for this route, or sign a canonical form."
     server.script(reply(unit(body=added, relations=[{"number": 1, "relation": "updates"}])))
     extraction = extract(llm, nearest=lambda query: [known])

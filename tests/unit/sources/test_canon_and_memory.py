@@ -18,12 +18,12 @@ from nugget.index.connection import memory_index_file, open_home, open_memory
 from nugget.index.sync import sync_documents
 from nugget.models import Relation, RelationType, SourceName, Unit
 from nugget.sources import ReadDocument
-from nugget.sources.notes import Canon, Memory, canon_folders, check_identity
+from nugget.sources.notes import Notes, canon_folders, canon_of, check_identity, memory_of
 
 
-def canon(*folders: Path, max_files: int = 1000) -> Canon:
+def canon(*folders: Path, max_files: int = 1000) -> Notes:
     named = canon_folders([str(folder) for folder in folders], base=Path("/"))
-    return Canon(named, redact=lambda text: text.replace("hunter2", "[redacted:password]"), max_files=max_files)
+    return canon_of(named, redact=lambda text: text.replace("hunter2", "[redacted:password]"), max_files=max_files)
 
 
 def write(folder: Path, **files: str) -> None:
@@ -33,15 +33,15 @@ def write(folder: Path, **files: str) -> None:
         path.write_text(text)
 
 
-def keys(source: Canon) -> list[str]:
+def keys(source: Notes) -> list[str]:
     return [key for key, _ in source.files()]
 
 
-def read(source: Canon, key: str) -> ReadDocument:
+def read(source: Notes, key: str) -> ReadDocument:
     return source.read(key, Path(dict(source.files())[key]))
 
 
-def unit(source: Canon, key: str) -> Unit:
+def unit(source: Notes, key: str) -> Unit:
     return read(source, key).units[0]
 
 
@@ -127,7 +127,7 @@ def world(isolated_home: Path, tmp_path: Path) -> Path:
 
 
 def ids(identity: str, world: Path) -> list[str]:
-    source = Memory(identity, read_environment(), redact=str, brain=world / "brain")
+    source = memory_of(identity, read_environment(), redact=str, brain=world / "brain")
     return [key.replace("@workspace/shop-", "@workspace/shop/").split("/", 1)[1] for key, _ in source.files()]
 
 
@@ -151,7 +151,7 @@ def test_an_identity_with_path_characters_is_refused(text: str) -> None:
 @pytest.mark.proves("MEMORY-ISOLATION")
 def test_memory_stands_in_an_index_of_its_identity_and_can_stand_in_no_other(world: Path) -> None:
     environment = read_environment()
-    source = Memory("zealot", environment, redact=str, brain=world / "brain")
+    source = memory_of("zealot", environment, redact=str, brain=world / "brain")
     with closing(open_memory(environment.home, "zealot")) as connection:
         sync_documents(source, connection, embedder=None, cache_folder=environment.home / "embeddings")
     index = read_memory(environment.home, "zealot")
