@@ -37,7 +37,8 @@ from nugget.models import (
     Unit,
 )
 from nugget.models.nuggets import Nugget, NuggetType
-from nugget.redaction import allow_list, is_excluded_project, redact, redact_session, rules_stamp
+from nugget.provenance.extraction import reason_to_skip
+from nugget.redaction import allow_list, redact, redact_session, rules_stamp
 from nugget.sources.sessions import archive_file, read_any, read_archive, write_archive
 from nugget.text import printable, shorten, slugify
 
@@ -87,7 +88,10 @@ def capture_transcript(transcript: Path, target: ProposalTarget, extract: Extrac
         )
         events = zip(session.events, keys, strict=True)
         fresh = replace(session, events=tuple(event for event, name in events if name not in captured))
-        if reason := _nothing_to_do(session, fresh, target):
+        reason = reason_to_skip(session, home, target.settings)
+        if not any(event.kind in (EventKind.PROMPT, EventKind.REPLY) for event in fresh.events):
+            reason = reason or "nothing new since it was captured"
+        if reason:
             _note(target, line | {"reason": reason})
             return CaptureResult(session=session.id, skipped=reason, redacted=redacted)
         return _propose(fresh, target, extract, line)
@@ -102,26 +106,9 @@ def read_redacted(transcript: Path, home: Path, settings: Settings) -> tuple[Ses
         if transcript.exists() or not kept.exists():
             raise
         session = read_archive(kept)
-    if _is_excluded(session, home, settings):
+    if reason_to_skip(session, home, settings):
         return replace(session, events=()), {}
     return redact_session(session, settings=settings)
-
-
-def _is_excluded(session: Session, home: Path, settings: Settings) -> bool:
-    """Return True if the session is excluded by `capture.exclude_projects`, or Nugget itself started it."""
-    ours = session.cwd is not None and Path(session.cwd).is_relative_to(home)
-    return ours or is_excluded_project(session, settings=settings)
-
-
-def _nothing_to_do(session: Session, fresh: Session, target: ProposalTarget) -> str | None:
-    if _is_excluded(session, target.home, target.settings):
-        return f"sessions in {session.cwd} are excluded (capture.exclude_projects)"
-    said = (EventKind.PROMPT, EventKind.REPLY)
-    if not any(event.kind in said for event in session.events):
-        return "the session holds no conversation"
-    if not any(event.kind in said for event in fresh.events):
-        return "nothing new since it was captured"
-    return None
 
 
 def _propose(session: Session, target: ProposalTarget, extract: Extract, line: dict[str, Any]) -> CaptureResult:

@@ -208,7 +208,6 @@ _TO_ASSISTANT = re.compile(
 _COMMENT = re.compile(r"(?:^|\s)#\s*(?P<said>\S.*)$", re.MULTILINE)
 _ECHO = re.compile(r"^(?:echo|printf|note|jot|task add|todo(?: add)?|nugget add)\s+(?:-\w+\s+)*(?P<said>[^|>]+)")
 _QUOTES = "\"' "
-_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+|\s+[-–—]\s+")
 _SHELL_MARK = re.compile(r"(?:^|\s)-{1,2}[A-Za-z]|[|&;<>$`{}=\\]|\(\)|^\s*[./~]|://|\S\.\w+\s*$")
 _ENGLISH = frozenset(
     "the a an we i you it is are was this that to of for from with and or not let's lets should must will instead in "
@@ -255,7 +254,7 @@ def notes_of_command(text: str) -> tuple[tuple[str, str], ...]:
 
 def notes_of_speech(text: str) -> Iterator[tuple[str, str]]:
     """Yield the (type, text) of the todos and decisions in what a person said, sentence by sentence."""
-    for sentence in _SENTENCE.split(text[:8000])[:_MAX_SENTENCES]:
+    for sentence in re.split(r"(?<=[.!?;])\s+|\n+|\s+[-–—]\s+", text[:8000])[:_MAX_SENTENCES]:
         sentence = sentence.strip(_QUOTES + "*-•")
         if not 6 <= len(sentence) <= 600:
             continue

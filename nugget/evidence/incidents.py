@@ -132,7 +132,6 @@ _TRIVIAL = (
 """Failures of an agent's own tools that it overcomes with its next call."""
 _EVERYTHING = frozenset([".", "./..."])
 _JOINS = frozenset(["&&", "||", ";", "|"])
-_WORD = re.compile(r"[\w./@:-]+")
 _STOPPED_BY_PERSON = 130
 
 
@@ -349,4 +348,4 @@ def _target_of(command: str) -> _Target:
 @lru_cache(maxsize=4096)
 def words_of(text: str) -> frozenset[str]:
     """Return the words, flags and paths of a command."""
-    return frozenset(_WORD.findall(bare_command(text)[:2000].lower()))
+    return frozenset(re.findall(r"[\w./@:-]+", bare_command(text)[:2000].lower()))

@@ -30,7 +30,7 @@ from nugget.infra.files import locked
 from nugget.models import KnowledgeType, Origin, Problem, Relation, RelationType, Unit
 from nugget.redaction import allow_list, redact
 from nugget.redaction.paths import is_excluded
-from nugget.sources import mapping_of, objects_in, open_database, text_of
+from nugget.sources import columns_of, mapping_of, objects_in, open_database, text_of
 from nugget.sources.ignore_files import IGNORE_FILES, Walk
 from nugget.text import counted, shorten, slugify, told
 
@@ -209,7 +209,7 @@ def read_database(file: Path) -> str:
     """Return the export of claude-mem's or mem0's database. Raises TranscriptError, also for any other database."""
     with open_database(file) as connection:
         for table, (order, wanted) in _TABLES.items():
-            present = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+            present = columns_of(connection, table)
             columns = [name for name in wanted if name in present]
             if columns[:2] == wanted[:2]:
                 rows = connection.execute(

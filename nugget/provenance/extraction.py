@@ -188,7 +188,8 @@ def _extract(
         if wanted is not None and wanted not in grouped:
             return None, names
         plain = replace(plain, session=session.id, agent=session.agent, workspaces=tuple(names))
-        if reason := _nothing_to_do(session, extractor, grouped):
+        reason = "" if grouped else "the transcript does not tell where it worked"
+        if reason := reason or reason_to_skip(session, extractor.home, extractor.settings):
             return replace(plain, reason=reason), names
         prompts = (one.text for one in session.events if one.kind is EventKind.PROMPT and is_request(one.text))
         request = cleaned(next(prompts, ""))[:_PROMPT_CHARS]
@@ -209,12 +210,11 @@ def _extract(
     ), names  # fmt: skip
 
 
-def _nothing_to_do(session: Session, extractor: Extractor, grouped: Mapping[str, Sequence[Workspace]]) -> str:
-    if not grouped:
-        return "the transcript does not tell where it worked"
-    if Path(session.cwd or "/").is_relative_to(extractor.home):
+def reason_to_skip(session: Session, home: Path, settings: Settings) -> str:
+    """Return why nothing is taken from a session; empty if something may be."""
+    if session.cwd and Path(session.cwd).is_relative_to(home):
         return "Nugget itself ran it"
-    if is_excluded_project(session, settings=extractor.settings):
+    if is_excluded_project(session, settings=settings):
         return f"sessions in {session.cwd} are excluded (capture.exclude_projects)"
     if not any(event.kind in (EventKind.PROMPT, EventKind.REPLY, EventKind.FILE_EDIT) for event in session.events):
         return "the session holds no conversation"

@@ -36,9 +36,7 @@ _NO_CODE = (
 """Files that change without anybody deciding anything."""
 _ELSEWHERE: dict[str, Any] = {"speaker": Speaker.QUOTED, "origin": SpeechOrigin.PASTED}
 """Speaker of imported words that claim to be the user's."""
-_QUOTED = re.compile(r"`([^`\n]{2,120})`")
 _PATH = re.compile(r"(?<![\w:/.@-])(?:[\w.@+-]+/)+[\w.@+-]*\w\.[A-Za-z]\w{0,7}(?![\w/])")
-_NAME = re.compile(r"(?:[A-Za-z_]\w*(?:\.|::))*([A-Za-z_]\w*)(\(\))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,8 +154,8 @@ def _paths_in(text: str) -> list[str]:
 
 def _symbols_in(text: str) -> Iterator[str]:
     """Yield the last part of each name in backquotes that looks like code: `login()`, `max_age`, `TokenStore.get`."""
-    for quoted in _QUOTED.findall(text):
-        found = _NAME.fullmatch(quoted)
+    for quoted in re.findall(r"`([^`\n]{2,120})`", text):
+        found = re.fullmatch(r"(?:[A-Za-z_]\w*(?:\.|::))*([A-Za-z_]\w*)(\(\))?", quoted)
         if found is None or (quoted.islower() and "." in quoted and "_" not in quoted and not found[2]):
             continue  # a file name, such as `config.py`
         name = found[1]

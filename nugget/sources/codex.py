@@ -31,7 +31,6 @@ AGENT = "codex"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 _MAX_UNPACKED_BYTES = 1024 * 1024 * 1024
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TYPES = ("session_meta", "turn_context", "response_item", "event_msg", "compacted", "world_state")
 _INJECTED = (
     "# AGENTS.md instructions", "<environment_context", "<user_instructions", "<permissions instructions",
@@ -49,10 +48,13 @@ def find(folders: Mapping[str, Path]) -> Iterator[SessionFile]:
     """Yield the rollouts below `sessions` and `archived_sessions` of Codex' folder."""
     for kept in ("sessions", "archived_sessions"):
         for file in (folders["codex"] / kept).rglob("rollout-*"):
-            names = _UUID.findall(file.name)
-            is_rollout = names and file.name.endswith((".jsonl", ".jsonl.zst")) and file.is_file()
-            if is_rollout and (found := session_file(file, agent=AGENT, name=names[-1])):
+            is_rollout = file.name.endswith((".jsonl", ".jsonl.zst"))
+            if is_rollout and (found := session_file(file, agent=AGENT, name=_id_in(file))):
                 yield found
+
+
+def _id_in(path: Path) -> str:
+    return path.name.partition(".")[0][-36:]
 
 
 def recognises(record: Mapping[str, Any]) -> bool:
@@ -62,8 +64,7 @@ def recognises(record: Mapping[str, Any]) -> bool:
 
 def read(path: Path) -> Session:
     """Read a rollout. Raises TranscriptError if it cannot be read or decompressed."""
-    names = _UUID.findall(path.name)
-    builder = EventBuilder(agent=AGENT, session=names[-1] if names else path.name.split(".")[0])
+    builder = EventBuilder(agent=AGENT, session=_id_in(path))
     for record in _records(path):
         builder.begin(moment=(record or {}).get("timestamp"))
         if record is None:

@@ -22,7 +22,6 @@ _RECALL_COMMAND = re.compile(
     r"(?:ask|search|context|get|suggest|brief|recall|logs|nuggets|sessions|review|queries)\b"
 )
 """Commands that print what is remembered. Bounded everywhere: a command may be megabytes of anything."""
-_BLANK_LINES = re.compile(r"\n\s*\n(?:\s*\n)+")
 _CUT = "[…]"
 
 
@@ -129,7 +128,7 @@ def plain(text: str) -> str:
     text = without_escapes(text)
     if "\r" in text:
         text = "\n".join(line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n"))
-    return _BLANK_LINES.sub("\n\n", text) if "\n\n\n" in text else text
+    return re.sub(r"\n\s*\n(?:\s*\n)+", "\n\n", text) if "\n\n\n" in text else text
 
 
 def clip(text: str, max_chars: int) -> str:

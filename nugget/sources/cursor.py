@@ -37,7 +37,6 @@ from nugget.sources.event_builder import EventBuilder, arguments, file_edit
 AGENT = "cursor"
 
 _COMPOSER = "composerData:"
-_QUERY = re.compile(r"<user_query>\n?(.*?)\n?</user_query>", re.DOTALL)
 _WOVEN_IN = re.compile(
     r"<(?P<tag>user_info|attached_files|open_and_recently_viewed_files|additional_data|system_reminder|rules|timestamp|"
     r"agent_transcripts|git_status|project_layout|manually_attached_skills|external_links|image_files)\b[^>]*>"
@@ -137,7 +136,7 @@ def _read_line(record: Mapping[str, Any], builder: EventBuilder) -> None:
 
 
 def _read_prompt(text: str, builder: EventBuilder) -> None:
-    queries = _QUERY.findall(text)
+    queries = re.findall(r"<user_query>\n?(.*?)\n?</user_query>", text, re.DOTALL)
     builder.prompt("\n".join(queries) if queries else _WOVEN_IN.sub("", text))
 
 

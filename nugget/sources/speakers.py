@@ -49,7 +49,6 @@ _BLOCKS = re.compile(
     r".*?(?:</(?P=tag)>|\Z)",
     re.DOTALL,
 )
-_FRAMES = re.compile(r"</?(?:tool_use_error|persisted-output)>")
 _NOT_TYPED = (
     "<command-name>", "<command-message>", "<command-args>", "<local-command-", "<bash-input>", "<bash-stdout>",
     "<bash-stderr>", "<task-notification>", "<teammate-message", "<cross-session-message",
@@ -80,7 +79,6 @@ _REVIEW_CHARS = 120
 _FENCE = re.compile(r"^\s{0,3}(?:[-*+>]\s+|\d+[.)]\s+)?(?P<mark>`{3,}|~{3,})")
 _QUOTE_MARKS = (">", "&gt;", "| >", "❯ ")
 _TAG = re.compile(r"<(?P<closing>/?)(?P<name>[A-Za-z][\w:.-]{0,60})(?:\s[^<>]{0,1000})?(?P<empty>/?)>")
-_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _MACHINE = re.compile(
     r"^\s*(?:#{1,6}\s+\S|\d{4}-\d\d-\d\d[T ]\d\d:|\[?\d\d:\d\d:\d\d|\[\d{4}-|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d "
     r"|(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|CRITICAL)\b[\s:\]|]|\[(?:INFO|WARN|ERROR|DEBUG)"
@@ -113,7 +111,6 @@ _LEAD_IN = re.compile(
     rf"(?:\b(?:{_FOREIGN}|{_SAYS}|quote|pasted?|below|following {_FOREIGN})\b[^.!?\n]{{0,60}}:|\bsaid:|\bwrote:)\s*$",
     re.IGNORECASE,
 )
-_PARAGRAPH = re.compile(r"\S[^\n]*(?:\n[^\n]*\S[^\n]*)*")
 _MARKS = re.compile(
     r"\"[^\"\n]{8,2000}\"|“[^“”]{8,2000}”|«[^«»]{8,2000}»|„[^„“”]{8,2000}[“”]|(?<![\w'])'[^'\n]{8,2000}'(?!\w)"
 )
@@ -196,7 +193,7 @@ def _tagged(text: str) -> Iterator[Span]:
     """Yield the outermost pairs of tags with what is between them; of a tag that occurs inside itself, the whole."""
     if "<" not in text:
         return
-    yield from (found.span() for found in _COMMENT.finditer(text))
+    yield from (found.span() for found in re.finditer(r"<!--.*?(?:-->|\Z)", text, re.DOTALL))
     tags: dict[str, list[tuple[int, int, int]]] = {}
     for found in _TAG.finditer(text):
         if not found["empty"]:
@@ -236,7 +233,7 @@ def _open_end(text: str, spans: list[Span]) -> int | None:
 
 def _reviews(text: str) -> Iterator[Span]:
     """Yield the paragraphs that read like a reviewer's remark and not like a person's request."""
-    for found in _PARAGRAPH.finditer(text):
+    for found in re.finditer(r"\S[^\n]*(?:\n[^\n]*\S[^\n]*)*", text):
         if len(found[0]) >= _REVIEW_CHARS and _REVIEW.search(found[0]) and not _IN_PERSON.search(found[0]):
             yield found.span()
 
@@ -265,7 +262,7 @@ def strip_injected(text: str) -> str:
 
 def unframed(text: str) -> str:
     """Return what a tool answered without the tags that the client puts around errors and long output."""
-    return _FRAMES.sub("", text).strip("\n") if "<" in text else text
+    return re.sub(r"</?(?:tool_use_error|persisted-output)>", "", text).strip("\n") if "<" in text else text
 
 
 def is_human(record: Mapping[str, Any]) -> bool:

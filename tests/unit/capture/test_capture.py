@@ -201,7 +201,7 @@ def test_excluded_projects_and_empty_sessions_are_skipped_with_a_reason(
     )
     own = projects / "own.jsonl"
     write_transcript(own, [("Why?", RETRY.title)], cwd=str(home / "llm"))
-    assert "excluded" in (capture_transcript(own, *capture_into(brain, home, extract)).skipped or "")
+    assert capture_transcript(own, *capture_into(brain, home, extract)).skipped == "Nugget itself ran it"
     assert extract.calls == 0
 
 
