@@ -98,9 +98,8 @@ def _received(record: Mapping[str, Any]) -> Iterator[Message]:
     body = text_of(mapping_of(record.get("origin")).get("body"))
     content = "\n".join(text_of(block.get("text")) for block in blocks_of(record) if block.get("type") == "text")
     for found in _TAGGED.finditer(content) if content.lstrip().startswith(_OPENINGS) else ():
-        attributes = {
-            key: html.unescape(value) for key, value in re.findall(r'([a-z_-]+)="([^"]*)"', found["attributes"])
-        }
+        pairs = re.findall(r'([a-z_-]+)="([^"]*)"', found["attributes"])
+        attributes = {key: html.unescape(value) for key, value in pairs}
         sender = next((attributes[key] for key in ("teammate_id", "from-name", "from") if attributes.get(key)), "peer")
         text = body if body and found["tag"] == "cross-session-message" else found["text"]
         yield _message(sender, text, _own_name(record), attributes.get("summary"), record.get("timestamp"))
