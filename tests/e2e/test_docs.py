@@ -176,6 +176,14 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
 
 
+@pytest.mark.proves("HOUSE-RELEASE")
+def test_the_changelog_begins_with_this_version_and_stays_short() -> None:
+    _, *versions = re.split(r"^## \[", text_of("CHANGELOG.md"), flags=re.MULTILINE)
+    assert versions[0].startswith(f"{nugget.__version__}]")
+    assert f'"version": "{nugget.__version__}"' in text_of("plugin/.claude-plugin/plugin.json")
+    assert [len([line for line in one.split("\n") if line.strip()]) <= 40 for one in versions] == [True] * len(versions)
+
+
 @pytest.mark.proves("HOUSE-SITE")
 def test_the_site_holds_every_page_and_each_link_stays_in_it() -> None:
     pages, settings = [page for page in PAGES if "docs" in page.parts], text_of("mkdocs.yml")
@@ -185,11 +193,3 @@ def test_the_site_holds_every_page_and_each_link_stays_in_it() -> None:
     links = ((page, target) for page in pages for target, _ in LINK.findall(page.read_text("utf-8")) if target)
     assert [link for link in links if not (link[0].parent / link[1]).resolve().is_relative_to(inside)] == []
     assert "strict" in text_of("Makefile")
-
-
-@pytest.mark.proves("HOUSE-RELEASE")
-def test_the_changelog_begins_with_this_version_and_stays_short() -> None:
-    _, *versions = re.split(r"^## \[", text_of("CHANGELOG.md"), flags=re.MULTILINE)
-    assert versions[0].startswith(f"{nugget.__version__}]")
-    assert f'"version": "{nugget.__version__}"' in text_of("plugin/.claude-plugin/plugin.json")
-    assert [len([line for line in one.split("\n") if line.strip()]) <= 40 for one in versions] == [True] * len(versions)

@@ -10,13 +10,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import commands
 import pytest
 from commands import Nugget
 from mcp_wire import RUN, asked_over_mcp
 from paths import REPOSITORY
 from publishing_stage import LOCKS, RETRY, Place
 from sessions import write_transcript
-from waiting import PATIENCE_S, wait_for
+from waiting import wait_for
 from worker_stage import LESSONS, variables
 
 from nugget.app.worker import work
@@ -43,21 +44,14 @@ def shop(place: Place) -> Path:
 def hook(place: Place, shop: Path, event: str, *flags: str, **payload: str) -> dict[str, Any]:
     """What the client is told by the hook of an event, once the worker that it started is done."""
     said = {"session_id": "next", "cwd": str(shop), "hook_event_name": event, **payload}
-    done = subprocess.run(
-        [*RUN, "capture-session", *flags], input=json.dumps(said), text=True, env=variables(Path.home()),
-        capture_output=True, timeout=PATIENCE_S, check=True,
-    )  # fmt: skip
+    done = commands.hook(said, *flags, **variables(Path.home()))
     wait_for(lambda: not queue.jobs(place.home, "pending") and not queue.is_working(place.home))
     return json.loads(done.stdout) if done.stdout else {}
 
 
 def briefed(place: Place, shop: Path, *flags: str) -> str:
-    """The brief of a session's start, which a hook on a busy machine may have had to give up before."""
-    until = time.monotonic() + PATIENCE_S
-    while True:
-        started = hook(place, shop, "SessionStart", *flags)
-        if "hookSpecificOutput" in started or time.monotonic() > until:
-            return str(started["hookSpecificOutput"]["additionalContext"])
+    """The brief of a session's start."""
+    return str(hook(place, shop, "SessionStart", *flags)["hookSpecificOutput"]["additionalContext"])
 
 
 def five_minutes_pass(place: Place) -> None:

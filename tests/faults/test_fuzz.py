@@ -92,7 +92,7 @@ def unexpected(result: object) -> bool:
     return code not in (0, 1, 2) or "Traceback" in out + err
 
 
-@pytest.mark.proves("FAULT-FUZZ")
+@pytest.mark.proves("FAULT-FUZZ", "AGT-TORN")
 @pytest.mark.parametrize("face", FILES)
 def test_files_of_any_content_are_read_or_named(
     face: str, nugget: Nugget, words: Path, isolated_home: Path, monkeypatch: pytest.MonkeyPatch

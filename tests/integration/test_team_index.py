@@ -1,27 +1,44 @@
-"""One contract for both indexes: a team's in PostgreSQL answers as the embedded one does."""
+"""A team's index in PostgreSQL answers as the embedded one does, whatever happens to it."""
 
 from __future__ import annotations
 
+import json
+import os
 import random
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Event, Thread
 from typing import Any
 
 import pytest
+import team_load
+from commands import Nugget
 from sync_stage import CACHE_FILE, unit
+from waiting import wait_for
 
-from nugget.errors import IndexUnavailable
+from nugget.config import load_settings, read_environment
+from nugget.errors import IndexUnavailable, UsageError
 from nugget.index import Index
+from nugget.index.connection import create
 from nugget.index.postgres import PostgresIndex
+from nugget.index.postgres.connection import MIGRATIONS, MOST_CONNECTIONS, IndexBusy, migrate
 from nugget.index.postgres.writer import Published, publish
 from nugget.infra.embedding import Embedder
 from nugget.models import Filter, Query
 from nugget.retrieval import retrieve
-from nugget.retrieval.candidates import PROFILES
-from nugget.retrieval.query_language import merge_filters, parse_search
+from nugget.retrieval.candidates import PROFILES, TASK
+from nugget.retrieval.query_language import SearchQuery, merge_filters, parse_search
 from nugget.retrieval.search import Indexes
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
@@ -193,3 +210,305 @@ def test_two_spaces_with_the_same_ids_stay_apart(
     assert first.search(first.terms("xylophone"), None, Filter(), k=9, depth=9).texts == []
     publish(pair[0], team_database, "team")
     assert second.terms("xylophone") == first.terms("xylophone")
+
+
+TODAY, VERSION = datetime(2026, 11, 20, tzinfo=UTC), len(MIGRATIONS)
+
+
+@pytest.fixture
+def index(brain: Path, synced: object) -> Iterator[Index]:
+    with closing(Index(brain / ".nugget" / "index.db")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def team(index: Index, team_database: str) -> PostgresIndex:
+    publish(index, team_database, "team")
+    return PostgresIndex(team_database, "team")
+
+
+def ask(index: Any, question: str = "connection pool", **options: Any) -> Any:
+    parsed = SearchQuery(given=question, text=question, **options)
+    return retrieve(Query(question, limit=5), TASK, Indexes(brain=index), parsed=parsed, embedder=None, now=TODAY)
+
+
+def kill(database: str, *, waiting: bool = False) -> None:
+    """End Nugget's connections to a database as a restart does; with `waiting` once one waits for a lock."""
+    import psycopg
+
+    which = "application_name = 'nugget' AND datname = current_database()"
+    if waiting:
+        which += " AND wait_event_type = 'Lock'"
+    with psycopg.connect(database, autocommit=True) as connection:
+        killed = f"SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE {which}"
+        if waiting:
+            wait_for(lambda: connection.execute(killed).fetchone() != (0,))
+        else:
+            connection.execute(killed)
+
+
+@pytest.mark.proves("TEAM-FAULTS")
+def test_a_question_outlives_a_restart_and_says_so_in_the_middle_of_one(
+    team: PostgresIndex, team_database: str
+) -> None:
+    before = ask(team)
+    kill(team_database)
+    assert ask(team) == before
+    with pytest.raises(IndexUnavailable, match="The team's index failed"), team.reading():
+        team.terms("pool")
+        kill(team_database)
+        team.unit_ids()
+    assert ask(team) == before
+
+
+@pytest.mark.proves("TEAM-FAULTS")
+def test_a_publication_that_is_killed_leaves_what_was_there(
+    team: PostgresIndex, index: Index, brain: Path, synced: Any, team_database: str
+) -> None:
+    import psycopg
+
+    before = ask(team)
+    (brain / CACHE_FILE).write_text(unit("concept/cache-invalidation", body="Connection pool, connection pool."))
+    (brain / "domains/coding/concepts/more.md").write_text(unit("concept/more", body="A pool of connections."))
+    synced()
+    with psycopg.connect(team_database) as other, ThreadPoolExecutor(1) as pool:
+        other.execute("LOCK TABLE nugget.segments IN SHARE MODE")  # reached when units and postings are written
+        written = pool.submit(publish, index, team_database, "team")
+        kill(team_database, waiting=True)
+        with pytest.raises(IndexUnavailable, match="failed"):
+            written.result()
+    assert ask(team) == before
+    assert publish(index, team_database, "team") == Published(written=2)
+    assert "concept/more" in team.unit_ids()
+
+
+@contextmanager
+def cable(database: str) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Another way to a database, and what cuts the connections that go by it."""
+    from psycopg.conninfo import conninfo_to_dict
+
+    given, opened = conninfo_to_dict(database), list[socket.socket]()
+
+    def pump(source: socket.socket, target: socket.socket) -> None:
+        with source, suppress(OSError):
+            while data := source.recv(1 << 16):
+                target.sendall(data)
+        cut()
+
+    def cut() -> None:
+        for one in opened:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        opened.clear()
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                near, far = door.accept()[0], socket.socket(socket.AF_UNIX)
+                far.connect(f"{given['host']}/.s.PGSQL.5432")
+                opened.extend((near, far))
+                for ends in ((near, far), (far, near)):
+                    Thread(target=pump, args=ends, daemon=True).start()
+
+    with TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as door:
+        door.bind(f"{folder}/.s.PGSQL.5432")
+        door.listen()
+        Thread(target=accept, daemon=True).start()
+        yield f"postgresql://postgres:@/{given['dbname']}?host={folder}", cut
+        cut()
+        door.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.proves("TEAM-FAULTS")
+def test_a_network_that_is_cut_in_a_transaction_leaves_what_was_there(
+    index: Index, team: PostgresIndex, team_database: str
+) -> None:
+    import psycopg
+
+    with cable(team_database) as (address, cut):
+        reader = PostgresIndex(address, "team")
+        before = [hit.ref for hit in ask(reader).hits]
+        with pytest.raises(IndexUnavailable), reader.reading():
+            assert reader.unit_ids()
+            cut()
+            reader.unit_ids()
+        assert before and [hit.ref for hit in ask(reader).hits] == before
+        with psycopg.connect(team_database, autocommit=True) as other, ThreadPoolExecutor(1) as pool:
+            other.execute("BEGIN")
+            other.execute("LOCK TABLE nugget.segments IN EXCLUSIVE MODE")  # what a publication writes last
+            published = pool.submit(publish, index, address, "team", rebuild=True)
+            waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+            with psycopg.connect(team_database, autocommit=True) as third:
+                wait_for(lambda: third.execute(waiting).fetchone() != (0,))
+            cut()
+            other.execute("ROLLBACK")
+            with pytest.raises(IndexUnavailable):
+                published.result()
+        assert index.unit_ids() == team.unit_ids()
+        assert [hit.ref for hit in ask(team).hits] == before
+
+
+@pytest.mark.proves("TEAM-FAULTS")
+def test_a_migration_that_is_killed_changes_nothing(empty_database: str) -> None:
+    import psycopg
+
+    with psycopg.connect(empty_database) as other, ThreadPoolExecutor(1) as pool:
+        other.execute("CREATE SCHEMA nugget")  # not committed: the migration waits behind it
+        migrated = pool.submit(migrate, empty_database)
+        kill(empty_database, waiting=True)
+        with pytest.raises(IndexUnavailable):
+            migrated.result()
+        other.rollback()
+        assert other.execute("SELECT 1 FROM pg_extension WHERE extname = 'vector'").fetchone() is None
+    assert [migrate(empty_database), migrate(empty_database)] == [(0, VERSION), (VERSION, VERSION)]
+
+
+@pytest.mark.proves("TEAM-FAULTS")
+def test_another_version_of_the_schema_gets_one_sentence(team: PostgresIndex, index: Index, team_database: str) -> None:
+    import psycopg
+
+    with psycopg.connect(team_database, autocommit=True) as connection:
+        connection.execute("CREATE OR REPLACE FUNCTION nugget.schema_version() RETURNS int LANGUAGE sql AS 'SELECT 99'")
+    for call in (lambda: ask(team), lambda: publish(index, team_database, "team"), lambda: migrate(team_database)):
+        with pytest.raises(IndexUnavailable, match=r"schema 99, this version of Nugget knows \d") as caught:
+            call()
+        assert caught.value.hint == "Upgrade Nugget."
+
+
+@pytest.mark.proves("TEAM-FAULTS")
+def test_a_pool_that_is_used_up_answers_within_seconds(team: PostgresIndex) -> None:
+    ready, done = [Event() for _ in range(MOST_CONNECTIONS)], Event()
+
+    def hold(at: int) -> None:
+        with team.reading():
+            team.unit_ids()
+            ready[at].set()
+            done.wait(60)
+
+    with ExitStack() as stack:
+        stack.callback(done.set)
+        for at in range(MOST_CONNECTIONS):
+            thread = Thread(target=hold, args=(at,))
+            thread.start()
+            stack.callback(thread.join)
+            stack.callback(done.set)
+            assert ready[at].wait(30)
+        with pytest.raises(IndexBusy, match="no free connection"):
+            ask(team)
+    assert ask(team).hits
+
+
+@pytest.mark.proves("TEAM-FAULTS")
+@pytest.mark.parametrize("text", ["a\x00b", "\ud800 pool", "pool \udfff\x00", "\x00"])
+def test_what_postgresql_cannot_hold_is_no_error(team: PostgresIndex, text: str) -> None:
+    ask(team, text)
+    ask(team, "pool", filter=Filter(paths=(text,), tags=(text,), domains=(text,), sessions=(text,)))
+    assert team.unit(text) is None and team.titles(text, whole=True, limit=3) == []
+
+
+@pytest.mark.proves("TEAM-FAULTS")
+def test_what_is_no_vector_is_not_written_and_not_searched_with(
+    team: PostgresIndex, index: Index, model: Embedder, team_database: str
+) -> None:
+    for numbers in ([float("nan")] * 384, [float("inf")] * 384, [0.1] * 383, []):
+        assert team.search_vectors(array("f", numbers), 5, Filter()) == []
+    before = team.unit_ids()
+    bad = struct.pack("<384f", *[float("nan")] * 384)
+    index.connection.execute("UPDATE vectors SET embedding = ?", (bad,))
+    with pytest.raises(IndexUnavailable, match="not a row of numbers"):
+        publish(index, team_database, "team", rebuild=True)
+    assert team.unit_ids() == before and team.search_vectors(model.embed_query("pool"), 5, Filter())
+
+
+@pytest.mark.proves("TEAM-MODEL")
+def test_another_model_searches_by_words(team: PostgresIndex, model: Embedder) -> None:
+    embed = model.embed_query
+
+    class Other:
+        model = "another-model"
+        embed_query = staticmethod(embed)
+
+    found = retrieve(Query("connection pool", limit=5), TASK, Indexes(brain=team), embedder=Other(), now=TODAY)  # type: ignore[arg-type]
+    assert found.degraded == ("other_model",) and found.hits
+
+
+@pytest.mark.proves("TEAM-CONFIG")
+def test_the_setting_is_ones_own_and_without_a_password(
+    brain: Path, nugget: Nugget, synced: object, team_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (brain / "brain.yaml").open("a") as file:
+        file.write("\nindex: postgresql://attacker.example/x\n")
+    assert load_settings(read_environment(), brain).index == ""
+    for address in ("postgresql://me:hunter2@db/x", "postgresql://db/x?password=hunter2"):
+        refused = nugget("config", "set", "index", address)
+        assert refused.code == 2 and "hunter2" not in refused.out + refused.err
+        monkeypatch.setenv("NUGGET_INDEX", address)
+        with pytest.raises(UsageError) as caught:
+            load_settings(read_environment(), brain)
+        assert "hunter2" not in str(caught.value)
+    monkeypatch.setenv("NUGGET_INDEX", "postgresql://nobody@127.0.0.1:1/none")
+    failed = nugget("ask", "connection pool", "--brain", str(brain))
+    assert (failed.code, failed.err.count("\n")) == (1, 2) and "failed" in failed.err
+    monkeypatch.setenv("NUGGET_INDEX", f"{team_database}#platform")
+    assert "no space platform" in nugget("ask", "connection pool", "--brain", str(brain)).err
+    assert "44 units written" in nugget("sync", "--source", "brain", "--brain", str(brain)).out
+    assert "bug/leaked-session-exhausts-pool" in nugget("ask", "connection pool", "--brain", str(brain)).out
+    monkeypatch.delenv("NUGGET_INDEX")
+    changed = next((brain / "domains").rglob("*.md"))
+    changed.write_text(f"{changed.read_text('utf-8')}\nNot published yet.\n", "utf-8")
+    nugget("sync", "--source", "brain", "--brain", str(brain))
+    for place, why in (("platform", "1 changed unit not published"), ("x", "The team's index has no space x.")):
+        monkeypatch.setenv("NUGGET_INDEX", f"{team_database}#{place}")
+        assert f"space {place}: {why}" in nugget("status", "--brain", str(brain)).out
+
+
+@pytest.mark.proves("TEAM-ROWS", "TEAM-FAULTS")
+def test_processes_with_writers_and_readers_lose_nothing_and_see_only_their_own(
+    tmp_path: Path, team_database: str
+) -> None:
+    """Two processes, four writers, 50 readers; NUGGET_TEAM_LOAD_S=120 for as long as a busy team would."""
+    for space in team_load.SPACES:
+        with closing(create(tmp_path / f"{space}.db")), closing(Index(tmp_path / f"{space}.db")) as index:
+            team_load.add(index, space, 0)
+            publish(index, team_database, space)
+    given = [team_database, str(tmp_path), os.environ.get("NUGGET_TEAM_LOAD_S", "8"), "25"]
+    running = [
+        subprocess.Popen([sys.executable, team_load.__file__, *given, kind], stdout=subprocess.PIPE, text=True)
+        for kind in ("adds", "rebuilds")
+    ]
+    did = [json.loads(one.communicate()[0] or "{}") for one in running]
+    assert [one.returncode for one in running] == [0, 0]
+    assert all(one["published"] >= 4 and one["answered"] >= 25 for one in did), did
+    for space in team_load.SPACES:
+        with closing(Index(tmp_path / f"{space}.db")) as index:
+            assert index.unit_ids() == PostgresIndex(team_database, space).unit_ids()
+
+
+@pytest.mark.proves("TEAM-FAULTS")
+def test_a_full_disk_of_the_server_leaves_what_was_there(
+    index: Index, team: PostgresIndex, brain: Path, synced: Any, team_database: str
+) -> None:
+    """The file of a table that the publication is the first to write takes no byte, as on a full disk."""
+    import psycopg
+
+    before = ask(team)
+    (brain / CACHE_FILE).write_text(unit("concept/cache-invalidation", body="Connection pool, connection pool."))
+    synced()
+    with psycopg.connect(team_database, autocommit=True) as connection:
+        place = connection.execute(
+            "SELECT current_setting('data_directory'), pg_relation_filepath(replace(tableoid::regclass::text, 'units', "
+            "'dead')::regclass) FROM nugget.units LIMIT 1"
+        ).fetchone()
+    assert place is not None
+    file = Path(*place)
+    assert file.stat().st_size == 0
+    file.unlink()
+    file.symlink_to("/dev/full")
+    with pytest.raises(IndexUnavailable, match="No space left on device"):
+        publish(index, team_database, "team")
+    assert ask(team) == before
+    file.unlink()
+    file.touch()
+    shutil.chown(file, user=file.parent.stat().st_uid)
+    assert publish(index, team_database, "team") == Published(written=1)
+    assert ask(team) != before

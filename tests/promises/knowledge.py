@@ -3,9 +3,7 @@
 PROMISES: dict[str, str] = {
     "KNOW-CHUNK-HEADINGS": "A body is split at its headings, found by a Markdown parser: a `#` in code is no heading.",
     "KNOW-CHUNK-LONG": "A section that is too long is cut at paragraphs, its parts overlapping by 10 to 15 percent.",
-    "KNOW-CHUNK-SMALL": "A section that is too small joins the next one under the same parent.",
     "KNOW-CHUNK-FENCE": "A code fence is never cut, unless it alone is too long.",
-    "KNOW-CHUNK-BLOCKS": "A long table is cut between rows and a long list between entries.",
     "KNOW-CHUNK-CJK": "Text without spaces is cut at its sentences, then anywhere.",
     "KNOW-CHUNK-LOSSLESS": "Chunking loses no text.",
     "KNOW-FORMAT": "A knowledge file has the keys, types and relations of the contract.",

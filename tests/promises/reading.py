@@ -3,8 +3,6 @@
 PROMISES = {
     "EMB-OFFLINE": "The bundled model embeds without any download, normalised, in 384 dimensions.",
     "EMB-NO-TELEMETRY": "No library that Nugget loads reports its use to anybody.",
-    "EMB-REPEATABLE": "A text has the same vector alone and among others, so rebuilds are reproducible.",
-    "EMB-FASTEMBED-EQUAL": "The bundled model's vectors are those that fastembed gives for the same folder.",
     "EMB-VERIFIED": "A model file that is not the expected one is never used.",
     "EMB-INTEGERS": "The bundled model computes in int8, and its vectors are nearly those of fp32.",
     "EMB-NAMED": "A fastembed model that cannot be had gives one clear sentence, not a traceback.",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from typing import Any
 
 from waiting import PATIENCE_S
@@ -32,20 +31,3 @@ def asked_over_mcp(*, tool: str = "get_relevant_context", **question: str) -> di
         server.wait(PATIENCE_S)
     result: dict[str, Any] = answer["result"]
     return result
-
-
-def hooked(*, says_something: bool, **payload: str) -> bytes:
-    """What the session hook prints with brief and recall switched on.
-
-    The hook gives up after 1.5 seconds, so on a busy machine it is called again if it ought to say something.
-    """
-    shown = b""
-    until = time.monotonic() + PATIENCE_S
-    while time.monotonic() < until:
-        shown = subprocess.run(
-            [*RUN, "capture-session", "--brief", "--recall"], input=json.dumps(payload).encode(), capture_output=True,
-            timeout=PATIENCE_S, check=True,
-        ).stdout  # fmt: skip
-        if shown or not says_something:
-            break
-    return shown

@@ -20,21 +20,11 @@ from nugget.web.pages import make_app
 PORT = 5034
 ORIGIN = f"http://127.0.0.1:{PORT}"
 OURS = {"sec-fetch-site": "same-origin", "origin": ORIGIN}
-PLACES = (
-    "pier nine|the dry dock|the lighthouse|the customs house|the slipway|the crane yard|the fuel berth|the ice store|"
-    "the net loft|the ferry ramp|the sail room|the chart office|the breakwater|the tug base|the grain silo|the cold "
-    "quay|the coal wharf|the pilot station|the rope walk|the anchor field|the weighbridge|the lock gate|the mole"
-).split("|")
-THINGS = (
-    "the winch|acetylene|the fog horn|the sealing wax|the cradle|the long sling|kerosene|the brine pump|the tarred "
-    "twine|the bow thruster|the canvas press|the tide table|the blasting mat|the towing hook|the auger|the forklift|"
-    "the coal chute|the launch|the spinning jenny|the mooring buoy|the calibrated weight|the sluice|the dredger"
-).split("|")
-HARMS = (
-    "a crushed hand|a fire|a stranding|a fine|a capsized hull|a snapped cable|an explosion|spoiled fish|a tangled "
-    "screw|a flooded deck|a torn mainsail|a missed ebb|a broken window|a sunk barge|a choked belt|a pierced crate|a "
-    "black lung|a lost pilot|a frayed hawser|a drifting yacht|a wrong bill|a burst gate|a silted channel"
-).split("|")
+WORDS = (
+    "coffee regen harbour wolke tiger orbit velvet copper lantern meadow saffron pebble walnut glacier thunder marble "
+    "willow cactus anchor bamboo candle falcon garnet"
+).split()
+UNITS = len(WORDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +64,18 @@ def page(brain: Path | None, *, cwd: Path | None = None) -> Iterator[Page]:
         session.close()
 
 
+def note_of(number: int) -> tuple[str, str, str]:
+    """Return what stands in a note: where something is, what it is, and what happened to it."""
+    return WORDS[number], WORDS[(5 * number + 7) % UNITS], WORDS[(7 * number + 3) % UNITS]
+
+
 def harbour_notes(folder: Path) -> Path:
     """Write 23 notes that become as many units."""
     folder.mkdir()
-    for number, (place, thing, harm) in enumerate(zip(PLACES, THINGS, reversed(HARMS), strict=True)):
-        text = f"Before {thing} is used at {place}, somebody signs for it, because {harm} followed when nobody did. "
-        (folder / f"{number:02}.md").write_text(
-            f"# Sign for {thing} at {place}\n\n{text}{harm.capitalize()} is dear.\n"
-        )
+    for number in range(UNITS):
+        place, thing, harm = note_of(number)
+        text = f"Before the {thing} is used at the {place}, somebody signs for it, because a lost {harm} followed else."
+        (folder / f"{number:02}.md").write_text(f"# Sign for the {thing} at the {place}\n\n{text} {harm} is dear.\n")
     return folder
 
 

@@ -45,15 +45,6 @@ def test_a_section_is_a_chunk_whose_breadcrumb_is_the_path_of_its_headings() -> 
     assert crumbs(commented) == ["Retry"]
 
 
-@pytest.mark.proves("KNOW-CHUNK-SMALL")
-def test_a_small_section_joins_the_next_one_under_the_same_parent() -> None:
-    body = f"# T\n\n{words(60)}\n\n## A\n\nshort\n\n## B\n\n{words(30)}\n\n## C\n\n{words(60)}\n"
-    chunks = chunk_markdown(body, title="T")
-    assert chunks[1].breadcrumb == "T"
-    assert chunks[1].text == f"## A\n\nshort\n\n## B\n\n{words(30)}"
-    assert chunks[2].breadcrumb == "T > C"
-
-
 @pytest.mark.proves("KNOW-CHUNK-LONG")
 def test_a_long_section_is_cut_at_paragraphs_with_ten_to_fifteen_percent_overlap() -> None:
     paragraphs = [sentences(6, f"P{number}") for number in range(12)]
@@ -74,19 +65,6 @@ def test_a_code_fence_is_kept_whole_until_it_alone_is_too_long() -> None:
     chunks = chunk_markdown(body, title="T")
     assert sum(fence in chunk.text for chunk in chunks) == 1
     assert all(chunk.text.count("```") % 2 == 0 for chunk in chunks)
-
-
-@pytest.mark.proves("KNOW-CHUNK-BLOCKS")
-def test_a_long_table_is_cut_between_rows_and_a_long_list_between_entries() -> None:
-    header = "| name | meaning |\n|------|---------|"
-    rows = [f"| row{number} | meaning number {number} |" for number in range(80)]
-    chunks = chunk_markdown(f"# T\n\n{header}\n" + "\n".join(rows) + "\n", title="T")
-    assert len(chunks) > 3
-    assert all(chunk.text.startswith(header) for chunk in chunks)
-    assert [row for chunk in chunks for row in chunk.text.split("\n")[2:]] == rows
-    entries = [f"{number}. Entry {number} is about a thing\n   and goes on in a second line." for number in range(40)]
-    listed = chunk_markdown("# T\n\n" + "\n".join(entries), title="T")
-    assert len(listed) > 3 and all(re.match(r"\d+\. Entry", chunk.text) for chunk in listed)
 
 
 @pytest.mark.proves("KNOW-CHUNK-CJK")

@@ -20,7 +20,6 @@ from nugget.config import Environment, LLMSettings, Settings
 from nugget.errors import LLMUnavailable
 from nugget.extraction.generative import extract_generative
 from nugget.extraction.proposals import Extraction
-from nugget.extraction.replies import UNSUPPORTED
 from nugget.infra.llm import LLM, CostCapReached, spending
 from nugget.models import Event, EventKind, Origin, Relation, RelationType, Session, SourceName, Unit
 from nugget.models.nuggets import Nugget, NuggetType
@@ -76,21 +75,6 @@ def written(extraction: Extraction, *, brain: KnownBrain | None = None) -> dict[
     known = brain or KnownBrain(files={}, read=lambda path: None, similar=lambda unit: (), today=NOW.date())
     changes, _ = compare(extraction.proposals, known, session=SESSION.id, max_units=12)
     return {change.path: change.text for change in changes}
-
-
-def test_a_sound_unit_becomes_a_proposal(llm: LLM, server: AnthropicServer) -> None:
-    server.script(reply(unit()))
-    extraction = extract(llm)
-    [proposal] = extraction.proposals
-    assert proposal.reason == "cost an afternoon"
-    found = proposal.unit
-    assert (found.id, found.domain) == ("bug/signatures-must-checked-raw-body", "coding/web")
-    assert (found.tags, found.confidence, found.origin) == (("webhooks", "security"), UNSUPPORTED, Origin.AI_SESSION)
-    assert (found.session, found.created) == (SESSION.id, NOW.date())
-    assert (found.evidence[0].quote, found.evidence[0].records) == (unit()["quotes"][0], ("uuid-3",))
-    assert extraction.usd == pytest.approx(1000 * 2e-6 + 200 * 10e-6)
-    [path] = written(extraction)
-    assert path == "domains/coding/web/bugs/signatures-must-checked-raw-body.md"
 
 
 @pytest.mark.proves("GEN-SUPPORTED")

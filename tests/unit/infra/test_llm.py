@@ -19,11 +19,13 @@ from nugget.infra.llm import LLM, BadReply, Model, Request, open_extractor, open
 from nugget.infra.llm.others import OpenAI
 
 KEY = "sk-ant-api03-Zk3" + "Qv7Tn2Lw9Xc4" * 7 + "AA"
+LOCAL = "sk-local-" + "Qv7Tn2Lw9Xc4" * 3
 
 
 @pytest.fixture
 def environment(server: AnthropicServer, tmp_path: Path) -> Environment:
-    return read_environment({"HOME": str(tmp_path), "ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": server.url})
+    keys = {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": server.url, "LOCAL_KEY": LOCAL}
+    return read_environment({"HOME": str(tmp_path), **keys})
 
 
 def stream(llm: LLM, **changed: Any) -> Iterator[str]:
@@ -144,28 +146,6 @@ def test_a_secret_in_a_reply_goes_no_further(content: Any, llm: LLM, server: Ant
     assert TOKEN not in str(came) and KEY not in str(came)
 
 
-@pytest.mark.proves("LLM-SENTENCE")
-@pytest.mark.parametrize(
-    ("reply", "sentence"),
-    [
-        (status(401), r"refused the key \(HTTP 401\)"),
-        (Raw(chunks=(b'{"error": {"message": ["no"]}}',), status=422), r"refused the request \(HTTP 422\)\."),
-        (Raw(chunks=(b"[" * 100_000,)), r"could not be read"),
-        (Raw(chunks=(b'{"content": 7, "usage": {"input_tokens": -4, "output_tokens": "x"}}',)), r"could not be read"),
-        (text('{"count": 3}', cut_after=60), r"connection to the Anthropic API failed"),
-        (Message(content=[], stop_reason="refusal"), r"declined to answer"),
-    ],
-)
-def test_every_failure_is_told_in_one_sentence(
-    reply: Any, sentence: str, llm: LLM, server: AnthropicServer, environment: Environment
-) -> None:
-    server.default = lambda request: reply
-    with pytest.raises(LLMUnavailable, match=sentence) as told:
-        ask(llm)
-    assert "\n" not in str(told.value) and str(told.value).endswith(".")
-    assert costs(environment)[-1]["error"] == str(told.value)
-
-
 @pytest.mark.proves("LLM-TERMINAL")
 def test_no_control_characters_reach_the_reader(llm: LLM, server: AnthropicServer) -> None:
     server.script(text("red \x1b[31m, title \x1b]0;x\x07, back\r\b, c1 \x9b31m, kept: tab\tline\nend"))
@@ -174,29 +154,18 @@ def test_no_control_characters_reach_the_reader(llm: LLM, server: AnthropicServe
     assert told.endswith("kept: tab\tline\nend")
 
 
-LOCAL = "sk-local-" + "Qv7Tn2Lw9Xc4" * 3
-
-
 @pytest.fixture
-def local(tmp_path: Path) -> Environment:
-    return read_environment({"HOME": str(tmp_path), "LOCAL_KEY": LOCAL})
-
-
-def opened(url: str | None, local: Environment, **changed: Any) -> Model:
-    llm = LLMSettings(api="openai", base_url=url, api_key_env="LOCAL_KEY", **changed)
-    found = open_extractor(Settings(llm=llm), local)
+def model(server: AnthropicServer, environment: Environment) -> Model:
+    """A server with OpenAI's API."""
+    llm = LLMSettings(api="openai", base_url=f"{server.url}/v1", api_key_env="LOCAL_KEY")
+    found = open_extractor(Settings(llm=llm), environment)
     assert isinstance(found, OpenAI)
     return found
 
 
-@pytest.fixture
-def model(server: AnthropicServer, local: Environment) -> Model:
-    return opened(f"{server.url}/v1", local)
-
-
 @pytest.mark.proves("LLM-OPENAI")
 def test_a_structured_reply_comes_back_and_its_tokens_are_in_the_ledger(
-    model: Model, server: AnthropicServer, local: Environment
+    model: Model, server: AnthropicServer, environment: Environment
 ) -> None:
     server.script(value({"count": 3}))
     reply = ask(model, prompt=f"how many? {TOKEN} <private>diary</private>")
@@ -208,27 +177,32 @@ def test_a_structured_reply_comes_back_and_its_tokens_are_in_the_ledger(
     sent = request.body["response_format"]["json_schema"]["schema"]
     assert sent["required"] == ["count"] and "minimum" not in sent["properties"]["count"]
     assert (request.body["model"], request.body["max_tokens"]) == (MODEL, 300)
-    [line] = costs(local)
+    [line] = costs(environment)
     assert (line["input_tokens"], line["output_tokens"], line["usd"], line["ok"]) == (1000, 200, 0.0, True)
 
 
 @pytest.mark.proves("LLM-SENTENCE", "LLM-KEY", "LLM-REDIRECT")
 @pytest.mark.parametrize(
-    ("reply", "sentence"),
+    ("by", "reply", "sentence"),
     [
-        (status(401, message=LOCAL), r"The server at 127.0.0.1 refused the key \(HTTP 401\)\."),
-        (status(400, message=f"context\nof {LOCAL}"), r"HTTP 400\): context of \[key\]\."),
-        (Raw(chunks=(b'{"message": "too long", "object": "error"}',), status=400), r"HTTP 400\): too long\."),
-        (status(307, headers={"location": "http://127.0.0.1:9/v1"}), r"redirects \(HTTP 307\)"),
-        (Raw(chunks=(b"[" * 100_000,)), r"could not be read"),
-        (Message(content=[], stop_reason="refusal"), r"declined to answer"),
+        ("llm", status(401), r"refused the key \(HTTP 401\)"),
+        ("llm", Raw(chunks=(b'{"error": {"message": ["no"]}}',), status=422), r"the request \(HTTP 422\)\."),
+        ("llm", Raw(chunks=(b"[" * 100_000,)), r"could not be read"),
+        ("llm", Raw(chunks=(b'{"content": 7, "usage": {"input_tokens": -4}}',)), r"could not be read"),
+        ("llm", text('{"count": 3}', cut_after=60), r"connection to the Anthropic API failed"),
+        ("llm", Message(content=[], stop_reason="refusal"), r"declined to answer"),
+        ("model", status(401, message=LOCAL), r"The server at 127.0.0.1 refused the key \(HTTP 401\)\."),
+        ("model", status(400, message=f"context\nof {LOCAL}"), r"HTTP 400\): context of \[key\]\."),
+        ("model", status(307, headers={"location": "http://127.0.0.1:9/v1"}), r"redirects \(HTTP 307\)"),
+        ("model", Raw(chunks=(b"[" * 100_000,)), r"could not be read"),
+        ("model", Message(content=[], stop_reason="refusal"), r"declined to answer"),
     ],
 )
-def test_every_failure_of_such_a_server_is_told_in_one_sentence(
-    reply: Any, sentence: str, model: Model, server: AnthropicServer, local: Environment
+def test_every_failure_is_told_in_one_sentence(
+    by: str, reply: Any, sentence: str, server: AnthropicServer, environment: Environment, request: Any
 ) -> None:
-    server.default = lambda request: reply
+    server.default = lambda _: reply
     with pytest.raises(LLMUnavailable, match=sentence) as told:
-        ask(model)
+        ask(request.getfixturevalue(by))
     assert "\n" not in str(told.value) and str(told.value).endswith(".") and LOCAL not in str(told.value)
-    assert costs(local)[-1]["error"] == str(told.value)
+    assert costs(environment)[-1]["error"] == str(told.value)

@@ -148,21 +148,6 @@ def test_a_session_that_grew_or_was_rewritten_is_read_again(world: World) -> Non
     assert world.found("beacon") == ["session:11111111-aaaa#1"]
 
 
-@pytest.mark.proves("HIS-WHILE-WRITTEN")
-def test_a_line_that_is_still_being_written_is_taken_when_it_is_whole(world: World) -> None:
-    file = world.write([("First", "One"), ("Second lighthouse", "Two")])
-    whole = file.read_bytes()
-    cut = whole.index(b"Second") + 3
-    file.write_bytes(whole[:cut])
-    world.sync()
-    assert world.found("lighthouse") == [] and world.found("First")
-    file.write_bytes(whole)
-    world.sync()
-    assert world.found("lighthouse") == ["session:11111111-aaaa#2"]
-    file.write_bytes(whole.rstrip(b"\n"))
-    assert world.sync().problems == ()
-
-
 @pytest.mark.proves("HIS-FORKS")
 def test_a_fork_repeats_nothing_and_takes_over_when_the_original_is_deleted(world: World) -> None:
     file = world.write([("Find the lighthouse", "It is on the cliff.")])
@@ -363,3 +348,18 @@ def test_a_part_of_what_is_written_without_spaces_is_found_wherever_it_stands(wo
     assert world.found(word) == ["session:a#1"]
     assert world.matching(f"{word} AND 遅い") == ["session:a#1"]
     assert world.matching(f"payments NOT {word}") == ["session:b#1"]
+
+
+@pytest.mark.proves("HIS-WHILE-WRITTEN")
+def test_a_line_that_is_still_being_written_is_taken_when_it_is_whole(world: World) -> None:
+    file = world.write([("First", "One"), ("Second lighthouse", "Two")])
+    whole = file.read_bytes()
+    cut = whole.index(b"Second") + 3
+    file.write_bytes(whole[:cut])
+    world.sync()
+    assert world.found("lighthouse") == [] and world.found("First")
+    file.write_bytes(whole)
+    world.sync()
+    assert world.found("lighthouse") == ["session:11111111-aaaa#2"]
+    file.write_bytes(whole.rstrip(b"\n"))
+    assert world.sync().problems == ()

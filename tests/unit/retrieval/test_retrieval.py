@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from cli_stage import write_unit
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import REPOSITORY
 
@@ -150,16 +150,6 @@ def test_the_contributions_of_every_hit_add_up_to_its_score(asked: Brain, model:
                 assert sum(part.value for part in hit.contributions) == pytest.approx(hit.score, abs=1e-9)
             assert bundle.explain is not None
             assert [entry["id"] for entry in bundle.explain["hits"]] == ids(bundle)
-
-
-OPERATORS = [*'"()+\0', "AND", "OR", "NOT", "NEAR(a b)", "a*", "^a", "a:b", "title:x", "-x", "{a b}: c", "''", ";--"]
-
-
-@pytest.mark.proves("ASK-ANY-TEXT")
-@settings(max_examples=2_000, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.one_of(st.text(max_size=60), st.lists(st.sampled_from(OPERATORS), max_size=6).map(" ".join)))
-def test_any_text_is_a_valid_query(asked: Brain, text: str) -> None:
-    asked.index.search_text(asked.index.terms(text.encode("utf-8", "replace").decode()), 5, Filter())
 
 
 @pytest.mark.proves("ASK-FILTER")

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 from agent_events import CODEX_ID, META, SAMPLES, counted, lines, said, shown
-from hypothesis import given
 from hypothesis import strategies as st
 
 from nugget.capture import queue
@@ -65,31 +64,6 @@ JUNK = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
     max_leaves=12,
 )
-
-
-@pytest.mark.proves("AGT-TORN", "SES-TORN")
-@given(JUNK, st.sampled_from(["user", "assistant", "attachment", "summary"]), st.sampled_from(["Bash", "MultiEdit"]))
-def test_records_of_any_shape_are_read_without_a_traceback(
-    tmp_path_factory: pytest.TempPathFactory, value: Any, kind: str, tool: str
-) -> None:
-    folder = tmp_path_factory.mktemp("shapes")
-    payload = value if isinstance(value, dict) else {"type": "message", "x": value}
-    use = {"type": "tool_use", "name": tool, "input": value, "id": "c"}
-    claude = {"message": value, "attachment": value, "toolUseResult": value} | (
-        value if isinstance(value, dict) else {}
-    )
-    records = [
-        {"type": "response_item", "payload": payload},
-        {"type": "gemini", "content": value, "toolCalls": [value]},
-        {"role": "assistant", "message": {"content": [value, use | {"name": "Write"}]}},
-        claude | {"type": kind, "sessionId": "s"},
-        {"type": kind, "message": {"content": [use, {"type": "tool_result", "tool_use_id": "c", "content": value}]}},
-        value,
-    ]
-    opening = {"type": "user", "message": {"content": "hello"}, "sessionId": "s"}
-    firsts = (META, {"sessionId": "s", "projectHash": "x"}, {"role": "user", "message": {}}, opening)
-    for number, first in enumerate(firsts):
-        read_any(lines(folder / f"{number}.jsonl", first, *records))
 
 
 @pytest.mark.proves("AGT-FOLDERS", "AGT-ENTRANCE")

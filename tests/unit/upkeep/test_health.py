@@ -26,7 +26,7 @@ from programs import program
 from nugget.app import Brain
 from nugget.brain.filing import add_unit, move_unit
 from nugget.config import load_settings, read_environment
-from nugget.errors import GitError, NuggetError
+from nugget.errors import NuggetError
 from nugget.index.connection import find_damage
 from nugget.infra import files, git
 from nugget.upkeep.doctor import Finding, doctor
@@ -242,17 +242,6 @@ def test_a_commit_by_hand_cannot_undo_what_was_killed_half_way(half_moved: Path)
     shell(half_moved, "commit", "-qam", "By hand")
     assert (half_moved / "domains/payments/concepts/idempotency-keys.md").exists()
     assert shell(half_moved, "status", "--porcelain") == ""
-
-
-@pytest.mark.proves("WRITE-WHOLE")
-def test_the_lock_of_another_git_is_neither_taken_nor_removed(own: Path) -> None:
-    (own / ".git/index.lock").write_text("")
-    with pytest.raises(GitError, match="locked by"):
-        add(own)
-    git.finish_pending(own)
-    assert (own / ".git/index.lock").exists()
-    (own / ".git/index.lock").unlink()
-    assert add(own)
 
 
 @pytest.mark.proves("RED-SCRUB")
