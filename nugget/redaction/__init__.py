@@ -100,31 +100,36 @@ def rules_stamp(settings: Settings) -> str:
 def _secrets(views: Sequence[str], allow: Sequence[re.Pattern[str]]) -> list[list[Span]]:
     """Return the secrets of each view; the views are searched as one text."""
     joined, cuts = without_repetition(_BETWEEN.join(views))
-    found = []
-    for start, end, kind in find_secrets(joined, _FINDERS):
-        border = -1 if kind == FAILED else joined.find(_BETWEEN, start, end)
-        found.append((start, end if border < 0 else border, kind))
-    if len(views) > 1 and any(kind == FAILED for _, _, kind in found):
-        return [_secrets([view], allow)[0] for view in views]
-    kept = [
-        (start, end, kind)
-        for start, end, kind in found
-        if kind == "private" or not any(pattern.search(joined[start:end]) for pattern in allow)
-    ]
-    kept += echoes(joined, {joined[start:end]: kind for start, end, kind in kept})
-    return _by_view(_merged(in_whole(kept, cuts)), views)
+    found = [*find_secrets(joined, _FINDERS)]
+    if len(views) > 1:
+        if any(kind == FAILED for _, _, kind in found):
+            return [_secrets([view], allow)[0] for view in views]
+        found = [(start, start + len(joined[start:end].split(_BETWEEN, 1)[0]), kind) for start, end, kind in found]
+    if allow:
+        found = [
+            (start, end, kind)
+            for start, end, kind in found
+            if kind == "private" or not any(pattern.search(joined[start:end]) for pattern in allow)
+        ]
+    found = _merged(found)
+    again = [*echoes(joined, found)]
+    return _by_view(_merged(in_whole([*found, *again], cuts)) if again or cuts else found, views)
 
 
 def _merged(spans: Sequence[Span]) -> list[Span]:
     """Return spans in the order of the text, those that overlap as one; each is named by the first rule."""
-    merged: list[tuple[int, Span]] = []
-    for rule, (start, end, kind) in sorted(enumerate(spans), key=lambda numbered: numbered[1][0]):
-        if merged and start < merged[-1][1][1]:
-            before, (first, last, known) = merged[-1]
-            merged[-1] = (min(before, rule), (first, max(last, end), known if before < rule else kind))
+    merged: list[Span] = []
+    named_by, stop = 0, -1
+    for start, rule, end, kind in sorted((start, rule, end, kind) for rule, (start, end, kind) in enumerate(spans)):
+        if start >= stop:
+            merged.append((start, end, kind))
+            named_by, stop = rule, end
         else:
-            merged.append((rule, (start, end, kind)))
-    return [span for _, span in merged]
+            first, _, known = merged[-1]
+            stop = max(stop, end)
+            merged[-1] = (first, stop, known if named_by < rule else kind)
+            named_by = min(named_by, rule)
+    return merged
 
 
 def _by_view(spans: Sequence[Span], views: Sequence[str]) -> list[list[Span]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
 from nugget.redaction.structured import Span, places
@@ -19,21 +19,22 @@ _BREAK = r"(?:\\[nrt]|[\s\"'\\+>|]){0,60}?"
 """What stands between two lines of a secret that is split: white space, quotes, signs of code and of quotation."""
 
 
-def echoes(text: str, known: Mapping[str, str]) -> Iterator[Span]:
-    """Yield the start, end and kind of each place at which a known secret (to its kind) stands once more."""
-    kinds = {secret: kind for secret, kind in known.items() if kind != "private" and _is_telling(secret)}
-    if len(known) > _FEW:
-        for word in _WORD.finditer(text):
-            if kind := kinds.get(word.group()):
-                yield *word.span(), kind
+def echoes(text: str, spans: Sequence[Span]) -> Iterator[Span]:
+    """Yield the start, end and kind of each place at which one of the secrets at `spans` stands once more."""
+    kinds = {text[start:end]: kind for start, end, kind in spans if kind != "private"}
+    if len(kinds) > _FEW:
+        ends = [0, *(end for _, end, _ in spans)]
+        elsewhere = " ".join([text[last:start] for last, (start, _, _) in zip(ends, spans, strict=False)])
+        again = {word for word in kinds.keys() & _WORD.findall(elsewhere + " " + text[ends[-1] :]) if _is_telling(word)}
+        yield from ((*word.span(), kinds[word.group()]) for word in _WORD.finditer(text) if word.group() in again)
         return
-    for secret, kind in kinds.items():
+    for secret in filter(_is_telling, kinds):
         for form in (secret, quote(secret.encode("latin-1"), safe=""), *_encoded(secret)):
-            yield from ((at, at + len(form), kind) for at in places(text, form))
+            yield from ((at, at + len(form), kinds[secret]) for at in places(text, form))
         begun = [at for at in places(text, secret[:6]) if not text.startswith(secret, at)]
         if len(secret) >= 16 and begun:
             split = re.compile(_BREAK.join(map(re.escape, secret[:256])))
-            yield from ((*found.span(), kind) for at in begun if (found := split.match(text, at)))
+            yield from ((*found.span(), kinds[secret]) for at in begun if (found := split.match(text, at)))
 
 
 def _is_telling(secret: str) -> bool:
