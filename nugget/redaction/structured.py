@@ -43,11 +43,6 @@ _KEY = re.compile(
     r"shared|app|jwt|hmac|cipher|client|storage|function|service|deploy|session|cookie|subscription)key"
     r"|.(?:key|auth)$|^(?:auth|hmac)$|^(?:chave|chiave|llave)|geheim|segret|sleutel|schl.{1,2}ssel|salt$|pepper"
 )
-_KEY_OF = re.compile(
-    r"(?i)(?:jw[ts]|hmac|cipher|encrypt|signing|symmetric)[^}]{0,100}$|\b(?:the|master|api)[ ]$"
-    r"|\[\w*(?:auth|api)\w*\]\s*$"
-)
-"""What stands before a name that is only `key` if it is the key of something."""
 _PUBLIC = tuple(word + sign for word in ("pub", "public") for sign in " _-")
 _ENDS, _TO_VALUE = frozenset(" \t\r\n\"'`"), re.compile(r"[\w.-]*(?:\s?[:=]\s?|[\"'\\]{1,4}:?\s?|\s){0,3}")
 _NAME_CHARS = f"{ascii_letters}{digits}_.-{''.join(map(chr, range(128, 256)))}"
@@ -76,20 +71,12 @@ _LINE_END = re.compile(
     r"(?![ \t]*(?:\r?\n|\\{1,16}n)(?:[ \t]|\d+â\x86\x92)*[)}\]])(?:\*\*|[.!])?[ \t]*"
     r"(?:[#;]\s[^\n]*|//\s[^\n]*|\([^\n()]*\))?(?:\Z|[\r\n]|\\{1,16}[nr]|\\{0,16}[\"'`]|[|])"
 )
-_USER = re.compile(r"(?i)\b(?:user(?:[ _]?name)?|login|e-?mail|account|benutzer(?:name)?)\b[^\n({]{0,80}$")
 _OUTCOME = re.compile(r"--- PASS: |(?:FAIL|SKIP): |PASS: [^\n]*\n+PASS: ")
-_ACCOUNT = re.compile(r"(?i)user|login|mail|account|host|\w\Z")
-_WORDLY = re.compile(
-    r"[a-z]+(?:ed|ing|able|ible|ally|ly|less|ful|ous|ive|ent|ant|al|ic)$|\[?(?:[A-Z][a-z]+){2,}[?!]?\]?[?!]?$"
-)
-"""A word that says of what make something is, or a type."""
-
-
 def named_secrets(view: str, stems: Iterable[int], known: bytearray) -> Iterator[Span]:
     """Yield the secrets that the names or sentences tell of in which stems stand; `known` marks what was found."""
     for at in stems:
         around = max(0, at - 200), at + 200
-        if view.startswith("PASS:", at) and _OUTCOME.search(view, *around) and not _ACCOUNT.search(view, around[0], at):
+        if view.startswith("PASS:", at) and _OUTCOME.search(view, *around):
             continue  # a line of a summary of tests
         first = at if known[at] else known.find(1, at, at + 40)
         last = known.find(0, first) if first >= 0 else 0
@@ -159,18 +146,16 @@ def _named(view: str, at: int) -> Span | None:
 
 def _is_given(view: str, place: tuple[int, int], name: str, meaning: str, sign: str, quoted: bool, given: str) -> bool:
     """Return True if the value that stands next to a name is a secret."""
-    head = place[0]
-    flag = name.startswith("-")
-    if len(given) < 3 or (not quoted and (sign in (",", "(") or (sign == ":" and view[head - 1 : head] == ":"))):
+    part = sign == ":" == view[place[0] - 1 : place[0]]  # of an address: `arn:aws:…:secret:…`
+    if len(given) < 3 or (not quoted and (part or sign in (",", "("))):
         return False
-    scattered = is_random(given)
+    scattered, flag = is_random(given), name.startswith("-")
+    if meaning == "key" and not (scattered or flag):
+        return False
     if scattered and meaning not in ("key", "part") and is_given_password(given):
         return True
-    if meaning == "key" and not (scattered or flag) and not _KEY_OF.search(view[max(0, head - 120) : head]):
-        return False
-    if meaning in ("secret", "token", "key"):
-        told = bool(sign) or flag or quoted or scattered or (meaning == "key" and len(given) > 24)
-        if told and is_generated(given, quoted=quoted):
+    if meaning not in ("password", "part"):
+        if (sign or quoted or scattered or flag) and is_generated(given, quoted=quoted):
             return True
         if meaning != "secret" or len(given) < 6:
             return False
@@ -178,46 +163,28 @@ def _is_given(view: str, place: tuple[int, int], name: str, meaning: str, sign: 
         return False
     strong = is_strong(given)
     compared = "==" in sign or sign in ("(", "!=", ",") or meaning == "part"
-    if quoted:
-        if (compared and not flag) or not (sign or flag):
-            return strong
-        if " " in given:
-            return is_phrase(given, words=2 if name.isupper() or "_" in name else 3)
-        return (
-            len(given) >= 4
-            and not (given.isalpha() and is_camel(given))
-            and (given.isdigit() or not are_plain_words(given))
-        )
-    return _is_bare(view, place, name, sign, given, strong, compared)
+    if not quoted:
+        return _is_bare(view, place, name, sign, given, strong, compared)
+    if (compared or not sign) and not flag:
+        return strong
+    if " " in given:
+        return is_phrase(given, words=2 if name.isupper() or "_" in name else 3)
+    return not (given.isalpha() and is_camel(given)) and (given.isdigit() or not are_plain_words(given))
 
 
 def _is_bare(view: str, place: tuple[int, int], name: str, sign: str, given: str, strong: bool, compared: bool) -> bool:
     """Return True if a value without quotes can be the password that its name tells of."""
-    head, start = place
-    stop = start + len(given)
-    if name.startswith("-"):
-        return sign == "=" or (not sign and not _WORDLY.match(given))
+    start, stop = place[1], place[1] + len(given)
+    if name.startswith("-") and not compared:
+        return True
     if strong and sign and not compared and len(given) >= 6 and not is_code(given):
         return True
-    before = re.split(r"\n|\\n", view[max(0, head - 400) : head])[-1]
-    spaced, follows = view[start - 1].isspace(), view[stop : stop + 1]
     ends = bool(_LINE_END.match(view, stop))
     if not sign:
         return strong and ends and len(name) > 4 and (not name[0].isupper() or "_" in name)
-    camel = is_camel(given)
-    if sign == "=" and not spaced:
-        called = before.count("(") > before.count(")") or follows in (")", "}", ",")
-        variable = name.rsplit(".", 1)[-1].replace("-", "_").isupper()
-        return variable or ((not camel or (strong and not called)) and (ends or not called))
-    weak = not camel and not _WORDLY.match(given) and not are_plain_words(given)
-    if sign == ":":
-        braced = "{" in before and before.count('"') % 2 == 0
-        if strong and not given.isdigit():
-            code = follows in (",", ";", ")", "}") and (camel or re.fullmatch(r"\w+", given))
-            return ends or (spaced and not braced and not code) or (not spaced and follows in (" ", "]", "}"))
-        compound = re.search(r"\w[_.-]\w|[a-z][A-Z]|wort$", name) or _USER.search(before)
-        return spaced and weak and (ends or bool(compound and follows == " " and not braced and len(given) >= 6))
-    return ends and sign in ("=", "=>") and (weak or (strong and not is_code(given)))
+    if sign == "=" and not view[start - 1].isspace():
+        return ends or name.rsplit(".", 1)[-1].replace("-", "_").isupper()
+    return ends and (strong or not (is_camel(given) or are_plain_words(given))) and sign in ("=", "=>", ":")
 
 
 _HEADING = re.compile(r"\w{0,20}[*`\"' ]{0,20}[,;|\t\r\n]")
@@ -317,7 +284,6 @@ def _told(view: str, at: int) -> Span | None:
                 and len(value) > 5
                 and value.isalpha()
                 and is_given_password(value)
-                and not _WORDLY.match(value)
                 and re.match("pass[pe]|contr|clave|sen|mdp|.*w", word)
                 and _SAID_ALONE.match(view, stop)
             )
