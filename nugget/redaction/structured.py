@@ -44,7 +44,6 @@ _KEY = re.compile(
     r"|.(?:key|auth)$|^(?:auth|hmac)$|^(?:chave|chiave|llave)|geheim|segret|sleutel|schl.{1,2}ssel|salt$|pepper"
 )
 _PUBLIC = tuple(word + sign for word in ("pub", "public") for sign in " _-")
-_ENDS, _TO_VALUE = frozenset(" \t\r\n\"'`"), re.compile(r"[\w.-]*(?:\s?[:=]\s?|[\"'\\]{1,4}:?\s?|\s){0,3}")
 _NAME_CHARS = f"{ascii_letters}{digits}_.-{''.join(map(chr, range(128, 256)))}"
 _TAIL = re.compile(r"[\w\x80-\xff-]{0,48}")
 _ASSIGNED = re.compile(
@@ -78,9 +77,7 @@ def named_secrets(view: str, stems: Iterable[int], known: bytearray) -> Iterator
         around = max(0, at - 200), at + 200
         if view.startswith("PASS:", at) and _OUTCOME.search(view, *around):
             continue  # a line of a summary of tests
-        first = at if known[at] else known.find(1, at, at + 40)
-        last = known.find(0, first) if first >= 0 else 0
-        if first >= 0 and (last < 0 or view[last] in _ENDS) and _TO_VALUE.fullmatch(view, at, first):
+        if known[at]:
             continue
         if found := _named(view, at) or _told(view, at):
             yield found
@@ -118,8 +115,6 @@ def _meaning(name: str) -> str:
 def _named(view: str, at: int) -> Span | None:
     """Return the value that the name around a stem is given, if it is a secret."""
     head = max(0, at - 40) + len(view[max(0, at - 40) : at].rstrip(_NAME_CHARS))
-    if head < at and view[head - 1 : head] == "\\" and view[head] in "nrt":
-        head += 1  # an escaped line break stands before the name
     tail = _TAIL.match(view, at)
     after = tail.end() if tail else at
     name = view[head:after]
@@ -137,9 +132,7 @@ def _named(view: str, at: int) -> Span | None:
     if bridged := _BRIDGED.match(view, after):
         group = "value" if bridged["value"] else "text"
         given = bridged[group]
-        if not re.search(r"[()\[\]{}*|\\]", given) and (
-            is_generated(given, quoted=True) or (meaning in ("password", "part") and is_strong(given))
-        ):
+        if is_generated(given, quoted=True) or (meaning in ("password", "part") and is_strong(given)):
             return *bridged.span(group), "password" if meaning in ("password", "part") else "secret"
     return None
 
@@ -254,11 +247,9 @@ def _told(view: str, at: int) -> Span | None:
 
     No word is taken, and right after the telling word or a verb, less is asked of a value.
     """
-    before = view[at - 1 : at] if at else ""
-    compound = before.isalnum()  # as in `Initialkennwort`
-    is_code = before in ("_", ".") or (before == "-" and not view[at - 2].isalpha())
-    if is_code or (compound and view[at + 4 : at + 5] != "w" and view[at : at + 4].lower() != "schl"):
-        return None
+    before = view[at - 1 : at]
+    if before in ("_", ".") or (before == "-" and not view[at - 2].isalpha()):
+        return None  # a name in code
     begin = _SPEAKING.match(view, at)
     if not begin or not _SPACED.match(view, begin.end()):
         return None
