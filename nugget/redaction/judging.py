@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
 from functools import lru_cache
 from pathlib import Path
@@ -210,24 +209,10 @@ def are_plain_words(given: str) -> bool:
     return plain and (any(map(is_stop_word, parts)) or not any(map(str.isdigit, given)))
 
 
-def is_jwt(value: str) -> bool:
-    """Return True if the first part decodes to a JSON object: the header of a JWS or JWE (RFC 7515 and 7516, in which
-    what follows may be encrypted), or what a web framework keeps in a signed cookie. A cut end still counts.
-    """
-    header = value.partition(".")[0]
-    try:
-        return isinstance(json.loads(base64.urlsafe_b64decode(header + "=" * (-len(header) % 4))), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
-@lru_cache(maxsize=64)
-def is_given_password(value: str, *, in_url: bool = False) -> bool:
+def is_given_password(value: str) -> bool:
     """Return True for what can be a password where a program or URL takes one, however plain a word it is."""
-    if value in ("root", "admin", "qwerty") or (value.isdigit() and len(value) > (3 if in_url else 5)):
+    if value in ("root", "admin", "qwerty") or (value.isdigit() and len(value) > 5):
         return True
-    if in_url:
-        return is_not_placeholder(value, letters=2)
     return is_not_placeholder(value, letters=3) and not is_reference(value) and not _DIGEST.match(value)
 
 

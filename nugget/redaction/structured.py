@@ -176,7 +176,7 @@ def _is_bare(view: str, place: tuple[int, int], name: str, sign: str, given: str
     if not sign:
         return strong and ends and len(name) > 4 and (not name[0].isupper() or "_" in name)
     if sign == "=" and not view[start - 1].isspace():
-        return ends or name.rsplit(".", 1)[-1].replace("-", "_").isupper()
+        return ends or view[stop] in ";& " or name.rsplit(".", 1)[-1].replace("-", "_").isupper()
     return ends and (strong or not (is_camel(given) or are_plain_words(given))) and sign in ("=", "=>", ":")
 
 
@@ -288,6 +288,5 @@ def _told(view: str, at: int) -> Span | None:
             or last in SAYS
             or (last == "a" and word[:3] in ("con", "cla", "sen"))
             or last[-1] in ":>?-\x92\x94"
-            or (close and not value)
         )
     return None
