@@ -70,7 +70,9 @@ _JUDGES: dict[str, Callable[[str], bool]] = {
 _JUDGES_OF_KINDS: dict[str, Callable[[str], bool]] = {
     **dict.fromkeys(("private-key", "pin", "recovery-code", "recovery-list"), bool),
     **dict.fromkeys(("google-key", "bearer-token", "npm-token", "upload-token"), judge.is_not_placeholder),
-    **dict.fromkeys(("snmp-community", "url-password", "masked-value", "xml-setting", "json-parameter"), judge.is_given_password),
+    **dict.fromkeys(
+        ("snmp-community", "url-password", "masked-value", "xml-setting", "json-parameter"), judge.is_given_password
+    ),
     **dict.fromkeys(("given-login", "given-basic", "vpn-key", "foreign-password"), judge.is_strong),
     "typed-password": judge.is_typed_password,
     **dict.fromkeys(("totp-secret", "webhook-url", "issued-pair"), judge.is_jumbled),

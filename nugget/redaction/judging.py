@@ -73,7 +73,6 @@ PUBLIC = re.compile(
     r"|_Z[A-Z]*\d"
 )
 """How names of requests, customers, files, compiled functions and the like begin that look like keys."""
-_FILE = re.compile(r"\.(?:[cm]?[jt]sx?|css|map|html?|png|jpe?g|svg|woff2?|py|json|md|ya?ml|lock|tgz|whl|zip|gz)$")
 _WORD_CHARS = re.compile(r"[A-Za-z0-9_-]+")
 _ADDRESS = re.compile(
     r"(?:[13]|Qm)[1-9A-HJ-NP-Za-km-z]{25,44}$|I[0-9a-f]{40}$|(?:AAAA|LS0t|iVBORw0KGgo|R0lGOD|UEsDB|H4sI|JVBER|d09GM|MII[A-Z])"
@@ -128,8 +127,7 @@ def is_random(value: str) -> bool:
 def is_scrambled(value: str) -> bool:
     """Return True for letters whose case changes too often for a name: `kUXIgAAsDHPr`, not `hashedPassword`."""
     parts = PARTS.findall(value)
-    unspoken = len(value) >= 10 and any(len(part) > 2 and not re.search("(?i)[aeiouy]", part) for part in parts)
-    return 8 <= len(value) < 3.4 * len(parts) and (len(parts) > 3 or (len(parts) == 3 and unspoken))
+    return 8 <= len(value) < 3.4 * len(parts) and len(parts) > 3
 
 
 def is_camel(value: str) -> bool:
@@ -140,7 +138,7 @@ def is_camel(value: str) -> bool:
 def is_unknown_token(value: str) -> bool:
     """Return True for a short name, a sign and something random: the token of an issuer that no rule knows."""
     seen = value[:_LOOKED_AT]
-    if not seen.isalnum() and (PUBLIC.match(seen) or _FILE.search(seen) or are_words(seen)):
+    if not seen.isalnum() and (PUBLIC.match(seen) or are_words(seen)):
         return False
     if not is_not_placeholder(seen):
         return False
@@ -158,7 +156,7 @@ def is_random_word(value: str) -> bool:
     """Return True for a word of letters of both cases and digits that is no name, no address and no base64 of data."""
     if not (26 <= len(value) <= 512 and _WORD_CHARS.fullmatch(value)) or _ADDRESS.match(value) or value[:2] == "0x":
         return False
-    return is_random(value) and (len(value) >= 30 or 3 * len(PARTS.findall(value)) > len(value))
+    return is_random(value)
 
 
 def is_told_public(before: str, after: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import pairwise
 from string import ascii_letters, digits
 from typing import AnyStr
 
@@ -71,6 +72,8 @@ _LINE_END = re.compile(
     r"(?:[#;]\s[^\n]*|//\s[^\n]*|\([^\n()]*\))?(?:\Z|[\r\n]|\\{1,16}[nr]|\\{0,16}[\"'`]|[|])"
 )
 _OUTCOME = re.compile(r"--- PASS: |(?:FAIL|SKIP): |PASS: [^\n]*\n+PASS: ")
+
+
 def named_secrets(view: str, stems: Iterable[int], known: bytearray) -> Iterator[Span]:
     """Yield the secrets that the names or sentences tell of in which stems stand; `known` marks what was found."""
     for at in stems:
@@ -109,7 +112,7 @@ def _meaning(name: str) -> str:
         return "key"
     if (len(parts) > 1 or name.isupper()) and (parts[-1] == "secret" or parts[-2:] == ["secret", "key"]):
         return "secret"
-    return "token" if _KEY.search("".join(parts)) else ""
+    return "token" if _KEY.search("".join(parts)) and parts[-2:] != ["key", "id"] else ""
 
 
 def _named(view: str, at: int) -> Span | None:
@@ -187,28 +190,23 @@ _CELL_SIGNS = " \t\r`*\"'"
 
 def _below(view: str, at: int) -> Iterator[Span]:
     """Yield the cells below a heading for secrets: in CSV, in Markdown, and in what databases print."""
-    first, last = view.rfind("\n", max(0, at - 400), at) + 1, view.find("\n", at, at + 400)
-    if last < 0 or at - first > 400:
+    first = view.rfind("\n", max(0, at - 400), at) + 1
+    headings = view[first : at + 400].split("\n", 1)[0]
+    sign = next((sign for sign in "|\t;," if sign in headings), "\n")
+    names, column = headings.split(sign), view.count(sign, first, at)
+    if sign == "\n" or not all(map((_CELL if sign in "|\t" else _PLAIN_CELL).fullmatch, names)):
         return
-    headings, sign = view[first:last], next((sign for sign in "|\t;," if sign in view[first:last]), "")
-    names = headings.split(sign) if sign else []
-    column = view.count(sign, first, at)
-    meant = _meaning(names[column].strip(_CELL_SIGNS).replace(" ", "_")) if names else ""
-    if not meant or not all(map((_CELL if sign in "|\t" else _PLAIN_CELL).fullmatch, names)):
+    if not _meaning(names[column].strip(_CELL_SIGNS).replace(" ", "_")):
         return
-    for _ in range(200):
-        first, last = last + 1, view.find("\n", last + 1, last + 2000)
-        row = view[first : last if last >= 0 else len(view)]
+    for above, row in pairwise(view[first : first + 20_000].split("\n")):
+        first += len(above) + 1
         cells = row.split(sign)
-        if not row.strip(" -+:|\t\r") and len(row) > 3:
-            pass  # the line below the headings
-        elif len(cells) != len(names) or _meaning(value := cells[column].strip(_CELL_SIGNS)):
+        value = cells[column].strip(_CELL_SIGNS) if len(cells) == len(names) else ""
+        if not value and row.strip(" -+:|\t\r"):
             return
-        elif len(value) >= 5 and " " not in value and (is_strong(value) or is_generated(value, quoted=True)):
-            start = first + sum(map(len, cells[:column])) + column + cells[column].index(value)
-            yield start, start + len(value), "password" if meant == "password" else "secret"
-        if last < 0:
-            return
+        if len(value) >= 5 and " " not in value and (is_strong(value) or is_generated(value, quoted=True)):
+            start = first + sum(len(cell) + 1 for cell in cells[:column]) + cells[column].index(value)
+            yield start, start + len(value), "password"
 
 
 _SPEAKING = re.compile(
@@ -250,6 +248,8 @@ def _told(view: str, at: int) -> Span | None:
     before = view[at - 1 : at]
     if before in ("_", ".") or (before == "-" and not view[at - 2].isalpha()):
         return None  # a name in code
+    if before.isalnum() and view[at + 4 : at + 5] != "w" and view[at : at + 4].lower() != "schl":
+        return None  # part of a word other than `Initialkennwort`
     begin = _SPEAKING.match(view, at)
     if not begin or not _SPACED.match(view, begin.end()):
         return None
