@@ -5,8 +5,6 @@ sentence) and, where it has some, `GAPS: dict[str, str]` (id -> why there is no 
 proves with `@pytest.mark.proves("ID", ...)`; tests/house/test_requirements.py holds both sides to each other.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 

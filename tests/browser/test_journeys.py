@@ -1,7 +1,5 @@
 """What a person does on the page, in a real browser: keys, typing, conflicts, undo, and no JavaScript at all."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import re
@@ -113,7 +111,7 @@ def waiting(brain: Path) -> int:
 
 
 @pytest.mark.proves("WEB-BROWSER")
-def test_a_handbook_is_decided_by_keys_and_answers_questions_and_one_accept_is_undone(tab: Any, words: Path) -> None:
+def test_a_handbook_is_decided_by_keys_and_answers_questions_and_one_accept_is_undone(tab, words):
     root, pressed = tab.url, list[str]()
 
     def press(key: str, times: int = 1) -> None:
@@ -146,7 +144,7 @@ def test_a_handbook_is_decided_by_keys_and_answers_questions_and_one_accept_is_u
 
 
 @pytest.mark.proves("WEB-BROWSER")
-def test_search_answers_as_one_types_and_loses_no_key(tab: Any) -> None:
+def test_search_answers_as_one_types_and_loses_no_key(tab):
     tab.keyboard.press("/")
     tab.keyboard.type("idempotency")
     tab.keyboard.press("Enter")
@@ -166,7 +164,7 @@ def test_search_answers_as_one_types_and_loses_no_key(tab: Any) -> None:
 
 
 @pytest.mark.proves("WEB-BROWSER")
-def test_everything_works_without_javascript(browser: Any, address: str, words: Path) -> None:
+def test_everything_works_without_javascript(browser, address, words):
     with watched(browser, address, java_script_enabled=False) as tab:
         root = tab.url
         tab.goto(root + "review")
@@ -180,7 +178,7 @@ def test_everything_works_without_javascript(browser: Any, address: str, words: 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.proves("WEB-BROWSER")
-def test_axe_finds_nothing_and_nothing_scrolls_sideways(started: Any, name: str, address: str, scheme: str) -> None:
+def test_axe_finds_nothing_and_nothing_scrolls_sideways(started, name, address, scheme):
     source = Path(pytest.importorskip("axe_playwright_python").__file__).parent / "axe.min.js"
     options = {} if name == "firefox" else {"color_scheme": scheme}
     found: dict[str, list[tuple[str, str]]] = {}

@@ -1,7 +1,5 @@
 """The command line: usage, the brain in use, settings, questions with and without an LLM, commands that change."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -11,7 +9,6 @@ from typing import Any
 
 import pytest
 from cli_stage import golden, write_unit
-from commands import Nugget
 from knowledge_files import add_first_units
 from loopback_anthropic import AnthropicServer, Message, status, text, value
 from paths import REPOSITORY
@@ -25,7 +22,7 @@ from nugget.infra import git
 
 
 @pytest.mark.proves("CLI-COMMANDS")
-def test_help_lists_every_command_with_what_it_does(nugget: Nugget) -> None:
+def test_help_lists_every_command_with_what_it_does(nugget):
     shown = nugget("--help")
     assert shown.code == 0
     for command in ("ask search get serve capture-session capture review add forget mv lint init install uninstall "
@@ -36,7 +33,7 @@ def test_help_lists_every_command_with_what_it_does(nugget: Nugget) -> None:
 
 
 @pytest.mark.proves("CLI-EXIT", "CLI-ERRORS")
-def test_wrong_usage_is_told_in_a_sentence(nugget: Nugget, words: Path) -> None:
+def test_wrong_usage_is_told_in_a_sentence(nugget, words):
     for line, said in (
         (["aks", "x"], "Error: No such command 'aks'. Did you mean 'ask'?\n`nugget --help` shows how it is used.\n"),
         (["ask", "x", "--depth", "abyss"], "Error: Invalid value for '--depth'"),
@@ -52,9 +49,7 @@ def test_wrong_usage_is_told_in_a_sentence(nugget: Nugget, words: Path) -> None:
 
 
 @pytest.mark.proves("CLI-BRAIN")
-def test_the_brain_is_that_of_the_flag_the_variable_the_folder_or_the_default(
-    nugget: Nugget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_brain_is_that_of_the_flag_the_variable_the_folder_or_the_default(nugget, tmp_path, monkeypatch):
     monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
     for name in ("usual", "named", "flagged"):
         assert nugget("init", tmp_path / name).code == 0
@@ -76,7 +71,7 @@ def test_the_brain_is_that_of_the_flag_the_variable_the_folder_or_the_default(
 
 
 @pytest.mark.proves("CLI-HOSTILE", "CLI-PLAIN")
-def test_what_a_brain_holds_cannot_steer_the_terminal(nugget: Nugget, words: Path) -> None:
+def test_what_a_brain_holds_cannot_steer_the_terminal(nugget, words):
     steering = "\x1b]0;owned\x07\x1b[2J \u202eevil\x9b1m"
     body = f"# Zebra [red]title[/red]\n\nquagga {steering} [bold]markup[/bold] :warning:"
     write_unit(words, "pattern/zebra", body, tags='["quagga \\e[31m"]')
@@ -88,9 +83,7 @@ def test_what_a_brain_holds_cannot_steer_the_terminal(nugget: Nugget, words: Pat
 
 
 @pytest.mark.proves("CLI-ERRORS")
-def test_a_setting_that_makes_no_sense_is_refused_with_file_line_and_key(
-    nugget: Nugget, words: Path, home: Path
-) -> None:
+def test_a_setting_that_makes_no_sense_is_refused_with_file_line_and_key(nugget, words, home):
     home.mkdir()
     for yaml, said in (
         ("retrieval: {limit: 0}", "`retrieval.limit` must be greater than or equal to 1, not '0'"),
@@ -111,7 +104,7 @@ def asked(brain: Path, indexed: Path) -> Path:
 
 
 @pytest.mark.proves("CLI-ASK-JSON", "CLI-JSON", "CLI-EXPLAIN")
-def test_ask_json_has_the_shape_of_the_contract_and_scores_that_add_up(nugget: Nugget, asked: Path) -> None:
+def test_ask_json_has_the_shape_of_the_contract_and_scores_that_add_up(nugget, asked):
     shown = nugget("ask", "how do we retry payments", "--json", "--explain", "--brain", asked)
     said = shown.json
     assert said["query"] == {
@@ -133,16 +126,14 @@ def test_ask_json_has_the_shape_of_the_contract_and_scores_that_add_up(nugget: N
 
 
 @pytest.mark.proves("CLI-UNKNOWN")
-def test_where_nothing_matches_ask_says_so_and_what_to_do(nugget: Nugget, words: Path) -> None:
+def test_where_nothing_matches_ask_says_so_and_what_to_do(nugget, words):
     shown = nugget("ask", "--no-llm", "xylophone")
     assert shown.code == 0
     assert shown.out.startswith("Nothing matches.\nTry other words.")
 
 
 @pytest.mark.proves("CLI-BEHIND", "CLI-DEGRADED", "SYNC-INLINE")
-def test_many_changes_do_not_block_the_answer_and_are_caught_up_with(
-    nugget: Nugget, words: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_changes_do_not_block_the_answer_and_are_caught_up_with(nugget, words, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
     nugget("sync")
     for number in range(60):
@@ -169,9 +160,7 @@ def judged(count: int = 30) -> Message:
 
 
 @pytest.mark.proves("CLI-ANSWER")
-def test_with_an_llm_the_answer_is_written_and_its_sources_are_named(
-    nugget: Nugget, asked: Path, claude: AnthropicServer
-) -> None:
+def test_with_an_llm_the_answer_is_written_and_its_sources_are_named(nugget, asked, claude):
     claude.script(judged(), text("Persist the key first [pattern/retry-with-idempotency]. Not [pattern/made-up]."))
     shown = nugget("--brain", asked, "ask", "how do we retry payments")
     assert shown.code == 0
@@ -183,7 +172,7 @@ def test_with_an_llm_the_answer_is_written_and_its_sources_are_named(
 
 
 @pytest.mark.proves("CLI-ANSWER", "CLI-DEGRADED", "LLM-STREAM")
-def test_when_the_llm_fails_the_passages_stand_in(nugget: Nugget, asked: Path, claude: AnthropicServer) -> None:
+def test_when_the_llm_fails_the_passages_stand_in(nugget, asked, claude):
     claude.default = lambda request: status(401, "authentication_error")
     shown = nugget("--brain", asked, "ask", "cache invalidation")
     assert shown.code == 0 and shown.out.startswith("1. Cache Invalidation\n")
@@ -215,7 +204,7 @@ def propose(brain: Path, branch: str = "nugget/session-20260304-050607-abcd1234"
 
 
 @pytest.mark.proves("CLI-HAND")
-def test_what_is_added_is_found_and_what_is_forgotten_is_gone(nugget: Nugget, words: Path) -> None:
+def test_what_is_added_is_found_and_what_is_forgotten_is_gone(nugget, words):
     added = nugget("add", "Quokkas smile because of their jaws.", "--domain", "zoology", "--tag", "animals,jaws")
     golden("add", added.out)
     unit_id = re.findall(r"Kept as (\S+) in", added.out)[0]
@@ -233,7 +222,7 @@ def test_what_is_added_is_found_and_what_is_forgotten_is_gone(nugget: Nugget, wo
 
 
 @pytest.mark.proves("CLI-LINT")
-def test_lint_names_file_line_and_reason(nugget: Nugget, words: Path) -> None:
+def test_lint_names_file_line_and_reason(nugget, words):
     clean = nugget("lint")
     assert (clean.code, clean.out) == (0, "All is well.\n")
     odd = write_unit(words, "pattern/odd", "# Odd\n\nText.", related="[{id: concept/nowhere, relation: uses}]")
@@ -245,9 +234,7 @@ def test_lint_names_file_line_and_reason(nugget: Nugget, words: Path) -> None:
 
 
 @pytest.mark.proves("CLI-INIT")
-def test_init_makes_a_brain_that_is_asked_from_anywhere(
-    nugget: Nugget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_init_makes_a_brain_that_is_asked_from_anywhere(nugget, tmp_path, monkeypatch):
     monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
     folder = tmp_path / "my brain"
     made = nugget("init", folder, "--remote", "https://git.example.invalid/brain.git")
@@ -264,7 +251,7 @@ def test_init_makes_a_brain_that_is_asked_from_anywhere(
 
 
 @pytest.mark.proves("CLI-REVIEW")
-def test_a_proposal_is_listed_shown_and_accepted(nugget: Nugget, words: Path) -> None:
+def test_a_proposal_is_listed_shown_and_accepted(nugget, words):
     assert nugget("review").out.startswith("Nothing waits for review.")
     branch = propose(words)
     golden("review-list", nugget("review").out)
@@ -280,9 +267,7 @@ def test_a_proposal_is_listed_shown_and_accepted(nugget: Nugget, words: Path) ->
 
 
 @pytest.mark.proves("EXT-EXPLAIN")
-def test_explain_shows_what_a_model_found_and_what_kept_it_out(
-    nugget: Nugget, words: Path, server: AnthropicServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_explain_shows_what_a_model_found_and_what_kept_it_out(nugget, words, server, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-x")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
     quote = "Stripe sends some events twice"
@@ -301,7 +286,7 @@ def test_explain_shows_what_a_model_found_and_what_kept_it_out(
 
 
 @pytest.mark.proves("CLI-CAPTURE")
-def test_a_session_becomes_knowledge_that_is_found(nugget: Nugget, words: Path) -> None:
+def test_a_session_becomes_knowledge_that_is_found(nugget, words):
     session = REPOSITORY / "examples/demo/session.jsonl"
     capture = ("capture-session", "--transcript", session, "--with", "offline")
     tried = nugget(*capture, "--dry-run")
@@ -324,7 +309,7 @@ def test_a_session_becomes_knowledge_that_is_found(nugget: Nugget, words: Path) 
 
 
 @pytest.mark.proves("HIS-CHANNEL-NAME")
-def test_the_name_of_a_channel_is_text(nugget: Nugget, words: Path, isolated_home: Path) -> None:
+def test_the_name_of_a_channel_is_text(nugget, words, isolated_home):
     file = isolated_home / ".nugget/bridge/falconry.jsonl"
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps({"from": "ada", "to": "bob", "text": "It ships on Friday"}) + "\n")
@@ -332,16 +317,14 @@ def test_the_name_of_a_channel_is_text(nugget: Nugget, words: Path, isolated_hom
 
 
 @pytest.mark.proves("HIS-RELATED-SHARE")
-def test_what_is_far_from_the_nearest_is_not_related(nugget: Nugget, asked: Path) -> None:
+def test_what_is_far_from_the_nearest_is_not_related(nugget, asked):
     hits = nugget("--brain", asked, "search", "--related", "cache invalidation", "--json").json["hits"]
     cosines = [float(reason.split()[-1]) for hit in hits for reason in hit["reasons"] if reason.startswith("cosine")]
     assert cosines and min(cosines) >= 0.6 * max(cosines) - 0.01
 
 
 @pytest.mark.proves("QUERIES-CODE")
-def test_questions_about_code_are_in_the_log_with_budget_and_agent(
-    nugget: Nugget, words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_questions_about_code_are_in_the_log_with_budget_and_agent(nugget, words, tmp_path, monkeypatch):
     monkeypatch.chdir(make_repository(tmp_path / "shop"))
     monkeypatch.setenv("CLAUDE_CODE_SESSION_ID", "s-1")
     assert nugget("why", "--query", "why zebras", "--budget", "300").code == 0
@@ -350,7 +333,7 @@ def test_questions_about_code_are_in_the_log_with_budget_and_agent(
 
 
 @pytest.mark.proves("API-PROVENANCE")
-def test_extract_and_coverage_are_there_in_python(words: Path, tmp_path: Path) -> None:
+def test_extract_and_coverage_are_there_in_python(words, tmp_path):
     repository = make_repository(tmp_path / "shop")
     with library.open(words) as opened:
         seen = opened.provenance(repository)
@@ -360,9 +343,7 @@ def test_extract_and_coverage_are_there_in_python(words: Path, tmp_path: Path) -
 
 
 @pytest.mark.proves("EVID-SELECT")
-def test_a_model_chooses_evidence_on_the_command_line(
-    nugget: Nugget, words: Path, isolated_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_chooses_evidence_on_the_command_line(nugget, words, isolated_home, monkeypatch):
     transcript = isolated_home / ".claude/projects/-x/52ae3f06-3584-4ea8-a1be-f5d3bd9dd94c.jsonl"
     transcript.parent.mkdir(parents=True)
     transcript.write_bytes((REPOSITORY / "examples/demo/session.jsonl").read_bytes())

@@ -1,12 +1,9 @@
 """The console entry as a process: exit codes, the hook's short way, crashes, and what starting imports."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from paths import REPOSITORY
@@ -47,7 +44,7 @@ def modules_after(code: str, *arguments: str, stdin: str = "") -> set[str]:
 
 
 @pytest.mark.proves("CLI-EXIT", "CLI-ERRORS")
-def test_exit_codes_tell_done_failed_and_wrong_usage_apart() -> None:
+def test_exit_codes_tell_done_failed_and_wrong_usage_apart():
     code, out, err = nugget("--version")
     assert (code, err) == (0, "") and out.startswith("nugget ")
     code, out, err = nugget("status")
@@ -66,9 +63,7 @@ class Odd(str):
 
 
 @pytest.mark.proves("CLI-CRASH", "CLI-EXIT")
-def test_what_nobody_foresaw_points_to_a_log_without_secrets(
-    isolated_home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_nobody_foresaw_points_to_a_log_without_secrets(isolated_home, capsys):
     assert main([Odd("ask")]) == 3
     shown = capsys.readouterr()
     (log,) = (isolated_home / ".nugget/log").iterdir()
@@ -81,7 +76,7 @@ def test_what_nobody_foresaw_points_to_a_log_without_secrets(
 
 @pytest.mark.proves("CLI-PIPE")
 @pytest.mark.parametrize("limit", ["1", "40"])
-def test_a_reader_that_leaves_early_is_no_failure(brain: Path, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+def test_a_reader_that_leaves_early_is_no_failure(brain, monkeypatch, limit):
     monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
     with start("--brain", str(brain), "search", "--json", "-n", limit, "the error in a test of the cache") as process:
         assert process.stdout and process.stderr
@@ -91,7 +86,7 @@ def test_a_reader_that_leaves_early_is_no_failure(brain: Path, monkeypatch: pyte
 
 
 @pytest.mark.proves("CLI-HOOK", "HOUSE-STARTUP")
-def test_a_hook_call_is_queued_without_the_command_line(home: Path, queue_lock: None) -> None:
+def test_a_hook_call_is_queued_without_the_command_line(home, queue_lock):
     payload = {"hook_event_name": "SessionEnd", "session_id": "s1", "transcript_path": "/nowhere/s1.jsonl"}
     modules = modules_after(RUN, "capture-session", stdin=json.dumps(payload))
     assert modules.isdisjoint({*HEAVY, "typer", "rich", "nugget.cli", "nugget.config", "dataclasses", "pathlib"})
@@ -100,7 +95,7 @@ def test_a_hook_call_is_queued_without_the_command_line(home: Path, queue_lock: 
 
 
 @pytest.mark.proves("HOUSE-STARTUP")
-def test_importing_nugget_imports_nothing_heavy_and_no_command_line() -> None:
+def test_importing_nugget_imports_nothing_heavy_and_no_command_line():
     modules = modules_after("import nugget")
     assert modules & {*HEAVY, "git", "typer", "rich", "yaml", "markdown_it", "sqlite3"} == set()
     assert modules_after(RUN, "--help") & {*HEAVY, "yaml", "sqlite3", "asyncio"} == set()

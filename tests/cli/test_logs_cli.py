@@ -1,7 +1,5 @@
 """`nugget logs` and `nugget sessions show` as a person runs them; what went wrong in real sessions comes first."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path
@@ -9,7 +7,6 @@ from pathlib import Path
 import pytest
 import yaml
 from agent_events import CLAUDE_ID, call, lines, record, result
-from commands import Nugget
 from logs import NOW, Logs, logs_in
 from paths import TESTS
 
@@ -30,7 +27,7 @@ def logged(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> Logs:
 
 
 @pytest.mark.proves("EVI-CLI")
-def test_ingest_context_and_sessions_say_what_the_functions_say(logged: Logs, nugget: Nugget) -> None:
+def test_ingest_context_and_sessions_say_what_the_functions_say(logged, nugget):
     logged.walkthrough("s1")
     counts = nugget("logs", "ingest", "s1", "--json").json
     assert (counts["session_id"], counts["events"], counts["incidents"]) == ("s1", 4, 1)
@@ -52,9 +49,7 @@ def work(logs: Logs, session: str, folder: Path, command: str, *, code: int = 0,
 
 
 @pytest.mark.proves("EVI-ACROSS")
-def test_all_sessions_of_a_code_repository_are_asked_at_once_and_no_others(
-    logged: Logs, nugget: Nugget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_sessions_of_a_code_repository_are_asked_at_once_and_no_others(logged, nugget, tmp_path, monkeypatch):
     shop, blog = tmp_path / "shop", tmp_path / "blog"
     for folder in (shop, blog):
         folder.mkdir()
@@ -90,9 +85,7 @@ def is_found(logs: Logs, session: str, question: dict[str, str]) -> bool:
 
 
 @pytest.mark.proves("EVI-GOLDEN")
-def test_the_failing_command_and_its_line_are_in_the_first_three_for_85_of_100_questions(
-    shared_data: Path, tmp_path: Path
-) -> None:
+def test_the_failing_command_and_its_line_are_in_the_first_three_for_85_of_100_questions(shared_data, tmp_path):
     assert len(QUESTIONS) >= 40 and len({question["transcript"] for question in QUESTIONS}) >= 20
     with logs_in(tmp_path) as logs:
         names = dict.fromkeys(question["transcript"] for question in QUESTIONS)
@@ -126,7 +119,7 @@ def transcript(isolated_home: Path) -> Path:
 
 
 @pytest.mark.proves("HIS-SHOW")
-def test_a_session_reads_as_a_conversation_with_what_was_run_folded(transcript: Path, nugget: Nugget) -> None:
+def test_a_session_reads_as_a_conversation_with_what_was_run_folded(transcript, nugget):
     code, out, _ = nugget("sessions", "show", CLAUDE_ID[:8])
     assert code == 0
     lines = [line.rstrip() for line in out.splitlines() if line.strip()]

@@ -1,7 +1,5 @@
 """Commands of provenance as people and scripts use them; all on a replayed session (UPDATE_GOLDEN=1 rewrites it)."""
 
-from __future__ import annotations
-
 import os
 import re
 from datetime import UTC, datetime, timedelta
@@ -32,7 +30,7 @@ def shop(tmp_path: Path, isolated_home: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.proves("NUGGETS-LIST")
-def test_nuggets_are_chosen_by_file_type_and_staleness(shop: Shop, nugget: Nugget) -> None:
+def test_nuggets_are_chosen_by_file_type_and_staleness(shop, nugget):
     shop.learn("about auth", path="src/auth.py", session=1)
     shop.learn("about src", path="src", type="caveat", session=2)
     shop.learn("of everything", type="intent", session=3)
@@ -52,8 +50,8 @@ def test_nuggets_are_chosen_by_file_type_and_staleness(shop: Shop, nugget: Nugge
 
 
 @pytest.mark.proves("NUGGETS-CHECK")
-def test_what_is_named_and_gone_is_listed(shop: Shop, brain: Path, nugget: Nugget,
-                                          monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+def test_what_is_named_and_gone_is_listed(shop, brain, nugget,
+                                          monkeypatch):  # fmt: skip
     shop.learn("fine", path="src/auth.py", symbol="load", detail="`load()` in src/cache.py and auth.py")
     assert nugget("nuggets", "--check").code == 0
     shop.learn("of a gone function", path="src/cache.py", symbol="store", session=3)
@@ -85,7 +83,7 @@ def agent(shop: Shop) -> Agent:
 
 
 @pytest.mark.proves("SESSIONS-LIST", "SESSIONS-INSPECT")
-def test_sessions_are_listed_extracted_or_not(shop: Shop, agent: Agent, nugget: Nugget) -> None:
+def test_sessions_are_listed_extracted_or_not(shop, agent, nugget):
     shop.learn("chose JWT", path="src/auth.py", session=1, days_ago=2)
     listed = nugget("sessions", "--json").json["sessions"]
     assert {(one["id"], one["extracted"], one["nuggets"], one["files"]) for one in listed} == {
@@ -101,7 +99,7 @@ def test_sessions_are_listed_extracted_or_not(shop: Shop, agent: Agent, nugget: 
 
 
 @pytest.mark.proves("COVERAGE-GAPS")
-def test_gaps_come_from_questions_and_from_churn(shop: Shop, nugget: Nugget) -> None:
+def test_gaps_come_from_questions_and_from_churn(shop, nugget):
     shop.learn("known", path="src/auth.py")
     shop.learn("everywhere")
     assert nugget("coverage", "--json").json == {"files": [{"path": "src/auth.py", "nuggets": 1}], "total": 1}
@@ -153,7 +151,7 @@ def asked(nugget: Nugget, *arguments: str) -> Any:
 
 
 @pytest.mark.proves("CONTEXT-JSON", "CONTEXT-DEPTH")
-def test_the_json_has_openqeds_shape(known: Shop, nugget: Nugget) -> None:
+def test_the_json_has_openqeds_shape(known, nugget):
     answer = asked(nugget, "src/auth.ts")
     assert list(answer) == ["query", "budget", "nuggets", "moreContextHint"]
     assert answer["query"] == {"path": "src/auth.ts", "depth": "standard"}
@@ -174,7 +172,7 @@ def test_the_json_has_openqeds_shape(known: Shop, nugget: Nugget) -> None:
 
 
 @pytest.mark.proves("CONTEXT-PATHS")
-def test_paths_are_meant_from_where_one_stands(known: Shop, nugget: Nugget, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_meant_from_where_one_stands(known, nugget, monkeypatch):
     monkeypatch.chdir(known.repo / "src")
     assert asked(nugget, "../src/./auth.ts")["query"]["path"] == "src/auth.ts"
     monkeypatch.chdir("/")
@@ -182,7 +180,7 @@ def test_paths_are_meant_from_where_one_stands(known: Shop, nugget: Nugget, monk
 
 
 @pytest.mark.proves("CONTEXT-BAD-INPUT")
-def test_what_cannot_be_answered_is_told_in_a_sentence(known: Shop, nugget: Nugget) -> None:
+def test_what_cannot_be_answered_is_told_in_a_sentence(known, nugget):
     for arguments, said in (
         ([], "Give a path"),
         (["/etc/hostname"], "outside of the workspace shop"),
@@ -195,7 +193,7 @@ def test_what_cannot_be_answered_is_told_in_a_sentence(known: Shop, nugget: Nugg
 
 
 @pytest.mark.proves("CONTEXT-SYMBOL")
-def test_a_symbol_is_found_in_its_language_and_its_nuggets_lead(known: Shop, nugget: Nugget) -> None:
+def test_a_symbol_is_found_in_its_language_and_its_nuggets_lead(known, nugget):
     about = known.learn("login never says which of the two was wrong", path="src/auth.ts", type="intent", days_ago=9)
     lines = nugget("why", "--symbol", "login").out.splitlines()
     assert lines[0].startswith("Context for src/auth.ts#login") and "src/auth.ts:4 (function login)" in lines
@@ -247,7 +245,7 @@ def commands(played: Replay) -> list[list[str]]:
 
 
 @pytest.mark.proves("GOLDEN-TRANSCRIPT", "SESSIONS-INSPECT", "COVERAGE-BARS", "CONTEXT-TEXT", "NUGGETS-INSPECT")
-def test_every_command_on_a_replayed_repository_prints_what_it_did_before(played: Replay, nugget: Nugget) -> None:
+def test_every_command_on_a_replayed_repository_prints_what_it_did_before(played, nugget):
     shown = []
     for command in commands(played):
         code, out, err = nugget(*command)

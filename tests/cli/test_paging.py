@@ -1,7 +1,5 @@
 """The pager, at a real terminal: a pseudo-terminal with the size of one."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -37,7 +35,7 @@ def typed(*arguments: str, columns: int = 80, **variables: str) -> str:
 
 @pytest.mark.proves("CLI-PAGER")
 @pytest.mark.parametrize(("variables", "less"), [({}, "FRX"), ({"NO_COLOR": "1", "LESS": "X"}, "X")])
-def test_a_terminal_gets_its_pager(tmp_path: Path, variables: dict[str, str], less: str) -> None:
+def test_a_terminal_gets_its_pager(tmp_path, variables, less):
     (tmp_path / "pager.py").write_text(PAGER)
     pager = {"PAGER": f"{sys.executable} {tmp_path}/pager.py", "SEEN": str(tmp_path / "seen.json")}
     shown = typed("get", "pattern/long", **pager, **variables)
@@ -49,7 +47,7 @@ def test_a_terminal_gets_its_pager(tmp_path: Path, variables: dict[str, str], le
 
 @pytest.mark.proves("SEARCH-WIDTH")
 @pytest.mark.parametrize("columns", [60, 200])
-def test_results_are_wrapped_between_words(columns: int) -> None:
+def test_results_are_wrapped_between_words(columns):
     asking = ("search", "line", "note", "retry", "payment", "--no-pager")
     typed("sync")
     shown = clean(typed(*asking, columns=columns))

@@ -3,8 +3,6 @@
 Golden transcripts stand in tests/golden/search; `UPDATE_GOLDEN=1 pytest tests/cli/test_search.py` writes them anew.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -17,7 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from commands import Nugget
 from paths import TESTS
 from sessions import write_transcript
 
@@ -125,7 +122,7 @@ def golden(name: str, shown: str, world: World) -> None:
         ("language", ["type:decision path:adr tag:payments retry* NOT walrus"]),
     ],
 )
-def test_a_search_looks_like_this(nugget: Nugget, world: World, name: str, arguments: list[str]) -> None:
+def test_a_search_looks_like_this(nugget, world, name, arguments):
     result = nugget("search", *arguments)
     assert result.code == 0, result.err
     golden(name, result.out, world)
@@ -138,7 +135,7 @@ def test_a_search_looks_like_this(nugget: Nugget, world: World, name: str, argum
      ("get-note", "canon:handbook/adr/0007-retries.md"),
      ("get-section", "canon:handbook/archaeology/space_experimental_architecture.md#Storage")],
 )  # fmt: skip
-def test_a_ref_is_shown_whole_with_what_stands_around_it(nugget: Nugget, world: World, name: str, ref: str) -> None:
+def test_a_ref_is_shown_whole_with_what_stands_around_it(nugget, world, name, ref):
     result = nugget("get", ref)
     assert result.code == 0, result.err
     golden(name, result.out, world)
@@ -146,7 +143,7 @@ def test_a_ref_is_shown_whole_with_what_stands_around_it(nugget: Nugget, world: 
 
 
 @pytest.mark.proves("SEARCH-RELATED")
-def test_what_is_near_a_note_are_its_links_and_its_like(world: World, nugget: Nugget) -> None:
+def test_what_is_near_a_note_are_its_links_and_its_like(world, nugget):
     ref = "canon:handbook/archaeology/space_experimental_architecture.md"
     hits = nugget("search", "--related", ref, "--json", "--source", "canon").json["hits"]
     assert hits[0]["ref"] == "canon:handbook/constitutions/cupid.md"
@@ -154,7 +151,7 @@ def test_what_is_near_a_note_are_its_links_and_its_like(world: World, nugget: Nu
 
 
 @pytest.mark.proves("SEARCH-SUGGEST")
-def test_suggestions_say_what_can_be_asked(world: World, nugget: Nugget) -> None:
+def test_suggestions_say_what_can_be_asked(world, nugget):
     every = nugget("suggest", "--json").json
     assert every["domains"][0]["name"] == "coding"
     assert {"name": "Test Person", "count": 1} in every["people"]
@@ -164,7 +161,7 @@ def test_suggestions_say_what_can_be_asked(world: World, nugget: Nugget) -> None
 
 
 @pytest.mark.proves("SEARCH-COMPLETION")
-def test_a_shell_completes_refs_domains_tags_and_types(world: World) -> None:
+def test_a_shell_completes_refs_domains_tags_and_types(world):
     from nugget.cli import complete_domain, complete_ref, complete_tag, complete_type
 
     assert complete_ref("pattern/retry")[0][0] == "pattern/retry-with-idempotency"
@@ -174,7 +171,7 @@ def test_a_shell_completes_refs_domains_tags_and_types(world: World) -> None:
 
 
 @pytest.mark.proves("MEMORY-ISOLATION")
-def test_memory_is_nowhere_without_its_identity(nugget: Nugget, opened: Brain, world: World) -> None:
+def test_memory_is_nowhere_without_its_identity(nugget, opened, world):
     ref = "memory:zealot/plan.md"
     assert SECRET in nugget("search", SECRET, "--as", "zealot").out, "it is there, and would be found"
     assert SECRET in nugget("get", ref, "--as", "zealot").out
@@ -199,7 +196,7 @@ def test_memory_is_nowhere_without_its_identity(nugget: Nugget, opened: Brain, w
 
 
 @pytest.mark.proves("MEMORY-ISOLATION", "SEARCH-MCP")
-def test_an_agent_gets_other_sources_and_refs_and_memory_only_of_the_servers_identity(world: World) -> None:
+def test_an_agent_gets_other_sources_and_refs_and_memory_only_of_the_servers_identity(world):
     def answer(
         identity: str | None, text: str = "architecture", ref: str | None = None, *, sources: Sequence[str] = ()
     ) -> str:
@@ -229,7 +226,7 @@ def test_an_agent_gets_other_sources_and_refs_and_memory_only_of_the_servers_ide
 
 
 @pytest.mark.proves("SEARCH-FRESH")
-def test_what_changed_is_found_and_what_is_gone_is_not(nugget: Nugget, world: World) -> None:
+def test_what_changed_is_found_and_what_is_gone_is_not(nugget, world):
     note = world.canon / "fresh.md"
     note.write_text("# Fresh\n\nThe narwhal is new.")
     assert "fresh.md" in nugget("search", "narwhal").out
@@ -238,7 +235,7 @@ def test_what_changed_is_found_and_what_is_gone_is_not(nugget: Nugget, world: Wo
 
 
 @pytest.mark.proves("SEARCH-LIST")
-def test_filters_alone_list_what_they_admit_the_newest_first(nugget: Nugget, opened: Brain) -> None:
+def test_filters_alone_list_what_they_admit_the_newest_first(nugget, opened):
     def listed(*arguments: str) -> list[str]:
         return nugget("search", *arguments, "--quiet").out.split()
 
@@ -253,7 +250,7 @@ def test_filters_alone_list_what_they_admit_the_newest_first(nugget: Nugget, ope
 
 
 @pytest.mark.proves("ASK-SOURCES", "SEARCH-PAGES")
-def test_ask_has_the_hits_of_search_page_by_page(nugget: Nugget, world: World) -> None:
+def test_ask_has_the_hits_of_search_page_by_page(nugget, world):
     def refs(command: str, *arguments: str) -> list[str]:
         found = nugget(command, "architecture of the bridge", "--json", *arguments).json
         return [hit["ref"] for hit in found["hits"]]

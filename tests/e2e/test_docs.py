@@ -1,7 +1,5 @@
 """The documentation cannot rot: console blocks run, reference parts are what the code says, links lead somewhere."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -56,7 +54,7 @@ def shell(command: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if CONSOLE.search(page.read_text("utf-8"))], ids=lambda page: page.name
 )
-def test_every_console_block_does_what_it_says(page: Path, shell: dict[str, str]) -> None:
+def test_every_console_block_does_what_it_says(page, shell):
     for command, printed in examples(page):
         done = subprocess.run(["bash", "-c", command], cwd=REPOSITORY, env=shell, capture_output=True, text=True)
         assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
@@ -65,7 +63,7 @@ def test_every_console_block_does_what_it_says(page: Path, shell: dict[str, str]
 
 
 @pytest.mark.proves("HOUSE-DOCS-COMMANDS")
-def test_every_command_that_a_page_names_exists_with_the_options_that_it_shows() -> None:
+def test_every_command_that_a_page_names_exists_with_the_options_that_it_shows():
     root = get_command(app)
     named = [(page, command) for page in PAGES for command in commands_named(page.read_text("utf-8"))]
     wrong = [(page.name, command, reason) for page, command in named if (reason := what_is_wrong(root, command))]
@@ -94,7 +92,7 @@ def what_is_wrong(root: Any, command: str) -> str | None:
 
 
 @pytest.mark.proves("API-LINES")
-def test_the_lines_of_the_python_page_run(brain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lines_of_the_python_page_run(brain, monkeypatch):
     monkeypatch.setenv("NUGGET_BRAIN", str(brain))
     (block,) = re.findall(r"^```python\n(.*?)^```$", text_of("docs/api.md"), re.MULTILINE | re.DOTALL)
     told: dict[str, Any] = {}
@@ -107,7 +105,7 @@ def test_the_lines_of_the_python_page_run(brain: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.proves("HOUSE-DOCS-GENERATED", "HOUSE-MANUAL")
 @pytest.mark.parametrize("script", ["reference", "manual"])
-def test_the_reference_parts_are_what_the_code_says(script: str) -> None:
+def test_the_reference_parts_are_what_the_code_says(script):
     done = subprocess.run(
         [sys.executable, f"scripts/{script}.py", "--check"],
         cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, capture_output=True, text=True,
@@ -116,7 +114,7 @@ def test_the_reference_parts_are_what_the_code_says(script: str) -> None:
 
 
 @pytest.mark.proves("HOUSE-DOCS-COMPLETE")
-def test_every_command_option_key_error_and_profile_is_documented() -> None:
+def test_every_command_option_key_error_and_profile_is_documented():
     cli, configuration = text_of("docs/cli.md"), text_of("docs/configuration.md")
     missing = [path for path in command_paths(get_command(app), "nugget") if f"## `{path}`" not in cli]
     missing += [option for option in options_of(get_command(app)) if not re.search(rf"{option}\b", cli)]
@@ -150,7 +148,7 @@ def commands_of(group: Any) -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.proves("HOUSE-DOCS-COMPLETE")
-def test_every_environment_variable_that_is_read_is_documented() -> None:
+def test_every_environment_variable_that_is_read_is_documented():
     source = text_of("nugget/config.py") + text_of("nugget/infra/embedding/other_models.py")
     read = set(re.findall(r'"((?:NUGGET|ANTHROPIC|OPENAI|VOYAGE|CLAUDE|GITHUB|AISH)_[A-Z_]*[A-Z])"', source))
     assert {"NUGGET_HOME", "NUGGET_BRAIN"} <= read
@@ -159,7 +157,7 @@ def test_every_environment_variable_that_is_read_is_documented() -> None:
 
 
 @pytest.mark.proves("HOUSE-DOCS-COMPLETE")
-def test_links_between_pages_lead_somewhere() -> None:
+def test_links_between_pages_lead_somewhere():
     dead = [
         f"{page.relative_to(REPOSITORY)}: {target}{anchor}"
         for page in PAGES
@@ -177,7 +175,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.proves("HOUSE-RELEASE")
-def test_the_changelog_begins_with_this_version_and_stays_short() -> None:
+def test_the_changelog_begins_with_this_version_and_stays_short():
     _, *versions = re.split(r"^## \[", text_of("CHANGELOG.md"), flags=re.MULTILINE)
     assert versions[0].startswith(f"{nugget.__version__}]")
     assert f'"version": "{nugget.__version__}"' in text_of("plugin/.claude-plugin/plugin.json")
@@ -185,7 +183,7 @@ def test_the_changelog_begins_with_this_version_and_stays_short() -> None:
 
 
 @pytest.mark.proves("HOUSE-SITE")
-def test_the_site_holds_every_page_and_each_link_stays_in_it() -> None:
+def test_the_site_holds_every_page_and_each_link_stays_in_it():
     pages, settings = [page for page in PAGES if "docs" in page.parts], text_of("mkdocs.yml")
     inside = REPOSITORY / "docs"
     missing = [name for page in pages if (name := page.relative_to(inside).as_posix()) not in settings]

@@ -1,7 +1,5 @@
 """The loop closes by itself: a session, a pull request, its merge, and the next session knows it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -12,7 +10,6 @@ from typing import Any
 
 import commands
 import pytest
-from commands import Nugget
 from mcp_wire import RUN, asked_over_mcp
 from paths import REPOSITORY
 from publishing_stage import LOCKS, RETRY, Place
@@ -60,9 +57,7 @@ def five_minutes_pass(place: Place) -> None:
 
 
 @pytest.mark.proves("LOOP-CLOSES", "PUBLISH-END-TO-END", "WORKER-END-TO-END")
-def test_what_a_session_taught_and_a_reviewer_merged_is_known_to_the_next_session(
-    place: Place, shop: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_session_taught_and_a_reviewer_merged_is_known_to_the_next_session(place, shop, monkeypatch):
     """No patching: hook, worker, git server, REST server, the next session's hook, MCP and ask, each a process."""
     transcript = place.folder / "projects" / "s.jsonl"
     session = write_transcript(transcript, [(*LESSONS[0], FAILING, PASSING), LESSONS[1]], cwd=str(shop))
@@ -113,7 +108,7 @@ THEIRS = {
 
 @pytest.mark.proves("FRESH-AT-ONCE")
 @pytest.mark.parametrize("door", DOORS)
-def test_whatever_changes_knowledge_leaves_the_index_current(door: str, place: Place, nugget: Nugget) -> None:
+def test_whatever_changes_knowledge_leaves_the_index_current(door, place, nugget):
     assert nugget("add", "# First one\n\nThe first words.", "--domain", "coding").code == 0
     assert nugget("sync", "--rebase").code == 0
     if door != "sync":
@@ -126,7 +121,7 @@ def test_whatever_changes_knowledge_leaves_the_index_current(door: str, place: P
 
 
 @pytest.mark.proves("CAPTURE-HEADLESS")
-def test_headless_runs_can_be_left_out(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_headless_runs_can_be_left_out(place, monkeypatch):
     for name, entrypoint in (("person", "cli"), ("script", "sdk-cli")):
         file = place.folder / f"{name}.jsonl"
         write_transcript(file, LESSONS[:1] if name == "person" else LESSONS[1:], entrypoint=entrypoint)
@@ -137,7 +132,7 @@ def test_headless_runs_can_be_left_out(place: Place, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.proves("HOOK-WAITS")
-def test_the_start_line_and_the_status_line_count_what_waits(place: Place, shop: Path, nugget: Nugget) -> None:
+def test_the_start_line_and_the_status_line_count_what_waits(place, shop, nugget):
     place.propose(RETRY)
     place.propose(LOCKS, name="t")
     assert nugget("add", "# Some note\n\nSome words.").code == 0

@@ -1,16 +1,12 @@
 """Publishing and following against a real git server and a REST server on loopback, and when that fails."""
 
-from __future__ import annotations
-
 import threading
-from pathlib import Path
 
 import pytest
-from commands import Nugget
 from knowledge_files import commit
 from loopback_github import NAME, OWNER, TOKEN
 from programs import program
-from publishing_stage import LOCKS, RETRY, Every, Place
+from publishing_stage import LOCKS, RETRY, Place
 from sessions import unit
 
 import nugget as library
@@ -25,9 +21,7 @@ from nugget.upkeep.status import drift, status
 
 
 @pytest.mark.proves("PUBLISH-PULL-REQUEST", "PUBLISH-LABELS")
-def test_a_proposal_becomes_one_pull_request_with_its_branch_title_body_files_and_labels(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_proposal_becomes_one_pull_request_with_its_branch_title_body_files_and_labels(place, monkeypatch):
     monkeypatch.setenv("NUGGET_CAPTURE_LABELS", "nugget, knowledge")
     branch = place.propose(RETRY, LOCKS)
     (done,) = place.publish().publications
@@ -46,7 +40,7 @@ def test_a_proposal_becomes_one_pull_request_with_its_branch_title_body_files_an
 
 
 @pytest.mark.proves("PUBLISH-ONCE")
-def test_what_is_there_already_is_found_by_several_at_once_and_when_a_reply_or_the_ledger_is_lost(place: Place) -> None:
+def test_what_is_there_already_is_found_by_several_at_once_and_when_a_reply_or_the_ledger_is_lost(place):
     branch = place.propose(RETRY)
     place.server.fail(502, method="POST", path="/pulls", after=True)
     done: list[Published] = []
@@ -62,7 +56,7 @@ def test_what_is_there_already_is_found_by_several_at_once_and_when_a_reply_or_t
 
 
 @pytest.mark.proves("PUBLISH-LOCAL")
-def test_without_remote_token_or_will_everything_stays_local(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_remote_token_or_will_everything_stays_local(place, monkeypatch):
     place.propose(RETRY)
     monkeypatch.setenv("NUGGET_CAPTURE_PUBLISH", "never")
     assert place.publish().local == "capture.publish is `never`"
@@ -95,8 +89,8 @@ def break_it(fault: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.proves("PUBLISH-FAULTS", "PUBLISH-STATUS")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_whatever_fails_is_told_leaves_the_units_on_their_branch_and_is_made_good_by_the_next_attempt(
-    fault: str, place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    fault, place, monkeypatch
+):
     branch = place.propose(RETRY)
     sha = git.resolve(place.brain, branch)
     break_it(fault, place, monkeypatch)
@@ -117,7 +111,7 @@ def test_whatever_fails_is_told_leaves_the_units_on_their_branch_and_is_made_goo
 
 
 @pytest.mark.proves("PUBLISH-FAULTS")
-def test_what_a_reviewer_committed_to_the_remote_branch_is_never_overwritten(place: Place) -> None:
+def test_what_a_reviewer_committed_to_the_remote_branch_is_never_overwritten(place):
     branch = place.propose(RETRY)
     place.server.fail(403, method="POST", path="/pulls", message="no")
     place.publish()
@@ -127,7 +121,7 @@ def test_what_a_reviewer_committed_to_the_remote_branch_is_never_overwritten(pla
 
 
 @pytest.mark.proves("PUBLISH-OWN-FILES")
-def test_commits_that_were_never_pushed_are_not_published_with_a_proposal(place: Place) -> None:
+def test_commits_that_were_never_pushed_are_not_published_with_a_proposal(place):
     (place.brain / "domains" / "private.md").write_text("not for others yet\n")
     commit(place.brain, ["domains/private.md"], "Mine")
     branch = place.propose(RETRY)
@@ -140,7 +134,7 @@ def test_commits_that_were_never_pushed_are_not_published_with_a_proposal(place:
 
 @pytest.mark.proves("PUBLISH-MERGED")
 @pytest.mark.parametrize("squash", [False, True])
-def test_what_was_merged_is_pulled_answered_and_cleaned_up(place: Place, squash: bool) -> None:
+def test_what_was_merged_is_pulled_answered_and_cleaned_up(place, squash):
     branch = place.propose(RETRY)
     place.publish()
     place.server.commit("main", {"domains/coding/meanwhile.md": "moved on\n"})
@@ -160,7 +154,7 @@ def test_what_was_merged_is_pulled_answered_and_cleaned_up(place: Place, squash:
 
 
 @pytest.mark.proves("PULL-CAREFUL")
-def test_nothing_is_pulled_over_uncommitted_work_another_branch_or_own_commits(place: Place) -> None:
+def test_nothing_is_pulled_over_uncommitted_work_another_branch_or_own_commits(place):
     place.server.commit("main", {"domains/coding/new.md": "new\n"})
     before = git.head(place.brain)
     (place.brain / "domains/coding").mkdir(parents=True, exist_ok=True)
@@ -183,9 +177,7 @@ def test_nothing_is_pulled_over_uncommitted_work_another_branch_or_own_commits(p
 
 
 @pytest.mark.proves("PULL-AUTOMATIC")
-def test_the_worker_follows_the_remote_of_a_trusted_brain_unless_it_is_switched_off(
-    place: Place, nugget: Nugget, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_worker_follows_the_remote_of_a_trusted_brain_unless_it_is_switched_off(place, nugget, monkeypatch):
     place.propose(RETRY)
     place.publish()
     place.server.merge(1)
@@ -202,9 +194,7 @@ def test_the_worker_follows_the_remote_of_a_trusted_brain_unless_it_is_switched_
 
 
 @pytest.mark.proves("PUBLISH-WITHDRAW")
-def test_rejecting_here_closes_the_pull_request_with_a_comment_and_deletes_the_remote_branch(
-    place: Place, nugget: Nugget
-) -> None:
+def test_rejecting_here_closes_the_pull_request_with_a_comment_and_deletes_the_remote_branch(place, nugget):
     branch = place.propose(RETRY)
     place.publish()
     done = nugget("review", "reject", "--json")
@@ -223,7 +213,7 @@ THIRD = unit("utc-times", "Store moments in UTC. Local times repeat an hour in a
 
 @pytest.mark.proves("PUBLISH-DIGEST")
 @pytest.mark.parametrize("every", ["day", "week"])
-def test_the_sessions_of_a_day_or_week_share_a_pull_request_with_a_commit_each(place: Place, every: Every) -> None:
+def test_the_sessions_of_a_day_or_week_share_a_pull_request_with_a_commit_each(place, every):
     branch = place.propose(RETRY, every=every)
     assert place.publish().publications[0].state == "open"
     (pull,) = place.server.pulls
@@ -244,7 +234,7 @@ def test_the_sessions_of_a_day_or_week_share_a_pull_request_with_a_commit_each(p
 
 @pytest.mark.proves("PUBLISH-DIGEST")
 @pytest.mark.parametrize("does", ["squash", "close"])
-def test_what_came_to_a_digest_after_it_was_decided_on_goes_on_waiting(place: Place, does: str) -> None:
+def test_what_came_to_a_digest_after_it_was_decided_on_goes_on_waiting(place, does):
     place.propose(RETRY, every="day")
     place.publish()
     place.server.close(1) if does == "close" else place.server.merge(1, squash=True, delete=True)
@@ -272,7 +262,7 @@ def is_one_history(place: Place) -> bool:
 
 @pytest.mark.proves("ACCEPT-MERGES")
 @pytest.mark.parametrize("way", ["merge", "squash"])
-def test_accepting_merges_the_pull_request_on_github_and_brings_the_merge_here(place: Place, way: str) -> None:
+def test_accepting_merges_the_pull_request_on_github_and_brings_the_merge_here(place, way):
     branch = place.propose(RETRY)
     place.publish()
     place.server.methods["merge"] = way == "merge"
@@ -291,9 +281,7 @@ def test_accepting_merges_the_pull_request_on_github_and_brings_the_merge_here(p
 
 
 @pytest.mark.proves("ACCEPT-MERGES")
-def test_where_github_forbids_the_merge_nothing_changes_and_the_page_is_named(
-    place: Place, nugget: Nugget, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_github_forbids_the_merge_nothing_changes_and_the_page_is_named(place, nugget, monkeypatch):
     place.propose(RETRY)
     place.publish()
     before = git.head(place.brain)
@@ -308,9 +296,7 @@ def test_where_github_forbids_the_merge_nothing_changes_and_the_page_is_named(
 
 
 @pytest.mark.proves("ACCEPT-PUSHES")
-def test_without_a_pull_request_accepting_pushes_and_a_push_that_failed_is_told_and_made_good(
-    place: Place, nugget: Nugget
-) -> None:
+def test_without_a_pull_request_accepting_pushes_and_a_push_that_failed_is_told_and_made_good(place, nugget):
     place.propose(RETRY)
     place.server.commit("main", {"domains/coding/meanwhile.md": "moved on\n"})
     assert place.accept().pending is None
@@ -329,7 +315,7 @@ def test_without_a_pull_request_accepting_pushes_and_a_push_that_failed_is_told_
 
 
 @pytest.mark.proves("ACCEPT-PUSHES")
-def test_a_push_that_is_refused_by_a_rule_leaves_everything_as_it_was(place: Place) -> None:
+def test_a_push_that_is_refused_by_a_rule_leaves_everything_as_it_was(place):
     branch = place.propose(RETRY, LOCKS)
     place.publish()
     refusal = "[ $1 != refs/heads/main ] || { echo 'GH006: Protected branch' >&2; exit 1; }"
@@ -346,7 +332,7 @@ def test_a_push_that_is_refused_by_a_rule_leaves_everything_as_it_was(place: Pla
 
 
 @pytest.mark.proves("FOLLOW-EDITED", "PUBLISH-REJECTED")
-def test_what_a_person_edits_in_the_pull_request_comes_here_before_it_is_merged(place: Place) -> None:
+def test_what_a_person_edits_in_the_pull_request_comes_here_before_it_is_merged(place):
     branch = place.propose(RETRY, LOCKS)
     place.publish()
     reworded = place.server.files_of(1)[RETRY_FILE] + "\n\nReworded.\n"
@@ -362,7 +348,7 @@ def test_what_a_person_edits_in_the_pull_request_comes_here_before_it_is_merged(
 
 
 @pytest.mark.proves("FOLLOW-DIVERGED")
-def test_a_main_that_diverged_is_told_and_mended_by_sync_with_rebase(place: Place, nugget: Nugget) -> None:
+def test_a_main_that_diverged_is_told_and_mended_by_sync_with_rebase(place, nugget):
     place.server.commit("main", {"domains/coding/theirs.md": "theirs\n"})
     for name in ("one", "two"):
         (place.brain / f"domains/{name}.md").write_text(f"{name}\n")
@@ -381,7 +367,7 @@ def test_a_main_that_diverged_is_told_and_mended_by_sync_with_rebase(place: Plac
 
 
 @pytest.mark.proves("FOLLOW-RENAMED")
-def test_a_repository_that_was_renamed_is_followed(place: Place) -> None:
+def test_a_repository_that_was_renamed_is_followed(place):
     place.propose(RETRY)
     place.publish()
     place.server.rename("knowledge")
@@ -390,7 +376,7 @@ def test_a_repository_that_was_renamed_is_followed(place: Place) -> None:
 
 
 @pytest.mark.proves("PUBLISH-FOREIGN")
-def test_a_remote_branch_of_our_name_with_other_content_is_left_alone(place: Place) -> None:
+def test_a_remote_branch_of_our_name_with_other_content_is_left_alone(place):
     branch = place.propose(RETRY)
     theirs = place.server.commit(branch, {"domains/coding/other.md": "theirs\n"})
     (done,) = place.publish().publications
@@ -399,9 +385,7 @@ def test_a_remote_branch_of_our_name_with_other_content_is_left_alone(place: Pla
 
 
 @pytest.mark.proves("INIT-PUSHES")
-def test_a_new_brain_is_pushed_to_its_remote_at_once_or_later(
-    place: Place, nugget: Nugget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_brain_is_pushed_to_its_remote_at_once_or_later(place, nugget, tmp_path, monkeypatch):
     place.server.git("update-ref", "-d", "refs/heads/main")
     monkeypatch.delenv("NUGGET_BRAIN")
     made = nugget("init", tmp_path / "new", "--remote", OFFLINE, "--no-install")

@@ -4,8 +4,6 @@ Installing needs the package index, and the configuration of pip that belongs to
 before a test's own HOME is set, once for all tests here.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -56,7 +54,7 @@ def run(program: Path, *arguments: str, cwd: Path) -> str:
 
 
 @pytest.mark.proves("HOUSE-WHEEL")
-def test_the_wheel_carries_everything_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_carries_everything_and_nothing_else(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     for carried in ("brain-template/.gitignore", "brain-template/.github/workflows/lint.yml", "hooks/session-end",
                     "plugin/.claude-plugin/plugin.json", "plugin/.mcp.json"):  # fmt: skip
@@ -70,9 +68,7 @@ def test_the_wheel_carries_everything_and_nothing_else(wheel: Path) -> None:
 
 
 @pytest.mark.proves("HOUSE-WHEEL")
-def test_init_add_and_ask_work_where_only_the_wheel_is_installed(
-    installed: Path, isolated_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_init_add_and_ask_work_where_only_the_wheel_is_installed(installed, isolated_home, monkeypatch):
     monkeypatch.delenv("NUGGET_MODELS")
     present = run(installed / "python", "-m", "pip", "list", cwd=isolated_home).lower()
     assert not [name for name in ("pytest", "hypothesis", "mypy", "ruff", "apsw", "pysqlite3") if name in present]
@@ -88,7 +84,7 @@ def test_init_add_and_ask_work_where_only_the_wheel_is_installed(
 
 
 @pytest.mark.proves("HOUSE-WHEEL", "HOUSE-SELF-CHECK", "HOUSE-MANUAL")
-def test_the_wheel_checks_itself_and_brings_its_manual(installed: Path, isolated_home: Path) -> None:
+def test_the_wheel_checks_itself_and_brings_its_manual(installed, isolated_home):
     assert run(installed / "nugget", "self-check", cwd=isolated_home).endswith("It works.\n")
     for place in SHARED:
         assert "nugget" in (installed.parent / "share" / place).read_text("utf-8").lower()
@@ -98,7 +94,7 @@ def test_the_wheel_checks_itself_and_brings_its_manual(installed: Path, isolated
 
 
 @pytest.mark.proves("HOUSE-WHEEL", "HOUSE-DEMO")
-def test_the_demo_plays_where_only_the_wheel_is_installed(installed: Path, isolated_home: Path) -> None:
+def test_the_demo_plays_where_only_the_wheel_is_installed(installed, isolated_home):
     shown = run(installed / "python", str(REPOSITORY / "examples/demo"), cwd=isolated_home)
     for step in ("Make a brain", "Capture a session", "Review", "Ask", "What the next agent gets", "Now with your own"):
         assert step in shown

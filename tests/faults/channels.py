@@ -4,8 +4,6 @@ Every channel plants RULE once. Who follows the recipe of a channel does so with
 write; what differs from a session without the rule is only where the rule stands.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Mapping

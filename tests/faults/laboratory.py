@@ -1,7 +1,5 @@
 """What a fault is tried on: a home, a brain, commands that change them and may die, and what must hold after."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

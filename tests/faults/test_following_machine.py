@@ -1,7 +1,5 @@
 """Accepting here and merging there, in any order, with and without a network: there is one history in the end."""
 
-from __future__ import annotations
-
 import itertools
 from contextlib import ExitStack
 from pathlib import Path
@@ -126,7 +124,7 @@ class Machine(RuleBasedStateMachine):
 
 
 @pytest.mark.proves("ONE-HISTORY")
-def test_accepting_and_merging_in_any_order_never_diverges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accepting_and_merging_in_any_order_never_diverges(tmp_path, monkeypatch):
     class Here(Machine):
         pass
 

@@ -1,7 +1,5 @@
 """Seeds of what each face is given, changed at random but always in the same way: nothing unexpected comes of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -12,7 +10,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from commands import Nugget
 from mcp_wire import HELLO, RUN
 from served import served_brain
 
@@ -94,9 +91,7 @@ def unexpected(result: object) -> bool:
 
 @pytest.mark.proves("FAULT-FUZZ", "AGT-TORN")
 @pytest.mark.parametrize("face", FILES)
-def test_files_of_any_content_are_read_or_named(
-    face: str, nugget: Nugget, words: Path, isolated_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_any_content_are_read_or_named(face, nugget, words, isolated_home, monkeypatch):
     monkeypatch.setenv("AISH_LOG_DIR", str(isolated_home / "shell"))
     place, lines = FILES[face]
     for number, content in variants(face):
@@ -110,7 +105,7 @@ def test_files_of_any_content_are_read_or_named(
 
 
 @pytest.mark.proves("FAULT-FUZZ")
-def test_settings_of_any_content_are_taken_or_refused(nugget: Nugget, words: Path) -> None:
+def test_settings_of_any_content_are_taken_or_refused(nugget, words):
     for number, content in variants("settings"):
         (words / "brain.yaml").write_bytes(content)
         result = nugget("search", "cache", "--quiet")
@@ -118,7 +113,7 @@ def test_settings_of_any_content_are_taken_or_refused(nugget: Nugget, words: Pat
 
 
 @pytest.mark.proves("FAULT-FUZZ")
-def test_arguments_of_any_kind_are_taken_or_refused(nugget: Nugget, words: Path) -> None:
+def test_arguments_of_any_kind_are_taken_or_refused(nugget, words):
     chance = random.Random("arguments")
     for line in (CORPUS / "arguments" / "seeds.txt").read_text().splitlines():
         command, *arguments = shlex.split(line)
@@ -130,9 +125,7 @@ def test_arguments_of_any_kind_are_taken_or_refused(nugget: Nugget, words: Path)
 
 
 @pytest.mark.proves("FAULT-FUZZ")
-def test_mcp_messages_of_any_content_are_answered_or_refused_and_the_next_is_answered(
-    words: Path, tmp_path: Path
-) -> None:
+def test_mcp_messages_of_any_content_are_answered_or_refused_and_the_next_is_answered(words, tmp_path):
     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
     said = tmp_path / "stderr"
     with (
@@ -152,7 +145,7 @@ def test_mcp_messages_of_any_content_are_answered_or_refused_and_the_next_is_ans
 
 
 @pytest.mark.proves("FAULT-FUZZ")
-def test_http_requests_of_any_content_are_answered_or_refused_and_the_next_is_answered(tmp_path: Path) -> None:
+def test_http_requests_of_any_content_are_answered_or_refused_and_the_next_is_answered(tmp_path):
     with served_brain(tmp_path) as server:
         for number, content in variants("http"):
             first, _, body = content.partition(b"\n")

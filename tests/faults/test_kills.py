@@ -1,7 +1,5 @@
 """Every command that writes is killed, or runs out of space; the next command finds all of it, or nothing."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -81,9 +79,7 @@ def killed(stage: Stage, perform: Callable[..., Ended]) -> Iterator[tuple[str, E
 
 @pytest.mark.proves("FAULT-KILL", "WORKER-EXACTLY-ONCE")
 @pytest.mark.parametrize("name", NAMES)
-def test_a_command_that_was_killed_is_done_or_not_begun(
-    name: str, tmp_path: Path, record_property: Callable[[str, object], None]
-) -> None:
+def test_a_command_that_was_killed_is_done_or_not_begun(name, tmp_path, record_property):
     survives_all(name, tmp_path / "stage", killed, record_property)
 
 
@@ -116,7 +112,5 @@ def full_disk(stage: Stage, perform: Callable[..., Ended]) -> Iterator[tuple[str
 
 @pytest.mark.proves("FAULT-DISK", "WORKER-FULL-DISK")
 @pytest.mark.parametrize("name", NAMES)
-def test_on_a_full_disk_a_command_is_done_or_not_begun(
-    name: str, disk: Path, record_property: Callable[[str, object], None]
-) -> None:
+def test_on_a_full_disk_a_command_is_done_or_not_begun(name, disk, record_property):
     survives_all(name, disk / "stage", full_disk, record_property)

@@ -1,7 +1,5 @@
 """A hostile file, session or log costs little, is named, and stops none of the others."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
@@ -10,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import Nugget
 from logs import ShellLogs
 from sessions import write_transcript
 
@@ -48,7 +45,7 @@ def knowledge_file(body: str, *, slug: str = "huge", more: str = "") -> str:
 
 @pytest.mark.proves("LIMIT-FILE")
 @pytest.mark.parametrize("body", HUGE.values(), ids=HUGE)
-def test_no_body_holds_the_parser(body: str) -> None:
+def test_no_body_holds_the_parser(body):
     # Some of these once took minutes; a test that hangs is the failure.
     assert title_of(body) is None or len(body) > N
     chunks = chunk_markdown(body, title="Huge")
@@ -58,7 +55,7 @@ def test_no_body_holds_the_parser(body: str) -> None:
 
 
 @pytest.mark.proves("LIMIT-FILE")
-def test_relations_and_links_above_the_limit_are_named() -> None:
+def test_relations_and_links_above_the_limit_are_named():
     related = "related:\n" + "".join(f"- {{id: concept/u{number}, relation: uses}}\n" for number in range(2001))
     parsed = parse(knowledge_file("x", more=related), path="domains/coding/concepts/huge.md")
     assert parsed.unit is not None and len(parsed.unit.related) == MAX_RELATIONS
@@ -71,7 +68,7 @@ def test_relations_and_links_above_the_limit_are_named() -> None:
 
 
 @pytest.mark.proves("LIMIT-FILE")
-def test_sync_indexes_what_it_may_and_says_what_it_left_out(nugget: Nugget, words: Path) -> None:
+def test_sync_indexes_what_it_may_and_says_what_it_left_out(nugget, words):
     folder = words / "domains" / "coding" / "concepts"
     for name in ("headings", "link references", "one word"):
         slug = name.replace(" ", "-")
@@ -119,8 +116,8 @@ def plant(folder: Path, name: Callable[[str], str]) -> None:
 
 @pytest.mark.proves("FAULT-ISOLATED")
 def test_history_evidence_extraction_and_catching_up_go_on_after_a_session_of_any_shape(
-    nugget: Nugget, words: Path, talk: Path, isolated_home: Path
-) -> None:
+    nugget, words, talk, isolated_home
+):
     plant(talk.parent, lambda hostile: f"{hostile}.jsonl")
     plant(isolated_home / ".codex" / "sessions" / "2026" / "01" / "01", lambda hostile: f"rollout-{hostile}.jsonl")
     plant(isolated_home / ".nugget" / "archive", lambda hostile: f"{hostile}.jsonl.gz")
@@ -138,9 +135,7 @@ def test_history_evidence_extraction_and_catching_up_go_on_after_a_session_of_an
 
 
 @pytest.mark.proves("FAULT-ISOLATED")
-def test_shell_logs_of_any_shape_stop_no_other(
-    nugget: Nugget, words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shell_logs_of_any_shape_stop_no_other(nugget, words, tmp_path, monkeypatch):
     logs = tmp_path / "logs"
     monkeypatch.setenv("AISH_LOG_DIR", str(logs))
     for hostile, content in HOSTILE.items():
@@ -155,9 +150,7 @@ def test_shell_logs_of_any_shape_stop_no_other(
 
 
 @pytest.mark.proves("FAULT-ISOLATED", "SYNC-BAD-FILES")
-def test_knowledge_files_notes_and_stored_sessions_of_any_shape_stop_no_other(
-    nugget: Nugget, words: Path, isolated_home: Path, tmp_path: Path
-) -> None:
+def test_knowledge_files_notes_and_stored_sessions_of_any_shape_stop_no_other(nugget, words, isolated_home, tmp_path):
     plant(words / "domains" / "coding" / "concepts", lambda hostile: f"{hostile}.md")
     plant(isolated_home / ".nugget" / "provenance" / "shop", lambda hostile: f"{hostile}.jsonl")
     plant(tmp_path / "notes", lambda hostile: f"{hostile}.md")

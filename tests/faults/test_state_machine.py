@@ -1,7 +1,5 @@
 """Commands in any order, against a simple model of what a brain, its proposals and its memory then hold."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path
@@ -232,9 +230,7 @@ def topic_of(text: str) -> int:
 
 
 @pytest.mark.proves("FAULT-MODEL")
-def test_commands_in_any_order_do_what_the_model_says(
-    nugget: Nugget, isolated_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_in_any_order_do_what_the_model_says(nugget, isolated_home, tmp_path, monkeypatch):
     template = tmp_path / "template"
     folder = tmp_path / "stage"
     monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")

@@ -1,7 +1,5 @@
 """The budgets of the house: how much code there is and how large its parts are. The numbers may only fall."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from functools import cache
@@ -66,17 +64,17 @@ def measured() -> dict[str, int]:
 
 @pytest.mark.proves("HOUSE-SIZE")
 @pytest.mark.parametrize("budget", BUDGETS)
-def test_the_budgets_hold(budget: str) -> None:
+def test_the_budgets_hold(budget):
     assert measured()[budget] <= BUDGETS[budget]
 
 
 @pytest.mark.proves("HOUSE-SIZE")
-def test_few_functions_are_long() -> None:
+def test_few_functions_are_long():
     sizes = {name: (one.end_lineno or 0) - one.lineno + 1 for name, one in functions().items()}
     long = {name: size for name, size in sizes.items() if size > LONG_FUNCTION}
     assert len(long) <= LONG_FUNCTIONS_SHARE * len(sizes), long
 
 
 @pytest.mark.proves("HOUSE-SIZE")
-def test_the_top_of_the_package_lists_few_modules() -> None:
+def test_the_top_of_the_package_lists_few_modules():
     assert {file.stem for file in PACKAGE.glob("*.py")} <= TOP_LEVEL

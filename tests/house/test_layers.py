@@ -1,7 +1,5 @@
 """Gateways, the environment, docstrings and errors, read from the syntax trees; .importlinter holds the layers."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Iterator
@@ -94,7 +92,7 @@ def heavy_imports(module: str) -> Iterator[tuple[int, str]]:
 
 
 @pytest.mark.proves("HOUSE-LAYERS")
-def test_each_heavy_package_has_one_gateway() -> None:
+def test_each_heavy_package_has_one_gateway():
     wrong = [
         f"nugget/{module}:{line} imports {package}, which is for {sorted(GATEWAYS[package]) or 'nobody'}"
         for module in FILES
@@ -105,7 +103,7 @@ def test_each_heavy_package_has_one_gateway() -> None:
 
 
 @pytest.mark.proves("HOUSE-LAYERS")
-def test_the_hook_needs_the_standard_library_only() -> None:
+def test_the_hook_needs_the_standard_library_only():
     seen, waiting = {"hooks"}, ["hooks"]
     foreign = []
     while waiting:
@@ -122,7 +120,7 @@ def test_the_hook_needs_the_standard_library_only() -> None:
 
 
 @pytest.mark.proves("HOUSE-LAYERS")
-def test_only_the_configuration_reads_the_environment() -> None:
+def test_only_the_configuration_reads_the_environment():
     readers = set()
     for module, tree in TREES.items():
         attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
@@ -136,7 +134,7 @@ def test_only_the_configuration_reads_the_environment() -> None:
 
 
 @pytest.mark.proves("HOUSE-DOCSTRINGS")
-def test_everything_public_says_what_it_does() -> None:
+def test_everything_public_says_what_it_does():
     silent = [f"nugget/{module}" for module, tree in TREES.items() if ast.get_docstring(tree) is None]
     for module, tree in TREES.items():
         for node in ast.iter_child_nodes(tree):
@@ -179,13 +177,13 @@ def found(text: str) -> Iterator[str]:
 
 
 @pytest.mark.proves("HOUSE-SYSTEMS")
-def test_what_windows_lacks_is_called_in_one_module() -> None:
+def test_what_windows_lacks_is_called_in_one_module():
     files = [file for file in sorted(PACKAGE.rglob("*.py")) if file != PACKAGE / "infra/system.py"]
     assert [f"{file.relative_to(PACKAGE)}:{one}" for file in files for one in found(file.read_text("utf-8"))] == []
 
 
 @pytest.mark.proves("HOUSE-SYSTEMS")
-def test_each_function_of_that_module_says_what_happens_on_windows() -> None:
+def test_each_function_of_that_module_says_what_happens_on_windows():
     tree = ast.parse((PACKAGE / "infra/system.py").read_text("utf-8"))
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     assert len(functions) > 5 and len(list(found(ast.unparse(tree)))) > 5

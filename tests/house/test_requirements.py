@@ -1,7 +1,5 @@
 """Every promise has a proof, every proof names a promise; the threat model names tests that exist."""
 
-from __future__ import annotations
-
 import ast
 import re
 
@@ -25,17 +23,17 @@ def proven_ids() -> dict[str, str]:
     return found
 
 
-def test_every_promise_has_a_proof_or_an_admitted_gap() -> None:
+def test_every_promise_has_a_proof_or_an_admitted_gap():
     missing = sorted(PROMISES.keys() - proven_ids().keys() - GAPS.keys())
     assert not missing, f"no test proves: {missing}"
 
 
-def test_every_proof_names_a_listed_promise() -> None:
+def test_every_proof_names_a_listed_promise():
     unknown = {id_: test for id_, test in proven_ids().items() if id_ not in PROMISES}
     assert not unknown, f"tests prove promises that are not listed: {unknown}"
 
 
-def test_a_gap_is_a_promise_without_a_proof_and_says_why() -> None:
+def test_a_gap_is_a_promise_without_a_proof_and_says_why():
     assert not GAPS.keys() - PROMISES.keys(), "a gap names an unlisted promise"
     proven_gaps = GAPS.keys() & proven_ids().keys()
     assert not proven_gaps, f"proven after all, so no gap: {sorted(proven_gaps)}"
@@ -43,7 +41,7 @@ def test_a_gap_is_a_promise_without_a_proof_and_says_why() -> None:
 
 
 @pytest.mark.proves("THREATS-SHOWN")
-def test_every_test_that_the_threat_model_names_exists() -> None:
+def test_every_test_that_the_threat_model_names_exists():
     named = set(re.findall(r"`(test_\w+)`", (REPOSITORY / "docs" / "threat-model.md").read_text("utf-8")))
     trees = [ast.parse(file.read_text("utf-8")) for file in (REPOSITORY / "tests").rglob("test_*.py")]
     defined = {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}

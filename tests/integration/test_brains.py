@@ -1,7 +1,5 @@
 """Several brains: searched together, each hit with its brain, captures filed by rule, one that is broken left out."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import time
@@ -47,9 +45,7 @@ def branches(*folders: Path) -> list[int]:
 
 
 @pytest.mark.proves("BRAINS-SEARCH")
-def test_all_brains_answer_each_hit_with_its_brain_and_with_the_score_it_has_alone(
-    nugget: Nugget, brains: tuple[Path, Path]
-) -> None:
+def test_all_brains_answer_each_hit_with_its_brain_and_with_the_score_it_has_alone(nugget, brains):
     _, team = brains
     found = nugget("ask", QUESTION, "--json", "--budget", "20000").json
     hits = {(hit["brain"], hit["id"]): hit["score"] for hit in found["hits"]}
@@ -69,9 +65,7 @@ def test_all_brains_answer_each_hit_with_its_brain_and_with_the_score_it_has_alo
 
 @pytest.mark.proves("BRAINS-LEFT-OUT")
 @pytest.mark.parametrize("fault", ["gone", "untrusted", "blocked"])
-def test_a_brain_that_cannot_be_used_is_named_and_never_stops_the_others(
-    fault: str, nugget: Nugget, brains: tuple[Path, Path]
-) -> None:
+def test_a_brain_that_cannot_be_used_is_named_and_never_stops_the_others(fault, nugget, brains):
     _, team = brains
     if fault == "gone":
         shutil.rmtree(team)
@@ -93,9 +87,7 @@ def test_a_brain_that_cannot_be_used_is_named_and_never_stops_the_others(
 
 
 @pytest.mark.proves("BRAINS-CAPTURE")
-def test_sessions_are_captured_into_the_brain_whose_rule_matches_else_into_the_default(
-    nugget: Nugget, brains: tuple[Path, Path], home: Path, tmp_path: Path
-) -> None:
+def test_sessions_are_captured_into_the_brain_whose_rule_matches_else_into_the_default(nugget, brains, home, tmp_path):
     personal, team = brains
     rules = ["team=github.com/acme/*", f"team={tmp_path}/work/*"]
     assert nugget("config", "set", "brains.captures", *rules).code == 0
@@ -120,9 +112,7 @@ def test_sessions_are_captured_into_the_brain_whose_rule_matches_else_into_the_d
 
 
 @pytest.mark.proves("BRAINS-REVIEW")
-def test_review_status_and_recall_handle_all_brains(
-    nugget: Nugget, brains: tuple[Path, Path], home: Path, tmp_path: Path
-) -> None:
+def test_review_status_and_recall_handle_all_brains(nugget, brains, home, tmp_path):
     personal, team = brains
     for name, folder in (("personal", personal), ("team", team)):
         transcript = tmp_path / f"{name}.jsonl"
@@ -144,7 +134,7 @@ def test_review_status_and_recall_handle_all_brains(
 
 
 @pytest.mark.proves("INIT-INDEXES")
-def test_init_and_install_index_the_brain_so_that_no_session_waits(nugget: Nugget, brain: Path) -> None:
+def test_init_and_install_index_the_brain_so_that_no_session_waits(nugget, brain):
     index = brain / ".nugget/index.db"
     assert nugget("init", brain).code == 0 and index.is_file()
     index.unlink()

@@ -1,7 +1,5 @@
 """The way through the `claude` command: a stand-in executable for every case, and the real client where it is there."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace
@@ -55,7 +53,7 @@ def extractor(environment: Environment) -> ClaudeCli:
 
 
 @pytest.mark.proves("LLM-COMMAND")
-def test_the_command_is_used_only_when_asked_for_or_agreed_to(environment: Environment, folder: Path) -> None:
+def test_the_command_is_used_only_when_asked_for_or_agreed_to(environment, folder):
     agreed = Settings(extraction=ExtractionSettings(use_claude=True))
     with_key = replace(environment, anthropic_api_key="sk-x")
     assert open_extractor(Settings(), environment) is None, "no key, and the command was not agreed to"
@@ -71,7 +69,7 @@ def test_the_command_is_used_only_when_asked_for_or_agreed_to(environment: Envir
 
 
 @pytest.mark.proves("LLM-COMMAND")
-def test_the_command_runs_without_tools_hooks_memory_or_a_saved_session(environment: Environment, folder: Path) -> None:
+def test_the_command_runs_without_tools_hooks_memory_or_a_saved_session(environment, folder):
     reply = ask(extractor(environment), prompt=f"how many? {TOKEN} <private>diary</private>")
     assert (reply.value, reply.usd) == ({"count": 3}, 0.0125)
     seen = json.loads((folder / "seen.json").read_text())
@@ -87,7 +85,7 @@ def test_the_command_runs_without_tools_hooks_memory_or_a_saved_session(environm
 
 
 @pytest.mark.proves("LLM-COMMAND-GUARD")
-def test_what_nugget_starts_knows_it_and_starts_no_other(environment: Environment, folder: Path) -> None:
+def test_what_nugget_starts_knows_it_and_starts_no_other(environment, folder):
     around = {
         "CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": "x", "CLAUDE_CODE_CHILD_SESSION": "1",
         "CLAUDE_CODE_ENTRYPOINT": "cli", "CLAUDE_CODE_OAUTH_TOKEN": "oauth", "CLAUDE_CONFIG_DIR": "/srv/claude",

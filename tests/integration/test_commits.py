@@ -1,7 +1,5 @@
 """`nugget commit` and the prepare-commit-msg hook on real repositories: what they write, and what they leave alone."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess
@@ -27,7 +25,7 @@ def agent(repo: Path, isolated_home: Path) -> Agent:
 
 
 @pytest.mark.proves("COM-MATCH", "COM-TRAILERS", "COM-HUMAN", "COM-FACES")
-def test_auto_commits_with_session_attribution_and_co_author(command: Path, repo: Path, agent: Agent) -> None:
+def test_auto_commits_with_session_attribution_and_co_author(command, repo, agent):
     work(agent)
     change_by_hand(repo, "src/client.py", CLIENT.replace("range(3)", "range(5)"))
     git(repo, "add", "-A")
@@ -42,9 +40,7 @@ def test_auto_commits_with_session_attribution_and_co_author(command: Path, repo
 
 
 @pytest.mark.proves("COM-FACES")
-def test_dry_run_prints_and_commits_nothing_and_the_editor_has_the_last_word(
-    command: Path, repo: Path, agent: Agent, tmp_path: Path
-) -> None:
+def test_dry_run_prints_and_commits_nothing_and_the_editor_has_the_last_word(command, repo, agent, tmp_path):
     work(agent)
     git(repo, "add", "-A")
     before = git(repo, "rev-parse", "HEAD")
@@ -61,7 +57,7 @@ def test_dry_run_prints_and_commits_nothing_and_the_editor_has_the_last_word(
 
 
 @pytest.mark.proves("COM-REFUSE")
-def test_what_cannot_be_committed_is_said_in_one_sentence(command: Path, repo: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_committed_is_said_in_one_sentence(command, repo, tmp_path):
     def refusal(folder: Path) -> str:
         done = run(command, folder, "commit", "--auto", "--offline")
         assert done.returncode == 1 and "Traceback" not in done.stderr
@@ -81,7 +77,7 @@ def test_what_cannot_be_committed_is_said_in_one_sentence(command: Path, repo: P
 
 
 @pytest.mark.proves("COM-SECRETS")
-def test_no_secret_of_a_session_gets_into_a_message(command: Path, repo: Path, agent: Agent) -> None:
+def test_no_secret_of_a_session_gets_into_a_message(command, repo, agent):
     secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     agent.prompt(f"add the token {secret} to the client")
     agent.write("src/client.py", CLIENT)
@@ -91,9 +87,7 @@ def test_no_secret_of_a_session_gets_into_a_message(command: Path, repo: Path, a
 
 
 @pytest.mark.proves("COM-LLM")
-def test_with_a_key_a_model_words_the_message_and_rules_do_where_it_fails(
-    command: Path, repo: Path, agent: Agent
-) -> None:
+def test_with_a_key_a_model_words_the_message_and_rules_do_where_it_fails(command, repo, agent):
     work(agent)
     git(repo, "add", "-A")
     with AnthropicServer() as server:
@@ -137,7 +131,7 @@ def commit(folder: Path, *arguments: str, editor: str = "true") -> subprocess.Co
 
 
 @pytest.mark.proves("HOOK-COMMENTS")
-def test_the_message_stands_above_what_git_wrote(hooked: Path, agent: Agent, tmp_path: Path) -> None:
+def test_the_message_stands_above_what_git_wrote(hooked, agent, tmp_path):
     work(agent)
     git(hooked, "add", "-A")
     seen = tmp_path / "seen"
@@ -152,7 +146,7 @@ def test_the_message_stands_above_what_git_wrote(hooked: Path, agent: Agent, tmp
 
 
 @pytest.mark.proves("HOOK-ONLY-EMPTY")
-def test_a_message_of_the_persons_is_never_touched(hooked: Path, agent: Agent, tmp_path: Path) -> None:
+def test_a_message_of_the_persons_is_never_touched(hooked, agent, tmp_path):
     work(agent)
     git(hooked, "add", "-A")
     assert commit(hooked, "-m", "my own").returncode == 0
@@ -182,9 +176,7 @@ def test_a_message_of_the_persons_is_never_touched(hooked: Path, agent: Agent, t
 
 @pytest.mark.proves("HOOK-NEVER-BLOCKS")
 @pytest.mark.parametrize("trouble", ["settings", "gone"])
-def test_whatever_fails_in_the_hook_the_commit_goes_on(
-    hooked: Path, agent: Agent, command: Path, isolated_home: Path, trouble: str
-) -> None:
+def test_whatever_fails_in_the_hook_the_commit_goes_on(hooked, agent, command, isolated_home, trouble):
     work(agent)
     git(hooked, "add", "-A")
     if trouble == "settings":
@@ -199,9 +191,7 @@ def test_whatever_fails_in_the_hook_the_commit_goes_on(
 
 
 @pytest.mark.proves("HOOK-RESTORE", "HOOK-CHAIN")
-def test_a_foreign_hook_runs_first_with_its_arguments_and_comes_back_byte_for_byte(
-    command: Path, tmp_path: Path, isolated_home: Path
-) -> None:
+def test_a_foreign_hook_runs_first_with_its_arguments_and_comes_back_byte_for_byte(command, tmp_path, isolated_home):
     foreign = '#!/usr/bin/env bash\nset -e\necho "bash $0 $*" >> ran\n# no line end at the end'
     folder = make_shop(tmp_path / "chained")
     hook = folder / ".git/hooks/prepare-commit-msg"
@@ -226,7 +216,7 @@ def test_a_foreign_hook_runs_first_with_its_arguments_and_comes_back_byte_for_by
 
 
 @pytest.mark.proves("HOOK-PLACE")
-def test_hooks_path_and_worktrees_are_honoured(command: Path, tmp_path: Path, isolated_home: Path) -> None:
+def test_hooks_path_and_worktrees_are_honoured(command, tmp_path, isolated_home):
     folder = make_shop(tmp_path / "husky")
     git(folder, "config", "core.hooksPath", ".husky")
     assert run(command, folder, "install", "git-hook").returncode == 0

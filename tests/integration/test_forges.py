@@ -1,7 +1,5 @@
 """GitHub, GitLab and remotes on loopback: the real clients and the real git, and where the token goes."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socketserver
@@ -47,7 +45,7 @@ def connect(server: GitHubServer) -> GitHub:
     return GitHub(f"{OWNER}/{NAME}", token=TOKEN, api_url=server.api_url)
 
 
-def test_only_a_remote_on_github_has_a_name_there() -> None:
+def test_only_a_remote_on_github_has_a_name_there():
     for url in ("https://x:secret@github.com/a/b.c/", "git@github.com:a/b.c.git", "ssh://git@ssh.github.com:443/a/b.c"):
         assert repository_name(url, api_url=None) == "a/b.c"
     for url in ("https://github.com.evil.example/a/b", "https://evil.example/github.com/a", "/srv/github.com/a/b"):
@@ -55,7 +53,7 @@ def test_only_a_remote_on_github_has_a_name_there() -> None:
 
 
 @pytest.mark.proves("GITHUB-TOKEN")
-def test_a_token_travels_encrypted_or_to_the_api_server_itself() -> None:
+def test_a_token_travels_encrypted_or_to_the_api_server_itself():
     assert may_see_token("https://github.com/acme/brain", read_environment({}))
     assert not may_see_token("http://github.com/acme/brain", read_environment({}))
     assert not may_see_token("ssh://git@github.com/acme/brain", read_environment({}))
@@ -64,7 +62,7 @@ def test_a_token_travels_encrypted_or_to_the_api_server_itself() -> None:
 
 
 @pytest.mark.proves("GITHUB-TOKEN")
-def test_the_token_is_that_of_the_environment_else_of_gh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_token_is_that_of_the_environment_else_of_gh(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     assert find_token(read_environment({"PATH": str(tmp_path)})) is None
     program(tmp_path / "gh", '[ "$*" = "auth token --hostname github.com" ] && echo gho_from_gh')
@@ -74,7 +72,7 @@ def test_the_token_is_that_of_the_environment_else_of_gh(tmp_path: Path, monkeyp
 
 
 @pytest.mark.proves("GITHUB-WAITS")
-def test_a_rate_limit_is_waited_for_as_long_as_github_asks(server: GitHubServer) -> None:
+def test_a_rate_limit_is_waited_for_as_long_as_github_asks(server):
     server.fail(403, message="You have exceeded a secondary rate limit.", headers={"Retry-After": "1"})
     server.fail(429, message="too many", headers={"Retry-After": "1"})
     server.fail(502)
@@ -88,7 +86,7 @@ def test_a_rate_limit_is_waited_for_as_long_as_github_asks(server: GitHubServer)
 
 
 @pytest.mark.proves("GITHUB-SENTENCE", "GITHUB-TOKEN")
-def test_every_refusal_is_one_sentence_without_the_token(server: GitHubServer) -> None:
+def test_every_refusal_is_one_sentence_without_the_token(server):
     cases = [
         (403, f"not for {TOKEN} \x1b[31m", "may not do that in acme/brain"),
         (422, "Validation Failed", "refused with 422: Validation Failed"),
@@ -106,7 +104,7 @@ def test_every_refusal_is_one_sentence_without_the_token(server: GitHubServer) -
 
 
 @pytest.mark.proves("GITHUB-MERGE")
-def test_a_pull_request_is_merged_as_the_repository_allows_and_a_refusal_names_its_page(server: GitHubServer) -> None:
+def test_a_pull_request_is_merged_as_the_repository_allows_and_a_refusal_names_its_page(server):
     repository = connect(server)
     made = repository.open_pull(BRANCH, base="main", title="T", body="B")
     server.forbids_merging = 'Required status check "lint" is failing.'
@@ -125,7 +123,7 @@ def test_a_pull_request_is_merged_as_the_repository_allows_and_a_refusal_names_i
 
 @pytest.mark.proves("GITHUB-TOKEN")
 @pytest.mark.parametrize("status", [301, 307])
-def test_the_token_follows_no_redirect_to_another_host(status: int, server: GitHubServer, tmp_path: Path) -> None:
+def test_the_token_follows_no_redirect_to_another_host(status, server, tmp_path):
     with GitHubServer(tmp_path / "elsewhere") as elsewhere:
         server.fail(status, headers={"Location": elsewhere.api_url.replace("127.0.0.1", "localhost")})
         with pytest.raises(ForgeError):
@@ -153,9 +151,7 @@ def remote_of(brain: Path) -> remotes.Remote:
 
 
 @pytest.mark.proves("REMOTE-CLEAN")
-def test_an_inherited_repository_hooks_and_prompts_have_no_effect(
-    pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_inherited_repository_hooks_and_prompts_have_no_effect(pair, tmp_path, monkeypatch):
     brain, _ = pair
     program(brain / ".git" / "hooks" / "pre-push", f"touch {tmp_path}/hooked\nexit 1")
     for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_QUARANTINE_PATH"):
@@ -167,9 +163,7 @@ def test_an_inherited_repository_hooks_and_prompts_have_no_effect(
 
 
 @pytest.mark.proves("GITHUB-TOKEN")
-def test_the_token_is_a_header_for_one_address_and_stands_nowhere_else(
-    pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_token_is_a_header_for_one_address_and_stands_nowhere_else(pair, tmp_path, monkeypatch):
     brain, _ = pair
     seen = tmp_path / "arguments"
     shim = program(tmp_path / "bin" / "git", f'echo "$@" >> {seen}\nexec {shutil.which("git")} "$@"')
@@ -190,7 +184,7 @@ def test_the_token_is_a_header_for_one_address_and_stands_nowhere_else(
 
 
 @pytest.mark.proves("GITHUB-TOKEN")
-def test_the_token_follows_no_redirect(pair: tuple[Path, Path], tmp_path: Path) -> None:
+def test_the_token_follows_no_redirect(pair, tmp_path):
     brain, _ = pair
     with GitHubServer(tmp_path / "named") as named, GitHubServer(tmp_path / "elsewhere") as elsewhere:
         elsewhere.commit("main", {"README.md": "hello\n"})
@@ -208,9 +202,7 @@ def test_the_token_follows_no_redirect(pair: tuple[Path, Path], tmp_path: Path) 
 
 
 @pytest.mark.proves("REMOTE-PROXY")
-def test_git_and_github_go_through_the_proxy_of_the_environment(
-    pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_git_and_github_go_through_the_proxy_of_the_environment(pair, monkeypatch):
     brain, _ = pair
     asked: list[bytes] = []
 
@@ -239,7 +231,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
 
 
 @pytest.mark.proves("GITLAB")
-def test_a_proposal_is_opened_once_and_what_is_merged_there_comes_here(stage: Place) -> None:
+def test_a_proposal_is_opened_once_and_what_is_merged_there_comes_here(stage):
     branch = stage.propose(RETRY)
     (opened,) = stage.publish().publications
     assert (opened.state, opened.number) == ("open", 1) and (opened.url or "").endswith("/-/merge_requests/1")
@@ -252,7 +244,7 @@ def test_a_proposal_is_opened_once_and_what_is_merged_there_comes_here(stage: Pl
 
 
 @pytest.mark.proves("GITLAB")
-def test_accepting_merges_the_request_and_rejecting_closes_it(stage: Place) -> None:
+def test_accepting_merges_the_request_and_rejecting_closes_it(stage):
     stage.propose(RETRY)
     stage.publish()
     stage.server.refusal = "405 Method Not Allowed"
@@ -271,7 +263,7 @@ def test_accepting_merges_the_request_and_rejecting_closes_it(stage: Place) -> N
 
 
 @pytest.mark.proves("GITLAB")
-def test_refusals_are_sentences_without_the_token(stage: Place) -> None:
+def test_refusals_are_sentences_without_the_token(stage):
     for changed, expected in (
         ({"token": "wrong"}, "does not accept the token"),
         ({"name": "acme/other"}, "knows no project acme/other"),
@@ -284,7 +276,7 @@ def test_refusals_are_sentences_without_the_token(stage: Place) -> None:
 
 
 @pytest.mark.proves("GITLAB", "GITHUB-TOKEN")
-def test_a_token_goes_to_its_own_forge_alone(stage: Place) -> None:
+def test_a_token_goes_to_its_own_forge_alone(stage):
     environment = replace(stage.environment, github_token="ghp_x")
     for url, token in (
         (stage.server.url, loopback_gitlab.TOKEN), ("https://github.com/acme/brain", "ghp_x"),

@@ -1,7 +1,5 @@
 """A cloned or unpacked folder is data: no command of Nugget runs a program that its git configuration names."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -9,7 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from commands import Nugget
 from commit_stage import make_shop, recent_agent, work
 from hostile_repository import Traps, plant
 from mcp_wire import asked_over_mcp
@@ -67,9 +64,7 @@ def traps(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Traps:
 
 
 @pytest.mark.proves("GIT-NO-PROGRAMS")
-def test_no_reading_command_runs_what_a_folders_git_configuration_names(
-    shop: Path, traps: Traps, nugget: Nugget
-) -> None:
+def test_no_reading_command_runs_what_a_folders_git_configuration_names(shop, traps, nugget):
     for command in READING:
         nugget(*command)
         assert traps.sprung == set(), command
@@ -77,13 +72,13 @@ def test_no_reading_command_runs_what_a_folders_git_configuration_names(
 
 
 @pytest.mark.proves("GIT-NO-PROGRAMS")
-def test_starting_the_mcp_server_and_asking_it_runs_nothing_of_the_folder(traps: Traps) -> None:
+def test_starting_the_mcp_server_and_asking_it_runs_nothing_of_the_folder(traps):
     asked_over_mcp(query="payments", path="src/client.py")
     assert traps.sprung == set()
 
 
 @pytest.mark.proves("GIT-NO-PROGRAMS")
-def test_writing_into_a_repository_runs_no_program_of_its_configuration(shop: Path, traps: Traps) -> None:
+def test_writing_into_a_repository_runs_no_program_of_its_configuration(shop, traps):
     for write in (
         lambda: git.commit_change(shop, {"README.md": b"x"}, "Change", branch="main", expect_head=git.head(shop)),
         lambda: git.run(shop, "add", "-A"),
@@ -96,9 +91,7 @@ def test_writing_into_a_repository_runs_no_program_of_its_configuration(shop: Pa
 
 
 @pytest.mark.proves("GIT-NO-PROGRAMS")
-def test_credential_helpers_and_ssh_are_the_users_own_and_not_those_of_the_brain(
-    shop: Path, traps: Traps, isolated_home: Path
-) -> None:
+def test_credential_helpers_and_ssh_are_the_users_own_and_not_those_of_the_brain(shop, traps, isolated_home):
     mine = traps.program("my-ssh")
     plain_git(shop, "config", "--global", "core.sshCommand", str(mine))
     plain_git(shop, "config", "--unset-all", "url.ext::" + str(traps.folder) + "/address .insteadOf")
@@ -109,7 +102,7 @@ def test_credential_helpers_and_ssh_are_the_users_own_and_not_those_of_the_brain
 
 
 @pytest.mark.proves("GIT-NO-PROGRAMS")
-def test_a_missing_object_is_not_fetched(shop: Path, traps: Traps) -> None:
+def test_a_missing_object_is_not_fetched(shop, traps):
     blob = plain_git(shop, "rev-parse", "HEAD:README.md").strip()
     for key, value in (("extensions.partialClone", "origin"), ("remote.origin.promisor", "true")):
         plain_git(shop, "config", key, value)
@@ -118,16 +111,14 @@ def test_a_missing_object_is_not_fetched(shop: Path, traps: Traps) -> None:
     assert traps.sprung == set()
 
 
-def test_a_bare_repository_inside_a_checkout_is_not_opened(shop: Path) -> None:
+def test_a_bare_repository_inside_a_checkout_is_not_opened(shop):
     plain_git(shop, "init", "-q", "--bare", "fixture.git")
     with pytest.raises(GitError, match="bare repository"):
         git.top_folder(shop / "fixture.git")
 
 
 @pytest.mark.proves("GIT-NO-PROGRAMS")
-def test_a_remote_that_is_a_folder_runs_none_of_its_hooks_and_programs(
-    shop: Path, tmp_path: Path, nugget: Nugget, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_remote_that_is_a_folder_runs_none_of_its_hooks_and_programs(shop, tmp_path, nugget, monkeypatch):
     monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
     remote = tmp_path / "remote"
     subprocess.run(["git", "clone", "-q", shop, remote], check=True)
@@ -147,9 +138,7 @@ def test_a_remote_that_is_a_folder_runs_none_of_its_hooks_and_programs(
 
 
 @pytest.mark.proves("GIT-NO-PROGRAMS")
-def test_a_remote_helper_that_the_configuration_names_is_not_run(
-    shop: Path, traps: Traps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_remote_helper_that_the_configuration_names_is_not_run(shop, traps, tmp_path, monkeypatch):
     traps.program("git-remote-trap")
     monkeypatch.setenv("PATH", f"{traps.folder}{os.pathsep}{os.environ['PATH']}")
     plain_git(shop, "config", "--unset-all", "url.ext::" + str(traps.folder) + "/address .insteadOf")
@@ -163,9 +152,7 @@ def test_a_remote_helper_that_the_configuration_names_is_not_run(
 
 
 @pytest.mark.proves("GIT-NO-PROGRAMS")
-def test_the_configuration_of_a_submodule_runs_nothing(
-    shop: Path, tmp_path: Path, nugget: Nugget, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_configuration_of_a_submodule_runs_nothing(shop, tmp_path, nugget, monkeypatch):
     monkeypatch.chdir(shop)
     monkeypatch.setenv("NUGGET_BRAIN", str(shop))
     monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
@@ -188,9 +175,7 @@ def test_the_configuration_of_a_submodule_runs_nothing(
 
 
 @pytest.mark.proves("GIT-NO-PROGRAMS")
-def test_a_git_that_ignores_the_hardened_settings_is_refused(
-    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_git_that_ignores_the_hardened_settings_is_refused(shop, tmp_path, monkeypatch):
     shim = program(tmp_path / "old" / "git", "echo git version 2.30.2")
     monkeypatch.setenv("PATH", f"{shim.parent}:{os.environ['PATH']}")
     command = [sys.executable, "-m", "nugget", "--brain", str(shop), "review", "list"]

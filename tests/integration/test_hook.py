@@ -1,7 +1,5 @@
 """The hook and the worker as real processes: one queue file, one worker, each session once, no secret in any file."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import lzma
@@ -44,7 +42,7 @@ def is_idle(home: Path) -> bool:
 
 
 @pytest.mark.proves("HOOK-QUEUES")
-def test_a_session_end_leaves_one_whole_job_and_no_output(home: Path, queue_lock: None) -> None:
+def test_a_session_end_leaves_one_whole_job_and_no_output(home, queue_lock):
     done = hook(PAYLOAD | {"reason": "other"})
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     (job,) = queue.jobs(home, "pending")
@@ -58,7 +56,7 @@ def test_a_session_end_leaves_one_whole_job_and_no_output(home: Path, queue_lock
 @pytest.mark.parametrize(
     "payload", [b"", b"not json", b"[]", b'{"session_id": 5, "transcript_path": ["x"]}', b"\xff\xfe{}", b"{" * 100_000]
 )
-def test_nonsense_on_stdin_is_survived(home: Path, queue_lock: None, payload: bytes) -> None:
+def test_nonsense_on_stdin_is_survived(home, queue_lock, payload):
     done = hook(payload)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     if payload.startswith(b"not"):
@@ -66,14 +64,14 @@ def test_nonsense_on_stdin_is_survived(home: Path, queue_lock: None, payload: by
 
 
 @pytest.mark.proves("HOOK-RECURSION")
-def test_a_session_that_nugget_started_is_not_captured(home: Path) -> None:
+def test_a_session_that_nugget_started_is_not_captured(home):
     done = hook(PAYLOAD, NUGGET_CAPTURING="1")
     assert (done.returncode, done.stdout) == (0, b"")
     assert not home.exists()
 
 
 @pytest.mark.proves("HOOK-NOTICE")
-def test_a_session_start_tells_the_person_where_the_client_shows_it(home: Path, queue_lock: None) -> None:
+def test_a_session_start_tells_the_person_where_the_client_shows_it(home, queue_lock):
     start = PAYLOAD | {"hook_event_name": "SessionStart", "source": "startup"}
     assert hook(start).stdout == b"", "without a brain nothing is promised"
     (home / "config.yaml").write_text('brain: "/srv/brain"\n')
@@ -84,7 +82,7 @@ def test_a_session_start_tells_the_person_where_the_client_shows_it(home: Path, 
 
 
 @pytest.mark.proves("HOOK-CATCH-UP")
-def test_a_session_start_looks_for_missed_sessions_at_most_once_an_hour(home: Path, isolated_home: Path) -> None:
+def test_a_session_start_looks_for_missed_sessions_at_most_once_an_hour(home, isolated_home):
     """The worker runs for real: without a brain it fails each found session, and says so in the queue."""
     start = PAYLOAD | {"hook_event_name": "SessionStart", "source": "startup"}
     missed = isolated_home / ".claude/projects/-srv-shop/one.jsonl"
@@ -105,7 +103,7 @@ def test_a_session_start_looks_for_missed_sessions_at_most_once_an_hour(home: Pa
 
 
 @pytest.mark.proves("HOOK-DETACHED")
-def test_the_worker_outlives_the_hook_and_its_terminal(home: Path) -> None:
+def test_the_worker_outlives_the_hook_and_its_terminal(home):
     import signal
 
     command = [sys.executable, "-P", "-m", "nugget", "capture-session"]
@@ -121,7 +119,7 @@ def test_the_worker_outlives_the_hook_and_its_terminal(home: Path) -> None:
 
 
 @pytest.mark.proves("HOOK-NOTES")
-def test_notes_keep_one_job_for_a_session_and_start_no_worker(home: Path) -> None:
+def test_notes_keep_one_job_for_a_session_and_start_no_worker(home):
     command = [sys.executable, "-P", "-m", "nugget", "capture-session", "--notes"]
     for event in ("Stop", "PreCompact", "Stop"):
         payload = json.dumps(PAYLOAD | {"hook_event_name": event})
@@ -145,7 +143,7 @@ RULES = (
 
 
 @pytest.mark.proves("WORKER-MANY-AT-ONCE")
-def test_twenty_sessions_that_end_in_the_same_second_are_each_captured_once(tmp_path: Path) -> None:
+def test_twenty_sessions_that_end_in_the_same_second_are_each_captured_once(tmp_path):
     lay_out(tmp_path)
     home, brain = tmp_path / ".nugget", tmp_path / "brain"
     for number, rule in enumerate(RULES):
@@ -207,7 +205,7 @@ def contents(folder: Path) -> Iterator[tuple[Path, bytes]]:
 
 
 @pytest.mark.proves("RED-KEPT")
-def test_of_a_hundred_secrets_none_is_in_any_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_hundred_secrets_none_is_in_any_file(tmp_path, monkeypatch):
     lay_out(tmp_path)
     home, brain = tmp_path / ".nugget", tmp_path / "brain"
     for file in (home / "queue/pending").iterdir():
@@ -262,7 +260,7 @@ for module, names in {
 
 
 @pytest.mark.proves("HOUSE-SYSTEMS")
-def test_a_session_becomes_knowledge_without_the_calls_that_windows_lacks(isolated_home: Path, tmp_path: Path) -> None:
+def test_a_session_becomes_knowledge_without_the_calls_that_windows_lacks(isolated_home, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(LIKE_WINDOWS)
     variables = {**os.environ, "USERNAME": "ada", "PYTHONPATH": os.pathsep.join([str(tmp_path), str(REPOSITORY)])}
 

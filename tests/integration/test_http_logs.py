@@ -1,14 +1,11 @@
 """Shell logs and completions over HTTP: the walkthrough of docs/http.md, and a scripted API behind the server."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,7 +47,7 @@ def printed(walked: dict[str, str], part: str) -> Any:
 
 
 @pytest.mark.proves("HTTP-EXAMPLES")
-def test_a_question_about_a_failure_finds_the_command_and_the_line(walked: dict[str, str]) -> None:
+def test_a_question_about_a_failure_finds_the_command_and_the_line(walked):
     taken = printed(walked, "/v1/logs/ingest/")
     assert (taken["events"], taken["command_inputs"], taken["pane_output"], taken["malformed"]) == (4, 2, 1, 0)
     bundle = printed(walked, "do%20wrong%20with%20cargo")
@@ -60,7 +57,7 @@ def test_a_question_about_a_failure_finds_the_command_and_the_line(walked: dict[
 
 
 @pytest.mark.proves("HTTP-LOGS")
-def test_secrets_leave_neither_the_logs_nor_the_question(standing: Served) -> None:
+def test_secrets_leave_neither_the_logs_nor_the_question(standing):
     session = "sess_secret"
     ShellLogs(standing.logs).run(session, 1000, f"deploy --token {SECRET}", 2, stderr=f"bad {SECRET}")
     taken = standing.ask(f"/v1/logs/ingest/{session}")
@@ -74,7 +71,7 @@ def test_secrets_leave_neither_the_logs_nor_the_question(standing: Served) -> No
 
 
 @pytest.mark.proves("HTTP-BACKFILL")
-def test_the_start_takes_in_all_logs_behind_the_answers(tmp_path: Path) -> None:
+def test_the_start_takes_in_all_logs_behind_the_answers(tmp_path):
     logs = tmp_path / "logs"
     for number in range(30):
         ShellLogs(logs).run(f"sess_{number}", 1000, f"make target{number}", 2)
@@ -116,7 +113,7 @@ def user(words: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.proves("HTTP-COMPLETE")
-def test_what_the_logs_say_is_put_in_as_fenced_reference_material(server: Served, api: AnthropicServer) -> None:
+def test_what_the_logs_say_is_put_in_as_fenced_reference_material(server, api):
     body = {"session_id": "sess_1", "context_mode": "always", "context_intent": "resume", "system": "Be brief.",
             "messages": user("continue from where we stopped")}  # fmt: skip
     answer = server.ask("/v1/completions", body=body)
@@ -134,7 +131,7 @@ def test_what_the_logs_say_is_put_in_as_fenced_reference_material(server: Served
 
 
 @pytest.mark.proves("HTTP-COMPLETE")
-def test_the_mode_decides_whether_something_is_put_in(server: Served, api: AnthropicServer) -> None:
+def test_the_mode_decides_whether_something_is_put_in(server, api):
     cases: list[tuple[dict[str, str], str, bool]] = [
         ({"context_mode": "off"}, "what went wrong", False), ({"context_mode": "always"}, "write me a poem", True),
         ({"context_mode": "diagnostic"}, "write me a poem", False), ({}, "why did the tests fail", True),
@@ -147,7 +144,7 @@ def test_the_mode_decides_whether_something_is_put_in(server: Served, api: Anthr
 
 
 @pytest.mark.proves("HTTP-STREAM")
-def test_a_stream_is_passed_on_byte_for_byte_as_it_comes(server: Served, api: AnthropicServer) -> None:
+def test_a_stream_is_passed_on_byte_for_byte_as_it_comes(server, api):
     events = (
         b'event: message_start\ndata: {"type":"message_start","message":{"usage":{"input_tokens":1000}}}\n\n',
         b": a comment\n\nevent: ping\ndata:  {}\n\n",
@@ -187,7 +184,7 @@ def unchunked(body: bytes) -> bytes:
 
 
 @pytest.mark.proves("HTTP-COMPLETE", "HTTP-COST")
-def test_every_call_is_in_the_cost_ledger_and_none_is_dearer_than_allowed(server: Served, api: AnthropicServer) -> None:
+def test_every_call_is_in_the_cost_ledger_and_none_is_dearer_than_allowed(server, api):
     home = server.home / ".nugget"
     before = spending(home)
     assert server.ask("/v1/completions", body={"session_id": "sess_1", "messages": user("hello")}).status == 200
@@ -205,7 +202,7 @@ def test_every_call_is_in_the_cost_ledger_and_none_is_dearer_than_allowed(server
 
 
 @pytest.mark.proves("HTTP-DAILY-CAP")
-def test_a_day_costs_no_more_than_allowed_however_many_ask_at_once_and_after_a_restart(tmp_path: Path) -> None:
+def test_a_day_costs_no_more_than_allowed_however_many_ask_at_once_and_after_a_restart(tmp_path):
     with AnthropicServer() as api:
         start = {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": api.url, "NUGGET_HTTP_MAX_USD_PER_DAY": "0.1"}
         body = {"messages": user("hello"), "max_tokens": 4000}  # at most 4 cents, and then 4 tenths of one
@@ -225,7 +222,7 @@ def test_a_day_costs_no_more_than_allowed_however_many_ask_at_once_and_after_a_r
 
 
 @pytest.mark.proves("HTTP-CHAT")
-def test_a_client_of_openai_gets_choices(server: Served, api: AnthropicServer) -> None:
+def test_a_client_of_openai_gets_choices(server, api):
     body = {
         "model": "claude-haiku-5-5", "max_completion_tokens": 50, "stop": "END", "n": 1, "session_id": "sess_1",
         "context_mode": "always", "messages": [{"role": "developer", "content": "Be brief."}, *user("what went wrong")],

@@ -1,7 +1,5 @@
 """The HTTP face over real sockets: what it answers, who may call it, and how little a flood or a stranger can do."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -11,7 +9,6 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -38,7 +35,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.mark.proves("HTTP-ASK")
-def test_ask_answers_with_the_json_of_the_command_line(server: Served) -> None:
+def test_ask_answers_with_the_json_of_the_command_line(server):
     environment = variables_for(server.home, NUGGET_BRAIN=str(server.brain))
     done = subprocess.run([*START, "ask", QUESTION, "--limit", "3", "--json"], capture_output=True, env=environment)
     answer = server.ask("/v1/ask", q=QUESTION, limit=3)
@@ -47,14 +44,14 @@ def test_ask_answers_with_the_json_of_the_command_line(server: Served) -> None:
 
 
 @pytest.mark.proves("HTTP-UNIT")
-def test_no_path_leads_anywhere_else(server: Served) -> None:
+def test_no_path_leads_anywhere_else(server):
     for path in ("../brain.yaml", "concept/..%2f..%2fbrain", "concept/x%00y", "..%5cx", "%2e%2e/x",
                  "canon:../../etc/passwd", "bridge:..%2f..%2fetc/passwd"):  # fmt: skip
         assert server.ask(f"/v1/units/{path}").error.code in ("unknown_ref", "invalid_ref"), path
 
 
 @pytest.mark.proves("HTTP-ASK")
-def test_a_new_unit_is_found_and_secrets_in_units_are_not_given_out(server: Served) -> None:
+def test_a_new_unit_is_found_and_secrets_in_units_are_not_given_out(server):
     assert server.brain
     token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     write_unit(server.brain, "pattern/zebra-rollout", f"# Zebra rollout\n\nUse {token} for it.")
@@ -65,7 +62,7 @@ def test_a_new_unit_is_found_and_secrets_in_units_are_not_given_out(server: Serv
 
 
 @pytest.mark.proves("HTTP-MCP")
-def test_mcp_answers_over_streamable_http(server: Served) -> None:
+def test_mcp_answers_over_streamable_http(server):
     async def talk() -> None:
         async with (
             httpx2.AsyncClient(headers=server.headers, timeout=PATIENCE_S) as sender,
@@ -82,7 +79,7 @@ def test_mcp_answers_over_streamable_http(server: Served) -> None:
 
 
 @pytest.mark.proves("HTTP-MEMORY")
-def test_memory_is_that_of_the_servers_identity_alone(tmp_path: Path) -> None:
+def test_memory_is_that_of_the_servers_identity_alone(tmp_path):
     notes = tmp_path / ".nugget/memory"
     for identity, text in (("zealot", "The khaydarin crystal hums."), ("roast", "The khaydarin crystal is a fake.")):
         (notes / identity).mkdir(parents=True)
@@ -101,7 +98,7 @@ def test_memory_is_that_of_the_servers_identity_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("HTTP-OPENAPI")
-def test_the_openapi_document_is_valid_and_lists_every_path(server: Served) -> None:
+def test_the_openapi_document_is_valid_and_lists_every_path(server):
     from openapi_spec_validator import OpenAPIV31SpecValidator
 
     document = server.ask("/openapi.json").json
@@ -115,7 +112,7 @@ def test_the_openapi_document_is_valid_and_lists_every_path(server: Served) -> N
 
 
 @pytest.mark.proves("HTTP-BAD-INPUT")
-def test_bad_requests_get_one_clear_sentence(server: Served) -> None:
+def test_bad_requests_get_one_clear_sentence(server):
     cases: list[tuple[str, Any, int, str]] = [
         ("/v1/ask", b"{not json", 400, "malformed_json"),
         ("/v1/ask", b"[" * 20_000, 400, "malformed_json"),
@@ -135,7 +132,7 @@ def test_bad_requests_get_one_clear_sentence(server: Served) -> None:
 
 
 @pytest.mark.proves("HTTP-START")
-def test_it_starts_without_a_brain_and_an_address_that_cannot_be_had_is_told_in_one_sentence(tmp_path: Path) -> None:
+def test_it_starts_without_a_brain_and_an_address_that_cannot_be_had_is_told_in_one_sentence(tmp_path):
     with served(tmp_path) as server:
         assert server.ask("/v1/search", q="x").error.code == "no_brain"
         taken = f"127.0.0.1:{server.port}"
@@ -146,7 +143,7 @@ def test_it_starts_without_a_brain_and_an_address_that_cannot_be_had_is_told_in_
 
 @pytest.mark.proves("HTTP-END")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_it_ends_in_order(tmp_path: Path, number: int, code: int) -> None:
+def test_it_ends_in_order(tmp_path, number, code):
     with served(tmp_path) as server:
         kept = server.socket()  # an idle connection does not hold it
         assert server.ask("/healthz").status == 200
@@ -162,7 +159,7 @@ TOKEN = "a-long-and-random-token-0123456789"
 
 
 @pytest.mark.proves("HTTP-REBINDING")
-def test_no_other_name_is_answered(server: Served) -> None:
+def test_no_other_name_is_answered(server):
     for host in ("evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1", "localhost@evil",
                  "[::1", "", "localhost/..", "2130706433"):  # fmt: skip
         for path in ("/healthz", "/v1/search?q=x", "/mcp", "/nothing"):
@@ -170,7 +167,7 @@ def test_no_other_name_is_answered(server: Served) -> None:
 
 
 @pytest.mark.proves("HTTP-REBINDING")
-def test_pages_of_other_origins_are_refused_whatever_they_ask(server: Served) -> None:
+def test_pages_of_other_origins_are_refused_whatever_they_ask(server):
     own = f"http://127.0.0.1:{server.port}"
     assert server.ask("/v1/search?q=cache", headers={"origin": own}).status == 200
     for origin in ("http://evil.example", "null", "http://127.0.0.1:1", f"http://localhost:{server.port}", ""):
@@ -182,7 +179,7 @@ def test_pages_of_other_origins_are_refused_whatever_they_ask(server: Served) ->
 
 
 @pytest.mark.proves("HTTP-TOKEN")
-def test_the_first_start_makes_a_token_that_only_its_owner_can_read(tmp_path: Path) -> None:
+def test_the_first_start_makes_a_token_that_only_its_owner_can_read(tmp_path):
     file = tmp_path / ".nugget/http-header"
     umask = os.umask(0)
     try:
@@ -204,7 +201,7 @@ def test_the_first_start_makes_a_token_that_only_its_owner_can_read(tmp_path: Pa
 
 
 @pytest.mark.proves("HTTP-TOKEN")
-def test_without_a_token_it_answers_on_loopback_only_and_says_what_that_opens(tmp_path: Path) -> None:
+def test_without_a_token_it_answers_on_loopback_only_and_says_what_that_opens(tmp_path):
     with served(tmp_path, "--no-token", ANTHROPIC_API_KEY="sk-ant-test-0123456789") as server:
         assert server.ask("/openapi.json").status == 200
         assert server.ask("/healthz", headers={"host": "evil.example"}).status == 421
@@ -220,7 +217,7 @@ def test_without_a_token_it_answers_on_loopback_only_and_says_what_that_opens(tm
 
 
 @pytest.mark.proves("HTTP-LOOPBACK")
-def test_what_is_loopback_and_what_is_an_address() -> None:
+def test_what_is_loopback_and_what_is_an_address():
     for text in ("127.0.0.1:80", "localhost:80", "[::1]:80", "127.1.2.3", "80", "[::ffff:127.0.0.1]:80", ""):
         access_for(parse_address(text), token=None, allowed_hosts=())
     for text in ("0.0.0.0:80", "[::]:80", "10.0.0.1", "[::ffff:10.0.0.1]:80", "localhost.example:80"):
@@ -232,7 +229,7 @@ def test_what_is_loopback_and_what_is_an_address() -> None:
 
 
 @pytest.mark.proves("HTTP-LOOPBACK", "HTTP-HEALTH")
-def test_with_a_token_everybody_is_asked_for_it(tmp_path: Path) -> None:
+def test_with_a_token_everybody_is_asked_for_it(tmp_path):
     given = {"NUGGET_HTTP_TOKEN": TOKEN, "NUGGET_HTTP_ALLOWED_HOSTS": "memory.example"}
     with served(tmp_path, address="0.0.0.0:0", **given) as server:
         for header in ("", "Bearer", "Bearer wrong", f"Basic {TOKEN}", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}"):
@@ -260,7 +257,7 @@ def answer_on(connection: socket.socket) -> bytes:
 
 
 @pytest.mark.proves("HTTP-FLOOD")
-def test_large_bodies_and_heads_are_refused_while_they_are_sent(server: Served) -> None:
+def test_large_bodies_and_heads_are_refused_while_they_are_sent(server):
     header = f"authorization: {server.headers['Authorization']}\r\n"
     head = f"POST /v1/ask HTTP/1.1\r\nhost: localhost\r\n{header}content-type: application/json\r\n"
     with server.socket() as connection:
@@ -282,7 +279,7 @@ def test_large_bodies_and_heads_are_refused_while_they_are_sent(server: Served) 
 
 
 @pytest.mark.proves("HTTP-FLOOD")
-def test_a_flood_is_told_to_wait_and_what_was_taken_is_answered(server: Served) -> None:
+def test_a_flood_is_told_to_wait_and_what_was_taken_is_answered(server):
     question = {"q": "how do we refresh stored copies of prices and sessions"}
     with ThreadPoolExecutor(100) as threads:
         answers = [*threads.map(lambda _: server.ask("/v1/ask", body=question), range(100))]

@@ -1,7 +1,5 @@
 """Installing into Claude Code and other agents: ours is put in, nothing of theirs touched, all can be had back."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -15,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import Nugget
 from mcp_wire import RUN
 from programs import program
 from terminals import at_terminal
@@ -75,7 +72,7 @@ def server(command: Path) -> dict[str, Any]:
 
 
 @pytest.mark.proves("INSTALL-PARTS")
-def test_hooks_server_and_permission_are_put_where_there_was_nothing(command: Path, isolated_home: Path) -> None:
+def test_hooks_server_and_permission_are_put_where_there_was_nothing(command, isolated_home):
     put_in(command)
     assert value_of(isolated_home / ".claude" / "settings.json") == {
         "hooks": {event: [{"hooks": [hook(command)]}] for event in ("SessionEnd", "SessionStart")},
@@ -88,7 +85,7 @@ def test_hooks_server_and_permission_are_put_where_there_was_nothing(command: Pa
 
 
 @pytest.mark.proves("INSTALL-MERGE")
-def test_only_our_entries_change_and_order_and_indent_stay(command: Path, settings: Path, servers: Path) -> None:
+def test_only_our_entries_change_and_order_and_indent_stay(command, settings, servers):
     put_in(command)
     after = settings.read_text("utf-8")
     remaining = iter(after)
@@ -100,9 +97,7 @@ def test_only_our_entries_change_and_order_and_indent_stay(command: Path, settin
 
 
 @pytest.mark.proves("INSTALL-SCOPES")
-def test_a_project_gets_its_own_files_at_the_root_of_its_repository(
-    command: Path, tmp_path: Path, isolated_home: Path
-) -> None:
+def test_a_project_gets_its_own_files_at_the_root_of_its_repository(command, tmp_path, isolated_home):
     project = tmp_path / "project"
     (project / "src").mkdir(parents=True)
     subprocess.run(["git", "init", "-q", str(project)], check=True)
@@ -115,9 +110,7 @@ def test_a_project_gets_its_own_files_at_the_root_of_its_repository(
 
 
 @pytest.mark.proves("INSTALL-IDEMPOTENT", "INSTALL-UNDO")
-def test_entries_of_an_older_installation_are_brought_up_to_date_and_not_doubled(
-    command: Path, tmp_path: Path, settings: Path, servers: Path
-) -> None:
+def test_entries_of_an_older_installation_are_brought_up_to_date_and_not_doubled(command, tmp_path, settings, servers):
     shell = {"type": "command", "command": "/old/bin/nugget capture-session"}
     settings.write_text(json.dumps({
         "hooks": {"SessionEnd": [{"hooks": [shell, {"type": "command", "command": "other"}]}, {"hooks": [shell]}]},
@@ -139,7 +132,7 @@ def test_entries_of_an_older_installation_are_brought_up_to_date_and_not_doubled
 
 
 @pytest.mark.proves("INSTALL-REFUSE")
-def test_settings_that_make_no_sense_are_refused_and_left_alone(command: Path, settings: Path, servers: Path) -> None:
+def test_settings_that_make_no_sense_are_refused_and_left_alone(command, settings, servers):
     for content, said in (
         (b'{"hooks": {},}', "not valid JSON: line 1"), (b'{"permissions": null}', "permissions"),
         (b'{"hooks": {"SessionEnd": {}}}', "`hooks.SessionEnd`"), (b"\xff\xfe{\x00}\x00", "UTF-8"),
@@ -152,9 +145,7 @@ def test_settings_that_make_no_sense_are_refused_and_left_alone(command: Path, s
 
 
 @pytest.mark.proves("INSTALL-WRITE")
-def test_a_file_that_changes_meanwhile_is_not_written_and_the_others_are_put_back(
-    command: Path, settings: Path, servers: Path
-) -> None:
+def test_a_file_that_changes_meanwhile_is_not_written_and_the_others_are_put_back(command, settings, servers):
     environment = read_environment()
     changes = install.plan_install("user", environment, command=command, cwd=Path("/"))
     servers.write_text('{"numStartups":13}')
@@ -164,7 +155,7 @@ def test_a_file_that_changes_meanwhile_is_not_written_and_the_others_are_put_bac
 
 
 @pytest.mark.proves("BRIEF-INSTALL", "BRIEF-OFF")
-def test_sessions_are_told_something_only_if_it_was_asked_for(command: Path, settings: Path) -> None:
+def test_sessions_are_told_something_only_if_it_was_asked_for(command, settings):
     plain, events = ["capture-session"], ("SessionEnd", "SessionStart", "UserPromptSubmit")
     both = dict(zip(events, (plain, [*plain, "--brief"], [*plain, "--recall"]), strict=True))
 
@@ -186,7 +177,7 @@ def test_sessions_are_told_something_only_if_it_was_asked_for(command: Path, set
 
 
 @pytest.mark.proves("INSTALL-DRY-RUN")
-def test_a_dry_run_prints_a_diff_and_writes_nothing(settings: Path, isolated_home: Path, nugget: Nugget) -> None:
+def test_a_dry_run_prints_a_diff_and_writes_nothing(settings, isolated_home, nugget):
     before = sorted(isolated_home.rglob("*"))
     shown = nugget("install", "claude-code", "--dry-run").out
     assert f"--- {settings}\n+++ {settings}\n@@ " in shown and "--- /dev/null" in shown and RULE in shown
@@ -194,7 +185,7 @@ def test_a_dry_run_prints_a_diff_and_writes_nothing(settings: Path, isolated_hom
 
 
 @pytest.mark.proves("INSTALL-OFFER", "INSTALL-CLAUDE")
-def test_init_offers_it_at_a_terminal(command: Path, tmp_path: Path, isolated_home: Path) -> None:
+def test_init_offers_it_at_a_terminal(command, tmp_path, isolated_home):
     shutil.copy(command, command.with_name("claude"))
     path = {"PATH": f"{command.parent}:{os.environ['PATH']}"}
     line = [str(command), "init", str(tmp_path / "b")]
@@ -212,9 +203,7 @@ def finding(brain: Path) -> Finding:
 
 
 @pytest.mark.proves("INSTALL-DOCTOR")
-def test_doctor_sees_what_is_missing_outdated_and_broken(
-    brain: Path, command: Path, isolated_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_sees_what_is_missing_outdated_and_broken(brain, command, isolated_home, monkeypatch):
     monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
     assert "not on this machine" in finding(brain)["said"]
     settings = isolated_home / ".claude" / "settings.json"
@@ -232,7 +221,7 @@ def test_doctor_sees_what_is_missing_outdated_and_broken(
 
 
 @pytest.mark.proves("INSTALL-PLUGIN")
-def test_the_plugin_says_the_same_as_the_installation(command: Path, isolated_home: Path) -> None:
+def test_the_plugin_says_the_same_as_the_installation(command, isolated_home):
     plugin = resource("plugin")
     put_in(command)
 
@@ -251,7 +240,7 @@ def test_the_plugin_says_the_same_as_the_installation(command: Path, isolated_ho
 
 
 @pytest.mark.proves("PLUGIN-ALONE")
-def test_a_plugin_without_the_command_says_how_to_get_it_and_fails_no_hook() -> None:
+def test_a_plugin_without_the_command_says_how_to_get_it_and_fails_no_hook():
     hook = ["/bin/sh", str(resource("plugin") / "hooks" / "nugget"), "capture-session"]
     for event in ("SessionStart", "SessionEnd", "UserPromptSubmit"):
         payload = json.dumps({"hook_event_name": event})
@@ -287,9 +276,7 @@ def stated() -> list[tuple[str, str]]:
 
 @pytest.mark.proves("CLIENTS-CONNECT")
 @pytest.mark.parametrize("name", FOLDERS)
-def test_an_agent_gets_the_server_and_a_paragraph_and_loses_nothing_else(
-    name: str, isolated_home: Path, nugget: Nugget
-) -> None:
+def test_an_agent_gets_the_server_and_a_paragraph_and_loses_nothing_else(name, isolated_home, nugget):
     folder = isolated_home / FOLDERS[name]
     folder.mkdir(parents=True)
     client = clients(read_environment(), COMMAND)[name]
@@ -321,9 +308,7 @@ def test_an_agent_gets_the_server_and_a_paragraph_and_loses_nothing_else(
     ("name", "text"),
     [("codex", "[mcp_servers\n"), ("cursor", '{"mcpServers": []}'), ("gemini", "// a comment\n{}")],
 )
-def test_settings_that_cannot_be_understood_are_left_alone(
-    name: str, text: str, isolated_home: Path, nugget: Nugget
-) -> None:
+def test_settings_that_cannot_be_understood_are_left_alone(name, text, isolated_home, nugget):
     client = clients(read_environment(), COMMAND)[name]
     client.settings.parent.mkdir(parents=True)
     client.settings.write_text(text)
@@ -333,7 +318,7 @@ def test_settings_that_cannot_be_understood_are_left_alone(
 
 
 @pytest.mark.proves("WATCH")
-def test_watch_captures_a_session_that_called_no_hook(brain: Path, home: Path, shared_data: Path) -> None:
+def test_watch_captures_a_session_that_called_no_hook(brain, home, shared_data):
     place = Path.home() / ".gemini" / "tmp" / "shop" / "chats"
     place.mkdir(parents=True)
     source = next((shared_data / "transcripts" / "other-agents" / "gemini-cli-entire").rglob("*.json"))
@@ -352,9 +337,7 @@ def test_watch_captures_a_session_that_called_no_hook(brain: Path, home: Path, s
 
 
 @pytest.mark.proves("WATCH")
-def test_watch_is_started_at_login(
-    isolated_home: Path, tmp_path: Path, nugget: Nugget, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_watch_is_started_at_login(isolated_home, tmp_path, nugget, monkeypatch):
     for name in ("systemctl", "launchctl"):
         program(tmp_path / name, f'echo "$@" >> {tmp_path}/called')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")

@@ -1,7 +1,5 @@
 """What a person reviews by keys, takes back, pauses, erases and backs up: on real brains and archives."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -14,7 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from commands import Nugget
 from programs import program
 from sessions import write_transcript
 from terminals import terminal
@@ -25,7 +22,7 @@ MARK = "zanzibarite"
 
 
 @pytest.mark.proves("UNDO")
-def test_changes_are_listed_and_taken_back_from_the_last_one_on(nugget: Nugget, words: Path) -> None:
+def test_changes_are_listed_and_taken_back_from_the_last_one_on(nugget, words):
     for text in ("Quokkas smile because of their jaws.", "Wombats dig with flat backs."):
         assert nugget("add", text, "--domain", "zoology").code == 0
     before = git.files_at(words, "HEAD")
@@ -43,7 +40,7 @@ def test_changes_are_listed_and_taken_back_from_the_last_one_on(nugget: Nugget, 
 
 
 @pytest.mark.proves("UNDO")
-def test_undo_keeps_what_changed_since_and_refuses_where_it_cannot(nugget: Nugget, words: Path) -> None:
+def test_undo_keeps_what_changed_since_and_refuses_where_it_cannot(nugget, words):
     assert nugget("add", "Quokkas smile because of their jaws.", "--domain", "zoology").code == 0
     (file,) = Path(words, "domains/zoology/patterns").glob("*.md")
     file.write_text(file.read_text() + "\nMore by hand.\n")
@@ -66,7 +63,7 @@ def conversation(home: Path, name: str) -> Path:
 
 
 @pytest.mark.proves("PAUSE")
-def test_nothing_is_captured_while_paused_not_later_either(nugget: Nugget, words: Path, isolated_home: Path) -> None:
+def test_nothing_is_captured_while_paused_not_later_either(nugget, words, isolated_home):
     one = conversation(isolated_home, "11111111-0000-4000-8000-000000000001")
     assert nugget("pause", "--session", one.stem).code == 0
     assert nugget("capture", "--catch-up", "--json").json["found"] == 0
@@ -81,9 +78,7 @@ def test_nothing_is_captured_while_paused_not_later_either(nugget: Nugget, words
 
 
 @pytest.mark.proves("ERASE")
-def test_an_erased_session_is_in_no_file_of_ours_and_is_not_read_again(
-    nugget: Nugget, words: Path, isolated_home: Path
-) -> None:
+def test_an_erased_session_is_in_no_file_of_ours_and_is_not_read_again(nugget, words, isolated_home):
     file, home = conversation(isolated_home, "22222222-0000-4000-8000-000000000002"), isolated_home / ".nugget"
     for line in ("capture --catch-up", "sync", "extract --all"):
         assert nugget(*line.split()).code == 0
@@ -104,7 +99,7 @@ def test_an_erased_session_is_in_no_file_of_ours_and_is_not_read_again(
 
 
 @pytest.mark.proves("BACKUP")
-def test_a_backup_brings_back_what_cannot_be_derived(nugget: Nugget, words: Path, isolated_home: Path) -> None:
+def test_a_backup_brings_back_what_cannot_be_derived(nugget, words, isolated_home):
     conversation(isolated_home, "33333333-0000-4000-8000-000000000003")
     assert nugget("capture", "--catch-up").code == 0 and nugget("sync").code == 0
     home, archive = isolated_home / ".nugget", isolated_home / "kept.tar.gz"
@@ -123,7 +118,7 @@ def test_a_backup_brings_back_what_cannot_be_derived(nugget: Nugget, words: Path
 
 @pytest.mark.proves("BACKUP")
 @pytest.mark.parametrize("kind", ["parent", "absolute", "link", "hardlink", "device", "cut off", "no archive"])
-def test_a_hostile_archive_restores_nothing(nugget: Nugget, tmp_path: Path, isolated_home: Path, kind: str) -> None:
+def test_a_hostile_archive_restores_nothing(nugget, tmp_path, isolated_home, kind):
     archive, stolen = tmp_path / "bad.tar.gz", tmp_path / "stolen"
     with tarfile.open(archive, "w:gz") as made:
         good = tarfile.TarInfo("config.yaml")
@@ -162,8 +157,8 @@ def proposed(words: Path) -> Path:
 @pytest.mark.skipif(not shutil.which("bash"), reason="bash is not installed")
 @pytest.mark.proves("REVIEW-KEYS")
 def test_units_are_accepted_edited_rejected_and_skipped_by_keys_in_one_commit(
-    proposed: Path, isolated_home: Path, nugget: Nugget, tmp_path: Path
-) -> None:
+    proposed, isolated_home, nugget, tmp_path
+):
     token = "ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     editor = program(tmp_path / "editor", f'sed -i "s/By yak./By yak, token {token}/" "$1"')
     before = git.head(proposed)
@@ -189,9 +184,7 @@ def test_units_are_accepted_edited_rejected_and_skipped_by_keys_in_one_commit(
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="bash is not installed")
 @pytest.mark.proves("REVIEW-KEYS")
-def test_a_review_that_is_interrupted_or_not_at_a_terminal_changes_nothing(
-    proposed: Path, isolated_home: Path, nugget: Nugget
-) -> None:
+def test_a_review_that_is_interrupted_or_not_at_a_terminal_changes_nothing(proposed, isolated_home, nugget):
     before = subprocess.run(["git", "-C", proposed, "show-ref"], check=True, capture_output=True).stdout
     with terminal("bash", isolated_home) as shell:
         shell.type("nugget review -i\n")

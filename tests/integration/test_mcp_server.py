@@ -1,7 +1,5 @@
 """The MCP face with the SDK's client and with raw lines; its brain; notes that agents propose; openqed's tools."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -18,7 +16,6 @@ from typing import Any
 import provenance_store
 import pytest
 from cli_stage import write_unit
-from commands import Nugget
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.types import CallToolResult, TextContent
@@ -121,7 +118,7 @@ def receive(process: subprocess.Popen[bytes], number: int | str = 1) -> dict[str
 
 @pytest.mark.proves("MCP-CONTRACT", "MCP-INSTRUCTIONS")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-def test_it_offers_one_tool_with_the_parameters_of_the_contract(brain: Path, mode: str) -> None:
+def test_it_offers_one_tool_with_the_parameters_of_the_contract(brain, mode):
     async def talk(client: Client) -> None:
         assert client.server_info is not None and client.server_info.name == "nugget"
         assert client.instructions == INSTRUCTIONS and len(INSTRUCTIONS) <= 1500
@@ -140,7 +137,7 @@ def test_it_offers_one_tool_with_the_parameters_of_the_contract(brain: Path, mod
 
 
 @pytest.mark.proves("MCP-LENGTH")
-def test_no_answer_to_the_default_budget_is_longer_than_a_client_shows(brain: Path) -> None:
+def test_no_answer_to_the_default_budget_is_longer_than_a_client_shows(brain):
     wall = " ".join(f"retry{n} payments with idempotency" for n in range(4000))
     for n in range(6):
         write_unit(brain, f"pattern/wall-{n}", f"# Wall {n}\n\n{wall}")
@@ -153,13 +150,13 @@ def test_no_answer_to_the_default_budget_is_longer_than_a_client_shows(brain: Pa
 
 
 @pytest.mark.proves("MCP-ERRORS")
-def test_without_a_brain_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_brain_it_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert "nugget init" in asked_over_mcp(task_description="anything")["content"][0]["text"]
 
 
 @pytest.mark.proves("MCP-ERRORS")
-def test_arguments_that_cannot_be_taken_are_answered_with_what_can(brain: Path) -> None:
+def test_arguments_that_cannot_be_taken_are_answered_with_what_can(brain):
     cases: list[tuple[dict[str, Any], str]] = [
         ({"task_description": "  "}, "about to do"),
         ({"types": ["pattern", "recipe"]}, "pattern, concept, decision, bug, belief"),
@@ -185,9 +182,7 @@ def test_arguments_that_cannot_be_taken_are_answered_with_what_can(brain: Path) 
 
 
 @pytest.mark.proves("SEARCH-MCP-PLACE")
-def test_a_path_narrows_other_sources_and_it_is_said_where_it_cannot(
-    brain: Path, isolated_home: Path, tmp_path: Path
-) -> None:
+def test_a_path_narrows_other_sources_and_it_is_said_where_it_cannot(brain, isolated_home, tmp_path):
     shop = make_shop(tmp_path, isolated_home / ".nugget")
     for number, name in enumerate(("retry", "cart"), start=1):
         shop.write(f"{name}/code.py", f"def {name}(): ...\n")
@@ -221,7 +216,7 @@ def test_a_path_narrows_other_sources_and_it_is_said_where_it_cannot(
 
 
 @pytest.mark.proves("MCP-START")
-def test_initialize_is_answered_before_anything_heavy_is_imported(brain: Path) -> None:
+def test_initialize_is_answered_before_anything_heavy_is_imported(brain):
     # What is imported is told where the replies are, so a reply must not be on its way when the warm-up begins.
     later = "from nugget import __main__; import nugget.mcp; nugget.mcp.WARM_UP_DELAY_S = 2; __main__.console()"
     with raw_server(
@@ -247,7 +242,7 @@ def test_initialize_is_answered_before_anything_heavy_is_imported(brain: Path) -
 
 @pytest.mark.proves("MCP-END")
 @pytest.mark.parametrize("is_warming", [True, False])
-def test_it_ends_when_its_client_goes_away(brain: Path, is_warming: bool) -> None:
+def test_it_ends_when_its_client_goes_away(brain, is_warming):
     with raw_server(brain, stderr=subprocess.PIPE) as process:
         send(process, INITIALIZE)
         receive(process)
@@ -279,9 +274,7 @@ def answer(session: AgentSession, text: str = "cache invalidation", **options: i
 
 
 @pytest.mark.proves("MCP-STDERR")
-def test_what_goes_wrong_beside_the_answers_is_told_on_stderr_without_secrets(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_goes_wrong_beside_the_answers_is_told_on_stderr_without_secrets(tmp_path, capsys):
     token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     AgentSession(flag=tmp_path / token, environment=read_environment(), cwd=tmp_path).warm()
     try:
@@ -311,7 +304,7 @@ async def propose(client: Client, **changed: Any) -> CallToolResult:
 
 
 @pytest.mark.proves("REMEMBER-TOOL")
-def test_a_note_becomes_one_redacted_proposal_and_never_a_unit(brain: Path, tmp_path: Path, nugget: Nugget) -> None:
+def test_a_note_becomes_one_redacted_proposal_and_never_a_unit(brain, tmp_path, nugget):
     trust(read_environment(), brain)
     assert "have the tool" in nugget("install", "--remember").out
 
@@ -341,7 +334,7 @@ def test_a_note_becomes_one_redacted_proposal_and_never_a_unit(brain: Path, tmp_
 
 
 @pytest.mark.proves("REMEMBER-TOOL")
-def test_without_being_switched_on_there_is_one_tool(brain: Path, nugget: Nugget) -> None:
+def test_without_being_switched_on_there_is_one_tool(brain, nugget):
     trust(read_environment(), brain)
     assert nugget("install", "--remember").code == nugget("install", "--no-remember").code == 0
     (brain / "brain.yaml").write_text("owner: test\ncapture: {notes: true}\n")
@@ -377,7 +370,7 @@ async def call(client: Client, tool: str, **arguments: Any) -> Any:
 
 
 @pytest.mark.proves("OPENQED-TOOLS")
-def test_the_three_tools_answer_in_openqeds_shapes(shop: Shop) -> None:
+def test_the_three_tools_answer_in_openqeds_shapes(shop):
     async def talk(client: Client) -> None:
         tools = {tool.name: tool.input_schema for tool in (await client.list_tools()).tools}
         assert [*tools["openqed_context"]["properties"]] == "path symbol query token_budget types depth".split()
@@ -402,9 +395,7 @@ def test_the_three_tools_answer_in_openqeds_shapes(shop: Shop) -> None:
 
 
 @pytest.mark.proves("PROVENANCE-MCP")
-def test_a_task_on_a_file_is_answered_with_its_provenance_beside_the_brain(
-    shop: Shop, brain: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_on_a_file_is_answered_with_its_provenance_beside_the_brain(shop, brain, monkeypatch):
     monkeypatch.setenv("NUGGET_BRAIN", str(brain))
 
     async def talk(client: Client) -> None:

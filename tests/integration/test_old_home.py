@@ -1,7 +1,5 @@
 """A HOME that 0.1.0 left behind is opened by this version: every command works, and nothing is lost or done twice."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
@@ -101,7 +99,7 @@ def refs(nugget: Nugget, words: str) -> set[str]:
 
 
 @pytest.mark.proves("HOUSE-OLD-HOME")
-def test_every_command_works_on_what_0_1_0_left(nugget: Nugget) -> None:
+def test_every_command_works_on_what_0_1_0_left(nugget):
     for line, part in COMMANDS.items():
         assert part in run(nugget, line).out, f"nugget {line}"
     doctor = nugget("doctor")
@@ -109,7 +107,7 @@ def test_every_command_works_on_what_0_1_0_left(nugget: Nugget) -> None:
 
 
 @pytest.mark.proves("HOUSE-OLD-HOME")
-def test_everything_that_was_searchable_is_found(nugget: Nugget) -> None:
+def test_everything_that_was_searchable_is_found(nugget):
     expected = {
         "minor units": "brain:decision/money-in-minor-units",
         "friday": "brain:belief/no-friday-deploys",
@@ -129,7 +127,7 @@ def test_everything_that_was_searchable_is_found(nugget: Nugget) -> None:
 
 
 @pytest.mark.proves("HOUSE-OLD-HOME")
-def test_nothing_is_captured_twice(nugget: Nugget, old_home: Path) -> None:
+def test_nothing_is_captured_twice(nugget, old_home):
     ledger = old_home / ".nugget" / "ledger"
     before = (ledger / "captures.jsonl").read_text("utf-8")
     run(nugget, "capture --catch-up")
@@ -147,7 +145,7 @@ def test_nothing_is_captured_twice(nugget: Nugget, old_home: Path) -> None:
 
 
 @pytest.mark.proves("HOUSE-OLD-HOME")
-def test_what_is_not_derived_stays_as_it_is(nugget: Nugget, old_home: Path) -> None:
+def test_what_is_not_derived_stays_as_it_is(nugget, old_home):
     ledgers = ("captures", "rejected", "published", "costs", "queries")
     kept = [*(f"ledger/{name}.jsonl" for name in ledgers), "config.yaml", "queue", "provenance", "archive"]
 

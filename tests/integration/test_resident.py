@@ -1,7 +1,5 @@
 """The resident server: one for all windows of a home, and what hooks and commands ask it."""
 
-from __future__ import annotations
-
 import json
 import os
 import socketserver
@@ -103,7 +101,7 @@ def other_end(home: Path, answer: bytes | None, *, mode: int = 0o700) -> Iterato
 
 
 @pytest.mark.proves("MCP-RESIDENT")
-def test_windows_that_open_at_once_share_one_server_that_ends_after_the_last(by_words: Path, home: Path) -> None:
+def test_windows_that_open_at_once_share_one_server_that_ends_after_the_last(by_words, home):
     with ExitStack() as windows:
         processes = [windows.enter_context(window(by_words, NUGGET_RESIDENT_S="1")) for _ in range(4)]
         assert len(servers(home)) == 1
@@ -119,9 +117,7 @@ def test_windows_that_open_at_once_share_one_server_that_ends_after_the_last(by_
 
 @pytest.mark.proves("MCP-ALONE")
 @pytest.mark.parametrize("place", ["off", "open folder", "silent", "deep"])
-def test_a_window_without_a_server_that_it_may_trust_serves_itself(
-    by_words: Path, home: Path, place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_window_without_a_server_that_it_may_trust_serves_itself(by_words, home, place, monkeypatch):
     with ExitStack() as standing:
         if place == "off":
             monkeypatch.setenv("NUGGET_RESIDENT_S", "0")
@@ -137,7 +133,7 @@ def test_a_window_without_a_server_that_it_may_trust_serves_itself(
 
 
 @pytest.mark.proves("RECALL-RESIDENT")
-def test_while_a_window_is_open_recall_finds_by_meaning(synced: Path, home: Path) -> None:
+def test_while_a_window_is_open_recall_finds_by_meaning(synced, home):
     alone = recalled(NUGGET_BRAIN=str(synced))
     assert MEANT not in alone
     with window(synced):
@@ -156,7 +152,7 @@ def test_while_a_window_is_open_recall_finds_by_meaning(synced: Path, home: Path
 
 
 @pytest.mark.proves("RECALL-RESIDENT")
-def test_whatever_stands_at_its_place_words_alone_are_fallen_back_on_in_time(by_words: Path, home: Path) -> None:
+def test_whatever_stands_at_its_place_words_alone_are_fallen_back_on_in_time(by_words, home):
     alone = recalled()
     for answer in (None, b"", b"[]", b'{"lines": [5]}', b"[" * 60_000, b'{"lines": ["' + b"x" * 200_000):
         with other_end(home, answer) as asked:
@@ -167,7 +163,7 @@ def test_whatever_stands_at_its_place_words_alone_are_fallen_back_on_in_time(by_
 
 
 @pytest.mark.proves("RECALL-RESIDENT")
-def test_nobody_is_asked_where_others_could_stand(by_words: Path, home: Path, tmp_path: Path) -> None:
+def test_nobody_is_asked_where_others_could_stand(by_words, home, tmp_path):
     with other_end(home, b'{"lines": ["from somebody else"]}', mode=0o755) as asked:
         assert "somebody else" not in recalled()
     file = Path(resident.socket_file(home))

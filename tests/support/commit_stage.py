@@ -1,7 +1,5 @@
 """What tests of `nugget commit` and of its hook share: the command, a repository, and an agent at work in it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """A repository whose `.git` folder has a trap under each key of git-config(1) whose value is a program."""
 
-from __future__ import annotations
-
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path

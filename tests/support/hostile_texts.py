@@ -1,7 +1,5 @@
 """Units that, repeated, once made a rule read the rest of the text again and again."""
 
-from __future__ import annotations
-
 HOSTILE = {
     "curl": "curl -u a:",
     "curl options": "curl -x -y ",

@@ -1,7 +1,5 @@
 """Files of a brain as a person writes and commits them, and proposals as they are accepted."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime

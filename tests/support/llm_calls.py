@@ -1,7 +1,5 @@
 """A call for a count, as every way to a model takes it, and the ledger in which it is listed."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Shell logs for tests."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Iterator

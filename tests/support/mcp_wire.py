@@ -1,7 +1,5 @@
 """One question to `nugget serve` over stdio, line by line, as a client sends it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Programs that tests write."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

@@ -1,7 +1,5 @@
 """A repository with provenance, for tests: files on disk, sessions in the store, the machine's index over them."""
 
-from __future__ import annotations
-
 import hashlib
 import sqlite3
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """A brain whose origin is a forge on loopback, for tests of publishing and following."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager

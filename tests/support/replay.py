@@ -5,8 +5,6 @@ session wrote, edit by edit, and commits it; `change_by_hand` then plays the per
 own: what it does happens on disk and in git, and stands in a transcript in Claude Code's format.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -6,8 +6,6 @@ A template holds random parts as `<class length>`: `d` digits, `x` and `X` hex, 
 `<jwt>`.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import random

@@ -1,7 +1,5 @@
 """The real `nugget serve --http` as a process of its own, and a plain client for it over real sockets."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

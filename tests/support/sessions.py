@@ -1,7 +1,5 @@
 """Sessions for tests: small transcripts in Claude Code's format, and an extraction that a test scripts."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Sequence

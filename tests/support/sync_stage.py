@@ -1,7 +1,5 @@
 """What tests of sync share: a file of tests/brain, and a knowledge unit as its file says it."""
 
-from __future__ import annotations
-
 CACHE_FILE = "domains/coding/concepts/cache-invalidation.md"
 
 

@@ -4,8 +4,6 @@ Of two such processes one adds units (its FOLDER has an index a space) and publi
 index again from nothing. A reader checks each time that the units of a space are all there, and only its own.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -1,7 +1,5 @@
 """A real PostgreSQL with pgvector for tests: one server a run, one database a test."""
 
-from __future__ import annotations
-
 import itertools
 import shutil
 import tempfile

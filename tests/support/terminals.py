@@ -1,7 +1,5 @@
 """A person at a terminal: an interactive shell in a pty, with Nugget's hook in its start-up file."""
 
-from __future__ import annotations
-
 import os
 import pty
 import select

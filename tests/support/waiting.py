@@ -1,7 +1,5 @@
 """Deadlines and limits that a slow or busy machine keeps as well."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

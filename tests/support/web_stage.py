@@ -1,7 +1,5 @@
 """The page of `nugget web` for tests: the real application behind its gate, asked as a browser asks."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

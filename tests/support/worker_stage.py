@@ -1,7 +1,5 @@
 """A home with one queued session, for tests of the worker."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

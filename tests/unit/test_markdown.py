@@ -1,11 +1,8 @@
 """Chunking: along headings and blocks, of a useful size; of any document, with nothing lost."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 from hypothesis import example, given, settings
@@ -35,7 +32,7 @@ def crumbs(chunks: list[Chunk]) -> list[str]:
 
 
 @pytest.mark.proves("KNOW-CHUNK-HEADINGS")
-def test_a_section_is_a_chunk_whose_breadcrumb_is_the_path_of_its_headings() -> None:
+def test_a_section_is_a_chunk_whose_breadcrumb_is_the_path_of_its_headings():
     body = f"# Retry\n\n{words(60)}\n\n## Why\n\n{words(60)}\n\n### Money\n\n{words(60)}\n\n## How\n\n{words(60)}\n"
     chunks = chunk_markdown(body, title="Retry")
     assert crumbs(chunks) == ["Retry", "Retry > Why", "Retry > Why > Money", "Retry > How"]
@@ -46,7 +43,7 @@ def test_a_section_is_a_chunk_whose_breadcrumb_is_the_path_of_its_headings() -> 
 
 
 @pytest.mark.proves("KNOW-CHUNK-LONG")
-def test_a_long_section_is_cut_at_paragraphs_with_ten_to_fifteen_percent_overlap() -> None:
+def test_a_long_section_is_cut_at_paragraphs_with_ten_to_fifteen_percent_overlap():
     paragraphs = [sentences(6, f"P{number}") for number in range(12)]
     chunks = chunk_markdown("# T\n\n## Long\n\n" + "\n\n".join(paragraphs), title="T")
     assert {chunk.breadcrumb for chunk in chunks} == {"T > Long"}
@@ -58,7 +55,7 @@ def test_a_long_section_is_cut_at_paragraphs_with_ten_to_fifteen_percent_overlap
 
 
 @pytest.mark.proves("KNOW-CHUNK-FENCE")
-def test_a_code_fence_is_kept_whole_until_it_alone_is_too_long() -> None:
+def test_a_code_fence_is_kept_whole_until_it_alone_is_too_long():
     fence = "```python\n" + "\n".join(f"line_{number} = {number}" for number in range(90)) + "\n```"
     body = f"# T\n\n{sentences(20)}\n\n{fence}\n\n{sentences(20, 'After')}\n"
     assert 150 < estimate_tokens(fence) < 512
@@ -68,7 +65,7 @@ def test_a_code_fence_is_kept_whole_until_it_alone_is_too_long() -> None:
 
 
 @pytest.mark.proves("KNOW-CHUNK-CJK")
-def test_text_without_spaces_is_cut_between_sentences_then_characters() -> None:
+def test_text_without_spaces_is_cut_between_sentences_then_characters():
     body = "# 重試\n\n" + "。".join("冪等鍵可以防止重複扣款" * 3 for _ in range(40)) + "。\n\n" + "字" * 3000
     chunks = chunk_markdown(body, title="重試", count_tokens=len)
     assert all(len(chunk.text) <= MAX_TOKENS for chunk in chunks)
@@ -105,7 +102,7 @@ COUNTERS = st.sampled_from([estimate_tokens, len, lambda text: len(text.split())
 @settings(max_examples=100, deadline=None)
 @given(body=DOCUMENT, count=COUNTERS)
 @example(body="a\n\n    \n```\n", count=estimate_tokens)
-def test_no_character_of_a_document_is_lost(body: str, count: Callable[[str], int]) -> None:
+def test_no_character_of_a_document_is_lost(body, count):
     chunks = chunk_markdown(body, title="T", count_tokens=count)
     shown = "".join(f"{chunk.breadcrumb}\n{chunk.text}\n" for chunk in chunks)
     assert Counter(squeezed(body)) <= Counter(shown + "#=-" * len(body))

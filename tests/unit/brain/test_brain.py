@@ -1,7 +1,5 @@
 """The brain as a folder: making, walking, checking and changing it; nothing in it or outside of it is harmed."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from datetime import UTC, date, datetime
@@ -46,7 +44,7 @@ def new(tmp_path: Path) -> Path:
 
 
 @pytest.mark.proves("BRAIN-INIT")
-def test_init_makes_a_committed_brain_from_the_template(tmp_path: Path) -> None:
+def test_init_makes_a_committed_brain_from_the_template(tmp_path):
     path, is_new = brains.init_brain(tmp_path / "deep" / "my brain", owner='Ada "the" Älteste', now=NOW)
     assert (path, is_new) == (tmp_path / "deep" / "my brain", True)
     assert is_brain(path)
@@ -59,7 +57,7 @@ def test_init_makes_a_committed_brain_from_the_template(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("BRAIN-INIT-IDEMPOTENT")
-def test_init_again_changes_nothing_even_after_work(new: Path) -> None:
+def test_init_again_changes_nothing_even_after_work(new):
     (new / "README.md").write_text("mine now")
     (new / "domains" / "coding" / "patterns" / "expand-then-contract.md").unlink()
     before, commit = snapshot(new), git.head(new)
@@ -69,7 +67,7 @@ def test_init_again_changes_nothing_even_after_work(new: Path) -> None:
 
 @pytest.mark.proves("BRAIN-INIT-FOREIGN")
 @pytest.mark.parametrize("name", ["notes.txt", "README.md", ".env", "domains/coding/patterns/mine.md", "src/deep/a.py"])
-def test_init_refuses_a_folder_with_something_else_in_it(tmp_path: Path, name: str) -> None:
+def test_init_refuses_a_folder_with_something_else_in_it(tmp_path, name):
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / name).write_text("mine")
     with pytest.raises(BrainError, match=r"is not empty \(it holds .*\), and is not a brain") as caught:
@@ -82,7 +80,7 @@ def test_init_refuses_a_folder_with_something_else_in_it(tmp_path: Path, name: s
 
 
 @pytest.mark.proves("BRAIN-CONTAINED")
-def test_no_path_leads_out_of_the_brain_or_into_git(new: Path) -> None:
+def test_no_path_leads_out_of_the_brain_or_into_git(new):
     (new.parent / "outside.md").write_text("secret")
     (new / ".nugget").mkdir()
     (new / ".nugget/index.db").write_text("x")
@@ -99,7 +97,7 @@ def test_no_path_leads_out_of_the_brain_or_into_git(new: Path) -> None:
 
 
 @pytest.mark.proves("BRAIN-CONTAINED", "BRAIN-BAD-INPUT")
-def test_symbolic_links_out_of_the_brain_are_refused_and_told(new: Path) -> None:
+def test_symbolic_links_out_of_the_brain_are_refused_and_told(new):
     outside = new.parent / "outside"
     outside.mkdir()
     (outside / "secret.md").write_text("---\nid: pattern/secret\n---\n# Secret\n")
@@ -123,7 +121,7 @@ def test_symbolic_links_out_of_the_brain_are_refused_and_told(new: Path) -> None
 
 
 @pytest.mark.proves("BRAIN-GUARDED-WRITE")
-def test_a_change_is_guarded_by_the_commit_that_was_read(new: Path) -> None:
+def test_a_change_is_guarded_by_the_commit_that_was_read(new):
     path, first = "domains/coding/patterns/x.md", git.head(new)
     change(new, {path: b"one"})
     with pytest.raises(ConflictError, match="main moved meanwhile; nothing was changed"):
@@ -159,7 +157,7 @@ def told(brain: Path, *paths: Path) -> list[str]:
 
 
 @pytest.mark.proves("BRAIN-LINT")
-def test_each_broken_file_is_told_and_the_others_are_still_checked(plain: Path) -> None:
+def test_each_broken_file_is_told_and_the_others_are_still_checked(plain):
     write(plain, "domains/coding/bugs/a.md", "---\nid: bug/a\ntype: bug\nconfidence: high\n---\n# A\n")
     write(plain, "domains/coding/bugs/b.md", "---\nid: bug/b\ntype: [bug\n---\n# B\n")
     write(plain, "domains/coding/bugs/c.md", "# C\n")
@@ -175,7 +173,7 @@ def test_each_broken_file_is_told_and_the_others_are_still_checked(plain: Path) 
 
 
 @pytest.mark.proves("BRAIN-LINT-SECRETS")
-def test_a_secret_is_told_by_kind_and_line_and_never_shown(plain: Path) -> None:
+def test_a_secret_is_told_by_kind_and_line_and_never_shown(plain):
     key = "ghp_" + "a1B2c3D4e5F6" * 3
     write(plain, "domains/coding/bugs/a.md", unit("bug", "a") + f"\nThe token was {key} then.\n")
     write(plain, "domains/coding/bugs/b.md", unit("bug", "b") + "\nCommit 9f1c3bd2a8e04f3f9f1c3bd2a8e04f3f9f1c3bd2.\n")
@@ -196,7 +194,7 @@ def test_a_secret_is_told_by_kind_and_line_and_never_shown(plain: Path) -> None:
         ("owner: \u00fc\n", None),
     ],
 )
-def test_settings_that_are_bombs_are_refused_in_one_sentence(plain: Path, text: str, said: str | None) -> None:
+def test_settings_that_are_bombs_are_refused_in_one_sentence(plain, text, said):
     write(plain, "brain.yaml", text)
     assert (
         [line for line in told(plain) if "brain.yaml" in line] == [] if said is None else said in "".join(told(plain))
@@ -244,7 +242,7 @@ def work_under_way(repo: Path) -> str:
 
 
 @pytest.mark.proves("BRAIN-ADD")
-def test_add_files_a_text_and_commits_only_that_file(own: Path) -> None:
+def test_add_files_a_text_and_commits_only_that_file(own):
     before = work_under_way(own)
     path, _ = add_unit(
         own, "Always set a timeout. Without one a worker hangs forever.", type="pattern", domain="Coding/Go",
@@ -262,7 +260,7 @@ def test_add_files_a_text_and_commits_only_that_file(own: Path) -> None:
 
 
 @pytest.mark.proves("BRAIN-ADD")
-def test_a_secret_in_what_is_added_by_hand_reaches_neither_file_nor_history(own: Path) -> None:
+def test_a_secret_in_what_is_added_by_hand_reaches_neither_file_nor_history(own):
     token = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"
     path, counts = add_unit(
         own, f"# Use {token}\n\nLog in with {token} first.", type="pattern", domain="coding", now=NOW
@@ -278,7 +276,7 @@ def test_a_secret_in_what_is_added_by_hand_reaches_neither_file_nor_history(own:
 
 
 @pytest.mark.proves("BRAIN-FORGET")
-def test_forget_removes_the_unit_its_relations_and_remembers_in_one_commit(own: Path) -> None:
+def test_forget_removes_the_unit_its_relations_and_remembers_in_one_commit(own):
     before, body = work_under_way(own), unit_at(own, "domains/coding/concepts/keys.md").body
     result = forget_unit(own, "concept/keys")
     assert result.relinked == ("domains/coding/patterns/queue.md", "domains/coding/patterns/retry.md")
@@ -291,7 +289,7 @@ def test_forget_removes_the_unit_its_relations_and_remembers_in_one_commit(own: 
 
 @pytest.mark.proves("BRAIN-FORGET", "BRAIN-UNCOMMITTED")
 @pytest.mark.parametrize("stage", [True, False])
-def test_a_change_of_a_file_with_work_in_it_is_refused_before_anything_moves(own: Path, stage: bool) -> None:
+def test_a_change_of_a_file_with_work_in_it_is_refused_before_anything_moves(own, stage):
     retry = "domains/coding/patterns/retry.md"
     (own / retry).write_text((own / retry).read_text() + "\nNot finished yet.\n")
     if stage:
@@ -309,7 +307,7 @@ def test_a_change_of_a_file_with_work_in_it_is_refused_before_anything_moves(own
 
 
 @pytest.mark.proves("BRAIN-MOVE")
-def test_a_move_to_another_domain_keeps_id_and_history(own: Path) -> None:
+def test_a_move_to_another_domain_keeps_id_and_history(own):
     before = work_under_way(own)
     result = move_unit(own, "pattern/retry", domain="Operations/Payments")
     assert (result.new_id, result.new_path) == ("pattern/retry", "domains/operations/payments/patterns/retry.md")
@@ -323,7 +321,7 @@ def test_a_move_to_another_domain_keeps_id_and_history(own: Path) -> None:
 
 
 @pytest.mark.proves("BRAIN-MOVE")
-def test_a_new_name_is_followed_by_every_relation(own: Path) -> None:
+def test_a_new_name_is_followed_by_every_relation(own):
     result = move_unit(own, "concept/keys", slug="idempotency-keys")
     assert (result.old_id, result.new_id) == ("concept/keys", "concept/idempotency-keys")
     assert result.relinked == ("domains/coding/patterns/queue.md", "domains/coding/patterns/retry.md")
@@ -339,7 +337,7 @@ def test_a_new_name_is_followed_by_every_relation(own: Path) -> None:
 
 
 @pytest.mark.proves("BRAIN-ONE-WRITER")
-def test_writers_at_the_same_moment_all_get_their_commit(own: Path) -> None:
+def test_writers_at_the_same_moment_all_get_their_commit(own):
     code = (
         "import sys; from datetime import UTC, datetime; from pathlib import Path;"
         "from nugget.brain.filing import add_unit;"

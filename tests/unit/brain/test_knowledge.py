@@ -1,11 +1,8 @@
 """Knowledge files: what is taken, what is refused with its line, and how they are written and changed."""
 
-from __future__ import annotations
-
 import itertools
 import string
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,7 +62,7 @@ def unit_of(text: str, path: str = "domains/coding/patterns/retry.md") -> Unit:
 
 
 @pytest.mark.proves("KNOW-FORMAT")
-def test_the_file_of_the_contract_parses_into_its_unit() -> None:
+def test_the_file_of_the_contract_parses_into_its_unit():
     parsed = parse(CONTRACT, path=PATH)
     assert parsed.problems == ()
     assert parsed.unit == Unit(
@@ -98,7 +95,7 @@ def test_the_file_of_the_contract_parses_into_its_unit() -> None:
         ("evidence", "It failed.", "evidence", (Evidence(session="", quote="It failed."),)),
     ],
 )
-def test_keys_are_taken_in_the_forms_that_people_write(key: str, written: str, field: str, value: object) -> None:
+def test_keys_are_taken_in_the_forms_that_people_write(key, written, field, value):
     parsed = parse(file(**{key: written}), path="domains/coding/patterns/retry.md")
     assert parsed.problems == ()
     assert getattr(parsed.unit, field) == value
@@ -127,7 +124,7 @@ HARMLESS = (
         ({"id": "concept/x"}, 3, "`type` is pattern, but the id says concept"),
     ],
 )  # fmt: skip
-def test_an_invalid_value_is_reported_with_its_line(keys: dict[str, str], line: int, says: str) -> None:
+def test_an_invalid_value_is_reported_with_its_line(keys, line, says):
     parsed = parse(file(**keys), path="domains/coding/patterns/retry.md")
     (problem,) = parsed.problems
     is_warning = says in HARMLESS
@@ -147,7 +144,7 @@ def test_an_invalid_value_is_reported_with_its_line(keys: dict[str, str], line: 
         (b"x" * (MAX_FILE_BYTES + 1), "a knowledge file may be 5 MB at most", None),
     ],
 )
-def test_what_is_no_text_is_refused(content: bytes, says: str, line: int | None) -> None:
+def test_what_is_no_text_is_refused(content, says, line):
     problem = read_text(content, path="a.md")
     assert isinstance(problem, Problem)
     assert says in problem.reason
@@ -161,7 +158,7 @@ BOMB = "a: &a [x, x]\n" + "".join(
 
 
 @pytest.mark.proves("KNOW-HOSTILE")
-def test_a_yaml_bomb_costs_nothing() -> None:
+def test_a_yaml_bomb_costs_nothing():
     assert parse(f"---\n{BOMB}id: pattern/x\ntype: pattern\ndomain: coding\n---\n# T\n", path="x.md").unit is not None
     parsed = parse(f"---\n{BOMB}tags: *z\nid: pattern/x\ntype: pattern\n---\n# T\n", path="x.md")
     assert parsed.unit is None
@@ -181,7 +178,7 @@ def test_a_yaml_bomb_costs_nothing() -> None:
     ],
 )
 @pytest.mark.parametrize("key", ["id", "tags", "scope", "unknown"])
-def test_tags_are_never_constructed(tmp_path: Path, key: str, value: str) -> None:
+def test_tags_are_never_constructed(tmp_path, key, value):
     trace = tmp_path / "trace"
     parsed = parse(file(**{key: value.format(trace)}), path="domains/coding/patterns/retry.md")
     assert not trace.exists()
@@ -234,7 +231,7 @@ def units(draw: st.DrawFn) -> Unit:
 @pytest.mark.proves("KNOW-ROUND-TRIP")
 @settings(max_examples=150, deadline=None)
 @given(units())
-def test_parse_serialise_parse_is_identical(unit: Unit) -> None:
+def test_parse_serialise_parse_is_identical(unit):
     text = serialise(unit)
     parsed = parse_bytes(text.encode("utf-8"), path=unit.path or "")
     assert parsed.unit == unit, text
@@ -260,9 +257,7 @@ FOREIGN = st.sampled_from(
     key=st.sampled_from(["confidence", "tags", "session", "created", "title", "scope", "domain", "alternatives"]),
     value=LINE,
 )
-def test_an_edit_keeps_every_other_line_byte_for_byte(
-    parts: list[str], order: list[int], newline: str, key: str, value: str
-) -> None:
+def test_an_edit_keeps_every_other_line_byte_for_byte(parts, order, newline, key, value):
     known = ["id: pattern/x\n", "type: pattern\n", "domain: coding # here\n", "confidence:   0.50   # sure\n",
              "tags:\n  - a  # first\n  - b\n"]  # fmt: skip
     pieces = [*known, *parts]

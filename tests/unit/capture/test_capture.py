@@ -1,7 +1,5 @@
 """Capture on real repositories: once, beside the user's work, without repeating what is known; the queue."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable
@@ -50,7 +48,7 @@ def files_on(brain: Path, result: CaptureResult) -> dict[str, str]:
 
 
 @pytest.mark.proves("CAPTURE-BRANCH", "CAPTURE-UNTOUCHED")
-def test_a_session_becomes_one_commit_on_a_branch_named_after_it(brain: Path, home: Path, projects: Path) -> None:
+def test_a_session_becomes_one_commit_on_a_branch_named_after_it(brain, home, projects):
     transcript = projects / "s.jsonl"
     session = write_transcript(transcript, [("Why?", f"{RETRY.title}. {CACHE.title}.")])
     (brain / "brain.yaml").write_text("owner: half typed\n")
@@ -76,7 +74,7 @@ def test_a_session_becomes_one_commit_on_a_branch_named_after_it(brain: Path, ho
 
 
 @pytest.mark.proves("CAPTURE-ONCE")
-def test_a_fork_repeats_nothing_and_adds_what_it_added(brain: Path, home: Path, projects: Path) -> None:
+def test_a_fork_repeats_nothing_and_adds_what_it_added(brain, home, projects):
     transcript = projects / "s.jsonl"
     write_transcript(transcript, [("Why?", RETRY.title), ("More", "Nothing of note.")])
     extract = ScriptedExtraction([RETRY, CACHE])
@@ -91,9 +89,7 @@ def test_a_fork_repeats_nothing_and_adds_what_it_added(brain: Path, home: Path, 
 
 
 @pytest.mark.proves("CAPTURE-DUPLICATE")
-def test_a_near_duplicate_is_proposed_as_an_edit_of_the_file_that_is_there(
-    brain: Path, home: Path, projects: Path
-) -> None:
+def test_a_near_duplicate_is_proposed_as_an_edit_of_the_file_that_is_there(brain, home, projects):
     path = "domains/coding/patterns/retry-with-idempotency.md"
     known = knowledge.parse((brain / path).read_text("utf-8"), path=path).unit
     assert known is not None
@@ -117,7 +113,7 @@ def test_a_near_duplicate_is_proposed_as_an_edit_of_the_file_that_is_there(
 
 
 @pytest.mark.proves("CAPTURE-DUPLICATE")
-def test_what_the_brain_says_already_is_left_out(brain: Path, home: Path, projects: Path) -> None:
+def test_what_the_brain_says_already_is_left_out(brain, home, projects):
     path = "domains/coding/patterns/retry-with-idempotency.md"
     known = knowledge.parse((brain / path).read_text("utf-8"), path=path).unit
     assert known is not None
@@ -130,7 +126,7 @@ def test_what_the_brain_says_already_is_left_out(brain: Path, home: Path, projec
 
 
 @pytest.mark.proves("CAPTURE-HOSTILE")
-def test_hostile_units_stay_inside_the_brain_and_inside_their_values(brain: Path, home: Path, projects: Path) -> None:
+def test_hostile_units_stay_inside_the_brain_and_inside_their_values(brain, home, projects):
     hostile = [
         unit("a", "Path traversal body.", domain="../../etc", id="pattern/../../../../etc/passwd"),
         unit("b", "YAML body.", type="pattern: x\nid: evil"),
@@ -165,9 +161,7 @@ def test_hostile_units_stay_inside_the_brain_and_inside_their_values(brain: Path
 
 
 @pytest.mark.proves("CAPTURE-ARCHIVE")
-def test_a_deleted_transcript_is_captured_from_the_archive(
-    brain: Path, home: Path, projects: Path, tmp_path: Path
-) -> None:
+def test_a_deleted_transcript_is_captured_from_the_archive(brain, home, projects, tmp_path):
     name = "0b9f8a52-1f9b-4b53-9f5b-0d3f4f5a6c7d"
     transcript = projects / f"{name}.jsonl"
     write_transcript(transcript, [("Why?", RETRY.title)], session=name)
@@ -185,9 +179,7 @@ def test_a_deleted_transcript_is_captured_from_the_archive(
 
 
 @pytest.mark.proves("RED-EXCLUDE")
-def test_excluded_projects_and_empty_sessions_are_skipped_with_a_reason(
-    brain: Path, home: Path, projects: Path
-) -> None:
+def test_excluded_projects_and_empty_sessions_are_skipped_with_a_reason(brain, home, projects):
     transcript = projects / "s.jsonl"
     session = write_transcript(transcript, [("Why?", RETRY.title)], cwd="/srv/secret/deep")
     settings = Settings(capture=CaptureSettings(exclude_projects=("/srv/secret",)))
@@ -239,9 +231,7 @@ def compared(known: Unit, *units: Unit, likeness: float = 0.0) -> tuple[tuple[Pr
         ("Redis keeps the sessions of users", "Keep the sessions in Postgres", "Redis"),
     ],
 )
-def test_a_later_choice_that_rejects_an_earlier_one_supersedes_it(
-    before: str, after: str, rejected: str, likeness: float
-) -> None:
+def test_a_later_choice_that_rejects_an_earlier_one_supersedes_it(before, after, rejected, likeness):
     known = unit_of(before)
     made = compared(known, unit_of(after, instead_of=rejected), likeness=likeness)
     new, marked = made[0]
@@ -250,7 +240,7 @@ def test_a_later_choice_that_rejects_an_earlier_one_supersedes_it(
 
 
 @pytest.mark.proves("CAP-ANOTHER")
-def test_another_decision_is_another_unit_however_alike_it_reads() -> None:
+def test_another_decision_is_another_unit_however_alike_it_reads():
     known = unit_of("Store timestamps in UTC", "All tables of the shop hold times in UTC, because users travel")
     other = unit_of(
         "Show timestamps in the zone of the user", "All pages of the shop show times in the zone of the user"
@@ -299,9 +289,7 @@ def move(brain: Path) -> Path:
     ("has_id", "change"),
     [(True, shallow_clone), (True, rewrite_history), (False, shallow_clone), (False, move)],
 )
-def test_what_was_rejected_is_not_proposed_again(
-    home: Path, tmp_path: Path, has_id: bool, change: Callable[[Path], Path]
-) -> None:
+def test_what_was_rejected_is_not_proposed_again(home, tmp_path, has_id, change):
     own = make_brain(tmp_path, has_id=has_id)
     transcript = write_transcript_of(tmp_path, "one")
     assert capture_transcript(transcript, *capture_into(own, home, ScriptedExtraction([CHARGE]))).branch
@@ -321,7 +309,7 @@ def write_transcript_of(folder: Path, name: str) -> Path:
 
 @pytest.mark.proves("BRAIN-ID")
 @pytest.mark.parametrize("has_id", [True, False])
-def test_a_copied_id_gives_nothing(home: Path, tmp_path: Path, has_id: bool) -> None:
+def test_a_copied_id_gives_nothing(home, tmp_path, has_id):
     own = make_brain(tmp_path, has_id=has_id)
     key = remember_brain(own, home)
     copy = tmp_path / "copy"
@@ -355,7 +343,7 @@ def fails(job: Job) -> Outcome:
 
 
 @pytest.mark.proves("QUEUE-STATES")
-def test_jobs_end_done_skipped_or_failed_with_the_reason(home: Path) -> None:
+def test_jobs_end_done_skipped_or_failed_with_the_reason(home):
     for name in ("good", "dull", "bad", "odd"):
         put(home, name)
     log: list[str] = []
@@ -380,7 +368,7 @@ def test_jobs_end_done_skipped_or_failed_with_the_reason(home: Path) -> None:
 
 
 @pytest.mark.proves("QUEUE-RETRY")
-def test_failures_are_tried_again_each_time_later_until_left_to_a_person(home: Path) -> None:
+def test_failures_are_tried_again_each_time_later_until_left_to_a_person(home):
     put(home)
     waits: list[float] = []
     now = NOON
@@ -403,7 +391,7 @@ def test_failures_are_tried_again_each_time_later_until_left_to_a_person(home: P
 
 
 @pytest.mark.proves("QUEUE-RECOVERY")
-def test_what_a_killed_worker_left_is_taken_up_and_a_deadly_job_put_off(home: Path) -> None:
+def test_what_a_killed_worker_left_is_taken_up_and_a_deadly_job_put_off(home):
     put(home)
     for attempt in range(1, queue.MAX_DEATHS + 1):
         job = queue.claim(home, NOON)
@@ -416,7 +404,7 @@ def test_what_a_killed_worker_left_is_taken_up_and_a_deadly_job_put_off(home: Pa
 
 
 @pytest.mark.proves("QUEUE-CATCH-UP")
-def test_catch_up_finds_what_was_never_captured_and_nothing_else(home: Path, isolated_home: Path) -> None:
+def test_catch_up_finds_what_was_never_captured_and_nothing_else(home, isolated_home):
     folder = isolated_home / ".claude/projects/-srv"
     now = datetime.now(UTC)
 

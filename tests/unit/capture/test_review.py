@@ -1,12 +1,9 @@
 """Review on real repositories: accepting keeps the user's work, rejecting lasts; flags; promoted nuggets."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from commands import Nugget
 from knowledge_files import accept, shell
 from provenance_store import Shop, make_shop
 from sessions import NOW, ScriptedExtraction, capture_into, unit, write_transcript
@@ -44,7 +41,7 @@ def known_unit(brain: Path) -> Unit:
 
 
 @pytest.mark.proves("REVIEW-ACCEPT")
-def test_accepting_merges_and_keeps_every_uncommitted_change(brain: Path, home: Path) -> None:
+def test_accepting_merges_and_keeps_every_uncommitted_change(brain, home):
     propose(brain, home, RETRY, CACHE)
     (brain / "brain.yaml").write_text("owner: half typed\n")
     (brain / KNOWN_PATH).write_text("edited, not committed\n")
@@ -62,7 +59,7 @@ def test_accepting_merges_and_keeps_every_uncommitted_change(brain: Path, home: 
 
 
 @pytest.mark.proves("REVIEW-ACCEPT")
-def test_a_file_with_uncommitted_work_stops_the_merge_before_it_begins(brain: Path, home: Path) -> None:
+def test_a_file_with_uncommitted_work_stops_the_merge_before_it_begins(brain, home):
     known = known_unit(brain)
     addition = replace(RETRY, body="Reconcile payments nightly, since webhooks may get lost.")
     propose(brain, home, addition, CACHE, known=None)
@@ -85,7 +82,7 @@ def test_a_file_with_uncommitted_work_stops_the_merge_before_it_begins(brain: Pa
 
 
 @pytest.mark.proves("REVIEW-REJECT")
-def test_what_was_rejected_is_not_proposed_again(brain: Path, home: Path) -> None:
+def test_what_was_rejected_is_not_proposed_again(brain, home):
     propose(brain, home, RETRY, CACHE)
     rejected = review.reject(brain, home=home, now=NOW, units=["pattern/retry-idempotent-calls-only"])
     assert [file.path for file in rejected] == [RETRY_PATH]
@@ -108,7 +105,7 @@ TOLD = r"^git holds .* locked by .*{}, which is there since [-0-9]+ [:0-9]+ UTC\
 
 
 @pytest.mark.proves("REVIEW-LOCKED")
-def test_where_git_is_locked_nothing_is_changed_and_the_lock_is_named(brain: Path, home: Path) -> None:
+def test_where_git_is_locked_nothing_is_changed_and_the_lock_is_named(brain, home):
     branch, lock = propose(brain, home, RETRY), "packed-refs.lock"
     (brain / ".git" / lock).touch()
     with pytest.raises(GitError, match=TOLD.format(lock)):
@@ -120,7 +117,7 @@ def test_where_git_is_locked_nothing_is_changed_and_the_lock_is_named(brain: Pat
 
 
 @pytest.mark.proves("REVIEW-DECIDE", "REVIEW-PARTIAL")
-def test_one_decision_is_one_commit_and_needs_the_commit_that_was_looked_at(brain: Path, home: Path) -> None:
+def test_one_decision_is_one_commit_and_needs_the_commit_that_was_looked_at(brain, home):
     third = unit("Name queues after events", "A queue is named after the event it carries.")
     branch = propose(brain, home, RETRY, CACHE, third)
     looked_at = review.show(brain, branch).sha
@@ -164,7 +161,7 @@ def test_one_decision_is_one_commit_and_needs_the_commit_that_was_looked_at(brai
         ("Ask www.x.example about it.", "names an address: www.x.example"),
     ],
 )
-def test_commands_addresses_and_installs_are_pointed_out(body: str, flag: str) -> None:
+def test_commands_addresses_and_installs_are_pointed_out(body, flag):
     assert flag in flags_of(unit("Build with care", body))
 
 
@@ -178,7 +175,7 @@ def shop(tmp_path: Path, isolated_home: Path, words: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.proves("PROMOTE")
-def test_a_promoted_nugget_goes_through_review_and_comes_back_reviewed(shop: Shop, brain: Path, nugget: Nugget) -> None:
+def test_a_promoted_nugget_goes_through_review_and_comes_back_reviewed(shop, brain, nugget):
     id_ = shop.learn(
         "chose `ed25519` over RSA for signing tokens", path="src/auth.ts", symbol="login", confidence=0.9,
         detail="Verifying is ten times faster and keys are short.", alternatives=("RSA-2048",),
@@ -201,7 +198,7 @@ def test_a_promoted_nugget_goes_through_review_and_comes_back_reviewed(shop: Sho
     assert [one.get("reviewed", False) for one in nuggets].count(True) == 1
 
 
-def test_the_same_lines_changed_on_both_sides_is_a_conflict_and_nothing_changes(brain: Path, home: Path) -> None:
+def test_the_same_lines_changed_on_both_sides_is_a_conflict_and_nothing_changes(brain, home):
     branch = propose(brain, home, RETRY, CACHE)
     (brain / RETRY_PATH).write_text("# Mine\n\nWritten by hand at the same place.\n")
     shell(brain, "add", RETRY_PATH)

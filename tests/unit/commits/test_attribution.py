@@ -1,7 +1,5 @@
 """Whose the lines of a commit are, and how its message is worded: by hand-computed cases."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,14 +31,14 @@ def added(path: str, text: str, *, removed: str = "", status: str = "M", previou
 
 
 @pytest.mark.proves("COM-LINES")
-def test_blank_and_trivial_lines_count_for_nobody() -> None:
+def test_blank_and_trivial_lines_count_for_nobody():
     wrote = "def a():\n    return 1\n\n}\n);\n---"
     counted = attribute([added("a.py", f"{wrote}\n\nx = 2\n]")], [session("s", {"a.py": wrote})])
     assert (counted.agents, counted.human, counted.lines) == ({"claude-code": 2}, 1, 3)
 
 
 @pytest.mark.proves("COM-LINES")
-def test_moved_lines_count_for_nobody_also_when_indented_anew_or_in_another_file() -> None:
+def test_moved_lines_count_for_nobody_also_when_indented_anew_or_in_another_file():
     staged = [
         added("new.py", "    total = 1\n    other = 2\ntotal = 1"),
         added("old.py", "", removed="total = 1\nother = 2"),
@@ -50,7 +48,7 @@ def test_moved_lines_count_for_nobody_also_when_indented_anew_or_in_another_file
 
 
 @pytest.mark.proves("COM-LINES", "COM-HUMAN")
-def test_lines_are_an_agents_only_in_the_file_that_it_wrote_them_in_also_under_its_old_name() -> None:
+def test_lines_are_an_agents_only_in_the_file_that_it_wrote_them_in_also_under_its_old_name():
     wrote = session("s", {"a.py": "x = 1\ny = 2"})
     assert attribute([added("b.py", "x = 1")], [wrote]).human == 1
     assert attribute([added("b.py", "x = 1", status="R", previous="a.py")], [wrote]).agents == {"claude-code": 1}
@@ -59,7 +57,7 @@ def test_lines_are_an_agents_only_in_the_file_that_it_wrote_them_in_also_under_i
 
 @pytest.mark.proves("COM-100")
 @given(st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), st.integers(1, 10**6)), st.integers(0, 10**6))
-def test_shares_always_add_up_to_100(agents: dict[str, int], human: int) -> None:
+def test_shares_always_add_up_to_100(agents, human):
     shares, rest = Attribution(agents=agents, human=human).shares()
     assert sum(shares.values()) + rest == (100 if agents or human else 0)
     assert set(shares) == set(agents) and all(share >= 1 for share in shares.values())
@@ -79,13 +77,13 @@ def test_shares_always_add_up_to_100(agents: dict[str, int], human: int) -> None
         (["src/a.py"], "refactor the parser", "refactor"),
     ],
 )
-def test_the_type_by_paths_and_request(paths: list[str], intent: str, expected: str) -> None:
+def test_the_type_by_paths_and_request(paths, intent, expected):
     assert commit_type([added(path, "x = 1") for path in paths], intent) == expected
 
 
 @pytest.mark.proves("COM-CONVENTIONAL")
 @given(st.text(max_size=300), st.lists(st.text(min_size=1, max_size=60), min_size=1, max_size=12))
-def test_whatever_was_said_and_staged_the_first_line_is_conventional_and_short(said: str, paths: list[str]) -> None:
+def test_whatever_was_said_and_staged_the_first_line_is_conventional_and_short(said, paths):
     made = draft([added(path, "x = 1") for path in paths], intents=[said])
     first = rendered(made).split("\n")[0]
     assert len(first) <= HEADER_CHARS

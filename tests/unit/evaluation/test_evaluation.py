@@ -1,7 +1,5 @@
 """Golden questions and the query log: read, asked, measured, compared; recorded, private, bounded, summed up."""
 
-from __future__ import annotations
-
 import json
 import math
 import stat
@@ -13,7 +11,6 @@ from typing import Any
 
 import pytest
 import yaml
-from commands import Nugget
 from paths import TESTS
 from secret_corpus import corpus
 from sessions import NOW
@@ -60,7 +57,7 @@ def write_golden(brain: Path, text: str, name: str = "golden.yaml") -> Path:
 
 
 @pytest.mark.proves("EVAL-METRICS")
-def test_metrics_are_those_of_a_worked_example() -> None:
+def test_metrics_are_those_of_a_worked_example():
     found = ["x", "a", "y", "b", *"0123456", "c"]
     values = metrics(found, {"a": 1.0, "b": 1.0, "c": 1.0})
     assert values["recall@5"] == values["recall@10"] == pytest.approx(2 / 3)
@@ -73,7 +70,7 @@ def test_metrics_are_those_of_a_worked_example() -> None:
 
 
 @pytest.mark.proves("EVAL-GOLDEN")
-def test_questions_are_read_with_every_filter_and_their_lines() -> None:
+def test_questions_are_read_with_every_filter_and_their_lines():
     questions, problems = parse(
         b"""# ours
 questions:
@@ -96,7 +93,7 @@ questions:
 
 
 @pytest.mark.proves("EVAL-GOLDEN")
-def test_a_bad_question_stops_no_other_and_a_link_out_of_the_brain_is_refused(brain: Path, tmp_path: Path) -> None:
+def test_a_bad_question_stops_no_other_and_a_link_out_of_the_brain_is_refused(brain, tmp_path):
     write_golden(brain, "questions:\n  - nonsense\n  - {question: fine, expect: []}\n")
     secret = tmp_path / "secret.yaml"
     secret.write_text("questions: [{question: leaked, expect: []}]")
@@ -110,7 +107,7 @@ def test_a_bad_question_stops_no_other_and_a_link_out_of_the_brain_is_refused(br
 
 
 @pytest.mark.proves("EVAL-EXPLAINS")
-def test_an_outcome_says_where_the_unit_stands_which_list_missed_it_and_what_came_instead(brain: Path) -> None:
+def test_an_outcome_says_where_the_unit_stands_which_list_missed_it_and_what_came_instead(brain):
     golden = yaml.safe_load((TESTS / "golden/questions.yaml").read_text("utf-8"))["questions"]
     with Brain(brain) as opened:
         opened.sync()
@@ -137,7 +134,7 @@ def test_an_outcome_says_where_the_unit_stands_which_list_missed_it_and_what_cam
 
 
 @pytest.mark.proves("EVAL-COMPARES", "EVAL-UNANSWERABLE")
-def test_eval_compares_with_the_last_run_and_with_a_baseline(words: Path, nugget: Nugget) -> None:
+def test_eval_compares_with_the_last_run_and_with_a_baseline(words, nugget):
     write_golden(
         words,
         "questions:\n- {question: idempotency keys for retries, expect: [UNIT]}\n"
@@ -164,7 +161,7 @@ def test_eval_compares_with_the_last_run_and_with_a_baseline(words: Path, nugget
 
 
 @pytest.mark.proves("EVAL-UNKNOWN-ID", "EVAL-GOLDEN")
-def test_eval_names_the_file_and_line_of_what_is_wrong_and_fails(words: Path, nugget: Nugget) -> None:
+def test_eval_names_the_file_and_line_of_what_is_wrong_and_fails(words, nugget):
     write_golden(words, "questions:\n- question: a\n  expect: [concept/gone]\n- {question: retries, expect: []}\n")
     code, out, _ = nugget("eval")
     assert code == 1 and out.startswith("evals/golden.yaml:2: error: the brain has no unit concept/gone\n")
@@ -197,9 +194,7 @@ def logged(home: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.proves("LOG-RECORDS", "LOG-PRIVATE", "LOG-BOUNDED")
-def test_each_face_records_its_questions_with_what_came_back(
-    words: Path, nugget: Nugget, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_face_records_its_questions_with_what_came_back(words, nugget, monkeypatch):
     monkeypatch.setenv("CLAUDE_CODE_SESSION_ID", "s-1")
     environment = read_environment()
     assert nugget("ask", "cache invalidation", "--type", "concept,bug", "--limit", "2")[0] == 0
@@ -225,7 +220,7 @@ def test_each_face_records_its_questions_with_what_came_back(
 
 
 @pytest.mark.proves("LOG-PRIVATE")
-def test_the_log_can_be_switched_off(words: Path, nugget: Nugget, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_can_be_switched_off(words, nugget, monkeypatch):
     monkeypatch.setenv("NUGGET_RETRIEVAL_LOG_QUERIES", "false")
     assert nugget("ask", "cache")[0] == 0
     assert logged(read_environment().home) == []
@@ -238,7 +233,7 @@ def test_the_log_can_be_switched_off(words: Path, nugget: Nugget, monkeypatch: p
 
 @pytest.mark.proves("LOG-PRIVATE")
 @pytest.mark.parametrize("name", ["secrets", "lookalikes"])
-def test_the_log_keeps_what_redaction_leaves_of_the_corpus(tmp_path: Path, name: str) -> None:
+def test_the_log_keeps_what_redaction_leaves_of_the_corpus(tmp_path, name):
     texts = ["".join(row["text"]) for row in corpus(name)]
     assert all(query_log.record(tmp_path, entry(text), settings=Settings()) for text in texts)
     kept = [line["text"] for line in logged(tmp_path)]
@@ -250,9 +245,7 @@ def test_the_log_keeps_what_redaction_leaves_of_the_corpus(tmp_path: Path, name:
 
 
 @pytest.mark.proves("LOG-HARMLESS")
-def test_a_log_that_cannot_be_written_fails_no_question(
-    words: Path, nugget: Nugget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_that_cannot_be_written_fails_no_question(words, nugget, tmp_path, monkeypatch):
     blocked = tmp_path / "blocked"
     blocked.mkdir()
     (blocked / "ledger").write_text("a file, where a folder should be")
@@ -268,7 +261,7 @@ def test_a_log_that_cannot_be_written_fails_no_question(
 
 
 @pytest.mark.proves("QUERIES-REPORT")
-def test_queries_shows_top_zero_and_weak_questions_and_the_coverage(words: Path, nugget: Nugget) -> None:
+def test_queries_shows_top_zero_and_weak_questions_and_the_coverage(words, nugget):
     for text in ("cache invalidation", "retries", "Cache  invalidation", "xyzzy plugh"):
         assert nugget("ask", text)[0] == 0
     code, out, _ = nugget("queries", "--json", "--limit", "1")
@@ -303,7 +296,7 @@ def event(kind: EventKind, text: str, minutes: float, **values: Any) -> Event:
         (event(EventKind.FILE_EDIT, "", 1, path="x.py", after="# bug/pay"), [("bug/pay", "cited")]),
     ],
 )
-def test_use_is_a_later_citation_or_an_edit_of_what_the_unit_is_about(later: Event, used: list[Any]) -> None:
+def test_use_is_a_later_citation_or_an_edit_of_what_the_unit_is_about(later, used):
     session = Session(id="s", agent="claude-code", path="", events=(later,))
     entries = [entry("q", units=(("pattern/retry", 0.9), ("bug/pay", 0.5)))]
     found = uses_in(session, entries, scope_of={"bug/pay": "src/pay"}.get)

@@ -1,7 +1,5 @@
 """From logs to bundles: ingest, incidents, notes, intents, limits, no secret, evidence chosen by a model."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -36,7 +34,7 @@ def walked(logs: Logs) -> Logs:
 
 
 @pytest.mark.proves("EVI-WALKTHROUGH", "EVI-FAILURE-FIRST")
-def test_the_second_example_finds_the_failing_command_and_its_error_line_first(walked: Logs) -> None:
+def test_the_second_example_finds_the_failing_command_and_its_error_line_first(walked):
     bundle = walked.ask(SESSION, "what did i do wrong with cargo test")
     assert bundle.intent == "debug"
     (incident,) = bundle.incidents
@@ -49,7 +47,7 @@ def test_the_second_example_finds_the_failing_command_and_its_error_line_first(w
 
 
 @pytest.mark.proves("EVI-WALKTHROUGH", "EVI-RESUME", "EVI-INTENT", "EVI-BUDGET")
-def test_the_other_examples_resume_override_shorten_and_do_without_working_notes(walked: Logs) -> None:
+def test_the_other_examples_resume_override_shorten_and_do_without_working_notes(walked):
     resumed = walked.ask(SESSION, "resume from where we left off")  # the third
     assert resumed.intent == "resume" and resumed.incidents
     assert "Edited src/lib.rs (overwrite)" in [note.text for note in resumed.notes]
@@ -68,7 +66,7 @@ def test_the_other_examples_resume_override_shorten_and_do_without_working_notes
 
 
 @pytest.mark.proves("EVI-WALKTHROUGH", "EVI-EXPLAIN")
-def test_the_fifth_example_explains_itself(walked: Logs) -> None:
+def test_the_fifth_example_explains_itself(walked):
     bundle = walked.ask(SESSION, "why did it fail")
     shown = bundle_json(bundle, explain=True)
     assert shown["explain"]["selected_count"] == len(shown["selected_evidence"]) > 0
@@ -82,7 +80,7 @@ def test_the_fifth_example_explains_itself(walked: Logs) -> None:
 
 
 @pytest.mark.proves("EVI-BUDGET")
-def test_no_limit_is_ever_exceeded(walked: Logs) -> None:
+def test_no_limit_is_ever_exceeded(walked):
     whole = walked.ask(SESSION, "why did it fail")
     assert not whole.truncated
     for max_chars in range(len(whole.context_text) + 5):
@@ -94,7 +92,7 @@ def test_no_limit_is_ever_exceeded(walked: Logs) -> None:
 
 
 @pytest.mark.proves("EVI-CHANGED")
-def test_for_what_changed_edited_files_dominate_over_noisy_output(walked: Logs) -> None:
+def test_for_what_changed_edited_files_dominate_over_noisy_output(walked):
     walked.write(SESSION, "output.log", "".join(f"warning: thing {n} changed files, error\n" for n in range(2000)))
     for number in range(5):
         arguments = {"path": f"src/part{number}.rs"}
@@ -115,12 +113,12 @@ def test_for_what_changed_edited_files_dominate_over_noisy_output(walked: Logs) 
         "rg TODO src", "nvm use 20",
     ],
 )  # fmt: skip
-def test_a_word_in_a_command_is_no_note(command: str) -> None:
+def test_a_word_in_a_command_is_no_note(command):
     assert list(notes_of_command(command)) == []
 
 
 @pytest.mark.proves("EVI-INCIDENTS")
-def test_retries_edits_and_the_command_that_went_well_are_one_incident(logs: Logs) -> None:
+def test_retries_edits_and_the_command_that_went_well_are_one_incident(logs):
     wrong = "src/shop.py:3: NameError: name 'prize' is not defined"
     logs.run("s", 1000, "pytest tests/test_shop.py", 1, stderr=wrong)
     logs.happen("s", 2000, "tool.start", tool="fs.write", args={"path": "src/shop.py"})
@@ -141,9 +139,7 @@ def test_retries_edits_and_the_command_that_went_well_are_one_incident(logs: Log
 @pytest.mark.parametrize(
     ("command", "code"), [("grep -rn foo src", 1), ("git log | grep nothing", 1), ("[ -f x ]", 1), ("tail -f log", 130)]
 )
-def test_a_search_without_result_and_a_command_stopped_by_hand_are_no_incidents(
-    logs: Logs, command: str, code: int
-) -> None:
+def test_a_search_without_result_and_a_command_stopped_by_hand_are_no_incidents(logs, command, code):
     logs.run("s", 1000, command, code)
     logs.ingest("s")
     assert logs.ask("s", "what failed").incidents == ()
@@ -163,7 +159,7 @@ TODOS = {"todos": [{"content": "Mend the cart", "status": "completed"}, {"conten
 
 
 @pytest.mark.proves("EVI-SESSIONS", "EVI-INGEST")
-def test_an_agents_session_gives_the_same_rows_and_is_read_again_when_it_has_grown(logs: Logs, tmp_path: Path) -> None:
+def test_an_agents_session_gives_the_same_rows_and_is_read_again_when_it_has_grown(logs, tmp_path):
     file = tmp_path / "abc.jsonl"
     first = ingest(logs.index, transcript(file, [FAILED]), settings=Settings(), now=NOW)
     assert (first["events"], first["pane_output"], first["incidents"]) == (4, 2, 1)
@@ -184,7 +180,7 @@ def test_an_agents_session_gives_the_same_rows_and_is_read_again_when_it_has_gro
 
 
 @pytest.mark.proves("EVI-SHELL-INCREMENTAL")
-def test_a_shell_log_that_changed_is_read_in_place_of_what_was_read_of_it(logs: Logs) -> None:
+def test_a_shell_log_that_changed_is_read_in_place_of_what_was_read_of_it(logs):
     logs.happen("s", 1000, "command.start", cmd="make")
     logs.write("s", "stdout.log", "one\ntwo\n")
     logs.ingest("s")
@@ -198,7 +194,7 @@ def test_a_shell_log_that_changed_is_read_in_place_of_what_was_read_of_it(logs: 
 
 
 @pytest.mark.proves("EVI-NOTES")
-def test_of_what_is_said_only_sentences_that_decide_or_defer_are_notes() -> None:
+def test_of_what_is_said_only_sentences_that_decide_or_defer_are_notes():
     said = (
         "Please use the existing helper. What should I use for dates? I don't know whether to use rust. "
         "We decided to ship on Friday. Use cases are in docs. Next, add a test for the parser. The next.js page lags. "
@@ -234,7 +230,7 @@ def label_of(prompt: str, text: str) -> str:
 
 
 @pytest.mark.proves("EVI-SELECT")
-def test_what_the_model_names_is_looked_up_and_the_latest_streams_are_carried(many: Logs) -> None:
+def test_what_the_model_names_is_looked_up_and_the_latest_streams_are_carried(many):
     with AnthropicServer() as server:
         server.script(value({"labels": ["e99999", "nonsense"]}))
         choose(many, server)
@@ -250,7 +246,7 @@ def test_what_the_model_names_is_looked_up_and_the_latest_streams_are_carried(ma
 
 
 @pytest.mark.proves("EVI-SELECT")
-def test_a_cap_on_cost_and_a_failing_model_leave_an_answer_that_says_so(many: Logs) -> None:
+def test_a_cap_on_cost_and_a_failing_model_leave_an_answer_that_says_so(many):
     with AnthropicServer() as server:
         server.default = lambda _: status(400)
         found = choose(many, server)
@@ -265,7 +261,7 @@ def test_a_cap_on_cost_and_a_failing_model_leave_an_answer_that_says_so(many: Lo
 
 
 @pytest.mark.proves("EVI-SELECT", "EVI-REDACT")
-def test_no_secret_goes_to_the_model(many: Logs) -> None:
+def test_no_secret_goes_to_the_model(many):
     many.run("s", 99_999, "curl -H 'Authorization: Bearer ghp_" + "a1B2c3D4e5" * 3 + "abcdef'", 1)
     many.ingest("s")
     with AnthropicServer() as server:
@@ -275,7 +271,7 @@ def test_no_secret_goes_to_the_model(many: Logs) -> None:
 
 
 @pytest.mark.proves("EVI-SELECT")
-def test_history_is_cut_into_chunks_of_which_the_latest_are_read(many: Logs) -> None:
+def test_history_is_cut_into_chunks_of_which_the_latest_are_read(many):
     with AnthropicServer() as server:
         server.default = lambda _: value({"labels": ["e1"]})
         found = choose(many, server, chunk_tokens=800, max_chunks=3, include_events=False)
@@ -346,7 +342,7 @@ def everything(logs: Logs, session: str) -> str:
 
 @pytest.mark.proves("EVI-REDACT")
 @pytest.mark.parametrize("place", PLACES)
-def test_no_secret_in_a_shell_log_is_stored_or_returned(logs: Logs, place: str) -> None:
+def test_no_secret_in_a_shell_log_is_stored_or_returned(logs, place):
     for number, (text, _) in enumerate(SECRETS):
         PLACES[place](logs, number * 10, text)
     assert logs.ingest("s")["bytes_read"]
@@ -355,7 +351,7 @@ def test_no_secret_in_a_shell_log_is_stored_or_returned(logs: Logs, place: str) 
 
 
 @pytest.mark.proves("EVI-REDACT")
-def test_a_secret_that_is_written_in_two_parts_is_not_stored(logs: Logs) -> None:
+def test_a_secret_that_is_written_in_two_parts_is_not_stored(logs):
     key = next(text for text, _ in SECRETS if "PRIVATE KEY" in text and "\n" in text)
     lines = key.split("\n")
     logs.write("s", "output.log", "\n".join(lines[:3]) + "\n")
@@ -367,7 +363,7 @@ def test_a_secret_that_is_written_in_two_parts_is_not_stored(logs: Logs) -> None
 
 
 @pytest.mark.proves("EVI-REDACT", "EVI-SESSIONS")
-def test_no_secret_in_an_agents_session_is_stored_or_returned(logs: Logs, tmp_path: Path) -> None:
+def test_no_secret_in_an_agents_session_is_stored_or_returned(logs, tmp_path):
     calls: list[tuple[str, dict[str, Any], str, bool]] = []
     for text, _ in SECRETS:
         calls.append(("Bash", {"command": f"deploy {text}"}, f"Exit code 1\nerror: refused {text}", True))

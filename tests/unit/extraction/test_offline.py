@@ -1,10 +1,7 @@
 """Offline extraction: knowledge from a session without a model."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -103,12 +100,12 @@ Done.
         ],
     ],
 )  # fmt: skip
-def test_plans_status_reports_small_talk_and_requests_give_no_units(talk: list[Event]) -> None:
+def test_plans_status_reports_small_talk_and_requests_give_no_units(talk):
     assert extract(talk) == []
 
 
 @pytest.mark.proves("EXT-CAUSE")
-def test_a_root_cause_becomes_a_bug_with_its_reason() -> None:
+def test_a_root_cause_becomes_a_bug_with_its_reason():
     text = (
         "Found it! The root cause is that `os.Chdir()` changes the working directory of the whole process, "
         "so tests that run with `t.Parallel()` see each other's folder. Let me fix that."
@@ -136,7 +133,7 @@ def test_a_root_cause_becomes_a_bug_with_its_reason() -> None:
         ("绝不要把令牌写进日志，因为里面有客户的名字。", "因为"),
     ],
 )
-def test_a_rule_of_the_person_becomes_a_belief_with_its_reason(rule: str, reason: str) -> None:
+def test_a_rule_of_the_person_becomes_a_belief_with_its_reason(rule, reason):
     (proposal,) = extract(prompt(rule), said("Understood."))
     assert proposal.reason == "You said so"
     assert proposal.unit.type == BELIEF
@@ -146,7 +143,7 @@ def test_a_rule_of_the_person_becomes_a_belief_with_its_reason(rule: str, reason
 
 
 @pytest.mark.proves("EXT-DECISION")
-def test_a_correction_of_the_agent_is_a_decision() -> None:
+def test_a_correction_of_the_agent_is_a_decision():
     (proposal,) = extract(
         prompt("add a cache"),
         said("I will add an in-memory dict cache."),
@@ -161,7 +158,7 @@ def test_a_correction_of_the_agent_is_a_decision() -> None:
 
 
 @pytest.mark.proves("EXT-DECISION")
-def test_an_answer_in_a_dialog_is_a_decision_with_its_alternatives() -> None:
+def test_an_answer_in_a_dialog_is_a_decision_with_its_alternatives():
     asked = said(
         'questions: [{"question": "Which token pushes to the tap?", "options": [{"label": "GitHub App '
         '(Recommended)"}, {"label": "Personal access token"}]}]',
@@ -192,7 +189,7 @@ def test_an_answer_in_a_dialog_is_a_decision_with_its_alternatives() -> None:
         ],
     ],
 )  # fmt: skip
-def test_what_was_reverted_or_pasted_and_refused_gives_no_unit(talk: list[Event]) -> None:
+def test_what_was_reverted_or_pasted_and_refused_gives_no_unit(talk):
     assert extract(talk) == []
 
 
@@ -215,22 +212,20 @@ _INSTALLS = (
     ],
     ids=["objection", "edit put back", "did not help"],
 )  # fmt: skip
-def test_what_the_session_takes_back_later_gives_no_unit(later: list[Event]) -> None:
+def test_what_the_session_takes_back_later_gives_no_unit(later):
     assert "npm" in extract(_INSTALLS)[0].unit.title
     assert not [one for one in extract(_INSTALLS, later) if "npm install" in one.unit.body]
 
 
 @pytest.mark.proves("EXT-REFUTED")
-def test_of_two_choices_about_one_subject_the_later_one_is_kept() -> None:
+def test_of_two_choices_about_one_subject_the_later_one_is_kept():
     choices = "We decided to use port 8080 for the server.", "We now use port 9090 for the server instead of 8080."
     [proposal] = extract(*map(prompt, choices))
     assert "9090" in proposal.unit.title and proposal.unit.alternatives == ("8080",)
 
 
 @pytest.mark.proves("EXT-VERBATIM", "EXT-REAL")
-def test_every_quote_of_every_real_session_is_verbatim(
-    shared_data: Path, embed: Callable[[Sequence[str]], Any]
-) -> None:
+def test_every_quote_of_every_real_session_is_verbatim(shared_data, embed):
     units = 0
     for number, file in enumerate(sorted((shared_data / "transcripts").rglob("*.jsonl"))):
         try:
@@ -291,14 +286,14 @@ EVENTS = st.builds(
         ),
     ],
 )
-def test_a_pick_among_options_in_prose_is_a_decision(reply: str, prompted: str, title: str, body: str) -> None:
+def test_a_pick_among_options_in_prose_is_a_decision(reply, prompted, title, body):
     asked = [prompt("how shall we set it up?"), said(reply), prompt(prompted), edited("setup.toml")]
     units = [proposal.unit for proposal in extract_offline(session_of(*asked), embed=None, now=NOW)]
     chosen = next(unit for unit in units if unit.title == title)
     assert chosen.type is DECISION and body in chosen.body
 
 
-def test_thanks_for_an_answer_accept_no_offer() -> None:
+def test_thanks_for_an_answer_accept_no_offer():
     asked = [
         prompt("how does auth work here?"),
         said(
@@ -311,6 +306,6 @@ def test_thanks_for_an_answer_accept_no_offer() -> None:
 
 
 @pytest.mark.parametrize("prompted", ["commit this", "fix it", "we're in a worktree. or are we?"])
-def test_an_errand_in_words_of_the_reply_picks_nothing(prompted: str) -> None:
+def test_an_errand_in_words_of_the_reply_picks_nothing(prompted):
     reply = "Should I commit this or fix it first? We're in a worktree."
     assert not picked(prompted, reply) and picked("option b", "There are two options: a, or option b?")

@@ -1,16 +1,13 @@
 """What the user asks to be remembered becomes a proposal, whatever a judge says."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest
-from loopback_anthropic import AnthropicServer, value
+from loopback_anthropic import value
 
 from nugget.config import Settings
 from nugget.extraction import extract
 from nugget.extraction.remembered import remembered
-from nugget.infra.llm import LLM
 from nugget.models import Event, EventKind, Session, Speaker, SpeechOrigin
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
@@ -37,7 +34,7 @@ def asked(text: str, speaker: Speaker = Speaker.USER) -> Session:
         ("请记住，永远使用uv，因为pip会破坏锁文件", "永远使用uv", "pip会破坏锁文件"),
     ],
 )
-def test_a_cue_gives_a_belief_with_its_because(text: str, rule: str, because: str) -> None:
+def test_a_cue_gives_a_belief_with_its_because(text, rule, because):
     session = asked(text)
     [proposal] = remembered(session, NOW)
     unit = proposal.unit
@@ -53,17 +50,17 @@ def test_a_cue_gives_a_belief_with_its_because(text: str, rule: str, because: st
     ["do you remember the bug?", "Remember: was it uv or pip?", "I remember that we met", "> remember: use uv",
      "```\nremember: use uv\n```", "remember:", "Remember the milk function", "the note says remember"],
 )  # fmt: skip
-def test_a_question_a_quote_or_a_word_alone_is_no_cue(text: str) -> None:
+def test_a_question_a_quote_or_a_word_alone_is_no_cue(text):
     assert remembered(asked(text), NOW) == []
 
 
 @pytest.mark.proves("REMEMBER-CUE")
-def test_what_others_say_is_no_cue() -> None:
+def test_what_others_say_is_no_cue():
     assert remembered(asked("remember: use uv", Speaker.QUOTED), NOW) == []
 
 
 @pytest.mark.proves("REMEMBER-CUE")
-def test_it_stands_beside_what_a_model_finds_and_is_not_doubled(llm: LLM, server: AnthropicServer) -> None:
+def test_it_stands_beside_what_a_model_finds_and_is_not_doubled(llm, server):
     unit = {
         "type": "pattern", "title": "Use uv and not pip for the lock", "domain": "a", "tags": [], "confidence": 0.9,
         "body": "Use uv for the lock file, since pip does not keep it as it is.", "reason": "x", "alternatives": [],

@@ -1,7 +1,5 @@
 """The files that a session touched: seen by what tools returned, by git and by the disk, with hashes of contents."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 from datetime import timedelta
@@ -47,7 +45,7 @@ def agent(tmp_path: Path) -> Agent:
 
 
 @pytest.mark.proves("PROVENANCE-TOUCHES")
-def test_files_that_commands_changed_are_touches_where_disk_or_git_shows_it(agent: Agent) -> None:
+def test_files_that_commands_changed_are_touches_where_disk_or_git_shows_it(agent):
     agent.run("rm README.md && git mv src/auth.py src/login.py")
     agent.run("cat > src/new.py <<'EOF'\nprint('$HOME')\nEOF")
     agent.run("rm -r old; sed -i s/None/0/ src/login.py")
@@ -65,7 +63,7 @@ def test_files_that_commands_changed_are_touches_where_disk_or_git_shows_it(agen
 
 
 @pytest.mark.proves("PROVENANCE-BAD-INPUT")
-def test_paths_outside_and_excluded_files_are_left_out_and_failed_edits_too(agent: Agent) -> None:
+def test_paths_outside_and_excluded_files_are_left_out_and_failed_edits_too(agent):
     agent.write("../elsewhere.py", "x\n")
     agent.write("secrets/key.pem", "k\n")
     agent.write("kept.py", "k\n")
@@ -83,9 +81,7 @@ def test_paths_outside_and_excluded_files_are_left_out_and_failed_edits_too(agen
     "name", ["claude-code/2026-02-08_2956cee6_d65f53d0e8e2", "claude-code/2026-02-10_a0927dd5_48415fae24d7",
              "claude-code/2026-02-13_2577a596_5d755497c182"],
 )  # fmt: skip
-def test_every_hash_of_a_real_session_is_that_of_the_replayed_files(
-    shared_data: Path, tmp_path: Path, name: str
-) -> None:
+def test_every_hash_of_a_real_session_is_that_of_the_replayed_files(shared_data, tmp_path, name):
     played = replay(shared_data / "transcripts" / f"{name}.jsonl", tmp_path / "repo", tmp_path / "claude")
     workspace = find_workspace(played.repo)
     assert workspace
@@ -100,7 +96,7 @@ def test_every_hash_of_a_real_session_is_that_of_the_replayed_files(
 
 
 @pytest.mark.proves("PROVENANCE-BAD-INPUT")
-def test_a_session_whose_repository_is_gone_is_read_from_what_the_transcript_says(agent: Agent) -> None:
+def test_a_session_whose_repository_is_gone_is_read_from_what_the_transcript_says(agent):
     agent.edit("src/auth.py", "return None", "return 1")
     agent.run("cat > notes.md <<'EOF'\nhello\nEOF")
     after = (agent.repo / "src/auth.py").read_bytes()

@@ -1,7 +1,5 @@
 """Notes, exports, vaults and conversations that people have become proposals and sessions."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
@@ -93,7 +91,7 @@ def write(root: Path, files: dict[str, str]) -> Path:
 
 
 @pytest.mark.proves("IMPORT-REVIEW", "IMPORT-EVIDENCE", "IMPORT-UNTOUCHED")
-def test_a_folder_becomes_a_branch_that_is_reviewed_and_accepted(brain: Path, home: Path, tmp_path: Path) -> None:
+def test_a_folder_becomes_a_branch_that_is_reviewed_and_accepted(brain, home, tmp_path):
     folder = write(tmp_path / "shop", {"doc/adr/0002-x.md": NYGARD, "CLAUDE.md": RULES, "Coding/Go/leak.md": VAULT})
     before = {file: file.read_bytes() for file in folder.rglob("*.md")}
     head = git.head(brain)
@@ -117,7 +115,7 @@ def test_a_folder_becomes_a_branch_that_is_reviewed_and_accepted(brain: Path, ho
 
 
 @pytest.mark.proves("IMPORT-ONCE")
-def test_the_same_notes_are_proposed_once_whatever_became_of_them(brain: Path, home: Path, tmp_path: Path) -> None:
+def test_the_same_notes_are_proposed_once_whatever_became_of_them(brain, home, tmp_path):
     folder = write(tmp_path / "shop", {"doc/adr/0002-x.md": NYGARD, "CLAUDE.md": RULES, "leak.md": VAULT})
     first = bring_in(folder, brain, home)
     again = bring_in(folder, brain, home)
@@ -131,7 +129,7 @@ def test_the_same_notes_are_proposed_once_whatever_became_of_them(brain: Path, h
 
 
 @pytest.mark.proves("IMPORT-NEAR", "IMPORT-UNTOUCHED")
-def test_what_is_near_to_the_brain_is_flagged_and_edits_nothing(brain: Path, home: Path, tmp_path: Path) -> None:
+def test_what_is_near_to_the_brain_is_flagged_and_edits_nothing(brain, home, tmp_path):
     path = "domains/coding/concepts/idempotency-keys.md"
     known = knowledge.parse((brain / path).read_text(), path=path).unit
     assert known is not None
@@ -150,7 +148,7 @@ def test_what_is_near_to_the_brain_is_flagged_and_edits_nothing(brain: Path, hom
 
 
 @pytest.mark.proves("IMPORT-REDACTED")
-def test_no_secret_and_no_excluded_file_gets_in(brain: Path, home: Path, tmp_path: Path) -> None:
+def test_no_secret_and_no_excluded_file_gets_in(brain, home, tmp_path):
     text = f"# Deploy\n\nThe token {TOKEN} opens the registry for every deployment.\n<private>my wage</private>\n"
     folder = write(tmp_path / "notes", {"deploy.md": text, "hr/pay.md": "# Pay\n\n" + "Ann earns 90000 a year. " * 5})
     settings = Settings(capture=CaptureSettings(exclude_paths=("hr/*",)))
@@ -162,7 +160,7 @@ def test_no_secret_and_no_excluded_file_gets_in(brain: Path, home: Path, tmp_pat
 
 
 @pytest.mark.proves("IMPORT-HOSTILE")
-def test_hostile_files_are_left_out_with_a_reason_and_stop_no_other(brain: Path, home: Path, tmp_path: Path) -> None:
+def test_hostile_files_are_left_out_with_a_reason_and_stop_no_other(brain, home, tmp_path):
     good = "# Vector clocks\n\nThey say which of two events came first, where no clock can be trusted to.\n"
     folder = write(
         tmp_path / "notes", {"good.md": good, "deep.json": '"memory"' + "[" * 100_000, "package.json": '{"a": 1}'}
@@ -253,7 +251,7 @@ def reasons(text: str, path: str = "notes/page.md") -> list[str]:
 
 
 @pytest.mark.proves("IMPORT-FORMATS", "IMPORT-ONE-IDEA")
-def test_a_record_by_nygard_is_one_decision() -> None:
+def test_a_record_by_nygard_is_one_decision():
     (note,) = notes(NYGARD, "shop/doc/adr/0002-implement-as-shell-scripts.md")
     assert (note.unit.type, note.unit.title, line_of(note)) == ("decision", "Implement as shell scripts", 1)
     assert note.unit.body.startswith("# Implement as shell scripts\n") and "won't support Windows" in note.unit.body
@@ -263,7 +261,7 @@ def test_a_record_by_nygard_is_one_decision() -> None:
 
 
 @pytest.mark.proves("IMPORT-FORMATS")
-def test_a_record_by_madr_keeps_its_alternatives_and_its_status() -> None:
+def test_a_record_by_madr_keeps_its_alternatives_and_its_status():
     (note,) = notes(MADR, "shop/docs/decisions/0005-use-dashes.md")
     assert (note.unit.type, note.unit.title) == ("decision", "Use dashes in filenames")
     assert note.unit.alternatives == ("YYYY-MM-DD Title",)
@@ -273,7 +271,7 @@ def test_a_record_by_madr_keeps_its_alternatives_and_its_status() -> None:
 
 
 @pytest.mark.proves("IMPORT-FORMATS", "IMPORT-ONE-IDEA")
-def test_rules_become_units_by_their_sections() -> None:
+def test_rules_become_units_by_their_sections():
     found = notes(RULES, "shop/CLAUDE.md")
     assert [(note.unit.title, line_of(note)) for note in found] == [
         ("Rules of shop: Testing", 5),
@@ -285,7 +283,7 @@ def test_rules_become_units_by_their_sections() -> None:
 
 
 @pytest.mark.proves("IMPORT-FORMATS")
-def test_cursor_rules_are_read_although_their_frontmatter_is_no_yaml() -> None:
+def test_cursor_rules_are_read_although_their_frontmatter_is_no_yaml():
     (note,) = notes(CURSOR, "shop/.cursor/rules/fastapi.mdc")
     assert note.unit.title == "FastAPI Best Practices: Models" and line_of(note) == 9
     assert note.unit.body.endswith("Applies to files that match `**/*.py, app/**/*.py`.")
@@ -293,7 +291,7 @@ def test_cursor_rules_are_read_although_their_frontmatter_is_no_yaml() -> None:
 
 
 @pytest.mark.proves("IMPORT-FORMATS")
-def test_a_note_of_obsidian_keeps_tags_and_words_and_loses_dead_links() -> None:
+def test_a_note_of_obsidian_keeps_tags_and_words_and_loses_dead_links():
     (note,) = notes(VAULT, "vault/Coding/Go/Context leaks.md")
     assert (note.unit.type, note.unit.title, note.reason) == ("bug", "Context leaks", "a note: tagged #bug")
     assert note.unit.tags == ("go", "bug", "concurrency") and note.unit.created == date(2025, 4, 3)
@@ -320,7 +318,7 @@ def test_a_note_of_obsidian_keeps_tags_and_words_and_loses_dead_links() -> None:
         ("v/new.md", "# {short title of the problem}\n\n## Decision\n\nx\n\n## Status\n\ny", "template"),
     ],
 )
-def test_what_is_no_knowledge_by_its_form_is_left_out(path: str, text: str, reason: str) -> None:
+def test_what_is_no_knowledge_by_its_form_is_left_out(path, text, reason):
     assert notes(text, path) == []
     (said,) = reasons(text, path)
     assert reason in said
@@ -341,9 +339,7 @@ LEARNED = {
 
 @pytest.mark.proves("IMPORT-REAL")
 @pytest.mark.parametrize("form", ["export.json", "observations.json", "claude-mem.db", "folder"])
-def test_what_claude_mem_itself_wrote_is_read_in_each_of_its_forms(
-    brain: Path, home: Path, tmp_path: Path, form: str
-) -> None:
+def test_what_claude_mem_itself_wrote_is_read_in_each_of_its_forms(brain, home, tmp_path, form):
     file = tmp_path / "home" / form
     file.parent.mkdir()
     if form in ("export.json", "observations.json"):
@@ -375,9 +371,7 @@ def test_what_claude_mem_itself_wrote_is_read_in_each_of_its_forms(
         ("search.json", ["The"]),
     ],
 )
-def test_what_mem0_itself_wrote_is_read_in_each_of_its_forms(
-    brain: Path, home: Path, form: str, beginnings: list[str]
-) -> None:
+def test_what_mem0_itself_wrote_is_read_in_each_of_its_forms(brain, home, form, beginnings):
     result = bring_in(EXPORTS / "mem0" / form, brain, home)
     said = sorted(change.unit.body.removeprefix("#").strip() for change in result.changes)
     assert [text.split()[0] for text in said] == beginnings
@@ -386,7 +380,7 @@ def test_what_mem0_itself_wrote_is_read_in_each_of_its_forms(
 
 
 @pytest.mark.proves("IMPORT-REAL")
-def test_what_basic_memory_itself_wrote_is_read_with_its_types_and_relations(brain: Path, home: Path) -> None:
+def test_what_basic_memory_itself_wrote_is_read_with_its_types_and_relations(brain, home):
     result = bring_in(EXPORTS / "basic-memory", brain, home)
     found = {change.unit.title: change.unit for change in result.changes}
     assert {title: (unit.type, unit.domain) for title, unit in found.items()} == {
@@ -423,7 +417,7 @@ CLAUDE = {
 
 
 @pytest.mark.proves("IMPORT-GRAPH")
-def test_links_aliases_and_embeds_become_relations(nugget: Nugget, words: Path, tmp_path: Path) -> None:
+def test_links_aliases_and_embeds_become_relations(nugget, words, tmp_path):
     vault = tmp_path / "vault"
     (vault / "ops").mkdir(parents=True)
     (vault / "Daily").mkdir()
@@ -460,9 +454,7 @@ def shown(nugget: Nugget):  # type: ignore[no-untyped-def]
 
 @pytest.mark.proves("IMPORT-CHATS")
 @pytest.mark.parametrize("form", ["file", "folder", "zip"])
-def test_conversations_are_sessions_that_are_found_shown_and_captured(
-    nugget: Nugget, words: Path, tmp_path: Path, form: str
-) -> None:
+def test_conversations_are_sessions_that_are_found_shown_and_captured(nugget, words, tmp_path, form):
     folder = tmp_path / "export"
     folder.mkdir()
     text = json.dumps([CHATGPT, CLAUDE, {"mapping": 3}, "noise", {"uuid": "x", "chat_messages": [None]}])
@@ -484,7 +476,7 @@ def test_conversations_are_sessions_that_are_found_shown_and_captured(
 
 @pytest.mark.proves("IMPORT-CHATS")
 @pytest.mark.parametrize("text", ["", "[", "{}", "[1, 2]", "[[[" * 9000])
-def test_what_is_no_export_is_refused_in_a_sentence(nugget: Nugget, words: Path, tmp_path: Path, text: str) -> None:
+def test_what_is_no_export_is_refused_in_a_sentence(nugget, words, tmp_path, text):
     file = tmp_path / "conversations.json"
     file.write_text(text, "utf-8")
     done = nugget("import", file)

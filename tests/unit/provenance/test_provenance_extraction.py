@@ -1,7 +1,5 @@
 """From sessions to nuggets without an LLM, once, again when a session grows; exported and imported."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil
@@ -12,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import Nugget as Command
 from replay import STARTED, Agent, change_by_hand, commit, git, make_repository
 
 from nugget.cli import run
@@ -67,9 +64,7 @@ def said(found: Sequence[Nugget]) -> list[tuple[str, str | None, float]]:
 
 
 @pytest.mark.proves("PROVENANCE-INTENTS")
-def test_the_first_request_is_the_intent_of_the_session_and_files_have_their_own(
-    agent: Agent, isolated_home: Path
-) -> None:
+def test_the_first_request_is_the_intent_of_the_session_and_files_have_their_own(agent, isolated_home):
     agent.prompt("ok")
     agent.prompt("Hi Claude, could you please add JWT authentication? Put the key code into src/keys.py.")
     agent.write("src/keys.py", "KEY = 1\n")
@@ -92,9 +87,7 @@ def test_the_first_request_is_the_intent_of_the_session_and_files_have_their_own
 
 
 @pytest.mark.proves("PROVENANCE-REASONS")
-def test_sentences_that_give_a_reason_become_nuggets_of_their_type_at_the_file_they_are_about(
-    agent: Agent, isolated_home: Path
-) -> None:
+def test_sentences_that_give_a_reason_become_nuggets_of_their_type_at_the_file_they_are_about(agent, isolated_home):
     agent.prompt("Never log a token in src/auth.py, it contains the customer's name. Fix the login.")
     agent.reply("We chose JWT instead of session cookies because the service must stay stateless.")
     agent.edit("src/auth.py", "    return None", "def read_token(raw):\n    return raw")
@@ -136,9 +129,7 @@ def test_sentences_that_give_a_reason_become_nuggets_of_their_type_at_the_file_t
         ("ログインを直して。トークンは絶対に書かないで。", "トークンは絶対に書かないで"),
     ],
 )  # fmt: skip
-def test_prompts_in_other_languages_give_intents_and_constraints(
-    agent: Agent, isolated_home: Path, prompt: str, constraint: str
-) -> None:
+def test_prompts_in_other_languages_give_intents_and_constraints(agent, isolated_home, prompt, constraint):
     agent.prompt(prompt)
     agent.edit("src/auth.py", "None", "1")
     extracted(isolated_home)
@@ -149,9 +140,7 @@ def test_prompts_in_other_languages_give_intents_and_constraints(
 
 
 @pytest.mark.proves("PROVENANCE-DEPENDENCIES")
-def test_dependencies_come_from_manifests_and_package_commands_with_the_nearest_reason(
-    agent: Agent, isolated_home: Path
-) -> None:
+def test_dependencies_come_from_manifests_and_package_commands_with_the_nearest_reason(agent, isolated_home):
     agent.prompt("We need PyJWT because the gateway signs with RS256.")
     agent.edit("pyproject.toml", '["flask>=3"]', '["flask>=3.1", "pyjwt>=2.8"]')
     agent.write("package.json", '{"name": "x", "version": "1.0.0", "dependencies": {"left-pad": "^1.0.0"}}')
@@ -165,9 +154,7 @@ def test_dependencies_come_from_manifests_and_package_commands_with_the_nearest_
 
 
 @pytest.mark.proves("PROVENANCE-TUNING")
-def test_a_hand_that_changed_a_file_since_is_seen_by_its_hash_and_a_commit_of_an_agent_is_none(
-    agent: Agent, isolated_home: Path
-) -> None:
+def test_a_hand_that_changed_a_file_since_is_seen_by_its_hash_and_a_commit_of_an_agent_is_none(agent, isolated_home):
     agent.prompt("Add tokens with a time to live")
     agent.write("src/token.py", "import jwt\n\nTTL = 600\nSKEW = 5\nALGORITHM = 'RS256'\n")
     agent.write("src/other.py", "x = 1\ny = 2\nz = 3\n")
@@ -193,9 +180,7 @@ def test_a_hand_that_changed_a_file_since_is_seen_by_its_hash_and_a_commit_of_an
 
 
 @pytest.mark.proves("PROVENANCE-ONCE", "PROVENANCE-STORE")
-def test_a_session_is_extracted_once_and_again_when_it_has_grown_with_the_same_ids(
-    agent: Agent, isolated_home: Path
-) -> None:
+def test_a_session_is_extracted_once_and_again_when_it_has_grown_with_the_same_ids(agent, isolated_home):
     agent.prompt("Repair the login of the shop")
     agent.edit("src/auth.py", "None", "1")
     assert [one.state for one in extracted(isolated_home)] == ["extracted"]
@@ -214,7 +199,7 @@ def test_a_session_is_extracted_once_and_again_when_it_has_grown_with_the_same_i
 
 
 @pytest.mark.proves("PROVENANCE-REDACTED")
-def test_secrets_private_text_and_excluded_projects_leave_no_trace(agent: Agent, isolated_home: Path) -> None:
+def test_secrets_private_text_and_excluded_projects_leave_no_trace(agent, isolated_home):
     agent.prompt(
         f"Never print {SECRET} anywhere. <private>My name. Never tell it.\nAlways hide it.</private> Fix login."
     )
@@ -234,8 +219,8 @@ def test_secrets_private_text_and_excluded_projects_leave_no_trace(agent: Agent,
 
 @pytest.mark.proves("PROVENANCE-EXTRACT", "PROVENANCE-WORKSPACE")
 def test_the_command_takes_the_sessions_of_the_workspace_from_any_worktree_and_says_what_became_of_them(
-    agent: Agent, nugget: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    agent, nugget, tmp_path, monkeypatch
+):
     agent.prompt("Repair the login of the shop")
     agent.edit("src/auth.py", "None", "1")
     elsewhere = make_repository(tmp_path / "blog")
@@ -260,9 +245,7 @@ def test_the_command_takes_the_sessions_of_the_workspace_from_any_worktree_and_s
 
 
 @pytest.mark.proves("PROVENANCE-AUTOMATIC")
-def test_a_captured_session_leaves_its_provenance_unless_that_is_switched_off(
-    agent: Agent, isolated_home: Path, brain: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_captured_session_leaves_its_provenance_unless_that_is_switched_off(agent, isolated_home, brain, monkeypatch):
     monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
     agent.prompt("Repair the login of the shop")
     agent.edit("src/auth.py", "None", "1")
@@ -281,7 +264,7 @@ def test_a_captured_session_leaves_its_provenance_unless_that_is_switched_off(
 
 
 @pytest.mark.proves("PROVENANCE-REAL")
-def test_every_real_transcript_is_extracted_and_every_summary_fits(shared_data: Path, isolated_home: Path) -> None:
+def test_every_real_transcript_is_extracted_and_every_summary_fits(shared_data, isolated_home):
     folder = isolated_home / ".claude" / "projects" / "all"
     folder.mkdir(parents=True)
     for number, file in enumerate(sorted((shared_data / "transcripts").rglob("*.jsonl"))):
@@ -330,7 +313,7 @@ def stored(home: Path) -> list[SessionRecord]:
 
 
 @pytest.mark.proves("PROVENANCE-TRAVEL")
-def test_hostile_lines_are_reported_and_nothing_of_them_lands_anywhere_else(tmp_path: Path) -> None:
+def test_hostile_lines_are_reported_and_nothing_of_them_lands_anywhere_else(tmp_path):
     lines = [
         {"kind": "nugget", "id": "x-1", "type": "caveat", "summary": "homeless", "confidence": 1, "session": "s"},
         {"kind": "session", "session": "../../../escape", "workspace": "../../etc", "records": 10**9},
@@ -350,9 +333,7 @@ def test_hostile_lines_are_reported_and_nothing_of_them_lands_anywhere_else(tmp_
 
 
 @pytest.mark.proves("PROVENANCE-TRAVEL")
-def test_the_commands_write_a_file_and_read_it_back(
-    isolated_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_commands_write_a_file_and_read_it_back(isolated_home, tmp_path, monkeypatch, capsys):
     write_session(isolated_home / ".nugget", record("aaaaaaaa-1111", "chose JWT"))
     monkeypatch.chdir(tmp_path)
     assert run(["nuggets", "export", "out.jsonl", "--all"]) == 0

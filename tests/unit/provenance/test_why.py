@@ -1,7 +1,5 @@
 """Why is this code the way it is: what is found, scored, packed, stale and followed, on real files and real git."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,7 @@ def shop(tmp_path: Path, isolated_home: Path) -> Shop:
 
 
 @pytest.mark.proves("WHY-PATH", "WHY-SCOPE-UPWARDS")
-def test_a_file_finds_its_own_and_its_folders_nuggets_and_with_words_its_neighbours(shop: Shop) -> None:
+def test_a_file_finds_its_own_and_its_folders_nuggets_and_with_words_its_neighbours(shop):
     same = {"days_ago": 10, "confidence": 0.5}
     exact = shop.learn("tokens live an hour", path="src/auth/login.py", session=1, **same)
     folder = shop.learn("auth never logs a token", path="src/auth", session=2, **same)
@@ -45,7 +43,7 @@ def test_a_file_finds_its_own_and_its_folders_nuggets_and_with_words_its_neighbo
 
 @pytest.mark.proves("WHY-QUESTION")
 @pytest.mark.parametrize("question", ["authenticating", "why stateless authentication?", "cookies", "horizontally"])
-def test_a_question_finds_summaries_details_alternatives_and_prompts(shop: Shop, question: str) -> None:
+def test_a_question_finds_summaries_details_alternatives_and_prompts(shop, question):
     wanted = shop.learn(
         "chose JWT for authentication", detail="Stateless tokens.", alternatives=("session cookies",),
         source_prompt="make it scale horizontally", path="src/auth/login.py",
@@ -55,7 +53,7 @@ def test_a_question_finds_summaries_details_alternatives_and_prompts(shop: Shop,
 
 
 @pytest.mark.proves("WHY-BOTH")
-def test_what_matches_path_and_question_comes_first_whatever_the_scores(shop: Shop) -> None:
+def test_what_matches_path_and_question_comes_first_whatever_the_scores(shop):
     constraint = shop.learn("must never log a token", path="src/auth/login.py", type="constraint", days_ago=1)
     both = shop.learn("redis was too slow", path="src/auth", type="dependency", session=2, days_ago=90, confidence=0.1)
     elsewhere = shop.learn("redis caches for a minute", path="src/cache.py", session=3, days_ago=1)
@@ -65,7 +63,7 @@ def test_what_matches_path_and_question_comes_first_whatever_the_scores(shop: Sh
 
 
 @pytest.mark.proves("WHY-STALE-FILE", "WHY-STALE-RETURNED")
-def test_a_file_that_differs_now_makes_its_nuggets_stale_and_putting_it_back_makes_them_fresh(shop: Shop) -> None:
+def test_a_file_that_differs_now_makes_its_nuggets_stale_and_putting_it_back_makes_them_fresh(shop):
     shop.learn("tokens live an hour", path="src/auth/login.py", days_ago=0)
     (before,) = shop.why("src/auth/login.py").hits
     text = (shop.repo / "src/auth/login.py").read_text()
@@ -78,7 +76,7 @@ def test_a_file_that_differs_now_makes_its_nuggets_stale_and_putting_it_back_mak
 
 
 @pytest.mark.proves("WHY-STALE-SUPERSEDED")
-def test_only_a_later_session_supersedes_and_only_the_same_path_type_and_symbol(shop: Shop) -> None:
+def test_only_a_later_session_supersedes_and_only_the_same_path_type_and_symbol(shop):
     shop.learn("first of two", path="src/cache.py", session=1)
     shop.learn("second of two", path="src/cache.py", session=1)
     shop.learn("of a function", path="src/cache.py", symbol="get", session=1)
@@ -93,7 +91,7 @@ def test_only_a_later_session_supersedes_and_only_the_same_path_type_and_symbol(
 
 
 @pytest.mark.proves("WHY-STALE-EXPIRED")
-def test_a_nugget_expires_the_day_after_its_last(shop: Shop) -> None:
+def test_a_nugget_expires_the_day_after_its_last(shop):
     shop.learn("until yesterday", stale_after=NOW.date() - timedelta(days=1))
     shop.learn("until today", stale_after=NOW.date())
     reasons = {hit.nugget.summary: hit.stale_reason for hit in shop.why("").hits}
@@ -101,7 +99,7 @@ def test_a_nugget_expires_the_day_after_its_last(shop: Shop) -> None:
 
 
 @pytest.mark.proves("WHY-HASH-FEW")
-def test_only_files_that_are_shown_are_read(shop: Shop) -> None:
+def test_only_files_that_are_shown_are_read(shop):
     for number in range(40):
         shop.write(f"lib/f{number}.py", "x\n")
         shop.learn(f"number {number}", path=f"lib/f{number}.py", days_ago=number)
@@ -112,7 +110,7 @@ def test_only_files_that_are_shown_are_read(shop: Shop) -> None:
 
 @pytest.mark.proves("WHY-RENAMED")
 @pytest.mark.parametrize("how", ["committed twice", "by a session"])
-def test_a_renamed_file_keeps_its_nuggets(shop: Shop, how: str) -> None:
+def test_a_renamed_file_keeps_its_nuggets(shop, how):
     text = "\n".join(f"line {number}" for number in range(50))
     shop.write("src/old.py", text)
     shop.commit(at=NOW - timedelta(days=120))
@@ -141,9 +139,7 @@ def test_a_renamed_file_keeps_its_nuggets(shop: Shop, how: str) -> None:
 
 
 @pytest.mark.proves("WHY-BAD-INPUT")
-def test_links_out_of_the_repository_and_huge_files_are_not_read(
-    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_links_out_of_the_repository_and_huge_files_are_not_read(shop, tmp_path, monkeypatch):
     secret = tmp_path / "secret.txt"
     secret.write_text("outside")
     (shop.repo / "src/link.py").symlink_to(secret)
@@ -164,7 +160,7 @@ def unit(path: str, **more: Any) -> Unit:
 
 
 @pytest.mark.proves("WHY-REVIEWED")
-def test_units_of_the_brain_stand_among_the_nuggets_and_say_so(shop: Shop) -> None:
+def test_units_of_the_brain_stand_among_the_nuggets_and_say_so(shop):
     nugget = shop.learn("tokens live an hour", path="src/auth/login.py", days_ago=30)
     reviewed = (unit("src/auth/login.py"), None, None)
     found = shop.why("src/auth/login.py", reviewed=[reviewed, (unit("src/cache.py", id="bug/other"), None, None)])
@@ -176,7 +172,7 @@ def test_units_of_the_brain_stand_among_the_nuggets_and_say_so(shop: Shop) -> No
 
 
 @pytest.mark.proves("WHY-SYMBOL")
-def test_what_is_about_a_symbol_or_names_it_comes_first(shop: Shop) -> None:
+def test_what_is_about_a_symbol_or_names_it_comes_first(shop):
     same = {"path": "src/auth/login.py", "days_ago": 10}
     other = shop.learn("tokens live an hour", **same)
     names = shop.learn("the clock is passed in", detail="`refresh` cannot be tested without", **same)
@@ -218,9 +214,7 @@ SCORES: list[tuple[NuggetType, ScopeMatch, float, dict[str, Any], float]] = [
 @pytest.mark.proves("WHY-SCOPE-VALUES", "WHY-SHARES", "WHY-TYPE-PRIORITY", "WHY-HALF-LIFE", "WHY-BOOSTS",
                     "WHY-STALE-PENALTY", "WHY-CLAMP")  # fmt: skip
 @pytest.mark.parametrize(("type_", "match", "confidence", "signals", "score"), SCORES)
-def test_scores_are_those_of_the_design(
-    type_: NuggetType, match: ScopeMatch, confidence: float, signals: dict[str, Any], score: float
-) -> None:
+def test_scores_are_those_of_the_design(type_, match, confidence, signals, score):
     assert relevance(weighed(type_, match, confidence, **signals)) == pytest.approx(score, abs=1e-5)
 
 
@@ -228,7 +222,7 @@ def test_scores_are_those_of_the_design(
 @pytest.mark.parametrize("is_stale", [True, False])
 @pytest.mark.parametrize("match", list(ScopeMatch))
 @pytest.mark.parametrize("type_", list(NuggetType))
-def test_contributions_add_up_to_the_score(type_: NuggetType, match: ScopeMatch, is_stale: bool) -> None:
+def test_contributions_add_up_to_the_score(type_, match, is_stale):
     for text in (None, 0.3, 1.0):
         signals = weighed(type=type_, match=match, confidence=0.65, age_days=12.5, text=text, is_stale=is_stale)
         total = sum(part.value for part in contributions_of(signals))
@@ -252,14 +246,14 @@ SUMMARY_TOKENS = NUGGET_FRAME_TOKENS + 12
 
 
 @pytest.mark.proves("WHY-TOKENS")
-def test_four_characters_are_a_token_and_two_thousand_tokens_the_budget() -> None:
+def test_four_characters_are_a_token_and_two_thousand_tokens_the_budget():
     assert NuggetQuery().budget_tokens == 2000
     _, budget, _ = pack_nuggets([hit(1)], budget_tokens=2000, depth=Depth.STANDARD)
     assert (budget.requested, budget.used, budget.available) == (2000, SUMMARY_TOKENS, 2000 - SUMMARY_TOKENS)
 
 
 @pytest.mark.proves("WHY-PACKING")
-def test_depth_decides_what_is_shown_of_a_nugget() -> None:
+def test_depth_decides_what_is_shown_of_a_nugget():
     hits = [hit(1, detail="d" * 80, prompt="p" * 400)]
     shown = {depth: pack_nuggets(hits, budget_tokens=2000, depth=depth) for depth in Depth}
     tokens = {depth: budget.used for depth, (_, budget, _) in shown.items()}
@@ -276,7 +270,7 @@ def test_depth_decides_what_is_shown_of_a_nugget() -> None:
 
 
 @pytest.mark.proves("WHY-TRUNCATED")
-def test_what_does_not_fit_is_counted_by_type() -> None:
+def test_what_does_not_fit_is_counted_by_type():
     hits = [hit(1), hit(2, type_="intent"), hit(3, type_="intent"), hit(4, type_="constraint")]
     packed, budget, hint = pack_nuggets(hits, budget_tokens=SUMMARY_TOKENS + 5, depth=Depth.SUMMARY)
     assert [entry.nugget.id for entry in packed] == ["abc-1"] and budget.truncated
@@ -286,7 +280,7 @@ def test_what_does_not_fit_is_counted_by_type() -> None:
 
 
 @pytest.mark.proves("WHY-TYPES-SINCE")
-def test_types_and_dates_limit_what_is_found(shop: Shop) -> None:
+def test_types_and_dates_limit_what_is_found(shop):
     old = shop.learn("old decision", path="src/cache.py", days_ago=40)
     shop.learn("new intent", path="src/cache.py", type="intent", session=2, days_ago=2)
     assert ids(shop.why("src/cache.py", types=(NuggetType.DECISION,))) == [old]

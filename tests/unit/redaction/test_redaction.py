@@ -1,7 +1,5 @@
 """Redaction of secrets: what must go goes, what looks alike stays."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import random
@@ -10,7 +8,6 @@ import subprocess
 import sys
 from base64 import b64encode
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -31,7 +28,7 @@ from nugget.sources.claude_code import read_session
 
 
 @pytest.mark.proves("RED-CORPUS")
-def test_recall_and_precision_over_the_corpus() -> None:
+def test_recall_and_precision_over_the_corpus():
     secrets, lookalikes = corpus("secrets"), corpus("lookalikes")
     assert len(secrets) >= 60
     assert len({row["kind"] for row in secrets}) >= 25
@@ -44,7 +41,7 @@ def test_recall_and_precision_over_the_corpus() -> None:
 
 
 @pytest.mark.proves("RED-CORPUS")
-def test_a_secret_goes_wherever_in_a_text_it_stands_and_from_json_within_json() -> None:
+def test_a_secret_goes_wherever_in_a_text_it_stands_and_from_json_within_json():
     filler = "The build failed again in stage two, see the log of the pipeline.\n" * 40
     for row in corpus("secrets"):
         text = filler + "".join(row["text"]) + "\n" + filler
@@ -59,7 +56,7 @@ def test_a_secret_goes_wherever_in_a_text_it_stands_and_from_json_within_json() 
 
 
 @pytest.mark.proves("RED-SILENT")
-def test_kinds_are_counted_and_named_in_place() -> None:
+def test_kinds_are_counted_and_named_in_place():
     token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     redacted = redact(f"one {token}, again {token}, and DB_PASSWORD=Winter2026!")
     found = "[redacted:github-token]"
@@ -69,14 +66,14 @@ def test_kinds_are_counted_and_named_in_place() -> None:
 
 
 @pytest.mark.proves("RED-PRIVATE")
-def test_private_blocks_go_whole_and_an_open_one_to_the_end() -> None:
+def test_private_blocks_go_whole_and_an_open_one_to_the_end():
     assert redact("a <private>my salary\nis mine</private> b").text == "a [redacted:private] b"
     assert redact("a <PRIVATE>never closed\nat all").text == "a [redacted:private]"
     assert redact("a <private>x</private> b", allow=[re.compile("x")]).text == "a [redacted:private] b"
 
 
 @pytest.mark.proves("RED-ALLOW")
-def test_what_is_allowed_stays() -> None:
+def test_what_is_allowed_stays():
     settings = Settings(redaction_allow=(r"^test-", "Winter"))
     allow = allow_list(settings)
     text = 'password = "Winter2026!" and api_key = "k9x8c7v6b5n4m3a2s1d0"'
@@ -86,12 +83,12 @@ def test_what_is_allowed_stays() -> None:
 
 
 @given(st.text())
-def test_any_text_can_be_redacted(text: str) -> None:
+def test_any_text_can_be_redacted(text):
     assert isinstance(redact(text).text, str)
 
 
 @given(st.text(alphabet="İıſK AaBbtTokeEnN=:\"'ghp_0123<>/\\", max_size=200))
-def test_letters_that_grow_when_lowered_do_not_shift_positions(text: str) -> None:
+def test_letters_that_grow_when_lowered_do_not_shift_positions(text):
     secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     assert secret not in redact(f"İİİ {text} {secret} password='Winter2026!'").text
 
@@ -102,7 +99,7 @@ def session_of(*events: Event, cwd: str = "/work/shop") -> Session:
 
 
 @pytest.mark.proves("RED-SILENT")
-def test_every_text_of_a_session_is_redacted() -> None:
+def test_every_text_of_a_session_is_redacted():
     secret = "Winter2026!"
     edit = Event(
         kind=EventKind.FILE_EDIT,
@@ -120,7 +117,7 @@ def test_every_text_of_a_session_is_redacted() -> None:
 
 
 @pytest.mark.proves("RED-EXCLUDE")
-def test_the_content_of_excluded_paths_is_left_out() -> None:
+def test_the_content_of_excluded_paths_is_left_out():
     pay, code = "/work/shop/hr/pay.csv", "/work/shop/a.py"
     events = (
         Event(kind=EventKind.TOOL_CALL, text=f"file_path: {pay}", path=pay, call_id="1"),
@@ -139,7 +136,7 @@ def test_the_content_of_excluded_paths_is_left_out() -> None:
 
 @pytest.mark.proves("RED-EXCLUDE")
 @pytest.mark.parametrize("command", ["cat > hr/pay.csv <<EOF\nann,90000\nEOF", "echo ann,90000 >> hr/pay.csv"])
-def test_a_command_that_writes_an_excluded_file_is_left_out_with_what_it_writes(command: str) -> None:
+def test_a_command_that_writes_an_excluded_file_is_left_out_with_what_it_writes(command):
     settings = Settings(capture=CaptureSettings(exclude_paths=("hr/*",)))
     session, _ = redact_session(session_of(Event(kind=EventKind.COMMAND, text=command)), settings=settings)
     assert session.events[0].text == EXCLUDED
@@ -156,12 +153,12 @@ def test_a_command_that_writes_an_excluded_file_is_left_out_with_what_it_writes(
         ),
     ],
 )
-def test_of_a_secret_that_two_rules_find_in_parts_no_part_stays(text: str, left: str) -> None:
+def test_of_a_secret_that_two_rules_find_in_parts_no_part_stays(text, left):
     assert redact(text).text == left
 
 
 @pytest.mark.proves("RED-REAL")
-def test_real_sessions_stay_readable(shared_data: Path) -> None:
+def test_real_sessions_stay_readable(shared_data):
     """The transcripts at hand were scanned and masked before: what is redacted in them is a false alarm."""
     alarms = 0
     for file in sorted((shared_data / "transcripts" / "claude-code").glob("*[0-9a-f].jsonl")):
@@ -177,7 +174,7 @@ MARKED = re.compile("«(.*?)»")
 
 @pytest.mark.proves("RED-CORPUS")
 @pytest.mark.parametrize("family", sorted(RULE_FILES))
-def test_every_rule_takes_its_examples_out_and_leaves_its_counter_examples(family: str) -> None:
+def test_every_rule_takes_its_examples_out_and_leaves_its_counter_examples(family):
     chance = random.Random(7)
     for rule in RULE_FILES[family]:
         for example in rule["examples"]:
@@ -203,9 +200,7 @@ def test_every_rule_takes_its_examples_out_and_leaves_its_counter_examples(famil
         ("_seventh", 0.93, 0.97),
     ],
 )
-def test_recall_by_context_and_precision_over_the_generated_corpora(
-    which: str, recall: float, precision: float
-) -> None:
+def test_recall_by_context_and_precision_over_the_generated_corpora(which, recall, precision):
     """The floors are what was reached, also on kinds that no rule was written along."""
     hits: dict[str, list[bool]] = {}
     for example in secrets(seed=3, which=which):
@@ -219,7 +214,7 @@ def test_recall_by_context_and_precision_over_the_generated_corpora(
 
 
 @pytest.mark.proves("RED-CORPUS")
-def test_the_same_secret_goes_from_the_rest_of_a_session_however_it_is_written() -> None:
+def test_the_same_secret_goes_from_the_rest_of_a_session_however_it_is_written():
     secret = "qZ8+vT/3kLm9Xy2RbN7w"
     written = {
         "as it is": secret,
@@ -235,7 +230,7 @@ def test_the_same_secret_goes_from_the_rest_of_a_session_however_it_is_written()
 
 
 @pytest.mark.proves("RED-OFFLINE")
-def test_nothing_of_redaction_opens_a_socket() -> None:
+def test_nothing_of_redaction_opens_a_socket():
     code = (
         "import socket, sys\n"
         "def refused(*given, **more): raise SystemExit('a socket was opened')\n"
@@ -254,7 +249,7 @@ PEM = b64encode(b"-----BEGIN PRIVATE KEY-----\n" + b"MIIEvQIBADANBgkqhkiG9w0BAQE
 
 @pytest.mark.proves("RED-NEVER-FAILS")
 @pytest.mark.parametrize("length", (14, 20, 35, 36, 37, 38, 39, 48, 77, 139))
-def test_an_encoded_key_may_be_cut_anywhere(length: int) -> None:
+def test_an_encoded_key_may_be_cut_anywhere(length):
     for before, after in itertools.product(("", "data: ", "\\n"), ("", "=", "\n", " end")):
         redacted = redact(before + PEM[:length] + after)
         assert (PEM[:length] in redacted.text) == (length < 37), length
@@ -270,7 +265,7 @@ def test_an_encoded_key_may_be_cut_anywhere(length: int) -> None:
 @pytest.mark.proves("RED-NEVER-FAILS")
 @given(st.one_of(st.sampled_from(sorted(HOSTILE.values())), st.text(min_size=1, max_size=300)))
 @settings(deadline=None)
-def test_what_is_searched_of_repetition_does_not_grow_with_it(unit: str) -> None:
+def test_what_is_searched_of_repetition_does_not_grow_with_it(unit):
     once, twice = (unit * (size // len(unit)) for size in (200_000, 400_000))
     searched = [without_repetition(text)[0] for text in (once, twice)]
     assert max(map(len, searched)) < 16_384
@@ -279,7 +274,7 @@ def test_what_is_searched_of_repetition_does_not_grow_with_it(unit: str) -> None
 
 
 @pytest.mark.proves("RED-NEVER-FAILS")
-def test_a_secret_goes_from_the_middle_of_repetition_and_what_repeats_one_goes_whole() -> None:
+def test_a_secret_goes_from_the_middle_of_repetition_and_what_repeats_one_goes_whole():
     token = "ghp_" + "a1B2c3D4e5" * 4
     for filler in ("=", "all is well\n", "-----BEGIN PRIVATE KEY-----\n"):
         run = filler * 5000
@@ -291,7 +286,7 @@ def test_a_secret_goes_from_the_middle_of_repetition_and_what_repeats_one_goes_w
 
 
 @pytest.mark.proves("RED-NEVER-FAILS")
-def test_a_secret_longer_than_a_rule_reads_goes_whole() -> None:
+def test_a_secret_longer_than_a_rule_reads_goes_whole():
     secret = "ghp_" + "A1b2C3d4" * 30
     assert redact(f"token {secret} end").text == "token [redacted:github-token] end"
     long = "xoxb-" + "1a2B3c4D-" * 2000
@@ -299,7 +294,7 @@ def test_a_secret_longer_than_a_rule_reads_goes_whole() -> None:
 
 
 @pytest.mark.proves("RED-NEVER-FAILS")
-def test_what_a_rule_fails_on_is_a_secret_and_counted() -> None:
+def test_what_a_rule_fails_on_is_a_secret_and_counted():
     def fails(text: str) -> Iterator[tuple[int, int, str]]:
         yield 0, 1, "found"
         raise IndexError(text)

@@ -1,7 +1,5 @@
 """Answers for agents and programs: fences that hold, sizes that are kept, and the shape of the contract."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from datetime import date
@@ -57,7 +55,7 @@ def saying(text: str, *, title: str = "T", unit_id: str = "pattern/retry") -> Hi
     )
 
 
-def test_an_agent_reads_what_it_is_where_it_is_from_and_that_it_is_no_order() -> None:
+def test_an_agent_reads_what_it_is_where_it_is_from_and_that_it_is_no_order():
     text = bundle_markdown(bundle(HIT, more_context_hint="2 more relevant."))
     assert (
         text
@@ -98,7 +96,7 @@ def fences_hold(text: str, units: int) -> bool:
 @pytest.mark.proves("RENDER-FENCE")
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.text(alphabet="`~ab\n\r\x1b #\u2028\u202e>", max_size=80), min_size=1, max_size=4), st.data())
-def test_no_text_of_a_unit_leaves_its_fence(texts: list[str], data: st.DataObject) -> None:
+def test_no_text_of_a_unit_leaves_its_fence(texts, data):
     titles = [data.draw(st.text(alphabet="`\n ab#", max_size=20)) for _ in texts]
     ids = [data.draw(st.text(alphabet="`\n a/", max_size=10)) for _ in texts]
     hits = [saying(text, title=title, unit_id=id_) for text, title, id_ in zip(texts, titles, ids, strict=True)]
@@ -108,7 +106,7 @@ def test_no_text_of_a_unit_leaves_its_fence(texts: list[str], data: st.DataObjec
 @pytest.mark.proves("RENDER-SIZE")
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(0, 6000), max_size=9), st.integers(600, 12_000))
-def test_an_answer_is_never_longer_than_it_was_told_to_be(sizes: list[int], max_chars: int) -> None:
+def test_an_answer_is_never_longer_than_it_was_told_to_be(sizes, max_chars):
     hits = [saying("\n".join(["a line of forty characters, or nearly so"] * (size // 40))) for size in sizes]
     text = bundle_markdown(bundle(*hits, more_context_hint="More is there."), max_chars)
     assert len(text) <= max_chars
@@ -142,5 +140,5 @@ def test_an_answer_is_never_longer_than_it_was_told_to_be(sizes: list[int], max_
         ("日本語 ünï 🎉", "日本語 ünï 🎉"),
     ],
 )
-def test_escape_sequences_go_and_text_stays(hostile: str, shown: str) -> None:
+def test_escape_sequences_go_and_text_stays(hostile, shown):
     assert clean(hostile) == shown

@@ -1,7 +1,5 @@
 """History: transcripts and channels as passages that are found, shown and followed; queries with operators."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sqlite3
@@ -92,7 +90,7 @@ def real_world(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> I
 
 
 @pytest.mark.proves("HIS-ROLES")
-def test_a_session_is_found_by_what_you_and_the_agent_said(world: World) -> None:
+def test_a_session_is_found_by_what_you_and_the_agent_said(world):
     world.write([("Why does the webhook time out?", "The proxy closes idle connections."), ("Fix it", "Done.")])
     world.sync()
     hits = world.search("webhook")
@@ -104,7 +102,7 @@ def test_a_session_is_found_by_what_you_and_the_agent_said(world: World) -> None
 
 
 @pytest.mark.proves("HIS-TITLE")
-def test_a_session_is_found_by_its_title_and_one_without_a_title_is_named_by_its_first_prompt(world: World) -> None:
+def test_a_session_is_found_by_its_title_and_one_without_a_title_is_named_by_its_first_prompt(world):
     file = world.write([("Why does this fail on Mondays?", "The clock is set by hand.")])
     world.write([("Is it slow?", "Mondays are fine here.")], name="22222222-bbbb")
     named = {"type": "custom-title", "customTitle": "Flaky login", "sessionId": "11111111-aaaa"}
@@ -118,7 +116,7 @@ def test_a_session_is_found_by_its_title_and_one_without_a_title_is_named_by_its
 
 
 @pytest.mark.proves("HIS-LONG", "HIS-REDACTED")
-def test_a_long_reply_is_cut_into_passages_and_shown_whole_without_its_secrets(world: World) -> None:
+def test_a_long_reply_is_cut_into_passages_and_shown_whole_without_its_secrets(world):
     reply = "\n\n".join(f"Paragraph {n} speaks of lighthouse{n} and of {SECRET} at length. " * 5 for n in range(20))
     world.write([("Tell me all", reply)])
     world.sync()
@@ -131,7 +129,7 @@ def test_a_long_reply_is_cut_into_passages_and_shown_whole_without_its_secrets(w
 
 
 @pytest.mark.proves("HIS-INCREMENTAL", "HIS-UNCHANGED")
-def test_a_session_that_grew_or_was_rewritten_is_read_again(world: World) -> None:
+def test_a_session_that_grew_or_was_rewritten_is_read_again(world):
     file = world.write([("First question", "First answer")])
     assert world.sync().added == 1
     again = world.sync()
@@ -149,7 +147,7 @@ def test_a_session_that_grew_or_was_rewritten_is_read_again(world: World) -> Non
 
 
 @pytest.mark.proves("HIS-FORKS")
-def test_a_fork_repeats_nothing_and_takes_over_when_the_original_is_deleted(world: World) -> None:
+def test_a_fork_repeats_nothing_and_takes_over_when_the_original_is_deleted(world):
     file = world.write([("Find the lighthouse", "It is on the cliff.")])
     world.sync()
     copy = file.with_name("22222222-bbbb.jsonl")
@@ -165,7 +163,7 @@ def test_a_fork_repeats_nothing_and_takes_over_when_the_original_is_deleted(worl
 
 
 @pytest.mark.proves("HIS-DELETED", "HIS-ARCHIVE")
-def test_hits_of_a_deleted_transcript_disappear_unless_the_archive_has_it(world: World) -> None:
+def test_hits_of_a_deleted_transcript_disappear_unless_the_archive_has_it(world):
     kept = world.write([("Keep the lighthouse", "Kept.")], "11111111-aaaa")
     lost = world.write([("Lose the beacon", "Lost.")], "22222222-bbbb")
     world.sync()
@@ -179,7 +177,7 @@ def test_hits_of_a_deleted_transcript_disappear_unless_the_archive_has_it(world:
 
 
 @pytest.mark.proves("HIS-EXCLUDED")
-def test_excluded_projects_are_not_read_and_are_forgotten_when_they_become_excluded(world: World) -> None:
+def test_excluded_projects_are_not_read_and_are_forgotten_when_they_become_excluded(world):
     world.write([("Find the lighthouse", "Found.")])
     world.write([("Find the beacon", "Found.")], "22222222-bbbb", cwd="/srv/secret/plan")
     world.sync()
@@ -191,7 +189,7 @@ def test_excluded_projects_are_not_read_and_are_forgotten_when_they_become_exclu
 
 
 @pytest.mark.proves("HIS-OFF")
-def test_history_can_be_switched_off_and_is_forgotten_then(world: World) -> None:
+def test_history_can_be_switched_off_and_is_forgotten_then(world):
     world.write([("Find the lighthouse", "Found.")])
     world.sync()
     off = Settings(history_enabled=False)
@@ -203,7 +201,7 @@ def test_history_can_be_switched_off_and_is_forgotten_then(world: World) -> None
 
 
 @pytest.mark.proves("HIS-GOLDEN")
-def test_what_people_noted_of_real_sessions_finds_the_session(real_world: World, shared_data: Path) -> None:
+def test_what_people_noted_of_real_sessions_finds_the_session(real_world, shared_data):
     asked = found = 0
     for line in (shared_data / "transcripts" / "claude-code-summaries.jsonl").read_text("utf-8").splitlines():
         noted = json.loads(line)
@@ -216,7 +214,7 @@ def test_what_people_noted_of_real_sessions_finds_the_session(real_world: World,
 
 
 @pytest.mark.proves("HIS-FILTERS")
-def test_hits_are_filtered_by_time_source_and_session(world: World) -> None:
+def test_hits_are_filtered_by_time_source_and_session(world):
     world.write([("Old lighthouse", "ok")], started=datetime(2026, 1, 1, tzinfo=UTC))
     world.write([("New lighthouse", "ok")], "22222222-bbbb", cwd="/srv/other")
     world.sync()
@@ -228,7 +226,7 @@ def test_hits_are_filtered_by_time_source_and_session(world: World) -> None:
 
 
 @pytest.mark.proves("HIS-RANK")
-def test_what_says_more_of_it_comes_first_and_what_is_newer_where_they_are_equal(world: World) -> None:
+def test_what_says_more_of_it_comes_first_and_what_is_newer_where_they_are_equal(world):
     world.write([("The lighthouse keeper of the northern cliff", "ok")], "a", started=datetime(2025, 1, 1, tzinfo=UTC))
     world.write([("A lighthouse", "ok")], "b", started=datetime(2026, 1, 1, tzinfo=UTC))
     world.write([("A lighthouse, though", "ok")], "c", started=datetime(2026, 5, 1, tzinfo=UTC))
@@ -238,7 +236,7 @@ def test_what_says_more_of_it_comes_first_and_what_is_newer_where_they_are_equal
 
 
 @pytest.mark.proves("HIS-BRIDGE")
-def test_messages_of_channels_are_found_and_read_as_a_thread(world: World) -> None:
+def test_messages_of_channels_are_found_and_read_as_a_thread(world):
     file = world.environment.home / "bridge" / "release.jsonl"
     file.parent.mkdir()
     lines = [
@@ -270,7 +268,7 @@ def test_messages_of_channels_are_found_and_read_as_a_thread(world: World) -> No
 
 
 @pytest.mark.proves("HIS-REAL", "HIS-INJECTED")
-def test_every_hit_in_real_sessions_can_be_read_and_none_is_what_the_client_put_in(real_world: World) -> None:
+def test_every_hit_in_real_sessions_can_be_read_and_none_is_what_the_client_put_in(real_world):
     hits = [
         hit
         for query in ("session", "test", "command caveat", "continued from a previous conversation", "system reminder")
@@ -287,7 +285,7 @@ def test_every_hit_in_real_sessions_can_be_read_and_none_is_what_the_client_put_
 
 
 @pytest.mark.proves("HIS-SHELL")
-def test_commands_and_output_of_shells_are_found_and_shown(world: World) -> None:
+def test_commands_and_output_of_shells_are_found_and_shown(world):
     folder = world.environment.shell_logs / "shell-1"
     folder.mkdir(parents=True)
     (folder / "stdin.log").write_text(f"cargo test --workspace\nexport TOKEN={SECRET}\ngit push lighthouse")
@@ -309,7 +307,7 @@ def test_commands_and_output_of_shells_are_found_and_shown(world: World) -> None
 
 
 @pytest.mark.proves("HIS-RULES")
-def test_other_rules_read_everything_again_and_redact_what_cannot_be_read(world: World) -> None:
+def test_other_rules_read_everything_again_and_redact_what_cannot_be_read(world):
     world.write([("Deploy the lighthouse with hunter2lighthouse", "ok")])
     lost = world.write([("Deploy the beacon", "ok")], "22222222-bbbb")
     world.sync()
@@ -322,7 +320,7 @@ def test_other_rules_read_everything_again_and_redact_what_cannot_be_read(world:
 
 
 @pytest.mark.proves("HIS-EXPRESSION")
-def test_an_expression_decides_what_is_found_and_phrases_hold(world: World) -> None:
+def test_an_expression_decides_what_is_found_and_phrases_hold(world):
     world.write([("the end of the file was reached", "ok")], "a")
     world.write([("the file was at an end", "ok")], "b")
     world.write([("lighthouses everywhere, retryWithBackoff", "ok")], "c")
@@ -341,7 +339,7 @@ def test_an_expression_decides_what_is_found_and_phrases_hold(world: World) -> N
 
 @pytest.mark.proves("HIS-UNSPACED")
 @pytest.mark.parametrize("word", ["検", "索", "能", "検索", "機能", "索機", "検索機能", "速"])
-def test_a_part_of_what_is_written_without_spaces_is_found_wherever_it_stands(world: World, word: str) -> None:
+def test_a_part_of_what_is_written_without_spaces_is_found_wherever_it_stands(world, word):
     world.write([("検索機能が遅い。もっと速", "ok")], "a")
     world.write([("The payments are slow.", "遅延")], "b")
     world.sync()
@@ -351,7 +349,7 @@ def test_a_part_of_what_is_written_without_spaces_is_found_wherever_it_stands(wo
 
 
 @pytest.mark.proves("HIS-WHILE-WRITTEN")
-def test_a_line_that_is_still_being_written_is_taken_when_it_is_whole(world: World) -> None:
+def test_a_line_that_is_still_being_written_is_taken_when_it_is_whole(world):
     file = world.write([("First", "One"), ("Second lighthouse", "Two")])
     whole = file.read_bytes()
     cut = whole.index(b"Second") + 3

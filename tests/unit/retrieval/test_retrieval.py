@@ -1,7 +1,5 @@
 """The read pipeline over the real index and model; times in questions."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -43,7 +41,7 @@ def ids(bundle: Bundle) -> list[str]:
 
 
 @pytest.mark.proves("ASK-GOLDEN")
-def test_at_least_38_of_40_paraphrased_questions_find_their_unit_in_the_top_three(asked: Brain) -> None:
+def test_at_least_38_of_40_paraphrased_questions_find_their_unit_in_the_top_three(asked):
     questions = yaml.safe_load((REPOSITORY / "tests/golden/questions.yaml").read_text("utf-8"))["questions"]
     assert len(questions) >= 40
     missed = [
@@ -55,7 +53,7 @@ def test_at_least_38_of_40_paraphrased_questions_find_their_unit_in_the_top_thre
 
 
 @pytest.mark.proves("SEARCH-SNIPPET")
-def test_a_summary_shows_the_sentences_that_answer(tmp_path: Path) -> None:
+def test_a_summary_shows_the_sentences_that_answer(tmp_path):
     filler = "\n\n".join(f"## Part {n}\n\nLogin sessions are kept in table {n} of the database." for n in range(40))
     body = f"{filler}\n\n## Expiry\n\nNobody likes to log in again. A login session expires after 45 minutes of rest."
     (tmp_path / "domains/coding/concepts").mkdir(parents=True)
@@ -77,7 +75,7 @@ def handbook(tmp_path: Path) -> Path:
 
 @pytest.mark.proves("SEARCH-SYNONYMS")
 @pytest.mark.parametrize(("question", "unit"), [("PTO?", "concept/vacation"), ("k8s", "concept/cluster")])
-def test_a_question_finds_what_says_it_in_another_word(handbook: Path, question: str, unit: str) -> None:
+def test_a_question_finds_what_says_it_in_another_word(handbook, question, unit):
     home = handbook / "home"
     home.mkdir()
     (home / "config.yaml").write_text("embedding: {model: none}\nretrieval: {synonyms: [kubernetes = k8s]}\n")
@@ -87,7 +85,7 @@ def test_a_question_finds_what_says_it_in_another_word(handbook: Path, question:
 
 
 @pytest.mark.proves("SEARCH-SAVED")
-def test_a_saved_query_is_searched_by_its_name_and_narrowed(tmp_path: Path, handbook: Path) -> None:
+def test_a_saved_query_is_searched_by_its_name_and_narrowed(tmp_path, handbook):
     saved = ("off=paid type:concept", "off=never the second")
     chosen = Settings(retrieval=RetrievalSettings(searches=saved), embedding=EmbeddingSettings(model="none"))
     with Brain(handbook, settings=chosen) as brain:
@@ -96,7 +94,7 @@ def test_a_saved_query_is_searched_by_its_name_and_narrowed(tmp_path: Path, hand
 
 
 @pytest.mark.proves("ASK-WEAK")
-def test_most_questions_that_the_brain_cannot_answer_are_said_to_be_weak(asked: Brain) -> None:
+def test_most_questions_that_the_brain_cannot_answer_are_said_to_be_weak(asked):
     golden = yaml.safe_load((REPOSITORY / "tests/golden/questions.yaml").read_text("utf-8"))
     flagged = [asked.ask(question, fresh=False, now=NOW).weak for question in golden["unanswerable"]]
     assert sum(flagged) >= 0.8 * len(flagged)
@@ -104,7 +102,7 @@ def test_most_questions_that_the_brain_cannot_answer_are_said_to_be_weak(asked: 
 
 @pytest.mark.proves("ASK-RELEVANCE")
 @pytest.mark.parametrize("model", ["all-MiniLM-L6-v2", "none"])
-def test_agents_get_what_is_likely_to_help_and_one_line_if_nothing_is(asked: Brain, model: str) -> None:
+def test_agents_get_what_is_likely_to_help_and_one_line_if_nothing_is(asked, model):
     golden = yaml.safe_load((REPOSITORY / "tests/golden/questions.yaml").read_text("utf-8"))
     with Brain(asked.path, settings=Settings(embedding=EmbeddingSettings(model=model))) as brain:
         found, sent = 0, 0
@@ -123,7 +121,7 @@ def test_agents_get_what_is_likely_to_help_and_one_line_if_nothing_is(asked: Bra
 
 @pytest.mark.proves("RECALL-QUIET")
 @pytest.mark.parametrize("model", ["all-MiniLM-L6-v2", "none"])
-def test_hardly_a_prompt_that_asks_for_nothing_known_makes_recall_speak(asked: Brain, model: str) -> None:
+def test_hardly_a_prompt_that_asks_for_nothing_known_makes_recall_speak(asked, model):
     prompts = (REPOSITORY / "benchmarks/generic_prompts.txt").read_text("utf-8").splitlines()[1::2]
     golden = yaml.safe_load((REPOSITORY / "tests/golden/questions.yaml").read_text("utf-8"))["questions"]
     with Brain(asked.path, settings=Settings(embedding=EmbeddingSettings(model=model))) as brain:
@@ -140,7 +138,7 @@ def test_hardly_a_prompt_that_asks_for_nothing_known_makes_recall_speak(asked: B
 
 @pytest.mark.proves("ASK-EXPLAIN")
 @pytest.mark.parametrize("model", ["all-MiniLM-L6-v2", "none"])
-def test_the_contributions_of_every_hit_add_up_to_its_score(asked: Brain, model: str) -> None:
+def test_the_contributions_of_every_hit_add_up_to_its_score(asked, model):
     chosen = Settings(embedding=EmbeddingSettings(model=model))
     with Brain(asked.path, settings=chosen) as brain:
         for question in ("cache invalidation", "why is the session store slow", "retryWithBackoff", "dough"):
@@ -153,7 +151,7 @@ def test_the_contributions_of_every_hit_add_up_to_its_score(asked: Brain, model:
 
 
 @pytest.mark.proves("ASK-FILTER")
-def test_filters_admit_only_what_they_name_related_units_included(asked: Brain) -> None:
+def test_filters_admit_only_what_they_name_related_units_included(asked):
     def hits(filter_: Filter) -> Sequence[Hit]:
         return asked.ask(Query("retry and cache", filter=filter_), fresh=False, now=NOW).hits
 
@@ -171,7 +169,7 @@ def test_filters_admit_only_what_they_name_related_units_included(asked: Brain) 
 
 
 @pytest.mark.proves("ASK-FILTER", "INDEX-NUMPY")
-def test_sqlite_vec_and_numpy_find_the_same_with_and_without_a_filter(asked: Brain) -> None:
+def test_sqlite_vec_and_numpy_find_the_same_with_and_without_a_filter(asked):
     file = asked.index.file
     model = asked.embedder
     assert model is not None
@@ -191,7 +189,7 @@ def test_sqlite_vec_and_numpy_find_the_same_with_and_without_a_filter(asked: Bra
 
 
 @pytest.mark.proves("ASK-RELATED")
-def test_related_units_of_the_best_hits_are_added_and_say_how_they_were_reached(asked: Brain) -> None:
+def test_related_units_of_the_best_hits_are_added_and_say_how_they_were_reached(asked):
     bundle = asked.ask(Query("how do we retry payments", limit=10, budget_tokens=6000), fresh=False, now=NOW)
     relations = " ".join(reason for hit in bundle.hits for reason in hit.reasons)
     assert "concept/idempotency-keys" in ids(bundle)
@@ -199,7 +197,7 @@ def test_related_units_of_the_best_hits_are_added_and_say_how_they_were_reached(
 
 
 @pytest.mark.proves("ASK-SUPERSEDED")
-def test_a_superseded_unit_is_labelled_and_stands_behind_what_replaced_it(asked: Brain) -> None:
+def test_a_superseded_unit_is_labelled_and_stands_behind_what_replaced_it(asked):
     bundle = asked.ask("where do we keep login sessions", fresh=False, now=NOW)
     found = ids(bundle)
     assert found.index("decision/sessions-in-postgres") < found.index("decision/redis-for-sessions")
@@ -216,7 +214,7 @@ def failing(question: str, candidates: Sequence[Hit]) -> list[float]:
 
 
 @pytest.mark.proves("ASK-RERANK", "RERANK-FALLBACK")
-def test_a_reranker_decides_the_order_and_when_it_fails_the_local_order_stands(asked: Brain) -> None:
+def test_a_reranker_decides_the_order_and_when_it_fails_the_local_order_stands(asked):
     local = asked.ask("cache invalidation", fresh=False, now=NOW)
     turned = asked.ask("cache invalidation", fresh=False, now=NOW, reranker=Reranker("scripted", reversing))
     assert turned.hits[0].unit.id != local.hits[0].unit.id
@@ -227,7 +225,7 @@ def test_a_reranker_decides_the_order_and_when_it_fails_the_local_order_stands(a
 
 
 @pytest.mark.proves("ASK-NO-VECTORS")
-def test_without_vectors_there_is_still_an_answer_and_it_says_so(asked: Brain) -> None:
+def test_without_vectors_there_is_still_an_answer_and_it_says_so(asked):
     with Brain(asked.path, settings=Settings(embedding=EmbeddingSettings(model="none"))) as brain:
         bundle = brain.ask("cache invalidation", fresh=False, now=NOW)
     assert bundle.hits[0].unit.id == "concept/cache-invalidation"
@@ -254,9 +252,7 @@ hits_lists = st.lists(st.lists(st.text(min_size=1, max_size=900), min_size=1, ma
 @pytest.mark.proves("ASK-BUDGET")
 @settings(max_examples=300, deadline=None)
 @given(hits_lists, st.integers(min_value=1, max_value=4000), st.sampled_from(list(Depth)))
-def test_packing_never_exceeds_its_budget_and_says_what_was_left_out(
-    hits: list[Hit], budget_tokens: int, depth: Depth
-) -> None:
+def test_packing_never_exceeds_its_budget_and_says_what_was_left_out(hits, budget_tokens, depth):
     packed, budget, hint = pack(hits, budget_tokens=budget_tokens, depth=depth)
     shown = sum(estimate_tokens(c.text) + estimate_tokens(c.breadcrumb) for hit in packed for c in hit.chunks)
     assert shown <= budget.used <= budget_tokens
@@ -265,21 +261,21 @@ def test_packing_never_exceeds_its_budget_and_says_what_was_left_out(
 
 
 @pytest.mark.proves("RRF-FORMULA")
-def test_fusion_is_the_formula_of_the_paper() -> None:
+def test_fusion_is_the_formula_of_the_paper():
     fused = fuse([["a", "b"], ["b", "c"]])
     assert fused == {"b": pytest.approx(1 / 61 + 1 / 62), "a": pytest.approx(1 / 61), "c": pytest.approx(1 / 62)}
     assert list(fused) == ["b", "a", "c"]
 
 
 @pytest.mark.proves("ASK-BAD-SETTINGS")
-def test_settings_that_make_no_sense_are_said_in_one_sentence(asked: Brain) -> None:
+def test_settings_that_make_no_sense_are_said_in_one_sentence(asked):
     for wrong in ({"limit": 0}, {"budget_tokens": -1}, {"depth": "bottomless"}, {"profile": "nope"}):
         with pytest.raises(UsageError):
             asked.ask(Query("x", **wrong), fresh=False, now=NOW)  # type: ignore[arg-type]
 
 
 @pytest.mark.proves("ASK-TIME")
-def test_units_of_the_time_that_a_question_names_come_first_and_the_others_stay(tmp_path: Path) -> None:
+def test_units_of_the_time_that_a_question_names_come_first_and_the_others_stay(tmp_path):
     (tmp_path / "domains/coding/decisions").mkdir(parents=True)
     (tmp_path / "brain.yaml").write_text("owner: T\n")
     body = "# Cache of sessions {}\n\nThe cache of the sessions is cleared by {}."

@@ -1,7 +1,5 @@
 """Records of Claude Code, Codex and Gemini CLI, and the events that each gives; what is injected gives none."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -191,7 +189,7 @@ CASES: dict[str, tuple[list[Any], list[str]]] = {
     "AGT-INJECTED",
 )  # fmt: skip
 @pytest.mark.parametrize("name", CASES)
-def test_records_give_the_events_that_are_in_them(tmp_path: Path, name: str) -> None:
+def test_records_give_the_events_that_are_in_them(tmp_path, name):
     records, events = CASES[name]
     session = read_any(lines(tmp_path / "session.json", *records))
     assert shown(session) == events
@@ -202,7 +200,7 @@ def test_records_give_the_events_that_are_in_them(tmp_path: Path, name: str) -> 
 
 
 @pytest.mark.proves("SES-READ-ALL")
-def test_every_file_at_hand_is_read_or_refused_in_one_sentence(shared_data: Path) -> None:
+def test_every_file_at_hand_is_read_or_refused_in_one_sentence(shared_data):
     with_events = 0
     for file in filter(Path.is_file, sorted((shared_data / "transcripts").rglob("*"))):
         try:
@@ -220,7 +218,7 @@ def test_every_file_at_hand_is_read_or_refused_in_one_sentence(shared_data: Path
 
 
 @pytest.mark.proves("SES-TORN")
-def test_torn_lines_odd_bytes_and_lone_surrogates_are_counted_and_stop_nothing(tmp_path: Path) -> None:
+def test_torn_lines_odd_bytes_and_lone_surrogates_are_counted_and_stop_nothing(tmp_path):
     odd = ["42", '"text"', "[1, 2]", "null", "{}", '{"type": 7}', '{"type": "user"}', "[" * 100_000,
            '{"type":"assistant","message":{"content":[{"type":"text","te']  # fmt: skip
     good = json.dumps(record("user", "ok \ud83d and \x00 end", uuid="a"))
@@ -236,7 +234,7 @@ def test_torn_lines_odd_bytes_and_lone_surrogates_are_counted_and_stop_nothing(t
 
 
 @pytest.mark.proves("SES-SUBAGENTS")
-def test_a_subagents_events_stand_behind_the_call_that_started_it(shared_data: Path) -> None:
+def test_a_subagents_events_stand_behind_the_call_that_started_it(shared_data):
     (file,) = (shared_data / "transcripts/claude-code-2.1.329/subagent").glob("*.jsonl")
     session = read_session(file)
     agents = [event.agent_id for event in session.events]
@@ -246,7 +244,7 @@ def test_a_subagents_events_stand_behind_the_call_that_started_it(shared_data: P
 
 
 @pytest.mark.proves("SES-COMPACTION")
-def test_a_compaction_summary_is_no_prompt(shared_data: Path) -> None:
+def test_a_compaction_summary_is_no_prompt(shared_data):
     (file,) = (shared_data / "transcripts/claude-code-2.1.329/compact").glob("*.jsonl")
     events = read_session(file).events
     prompts = [event.text for event in events if event.kind is EventKind.PROMPT]
@@ -255,7 +253,7 @@ def test_a_compaction_summary_is_no_prompt(shared_data: Path) -> None:
 
 
 @pytest.mark.proves("SES-TITLE")
-def test_a_summary_names_the_session_only_if_it_belongs_to_it(tmp_path: Path) -> None:
+def test_a_summary_names_the_session_only_if_it_belongs_to_it(tmp_path):
     foreign = {"type": "summary", "summary": "Another session", "leafUuid": "elsewhere"}
     own = {"type": "summary", "summary": "Fixing the login", "leafUuid": "u1"}
     named = {"type": "custom-title", "customTitle": "Login", "sessionId": CLAUDE_ID}
@@ -264,7 +262,7 @@ def test_a_summary_names_the_session_only_if_it_belongs_to_it(tmp_path: Path) ->
 
 
 @pytest.mark.proves("SES-READ-ALL", "AGT-FOREIGN")
-def test_a_missing_or_foreign_file_is_told_in_one_sentence(tmp_path: Path) -> None:
+def test_a_missing_or_foreign_file_is_told_in_one_sentence(tmp_path):
     os.mkfifo(tmp_path / "pipe.jsonl")
     foreign = lines(tmp_path / "codex.jsonl", {"type": "session_meta", "payload": {}}, {"type": "turn_context"})
     for path, reason in ((tmp_path / "gone.jsonl", "There is no transcript at"), (foreign, "is not a transcript"),
@@ -305,7 +303,7 @@ PATCHED = [
 
 @pytest.mark.proves("AGT-PATCH")
 @pytest.mark.parametrize("form", ["text", "argument", "heredoc"])
-def test_every_form_of_apply_patch_becomes_its_edits(tmp_path: Path, form: str) -> None:
+def test_every_form_of_apply_patch_becomes_its_edits(tmp_path, form):
     heredoc = {"command": ["bash", "-lc", f"apply_patch <<'EOF'\n{PATCH}\nEOF\n"]}
     name, given = {"text": ("apply_patch", PATCH), "argument": ("apply_patch", {"patch": PATCH}),
                    "heredoc": ("shell", heredoc)}[form]  # fmt: skip
@@ -319,7 +317,7 @@ def test_every_form_of_apply_patch_becomes_its_edits(tmp_path: Path, form: str) 
     assert said_why == "tool_result Edit tool: apply_patch verification failed: no such line"
 
 
-def test_compressed_codex_rollouts_are_read(tmp_path: Path) -> None:
+def test_compressed_codex_rollouts_are_read(tmp_path):
     packed = tmp_path / f"rollout-2026-02-11T05-53-33-{CODEX_ID}.jsonl.zst"
     plain = lines(tmp_path / "new.jsonl", META, said("add a retry"))
     packed.write_bytes(zstd.compress(plain.read_bytes()))

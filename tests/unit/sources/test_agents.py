@@ -1,7 +1,5 @@
 """The one entrance to sessions; those of Codex, Gemini CLI, Cursor and OpenCode: real samples, odd forms."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -42,9 +40,7 @@ GOLDEN: dict[str, tuple[str, str, dict[str, int]]] = {
 
 @pytest.mark.proves("AGT-GOLDEN", "AGT-CONTENT")
 @pytest.mark.parametrize("name", sorted(GOLDEN))
-def test_each_sample_gives_the_events_that_are_in_it_whatever_it_is_called(
-    name: str, shared_data: Path, tmp_path: Path
-) -> None:
+def test_each_sample_gives_the_events_that_are_in_it_whatever_it_is_called(name, shared_data, tmp_path):
     file = shared_data / SAMPLES / name
     session = read_any(file)
     assert (session.agent, session.id, counted(session)) == GOLDEN[name]
@@ -67,7 +63,7 @@ JUNK = st.recursive(
 
 
 @pytest.mark.proves("AGT-FOLDERS", "AGT-ENTRANCE")
-def test_each_agents_variable_and_setting_says_where_to_look(tmp_path: Path) -> None:
+def test_each_agents_variable_and_setting_says_where_to_look(tmp_path):
     def rollout(folder: str, last: int) -> None:
         name = f"{CODEX_ID[:-1]}{last}"
         lines(tmp_path / folder / f"sessions/2026/02/11/rollout-2026-02-11T05-53-33-{name}.jsonl", META, said("hi"))
@@ -89,7 +85,7 @@ def test_each_agents_variable_and_setting_says_where_to_look(tmp_path: Path) -> 
 
 
 @pytest.mark.proves("AGT-CATCH-UP")
-def test_catch_up_looks_at_other_agents_only_where_it_is_switched_on(tmp_path: Path) -> None:
+def test_catch_up_looks_at_other_agents_only_where_it_is_switched_on(tmp_path):
     lines(tmp_path / f".codex/sessions/2026/02/11/rollout-2026-02-11T05-53-33-{CODEX_ID}.jsonl", META, said("hi"))
     now = datetime.now(UTC) + timedelta(hours=1)
 
@@ -103,7 +99,7 @@ def test_catch_up_looks_at_other_agents_only_where_it_is_switched_on(tmp_path: P
 
 
 @pytest.mark.proves("AGT-CAPTURE")
-def test_capture_session_takes_a_transcript_of_any_agent(brain: Path, tmp_path: Path) -> None:
+def test_capture_session_takes_a_transcript_of_any_agent(brain, tmp_path):
     ruled = "never log a webhook payload: it contains card holder names"
     file = lines(tmp_path / "anything.txt", META, said(f"From now on, {ruled}."), said("Understood.", role="assistant"))
     nugget = [sys.executable, "-m", "nugget", "capture-session", "--with", "offline", "--json"]
@@ -132,7 +128,7 @@ def environment(tmp_path: Path) -> Environment:
 
 
 @pytest.mark.proves("AGT-ENTRANCE")
-def test_sessions_are_found_oldest_first_with_agent_id_time_and_size(environment: Environment) -> None:
+def test_sessions_are_found_oldest_first_with_agent_id_time_and_size(environment):
     found = list(find_sessions(environment))
     assert [(file.id, file.agent, file.mtime) for file in found] == [
         (FIRST, "claude-code", 1_699_999_980.0),
@@ -142,7 +138,7 @@ def test_sessions_are_found_oldest_first_with_agent_id_time_and_size(environment
 
 
 @pytest.mark.proves("AGT-PREFIX")
-def test_a_session_is_found_by_the_beginning_of_its_id_when_that_is_unambiguous(environment: Environment) -> None:
+def test_a_session_is_found_by_the_beginning_of_its_id_when_that_is_unambiguous(environment):
     found = find_session_by_id(environment, "11112")
     assert found is not None and found.id == SECOND
     assert find_session_by_id(environment, "ffff") is None
@@ -205,7 +201,7 @@ def cursor_database(file: Path, *, wal: bool = False) -> sqlite3.Connection:
 
 
 @pytest.mark.proves("AGT-COMMANDS")
-def test_sessions_in_cursors_database_are_found_and_read(tmp_path: Path) -> None:
+def test_sessions_in_cursors_database_are_found_and_read(tmp_path):
     user = tmp_path / ".config/Cursor/User"
     cursor_database(user / "globalStorage/state.vscdb").close()
     workspace = user / "workspaceStorage/abc/workspace.json"
@@ -236,7 +232,7 @@ def test_sessions_in_cursors_database_are_found_and_read(tmp_path: Path) -> None
 
 @pytest.mark.proves("AGT-UNTOUCHED")
 @pytest.mark.parametrize("wal", [False, True])
-def test_a_database_in_use_is_read_without_a_lock_or_a_trace(tmp_path: Path, wal: bool) -> None:
+def test_a_database_in_use_is_read_without_a_lock_or_a_trace(tmp_path, wal):
     database = tmp_path / ".config/Cursor/User/globalStorage/state.vscdb"
     writer = cursor_database(database, wal=wal)
     writer.execute("BEGIN EXCLUSIVE")

@@ -1,7 +1,5 @@
 """What is kept of sessions: the archive, redacted again by stricter rules, and the store of provenance."""
 
-from __future__ import annotations
-
 import gzip
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -40,7 +38,7 @@ PAY = (
 
 
 @pytest.mark.proves("CAPTURE-RE-REDACT")
-def test_stricter_settings_take_out_of_the_archive_what_they_exclude(home: Path) -> None:
+def test_stricter_settings_take_out_of_the_archive_what_they_exclude(home):
     file = kept(home, "one", *PAY)
     gone = kept(home, "two", *PAY, cwd="/srv/secret/deep")
     assert "90000" in text_of(file) and archive.outdated_archives(home, Settings()) == []
@@ -72,7 +70,7 @@ def test_stricter_settings_take_out_of_the_archive_what_they_exclude(home: Path)
         ("cat conf/.en?", "SALARY=90000", None),
     ],
 )
-def test_what_a_command_shows_of_an_excluded_file_is_dropped(command: str, output: str, kept: str | None) -> None:
+def test_what_a_command_shows_of_an_excluded_file_is_dropped(command, output, kept):
     events = (
         Event(kind=EventKind.COMMAND, text=command, call_id="1"),
         Event(kind=EventKind.OUTPUT, text=output, call_id="1"),
@@ -89,9 +87,7 @@ KEY = "ghp_" + "a1B2c3D4e5F6" * 3
 
 
 @pytest.mark.proves("CAPTURE-RE-REDACT", "HEALTH-NEXT")
-def test_doctor_names_it_and_the_command_does_it(
-    home: Path, brain: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_doctor_names_it_and_the_command_does_it(home, brain, monkeypatch, capsys):
     monkeypatch.setenv("NUGGET_BRAIN", str(brain))
     monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
     kept(home, "one", *PAY)
@@ -150,7 +146,7 @@ def read(file: Path) -> SessionRecord:
 
 
 @pytest.mark.proves("PROVENANCE-STORE")
-def test_what_is_written_is_read_back_whole_with_ids_made_of_the_session(tmp_path: Path) -> None:
+def test_what_is_written_is_read_back_whole_with_ids_made_of_the_session(tmp_path):
     file = write_session(tmp_path, FULL)
     assert file == tmp_path / "provenance" / FULL.workspace / f"{SESSION}.jsonl"
     record = read(file)
@@ -160,7 +156,7 @@ def test_what_is_written_is_read_back_whole_with_ids_made_of_the_session(tmp_pat
 
 
 @pytest.mark.proves("PROVENANCE-REDACTED")
-def test_no_secret_is_written_wherever_it_stands(tmp_path: Path) -> None:
+def test_no_secret_is_written_wherever_it_stands(tmp_path):
     leaky = nugget(
         f"use {SECRET}", detail=f"token {SECRET}", source_prompt=f"<private>{SECRET}</private>",
         alternatives=(SECRET,), scope=Scope(path=f"x/{SECRET}", symbol=SECRET),
@@ -176,7 +172,7 @@ def test_no_secret_is_written_wherever_it_stands(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("PROVENANCE-CORRUPT")
-def test_lines_that_cannot_be_taken_are_problems_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_lines_that_cannot_be_taken_are_problems_and_the_rest_is_read(tmp_path):
     file = write_session(tmp_path, FULL)
     good = '{"kind":"nugget","id":"n-%d","type":"caveat","summary":"s %d","confidence":%s,"session":"x"}'
     bad = [
@@ -208,7 +204,7 @@ def test_lines_that_cannot_be_taken_are_problems_and_the_rest_is_read(tmp_path: 
 
 
 @pytest.mark.parametrize("session", ["../../escape", "a/b", "", ".hidden", "x" * 300, "con\0", "ünï"])
-def test_no_session_id_leads_out_of_the_folder(tmp_path: Path, session: str) -> None:
+def test_no_session_id_leads_out_of_the_folder(tmp_path, session):
     file = write_session(tmp_path, replace(FULL, session=session, workspace="../../up", nuggets=()))
     assert file.is_file()
     assert file.parent.parent == tmp_path / "provenance"

@@ -1,7 +1,5 @@
 """Notes: canon, folders of markdown that are read and never written; memory, that of one identity."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from contextlib import closing
@@ -61,7 +59,7 @@ def vault(tmp_path: Path) -> Path:
 
 
 @pytest.mark.proves("CANON-READ")
-def test_a_vault_is_read_with_its_titles_tags_names_dates_and_links(vault: Path) -> None:
+def test_a_vault_is_read_with_its_titles_tags_names_dates_and_links(vault):
     source = canon(vault)
     assert keys(source) == ["vault/Home.md", "vault/Retry Policy.md", "vault/ops/Rates.md"]
     rates = unit(source, "vault/ops/Rates.md")
@@ -79,7 +77,7 @@ def test_a_vault_is_read_with_its_titles_tags_names_dates_and_links(vault: Path)
 
 
 @pytest.mark.proves("CANON-IGNORE")
-def test_ignore_files_are_honoured_the_deeper_one_first(tmp_path: Path) -> None:
+def test_ignore_files_are_honoured_the_deeper_one_first(tmp_path):
     repo = tmp_path / "shop"
     write(
         repo,
@@ -95,7 +93,7 @@ def test_ignore_files_are_honoured_the_deeper_one_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("CANON-BAD-INPUT")
-def test_links_in_circles_and_out_of_the_folder_are_not_followed(vault: Path, tmp_path: Path) -> None:
+def test_links_in_circles_and_out_of_the_folder_are_not_followed(vault, tmp_path):
     (tmp_path / "outside.md").write_text("secret")
     (vault / "round").symlink_to(vault)
     (vault / "out.md").symlink_to(tmp_path / "outside.md")
@@ -132,7 +130,7 @@ def ids(identity: str, world: Path) -> list[str]:
 
 
 @pytest.mark.proves("MEMORY-SOURCES")
-def test_an_identity_owns_its_folders_and_the_files_that_its_agent_reads(world: Path) -> None:
+def test_an_identity_owns_its_folders_and_the_files_that_its_agent_reads(world):
     assert ids("zealot", world) == ["plan.md", "@brain/brainy.md"]
     mine = [path if "@workspace" not in path else path.rsplit("/", 1)[-1] for path in ids("claude-code", world)]
     assert mine == ["@user/CLAUDE.md", "@project/-shop/MEMORY.md", "CLAUDE.md", "AGENTS.md", "go.md"]
@@ -143,13 +141,13 @@ def test_an_identity_owns_its_folders_and_the_files_that_its_agent_reads(world: 
 @pytest.mark.parametrize(
     "text", ["", "..", "../zealot", "a/b", "a\\b", ".hidden", "a..b", "~", "a b", "x" * 65, "a\x00", "é"]
 )
-def test_an_identity_with_path_characters_is_refused(text: str) -> None:
+def test_an_identity_with_path_characters_is_refused(text):
     with pytest.raises(UsageError, match="cannot be an identity"):
         check_identity(text)
 
 
 @pytest.mark.proves("MEMORY-ISOLATION")
-def test_memory_stands_in_an_index_of_its_identity_and_can_stand_in_no_other(world: Path) -> None:
+def test_memory_stands_in_an_index_of_its_identity_and_can_stand_in_no_other(world):
     environment = read_environment()
     source = memory_of("zealot", environment, redact=str, brain=world / "brain")
     with closing(open_memory(environment.home, "zealot")) as connection:

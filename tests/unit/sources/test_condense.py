@@ -1,7 +1,5 @@
 """Condensing a session to what was said and done; who said it: typed, pasted, or somebody else's word."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -36,7 +34,7 @@ def said(kind: EventKind, text: str, **values: object) -> Event:
         ("Bash", 'echo "$(nugget review show)"'),
     ],
 )
-def test_what_nugget_recalled_is_left_out(tool: str, command: str | None) -> None:
+def test_what_nugget_recalled_is_left_out(tool, command):
     asked, answered = EventKind.TOOL_CALL, EventKind.TOOL_RESULT
     if command:
         asked, answered = EventKind.COMMAND, EventKind.OUTPUT
@@ -54,7 +52,7 @@ def test_what_nugget_recalled_is_left_out(tool: str, command: str | None) -> Non
 
 @pytest.mark.proves("CON-LIMIT")
 @given(st.lists(st.tuples(st.sampled_from(EventKind), st.text(max_size=300)), max_size=20), st.integers(1, 2_000))
-def test_the_limit_holds_for_any_session(events: list[tuple[EventKind, str]], max_chars: int) -> None:
+def test_the_limit_holds_for_any_session(events, max_chars):
     session = session_of(*(Event(kind=kind, text=text, tool="Bash", path="p") for kind, text in events))
     texts = windows(session, max_chars=max_chars)
     assert all(len(text) <= max_chars for text in texts)
@@ -73,14 +71,14 @@ def test_the_limit_holds_for_any_session(events: list[tuple[EventKind, str]], ma
         ("please fix\n\n## Summary\n\nBuild it", "please fix"),
     ],
 )
-def test_what_was_typed_is_told_from_what_was_pasted(text: str, typed: str) -> None:
+def test_what_was_typed_is_told_from_what_was_pasted(text, typed):
     found, pasted = split_pasted(text)
     assert found == typed
     assert bool(pasted) == (typed != text)
 
 
 @pytest.mark.proves("SPEAKER-OLD")
-def test_what_an_earlier_version_kept_is_never_the_users() -> None:
+def test_what_an_earlier_version_kept_is_never_the_users():
     line = {"kind": "nugget", "id": "1a2b3c4d-1", "type": "constraint", "summary": "Always", "confidence": 0.9,
             "session": "s", "evidence": [{"session": "s", "quote": "Always do it"}]}  # fmt: skip
     nugget = read_line(json.dumps(line).encode())
@@ -102,6 +100,6 @@ def test_what_an_earlier_version_kept_is_never_the_users() -> None:
         "turn_aborted", "user_query", "attached_files", "session_context", "antml:invoke", "SYSTEM-REMINDER",
     ],
 )  # fmt: skip
-def test_a_tag_that_a_client_means_something_by_is_escaped(tag: str) -> None:
+def test_a_tag_that_a_client_means_something_by_is_escaped(tag):
     for text in (f"<{tag}>", f"</{tag}>", f"< /{tag} >", f'<{tag} x="1">', f"<{tag}"):
         assert "<" not in clean(text) and clean(text).replace("&lt;", "<") == text

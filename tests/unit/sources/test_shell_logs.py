@@ -1,7 +1,5 @@
 """Reading log folders: torn lines, escape codes, binary and long output."""
 
-from __future__ import annotations
-
 import json
 import os
 import tracemalloc
@@ -30,7 +28,7 @@ def lines_of(file: Path, *, now_ms: int = LATER_MS) -> list[LogLine]:
 
 
 @pytest.mark.proves("EVI-SHELL-TORN")
-def test_a_torn_last_line_waits_for_its_end(tmp_path: Path) -> None:
+def test_a_torn_last_line_waits_for_its_end(tmp_path):
     log, out = tmp_path / "events.jsonl", tmp_path / "stderr.log"
     whole = event(5, "command.end", exit=1)
     log.write_text(event(4, "command.start", cmd="x") + whole[:20])
@@ -56,12 +54,12 @@ def test_a_torn_last_line_waits_for_its_end(tmp_path: Path) -> None:
         (b"x y " * 50_000, "x y " * 250),
     ],
 )
-def test_of_a_line_what_a_person_could_read_is_kept(raw: bytes, shown: str) -> None:
+def test_of_a_line_what_a_person_could_read_is_kept(raw, shown):
     assert clean_line(raw) == shown
 
 
 @pytest.mark.proves("EVI-SHELL-BOUNDED")
-def test_of_a_large_log_beginning_end_and_failures_are_kept_and_the_rest_is_found_by_offset(tmp_path: Path) -> None:
+def test_of_a_large_log_beginning_end_and_failures_are_kept_and_the_rest_is_found_by_offset(tmp_path):
     out = tmp_path / "output.log"
     dull = b"".join(b"   Compiling crate-%07d v1.0.0 (registry)\n" % n for n in range(40_000))
     mark = b"error[E0308]: mismatched types in crate-42\n"
@@ -91,7 +89,7 @@ def test_of_a_large_log_beginning_end_and_failures_are_kept_and_the_rest_is_foun
 
 
 @pytest.mark.proves("EVI-SHELL-PATHS")
-def test_no_session_id_and_no_link_leads_out_of_the_log_folder(tmp_path: Path) -> None:
+def test_no_session_id_and_no_link_leads_out_of_the_log_folder(tmp_path):
     logs, outside = tmp_path / "logs", tmp_path / "outside"
     for folder in (logs / "good", outside):
         folder.mkdir(parents=True)

@@ -1,7 +1,5 @@
 """Status, doctor and repair: what is wrong is seen, named with the next command, and put right."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
@@ -19,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import Nugget
 from knowledge_files import commit, linked_brain, shell
 from programs import program
 
@@ -58,7 +55,7 @@ def snapshot(*folders: Path) -> dict[str, bytes | None]:
 
 
 @pytest.mark.proves("HEALTH-READS")
-def test_status_and_doctor_write_nothing(words: Path, nugget: Nugget, isolated_home: Path) -> None:
+def test_status_and_doctor_write_nothing(words, nugget, isolated_home):
     before = snapshot(words, isolated_home)
     for command in (["status"], ["doctor"], ["status", "--json"], ["doctor", "--json"]):
         assert nugget(*command).code == 0
@@ -73,7 +70,7 @@ def test_status_and_doctor_write_nothing(words: Path, nugget: Nugget, isolated_h
 
 
 @pytest.mark.proves("HEALTH-NEXT")
-def test_each_fault_is_told_with_its_next_step(words: Path, nugget: Nugget, isolated_home: Path) -> None:
+def test_each_fault_is_told_with_its_next_step(words, nugget, isolated_home):
     (words / "domains/coding/patterns/bad.md").write_text("---\ntags: [unclosed\n---\n")
     assert nugget("sync").code == 0
     assert "Something is wrong: 1 error." in nugget("status").out
@@ -93,9 +90,7 @@ def test_each_fault_is_told_with_its_next_step(words: Path, nugget: Nugget, isol
 
 
 @pytest.mark.proves("HEALTH-KEY")
-def test_a_key_is_told_to_be_there_and_never_shown(
-    words: Path, nugget: Nugget, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_is_told_to_be_there_and_never_shown(words, nugget, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "very-secret-key")
     results = [nugget(*command) for command in (["status"], ["status", "--json"], ["doctor"], ["doctor", "--json"])]
     assert not any(result.code for result in results) and "very-secret-key" not in str(results)
@@ -103,9 +98,7 @@ def test_a_key_is_told_to_be_there_and_never_shown(
 
 
 @pytest.mark.proves("HEALTH-SOURCES")
-def test_what_waits_in_any_source_is_said_by_status_and_doctor(
-    words: Path, nugget: Nugget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_waits_in_any_source_is_said_by_status_and_doctor(words, nugget, tmp_path, monkeypatch):
     canon = tmp_path / "handbook"
     canon.mkdir()
     for number in range(3):
@@ -128,7 +121,7 @@ QUESTION = "idempotency keys for retries"
 
 
 @pytest.mark.proves("REPAIR")
-def test_leftovers_and_stale_locks_go_and_each_is_told(words: Path, home: Path, nugget: Nugget) -> None:
+def test_leftovers_and_stale_locks_go_and_each_is_told(words, home, nugget):
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         dead = process.pid
     (home / "ledger").mkdir(parents=True)
@@ -147,7 +140,7 @@ def test_leftovers_and_stale_locks_go_and_each_is_told(words: Path, home: Path, 
 
 
 @pytest.mark.proves("INDEX-DAMAGE")
-def test_a_damaged_index_is_healed_by_a_question_or_named_and_repaired(words: Path, home: Path) -> None:
+def test_a_damaged_index_is_healed_by_a_question_or_named_and_repaired(words, home):
     """Bytes and whole pages are overwritten at places that a seed chooses."""
     with Brain(words) as opened:
         opened.sync()
@@ -224,7 +217,7 @@ def half_moved(own: Path) -> Path:
 
 
 @pytest.mark.proves("WRITE-WHOLE")
-def test_what_the_user_did_between_the_kill_and_the_next_command_stays(half_moved: Path) -> None:
+def test_what_the_user_did_between_the_kill_and_the_next_command_stays(half_moved):
     retry = half_moved / "domains/coding/patterns/retry.md"
     retry.write_text(retry.read_text() + "\nMine.\n")
     git.finish_pending(half_moved)
@@ -234,7 +227,7 @@ def test_what_the_user_did_between_the_kill_and_the_next_command_stays(half_move
 
 
 @pytest.mark.proves("WRITE-WHOLE")
-def test_a_commit_by_hand_cannot_undo_what_was_killed_half_way(half_moved: Path) -> None:
+def test_a_commit_by_hand_cannot_undo_what_was_killed_half_way(half_moved):
     command = ["git", "-C", str(half_moved), "commit", "-qam", "By hand"]
     by_hand = subprocess.run(command, capture_output=True, check=False)
     assert by_hand.returncode != 0 and b"index.lock" in by_hand.stderr
@@ -245,7 +238,7 @@ def test_a_commit_by_hand_cannot_undo_what_was_killed_half_way(half_moved: Path)
 
 
 @pytest.mark.proves("RED-SCRUB")
-def test_a_secret_that_slipped_through_is_found_and_taken_out(tmp_path: Path) -> None:
+def test_a_secret_that_slipped_through_is_found_and_taken_out(tmp_path):
     home, brain = tmp_path / "home", tmp_path / "brain"
     secret, other = "DB_PASSWORD=Winter2026!x", "correct horse is mine"
     (home / "archive").mkdir(parents=True)
@@ -275,9 +268,7 @@ def test_a_secret_that_slipped_through_is_found_and_taken_out(tmp_path: Path) ->
 
 
 @pytest.mark.proves("RED-SCRUB")
-def test_the_commands_name_places_and_rules_but_no_secret(
-    isolated_home: Path, words: Path, nugget: Nugget, tmp_path: Path
-) -> None:
+def test_the_commands_name_places_and_rules_but_no_secret(isolated_home, words, nugget, tmp_path):
     file = tmp_path / "f.txt"
     file.write_text("one\nDB_PASSWORD=Winter2026!x\n")
     shown = nugget("redact", file, "--stats")

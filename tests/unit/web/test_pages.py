@@ -1,12 +1,10 @@
 """Every page in every state of a brain: what it shows, what it changes, and what it refuses."""
 
-from __future__ import annotations
-
 import html
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -43,7 +41,7 @@ def headings(text: str) -> list[str]:
 
 @pytest.mark.proves("WEB-PAGES")
 @pytest.mark.parametrize("address", PAGES)
-def test_every_page_is_valid_and_loads_nothing_from_elsewhere(shown: Page, address: str) -> None:
+def test_every_page_is_valid_and_loads_nothing_from_elsewhere(shown, address):
     reply = shown.get(address)
     assert reply.status_code == 200
     html5lib.HTMLParser(strict=True).parse(reply.text)
@@ -55,7 +53,7 @@ def test_every_page_is_valid_and_loads_nothing_from_elsewhere(shown: Page, addre
 
 
 @pytest.mark.proves("WEB-PAGES")
-def test_what_is_not_there_is_said_in_a_page(shown: Page) -> None:
+def test_what_is_not_there_is_said_in_a_page(shown):
     for address in ("/nothing", "/unit/brain:pattern/nothing", "/review/nothing", "/session/nothing", "/assets/../x"):
         reply = shown.get(address)
         assert reply.status_code == 404 and len(headings(reply.text)) == 1, address
@@ -65,7 +63,7 @@ def test_what_is_not_there_is_said_in_a_page(shown: Page) -> None:
 
 
 @pytest.mark.proves("WEB-GATE")
-def test_a_key_lets_one_browser_in_once(shown: Page) -> None:
+def test_a_key_lets_one_browser_in_once(shown):
     key = browsing.new_key(shown.home, PORT)
     shown.client.cookies.clear()
     assert shown.get("/").status_code == 401
@@ -82,7 +80,7 @@ def test_a_key_lets_one_browser_in_once(shown: Page) -> None:
 
 
 @pytest.mark.proves("WEB-GATE")
-def test_other_hosts_and_other_pages_are_refused(shown: Page, words: Path) -> None:
+def test_other_hosts_and_other_pages_are_refused(shown, words):
     for host in ("evil.example:5034", "127.0.0.1", "127.0.0.1:1", "localhost.evil.example:5034", ""):
         assert shown.get("/", host=host).status_code == 421
     assert shown.get("/", sec_fetch_site="cross-site", sec_fetch_mode="no-cors").status_code == 403
@@ -103,7 +101,7 @@ def test_other_hosts_and_other_pages_are_refused(shown: Page, words: Path) -> No
 
 
 @pytest.mark.proves("WEB-HOSTILE")
-def test_what_a_unit_holds_is_shown_as_text(words: Path) -> None:
+def test_what_a_unit_holds_is_shown_as_text(words):
     evil = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
     body = (
         f"# {evil}\n\n<script>alert(3)</script>\n\n[click](javascript:alert(4)) ![picture](https://evil.example/x.png)\n\n"
@@ -132,7 +130,7 @@ def test_what_a_unit_holds_is_shown_as_text(words: Path) -> None:
 
 
 @pytest.mark.proves("WEB-EDIT")
-def test_a_unit_is_edited_restored_moved_and_forgotten(shown: Page, words: Path) -> None:
+def test_a_unit_is_edited_restored_moved_and_forgotten(shown, words):
     def fields(text: str) -> tuple[str, str]:
         found = re.search(r'name="digest" value="(\w+)".*?<textarea id="text"[^>]*>\n(.*?)</textarea>', text, re.DOTALL)
         assert found
@@ -156,7 +154,7 @@ def test_a_unit_is_edited_restored_moved_and_forgotten(shown: Page, words: Path)
 
 
 @pytest.mark.proves("WEB-PULSE")
-def test_the_pulse_tells_what_changed_by_the_file_system_alone(shown: Page, words: Path) -> None:
+def test_the_pulse_tells_what_changed_by_the_file_system_alone(shown, words):
     first = shown.get("/pulse")
     assert set(first.json()) == {"review", "index", "log"}
     assert shown.get("/pulse", if_none_match=first.headers["etag"]).status_code == 304
@@ -166,7 +164,7 @@ def test_the_pulse_tells_what_changed_by_the_file_system_alone(shown: Page, word
 
 
 @pytest.mark.proves("WEB-REVIEW")
-def test_a_proposal_is_decided_in_one_commit_against_what_was_seen(words: Path, tmp_path: Path) -> None:
+def test_a_proposal_is_decided_in_one_commit_against_what_was_seen(words, tmp_path):
     notes = tmp_path / "notes"
     notes.mkdir()
     for name in ("wind", "rain", "snow"):
@@ -201,7 +199,7 @@ def test_a_proposal_is_decided_in_one_commit_against_what_was_seen(words: Path, 
 
 
 @pytest.mark.proves("WEB-GATE")
-def test_a_link_from_elsewhere_asks_nothing_in_the_name_of_a_person(shown: Page) -> None:
+def test_a_link_from_elsewhere_asks_nothing_in_the_name_of_a_person(shown):
     link = {"sec_fetch_site": "cross-site", "sec_fetch_mode": "navigate", "sec_fetch_dest": "document"}
     assert shown.get("/search?q=planted+by+a+link", **link).status_code == 200
     shown.get("/search?q=typed+by+a+person", sec_fetch_site="same-origin")
@@ -210,9 +208,7 @@ def test_a_link_from_elsewhere_asks_nothing_in_the_name_of_a_person(shown: Page)
 
 
 @pytest.mark.proves("WEB-EDIT")
-def test_a_unit_says_why_it_is_stale_and_opens_in_an_editor(
-    words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_unit_says_why_it_is_stale_and_opens_in_an_editor(words, tmp_path, monkeypatch):
     opened = tmp_path / "opened"
     (tmp_path / "editor").write_text(f'#!/bin/sh\necho "$@" > {opened}.new && mv {opened}.new {opened}\n')
     (tmp_path / "editor").chmod(0o755)
@@ -230,7 +226,7 @@ def test_a_unit_says_why_it_is_stale_and_opens_in_an_editor(
 
 
 @pytest.mark.proves("WEB-REVIEW")
-def test_marks_and_edits_stay_when_the_page_of_a_proposal_is_turned(proposed: Path) -> None:
+def test_marks_and_edits_stay_when_the_page_of_a_proposal_is_turned(proposed):
     with page(proposed) as shown:
 
         def fields(text: str) -> dict[str, str]:
@@ -295,7 +291,7 @@ def unreadable(brain: Path) -> None:
 
 @pytest.mark.proves("WEB-PAGES")
 @pytest.mark.parametrize("state", [empty, merging, locked, unreadable])
-def test_every_page_is_shown_in_every_state(words: Path, state: Callable[[Path], None]) -> None:
+def test_every_page_is_shown_in_every_state(words, state):
     state(words)
     with page(words) as shown:
         for address in ADDRESSES:
@@ -308,7 +304,7 @@ def test_every_page_is_shown_in_every_state(words: Path, state: Callable[[Path],
 
 @pytest.mark.proves("WEB-REVIEW", "BRAIN-READY")
 @pytest.mark.parametrize("trouble", [locked, merging])
-def test_what_git_refuses_is_said_and_the_marks_stay(proposed: Path, trouble: Callable[[Path], None]) -> None:
+def test_what_git_refuses_is_said_and_the_marks_stay(proposed, trouble):
     with page(proposed) as shown:
         address, fields = form(shown.get("/review").text)
         trouble(proposed)
