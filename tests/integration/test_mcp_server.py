@@ -316,7 +316,7 @@ def test_a_note_becomes_one_redacted_proposal_and_never_a_unit(brain, tmp_path, 
         first = await propose(client, statement=statement)
         assert text_of(first).startswith("Proposed as decision/payments-are-retried")
         assert "already waits for review" in text_of(await propose(client, statement=statement))
-        for wrong, told in (({"type": "story"}, "type"), ({"paths": ["../../etc/passwd"]}, "no file below")):
+        for wrong, told in (({"type": "story"}, "type"), ({"paths": ["../../etc/passwd"]}, "is not a file below")):
             refused = await propose(client, **wrong)
             assert refused.is_error and told in text_of(refused), wrong
 
