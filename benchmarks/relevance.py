@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from retrieval import CONVERSATIONS, read_gains, scopes, write_brain
 
 from nugget.app import Brain
-from nugget.config import EmbeddingSettings, Settings
+from nugget.config import Settings
 from nugget.models import Bundle, Query
 from nugget.render import bundle_markdown
 from nugget.retrieval.candidates import TASK, gather
@@ -63,7 +63,7 @@ def main() -> int:
     parser.add_argument("--words", action="store_true", help="without vectors")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    settings = Settings(embedding=EmbeddingSettings(model="none")) if options.words else Settings()
+    settings = Settings(embedding_model="none") if options.words else Settings()
     folders = [*options.fit, *options.folders] or [CONVERSATIONS]
     with tempfile.TemporaryDirectory() as root, ExitStack() as stack:
         known: dict[str, Set] = {}

@@ -18,19 +18,11 @@ from dataclasses import Field, dataclass, field, fields
 from importlib import import_module
 from pathlib import Path, PurePath
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 from nugget.errors import NuggetError, UsageError
-from nugget.settings import AgentSettings as AgentSettings
-from nugget.settings import CaptureSettings as CaptureSettings
-from nugget.settings import CommitSettings as CommitSettings
-from nugget.settings import EmbeddingSettings as EmbeddingSettings
 from nugget.settings import Entry, YAMLRefused, read_entries
-from nugget.settings import ExtractionSettings as ExtractionSettings
-from nugget.settings import HttpSettings as HttpSettings
-from nugget.settings import LLMSettings as LLMSettings
-from nugget.settings import RetrievalSettings as RetrievalSettings
 from nugget.settings import Settings as Settings
 from nugget.text import printable
 
@@ -38,8 +30,6 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
     from nugget.models import Problem
-
-_S = TypeVar("_S")
 
 KNOWLEDGE_KEYS = frozenset(
     "owner name canon.folders retrieval.limit retrieval.budget_tokens retrieval.candidates"
@@ -191,13 +181,12 @@ def load_settings(environment: Environment, brain: Path | None = None) -> Settin
     for key in _JOINED:
         if entries := shared.get(key):
             values[key] = tuple(dict.fromkeys((*values[key], *entries)))
-    return _assembled(Settings, values)
+    return Settings(**{_keys()[key].name: value for key, value in values.items()})
 
 
 def value_of(settings: Settings, key: str) -> Any:
     """Return the value of a setting by its dotted key."""
-    kind, entry = _keys()[key]
-    return getattr(settings if kind is Settings else getattr(settings, key.partition(".")[0]), entry.name)
+    return getattr(settings, _keys()[key].name)
 
 
 def read_user_file(environment: Environment) -> dict[str, Entry]:
@@ -246,7 +235,7 @@ def taken(key: str, value: Any) -> Any:
 
     if key not in _keys():
         raise ValueError("a section with its keys below it")
-    if isinstance(value, str) and isinstance(_keys()[key][1].default, tuple):
+    if isinstance(value, str) and isinstance(_keys()[key].default, tuple):
         value = [part.strip() for part in value.split(",") if part.strip()]
     try:
         result = _adapter(key).validate_python(value)
@@ -274,7 +263,7 @@ def _check_address(address: str) -> None:
 
 def documented_keys() -> dict[str, tuple[Any, str]]:
     """Return every key with its default and meaning, in order: `{"embedding.model": (default, doc)}`."""
-    return {key: (entry.default, entry.metadata["doc"]) for key, (_, entry) in _keys().items()}
+    return {key: (entry.default, entry.metadata["doc"]) for key, entry in _keys().items()}
 
 
 def is_known(key: str) -> bool:
@@ -294,21 +283,9 @@ def _is_inside(folder: str) -> bool:
 
 
 @functools.cache
-def _keys(kind: type[Any] = Settings, prefix: str = "") -> dict[str, tuple[type[Any], Field[Any]]]:
-    """Return every key with the dataclass that has it and its field."""
-    keys: dict[str, tuple[type[Any], Field[Any]]] = {}
-    for entry in fields(kind):
-        section: Any = entry.default_factory
-        if isinstance(section, type):
-            keys |= _keys(section, f"{prefix}{entry.name}.")
-        else:
-            keys[_key_of(entry, prefix)] = (kind, entry)
-    return keys
-
-
-def _key_of(entry: Field[Any], prefix: str) -> str:
-    """Return the key of a field; a section's own name has no `key` beside it."""
-    return entry.metadata.get("key") or f"{prefix}{entry.name.rstrip('_')}"
+def _keys() -> dict[str, Field[Any]]:
+    """Return the field of every key."""
+    return {entry.name.replace("_", ".", 1): entry for entry in fields(Settings)}
 
 
 @functools.cache
@@ -316,18 +293,6 @@ def _adapter(key: str) -> TypeAdapter[Any]:
     from pydantic import Field as Limits
     from pydantic import TypeAdapter
 
-    kind, entry = _keys()[key]
-    hint: Any = Annotated[typing.get_type_hints(kind)[entry.name], Limits(**entry.metadata["limits"])]
+    entry = _keys()[key]
+    hint: Any = Annotated[typing.get_type_hints(Settings)[entry.name], Limits(**entry.metadata["limits"])]
     return TypeAdapter(hint)
-
-
-def _assembled(kind: type[_S], values: Mapping[str, Any], prefix: str = "") -> _S:
-    """Return the dataclass with these values, by dotted key, in place of its defaults."""
-    given: dict[str, Any] = {}
-    for entry in fields(kind):  # type: ignore[arg-type]
-        key, section = _key_of(entry, prefix), cast(Any, entry.default_factory)
-        if isinstance(section, type):
-            given[entry.name] = _assembled(section, values, f"{key}.")
-        elif key in values:
-            given[entry.name] = values[key]
-    return kind(**given)

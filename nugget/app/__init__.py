@@ -77,7 +77,7 @@ class Brain:
         self.environment = environment or read_environment()
         self.settings = settings or load_settings(self.environment, path)
         self._is_read_by_people = face == "cli"
-        self.logs_as = face if self.settings.retrieval.log_queries else None
+        self.logs_as = face if self.settings.retrieval_log_queries else None
         self._unlogged: list[Asked] = []
         self._lock = threading.RLock()
         self._index: Index | None = None
@@ -186,8 +186,8 @@ class Brain:
         what changed, `log=False` keeps the question out of the query log. Raises UsageError for a filter that names
         nothing known, or memory without an identity.
         """
-        defaults = self.settings.retrieval
-        usual = Query("", limit=defaults.limit, budget_tokens=defaults.budget_tokens, profile="task")
+        limit, tokens = self.settings.retrieval_limit, self.settings.retrieval_budget_tokens
+        usual = Query("", limit=limit, budget_tokens=tokens, profile="task")
         query = checked(question, usual)
         parsed = SearchQuery(given=query.text, text=query.text, filter=query.filter)
         return self._retrieve(query, parsed, reranker, now or datetime.now(UTC), fresh=fresh, log=log, alone=alone)
@@ -200,12 +200,12 @@ class Brain:
         `fresh` and `log` are as in `ask`. Raises UsageError as `ask` does.
         """
         moment = now or datetime.now(UTC)
-        defaults = self.settings.retrieval
+        limit = self.settings.retrieval_limit
         usual = Query(
-            "", limit=defaults.limit, budget_tokens=SEARCH_TOKENS, depth=Depth.SUMMARY, profile="task"
+            "", limit=limit, budget_tokens=SEARCH_TOKENS, depth=Depth.SUMMARY, profile="task"
         )  # fmt: skip
         query = checked(question, usual)
-        parsed = parse_search(with_saved(query.text, defaults.searches), today=moment.date())
+        parsed = parse_search(with_saved(query.text, self.settings.retrieval_searches), today=moment.date())
         merged = merge_filters(query.filter, parsed.filter)
         parsed = replace(parsed, filter=merged, lists=not parsed.text.strip() and not merged.is_empty)
         return self._retrieve(query, parsed, None, moment, fresh=fresh, log=log)
@@ -214,11 +214,11 @@ class Brain:
         self, query: Query, parsed: SearchQuery, reranker: Reranker | None, now: datetime, *, fresh: bool, log: bool,
         alone: bool = False,
     ) -> Bundle:  # fmt: skip
-        started, defaults = time.perf_counter(), self.settings.retrieval
+        started, settings = time.perf_counter(), self.settings
         sources = chosen_sources(parsed.filter.sources, identity=query.identity)
-        profile = configured(query.profile or "task", defaults)
+        profile = configured(query.profile or "task", settings)
         profile = replace(profile, reads_closely=self._is_read_by_people)
-        text = parsed.text if parsed.match else with_synonyms(parsed.text, defaults.synonyms)
+        text = parsed.text if parsed.match else with_synonyms(parsed.text, settings.retrieval_synonyms)
         parsed = replace(parsed, text=text, filter=replace(parsed.filter, sources=()))
         state = self.refresh() if fresh and SourceName.BRAIN in sources else IndexState()
         pending = self.refresh_local_sources(sources) if fresh else None
@@ -253,12 +253,11 @@ class Brain:
         """Return what is similar to a ref or a thought. Raises NuggetError for an unknown ref."""
         from nugget.retrieval.refs import related
 
-        defaults = self.settings.retrieval
-        query = checked(question, Query("", limit=defaults.limit, depth=Depth.SUMMARY, profile="task"))
+        query = checked(question, Query("", limit=self.settings.retrieval_limit, depth=Depth.SUMMARY, profile="task"))
         chosen = chosen_sources(query.filter.sources, identity=query.identity)
         return related(
             self._named(query, fresh=fresh), query, self.indexes(query.identity), sources=chosen, now=datetime.now(UTC),
-            profile=configured("task", defaults), embedder=self.embedder,
+            profile=configured("task", self.settings), embedder=self.embedder,
         )  # fmt: skip
 
     def _named(self, query: Query, *, fresh: bool) -> Unit | str:

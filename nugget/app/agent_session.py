@@ -107,7 +107,7 @@ class AgentSession:
     @property
     def takes_notes(self) -> bool:
         """True if the user lets agents propose knowledge during a session."""
-        return self._face == "mcp" and load_settings(self.environment).capture.notes
+        return self._face == "mcp" and load_settings(self.environment).capture_notes
 
     @cached_property
     def settings(self) -> Settings:
@@ -121,7 +121,7 @@ class AgentSession:
     def _budget(self) -> DailyBudget | None:
         if self._face != "http":
             return None
-        return DailyBudget(self.environment.home, max_usd=self.settings.http.max_usd_per_day, face="http")
+        return DailyBudget(self.environment.home, max_usd=self.settings.http_max_usd_per_day, face="http")
 
     def llm(self, brain: Brain | None = None) -> LLM | None:
         """Return the LLM of the brain's settings, held to the server's daily budget; None without a key."""
@@ -131,7 +131,7 @@ class AgentSession:
         """Return the LLM of the server's settings. Raises LLMUnavailable if there is none."""
         if llm := self.llm():
             return llm
-        if not self.settings.llm.enabled:
+        if not self.settings.llm_enabled:
             raise LLMUnavailable("LLM calls are switched off.", hint="Set `llm.enabled: true`.")
         hint = "Start the server with ANTHROPIC_API_KEY set."
         raise LLMUnavailable("There is no key for the Anthropic API.", hint=hint)
@@ -185,7 +185,7 @@ class AgentSession:
         _reported(lambda: self._bring_in(self.open(), if_due=False))
 
     def _bring_in(self, brain: Brain, *, if_due: bool) -> None:
-        if brain.follow(if_due=if_due) is not None and self._face == "http" and self.settings.http.auth:
+        if brain.follow(if_due=if_due) is not None and self._face == "http" and self.settings.http_auth:
             brain.publish_index()  # a team's server is the one that keeps the team's index
 
     def caught_up(self, bundle: Bundle) -> Bundle:

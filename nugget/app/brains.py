@@ -192,7 +192,7 @@ def evaluate(
     from nugget.brain.filing import forgotten
 
     (questions, problems), kept = read_golden(brain.path, files), brain.index_folder / "evals" / "last.json"
-    is_local = brain.settings.retrieval.reranker.startswith("cross-encoder:")
+    is_local = brain.settings.retrieval_reranker.startswith("cross-encoder:")
     reranker, now = brain.reranker(None) if is_local else None, datetime.now(UTC)
     run = evaluation.evaluate(
         questions, lambda query: brain.ask(query, reranker=reranker, now=now, fresh=False, log=False),

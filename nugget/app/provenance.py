@@ -142,7 +142,7 @@ class Provenance:
         extractor = Extractor(
             home=self.environment.home, settings=self.settings, now=datetime.now(UTC),
             llm=open_extractor(self.settings, self.environment, way),
-            is_optional=(way or self.settings.extraction.with_) == "auto", force=force, dry_run=dry_run,
+            is_optional=(way or self.settings.extraction_with) == "auto", force=force, dry_run=dry_run,
         )  # fmt: skip
         wanted = None if everything or session else here.identity
         one = find_session_by_id(self.environment, session) if session else None

@@ -218,7 +218,7 @@ def send_session(transcript: Path, environment: Environment, settings: Settings)
 
     Raises NuggetError if the server cannot be reached or refuses it, and TranscriptError.
     """
-    if (server := settings.capture.server) is None:
+    if (server := settings.capture_server) is None:
         return None
     address, found, space = server.rstrip("/").rpartition("/s/")
     token = environment.variables.get("NUGGET_TEAM_TOKEN")

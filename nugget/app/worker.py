@@ -114,7 +114,7 @@ def work(
         queue.prune(home, now=_now())
         if catch_up:
             settings = load_settings(environment, flag or environment.brain or default_brain(environment))
-            found = queue_ended(environment, settings.capture.agents, background=background)
+            found = queue_ended(environment, settings.capture_agents, background=background)
         with ExitStack() as stack:
             opened: dict[Path, Brain] = {}
             brain_for = partial(_brain_for, environment, flag, opened, stack)
@@ -217,12 +217,12 @@ def explain_session(transcript: Path, brain: Brain, *, way: str | None = None) -
     session, _ = read_redacted(transcript, target.home, target.settings)
     found = open_extract(brain, now=target.now, way=way)(session)
     is_offline = found.method == "heuristic"
-    model = brain.settings.llm.extract_model
+    model = brain.settings.llm_extract_model
     lines = [f"Judged by {'the bundled judge, offline' if is_offline else model}."]
     lines += explain(session, embed=_embed(brain)) if is_offline else ()
     changes, dropped = compare(
         found.proposals, known_brain(target), session=session.id,
-        max_units=target.settings.capture.max_units,
+        max_units=target.settings.capture_max_units,
     )  # fmt: skip
     for change in changes:
         unit, note = change.unit, f"; {change.note}" if change.note else ""
@@ -275,7 +275,7 @@ def _capture_job(
     if queue.is_paused(environment.home, session, job.queued or _now().timestamp()):
         return None, "capture was paused (nugget pause)"
     settings = load_settings(environment)
-    if not settings.capture.headless and _is_headless(transcript):
+    if not settings.capture_headless and _is_headless(transcript):
         return None, "a headless run (capture.headless)"
     with files.time_limit(MAX_JOB_S):
         if sent := send_session(transcript, environment, settings):

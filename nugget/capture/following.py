@@ -84,7 +84,7 @@ def decide(
     Raises what `review.decide` raises, and ForgeError or PushRefused if the remote refuses; nothing was changed then.
     If the remote is unreachable, a proposal without a pull request is accepted locally and pushed later.
     """
-    if settings.capture.publish == "never" or not git.is_repository(brain) or remotes.find_remote(brain) is None:
+    if settings.capture_publish == "never" or not git.is_repository(brain) or remotes.find_remote(brain) is None:
         return review.decide(brain, name, decision, home=environment.home, now=now)
     home = environment.home
     with publishing.locked(brain, home):
@@ -118,7 +118,7 @@ def _reach(
             problems.append(error)
     return _Run(
         brain=brain, home=environment.home, now=now, remote=remote, repository=repository,
-        known=publishing.publications(brain, home=environment.home), may_push=settings.capture.publish != "never",
+        known=publishing.publications(brain, home=environment.home), may_push=settings.capture_publish != "never",
     )  # fmt: skip
 
 

@@ -108,7 +108,7 @@ def publish(
             try:
                 if isinstance(reached, NuggetError):
                     raise reached
-                done.append(_open(brain, proposal, before, *reached, settings.capture.labels))
+                done.append(_open(brain, proposal, before, *reached, settings.capture_labels))
             except NuggetError as error:
                 done.append(failed(before or Publication(branch=proposal.branch, state="failed"), error))
         for publication in done:
@@ -226,7 +226,7 @@ def _close(
 
 def find_target(brain: Path, environment: Environment, settings: Settings | None = None) -> Target | str:
     """Return the target of proposals, or the reason why they stay local. Makes no network call."""
-    if settings is not None and settings.capture.publish == "never":
+    if settings is not None and settings.capture_publish == "never":
         return "capture.publish is `never`"
     remote = remotes.find_remote(brain) if git.is_repository(brain) else None
     if remote is None:

@@ -133,7 +133,7 @@ def serve(
         from nugget.http import serve_team
 
         environment = read_environment()
-        if (settings := load_settings(environment)).http.auth:
+        if (settings := load_settings(environment)).http_auth:
             serve_team(environment, settings, address)
             return
 

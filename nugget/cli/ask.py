@@ -108,7 +108,7 @@ def ask(
     with open_brain(brain) as opened:
         llm = None if no_llm else opened.llm()
         filter_ = _filter(KnowledgeType, types, domains, tags, since, source)
-        limit = opened.settings.retrieval.limit if limit is None else limit
+        limit = opened.settings.retrieval_limit if limit is None else limit
         query = Query(
             text, filter=filter_, limit=limit, offset=more * limit, budget_tokens=budget, identity=identity,
             depth=depth, explain=explain,
@@ -190,7 +190,7 @@ def search(
     text = " ".join(query or []) if is_narrowed else words(query or [], "something to look for")
     with open_brain(brain) as opened:
         filter_ = _filter(TYPES, types, domains, tags, since, source)
-        limit = opened.settings.retrieval.limit if limit is None else limit
+        limit = opened.settings.retrieval_limit if limit is None else limit
         asked = Query(
             related or text, filter=filter_, limit=limit, offset=more * limit, identity=identity, explain=explain
         )

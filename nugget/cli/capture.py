@@ -98,7 +98,7 @@ def capture(
     try:
         folder = brain_in_use(brain, environment)
     except BrainError:
-        if brain or not load_settings(environment).capture.server:
+        if brain or not load_settings(environment).capture_server:
             raise
     numbers = count(1)
 

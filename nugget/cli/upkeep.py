@@ -279,7 +279,7 @@ def queries(
     """
     with open_brain(brain) as opened:
         found = opened.asked_questions(day(since))
-        is_kept = opened.settings.retrieval.log_queries
+        is_kept = opened.settings.retrieval_log_queries
     chosen = [
         one
         for one in found["queries"]

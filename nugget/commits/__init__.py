@@ -90,7 +90,7 @@ def prepare(
         except LLMUnavailable as error:
             notes.append(f"{error} The message was made by rules.")
     ends = messages.trailers(
-        attribution, sessions=[record.session for record in matched], co_authors=settings.commit.co_author,
+        attribution, sessions=[record.session for record in matched], co_authors=settings.commit_co_author,
         name=author_name(workspace.root, variables=variables),
     )  # fmt: skip
     message = messages.rendered(made, ends)
@@ -104,11 +104,11 @@ def _recent_sessions(
     """Return the recent sessions that touched a staged file, newest first; unreadable ones are skipped."""
     from nugget.sources.sessions import find_sessions
 
-    since = (now - timedelta(days=settings.commit.recent_days)).timestamp()
+    since = (now - timedelta(days=settings.commit_recent_days)).timestamp()
     named = {name for file in staged for name in (file.path, file.previous) if name}
     files = {file: file.stat().st_mtime for file in provenance.session_files(environment.home, workspace.identity)}
     known = {file.stem: mtime for file, mtime in files.items()}
-    transcripts = reversed(list(find_sessions(environment, settings.capture.agents)))
+    transcripts = reversed(list(find_sessions(environment, settings.capture_agents)))
     news = [one for one in transcripts if one.mtime >= since and known.get(one.id, 0.0) + _SLACK_S < one.mtime]
     fresh = {record.session: record for record in _read_transcripts(news, workspace, named, settings, until)}
     newest = sorted((file for file in files if file.stem not in fresh), key=lambda file: -files[file])
@@ -163,7 +163,7 @@ def _read_transcripts(
             places = [(root, place) for root in roots for place in (session.cwd, *session.folders) if place]
             is_here = any(Path(place) == root.root or relative_path(root, place) for root, place in places)
             if is_here and not is_excluded_project(session, settings=settings):
-                excluded = settings.capture.exclude_paths
+                excluded = settings.capture_exclude_paths
                 touched = file_touches(session, Places(session=session, roots=roots, excluded=excluded))
                 yield _record(session, roots, touched.touches)
 

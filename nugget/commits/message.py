@@ -239,8 +239,8 @@ def worded(
         f"By rules the message would be: {rules.header}\n\nDiff:\n{_diff(staged)}\n</material>"
     )
     request = Request(
-        purpose="commit", model=settings.commit.model, system=_SYSTEM, prompt=prompt, max_tokens=_MAX_TOKENS,
-        timeout_s=settings.commit.timeout_s, max_usd=settings.commit.max_usd,
+        purpose="commit", model=settings.commit_model, system=_SYSTEM, prompt=prompt, max_tokens=_MAX_TOKENS,
+        timeout_s=settings.commit_timeout_s, max_usd=settings.commit_max_usd,
     )  # fmt: skip
     value = llm.structured(request, _SCHEMA).value
     subject = " ".join(str(value["subject"]).split()).rstrip(".")

@@ -92,7 +92,7 @@ def asked_of(
 
 def log_answer(answer: CodeAnswer, environment: Environment, settings: Settings, *, face: Face, now: datetime) -> None:
     """Log a question about code that was answered, unless `retrieval.log_queries` is false."""
-    if settings.retrieval.log_queries:
+    if settings.retrieval_log_queries:
         query, hits = answer.bundle.query, answer.bundle.hits[:MAX_UNITS]
         filters = {"type": [str(type_) for type_ in query.types], "symbol": query.symbol}
         entry = _asked(

@@ -133,9 +133,9 @@ def _ask(
     log = "\n".join(f"e{number} {line}" for number, (_, line) in enumerate(chunk, 1))
     prompt = f"{llm.fence(log, 'session', id=session)}\n\n{llm.fence(query[:8000], 'question')}"
     request = Request(
-        purpose="select evidence", model=options.model or settings.llm.select_model, system=_SYSTEM, prompt=prompt,
-        max_tokens=_MAX_REPLY_TOKENS, timeout_s=settings.llm.timeout_s,
-        max_usd=max(0.0, settings.llm.select_max_usd - usd), session=session,
+        purpose="select evidence", model=options.model or settings.llm_select_model, system=_SYSTEM, prompt=prompt,
+        max_tokens=_MAX_REPLY_TOKENS, timeout_s=settings.llm_timeout_s,
+        max_usd=max(0.0, settings.llm_select_max_usd - usd), session=session,
     )  # fmt: skip
     return llm.structured(request, _SCHEMA)
 

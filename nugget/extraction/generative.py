@@ -86,16 +86,16 @@ class Work:
     @property
     def left_usd(self) -> float:
         """What may still be spent on this session: a retry within a day counts what was spent before."""
-        return self.settings.llm.max_usd_per_session - self.llm.spent_usd(self.session.id, within=CAP_WINDOW)
+        return self.settings.llm_max_usd_per_session - self.llm.spent_usd(self.session.id, within=CAP_WINDOW)
 
     @property
     def max_tokens(self) -> int:
         """The longest reply that is asked for, which a small context has no room for."""
-        return min(MAX_OUTPUT_TOKENS, self.settings.extraction.window_chars // 4)
+        return min(MAX_OUTPUT_TOKENS, self.settings.extraction_window_chars // 4)
 
     def cost_usd(self, chars: int, max_output_tokens: int) -> float:
         """Return the most that a request of so many characters can cost."""
-        price = self.llm.price(self.settings.llm.extract_model)
+        price = self.llm.price(self.settings.llm_extract_model)
         return estimate_cost_usd(price, "x" * chars, max_output_tokens=max_output_tokens)
 
 
@@ -108,7 +108,7 @@ def extract_generative(
     Raises LLMUnavailable when a call fails for any other reason, or when no reply could be used at all.
     """
     work = Work(session=session, llm=llm, settings=settings, now=now)
-    system = prompt_text("window", max_units=settings.capture.max_units)
+    system = prompt_text("window", max_units=settings.capture_max_units)
     found: list[Proposal] = []
     summaries: list[str] = []
 
@@ -190,7 +190,7 @@ def plan_windows(work: Work) -> list[str]:
     chars = _affordable_chars(work)
     if chars < _LEAST_WINDOW_CHARS:
         raise CostCapReached(
-            f"A session may cost ${work.settings.llm.max_usd_per_session:.2f}, of which ${max(work.left_usd, 0):.2f} "
+            f"A session may cost ${work.settings.llm_max_usd_per_session:.2f}, of which ${max(work.left_usd, 0):.2f} "
             "are left: too little to read this one.",
             hint="Raise `llm.max_usd_per_session`, or capture with `--with offline`.",
         )
@@ -207,7 +207,7 @@ def plan_windows(work: Work) -> list[str]:
 
 def _affordable_chars(work: Work) -> int:
     """Return the length of the longest window of which one request stays within what is left."""
-    most = work.settings.extraction.window_chars
+    most = work.settings.extraction_window_chars
     bare = work.cost_usd(_OVERHEAD_CHARS, work.max_tokens)
     full = work.cost_usd(_OVERHEAD_CHARS + most, work.max_tokens)
     return int(min(1.0, (work.left_usd - bare) / (full - bare)) * most) if full else most
@@ -231,8 +231,8 @@ def ask_model(work: Work, *, system: str, prompt: str, schema: Mapping[str, Any]
     def ask(purpose: str, asked: str) -> object:
         try:
             request = Request(
-                purpose=purpose, model=work.settings.llm.extract_model, system=system, prompt=asked,
-                max_tokens=work.max_tokens, timeout_s=work.settings.llm.timeout_s, max_usd=work.left_usd,
+                purpose=purpose, model=work.settings.llm_extract_model, system=system, prompt=asked,
+                max_tokens=work.max_tokens, timeout_s=work.settings.llm_timeout_s, max_usd=work.left_usd,
                 effort="medium", session=work.session.id,
             )  # fmt: skip
             reply = work.llm.structured(request, schema)

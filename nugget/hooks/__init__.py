@@ -254,8 +254,8 @@ def _write_message(file: str) -> None:
     variables = {name: environment.variables[name] for name in _HANDED_ON if environment.variables.get(name)}
     here = Path.cwd()
     settings = load_settings(environment)
-    agents = tuple(name for name in _OF_FILES if {name, "all"} & {*settings.capture.agents})
-    settings = replace(settings, capture=replace(settings.capture, agents=agents))
+    agents = tuple(name for name in _OF_FILES if {name, "all"} & {*settings.capture_agents})
+    settings = replace(settings, capture_agents=agents)
 
     def make() -> commits.Commit | None:
         until = time.process_time() + _READ_FOR_S

@@ -200,7 +200,7 @@ def serve(
     session = AgentSession(flag=brain, environment=environment, cwd=Path.cwd(), face="http", identity=identity)
     settings = session.settings
     token = http_token(environment) if with_token else None
-    access = access_for(wanted, token=token, allowed_hosts=settings.http.allowed_hosts)
+    access = access_for(wanted, token=token, allowed_hosts=settings.http_allowed_hosts)
     listening = listen(wanted)
     heard = replace(wanted, port=listening.getsockname()[1])
     logs = Logs(environment=environment, settings=settings)
@@ -212,7 +212,7 @@ def serve(
             print(f"Nugget answers on {heard.url} (Ctrl-C ends it).", file=sys.stderr)
             print(_access_line(heard, session, token), file=sys.stderr, flush=True)
             Thread(target=session.warm, name="nugget-open", daemon=True).start()
-            if settings.http.backfill:
+            if settings.http_backfill:
                 logs.start_backfill()
             yield
             session.close()
@@ -232,10 +232,10 @@ def serve_team(environment: Environment, settings: Settings, address: str | None
     if not brains:
         raise BrainError("There is no brain to serve.", hint="Run `nugget init`, or set `brains.folders`.")
     # The guard checks Host, Origin and sizes; callers are identified behind it.
-    access = replace(access_for(wanted, token="identified", allowed_hosts=settings.http.allowed_hosts), token=None)
+    access = replace(access_for(wanted, token="identified", allowed_hosts=settings.http_allowed_hosts), token=None)
     listening = listen(wanted)
     heard = replace(wanted, port=listening.getsockname()[1])
-    app = make_team_app(environment, settings, brains, url=(settings.http.public_url or heard.url).rstrip("/"))
+    app = make_team_app(environment, settings, brains, url=(settings.http_public_url or heard.url).rstrip("/"))
     app.add_middleware(Guard, access=access, limits={"/v1/sessions": MAX_SESSION_BYTES})
     print(f"Nugget serves the team on {heard.url} (Ctrl-C ends it).", file=sys.stderr)
     print(f"Spaces: {', '.join(brains)}.", file=sys.stderr, flush=True)
@@ -258,7 +258,7 @@ def _access_line(address: Address, session: AgentSession, token: str | None) -> 
     """Return how to ask, without the token itself; without a token, a warning."""
     environment = session.environment
     if token is None:
-        spends = f" and spend up to ${session.settings.http.max_usd_per_day:.2f} a day with your key"
+        spends = f" and spend up to ${session.settings.http_max_usd_per_day:.2f} a day with your key"
         opened = "every program and every user of this machine can read what you know"
         return f"No token is asked for: {opened}{spends if session.llm() else ''}."
     kept = shlex.quote(f"@{header_file(environment.home)}")

@@ -202,8 +202,8 @@ async def _complete(
             question = request.question()[:MAX_QUESTION_CHARS]
             text, facts, shown = logs.for_call(request.session_id, question, request.options(), mode=mode, llm=llm)
         body = llm.forward(
-            request.call(settings.llm.answer_model, added=text), purpose="completion", timeout_s=TIMEOUT_S,
-            max_usd=settings.http.max_usd, session=request.session_id,
+            request.call(settings.llm_answer_model, added=text), purpose="completion", timeout_s=TIMEOUT_S,
+            max_usd=settings.http_max_usd, session=request.session_id,
         )  # fmt: skip
         context = {"mode": mode, "injected": bool(text), **(shown if text else {"reason": facts})}
         return next(body), body, f"{'injected' if text else 'none'}; mode={mode}; {facts}", context

@@ -33,7 +33,7 @@ from starlette.routing import Mount
 from nugget import __version__
 from nugget.app import team
 from nugget.app.agent_session import AgentSession
-from nugget.config import Environment, HttpSettings, Settings
+from nugget.config import Environment, Settings
 from nugget.errors import NuggetError, UsageError
 from nugget.http.models import JSONReply, Refusal, bearer
 from nugget.http.routes import add_handlers, make_space_app, mcp_route
@@ -93,12 +93,12 @@ def make_team_app(environment: Environment, settings: Settings, brains: Mapping[
     app.add_api_route("/v1/spaces", endpoints.list_spaces)
     app.add_api_route("/v1/sessions", endpoints.take_session, methods=["POST"], status_code=202)
     app.add_api_route("/hooks/github", endpoints.github, methods=["POST"])
-    if settings.http.auth == "oidc":
+    if settings.http_auth == "oidc":
         app.add_api_route(_METADATA + "/{resource:path}", partial(_metadata, settings, url))
     for name, space in spaces.items():
         app.router.routes.append(Mount(f"/s/{name}", app=space.app))
-    metadata = url + _METADATA if settings.http.auth == "oidc" else None
-    app.add_middleware(Authenticate, identify=identify_by(settings.http, environment), registry=registry,
+    metadata = url + _METADATA if settings.http_auth == "oidc" else None
+    app.add_middleware(Authenticate, identify=identify_by(settings, environment), registry=registry,
                        tracer=_tracer(environment), spaces=frozenset(spaces), metadata=metadata)  # fmt: skip
     return app
 
@@ -119,7 +119,7 @@ def _tracer(environment: Environment) -> Any:
 async def _metadata(settings: Settings, url: str, resource: str) -> Response:
     """Return where clients get tokens for a resource (RFC 9728)."""
     return JSONReply({
-        "resource": f"{url}/{resource}", "authorization_servers": [settings.http.issuer],
+        "resource": f"{url}/{resource}", "authorization_servers": [settings.http_issuer],
         "bearer_methods_supported": ["header"], "resource_name": "Nugget",
     })  # fmt: skip
 
@@ -289,14 +289,14 @@ class Caller:
 Identify = Callable[[Request], Awaitable[Caller | None]]
 
 
-def identify_by(settings: HttpSettings, environment: Environment) -> Identify:
+def identify_by(settings: Settings, environment: Environment) -> Identify:
     """Return the way of `http.auth`. Raises UsageError if its settings are incomplete or its extra is missing."""
-    if settings.auth == "token":
+    if settings.http_auth == "token":
         return partial(_by_token, environment)
-    if settings.auth == "proxy":
-        if not settings.proxies:
+    if settings.http_auth == "proxy":
+        if not settings.http_proxies:
             raise UsageError("`http.auth: proxy` needs `http.proxies`.", hint="Name the addresses of your proxies.")
-        return partial(_by_proxy, settings, [ipaddress.ip_network(one, strict=False) for one in settings.proxies])
+        return partial(_by_proxy, settings, [ipaddress.ip_network(one, strict=False) for one in settings.http_proxies])
     return _OpenId(settings).identify
 
 
@@ -307,20 +307,20 @@ async def _by_token(environment: Environment, request: Request) -> Caller | None
     return Caller(name=found.identity, rights=found.spaces) if found else None
 
 
-async def _by_proxy(settings: HttpSettings, trusted: list[Any], request: Request) -> Caller | None:
+async def _by_proxy(settings: Settings, trusted: list[Any], request: Request) -> Caller | None:
     """Return the caller that a trusted proxy names; headers from any other address count for nothing."""
     address = ipaddress.ip_address(request.client.host) if request.client else None
-    name = request.headers.get(settings.user_header)
+    name = request.headers.get(settings.http_user_header)
     if address is None or not name or not any(address in network for network in trusted):
         return None
-    groups = [group.strip() for group in request.headers.get(settings.groups_header, "").split(",")]
+    groups = [group.strip() for group in request.headers.get(settings.http_groups_header, "").split(",")]
     return Caller(name=name, rights=_rights(settings, [name, *groups]))
 
 
-def _rights(settings: HttpSettings, names: list[str]) -> dict[str, str]:
+def _rights(settings: Settings, names: list[str]) -> dict[str, str]:
     """Return the rights that `http.rights` (`GROUP=SPACE:right`) gives to groups and names; the larger one counts."""
     rights: dict[str, str] = {}
-    for entry in settings.rights:
+    for entry in settings.http_rights:
         group, _, given = entry.rpartition("=")
         if group in names:
             for space, right in team.parse_rights([given]).items():
@@ -331,11 +331,11 @@ def _rights(settings: HttpSettings, names: list[str]) -> dict[str, str]:
 class _OpenId:
     """Checks access tokens of an OpenID provider (JWT) by the keys that it publishes."""
 
-    def __init__(self, settings: HttpSettings) -> None:
+    def __init__(self, settings: Settings) -> None:
         team.require("jwt", "`http.auth: oidc`")
-        if not (settings.issuer and settings.audience):
+        if not (settings.http_issuer and settings.http_audience):
             raise UsageError("`http.auth: oidc` needs `http.issuer` and `http.audience`.")
-        parts = urlsplit(settings.issuer)
+        parts = urlsplit(settings.http_issuer)
         if parts.scheme != "https" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
             raise UsageError("`http.issuer` must be an https address.")
         self._settings = settings
@@ -353,14 +353,14 @@ class _OpenId:
         try:
             key = self._key_client().get_signing_key_from_jwt(text)
             claims = jwt.decode(
-                text, key.key, algorithms=list(_ALGORITHMS), audience=settings.audience, issuer=settings.issuer,
-                leeway=_CLOCK_SKEW_S, options={"require": ["exp", "iss", "aud", "sub"]},
+                text, key.key, algorithms=list(_ALGORITHMS), audience=settings.http_audience,
+                issuer=settings.http_issuer, leeway=_CLOCK_SKEW_S, options={"require": ["exp", "iss", "aud", "sub"]},
             )  # fmt: skip
         except jwt.PyJWKClientConnectionError as error:
-            raise NuggetError(f"The keys of {settings.issuer} cannot be had ({error}).") from error
+            raise NuggetError(f"The keys of {settings.http_issuer} cannot be had ({error}).") from error
         except (jwt.PyJWTError, ValueError):
             return None
-        groups = claims.get(settings.groups_claim) or []
+        groups = claims.get(settings.http_groups_claim) or []
         names = [str(group) for group in groups] if isinstance(groups, list) else str(groups).split()
         # Only what the provider vouches for: people may choose their user name, and an address that nobody checked.
         is_checked = claims.get("email_verified") is True
@@ -372,5 +372,5 @@ class _OpenId:
         import jwt
 
         if self._keys is None:
-            self._keys = jwt.PyJWKClient(team.keys_address(self._settings.issuer or ""), timeout=_KEYS_TIMEOUT_S)
+            self._keys = jwt.PyJWKClient(team.keys_address(self._settings.http_issuer or ""), timeout=_KEYS_TIMEOUT_S)
         return self._keys

@@ -107,7 +107,7 @@ def _read(path: Path, settings: Settings) -> tuple[int, dict[str, Proposal], lis
     notes: dict[str, Proposal] = {}
     left_out: list[Problem] = []
     counts: Counter[str] = Counter()
-    for name, file, why in told(_find_files(path, settings.capture.exclude_paths), "Reading"):
+    for name, file, why in told(_find_files(path, settings.capture_exclude_paths), "Reading"):
         if why:
             left_out.append(Problem(path=name, reason=why))
             continue

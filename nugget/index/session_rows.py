@@ -193,7 +193,7 @@ class RowMaker:
 
 def cleaned_events(run: IngestRun, events: Sequence[Event]) -> list[Event]:
     """Return the events cut to what is kept, without secrets and without what `capture.exclude_paths` names."""
-    trimmed = without_excluded([_trimmed(event) for event in events], run.settings.capture.exclude_paths)
+    trimmed = without_excluded([_trimmed(event) for event in events], run.settings.capture_exclude_paths)
     texts = run.clean_all([event.text for event in trimmed])
     names = run.clean_all([name for event in trimmed for name in (event.path or "", event.tool or "")])
     return [

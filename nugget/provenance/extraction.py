@@ -246,7 +246,7 @@ def _of_workspace(
 ) -> ExtractedSession:  # fmt: skip
     """Extract for one workspace and store it; skipped if the session did nothing there. The title is the request."""
     others = [root for other, roots in grouped.items() if other != name for root in roots]
-    excluded = extractor.settings.capture.exclude_paths
+    excluded = extractor.settings.capture_exclude_paths
     places = Places(session=session, roots=grouped[name], others=others, excluded=excluded)
     touched = file_touches(session, places)
     is_main = name == next(iter(grouped))

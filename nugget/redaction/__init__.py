@@ -91,8 +91,7 @@ def _replaced(view: str, spans: Sequence[Span], keep_lines: bool) -> Redacted:
 def rules_stamp(settings: Settings) -> str:
     """Return a digest of the rules that redact a text: all redaction modules, and the settings that count."""
     digest = hashlib.sha256(digest_of("*.py", "rules/*").encode())
-    capture = settings.capture
-    for patterns in (settings.redaction_allow, capture.exclude_paths, capture.exclude_projects):
+    for patterns in (settings.redaction_allow, settings.capture_exclude_paths, settings.capture_exclude_projects):
         digest.update("\0".join(patterns).encode("utf-8", "replace") + b"\1")
     return digest.hexdigest()[:16]
 
@@ -163,7 +162,7 @@ def allow_list(settings: Settings) -> list[re.Pattern[str]]:
 
 def redact_session(session: Session, *, settings: Settings) -> tuple[Session, dict[str, int]]:
     """Return the session without secrets and without `capture.exclude_paths`' content, with counts by kind."""
-    events = without_excluded(session.events, settings.capture.exclude_paths)
+    events = without_excluded(session.events, settings.capture_exclude_paths)
     places = [(number, name) for number, event in enumerate(events) for name in _TEXTS if getattr(event, name)]
     texts = [session.title or "", *(getattr(events[number], name) for number, name in places)]
     title, *cleaned = redact_all(texts, allow=allow_list(settings))
@@ -179,7 +178,7 @@ def is_excluded_project(session: Session, *, settings: Settings) -> bool:
     """Return True if any part of the session ran in or below one of `capture.exclude_projects`."""
     folders = [Path(folder) for folder in (session.cwd, *session.folders) if folder]
     places = {str(place) for folder in folders for place in (folder, *folder.parents)}
-    patterns = [str(expanded(pattern)).rstrip("/") for pattern in settings.capture.exclude_projects]
+    patterns = [str(expanded(pattern)).rstrip("/") for pattern in settings.capture_exclude_projects]
     return any(fnmatchcase(place, pattern) for pattern in patterns for place in places)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING, NamedTuple
 
-from nugget.config import RetrievalSettings
+from nugget.config import Settings
 from nugget.errors import EmbeddingUnavailable, UsageError
 from nugget.index import IndexReader, Terms
 from nugget.infra.embedding import QuestionEmbedder
@@ -49,15 +49,15 @@ SEARCH = Profile(name="search", candidates=200, hops=0)
 PROFILES = {profile.name: profile for profile in (TASK, SEARCH)}
 
 
-def configured(name: str, settings: RetrievalSettings) -> Profile:
+def configured(name: str, settings: Settings) -> Profile:
     """Return a profile with the user's settings applied. Raises UsageError for an unknown name."""
     if name not in PROFILES:
         raise UsageError(f"There is no profile {name!r}.", hint=f"Choose one of: {', '.join(PROFILES)}.")
     profile = PROFILES[name]
     return replace(
         profile,
-        candidates=min(max(settings.candidates, profile.candidates, 1), 1000),
-        hops=settings.hops if profile.hops else 0,
+        candidates=min(max(settings.retrieval_candidates, profile.candidates, 1), 1000),
+        hops=settings.retrieval_hops if profile.hops else 0,
     )
 
 

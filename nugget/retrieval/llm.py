@@ -97,7 +97,7 @@ def choose_reranker(settings: Settings, llm: LLM | None, environment: Environmen
 
     `claude` without a key gives a re-ranker that says so when asked. Raises UsageError for an unknown name.
     """
-    name = settings.retrieval.reranker
+    name = settings.retrieval_reranker
     if name == "local" or (name == "auto" and llm is None):
         return None
     if name in ("auto", "claude"):
@@ -128,12 +128,12 @@ def judged_by_claude(question: str, hits: Sequence[Hit], llm: LLM | None, settin
         for number, hit in enumerate(hits, start=1)
     ]
     task = f"Judge all {len(hits)} passages by their relevance to the question."
-    model = settings.llm.rerank_model
+    model = settings.llm_rerank_model
     request = Request(
         purpose="rerank", model=model, system=_JUDGE,
         prompt="\n\n".join([llm.fence(question[:4000], "question"), *fenced, task]),
         max_tokens=2000 + 40 * len(hits), effort="low",
-        timeout_s=settings.retrieval.rerank_timeout_s, max_usd=settings.retrieval.rerank_max_usd,
+        timeout_s=settings.retrieval_rerank_timeout_s, max_usd=settings.retrieval_rerank_max_usd,
     )  # fmt: skip
     judged: dict[int, float] = {}
     for entry in llm.structured(request, _SCHEMA).value["passages"]:
@@ -170,8 +170,8 @@ def answer(question: str, hits: Sequence[Hit], llm: LLM, settings: Settings) -> 
     prompt = "\n\n".join([*units, llm.fence(question[:_QUESTION_CHARS], "question"), "Answer the question."])
     yield from llm.stream(
         Request(
-            purpose="answer", model=settings.llm.answer_model, system=_ANSWER, prompt=prompt, max_tokens=_MAX_TOKENS,
-            timeout_s=settings.llm.timeout_s, effort="low",
+            purpose="answer", model=settings.llm_answer_model, system=_ANSWER, prompt=prompt, max_tokens=_MAX_TOKENS,
+            timeout_s=settings.llm_timeout_s, effort="low",
         )
     )  # fmt: skip
 

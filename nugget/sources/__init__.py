@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
-from nugget.config import AgentSettings, Environment, absolute_folder, config_home, load_settings, user_home
+from nugget.config import Environment, Settings, absolute_folder, config_home, load_settings, user_home
 from nugget.errors import TranscriptError
 from nugget.models import Problem, SessionFile, SourceName, Unit
 from nugget.models.nuggets import SessionRecord
@@ -63,10 +63,10 @@ class Log:
         return max(file.mtime_ns for file in self.files)
 
 
-def agent_folders(environment: Environment, settings: AgentSettings | None = None) -> dict[str, Path]:
+def agent_folders(environment: Environment, settings: Settings | None = None) -> dict[str, Path]:
     """Return where the other agents keep their sessions, by the settings or else by the agents' own variables."""
     env = environment.variables
-    chosen = load_settings(environment).agents if settings is None else settings
+    chosen = settings or load_settings(environment)
     user = user_home(environment)
 
     def place(setting: str, fallback: Path) -> Path:
@@ -74,11 +74,11 @@ def agent_folders(environment: Environment, settings: AgentSettings | None = Non
 
     on_mac = user / "Library/Application Support/Cursor/User"
     return {
-        "codex": place(chosen.codex, Path(env.get("CODEX_HOME") or user / ".codex")),
-        "gemini": place(chosen.gemini, Path(env.get("GEMINI_CLI_HOME") or user) / ".gemini"),
+        "codex": place(chosen.agents_codex, Path(env.get("CODEX_HOME") or user / ".codex")),
+        "gemini": place(chosen.agents_gemini, Path(env.get("GEMINI_CLI_HOME") or user) / ".gemini"),
         "cursor_projects": user / ".cursor/projects",
-        "cursor": place(chosen.cursor, on_mac if on_mac.is_dir() else config_home(environment) / "Cursor/User"),
-        "opencode": place(chosen.opencode, Path(env.get("XDG_DATA_HOME") or user / ".local/share") / "opencode"),
+        "cursor": place(chosen.agents_cursor, on_mac if on_mac.is_dir() else config_home(environment) / "Cursor/User"),
+        "opencode": place(chosen.agents_opencode, Path(env.get("XDG_DATA_HOME") or user / ".local/share") / "opencode"),
     }
 
 

@@ -230,7 +230,7 @@ def _push(environment: Environment, brain: Path, note: Callable[[str], None]) ->
     from nugget.capture import following
 
     settings = load_settings(environment, brain)
-    if settings.capture.publish == "never":
+    if settings.capture_publish == "never":
         return
     try:
         problems = following.follow(

@@ -194,7 +194,7 @@ def _check_canon(brain: Path, settings: Settings, environment: Environment) -> I
 def _check_model(brain: Path, settings: Settings, environment: Environment) -> Iterator[Finding]:
     from nugget.infra.embedding import open_embedder
 
-    name, model = "embedding model", settings.embedding.model
+    name, model = "embedding model", settings.embedding_model
     try:
         if embedder := open_embedder(settings, environment):
             vector = embedder.embed_query("Does the model answer?")
@@ -211,7 +211,7 @@ def _check_model(brain: Path, settings: Settings, environment: Environment) -> I
         yield _wrong(name, f"{model} cannot be used: {error}", step)
     key = "ANTHROPIC_API_KEY is set (not tried: that costs money)"
     has_key = key if environment.anthropic_api_key else "no ANTHROPIC_API_KEY: passages instead of answers"
-    yield _good("LLM", has_key if settings.llm.enabled else "switched off by llm.enabled")
+    yield _good("LLM", has_key if settings.llm_enabled else "switched off by llm.enabled")
 
 
 def _check_settings(brain: Path, environment: Environment) -> Iterator[Finding]:

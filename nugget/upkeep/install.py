@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nugget.config import AgentSettings, Environment, absolute_folder, config_home, user_home
+from nugget.config import Environment, Settings, absolute_folder, config_home, user_home
 from nugget.errors import GitError, NuggetError
 from nugget.infra import git
 from nugget.sources import agent_folders
@@ -82,7 +82,7 @@ def own_command(environment: Environment) -> Path:
 
 def clients(environment: Environment, command: Path) -> dict[str, Client]:
     """Return the agents other than Claude Code that `nugget install` can connect, by the name that it takes."""
-    user, kept = user_home(environment), agent_folders(environment, AgentSettings())
+    user, kept = user_home(environment), agent_folders(environment, Settings())
     codex, gemini, config = (
         absolute_folder(str(folder), user_home=user)
         for folder in (kept["codex"], kept["gemini"], config_home(environment))

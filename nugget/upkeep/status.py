@@ -65,7 +65,7 @@ def status(brain: Path, settings: Settings, environment: Environment) -> dict[st
     return {
         "version": __version__, "brain": str(brain),
         "is_default": usual is not None and usual.resolve() == brain.resolve(),
-        "configured_model": settings.embedding.model, "has_key": bool(environment.anthropic_api_key),
+        "configured_model": settings.embedding_model, "has_key": bool(environment.anthropic_api_key),
         "index": index_status(brain, environment), "team_index": team_status(brain, settings, environment),
         "sources": sources_status(brain, settings, environment),
         "repository": _git_status(brain), "proposals": len(waiting),
@@ -163,7 +163,7 @@ def sources_status(brain: Path, settings: Settings, environment: Environment) ->
             late = [*_times(file for _, file in waiting.modified)]
             rows.append(_documents(connection, SourceName.PROVENANCE, "", len(waiting), late))
     for row in rows:
-        if settings.embedding.model == "none":
+        if settings.embedding_model == "none":
             row["unembedded"] = 0
         elif row["unembedded"] and row["source"] != SourceName.BRAIN:
             row["embedding"] = embedding_under_way(environment.home / "embeddings")

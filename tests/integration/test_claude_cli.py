@@ -9,12 +9,12 @@ from typing import cast
 import pytest
 from llm_calls import MODEL, SCHEMA, TOKEN, ask
 
-from nugget.config import Environment, ExtractionSettings, LLMSettings, Settings, read_environment
+from nugget.config import Environment, Settings, read_environment
 from nugget.errors import LLMUnavailable
 from nugget.infra.llm import LLM, open_extractor
 from nugget.infra.llm.others import ClaudeCli
 
-BY_COMMAND = Settings(extraction=ExtractionSettings(with_="claude-code"))
+BY_COMMAND = Settings(extraction_with="claude-code")
 
 STAND_IN = """#!{python}
 import json, os, pathlib, sys, time
@@ -54,13 +54,13 @@ def extractor(environment: Environment) -> ClaudeCli:
 
 @pytest.mark.proves("LLM-COMMAND")
 def test_the_command_is_used_only_when_asked_for_or_agreed_to(environment, folder):
-    agreed = Settings(extraction=ExtractionSettings(use_claude=True))
+    agreed = Settings(extraction_use_claude=True)
     with_key = replace(environment, anthropic_api_key="sk-x")
     assert open_extractor(Settings(), environment) is None, "no key, and the command was not agreed to"
     assert type(open_extractor(Settings(), with_key)) is LLM
     assert type(open_extractor(agreed, with_key)) is ClaudeCli
     assert open_extractor(agreed, with_key, "offline") is None
-    assert open_extractor(replace(BY_COMMAND, llm=LLMSettings(enabled=False)), environment) is None
+    assert open_extractor(replace(BY_COMMAND, llm_enabled=False), environment) is None
     inside = replace(environment, variables={**environment.variables, "NUGGET_INSIDE": "1"})
     assert open_extractor(agreed, inside) is None, "inside a session of Nugget's own"
     (folder / "claude").unlink()

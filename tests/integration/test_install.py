@@ -192,7 +192,7 @@ def test_init_offers_it_at_a_terminal(command, tmp_path, isolated_home):
     shown = at_terminal(line, os.environ | path, typed=b"y\nn\n", columns=200)
     assert "Connect Claude Code now" in shown and "May Nugget use it (recommended)?" in shown
     assert (isolated_home / ".claude" / "settings.json").exists() and "let Claude Code ask" not in shown
-    assert load_settings(read_environment()).extraction.use_claude is False
+    assert load_settings(read_environment()).extraction_use_claude is False
     assert "May Nugget" not in at_terminal([str(command), "install"], os.environ | path, typed=b"\n"), "it asks once"
 
 

@@ -9,7 +9,7 @@ from paths import REPOSITORY, TESTS
 
 from nugget.app import Brain
 from nugget.brain.knowledge_file import serialise
-from nugget.config import EmbeddingSettings, Settings, read_environment
+from nugget.config import Settings, read_environment
 from nugget.models import Depth, Query, SourceName, Unit
 
 SET = TESTS / "languages"
@@ -47,7 +47,7 @@ def brain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def asked(request: pytest.FixtureRequest, brain: Path) -> Iterator[dict[str, int]]:
     """The rank (from 1; 99 for none) of the right document for each question."""
     models = {"HOME": str(brain.parent), "NUGGET_MODELS": str(REPOSITORY / ".models")}
-    chosen = Settings(embedding=EmbeddingSettings(model=request.param))
+    chosen = Settings(embedding_model=request.param)
     ranks: dict[str, int] = {}
     with Brain(brain, environment=read_environment(models), settings=chosen) as opened:
         opened.sync()

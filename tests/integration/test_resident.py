@@ -16,7 +16,7 @@ from mcp_wire import HELLO, RUN
 from waiting import PATIENCE_S, wait_for, within
 
 from nugget.app import Brain
-from nugget.config import EmbeddingSettings
+from nugget.config import Settings
 from nugget.infra import resident
 from nugget.sources.speakers import MEMORY_TAG
 
@@ -27,7 +27,7 @@ MEANT = "brain:decision/sessions-in-postgres"
 
 @pytest.fixture
 def synced(brain: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", EmbeddingSettings().model)
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", Settings().embedding_model)
     with Brain(brain) as opened:
         opened.sync()
     return brain

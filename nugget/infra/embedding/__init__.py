@@ -80,7 +80,7 @@ def open_embedder(settings: Settings, environment: Environment) -> Embedder | No
 
     Raises EmbeddingUnavailable when the named model cannot be had, UsageError when the name makes no sense.
     """
-    name = settings.embedding.model
+    name = settings.embedding_model
     if name == "none":
         return None
     if name == BUNDLED_MODEL:
@@ -88,7 +88,7 @@ def open_embedder(settings: Settings, environment: Environment) -> Embedder | No
     from nugget.infra.embedding.other_models import FastembedEmbedder, HttpEmbedder
 
     if name.startswith(("openai:", "voyage:")):
-        return HttpEmbedder(settings.embedding, environment)
+        return HttpEmbedder(settings, environment)
     return FastembedEmbedder(MULTILINGUAL if name == "multilingual" else name, cache=environment.models / "fastembed")
 
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nugget.config import EmbeddingSettings, Environment, expanded, import_extra
+from nugget.config import Environment, Settings, expanded, import_extra
 from nugget.errors import EmbeddingUnavailable, UsageError
 from nugget.infra import http_client
 from nugget.redaction import redact
@@ -89,22 +89,22 @@ def _first_line(error: Exception) -> str:
 class HttpEmbedder:
     """An embedding endpoint. `model` carries vendor and base URL (no credentials), so that two never share vectors."""
 
-    def __init__(self, settings: EmbeddingSettings, environment: Environment) -> None:
-        self._vendor, _, self._name = settings.model.partition(":")
+    def __init__(self, settings: Settings, environment: Environment) -> None:
+        self._vendor, _, self._name = settings.embedding_model.partition(":")
         base_url, variable = _DEFAULTS[self._vendor]
-        base_url, variable = settings.base_url or base_url, settings.api_key_env or variable
+        base_url, variable = settings.embedding_base_url or base_url, settings.embedding_api_key_env or variable
         key = environment.variables.get(variable)
         if not key:
             raise EmbeddingUnavailable(
-                f"`embedding.model: {settings.model}` needs a key, and {variable} is not set.",
+                f"`embedding.model: {settings.embedding_model}` needs a key, and {variable} is not set.",
                 hint=f"Set {variable}, or use the bundled model: `embedding: {{model: all-MiniLM-L6-v2}}`.",
             )
         if not key.isascii() or not key.isprintable():
             raise EmbeddingUnavailable(f"{variable} holds characters that no key has.", hint="Copy the key again.")
-        self.model = f"{settings.model}@{_without_credentials(base_url)}"
+        self.model = f"{settings.embedding_model}@{_without_credentials(base_url)}"
         self._url = base_url.rstrip("/") + "/embeddings"
         self._shown_url = _without_credentials(self._url)
-        self._timeout_s, self._headers = settings.timeout_s, {"Authorization": f"Bearer {key}"}
+        self._timeout_s, self._headers = settings.embedding_timeout_s, {"Authorization": f"Bearer {key}"}
 
     def embed(self, texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
         """Yield one vector of shape (dimensions,) for each text, in order."""

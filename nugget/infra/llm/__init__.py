@@ -96,7 +96,7 @@ class DailyBudget:
 
 def open_llm(settings: Settings, environment: Environment, *, budget: DailyBudget | None = None) -> LLM | None:
     """Return the LLM of these settings; None without a key or if `llm.enabled` is false. Imports nothing heavy yet."""
-    if not settings.llm.enabled or not environment.anthropic_api_key:
+    if not settings.llm_enabled or not environment.anthropic_api_key:
         return None
     return LLM(
         api_key=environment.anthropic_api_key, base_url=environment.anthropic_base_url, home=environment.home,
@@ -110,16 +110,16 @@ def open_extractor(settings: Settings, environment: Environment, way: str | None
     `way` is one of `extraction.with`, the settings' by default; `generative` is `auto` that finds a model. Raises
     LLMUnavailable if the model that was asked for cannot be had.
     """
-    llm, variables, found = settings.llm, environment.variables, None
-    way = way or (settings.extraction.with_ if llm.enabled else "offline")
-    if way != "offline" and not llm.enabled:
+    variables, found = environment.variables, None
+    way = way or (settings.extraction_with if settings.llm_enabled else "offline")
+    if way != "offline" and not settings.llm_enabled:
         raise LLMUnavailable("LLM calls are switched off.", hint="Set `llm.enabled: true`.")
-    is_agreed = settings.extraction.use_claude and not variables.get(INSIDE)
+    is_agreed = settings.extraction_use_claude and not variables.get(INSIDE)
     is_there = is_agreed and shutil.which("claude", path=variables.get("PATH")) is not None
     if way == "claude-code" or (way in ("auto", "generative") and is_there):
         return ClaudeCli(home=environment.home, variables=variables, allow=allow_list(settings))
-    if way == "openai" or (way != "offline" and llm.api == "openai"):
-        return OpenAI(llm, home=environment.home, variables=variables, allow=allow_list(settings))
+    if way == "openai" or (way != "offline" and settings.llm_api == "openai"):
+        return OpenAI(settings, home=environment.home, variables=variables, allow=allow_list(settings))
     if way != "offline":
         found = open_llm(settings, environment)
     if found is None and way in ("api", "generative"):

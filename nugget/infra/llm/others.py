@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from nugget.config import LLMSettings
+from nugget.config import Settings
 from nugget.errors import LLMUnavailable
 from nugget.infra import files, http_client, system
 from nugget.infra.llm.gate import Model, ModelCall, Price, Request
@@ -103,12 +103,12 @@ class OpenAI(Model):
     """
 
     def __init__(
-        self, settings: LLMSettings, *, home: Path, variables: Mapping[str, str], allow: Sequence[re.Pattern[str]] = ()
+        self, settings: Settings, *, home: Path, variables: Mapping[str, str], allow: Sequence[re.Pattern[str]] = ()
     ) -> None:
-        named = settings.api_key_env
+        named = settings.llm_api_key_env
         super().__init__(home=home, allow=allow, secret=variables.get(named or "", "").strip())
         try:
-            address = urlsplit(settings.base_url or "")
+            address = urlsplit(settings.llm_base_url or "")
         except ValueError:
             address = urlsplit("")
         if address.scheme not in ("http", "https") or not address.hostname:
@@ -118,9 +118,9 @@ class OpenAI(Model):
             )
         if named and not (self._secret and self._secret.isascii() and self._secret.isprintable()):
             raise LLMUnavailable(f"{named} is not set, or holds characters that no key has.", hint=f"Set {named}.")
-        self._url = f"{(settings.base_url or '').rstrip('/')}/chat/completions"
+        self._url = f"{(settings.llm_base_url or '').rstrip('/')}/chat/completions"
         self._is_openai = address.hostname.endswith(".openai.com")
-        usd, is_here = settings.usd_per_million_tokens, address.hostname in ("localhost", "127.0.0.1", "::1")
+        usd, is_here = settings.llm_usd_per_million_tokens, address.hostname in ("localhost", "127.0.0.1", "::1")
         # A model on this machine costs nothing, and one elsewhere what its user says.
         self._price = Price(0, 0) if usd is None and is_here else Price(usd, usd) if usd is not None else None
         self.name = f"The server at {address.hostname}"

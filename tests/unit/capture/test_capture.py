@@ -18,7 +18,7 @@ from nugget.capture.compare import KnownBrain, ProposedChange, compare
 from nugget.capture.ledger import brain_key, declared_id, remember_brain
 from nugget.capture.proposals import parse_message
 from nugget.capture.queue import Job
-from nugget.config import CaptureSettings, Settings, read_environment
+from nugget.config import Settings, read_environment
 from nugget.errors import GitError, TranscriptError
 from nugget.extraction.proposals import Proposal
 from nugget.infra import files, git
@@ -182,7 +182,7 @@ def test_a_deleted_transcript_is_captured_from_the_archive(brain, home, projects
 def test_excluded_projects_and_empty_sessions_are_skipped_with_a_reason(brain, home, projects):
     transcript = projects / "s.jsonl"
     session = write_transcript(transcript, [("Why?", RETRY.title)], cwd="/srv/secret/deep")
-    settings = Settings(capture=CaptureSettings(exclude_projects=("/srv/secret",)))
+    settings = Settings(capture_exclude_projects=("/srv/secret",))
     extract = ScriptedExtraction([RETRY])
     result = capture_transcript(transcript, *capture_into(brain, home, extract, settings=settings))
     assert result.skipped == "sessions in /srv/secret/deep are excluded (capture.exclude_projects)"

@@ -19,7 +19,7 @@ import nugget as package
 from nugget.app import Brain
 from nugget.app.agent_session import AgentSession
 from nugget.brain.checks import parse, read_golden
-from nugget.config import EmbeddingSettings, Settings, read_environment
+from nugget.config import Settings, read_environment
 from nugget.evaluation import evaluate, means, metrics, query_log
 from nugget.evaluation.query_log import Asked, uses_in
 from nugget.infra import files
@@ -33,7 +33,7 @@ DAY = datetime(2026, 6, 1, tzinfo=UTC)
 @pytest.fixture
 def opened(brain: Path) -> Iterator[Brain]:
     """tests/brain without vectors."""
-    with Brain(brain, settings=Settings(embedding=EmbeddingSettings(model="none"))) as opened:
+    with Brain(brain, settings=Settings(embedding_model="none")) as opened:
         opened.sync()
         yield opened
 
@@ -176,7 +176,7 @@ def last_unit(brain: Path) -> str:
 
 
 def unit_ids(brain: Path) -> list[str]:
-    with Brain(brain, settings=Settings(embedding=EmbeddingSettings(model="none"))) as opened:
+    with Brain(brain, settings=Settings(embedding_model="none")) as opened:
         opened.sync()
         return opened.index.unit_ids()
 

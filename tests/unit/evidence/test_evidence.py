@@ -12,7 +12,7 @@ from loopback_anthropic import AnthropicServer, status, value
 from secret_corpus import corpus, left_over
 from sessions import write_transcript
 
-from nugget.config import LLMSettings, Settings
+from nugget.config import Settings
 from nugget.errors import UsageError
 from nugget.evidence import TRUNCATED, BundleOptions, bundle_json
 from nugget.evidence.candidates import PROFILES
@@ -253,7 +253,7 @@ def test_a_cap_on_cost_and_a_failing_model_leave_an_answer_that_says_so(many):
         assert found["chunks"] == 0 and found["degraded"][0].startswith("llm_select: ")
         assert "step 17 --of-many" in found["context_text"]
         asked = len(server.requests)
-        cheap = replace(Settings(), llm=LLMSettings(select_max_usd=0.0))
+        cheap = replace(Settings(), llm_select_max_usd=0.0)
         found = choose(many, server, cheap)
         assert len(server.requests) == asked and "more than the $0.0000 allowed" in found["degraded"][0]
         ledger = (many.home / "ledger" / "costs.jsonl").read_text("utf-8")

@@ -14,7 +14,7 @@ from replay import STARTED, Agent, change_by_hand, make_repository
 from nugget.brain import knowledge_file as knowledge
 from nugget.brain import unit_path
 from nugget.capture.compare import KnownBrain, compare
-from nugget.config import Environment, LLMSettings, Settings
+from nugget.config import Environment, Settings
 from nugget.errors import LLMUnavailable
 from nugget.extraction.generative import extract_generative
 from nugget.extraction.proposals import Extraction
@@ -241,7 +241,7 @@ def test_no_session_costs_more_than_its_cap(max_usd, llm, server, environment):
         return replace(one_unit_a_window(request), usage=usage)
 
     server.default = greedy
-    poor = Settings(llm=LLMSettings(max_usd_per_session=max_usd))
+    poor = Settings(llm_max_usd_per_session=max_usd)
     extraction = extract(llm, long_session(60, chars=8000), settings=poor)
     assert 0 < extraction.usd <= max_usd
     assert extraction.proposals

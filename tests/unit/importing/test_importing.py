@@ -17,7 +17,7 @@ from sessions import nothing_similar
 from nugget.brain import knowledge_file as knowledge
 from nugget.capture import review
 from nugget.capture.compare import ProposalTarget
-from nugget.config import CaptureSettings, Settings
+from nugget.config import Settings
 from nugget.extraction.proposals import Proposal
 from nugget.importing import ImportResult, import_notes
 from nugget.importing.notes import notes_of_page
@@ -151,7 +151,7 @@ def test_what_is_near_to_the_brain_is_flagged_and_edits_nothing(brain, home, tmp
 def test_no_secret_and_no_excluded_file_gets_in(brain, home, tmp_path):
     text = f"# Deploy\n\nThe token {TOKEN} opens the registry for every deployment.\n<private>my wage</private>\n"
     folder = write(tmp_path / "notes", {"deploy.md": text, "hr/pay.md": "# Pay\n\n" + "Ann earns 90000 a year. " * 5})
-    settings = Settings(capture=CaptureSettings(exclude_paths=("hr/*",)))
+    settings = Settings(capture_exclude_paths=("hr/*",))
     result = bring_in(folder, brain, home, settings=settings)
     assert result.redacted == {"github-token": 1, "private": 1}
     held = git.run(brain, "log", "-p", str(result.branch)).decode()

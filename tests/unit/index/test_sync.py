@@ -15,7 +15,7 @@ from sync_stage import CACHE_FILE, unit
 from waiting import PATIENCE_S
 
 from nugget.app import Brain
-from nugget.config import EmbeddingSettings, Settings, read_environment
+from nugget.config import Settings, read_environment
 from nugget.errors import EmbeddingUnavailable
 from nugget.index import Index
 from nugget.index.connection import index_folder
@@ -198,7 +198,7 @@ def test_when_vectors_cannot_be_had_text_is_indexed_and_vectors_follow_later(bra
     failing = OtherModel(model, fail_after=20)
     result = sync(brain, read_environment(), embedder=failing)
     assert result.without_vectors == "no more vectors"
-    with Brain(brain, settings=Settings(embedding=EmbeddingSettings(model="none"))) as opened:
+    with Brain(brain, settings=Settings(embedding_model="none")) as opened:
         bundle = opened.ask("cache invalidation", fresh=False)
     assert bundle.hits[0].unit.id == "concept/cache-invalidation"
     assert bundle.degraded == ("no_vectors",)

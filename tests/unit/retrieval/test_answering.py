@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from loopback_anthropic import text, value
 
-from nugget.config import Environment, RetrievalSettings, Settings
+from nugget.config import Environment, Settings
 from nugget.errors import EmbeddingUnavailable
 from nugget.infra.embedding import MINILM
 from nugget.infra.llm import LLM
@@ -29,7 +29,7 @@ def judged(*pairs: tuple[Any, Any]) -> Any:
 
 
 def choose(name: str, llm: LLM | None, environment: Environment) -> Any:
-    return choose_reranker(Settings(retrieval=RetrievalSettings(reranker=name)), llm, environment)
+    return choose_reranker(Settings(retrieval_reranker=name), llm, environment)
 
 
 @pytest.mark.proves("RERANK-BOUNDS")
@@ -110,7 +110,7 @@ def test_an_answer_is_streamed_and_its_citations_are_those_of_the_hits(llm, serv
     assert len(pieces) > 3 and "".join(pieces) == told
     assert citations_in(told, HITS) == ["pattern/retry", "concept/keys"]
     [request] = server.requests
-    assert request.streams and request.body["model"] == Settings().llm.answer_model
+    assert request.streams and request.body["model"] == Settings().llm_answer_model
     assert "cite the units" in request.system
 
 

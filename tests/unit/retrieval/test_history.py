@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sessions import fork, write_transcript
 
-from nugget.config import CaptureSettings, Environment, Settings, read_environment
+from nugget.config import Environment, Settings, read_environment
 from nugget.index.connection import open_home
 from nugget.index.ingest import IngestRun, ingest_all, is_outdated
 from nugget.models import Filter, Hit, SourceName
@@ -182,7 +182,7 @@ def test_excluded_projects_are_not_read_and_are_forgotten_when_they_become_exclu
     world.write([("Find the beacon", "Found.")], "22222222-bbbb", cwd="/srv/secret/plan")
     world.sync()
     assert world.found("beacon")
-    excluding = Settings(capture=CaptureSettings(exclude_projects=("/srv/secret",)))
+    excluding = Settings(capture_exclude_projects=("/srv/secret",))
     world.sync(excluding)
     assert world.found("beacon") == [] and world.found("lighthouse")
     assert world.sync(excluding).changed is False

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from paths import REPOSITORY
 
 from nugget.app import Brain
-from nugget.config import EmbeddingSettings, RetrievalSettings, Settings, read_environment
+from nugget.config import Settings, read_environment
 from nugget.errors import LLMUnavailable, UsageError
 from nugget.index import Index
 from nugget.models import Bundle, Chunk, Contribution, Depth, Filter, Hit, Query, SourceName, StaleReason, Unit
@@ -58,7 +58,7 @@ def test_a_summary_shows_the_sentences_that_answer(tmp_path):
     body = f"{filler}\n\n## Expiry\n\nNobody likes to log in again. A login session expires after 45 minutes of rest."
     (tmp_path / "domains/coding/concepts").mkdir(parents=True)
     write_unit(tmp_path, "concept/login-sessions", f"# Login sessions\n\n{body}")
-    with Brain(tmp_path, settings=Settings(embedding=EmbeddingSettings(model="none"))) as brain:
+    with Brain(tmp_path, settings=Settings(embedding_model="none")) as brain:
         brain.sync()
         hit = brain.ask(Query("how long until a login session expires", depth=Depth.SUMMARY), now=NOW).hits[0]
     assert "expires after 45 minutes" in hit.chunks[0].text
@@ -87,7 +87,7 @@ def test_a_question_finds_what_says_it_in_another_word(handbook, question, unit)
 @pytest.mark.proves("SEARCH-SAVED")
 def test_a_saved_query_is_searched_by_its_name_and_narrowed(tmp_path, handbook):
     saved = ("off=paid type:concept", "off=never the second")
-    chosen = Settings(retrieval=RetrievalSettings(searches=saved), embedding=EmbeddingSettings(model="none"))
+    chosen = Settings(retrieval_searches=saved, embedding_model="none")
     with Brain(handbook, settings=chosen) as brain:
         assert ids(brain.search("@off")) == ["concept/vacation"]
         assert not ids(brain.search("@off until:1999-01-01"))
@@ -104,7 +104,7 @@ def test_most_questions_that_the_brain_cannot_answer_are_said_to_be_weak(asked):
 @pytest.mark.parametrize("model", ["all-MiniLM-L6-v2", "none"])
 def test_agents_get_what_is_likely_to_help_and_one_line_if_nothing_is(asked, model):
     golden = yaml.safe_load((REPOSITORY / "tests/golden/questions.yaml").read_text("utf-8"))
-    with Brain(asked.path, settings=Settings(embedding=EmbeddingSettings(model=model))) as brain:
+    with Brain(asked.path, settings=Settings(embedding_model=model)) as brain:
         found, sent = 0, 0
         for entry in golden["questions"]:
             bundle = brain.ask(Query(entry["question"], budget_tokens=100_000, only_helpful=True), fresh=False, now=NOW)
@@ -124,7 +124,7 @@ def test_agents_get_what_is_likely_to_help_and_one_line_if_nothing_is(asked, mod
 def test_hardly_a_prompt_that_asks_for_nothing_known_makes_recall_speak(asked, model):
     prompts = (REPOSITORY / "benchmarks/generic_prompts.txt").read_text("utf-8").splitlines()[1::2]
     golden = yaml.safe_load((REPOSITORY / "tests/golden/questions.yaml").read_text("utf-8"))["questions"]
-    with Brain(asked.path, settings=Settings(embedding=EmbeddingSettings(model=model))) as brain:
+    with Brain(asked.path, settings=Settings(embedding_model=model)) as brain:
 
         def told(prompt: str) -> set[str]:
             hits = brain.ask(Query(prompt, limit=3), fresh=False, now=NOW).hits
@@ -139,7 +139,7 @@ def test_hardly_a_prompt_that_asks_for_nothing_known_makes_recall_speak(asked, m
 @pytest.mark.proves("ASK-EXPLAIN")
 @pytest.mark.parametrize("model", ["all-MiniLM-L6-v2", "none"])
 def test_the_contributions_of_every_hit_add_up_to_its_score(asked, model):
-    chosen = Settings(embedding=EmbeddingSettings(model=model))
+    chosen = Settings(embedding_model=model)
     with Brain(asked.path, settings=chosen) as brain:
         for question in ("cache invalidation", "why is the session store slow", "retryWithBackoff", "dough"):
             bundle = brain.ask(Query(question, explain=True), fresh=False, now=NOW)
@@ -226,7 +226,7 @@ def test_a_reranker_decides_the_order_and_when_it_fails_the_local_order_stands(a
 
 @pytest.mark.proves("ASK-NO-VECTORS")
 def test_without_vectors_there_is_still_an_answer_and_it_says_so(asked):
-    with Brain(asked.path, settings=Settings(embedding=EmbeddingSettings(model="none"))) as brain:
+    with Brain(asked.path, settings=Settings(embedding_model="none")) as brain:
         bundle = brain.ask("cache invalidation", fresh=False, now=NOW)
     assert bundle.hits[0].unit.id == "concept/cache-invalidation"
     assert "no_vectors" in bundle.degraded

@@ -91,7 +91,7 @@ def test_catch_up_looks_at_other_agents_only_where_it_is_switched_on(tmp_path):
 
     def queued(**variables: str) -> int:
         environment = read_environment({"HOME": str(tmp_path), **variables})
-        agents = load_settings(environment).capture.agents
+        agents = load_settings(environment).capture_agents
         return len(queue.catch_up(tmp_path / "home", find_sessions(environment, agents), now=now))
 
     assert queued() == 0

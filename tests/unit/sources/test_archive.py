@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nugget.cli import run
-from nugget.config import CaptureSettings, Settings, load_settings, read_environment
+from nugget.config import Settings, load_settings, read_environment
 from nugget.models import Event, EventKind, Evidence, Scope, Session
 from nugget.models.nuggets import FileTouch, Nugget, NuggetType, SessionRecord, TouchAction
 from nugget.redaction import redact_session, rules_stamp
@@ -16,7 +16,7 @@ from nugget.sources import sessions as archive
 from nugget.sources.nugget_store import read_session_file, session_files, write_session
 from nugget.upkeep.doctor import doctor
 
-STRICT = Settings(capture=CaptureSettings(exclude_paths=("hr/*",), exclude_projects=("/srv/secret",)))
+STRICT = Settings(capture_exclude_paths=("hr/*",), capture_exclude_projects=("/srv/secret",))
 
 
 def kept(home: Path, name: str, *events: Event, cwd: str = "/srv/shop", settings: Settings | None = None) -> Path:
@@ -76,7 +76,7 @@ def test_what_a_command_shows_of_an_excluded_file_is_dropped(command, output, ke
         Event(kind=EventKind.OUTPUT, text=output, call_id="1"),
         Event(kind=EventKind.OUTPUT, text="http://localhost:8080/hr/pay: ok", call_id="2"),
     )
-    settings = Settings(capture=CaptureSettings(exclude_paths=("hr/*", ".env")))
+    settings = Settings(capture_exclude_paths=("hr/*", ".env"))
     session, _ = redact_session(Session(id="s", agent="a", path="p", events=events), settings=settings)
     assert "90000" not in repr(session)
     assert kept is None or kept in session.events[1].text
