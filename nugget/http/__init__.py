@@ -59,30 +59,59 @@ class Address:
     port: int
 
     @property
-    def is_loopback(self) -> bool:
-        """True if only this machine can reach it."""
-        return is_loopback(self.host)
-
-    @property
     def url(self) -> str:
         """The address as a client writes it."""
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
-    """Access rules. With `any_address` every IP address is accepted as a Host, since no name can point to one."""
+class Guard:
+    """ASGI middleware that every request passes: access, size, and the number of requests under way.
 
-    hosts: frozenset[str]
-    any_address: bool = False
-    token: str | None = None
+    On a wildcard address every IP address is accepted as a Host, since no name can point to one.
+    """
 
-    def check(self, headers: Headers, path: str) -> bool:
+    def __init__(
+        self, app: ASGIApp, *, address: Address, allowed_hosts: Sequence[str], token: str | None,
+        limits: Mapping[str, int],
+    ) -> None:  # fmt: skip
+        self._app, self._token, self._limits = app, token, limits
+        ip = _ip(address.host)
+        self._any_address = ip is not None and ip.is_unspecified
+        own = socket.gethostname() if self._any_address else address.host
+        self._hosts = frozenset(host.strip().lower().rstrip(".") for host in (*allowed_hosts, own))
+        self.under_way = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer it with a refusal."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers, path, send = Headers(scope=scope), scope["path"], with_headers(send, _ADDED)
+        limit = self._limits.get(path, MAX_BODY_BYTES)
+        too_large = Refusal(413, "body_too_large", f"The body is larger than {limit:,} bytes.", hint="Send less.")
+        try:
+            knows_token = self._check(headers, path)
+            if int(headers.get("content-length", 0)) > limit:
+                raise too_large
+            if self.under_way >= MAX_UNDER_WAY:
+                busy, retry = "The server has more to do than it can take.", {"retry-after": "1"}
+                raise Refusal(429, "busy", busy, hint="Try again in a moment.", headers=retry)
+        except Refusal as refusal:
+            await refusal.reply()(scope, receive, send)
+            return
+        scope.setdefault("state", {}).update(knows_token=knows_token, under_way=self.under_way)
+        self.under_way += 1
+        try:
+            await self._app(scope, limited(receive, limit, too_large), send)
+        finally:
+            self.under_way -= 1
+
+    def _check(self, headers: Headers, path: str) -> bool:
         """Return False for a request without a token to the open path. Raises Refusal for one that may not pass."""
         host = headers.get("host", "")
         found = re.fullmatch(_HOST, host)
         name = (found[1] or found[2] or "").lower().rstrip(".") if found else ""
-        if not (name in self.hosts or is_loopback(name) or (self.any_address and _ip(name))):
+        if not (name in self._hosts or is_loopback(name) or (self._any_address and _ip(name))):
             hint = "Call it by localhost or by its address; `http.allowed_hosts` adds names."
             raise Refusal(421, "wrong_host", "This server does not answer to the Host of this request.", hint=hint)
         own = (None, f"http://{host}".lower(), f"https://{host}".lower())
@@ -90,7 +119,7 @@ class Access:
             hint = "Call it from a program, not from a browser."
             raise Refusal(403, "foreign_origin", "Web pages of another origin may not call this server.", hint=hint)
         given = bearer(headers)
-        if self.token is None or (given and hmac.compare_digest(given.encode(), self.token.encode())):
+        if self._token is None or (given and hmac.compare_digest(given.encode(), self._token.encode())):
             return True
         if path == OPEN_PATH:
             return False
@@ -99,65 +128,39 @@ class Access:
         raise Refusal(401, "unauthorized", text, hint=hint, headers={"www-authenticate": 'Bearer realm="nugget"'})
 
 
-class Guard:
-    """ASGI middleware that every request passes: access, size, and the number of requests under way."""
+def limited(receive: Receive, limit: int, too_large: Exception) -> Receive:
+    """Return a channel that raises `too_large` once a body is longer than so many bytes."""
+    received = 0
 
-    def __init__(self, app: ASGIApp, *, access: Access, limits: Mapping[str, int]) -> None:
-        self._app = app
-        self._access = access
-        self._limits = limits
-        self.under_way = 0
+    async def receive_limited() -> Message:
+        nonlocal received
+        message = await receive()
+        received += len(message.get("body", b""))
+        if received > limit:
+            raise too_large
+        return message
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer it with a refusal."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        headers, path, received = Headers(scope=scope), scope["path"], 0
-        limit = self._limits.get(path, MAX_BODY_BYTES)
-
-        async def receive_limited() -> Message:
-            nonlocal received
-            message = await receive()
-            received += len(message.get("body", b""))
-            if received > limit:
-                raise too_large
-            return message
-
-        async def send_marked(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *_ADDED]
-            await send(message)
-
-        too_large = Refusal(413, "body_too_large", f"The body is larger than {limit:,} bytes.", hint="Send less.")
-        try:
-            knows_token = self._access.check(headers, path)
-            if int(headers.get("content-length", 0)) > limit:
-                raise too_large
-            if self.under_way >= MAX_UNDER_WAY:
-                busy, retry = "The server has more to do than it can take.", {"retry-after": "1"}
-                raise Refusal(429, "busy", busy, hint="Try again in a moment.", headers=retry)
-        except Refusal as refusal:
-            await refusal.reply()(scope, receive, send_marked)
-            return
-        scope.setdefault("state", {}).update(knows_token=knows_token, under_way=self.under_way)
-        self.under_way += 1
-        try:
-            await self._app(scope, receive_limited, send_marked)
-        finally:
-            self.under_way -= 1
+    return receive_limited
 
 
-def access_for(address: Address, *, token: str | None, allowed_hosts: Sequence[str]) -> Access:
-    """Return who may ask at an address. Raises UsageError if others can reach it and there is no token."""
-    if not address.is_loopback and not token:
+def with_headers(send: Send, headers: Sequence[tuple[bytes, bytes]]) -> Send:
+    """Return a channel that adds these headers to a reply that lacks them."""
+
+    async def send_marked(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            given = list(message.get("headers", ()))
+            names = {name for name, _ in given}
+            message["headers"] = given + [header for header in headers if header[0] not in names]
+        await send(message)
+
+    return send_marked
+
+
+def check_token(address: Address, token: str | None) -> None:
+    """Raise UsageError if other machines can reach an address and there is no token."""
+    if not is_loopback(address.host) and not token:
         hint = "Leave out --no-token, or listen on 127.0.0.1."
         raise UsageError(f"Other machines can reach {address.host}, so a token is needed.", hint=hint)
-    ip = _ip(address.host)
-    is_wildcard = ip is not None and ip.is_unspecified
-    own = socket.gethostname() if is_wildcard else address.host
-    hosts = frozenset(host.strip().lower().rstrip(".") for host in (*allowed_hosts, own))
-    return Access(hosts=hosts, any_address=is_wildcard, token=token)
 
 
 def parse_address(text: str | None) -> Address:
@@ -200,7 +203,7 @@ def serve(
     session = AgentSession(flag=brain, environment=environment, cwd=Path.cwd(), face="http", identity=identity)
     settings = session.settings
     token = http_token(environment) if with_token else None
-    access = access_for(wanted, token=token, allowed_hosts=settings.http_allowed_hosts)
+    check_token(wanted, token)
     listening = listen(wanted)
     heard = replace(wanted, port=listening.getsockname()[1])
     logs = Logs(environment=environment, settings=settings)
@@ -219,7 +222,8 @@ def serve(
 
     app = make_app(session, logs, lifespan=lifespan)
     app.router.routes.append(mcp_route(mcp))
-    app.add_middleware(Guard, access=access, limits={"/v1/completions": MAX_COMPLETION_BYTES})
+    app.add_middleware(Guard, address=wanted, allowed_hosts=settings.http_allowed_hosts, token=token,
+                       limits={"/v1/completions": MAX_COMPLETION_BYTES})  # fmt: skip
     run(app, listening)
 
 
@@ -231,12 +235,12 @@ def serve_team(environment: Environment, settings: Settings, address: str | None
         print(f"nugget: not served: {sentence}", file=sys.stderr)
     if not brains:
         raise BrainError("There is no brain to serve.", hint="Run `nugget init`, or set `brains.folders`.")
-    # The guard checks Host, Origin and sizes; callers are identified behind it.
-    access = replace(access_for(wanted, token="identified", allowed_hosts=settings.http_allowed_hosts), token=None)
     listening = listen(wanted)
     heard = replace(wanted, port=listening.getsockname()[1])
     app = make_team_app(environment, settings, brains, url=(settings.http_public_url or heard.url).rstrip("/"))
-    app.add_middleware(Guard, access=access, limits={"/v1/sessions": MAX_SESSION_BYTES})
+    # The guard checks Host, Origin and sizes; callers are identified behind it.
+    app.add_middleware(Guard, address=wanted, allowed_hosts=settings.http_allowed_hosts, token=None,
+                       limits={"/v1/sessions": MAX_SESSION_BYTES})  # fmt: skip
     print(f"Nugget serves the team on {heard.url} (Ctrl-C ends it).", file=sys.stderr)
     print(f"Spaces: {', '.join(brains)}.", file=sys.stderr, flush=True)
     run(app, listening)

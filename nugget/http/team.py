@@ -15,14 +15,14 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 from anyio import to_thread
@@ -39,9 +39,6 @@ from nugget.http.models import JSONReply, Refusal, bearer
 from nugget.http.routes import add_handlers, make_space_app, mcp_route
 from nugget.mcp import make_server
 
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
 OPEN_PATHS = ("/healthz", "/readyz", "/hooks/github")
 """Paths without a caller: probes, and the webhook, which is signed."""
 _METADATA = "/.well-known/oauth-protected-resource"
@@ -51,55 +48,37 @@ _KEYS_TIMEOUT_S = 5
 _CLOCK_SKEW_S = 30
 
 
-@dataclass(frozen=True, slots=True)
-class Space:
-    """A brain that is served, kept open."""
-
-    folder: Path
-    session: AgentSession
-    app: FastAPI
-    mcp: Any
-
-
 def make_team_app(environment: Environment, settings: Settings, brains: Mapping[str, Path], *, url: str) -> FastAPI:
     """Return the application that serves these brains as spaces. Raises UsageError if `http.auth` is incomplete."""
     prometheus_client: Any = team.require("prometheus_client", "A team's server")
-    spaces: dict[str, Space] = {}
-    for name, path in brains.items():
-        session = AgentSession(flag=path, environment=environment, cwd=path, face="http")
-        server = make_server(session)
-        app = make_space_app(session)
-        app.router.routes.append(mcp_route(server))
-        spaces[name] = Space(path, session, app, server)
+    spaces = {name: AgentSession(flag=path, environment=environment, cwd=path, face="http")
+              for name, path in brains.items()}  # fmt: skip
+    servers = {name: make_server(session) for name, session in spaces.items()}
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            for space in spaces.values():
-                await stack.enter_async_context(space.mcp.session_manager.run())
-                Thread(target=space.session.warm, daemon=True).start()
+            for name, session in spaces.items():
+                await stack.enter_async_context(servers[name].session_manager.run())
+                Thread(target=session.warm, daemon=True).start()
             yield
-            for space in spaces.values():
-                space.session.close()
+            for session in spaces.values():
+                session.close()
 
     app = FastAPI(title="Nugget", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None,
                   openapi_url=None)  # fmt: skip
     add_handlers(app)
     registry = prometheus_client.CollectorRegistry()
-    endpoints = _Endpoints(environment, settings, spaces, registry)
-    app.add_api_route("/healthz", endpoints.health)
-    app.add_api_route("/readyz", endpoints.ready)
-    app.add_api_route("/metrics", endpoints.metrics)
-    app.add_api_route("/v1/spaces", endpoints.list_spaces)
-    app.add_api_route("/v1/sessions", endpoints.take_session, methods=["POST"], status_code=202)
-    app.add_api_route("/hooks/github", endpoints.github, methods=["POST"])
-    if settings.http_auth == "oidc":
-        app.add_api_route(_METADATA + "/{resource:path}", partial(_metadata, settings, url))
-    for name, space in spaces.items():
-        app.router.routes.append(Mount(f"/s/{name}", app=space.app))
+    _add_probes(app, environment, spaces, registry)
+    _add_spaces(app, environment, brains, spaces)
     metadata = url + _METADATA if settings.http_auth == "oidc" else None
-    app.add_middleware(Authenticate, identify=identify_by(settings, environment), registry=registry,
-                       tracer=_tracer(environment), spaces=frozenset(spaces), metadata=metadata)  # fmt: skip
+    if metadata:
+        app.add_api_route(_METADATA + "/{resource:path}", partial(_metadata, settings, url))
+    for name, session in spaces.items():
+        space_app = make_space_app(session)
+        space_app.router.routes.append(mcp_route(servers[name]))
+        app.router.routes.append(Mount(f"/s/{name}", app=space_app))
+    _add_access(app, identify_by(settings, environment), registry, _tracer(environment), spaces.keys(), metadata)
     return app
 
 
@@ -124,154 +103,153 @@ async def _metadata(settings: Settings, url: str, resource: str) -> Response:
     })  # fmt: skip
 
 
-class Authenticate:
-    """ASGI middleware that finds the caller, hides spaces that they may not read, and counts and logs requests."""
+def _add_access(
+    app: FastAPI, identify: Identify, registry: Any, tracer: Any, spaces: Collection[str], metadata: str | None
+) -> None:
+    """Find the caller of each request, hide spaces that they may not read, and count and log the requests."""
+    from prometheus_client import Counter, Histogram
 
-    def __init__(
-        self, app: ASGIApp, *, identify: Identify, registry: Any, tracer: Any, spaces: frozenset[str],
-        metadata: str | None,
-    ) -> None:  # fmt: skip
-        from prometheus_client import Counter, Histogram
+    requests = Counter("nugget_requests", "Requests", ["space", "status"], registry=registry)
+    seconds = Histogram("nugget_request_seconds", "Time to the reply", ["space"], registry=registry)
 
-        self._app, self._identify, self._spaces, self._metadata = app, identify, spaces, metadata
-        self._tracer = tracer
-        self._requests = Counter("nugget_requests", "Requests", ["space", "status"], registry=registry)
-        self._seconds = Histogram("nugget_request_seconds", "Time to the reply", ["space"], registry=registry)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on with its caller, or refuse it."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        began_ns, started, status, path = time.time_ns(), time.monotonic(), 500, scope["path"]
-        parts = path.split("/", 3)
-        space = parts[2] if path.startswith("/s/") and parts[2] in self._spaces else ""
-        caller: Caller | None = None
-
-        async def send_counted(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
+    async def answer(
+        request: Request, call_next: Callable[[Request], Awaitable[Response]], space: str, path: str
+    ) -> Response:
         try:
-            is_open = path in OPEN_PATHS or path.startswith(_METADATA)
-            caller = None if is_open else await self._required(Request(scope))
-            if caller and path.startswith("/s/") and not (space and caller.may(space)):
-                raise Refusal(404, "not_found", "There is nothing at this path.", hint="/v1/spaces lists your spaces.")
-            scope.setdefault("state", {}).update(caller=caller, knows_token=True)
-            await self._app(scope, receive, send_counted)
+            if not (path in OPEN_PATHS or path.startswith(_METADATA)):
+                request.state.caller = caller = await identify(request)
+                if caller is None:
+                    raise _unauthorized(metadata, path)
+                if path.startswith("/s/") and not (space and caller.may(space)):
+                    hint = "/v1/spaces lists your spaces."
+                    raise Refusal(404, "not_found", "There is nothing at this path.", hint=hint)
+            request.state.knows_token = True
+            return await call_next(request)
         except NuggetError as error:  # the provider of identities cannot be asked
-            refusal = Refusal(503, "no_identity", str(error), headers={"retry-after": "10"})
-            await refusal.reply()(scope, receive, send_counted)
+            return Refusal(503, "no_identity", str(error), headers={"retry-after": "10"}).reply()
         except Refusal as refusal:
-            await refusal.reply()(scope, receive, send_counted)
+            return refusal.reply()
+
+    @app.middleware("http")
+    async def authenticate(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        began_ns, started, status, path = time.time_ns(), time.monotonic(), 500, request.url.path
+        parts = path.split("/", 3)
+        space = parts[2] if path.startswith("/s/") and parts[2] in spaces else ""
+        request.state.caller = None
+        try:
+            reply = await answer(request, call_next, space, path)
+            status = reply.status_code
+            return reply
         finally:
-            seconds = time.monotonic() - started
-            self._requests.labels(space, str(status)).inc()
-            self._seconds.labels(space).observe(seconds)
+            took, caller = time.monotonic() - started, request.state.caller
+            requests.labels(space, str(status)).inc()
+            seconds.labels(space).observe(took)
             line = {
                 "time": datetime.now(UTC).isoformat(timespec="milliseconds"), "caller": caller and caller.name,
-                "space": space, "method": scope["method"], "status": status, "ms": round(seconds * 1000),
+                "space": space, "method": request.method, "status": status, "ms": round(took * 1000),
             }  # fmt: skip
             print(json.dumps(line), file=sys.stderr, flush=True)
-            if self._tracer:
+            if tracer:
                 known = {name: value for name, value in line.items() if value and name != "time"}
-                self._tracer.start_span(f"{scope['method']} {space or 'server'}", attributes=known,
-                                        start_time=began_ns).end()  # fmt: skip
-
-    async def _required(self, request: Request) -> Caller:
-        caller = await self._identify(request)
-        if caller is not None:
-            return caller
-        where = f', resource_metadata="{self._metadata}{quote(request.url.path)}"' if self._metadata else ""
-        raise Refusal(
-            401, "unauthorized", "This server requires a valid token.", hint="Ask whoever runs the server for one.",
-            headers={"www-authenticate": f'Bearer realm="nugget"{where}'},
-        )  # fmt: skip
+                span = tracer.start_span(f"{request.method} {space or 'server'}", attributes=known, start_time=began_ns)
+                span.end()
 
 
-class _Endpoints:
-    """The endpoints beside the spaces."""
+def _unauthorized(metadata: str | None, path: str) -> Refusal:
+    where = f', resource_metadata="{metadata}{quote(path)}"' if metadata else ""
+    return Refusal(
+        401, "unauthorized", "This server requires a valid token.", hint="Ask whoever runs the server for one.",
+        headers={"www-authenticate": f'Bearer realm="nugget"{where}'},
+    )  # fmt: skip
 
-    def __init__(
-        self, environment: Environment, settings: Settings, spaces: Mapping[str, Space], registry: Any
-    ) -> None:
-        from prometheus_client import Gauge
 
-        self._environment, self._settings, self._spaces, self._registry = environment, settings, spaces, registry
-        self._jobs = Gauge("nugget_capture_jobs", "Jobs in the capture queue", ["state"], registry=registry)
-        self._ready = Gauge("nugget_space_ready", "1 if a space answers", ["space"], registry=registry)
+def _add_probes(app: FastAPI, environment: Environment, spaces: Mapping[str, AgentSession], registry: Any) -> None:
+    """Add the endpoints that say how the server is."""
+    from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
 
-    async def health(self) -> Response:
+    jobs = Gauge("nugget_capture_jobs", "Jobs in the capture queue", ["state"], registry=registry)
+    is_ready = Gauge("nugget_space_ready", "1 if a space answers", ["space"], registry=registry)
+
+    @app.get("/healthz")
+    async def health() -> Response:
         """Answer as long as the process lives."""
         return JSONReply({"status": "ok"})
 
-    async def ready(self) -> Response:
+    @app.get("/readyz")
+    async def ready() -> Response:
         """Answer 200 once every space has been opened and read."""
-        waiting = [name for name, space in self._spaces.items() if space.session.folder is None]
-        return JSONReply({"status": "starting" if waiting else "ready", "waiting": len(waiting)},
+        waiting = sum(session.folder is None for session in spaces.values())
+        return JSONReply({"status": "starting" if waiting else "ready", "waiting": waiting},
                          status_code=503 if waiting else 200)  # fmt: skip
 
-    async def metrics(self) -> Response:
+    @app.get("/metrics")
+    async def metrics() -> Response:
         """Return counters for Prometheus."""
-        from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-
-        states = await to_thread.run_sync(team.queue_states, self._environment.home)
+        states = await to_thread.run_sync(team.queue_states, environment.home)
         for state, number in states.items():
-            self._jobs.labels(state).set(number)
-        for name, space in self._spaces.items():
-            self._ready.labels(name).set(space.session.folder is not None)
-        return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
+            jobs.labels(state).set(number)
+        for name, session in spaces.items():
+            is_ready.labels(name).set(session.folder is not None)
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
-    async def list_spaces(self, request: Request) -> Response:
+
+def _add_spaces(
+    app: FastAPI, environment: Environment, brains: Mapping[str, Path], spaces: Mapping[str, AgentSession]
+) -> None:
+    """Add the endpoints that list the spaces, take sessions for them, and follow their remotes."""
+
+    @app.get("/v1/spaces")
+    async def list_spaces(request: Request) -> Response:
         """Return the spaces that the caller may read, each with their right and the address of its MCP server."""
         caller: Caller = request.state.caller
         listed = [{"name": name, "right": caller.rights[name], "mcp": f"/s/{name}/mcp"}
-                  for name in self._spaces if caller.may(name)]  # fmt: skip
+                  for name in spaces if caller.may(name)]  # fmt: skip
         return JSONReply({"spaces": listed})
 
-    async def take_session(self, request: Request, space: str) -> Response:
+    @app.post("/v1/sessions", status_code=202)
+    async def take_session(request: Request, space: str) -> Response:
         """Take a session that a member's `nugget capture` sends, and queue it for a space."""
         caller: Caller = request.state.caller
-        if space not in self._spaces or not caller.may(space):
+        if space not in spaces or not caller.may(space):
             raise Refusal(404, "not_found", "There is no such space.", hint="/v1/spaces lists your spaces.")
         if not caller.may(space, team.WRITE):
             raise Refusal(403, "read_only", f"You may read {space}, but not send sessions to it.")
-        folder = self._spaces[space].session.folder
+        folder = spaces[space].folder
         if folder is None:
             raise Refusal(503, "starting", f"{space} is still being read.", headers={"retry-after": "10"})
         with tempfile.NamedTemporaryFile(suffix=".gz") as upload:
             async for part in request.stream():
                 upload.write(part)
             upload.flush()
-            take = partial(team.take_session, self._environment, folder, Path(upload.name), identity=caller.name,
+            take = partial(team.take_session, environment, folder, Path(upload.name), identity=caller.name,
                            now=datetime.now(UTC))  # fmt: skip
             session = await to_thread.run_sync(take)
         return JSONReply({"session": session, "space": space}, status_code=202)
 
-    async def github(self, request: Request) -> Response:
+    @app.post("/hooks/github")
+    async def github(request: Request) -> Response:
         """Follow the remote of a space when GitHub says that its repository changed."""
-        secret = self._environment.variables.get("NUGGET_WEBHOOK_SECRET")
-        body = await request.body()
-        given = request.headers.get("x-hub-signature-256", "")
-        if not secret or not hmac.compare_digest(
-            given.encode(), b"sha256=" + hmac.new(secret.encode(), body, "sha256").hexdigest().encode()
-        ):
-            raise Refusal(401, "bad_signature", "The webhook is not signed with NUGGET_WEBHOOK_SECRET.")
-        repository = ""
+        body, repository = await request.body(), ""
+        _check_signature(environment, body, request.headers.get("x-hub-signature-256", ""))
         with suppress(ValueError, LookupError, TypeError):
             repository = str(json.loads(body)["repository"]["full_name"])
-        served = {name: space.folder for name, space in self._spaces.items()}
-        names = await to_thread.run_sync(team.spaces_of_repository, self._environment, served, repository)
-        delivery = request.headers.get("x-github-delivery", "")
+        names = await to_thread.run_sync(team.spaces_of_repository, environment, brains, repository)
         if not names:
             raise Refusal(404, "unknown_repository", "No space has this repository.")
-        if not await to_thread.run_sync(team.note_delivery, self._environment.home, delivery):
+        delivery = request.headers.get("x-github-delivery", "")
+        if not await to_thread.run_sync(team.note_delivery, environment.home, delivery):
             raise Refusal(409, "delivered_before", "This delivery was handled before.")
         for name in names:
-            Thread(target=self._spaces[name].session.follow, name=f"nugget-follow-{name}", daemon=True).start()
+            Thread(target=spaces[name].follow, name=f"nugget-follow-{name}", daemon=True).start()
         return JSONReply({"followed": names}, status_code=202)
+
+
+def _check_signature(environment: Environment, body: bytes, given: str) -> None:
+    """Raise Refusal unless a webhook is signed with our secret."""
+    secret = environment.variables.get("NUGGET_WEBHOOK_SECRET", "")
+    signed = f"sha256={hmac.new(secret.encode(), body, 'sha256').hexdigest()}"
+    if not secret or not hmac.compare_digest(given.encode(), signed.encode()):
+        raise Refusal(401, "bad_signature", "The webhook is not signed with NUGGET_WEBHOOK_SECRET.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,7 +275,13 @@ def identify_by(settings: Settings, environment: Environment) -> Identify:
         if not settings.http_proxies:
             raise UsageError("`http.auth: proxy` needs `http.proxies`.", hint="Name the addresses of your proxies.")
         return partial(_by_proxy, settings, [ipaddress.ip_network(one, strict=False) for one in settings.http_proxies])
-    return _OpenId(settings).identify
+    team.require("jwt", "`http.auth: oidc`")
+    if not (settings.http_issuer and settings.http_audience):
+        raise UsageError("`http.auth: oidc` needs `http.issuer` and `http.audience`.")
+    parts = urlsplit(settings.http_issuer)
+    if parts.scheme != "https" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+        raise UsageError("`http.issuer` must be an https address.")
+    return partial(_by_openid, settings)
 
 
 async def _by_token(environment: Environment, request: Request) -> Caller | None:
@@ -328,49 +312,36 @@ def _rights(settings: Settings, names: list[str]) -> dict[str, str]:
     return rights
 
 
-class _OpenId:
-    """Checks access tokens of an OpenID provider (JWT) by the keys that it publishes."""
+async def _by_openid(settings: Settings, request: Request) -> Caller | None:
+    """Return the caller of a valid access token. Raises NuggetError if the provider's keys cannot be had."""
+    text = bearer(request.headers)
+    return await to_thread.run_sync(_checked_token, settings, text) if text else None
 
-    def __init__(self, settings: Settings) -> None:
-        team.require("jwt", "`http.auth: oidc`")
-        if not (settings.http_issuer and settings.http_audience):
-            raise UsageError("`http.auth: oidc` needs `http.issuer` and `http.audience`.")
-        parts = urlsplit(settings.http_issuer)
-        if parts.scheme != "https" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
-            raise UsageError("`http.issuer` must be an https address.")
-        self._settings = settings
-        self._keys: Any = None
 
-    async def identify(self, request: Request) -> Caller | None:
-        """Return the caller of a valid token. Raises NuggetError if the provider's keys cannot be had."""
-        text = bearer(request.headers)
-        return await to_thread.run_sync(self._check, text) if text else None
+def _checked_token(settings: Settings, text: str) -> Caller | None:
+    import jwt
 
-    def _check(self, text: str) -> Caller | None:
-        import jwt
+    try:
+        key = _provider_keys(settings.http_issuer or "").get_signing_key_from_jwt(text)
+        claims = jwt.decode(
+            text, key.key, algorithms=list(_ALGORITHMS), audience=settings.http_audience, issuer=settings.http_issuer,
+            leeway=_CLOCK_SKEW_S, options={"require": ["exp", "iss", "aud", "sub"]},
+        )  # fmt: skip
+    except jwt.PyJWKClientConnectionError as error:
+        raise NuggetError(f"The keys of {settings.http_issuer} cannot be had ({error}).") from error
+    except (jwt.PyJWTError, ValueError):
+        return None
+    groups = claims.get(settings.http_groups_claim) or []
+    names = [str(group) for group in groups] if isinstance(groups, list) else str(groups).split()
+    # Only what the provider vouches for: people may choose their user name, and an address that nobody checked.
+    is_checked = claims.get("email_verified") is True
+    name = str(claims["email"] if is_checked and claims.get("email") else claims["sub"])
+    return Caller(name=name, rights=_rights(settings, [name, *names]))
 
-        settings = self._settings
-        try:
-            key = self._key_client().get_signing_key_from_jwt(text)
-            claims = jwt.decode(
-                text, key.key, algorithms=list(_ALGORITHMS), audience=settings.http_audience,
-                issuer=settings.http_issuer, leeway=_CLOCK_SKEW_S, options={"require": ["exp", "iss", "aud", "sub"]},
-            )  # fmt: skip
-        except jwt.PyJWKClientConnectionError as error:
-            raise NuggetError(f"The keys of {settings.http_issuer} cannot be had ({error}).") from error
-        except (jwt.PyJWTError, ValueError):
-            return None
-        groups = claims.get(settings.http_groups_claim) or []
-        names = [str(group) for group in groups] if isinstance(groups, list) else str(groups).split()
-        # Only what the provider vouches for: people may choose their user name, and an address that nobody checked.
-        is_checked = claims.get("email_verified") is True
-        name = str(claims["email"] if is_checked and claims.get("email") else claims["sub"])
-        return Caller(name=name, rights=_rights(settings, [name, *names]))
 
-    def _key_client(self) -> Any:
-        """Return the client for the provider's keys, which caches them and looks again for an unknown key."""
-        import jwt
+@cache
+def _provider_keys(issuer: str) -> Any:
+    """Return the client for a provider's keys, which caches them and looks again for an unknown key."""
+    import jwt
 
-        if self._keys is None:
-            self._keys = jwt.PyJWKClient(team.keys_address(self._settings.http_issuer or ""), timeout=_KEYS_TIMEOUT_S)
-        return self._keys
+    return jwt.PyJWKClient(team.keys_address(issuer), timeout=_KEYS_TIMEOUT_S)

@@ -5,16 +5,23 @@ the embedding model starts in a thread after the first reply, while the client i
 the protocol: the SDK diverts everything else that is printed to stderr.
 """
 
-# No `from __future__ import annotations`: the SDK makes the tool's schema from the annotations of a nested function.
+# No `from __future__ import annotations`: the SDK makes the tool's schema from the annotations of nested functions.
 
 import asyncio
+import inspect
 import json
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
+
+from mcp.server.mcpserver import MCPServer
+from mcp.server.stdio import stdio_server
+from mcp.types import CallToolResult, TextContent, ToolAnnotations
+from pydantic import Field
 
 from nugget import __version__
 from nugget.app.agent_session import AgentSession, Lines, print_traceback, run_resident
@@ -23,10 +30,6 @@ from nugget.config import read_environment
 from nugget.errors import NuggetError
 from nugget.mcp import answers
 from nugget.models import Depth, Filter, KnowledgeType, Query, SourceName
-
-if TYPE_CHECKING:
-    from mcp.server.mcpserver import MCPServer
-    from mcp.types import CallToolResult
 
 INSTRUCTIONS = """\
 Nugget is the memory of the person you work for: what earlier sessions found out, reviewed by a person and kept in \
@@ -61,6 +64,28 @@ _NAME_CHARS = 1_000
 """Limit of most arguments: a longer one names nothing, and an answer that repeats it would drown."""
 WARM_UP_DELAY_S = 0.05
 """From the first reply to the start of the warm-up, so that the two do not compete for the interpreter."""
+_READ_ONLY = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+Name = Annotated[str, Field(max_length=_NAME_CHARS)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolArguments:
+    """The arguments of `get_relevant_context`."""
+
+    task_description: Annotated[
+        str, Field(description="The task or question in plain words, with names and errors in it", max_length=8_000)
+    ]
+    path: Annotated[Name | None, Field(description="The file that the task is about")] = None
+    symbol: Annotated[Name | None, Field(description="The function or class that the task is about")] = None
+    types: Annotated[list[Name] | None, Field(description=f"Only these types: {', '.join(KnowledgeType)}")] = None
+    sources: Annotated[list[Name] | None, Field(description=f"Only these sources: {', '.join(SourceName)}")] = None
+    ref: Annotated[
+        Name | None, Field(description="Instead of searching: show what this ref of an earlier answer names, whole")
+    ] = None
+    profile: Annotated[Name, Field(description="How to search: task (default) or search")] = "task"
+    depth: Annotated[Name, Field(description=f"How much of each unit: {', '.join(Depth)}")] = "standard"
+    token_budget: Annotated[int, Field(description="Length of the answer in tokens", ge=100, le=10_000)] = 2000
+    limit: Annotated[int | None, Field(description="Units in the answer", ge=1, le=50)] = None
 
 
 def serve(brain: Path | None = None, *, openqed: bool = False, identity: str | None = None) -> None:
@@ -83,17 +108,13 @@ def serve_windows() -> None:
 
 async def _serve_lines(session: AgentSession, lines: Lines, openqed: bool) -> None:
     """Serve one client over its lines until it leaves."""
-    from mcp.server.stdio import stdio_server
-
     server, stream = make_server(session, openqed=openqed)._lowlevel_server, cast("Any", lines)
     async with stdio_server(stream, stream) as (received, sent):
         await server.run(received, sent, server.create_initialization_options())
 
 
-def make_server(session: AgentSession, *, openqed: bool = False) -> "MCPServer[Any]":
+def make_server(session: AgentSession, *, openqed: bool = False) -> MCPServer[Any]:
     """Return the server with its tools, which the SDK runs in threads; it warms up after its first reply."""
-    from mcp.server.mcpserver import MCPServer
-
     server: MCPServer[Any] = MCPServer(
         "nugget", title="Nugget", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING",
         middleware=[_warm_after_first_reply(session)],
@@ -107,46 +128,28 @@ def make_server(session: AgentSession, *, openqed: bool = False) -> "MCPServer[A
     return server
 
 
-def _add_tool(server: "MCPServer[Any]", session: AgentSession) -> None:
-    from mcp.types import CallToolResult
-    from pydantic import Field
+def _add_tool(server: MCPServer[Any], session: AgentSession) -> None:
+    def get_relevant_context(**arguments: Any) -> CallToolResult:
+        asked = ToolArguments(**arguments)
+        return _result(lambda: answers.answer(session, _query(asked), ref=asked.ref), "Nugget has no answer: ")
 
-    Name = Annotated[str, Field(max_length=_NAME_CHARS)]
-
-    @server.tool(
-        title="Look up what is known", description=DESCRIPTION, annotations=_read_only(), structured_output=False
-    )
-    def get_relevant_context(
-        task_description: Annotated[
-            str, Field(description="The task or question in plain words, with names and errors in it", max_length=8_000)
-        ],
-        path: Annotated[Name | None, Field(description="The file that the task is about")] = None,
-        symbol: Annotated[Name | None, Field(description="The function or class that the task is about")] = None,
-        types: Annotated[list[Name] | None, Field(description=f"Only these types: {', '.join(KnowledgeType)}")] = None,
-        sources: Annotated[list[Name] | None, Field(description=f"Only these sources: {', '.join(SourceName)}")] = None,
-        ref: Annotated[
-            Name | None, Field(description="Instead of searching: show what this ref of an earlier answer names, whole")
-        ] = None,
-        profile: Annotated[Name, Field(description="How to search: task (default) or search")] = "task",
-        depth: Annotated[Name, Field(description=f"How much of each unit: {', '.join(Depth)}")] = "standard",
-        token_budget: Annotated[int, Field(description="Length of the answer in tokens", ge=100, le=10_000)] = 2000,
-        limit: Annotated[int | None, Field(description="Units in the answer", ge=1, le=50)] = None,
-    ) -> CallToolResult:
-        def make() -> str:
-            named = Filter(types=tuple(types or ()), sources=source_names(sources or ()))
-            question = Query(
-                task_description, path=path, symbol=symbol, filter=named, profile=profile, depth=depth_named(depth),
-                budget_tokens=token_budget, limit=limit,
-            )  # fmt: skip
-            return answers.answer(session, question, ref=ref)
-
-        return _result(make, "Nugget has no answer: ")
+    # The SDK makes the tool's schema from the signature of its function.
+    get_relevant_context.__signature__ = inspect.signature(ToolArguments)  # type: ignore[attr-defined]
+    server.add_tool(
+        get_relevant_context, title="Look up what is known", description=DESCRIPTION, annotations=_READ_ONLY,
+        structured_output=False,
+    )  # fmt: skip
 
 
-def _add_notes_tool(server: "MCPServer[Any]", session: AgentSession) -> None:
-    from mcp.types import CallToolResult, ToolAnnotations
-    from pydantic import Field
+def _query(asked: ToolArguments) -> Query:
+    named = Filter(types=tuple(asked.types or ()), sources=source_names(asked.sources or ()))
+    return Query(
+        asked.task_description, path=asked.path, symbol=asked.symbol, filter=named, profile=asked.profile,
+        depth=depth_named(asked.depth), budget_tokens=asked.token_budget, limit=asked.limit,
+    )  # fmt: skip
 
+
+def _add_notes_tool(server: MCPServer[Any], session: AgentSession) -> None:
     is_safe = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 
     @server.tool(title="Propose knowledge", description=NOTES_DESCRIPTION, annotations=is_safe, structured_output=False)
@@ -166,16 +169,14 @@ def _add_notes_tool(server: "MCPServer[Any]", session: AgentSession) -> None:
         return _result(lambda: answers.propose(session, **asked), "Nothing was proposed: ")
 
 
-def _add_openqed_tools(server: "MCPServer[Any]", session: AgentSession) -> None:
+def _add_openqed_tools(server: MCPServer[Any], session: AgentSession) -> None:
     """Add openqed's tools, with the names, parameters and JSON of openqed's API reference."""
-    from mcp.types import CallToolResult
-    from pydantic import Field
 
     def reply(make: Callable[[], dict[str, Any]]) -> CallToolResult:
         return _result(lambda: json.dumps(make(), ensure_ascii=False))
 
     Budget = Annotated[float, Field(description="Max tokens in response", ge=1, le=1_000_000)]
-    tool = partial(server.tool, annotations=_read_only(), structured_output=False)
+    tool = partial(server.tool, annotations=_READ_ONLY, structured_output=False)
 
     @tool(
         description="Query context/provenance for a file or topic. Returns ranked nuggets explaining WHY code is the "
@@ -209,16 +210,8 @@ def _add_openqed_tools(server: "MCPServer[Any]", session: AgentSession) -> None:
         return reply(lambda: answers.openqed_decisions(session, path=path, budget=token_budget))
 
 
-def _read_only() -> Any:
-    from mcp.types import ToolAnnotations
-
-    return ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
-
-
-def _result(make: Callable[[], str], failed: str = "") -> "CallToolResult":
+def _result(make: Callable[[], str], failed: str = "") -> CallToolResult:
     """Return the text for the agent; a failure becomes a sentence after `failed`, since agents read no traceback."""
-    from mcp.types import CallToolResult, TextContent
-
     is_error = True
     try:
         text, is_error = make(), False

@@ -158,15 +158,15 @@ def connections(environment: Environment, cwd: Path) -> Iterator[tuple[str, str,
     name, user, found = "Claude Code", environment.claude_config, False
     steps: dict[SettingsScope, str] = {"user": "nugget install", "project": "nugget install --scope project"}
     for scope, step in steps.items():
-        settings, servers = _claude_files(scope, environment, cwd)
-        if scope == "project" and settings.parent.absolute() == user.absolute():
+        folder = _claude_files(scope, environment, cwd)[0].parent
+        if scope == "project" and folder.absolute() == user.absolute():
             continue
         try:
-            state, said = _claude_state(settings, servers, environment)
+            state, said = _claude_state(scope, environment, cwd)
         except NuggetError as error:
             state, said = "error", str(error).rstrip(".")
         if said:
-            shown = said if scope == "user" else f"{settings.parent.parent}: {said}"
+            shown = said if scope == "user" else f"{folder.parent}: {said}"
             yield state, name, shown, None if state == "ok" else step
             found = True
     if not user.is_dir():
@@ -183,32 +183,25 @@ def connections(environment: Environment, cwd: Path) -> Iterator[tuple[str, str,
             yield "ok", client.title, said, None
 
 
-def _claude_state(settings: Path, servers: Path, environment: Environment) -> tuple[str, str]:
+def _claude_state(scope: SettingsScope, environment: Environment, cwd: Path) -> tuple[str, str]:
     """Return the state of Claude Code's settings and a sentence; no sentence if Nugget is not in them."""
+    settings, servers = _claude_files(scope, environment, cwd)
     value, server = parse(settings, read_text(settings)), parse(servers, read_text(servers))
-    hooks = {event: next(iter(_our_hooks(settings, value, event)), None) for event in _FLAGS}
-    entries = {f"{event} hook": entry for event, entry in hooks.items() if entry or event in _ALWAYS}
     entry = part(servers, server, "mcpServers").get("nugget")
-    entries["MCP server"] = entry if is_our_server(entry) else None
-    lacking = [f"no {name}" for name, entry in entries.items() if entry is None]
-    if len(lacking) == len(entries):
+    ours = [hook for event in _FLAGS for hook in _our_hooks(settings, value, event)]
+    commands = [command_line(one)[0] for one in [*ours, *([entry] if is_our_server(entry) else [])]]
+    connected = "connected: captures sessions, asks the brain"
+    if not commands:
         plugins = part(settings, value, "enabledPlugins").items()  # a plugin brings its own hooks and server
         has_plugin = any(name.startswith("nugget@") and is_on is True for name, is_on in plugins)
-        return "ok", "connected: captures sessions, asks the brain" if has_plugin else ""
-    for name, entry in entries.items():
-        if entry is not None:
-            command, *arguments = command_line(entry)
-            if shutil.which(command, path=environment.variables.get("PATH")) is None:
-                return "error", f"the {name} starts {command}, which is not there"
-            own = {"type": "stdio", "command": command, "alwaysLoad": True}
-            if entry | (own if name == "MCP server" else _hook(entry, command, arguments[1:])) != entry:
-                lacking.append(f"an outdated {name}")
-    if not any(rule in part(settings, value, "permissions", "allow") for rule in _RULES):
-        lacking.append("no permission rule")
+        return "ok", connected if has_plugin else ""
+    for command in commands:
+        if shutil.which(command, path=environment.variables.get("PATH")) is None:
+            return "error", f"it starts {command}, which is not there"
     if value.get("disableAllHooks") is True:
         return "error", f"{settings} has disableAllHooks"
-    return ("warning", f"not all is in place: {', '.join(lacking)}") if lacking else (
-        "ok", "connected: captures sessions, asks the brain")  # fmt: skip
+    is_behind = plan_install(scope, environment, command=Path(commands[0]), cwd=cwd)
+    return ("warning", "something is missing or outdated in its settings") if is_behind else ("ok", connected)
 
 
 def _claude_files(scope: SettingsScope, environment: Environment, cwd: Path) -> tuple[Path, Path]:

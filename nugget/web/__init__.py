@@ -23,12 +23,12 @@ from nugget.app import browsing
 from nugget.app.agent_session import AgentSession
 from nugget.config import current_folder, read_environment
 from nugget.errors import NuggetError
-from nugget.http import Address, is_loopback, listen, run
+from nugget.http import Address, is_loopback, limited, listen, run, with_headers
 from nugget.web.pages import make_app
 from nugget.web.site import Problem, problem_page
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 DEFAULT_PORT = 5034
 MAX_FORM_BYTES = 4_000_000
@@ -40,6 +40,7 @@ _POLICY = (
 _HEADERS = (
     (b"content-security-policy", _POLICY.encode()), (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"same-origin"), (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
 )  # fmt: skip
 _LOCKED_OUT = Problem(
     401, "This page is private",
@@ -59,39 +60,23 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers, path, received = Headers(scope=scope), scope["path"], 0
-
-        async def receive_limited() -> Message:
-            nonlocal received
-            message = await receive()
-            received += len(message.get("body", b""))
-            if received > MAX_FORM_BYTES:
-                raise Problem(413, "This is too much", f"A form may hold {MAX_FORM_BYTES:,} bytes.")
-            return message
-
-        async def send_marked(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                given = list(message.get("headers", ()))
-                names = {name for name, _ in given}
-                kept = [] if b"cache-control" in names else [(b"cache-control", b"no-store")]
-                message["headers"] = [*given, *_HEADERS, *kept]
-            await send(message)
-
+        headers, path, send = Headers(scope=scope), scope["path"], with_headers(send, _HEADERS)
+        too_large = Problem(413, "This is too much", f"A form may hold {MAX_FORM_BYTES:,} bytes.")
         problem = self._refused(scope["method"], headers)
         if problem is None and path == "/enter":
             key = dict(part.partition("=")[::2] for part in scope["query_string"].decode("latin-1").split("&"))
             if session := self._let_in(key.get("key", "")):
                 reply = RedirectResponse("/", status_code=303)
                 reply.set_cookie(self._cookie, session, httponly=True, samesite="lax", path="/")
-                await reply(scope, receive, send_marked)
+                await reply(scope, receive, send)
                 return
             problem = _LOCKED_OUT
         if problem is None and not path.startswith("/assets/") and not self._knows(headers):
             problem = _LOCKED_OUT
         if problem is not None:
-            await problem_page(problem)(scope, receive, send_marked)
+            await problem_page(problem)(scope, receive, send)
             return
-        await self._app(scope, receive_limited, send_marked)
+        await self._app(scope, limited(receive, MAX_FORM_BYTES, too_large), send)
 
     def _refused(self, method: str, headers: Headers) -> Problem | None:
         """Return why a request may not pass, whoever sent it: another host, another page, another method."""
