@@ -24,8 +24,9 @@ _NO_SECRET = re.compile(
     r"|-repository$|planetscale-id|posthog-project|devcycle-client"
 )
 """Built-in rules that find names of accounts and hosts; others look for these names near their secrets."""
-_LAST = ("named-token", "encoded-secret")
+_LAST = ("unknown-token", "random-pair", "named-token", "encoded-secret")
 """Kinds that name a secret only if no other kind does."""
+_LAST_RANK = 2
 _OF_PAIRS = "_.-|"
 _OF_TOKENS = "_.-/+=%"
 """Signs that the word around a part of a token may hold."""
@@ -69,20 +70,24 @@ _JUDGES: dict[str, Callable[[str], bool]] = {
 """How values are judged, by the file of rules that found them; the next table has the kinds that differ."""
 _JUDGES_OF_KINDS: dict[str, Callable[[str], bool]] = {
     **dict.fromkeys(("private-key", "pin", "recovery-code", "recovery-list"), bool),
+    "license-key": lambda value: value == value.upper() and not value.replace("-", "").isalpha(),
     **dict.fromkeys(("google-key", "bearer-token", "npm-token", "upload-token"), judge.is_not_placeholder),
-    **dict.fromkeys(
-        ("snmp-community", "url-password", "masked-value", "xml-setting", "json-parameter"), judge.is_given_password
-    ),
+    **dict.fromkeys(("snmp-community", "masked-value", "xml-setting", "json-parameter"), judge.is_given_password),
     **dict.fromkeys(("given-login", "given-basic", "vpn-key", "foreign-password"), judge.is_strong),
     "typed-password": judge.is_typed_password,
     **dict.fromkeys(("totp-secret", "webhook-url", "issued-pair"), judge.is_jumbled),
+    "api-key": _issued,
     **dict.fromkeys(("session-cookie", "unseal-key"), judge.is_issued),
+    "wallet-key": judge.is_random,
     "short-token": lambda value: judge.is_random(re.sub("^[a-z]+|[_-]", "", value)),
+    "jwt": judge.is_jwt,
+    "url-password": partial(judge.is_given_password, in_url=True),
     "passphrase": judge.is_phrase,
     "encoded-secret": judge.holds_settings,
     "told-password": judge.is_odd,
-    "told-token": lambda value: judge.is_generated(value, quoted=True),
+    "flag-token": lambda value: judge.is_random(value) or judge.is_odd(value) or judge.is_scrambled(value),
     "named-token": lambda value: judge.is_random_pair(value) and judge.is_not_placeholder(value),
+    "told-token": lambda value: judge.is_generated(value, quoted=True),
 }
 _FAR = 20_000
 """Characters to either side in which the parts of one document are looked for."""
@@ -218,9 +223,10 @@ def issued_secrets(view: str) -> Iterator[Span]:
     """
     data, known = view.encode("latin-1"), bytearray(len(view))
     marks: dict[str, list[int]] = defaultdict(list)
-    for _, start, end, kind in _judged(view, data, marks):
-        known[start:end] = b"\1" * (end - start)
-        yield start, end, kind
+    for rank, start, end, kind in _judged(view, data, marks):
+        if rank < _LAST_RANK or not known[end - 1]:
+            known[start:end] = b"\1" * (end - start)
+            yield start, end, kind
     small = data.lower().decode("latin-1")
     finders = [partial(named_secrets, view, places(small, stem), known) for stem in STEMS]
     finders += [partial(_READERS[kind], view, sorted(starts), known) for kind, starts in marks.items()]
@@ -260,7 +266,7 @@ def _judged(view: str, data: bytes, marks: dict[str, list[int]]) -> list[tuple[i
             start, value = start + (kept.start() if kept else 0), kept.group() if kept else ""
             value = judge.before_grammar(value) if kind == "passphrase" else value
             end = start + len(value)
-        if accepts(value):
+        if accepts(value if value.isascii() else value.encode("latin-1").decode("utf-8", "replace")):
             run = _RUN.match(view, end) if len(value) >= 95 and kind != "webhook-url" else None
             found.append((rank, start, run.end() if run else end, kind))
     return sorted(found)
@@ -320,6 +326,6 @@ def _rule(rule: str) -> tuple[int, str, str, Callable[[str], bool]]:
     if family in _JUDGES:
         kind = re.sub(r"\.\d+$", "", rest)
         given = judge.is_given_password if kind.endswith("-password") else _JUDGES[family]
-        return 2 * (kind in _LAST), kind, family, _JUDGES_OF_KINDS.get(kind, given)
+        return _LAST_RANK * (kind in _LAST), kind, family, _JUDGES_OF_KINDS.get(kind, given)
     kind = re.split(r"[./]", rule, maxsplit=1)[-1].removeprefix("secrets/")
     return 1, "" if _NO_SECRET.search(kind) else kind, "", judge.is_not_placeholder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from functools import lru_cache
 from pathlib import Path
@@ -73,6 +74,7 @@ PUBLIC = re.compile(
     r"|_Z[A-Z]*\d"
 )
 """How names of requests, customers, files, compiled functions and the like begin that look like keys."""
+_FILE = re.compile(r"\.(?:[cm]?[jt]sx?|css|map|html?|png|jpe?g|svg|woff2?|py|json|md|ya?ml|lock|tgz|whl|zip|gz)$")
 _WORD_CHARS = re.compile(r"[A-Za-z0-9_-]+")
 _ADDRESS = re.compile(
     r"(?:[13]|Qm)[1-9A-HJ-NP-Za-km-z]{25,44}$|I[0-9a-f]{40}$|(?:AAAA|LS0t|iVBORw0KGgo|R0lGOD|UEsDB|H4sI|JVBER|d09GM|MII[A-Z])"
@@ -127,7 +129,8 @@ def is_random(value: str) -> bool:
 def is_scrambled(value: str) -> bool:
     """Return True for letters whose case changes too often for a name: `kUXIgAAsDHPr`, not `hashedPassword`."""
     parts = PARTS.findall(value)
-    return 8 <= len(value) < 3.4 * len(parts) and len(parts) > 3
+    unspoken = len(value) >= 10 and any(len(part) > 2 and not re.search("(?i)[aeiouy]", part) for part in parts)
+    return 8 <= len(value) < 3.4 * len(parts) and (len(parts) > 3 or (len(parts) == 3 and unspoken))
 
 
 def is_camel(value: str) -> bool:
@@ -138,7 +141,7 @@ def is_camel(value: str) -> bool:
 def is_unknown_token(value: str) -> bool:
     """Return True for a short name, a sign and something random: the token of an issuer that no rule knows."""
     seen = value[:_LOOKED_AT]
-    if not seen.isalnum() and (PUBLIC.match(seen) or are_words(seen)):
+    if not seen.isalnum() and (PUBLIC.match(seen) or _FILE.search(seen) or are_words(seen)):
         return False
     if not is_not_placeholder(seen):
         return False
@@ -156,7 +159,7 @@ def is_random_word(value: str) -> bool:
     """Return True for a word of letters of both cases and digits that is no name, no address and no base64 of data."""
     if not (26 <= len(value) <= 512 and _WORD_CHARS.fullmatch(value)) or _ADDRESS.match(value) or value[:2] == "0x":
         return False
-    return is_random(value)
+    return is_random(value) and (len(value) >= 30 or 3 * len(PARTS.findall(value)) > len(value))
 
 
 def is_told_public(before: str, after: str) -> bool:
@@ -207,10 +210,24 @@ def are_plain_words(given: str) -> bool:
     return plain and (any(map(is_stop_word, parts)) or not any(map(str.isdigit, given)))
 
 
-def is_given_password(value: str) -> bool:
+def is_jwt(value: str) -> bool:
+    """Return True if the first part decodes to a JSON object: the header of a JWS or JWE (RFC 7515 and 7516, in which
+    what follows may be encrypted), or what a web framework keeps in a signed cookie. A cut end still counts.
+    """
+    header = value.partition(".")[0]
+    try:
+        return isinstance(json.loads(base64.urlsafe_b64decode(header + "=" * (-len(header) % 4))), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+@lru_cache(maxsize=64)
+def is_given_password(value: str, *, in_url: bool = False) -> bool:
     """Return True for what can be a password where a program or URL takes one, however plain a word it is."""
-    if value in ("root", "admin", "qwerty") or (value.isdigit() and len(value) > 5):
+    if value in ("root", "admin", "qwerty") or (value.isdigit() and len(value) > (3 if in_url else 5)):
         return True
+    if in_url:
+        return is_not_placeholder(value, letters=2)
     return is_not_placeholder(value, letters=3) and not is_reference(value) and not _DIGEST.match(value)
 
 

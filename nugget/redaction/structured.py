@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import pairwise
 from string import ascii_letters, digits
 from typing import AnyStr
 
@@ -44,7 +43,13 @@ _KEY = re.compile(
     r"shared|app|jwt|hmac|cipher|client|storage|function|service|deploy|session|cookie|subscription)key"
     r"|.(?:key|auth)$|^(?:auth|hmac)$|^(?:chave|chiave|llave)|geheim|segret|sleutel|schl.{1,2}ssel|salt$|pepper"
 )
+_KEY_OF = re.compile(
+    r"(?i)(?:jw[ts]|hmac|cipher|encrypt|signing|symmetric)[^}]{0,100}$|\b(?:the|master|api)[ ]$"
+    r"|\[\w*(?:auth|api)\w*\]\s*$"
+)
+"""What stands before a name that is only `key` if it is the key of something."""
 _PUBLIC = tuple(word + sign for word in ("pub", "public") for sign in " _-")
+_ENDS, _TO_VALUE = frozenset(" \t\r\n\"'`"), re.compile(r"[\w.-]*(?:\s?[:=]\s?|[\"'\\]{1,4}:?\s?|\s){0,3}")
 _NAME_CHARS = f"{ascii_letters}{digits}_.-{''.join(map(chr, range(128, 256)))}"
 _TAIL = re.compile(r"[\w\x80-\xff-]{0,48}")
 _ASSIGNED = re.compile(
@@ -71,16 +76,24 @@ _LINE_END = re.compile(
     r"(?![ \t]*(?:\r?\n|\\{1,16}n)(?:[ \t]|\d+â\x86\x92)*[)}\]])(?:\*\*|[.!])?[ \t]*"
     r"(?:[#;]\s[^\n]*|//\s[^\n]*|\([^\n()]*\))?(?:\Z|[\r\n]|\\{1,16}[nr]|\\{0,16}[\"'`]|[|])"
 )
+_USER = re.compile(r"(?i)\b(?:user(?:[ _]?name)?|login|e-?mail|account|benutzer(?:name)?)\b[^\n({]{0,80}$")
 _OUTCOME = re.compile(r"--- PASS: |(?:FAIL|SKIP): |PASS: [^\n]*\n+PASS: ")
+_ACCOUNT = re.compile(r"(?i)user|login|mail|account|host|\w\Z")
+_WORDLY = re.compile(
+    r"[a-z]+(?:ed|ing|able|ible|ally|ly|less|ful|ous|ive|ent|ant|al|ic)$|\[?(?:[A-Z][a-z]+){2,}[?!]?\]?[?!]?$"
+)
+"""A word that says of what make something is, or a type."""
 
 
 def named_secrets(view: str, stems: Iterable[int], known: bytearray) -> Iterator[Span]:
     """Yield the secrets that the names or sentences tell of in which stems stand; `known` marks what was found."""
     for at in stems:
         around = max(0, at - 200), at + 200
-        if view.startswith("PASS:", at) and _OUTCOME.search(view, *around):
+        if view.startswith("PASS:", at) and _OUTCOME.search(view, *around) and not _ACCOUNT.search(view, around[0], at):
             continue  # a line of a summary of tests
-        if known[at]:
+        first = at if known[at] else known.find(1, at, at + 40)
+        last = known.find(0, first) if first >= 0 else 0
+        if first >= 0 and (last < 0 or view[last] in _ENDS) and _TO_VALUE.fullmatch(view, at, first):
             continue
         if found := _named(view, at) or _told(view, at):
             yield found
@@ -112,12 +125,14 @@ def _meaning(name: str) -> str:
         return "key"
     if (len(parts) > 1 or name.isupper()) and (parts[-1] == "secret" or parts[-2:] == ["secret", "key"]):
         return "secret"
-    return "token" if _KEY.search("".join(parts)) and parts[-2:] != ["key", "id"] else ""
+    return "token" if _KEY.search("".join(parts)) else ""
 
 
 def _named(view: str, at: int) -> Span | None:
     """Return the value that the name around a stem is given, if it is a secret."""
     head = max(0, at - 40) + len(view[max(0, at - 40) : at].rstrip(_NAME_CHARS))
+    if head < at and view[head - 1 : head] == "\\" and view[head] in "nrt":
+        head += 1  # an escaped line break stands before the name
     tail = _TAIL.match(view, at)
     after = tail.end() if tail else at
     name = view[head:after]
@@ -135,23 +150,27 @@ def _named(view: str, at: int) -> Span | None:
     if bridged := _BRIDGED.match(view, after):
         group = "value" if bridged["value"] else "text"
         given = bridged[group]
-        if is_generated(given, quoted=True) or (meaning in ("password", "part") and is_strong(given)):
+        if not re.search(r"[()\[\]{}*|\\]", given) and (
+            is_generated(given, quoted=True) or (meaning in ("password", "part") and is_strong(given))
+        ):
             return *bridged.span(group), "password" if meaning in ("password", "part") else "secret"
     return None
 
 
 def _is_given(view: str, place: tuple[int, int], name: str, meaning: str, sign: str, quoted: bool, given: str) -> bool:
     """Return True if the value that stands next to a name is a secret."""
-    part = sign == ":" == view[place[0] - 1 : place[0]]  # of an address: `arn:aws:…:secret:…`
-    if len(given) < 3 or (not quoted and (part or sign in (",", "("))):
+    head = place[0]
+    flag = name.startswith("-")
+    if len(given) < 3 or (not quoted and (sign in (",", "(") or (sign == ":" and view[head - 1 : head] == ":"))):
         return False
-    scattered, flag = is_random(given), name.startswith("-")
-    if meaning == "key" and not (scattered or flag):
-        return False
+    scattered = is_random(given)
     if scattered and meaning not in ("key", "part") and is_given_password(given):
         return True
-    if meaning not in ("password", "part"):
-        if (sign or quoted or scattered or flag) and is_generated(given, quoted=quoted):
+    if meaning == "key" and not (scattered or flag) and not _KEY_OF.search(view[max(0, head - 120) : head]):
+        return False
+    if meaning in ("secret", "token", "key"):
+        told = bool(sign) or flag or quoted or scattered or (meaning == "key" and len(given) > 24)
+        if told and is_generated(given, quoted=quoted):
             return True
         if meaning != "secret" or len(given) < 6:
             return False
@@ -159,28 +178,46 @@ def _is_given(view: str, place: tuple[int, int], name: str, meaning: str, sign: 
         return False
     strong = is_strong(given)
     compared = "==" in sign or sign in ("(", "!=", ",") or meaning == "part"
-    if not quoted:
-        return _is_bare(view, place, name, sign, given, strong, compared)
-    if (compared or not sign) and not flag:
-        return strong
-    if " " in given:
-        return is_phrase(given, words=2 if name.isupper() or "_" in name else 3)
-    return not (given.isalpha() and is_camel(given)) and (given.isdigit() or not are_plain_words(given))
+    if quoted:
+        if (compared and not flag) or not (sign or flag):
+            return strong
+        if " " in given:
+            return is_phrase(given, words=2 if name.isupper() or "_" in name else 3)
+        return (
+            len(given) >= 4
+            and not (given.isalpha() and is_camel(given))
+            and (given.isdigit() or not are_plain_words(given))
+        )
+    return _is_bare(view, place, name, sign, given, strong, compared)
 
 
 def _is_bare(view: str, place: tuple[int, int], name: str, sign: str, given: str, strong: bool, compared: bool) -> bool:
     """Return True if a value without quotes can be the password that its name tells of."""
-    start, stop = place[1], place[1] + len(given)
-    if name.startswith("-") and not compared:
-        return True
+    head, start = place
+    stop = start + len(given)
+    if name.startswith("-"):
+        return sign == "=" or (not sign and not _WORDLY.match(given))
     if strong and sign and not compared and len(given) >= 6 and not is_code(given):
         return True
+    before = re.split(r"\n|\\n", view[max(0, head - 400) : head])[-1]
+    spaced, follows = view[start - 1].isspace(), view[stop : stop + 1]
     ends = bool(_LINE_END.match(view, stop))
     if not sign:
         return strong and ends and len(name) > 4 and (not name[0].isupper() or "_" in name)
-    if sign == "=" and not view[start - 1].isspace():
-        return ends or view[stop] in ";& " or name.rsplit(".", 1)[-1].replace("-", "_").isupper()
-    return ends and (strong or not (is_camel(given) or are_plain_words(given))) and sign in ("=", "=>", ":")
+    camel = is_camel(given)
+    if sign == "=" and not spaced:
+        called = before.count("(") > before.count(")") or follows in (")", "}", ",")
+        variable = name.rsplit(".", 1)[-1].replace("-", "_").isupper()
+        return variable or ((not camel or (strong and not called)) and (ends or not called))
+    weak = not camel and not _WORDLY.match(given) and not are_plain_words(given)
+    if sign == ":":
+        braced = "{" in before and before.count('"') % 2 == 0
+        if strong and not given.isdigit():
+            code = follows in (",", ";", ")", "}") and (camel or re.fullmatch(r"\w+", given))
+            return ends or (spaced and not braced and not code) or (not spaced and follows in (" ", "]", "}"))
+        compound = re.search(r"\w[_.-]\w|[a-z][A-Z]|wort$", name) or _USER.search(before)
+        return spaced and weak and (ends or bool(compound and follows == " " and not braced and len(given) >= 6))
+    return ends and sign in ("=", "=>") and (weak or (strong and not is_code(given)))
 
 
 _HEADING = re.compile(r"\w{0,20}[*`\"' ]{0,20}[,;|\t\r\n]")
@@ -190,23 +227,28 @@ _CELL_SIGNS = " \t\r`*\"'"
 
 def _below(view: str, at: int) -> Iterator[Span]:
     """Yield the cells below a heading for secrets: in CSV, in Markdown, and in what databases print."""
-    first = view.rfind("\n", max(0, at - 400), at) + 1
-    headings = view[first : at + 400].split("\n", 1)[0]
-    sign = next((sign for sign in "|\t;," if sign in headings), "\n")
-    names, column = headings.split(sign), view.count(sign, first, at)
-    if sign == "\n" or not all(map((_CELL if sign in "|\t" else _PLAIN_CELL).fullmatch, names)):
+    first, last = view.rfind("\n", max(0, at - 400), at) + 1, view.find("\n", at, at + 400)
+    if last < 0 or at - first > 400:
         return
-    if not _meaning(names[column].strip(_CELL_SIGNS).replace(" ", "_")):
+    headings, sign = view[first:last], next((sign for sign in "|\t;," if sign in view[first:last]), "")
+    names = headings.split(sign) if sign else []
+    column = view.count(sign, first, at)
+    meant = _meaning(names[column].strip(_CELL_SIGNS).replace(" ", "_")) if names else ""
+    if not meant or not all(map((_CELL if sign in "|\t" else _PLAIN_CELL).fullmatch, names)):
         return
-    for above, row in pairwise(view[first : first + 20_000].split("\n")):
-        first += len(above) + 1
+    for _ in range(200):
+        first, last = last + 1, view.find("\n", last + 1, last + 2000)
+        row = view[first : last if last >= 0 else len(view)]
         cells = row.split(sign)
-        value = cells[column].strip(_CELL_SIGNS) if len(cells) == len(names) else ""
-        if not value and row.strip(" -+:|\t\r"):
+        if not row.strip(" -+:|\t\r") and len(row) > 3:
+            pass  # the line below the headings
+        elif len(cells) != len(names) or _meaning(value := cells[column].strip(_CELL_SIGNS)):
             return
-        if len(value) >= 5 and " " not in value and (is_strong(value) or is_generated(value, quoted=True)):
-            start = first + sum(len(cell) + 1 for cell in cells[:column]) + cells[column].index(value)
-            yield start, start + len(value), "password"
+        elif len(value) >= 5 and " " not in value and (is_strong(value) or is_generated(value, quoted=True)):
+            start = first + sum(map(len, cells[:column])) + column + cells[column].index(value)
+            yield start, start + len(value), "password" if meant == "password" else "secret"
+        if last < 0:
+            return
 
 
 _SPEAKING = re.compile(
@@ -245,11 +287,11 @@ def _told(view: str, at: int) -> Span | None:
 
     No word is taken, and right after the telling word or a verb, less is asked of a value.
     """
-    before = view[at - 1 : at]
-    if before in ("_", ".") or (before == "-" and not view[at - 2].isalpha()):
-        return None  # a name in code
-    if before.isalnum() and view[at + 4 : at + 5] != "w" and view[at : at + 4].lower() != "schl":
-        return None  # part of a word other than `Initialkennwort`
+    before = view[at - 1 : at] if at else ""
+    compound = before.isalnum()  # as in `Initialkennwort`
+    is_code = before in ("_", ".") or (before == "-" and not view[at - 2].isalpha())
+    if is_code or (compound and view[at + 4 : at + 5] != "w" and view[at : at + 4].lower() != "schl"):
+        return None
     begin = _SPEAKING.match(view, at)
     if not begin or not _SPACED.match(view, begin.end()):
         return None
@@ -275,6 +317,7 @@ def _told(view: str, at: int) -> Span | None:
                 and len(value) > 5
                 and value.isalpha()
                 and is_given_password(value)
+                and not _WORDLY.match(value)
                 and re.match("pass[pe]|contr|clave|sen|mdp|.*w", word)
                 and _SAID_ALONE.match(view, stop)
             )
@@ -288,5 +331,6 @@ def _told(view: str, at: int) -> Span | None:
             or last in SAYS
             or (last == "a" and word[:3] in ("con", "cla", "sen"))
             or last[-1] in ":>?-\x92\x94"
+            or (close and not value)
         )
     return None
