@@ -11,13 +11,13 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
-    "modules": 170,
-    "lines": 44_186,
+    "modules": 169,
+    "lines": 43_728,
     "lines of a file": 409,
-    "classes": 263,
-    "re.compile": 229,
+    "classes": 243,
+    "re.compile": 216,
     "parameters of a function": 8,
-    "lines of tests": 22_792,  # with the fault laboratory
+    "lines of tests": 20_313,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02
