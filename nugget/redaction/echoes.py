@@ -26,7 +26,8 @@ def echoes(text: str, spans: Sequence[Span]) -> Iterator[Span]:
         ends = [0, *(end for _, end, _ in spans)]
         elsewhere = " ".join([text[last:start] for last, (start, _, _) in zip(ends, spans, strict=False)])
         again = {word for word in kinds.keys() & _WORD.findall(elsewhere + " " + text[ends[-1] :]) if _is_telling(word)}
-        yield from ((*word.span(), kinds[word.group()]) for word in _WORD.finditer(text) if word.group() in again)
+        words = _WORD.finditer(text) if again else ()
+        yield from ((*word.span(), kinds[word.group()]) for word in words if word.group() in again)
         return
     for secret in filter(_is_telling, kinds):
         for form in (secret, quote(secret.encode("latin-1"), safe=""), *_encoded(secret)):

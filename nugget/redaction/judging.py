@@ -33,26 +33,32 @@ _PLACEHOLDER_WITHIN = re.compile(
 )
 """Its alternatives begin with a letter or sign of their own, which is much faster to search."""
 _REFERENCE = re.compile(
-    r"""(?x) [A-Za-z_$][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)+[;,]?$ | [A-Z][A-Z0-9]*_[A-Z0-9_]*$ | \w+:\w+\|
-    | [#.@][a-z] | --?[a-z] | [!?~^].{0,2}$ | https?: | \\?n?$ | !\w+$ | \d{1,5}(?:[:/-]\d{1,5})*
-    (?:/\w+)?$(?<!\d{6}) | [\w.]+:\d{1,5}:\d{1,5}$ | \w*_(?i:pw|pwd|pass)$ | (?i:wrong|bad|invalid|new|old|current|temp
-    |test|some|the|your
-    |user|admin|root|hashed?|plain|db|database|app|default|existing|confirm|raw|encrypted|valid|weak|strong|short|long|initial
-    |next|last|repeat|no|not|any)(?i:password|passwd|passphrase|secret|pass|pwd)s?\d{0,2}$"""
+    r"""(?x) [A-Za-z_$][\w$]*+(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*+)++[;,]?$ | [A-Z][A-Z0-9]*+_[A-Z0-9_]*+$
+    | \w++:\w++\| | [#.@][a-z] | --?[a-z] | [!?~^].{0,2}$ | https?: | \\?n?$ | !\w+$ | \d{1,5}(?:[:/-]\d{1,5})*
+    (?:/\w+)?$(?<!\d{6}) | [\w.]++:\d{1,5}:\d{1,5}$ | \w++$(?:(?<=_(?i:pw))|(?<=_(?i:pwd))|(?<=_(?i:pass)))"""
 )
-"""Code, or the name of another value: `form.password`, `DB_PASSWORD`, `8080:80`, `oldPassword`."""
-_CODE_WITHIN = re.compile(r"[({\[\]})]|=>|\|\||&&|::|\w\|\w|password=")
+"""Code, or the name of another value: `form.password`, `DB_PASSWORD`, `8080:80`."""
+_OTHER_PASSWORD = re.compile(
+    r"(?:wrong|bad|invalid|new|old|current|temp|test|some|the|your|user|admin|root|hashed?|plain|db|database|app|default"
+    r"|existing|confirm|raw|encrypted|valid|weak|strong|short|long|initial|next|last|repeat|no|not|any)"
+    r"(?:password|passwd|passphrase|secret|pass|pwd)s?\d{0,2}$"
+)
+"""A word for a password that is another: `oldPassword`, in lower case."""
+_CODE_WITHIN = re.compile(r"[({\[\]})]|=>|\|\||&&|::|(?<=\w)\|\w|password=")
+_PASS = re.compile("pass|pwd|secret")
+_NAME = re.compile(r"[A-Za-z_$][\w$-]*")
 _NAME_WORDS = re.compile("password|passwd|passwort|passphrase|secret|credential|token")
 PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z\x80-\xff]+\d*|\d+")
 """The parts of a name."""
+_parts = lru_cache(maxsize=64)(PARTS.findall)
 _WORD = re.compile(r"^(?:[A-Z]?[a-z]+|[A-Z]+)\d{0,4}$|^\d{1,4}$|^v\d+$")
 _DIGEST = re.compile(
     r"^(?:sha\d{1,3}|md5|h1|blake\w*)[-:=]|^\$(?:2[aby]|argon2|pbkdf2|[156]\$)|^Ag[A-Za-z0-9+/]{150,}|^[\da-fA-F]{8}(?:-[\da-fA-F]{4}){3}-[\da-fA-F]{12}$"
 )
 _VERSION_LIKE = re.compile(
-    r"[({\[\]})]|^[\w-]+(?:[./:][\w-]+)+(?:@v?\d[\w.]*)?$|^0x[\dA-Fa-f]|^[vV]?\d+[a-z]{0,3}$|^[A-Z]{2,6}-?\d+$|^\d[\d.,:%-]*\w{0,3}$|^\w+=(?!=?$)"
-    r"|^[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[a-z]{2,6}$"
-    r"|^[A-Za-z]+@\d{1,2}$"
+    r"[\w-]++(?:[./:][\w-]++)++(?:@v?\d[\w.]*)?$|0x[\dA-Fa-f]|[vV]?\d+[a-z]{0,3}$|[A-Z]{2,6}-?\d+$|\d[\d.,:%-]*\w{0,3}$|\w++=(?!=?$)"
+    r"|[\w.+-]++@[\w-]++(?:\.[\w-]+)*\.[a-z]{2,6}$"
+    r"|[A-Za-z]++@\d{1,2}$"
 )
 _CODE = re.compile(r"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+$|[A-Z][A-Z0-9]*_[A-Z0-9_]*$|[A-Za-z]+$|--?[a-z]")
 _NAMED = re.compile(r"[A-Z]*[a-z]*\d{0,5}(?:[A-Z][a-z]{2,})+|[a-z]+(?:\.[a-z-]+)+/[\w.-]+")
@@ -93,42 +99,45 @@ _PAIR = re.compile(r"(?:[0-9a-f]{24}|[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f-]{27})[.:/
 _MIXED = re.compile(r"[a-z]\d+[a-z]+\d|\d[a-z]+\d+[a-z]")
 _ENCODED_CHAR = re.compile("%[0-9A-F]{2}|&#|&[a-z]+;?|^[A-Za-z]+#[0-9a-f]{5}")
 """Encoded characters and the numbers of bugs and commits: nobody types them as a password."""
-_DIGIT, _LETTER = re.compile(r"\d"), re.compile(r"[^\W\d_]")
+_DIGIT, _LETTER, _SIGN = re.compile(r"\d"), re.compile(r"[^\W\d_]"), re.compile(r"[!#$%&*+?@^~]")
+_SIGN_WITHIN = re.compile(r"(?<=\w)[!#$%&*+?@^~]+\w|(?<=\w)[!#$%&?^]\Z")
 _SETTING = re.compile(
     r"(?m)^(?:export )?\w*(?:PASS|SECRET|TOKEN|KEY|PWD|CREDENTIAL)\w*=\S{4,}|PRIVATE KEY-----\s+[A-Za-z0-9+/]{6}|://[^\s:/]+:[^\s@]+@"
 )
 
 
-@lru_cache(maxsize=64)
 def is_not_placeholder(value: str, letters: int = 4) -> bool:
     """Return True for a value that can be a real one: no variable, no path, no `<your token>`, no `changeme`.
 
     It has at least so many different `letters`.
     """
     seen = value[:_LOOKED_AT].lower()
-    return not (len(set(value)) < letters or _PLACEHOLDER.match(seen) or _PLACEHOLDER_WITHIN.search(seen))
+    few = len(set(value[:12])) < letters and len(set(value)) < letters
+    return not (few or _PLACEHOLDER.match(seen) or _PLACEHOLDER_WITHIN.search(seen))
 
 
 def is_issued(value: str) -> bool:
     """Return True for a value in which letters and digits mix without long runs, as in issued keys."""
-    return bool(_DIGIT.search(value[:_LOOKED_AT]) and _LETTER.search(value[:_LOOKED_AT]))
+    return bool(_DIGIT.search(value, 0, _LOOKED_AT) and _LETTER.search(value, 0, _LOOKED_AT))
 
 
 def is_jumbled(value: str) -> bool:
     """Return True for a value whose letters come in no order of a word, even if no digit is among them."""
+    if is_issued(value):
+        return True
     letters = len(set(value)) >= 15 and any(map(str.isupper, value[4:]))
-    return is_issued(value) or (letters and (is_scrambled(value) or not value.isalnum()))
+    return letters and (is_scrambled(value) or not value.isalnum())
 
 
 def is_random(value: str) -> bool:
     """Return True if digits and letters of both cases change so often that no name is written so."""
-    mixed = len(value) >= 12 and is_issued(value) and not value.isupper() and not value.islower()
-    return mixed and (3.4 if len(value) >= 20 else 3) * len(PARTS.findall(value)) > len(value)
+    mixed = len(value) >= 12 and not value.isupper() and not value.islower() and is_issued(value)
+    return mixed and (3.4 if len(value) >= 20 else 3) * len(_parts(value)) > len(value)
 
 
 def is_scrambled(value: str) -> bool:
     """Return True for letters whose case changes too often for a name: `kUXIgAAsDHPr`, not `hashedPassword`."""
-    parts = PARTS.findall(value)
+    parts = _parts(value)
     unspoken = len(value) >= 10 and any(len(part) > 2 and not re.search("(?i)[aeiouy]", part) for part in parts)
     return 8 <= len(value) < 3.4 * len(parts) and (len(parts) > 3 or (len(parts) == 3 and unspoken))
 
@@ -159,22 +168,23 @@ def is_random_word(value: str) -> bool:
     """Return True for a word of letters of both cases and digits that is no name, no address and no base64 of data."""
     if not (26 <= len(value) <= 512 and _WORD_CHARS.fullmatch(value)) or _ADDRESS.match(value) or value[:2] == "0x":
         return False
-    return is_random(value) and (len(value) >= 30 or 3 * len(PARTS.findall(value)) > len(value))
+    return is_random(value) and (len(value) >= 30 or 3 * len(_parts(value)) > len(value))
 
 
 def is_told_public(before: str, after: str) -> bool:
     """Return True if the text around a random word tells that it is an id, a hash or a line of encoded data."""
     name = before.rstrip(" \t\"'\\=:(")
     word = name.rsplit(None, 1)[-1] if name else ""
-    if name.endswith(_PUBLIC_NAMES) or name.lower().endswith(_PUBLIC_NAMES) or word == "id":
+    if name[-1:].isalnum() and (name.endswith(_PUBLIC_NAMES) or name.lower().endswith(_PUBLIC_NAMES) or word == "id"):
         return True
     hashed = word.count("$") > 1 or (word.startswith("{") and "}" in word and '"' not in word)
     if hashed or "did:" in before[-20:] or '"kty"' in before or (before.endswith("/") and len(word) > 24):
         return True
     *above, line = before.replace("\\n", "\n").rsplit("\n", 2)
+    if line.strip(" \"'+>"):
+        return False
     below = after.replace("\\n", "\n").split("\n", 2)[1:2]
-    near = [text.strip(" \r\"'+>") for text in (*above[-1:], *below)]
-    return not line.strip(" \"'+>") and any(map(_ENCODED_LINE.fullmatch, near))
+    return any(_ENCODED_LINE.fullmatch(text.strip(" \r\"'+>")) for text in (*above[-1:], *below))
 
 
 def is_random_pair(value: str) -> bool:
@@ -236,11 +246,8 @@ def is_strong(value: str) -> bool:
     """Return True for a password that no sentence holds as a word: letters with digits, or with signs within."""
     letters = value.replace("-", "")
     scrambled = letters.isalpha() and len(value) >= 10 and is_scrambled(letters)
-    if not scrambled:
-        signs = re.search(r"[!#$%&*+?@^~]", value[1:-1])
-        if not (is_issued(value) or (signs and any(map(str.isalpha, value)))):
-            return False
-    if len(set(value)) < 5 or _VERSION_LIKE.search(value):
+    signed = scrambled or is_issued(value) or (_SIGN.search(value, 1, len(value) - 1) and any(map(str.isalpha, value)))
+    if not signed or len(set(value)) < 5 or _VERSION_LIKE.match(value):
         return False
     return is_given_password(value) and (scrambled or not are_plain_words(value))
 
@@ -249,13 +256,13 @@ def is_odd(value: str) -> bool:
     """Return True for what no sentence about passwords holds by chance: signs within, or cases and digits mixed."""
     if len(value) < 8 or not is_issued(value):
         return False
-    signs = re.search(r"\w[!#$%&*+?@^~]+\w|\w[!#$%&?^]\Z", value)
     mixed = (
-        is_random(value)
+        _SIGN_WITHIN.search(value)
+        or is_random(value)
         or is_scrambled(value)
         or (value.isalnum() and not set(value) <= set(hexdigits) and _MIXED.search(value))
     )
-    return bool(signs or mixed) and is_strong(value)
+    return bool(mixed) and is_strong(value)
 
 
 def is_typed_password(value: str) -> bool:
@@ -272,9 +279,15 @@ def is_stop_word(value: str) -> bool:
 
 def is_reference(value: str) -> bool:
     """Return True for code and for names of other values: `form.password`, `hashedPassword`, `required`."""
-    if is_stop_word(value) or _REFERENCE.match(value) or (not value.isalnum() and _CODE_WITHIN.search(value)):
+    if value.isalnum():
+        if len(value) < 6 and (value.isdecimal() or value == "n"):
+            return True
+    elif _REFERENCE.match(value) or _CODE_WITHIN.search(value):
         return True
-    named = _NAME_WORDS.search(value.lower()) and re.fullmatch(r"[A-Za-z_$][\w$-]*", value)
+    lower = value.lower()
+    if is_stop_word(value) or (_PASS.search(lower) and _OTHER_PASSWORD.match(lower)):
+        return True
+    named = _NAME_WORDS.search(lower) and _NAME.fullmatch(value)
     parts = PARTS.findall(value) if named else ()
     return len(parts) > 1 and not any(map(str.isdigit, "".join(parts[:-1])))
 

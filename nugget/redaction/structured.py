@@ -62,9 +62,9 @@ _ASSIGNED = re.compile(
     re.VERBOSE,
 )
 _BRIDGED = re.compile(
-    r"(?=[^\n\"'`;#]{0,8}[\"'`]?[^\n\"'`;#]{0,60}?(?:[=:(>{|<]|[@$][\"']))[\])]{0,2}[\"'`]?"
+    r"(?=(?:[^\n\"'`;#=:(>{|<]{0,8}+[\"'`])?[^\n\"'`;#=:(>{|<]{0,60}+(?:[=:(>{|<]|(?<=[@$])[\"']))[\])]{0,2}[\"'`]?"
     r"[^\n\"'`;#]{0,60}?(?<![\w ])[ ]?[@$bfru]{0,2}"
-    r"(?P<open>[\"'`])(?P<value>[^\s\"'`]{6,512})(?P=open)|[^\n<]{0,60}?>(?:\s{0,8}<\w{1,20}>)?(?P<text>[^\s<>]{6,512})</"
+    r"(?P<open>[\"'`])(?P<value>[^\s\"'`]{6,512})(?P=open)|(?=[^\n<>]{0,60}+>)[^\n<]{0,60}?>(?:\s{0,8}<\w{1,20}>)?(?P<text>[^\s<>]{6,512})</"
 )
 """Code or markup between a name and the quoted value that it is given: a type, a call, an attribute, a tag."""
 _PAIR = re.compile(
@@ -276,6 +276,7 @@ _SAID_OF_PASS = re.compile(
 """What stands after `pass` where it is no verb."""
 _CLOSING = ".,;:!?)]*'\xc2\xbb"
 _PROSE = re.compile(r"(?:[\w\x80-\xff]+(?:['/-][\w\x80-\xff]+)*|[-:>]{1,3})?[.,;:?!)]*\Z")
+_FOR_WORDS = re.compile("pass[pe]|contr|clave|sen|mdp|.*w")
 _SAID_ALONE = re.compile(
     r"[.!]?[ \t]*(?:\Z|[\r\n])|\\{1,16}[nr]|[.!](?=\s)|[.!]?\\{0,16}[\"'](?=[\s.,}\]\"\\]|\Z)"
     r"|,?[ ](?:because|since|but|and|until|for now|btw|aber|weil|und)\b"
@@ -304,28 +305,27 @@ def _told(view: str, at: int) -> Span | None:
         token = _TOKEN.match(view, place, begin.end() + 200)
         if not token or ("\n" in token["gap"] and last[-1] not in (":?." if last == word else ":?")):
             return None
-        value = token["word"].rstrip(_CLOSING)
-        value += "!" * (value[-1:].isdigit() and token["word"][len(value) :].startswith("!"))
+        given = token["word"]
+        value = given.rstrip(_CLOSING)
+        value += "!" * (value[-1:].isdigit() and given[len(value) :].startswith("!"))
         start = token.start("word")
         stop = start + len(value)
         is_word = value.isalpha() and value.islower()
-        said = value if value.isascii() else value.encode("latin-1").decode("utf-8", "replace")
-        if len(value) >= 5 and (
-            (not is_word and (is_strong if close or "=" in token["gap"] else is_odd)(said))
-            or (
+        if len(value) >= 5:
+            said = value if value.isascii() else value.encode("latin-1").decode("utf-8", "replace")
+            if (not is_word and (is_strong if close or "=" in token["gap"] else is_odd)(said)) or (
                 (last in SAYS or view[place - 1] == ":")
                 and len(value) > 5
                 and value.isalpha()
                 and is_given_password(value)
                 and not _WORDLY.match(value)
-                and re.match("pass[pe]|contr|clave|sen|mdp|.*w", word)
+                and _FOR_WORDS.match(word)
                 and _SAID_ALONE.match(view, stop)
-            )
-        ):
-            return start, stop, "password"
-        if not is_word and not _PROSE.match(token["word"]):
+            ):
+                return start, stop, "password"
+        if not is_word and not _PROSE.match(given):
             return None
-        last, place = token["word"].lower() or last, token.end()
+        last, place = given.lower() or last, token.end()
         close = (
             last in VERBS
             or last in SAYS
