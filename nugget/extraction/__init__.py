@@ -1,18 +1,24 @@
-"""Extraction: a redacted session becomes proposals, by heuristics offline or by an LLM."""
+"""Extraction: a redacted session becomes proposals, by heuristics offline or by an LLM.
+
+What the user asks to be remembered (`remember: …`, in six languages) is proposed whatever a judge says.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from nugget.config import Settings
 from nugget.extraction.offline import extract_offline
-from nugget.extraction.proposals import Extraction, Proposal
-from nugget.extraction.remembered import is_within, remembered
-from nugget.models import Session
+from nugget.extraction.phrases import SENTENCE_END
+from nugget.extraction.proposals import Extraction, Proposal, domain_of
+from nugget.models import Event, EventKind, Evidence, KnowledgeType, Origin, Session, SourceName, Speaker, Unit
 from nugget.sources.condense import exchanges
-from nugget.text import shorten
+from nugget.sources.speakers import said_in
+from nugget.text import shorten, title_slug
 
 if TYPE_CHECKING:
     from nugget.extraction.generative import Nearest
@@ -20,6 +26,32 @@ if TYPE_CHECKING:
     from nugget.infra.llm import Model
 
 __all__ = ["Extraction", "Proposal", "extract"]
+
+
+_CONFIDENCE = 0.95
+_TITLE_CHARS, _QUOTE_CHARS, _LEAST_CHARS, _MOST_CHARS = 80, 300, 4, 1000
+# The cue opens a sentence; in Japanese it may also end one. What follows it on its line is to be remembered.
+_CUE = re.compile(
+    r"""
+    (?:^|(?<=[.!?。！？])) [ \t>*-]* (?:(?:please|bitte|ok(?:ay)?|and|also|s'il\ te\ pla[iî]t|por\ favor|请|請)[ ,]*)*
+    (?: remember(?:\ (?:this|for\ (?:later|next\ time|the\ future)))?\ ?[:,–—-]
+      | remember\ that\ (?=(?:we|the|you|all|our|it|every|no|never|always|don't|do|use|if|when|in|on|for)\b)
+      | merk(?:e\ dir|\ dir|t?\ euch|e)(?:\ bitte)?(?:\ ?[:,–—-](?:\ dass\b)?|\ (?:dass|das)\b\ ?:?)
+      | (?:souviens-toi|rappelle-toi|retiens|retenez|m[ée]morise|note(?=\ que\b))(?:\ ceci|\ bien)?
+        (?:\ ?[:,–—-]|\ que\b|\ qu['’])
+      | (?:recuerda|recu[ée]rdalo|acu[ée]rdate(?:\ de)?|memoriza)(?:\ esto)?(?:\ ?[:,–—-]|\ que\b)
+      | (?:覚えておいて(?:ください|下さい|ね)?|覚えて(?:ください|下さい)?)\ ?[：:、,]
+      | (?:记住|記住|牢记|请记得)\ ?[：:，,、]?
+    )\s*(?P<after>[^\n]+)
+    | ^(?P<before>[^\n。]{4,}?)(?:という?こと|こと)?[をと]?(?:覚えて|記憶して)おいて(?:ください|下さい|ね)?[。!！]?$
+    """,
+    re.VERBOSE | re.IGNORECASE | re.MULTILINE,
+)
+_BECAUSE = re.compile(
+    r"[\s,;.，。、–—-]*(?:\b(?:because|since|otherwise|weil|denn|sonst|parce qu(?:e\b|['’])|car|sinon|porque|ya que"
+    r"|si no)\b|(?P<first>ので、?|(?<=だ)から、?)|因为|因為|否则|なぜなら)[\s:,，、]*",
+    re.IGNORECASE,
+)
 
 
 def extract(
@@ -48,8 +80,68 @@ def extract(
 
 
 def summary_of(session: Session) -> str:
-    """What the session was about, in a line: its title, else what was asked first, and how much more was asked."""
+    """Return what a session was about, in a line: its title, or else its first prompt and the number of the others."""
     parts = [part for part in exchanges(session) if part.prompt]
     asked = session.title or (shorten(parts[0].prompt, 200) if parts else "")
     others = f" (and {len(parts) - 1} more prompts)" if len(parts) > 1 else ""
     return f"{asked}{others}" if asked else "A session without prompts."
+
+
+def remembered(session: Session, now: datetime) -> list[Proposal]:
+    """Propose each sentence of the user that asks to be remembered, as a belief with its because."""
+    found = (_proposal(event, cue, session, now) for event, cue in _cues(session))
+    return list({proposal.unit.id: proposal for proposal in found}.values())
+
+
+def is_within(proposal: Proposal, asked: list[Proposal]) -> bool:
+    """Return whether a proposal rests on words that were proposed because the user asked for it."""
+    ours = {" ".join(one.quote.split()) for one in proposal.unit.evidence}
+    theirs = {" ".join(one.quote.split()) for other in asked for one in other.unit.evidence}
+    return any(quote in known or known in quote for quote in ours for known in theirs)
+
+
+def _cues(session: Session) -> Iterator[tuple[Event, re.Match[str]]]:
+    for event in session.events:
+        for cue in _CUE.finditer(event.text) if event.kind is EventKind.PROMPT else ():
+            is_question = cue[0].rstrip().endswith(("?", "？"))
+            is_theirs = said_in(event, cue.start(), cue.end())[0] is Speaker.USER
+            if is_theirs and not is_question and len((cue["after"] or cue["before"]).strip()) >= _LEAST_CHARS:
+                yield event, cue
+
+
+def _proposal(event: Event, cue: re.Match[str], session: Session, now: datetime) -> Proposal:
+    text = " ".join((cue["after"] or cue["before"])[:_MOST_CHARS].split())
+    claim, because = split_reason(text)
+    first = SENTENCE_END.split(claim, maxsplit=1)[0]
+    title, moment = shorten(first.rstrip(".。"), _TITLE_CHARS), event.timestamp or session.ended or now
+    body = f"**Rule:** {claim}" + (f"\n\n**Because:** {because}" if because else "")
+    quote = cue[0].strip()[:_QUOTE_CHARS]
+    unit = Unit(
+        id=f"{KnowledgeType.BELIEF}/{title_slug(title)}", source=SourceName.BRAIN, type=KnowledgeType.BELIEF,
+        title=title,
+        body=f"{body}\n\n> {shorten(' '.join(quote.split()), 200)}\n> (user, {moment:%Y-%m-%d %H:%M})\n",
+        domain=domain_of(session), confidence=_CONFIDENCE, origin=Origin.AI_SESSION, session=session.id,
+        evidence=(
+            Evidence(session=session.id, quote=quote, records=(event.uuid,) if event.uuid else (),
+                     speaker=Speaker.USER, origin=event.origin),
+        ),
+        created=moment.date(), last_modified=moment.date(),
+    )  # fmt: skip
+    return Proposal(unit=unit, reason="You asked to remember it")
+
+
+def split_reason(text: str) -> tuple[str, str]:
+    """Return a statement without its reason, and the reason, which is empty if none is given."""
+    found = _BECAUSE.search(text)
+    if found is None:
+        return _sentence(text), ""
+    parts = text[: found.start()], text[found.end() :]
+    claim, because = parts[::-1] if found["first"] else parts
+    if min(len(claim.strip()), len(because.strip())) < _LEAST_CHARS:
+        return _sentence(text), ""
+    return _sentence(claim), because.strip(" ,;.。，、*_")
+
+
+def _sentence(text: str) -> str:
+    plain = text.strip(" ,;.。，、*_")
+    return plain[:1].upper() + plain[1:]

@@ -105,7 +105,7 @@ def _read_text(shell: ShellSession, file: Path, *, is_searched: bool) -> None:
     run, name = shell.run, file.name
     now_ms = int((run.now or datetime.now(UTC)).timestamp() * 1000)
     found, mtime_ms, is_waiting = read_text(file, now_ms=now_ms, most_chars=MAX_LINE_CHARS + MARGIN_CHARS)
-    given = [line.text for line in found]
+    given = [text for _, text, _ in found]
     cleaned = redact("\n".join(given), allow=run.allow, keep_lines=True)
     run.redacted.update(cleaned.counts)
     lines = cleaned.text.split("\n") if given else []
@@ -180,17 +180,17 @@ def _output_rows(stream: str, lines: Sequence[LogLine], texts: Sequence[str], sh
             echoed.setdefault(words[-1], []).append(command)
     current: Command | None = None
     rows: list[list[Any]] = []
-    for line, text in zip(lines, texts, strict=True):
+    for (offset, _, is_failure), text in zip(lines, texts, strict=True):
         if not text:
             continue
-        place = bisect_right(starts, line.offset) - 1
-        owner = ranges[place][3] if place >= 0 and line.offset < ranges[place][1] else None
+        place = bisect_right(starts, offset) - 1
+        owner = ranges[place][3] if place >= 0 and offset < ranges[place][1] else None
         if owner is None and stream != "stderr" and not ranges:
             current = _echoed_command(text, echoed) or current
             owner = current
         ts_ms, command_id = (owner.ts_ms, owner.id) if owner else (shell.ts_ms, None)
         row_id = shell.ids.next("pane_output")
-        rows.append([row_id, ts_ms, stream, text, int(line.is_failure), command_id])
+        rows.append([row_id, ts_ms, stream, text, int(is_failure), command_id])
     return rows
 
 

@@ -14,7 +14,6 @@ import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -63,15 +62,8 @@ _HARMLESS = re.compile(
 _CONTROL = dict.fromkeys([*range(9), *range(0x0B, 0x20), *range(0x7F, 0xA0)])
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
-    """A line of output: where it begins in its file, what a person saw of it, whether it looks like a failure."""
-
-    offset: int
-    text: str
-    is_failure: bool
-
-
+LogLine = tuple[int, str, bool]
+"""A line of output: where it begins in its file, what a person saw of it, whether it looks like a failure."""
 LogEvent = tuple[int, str, Mapping[str, Any]]
 """A line of events.jsonl: its time in ms, its kind, and its untrusted `data`."""
 
@@ -190,7 +182,7 @@ def _keep_lines(file: BinaryIO, end: int, most_chars: int) -> Iterator[LogLine]:
                     seen[kind] += 1
                     is_kept = seen[kind] <= _SAME_KIND
             if text and is_kept:
-                yield LogLine(offset, text, is_failure)
+                yield offset, text, is_failure
         offset, is_begin = offset + len(raw), raw.endswith(b"\n")
 
 

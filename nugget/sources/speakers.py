@@ -2,8 +2,8 @@
 
 The kinds of injected text were collected from clients 1.0 to 2.1: system reminders, editor selections, slash commands
 and their output, background-task notices, messages of other agents, compaction summaries. Of what was pasted, fences,
-`> ` lines and text between tags end where they say. Logs, diffs, tables and what follows `the reviewer wrote:` do not,
-so that all that comes after their first line counts as pasted.
+`> ` lines and text between tags end where they say. Logs, diffs, tables, reviews, plans and what follows `the reviewer
+wrote:` do not, so that all that comes after their first line counts as pasted.
 """
 
 from __future__ import annotations
@@ -88,6 +88,14 @@ _MACHINE = re.compile(
     r"|(?:User|Agent|Assistant|Human|System|AI|Bot|Reviewer|Claude)\s?:|[$%] \S|❯|•|\S+@\S+?:\S*[$#] "
     r"|\S+\.\w{1,5}:\d+(?::\d+)?[:\s]|(?:PASS|FAIL|ok|---)\s*:?\s+\S+[/.]\S|>{3} )"
 )
+_LAYOUT = (
+    r"\s*(?:[-*_=]{3,}\s*$|(?:[-*+]\s+|\d{1,2}[.)]\s+)?\*\*[^*\n]{2,120}\*\*|[-*+]\s+\[[ xX]\]\s"
+    r"|[✅❌⚠🔴🟡🟢🔍💡📝🚨➕])"
+)
+_SENTENCE_ENDS = tuple(".?!,:;。？！、，：；")
+_ENOUGH = {"layout": 2, "item": 6, "printed": 8}
+"""How many lines of a look people do not type: headings and check boxes, long items, lines of a program in a row."""
+_ITEM_CHARS = 60
 _FOREIGN = (
     r"(?:page|website|site|web|articles?|posts?|blog|docs?|documentation|readme|manual|guide|wiki|comments?|reviews?"
     r"|reviewers?|bots?|copilot|coderabbit|greptile|cursor|codex|gemini|chatgpt|gpt|claude|linter|ci|tickets?|threads?"
@@ -216,19 +224,37 @@ def _tagged(text: str) -> Iterator[Span]:
 def _open_end(text: str, spans: list[Span]) -> int | None:
     """Return the offset of the first block without an end; None if every block ends."""
     ends = [end for _, end in spans]
+    looks: dict[str, list[int]] = {look: [] for look in _ENOUGH}
     paragraph, is_introduced = 0, False
     for begin, line in _lines(text):
         at = bisect_left(ends, begin + 1)
         if (at < len(spans) and spans[at][0] <= begin) or not line.strip():
             paragraph, is_introduced = begin + len(line) + 1, is_introduced and not line.strip()
-        elif is_introduced:
+            continue
+        if is_introduced:
             return begin
-        elif _MACHINE.match(line[:_LINE_CHARS]):
+        if _MACHINE.match(line[:_LINE_CHARS]):
             # What stands above it in its paragraph belongs to it, but for the first line of the prompt.
-            return paragraph or min(begin, text.find("\n") + 1)
-        else:
-            is_introduced = _LEAD_IN.search(line[-300:]) is not None
+            return min([paragraph or min(begin, text.find("\n") + 1), *looks["layout"][:1]])
+        look = _look(line) if begin else ""
+        if look != "printed":
+            looks["printed"].clear()
+        if look:
+            looks[look].append(begin)
+            if len(looks[look]) >= _ENOUGH[look]:
+                return min([looks[look][0], *looks["layout"][:1]])
+        is_introduced = _LEAD_IN.search(line[-300:]) is not None
     return None
+
+
+def _look(line: str) -> str:
+    """Return how a line looks that people seldom type, as a key of `_ENOUGH`; empty for any other line."""
+    if re.match(_LAYOUT, line):
+        return "layout"
+    if re.match(r"\s*(?:[-*+•]|\d{1,2}[.)]) ", line):
+        return "item" if len(line) >= _ITEM_CHARS else ""
+    is_typed = line.rstrip().endswith(_SENTENCE_ENDS) or _IN_PERSON.search(line[:_LINE_CHARS])
+    return "" if is_typed else "printed"
 
 
 def _reviews(text: str) -> Iterator[Span]:

@@ -11,10 +11,10 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
-    "modules": 169,
-    "lines": 43_728,
+    "modules": 167,
+    "lines": 43_725,
     "lines of a file": 409,
-    "classes": 243,
+    "classes": 242,
     "re.compile": 216,
     "parameters of a function": 8,
     "lines of tests": 20_313,  # with the fault laboratory

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from nugget.index.fulltext import LARGE_INDEX_CHUNKS, Document, Terms, chunk_columns, terms_of, unit_columns
 from nugget.index.postgres import statements as sql
-from nugget.index.postgres.connection import Statement
-from nugget.index.postgres.transactions import Rows, Transactions
+from nugget.index.postgres.connection import Rows, Statement, Transactions
 from nugget.index.postgres.words import CHUNKS, UNITS, AskedWords, Item, items_of, places, ranges
 from nugget.index.protocols import IndexReader, Lists, Scored
 from nugget.index.units import Edge, StoredChunk, indexed_title, unit_of

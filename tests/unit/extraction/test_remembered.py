@@ -6,8 +6,7 @@ import pytest
 from loopback_anthropic import value
 
 from nugget.config import Settings
-from nugget.extraction import extract
-from nugget.extraction.remembered import remembered
+from nugget.extraction import extract, remembered
 from nugget.models import Event, EventKind, Session, Speaker, SpeechOrigin
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)

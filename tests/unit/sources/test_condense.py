@@ -59,6 +59,11 @@ def test_the_limit_holds_for_any_session(events, max_chars):
     assert len(clip("".join(texts), max_chars)) <= max_chars
 
 
+LONG = (
+    "please rework the import\nit is slow, and\nwe want the names sorted\n- keep flags\n我们总是使用 uv。\nthanks\n" * 9
+)
+
+
 @pytest.mark.proves("SPEAKER-PASTED")
 @pytest.mark.parametrize(
     ("text", "typed"),
@@ -69,6 +74,10 @@ def test_the_limit_holds_for_any_session(events, max_chars):
         ("see <review>never</review> please", "see\n\nplease"),
         ("fails in CI:\nRun make\nError: exit 2", "fails in CI:"),
         ("please fix\n\n## Summary\n\nBuild it", "please fix"),
+        ("why so slow\n" + "\n".join(f"compiling unit-{n} v1.{n}" for n in range(9)), "why so slow"),
+        ("is this fair?\n**Walkthrough**\nThe cache is never cleared.\n**Verdict**\nAlways clear it", "is this fair?"),
+        ("what of it\n\n" + f"- always write the table {'before the index ' * 3}\n" * 6, "what of it"),
+        (LONG.strip(), LONG.strip()),
     ],
 )
 def test_what_was_typed_is_told_from_what_was_pasted(text, typed):

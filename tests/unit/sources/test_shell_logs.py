@@ -36,9 +36,9 @@ def test_a_torn_last_line_waits_for_its_end(tmp_path):
     assert events == [(4, "command.start", {"cmd": "x"})] and malformed == 0
     out.write_text("done\nerror: half a li")
     now_ms = int(out.stat().st_mtime * 1000)
-    assert [line.text for line in lines_of(out, now_ms=now_ms)] == ["done"]
+    assert [text for _, text, _ in lines_of(out, now_ms=now_ms)] == ["done"]
     rested = lines_of(out, now_ms=now_ms + 60_000)
-    assert [line.text for line in rested] == ["done", "error: half a li"]
+    assert [text for _, text, _ in rested] == ["done", "error: half a li"]
 
 
 @pytest.mark.proves("EVI-SHELL-TERMINAL")
@@ -75,17 +75,17 @@ def test_of_a_large_log_beginning_end_and_failures_are_kept_and_the_rest_is_foun
     found = lines_of(out)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    texts = [line.text for line in found]
+    texts = [text for _, text, _ in found]
     assert out.stat().st_size > 8_000_000
     assert texts[0] == "   Compiling crate-0000000 v1.0.0 (registry)" and texts[-1] == "the very last line"
     assert "error[E0308]: mismatched types in crate-42" in texts
     assert sum(text.startswith("error: attempt") for text in texts) == 3
     assert sum(len(text) for text in texts) < 500_000
     assert peak < 16_000_000
-    told = next(line for line in found if "E0308" in line.text)
+    offset, told, _ = next(line for line in found if "E0308" in line[1])
     with out.open("rb") as opened:
-        opened.seek(told.offset)
-        assert [opened.readline().decode().strip() for _ in "12"] == [told.text, "error: attempt 0 failed"]
+        opened.seek(offset)
+        assert [opened.readline().decode().strip() for _ in "12"] == [told, "error: attempt 0 failed"]
 
 
 @pytest.mark.proves("EVI-SHELL-PATHS")
