@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -134,17 +135,11 @@ def _merged(spans: Sequence[Span]) -> list[Span]:
 def _by_view(spans: Sequence[Span], views: Sequence[str]) -> list[list[Span]]:
     """Return the spans of the joined text as spans of each view."""
     shared: list[list[Span]] = []
-    number = at = 0
+    starts, ends, at = [span[0] for span in spans], [span[1] for span in spans], 0
     for view in views:
-        own, stop = [], at + len(view)
-        while number < len(spans) and spans[number][0] < stop:
-            start, end, kind = spans[number]
-            if end > at:
-                own.append((max(start - at, 0), min(end, stop) - at, kind))
-            if end > stop:
-                break
-            number += 1
-        shared.append(own)
+        stop = at + len(view)
+        own = spans[bisect_right(ends, at) : bisect_left(starts, stop)]
+        shared.append([(max(start - at, 0), min(end, stop) - at, kind) for start, end, kind in own])
         at = stop + len(_BETWEEN)
     return shared
 

@@ -27,7 +27,7 @@ def echoes(text: str, spans: Sequence[Span]) -> Iterator[Span]:
         elsewhere = " ".join([text[last:start] for last, (start, _, _) in zip(ends, spans, strict=False)])
         again = {word for word in kinds.keys() & _WORD.findall(elsewhere + " " + text[ends[-1] :]) if _is_telling(word)}
         words = _WORD.finditer(text) if again else ()
-        yield from ((*word.span(), kinds[word.group()]) for word in words if word.group() in again)
+        yield from ((*word.span(), kinds[word[0]]) for word in words if word[0] in again)
         return
     for secret in filter(_is_telling, kinds):
         for form in (secret, quote(secret.encode("latin-1"), safe=""), *_encoded(secret)):

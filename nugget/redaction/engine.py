@@ -47,8 +47,6 @@ _JOINING = tuple("_.-/+%:|")
 """Signs before a word that can be the second part of a token."""
 _JWT_PARTS = re.compile(r"[A-Za-z0-9_-]*\.[A-Za-z0-9_-]{6,}(?:\.[A-Za-z0-9_-]*){0,3}")
 _COLOUR = re.compile(r"\[(?:\d{1,3};)*\d{1,3}m")
-_SAID = re.compile(r"(?s).*[^.,;:!?)\]*]")
-"""A value in a sentence, without the sentence's signs."""
 _CODES = re.compile(
     r"(?:[\s,;*•|-]{0,8}(?:and\s|\d{1,2}[.)]\s)?(?:(?=[A-Za-z]{0,9}\d)[A-Za-z0-9]{4,10}|[a-f]{5}\b)"
     r"(?:-[A-Za-z0-9]{3,10}|[ ]\d{4}\b){0,3})+"
@@ -122,6 +120,7 @@ _INSERT = re.compile(
 )
 _ROW = re.compile(r"\s*,?\s*(?:\(|(?i:select)\s)(?P<row>(?:[^()';]|'(?:[^']|'')*'|\([^()']*\)){1,4000})\)?")
 _CELL = re.compile(r"\s*(?:N|E)?'(?P<value>(?:[^']|'')*)'\s*(?:,|$)|[^,]*(?:,|$)")
+
 _SECRET_COLUMN = re.compile(
     r"(?i)(?:passw|passwd|pass\b|pwd|kennwort|passphrase|secret|token|api[ _-]?key|private_?key)"
     r"(?!.*(?:hash|digest|salt|_at|_id))"
@@ -262,8 +261,10 @@ def _judged(view: str, data: bytes, marks: dict[str, list[int]]) -> list[tuple[i
             continue
         value = view[start:end]
         if family == "prose":
-            kept = (_CODES.search if kind == "recovery-code" else _SAID.match)(value)
-            start, value = start + (kept.start() if kept else 0), kept.group() if kept else ""
+            value = value.rstrip(".,;:!?)]*")  # signs of the sentence
+            if kind == "recovery-code":
+                codes = _CODES.search(value)
+                start, value = start + (codes.start() if codes else 0), codes.group() if codes else ""
             value = judge.before_grammar(value) if kind == "passphrase" else value
             end = start + len(value)
         if accepts(value if value.isascii() else value.encode("latin-1").decode("utf-8", "replace")):

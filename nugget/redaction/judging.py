@@ -45,8 +45,6 @@ _OTHER_PASSWORD = re.compile(
 )
 """A word for a password that is another: `oldPassword`, in lower case."""
 _CODE_WITHIN = re.compile(r"[({\[\]})]|=>|\|\||&&|::|(?<=\w)\|\w|password=")
-_PASS = re.compile("pass|pwd|secret")
-_NAME = re.compile(r"[A-Za-z_$][\w$-]*")
 _NAME_WORDS = re.compile("password|passwd|passwort|passphrase|secret|credential|token")
 PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z\x80-\xff]+\d*|\d+")
 """The parts of a name."""
@@ -81,7 +79,6 @@ PUBLIC = re.compile(
 )
 """How names of requests, customers, files, compiled functions and the like begin that look like keys."""
 _FILE = re.compile(r"\.(?:[cm]?[jt]sx?|css|map|html?|png|jpe?g|svg|woff2?|py|json|md|ya?ml|lock|tgz|whl|zip|gz)$")
-_WORD_CHARS = re.compile(r"[A-Za-z0-9_-]+")
 _ADDRESS = re.compile(
     r"(?:[13]|Qm)[1-9A-HJ-NP-Za-km-z]{25,44}$|I[0-9a-f]{40}$|(?:AAAA|LS0t|iVBORw0KGgo|R0lGOD|UEsDB|H4sI|JVBER|d09GM|MII[A-Z])"
 )
@@ -99,7 +96,7 @@ _PAIR = re.compile(r"(?:[0-9a-f]{24}|[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f-]{27})[.:/
 _MIXED = re.compile(r"[a-z]\d+[a-z]+\d|\d[a-z]+\d+[a-z]")
 _ENCODED_CHAR = re.compile("%[0-9A-F]{2}|&#|&[a-z]+;?|^[A-Za-z]+#[0-9a-f]{5}")
 """Encoded characters and the numbers of bugs and commits: nobody types them as a password."""
-_DIGIT, _LETTER, _SIGN = re.compile(r"\d"), re.compile(r"[^\W\d_]"), re.compile(r"[!#$%&*+?@^~]")
+_DIGIT, _LETTER, _SIGNS = re.compile(r"\d"), re.compile(r"[^\W\d_]"), frozenset("!#$%&*+?@^~")
 _SIGN_WITHIN = re.compile(r"(?<=\w)[!#$%&*+?@^~]+\w|(?<=\w)[!#$%&?^]\Z")
 _SETTING = re.compile(
     r"(?m)^(?:export )?\w*(?:PASS|SECRET|TOKEN|KEY|PWD|CREDENTIAL)\w*=\S{4,}|PRIVATE KEY-----\s+[A-Za-z0-9+/]{6}|://[^\s:/]+:[^\s@]+@"
@@ -166,9 +163,10 @@ def is_unknown_token(value: str) -> bool:
 
 def is_random_word(value: str) -> bool:
     """Return True for a word of letters of both cases and digits that is no name, no address and no base64 of data."""
-    if not (26 <= len(value) <= 512 and _WORD_CHARS.fullmatch(value)) or _ADDRESS.match(value) or value[:2] == "0x":
+    letters = value.replace("_", "").replace("-", "")
+    if not (26 <= len(value) <= 512 and letters.isalnum() and value.isascii()) or _ADDRESS.match(value):
         return False
-    return is_random(value) and (len(value) >= 30 or 3 * len(_parts(value)) > len(value))
+    return value[:2] != "0x" and is_random(value) and (len(value) >= 30 or 3 * len(_parts(value)) > len(value))
 
 
 def is_told_public(before: str, after: str) -> bool:
@@ -246,8 +244,8 @@ def is_strong(value: str) -> bool:
     """Return True for a password that no sentence holds as a word: letters with digits, or with signs within."""
     letters = value.replace("-", "")
     scrambled = letters.isalpha() and len(value) >= 10 and is_scrambled(letters)
-    signed = scrambled or is_issued(value) or (_SIGN.search(value, 1, len(value) - 1) and any(map(str.isalpha, value)))
-    if not signed or len(set(value)) < 5 or _VERSION_LIKE.match(value):
+    signed = is_issued(value) or (not _SIGNS.isdisjoint(value[1:-1]) and any(map(str.isalpha, value)))
+    if not (scrambled or signed) or len(set(value)) < 5 or _VERSION_LIKE.match(value):
         return False
     return is_given_password(value) and (scrambled or not are_plain_words(value))
 
@@ -285,9 +283,9 @@ def is_reference(value: str) -> bool:
     elif _REFERENCE.match(value) or _CODE_WITHIN.search(value):
         return True
     lower = value.lower()
-    if is_stop_word(value) or (_PASS.search(lower) and _OTHER_PASSWORD.match(lower)):
+    if is_stop_word(value) or _OTHER_PASSWORD.match(lower):
         return True
-    named = _NAME_WORDS.search(lower) and _NAME.fullmatch(value)
+    named = _NAME_WORDS.search(lower) and value.replace("-", "_").replace("$", "_").isidentifier()
     parts = PARTS.findall(value) if named else ()
     return len(parts) > 1 and not any(map(str.isdigit, "".join(parts[:-1])))
 

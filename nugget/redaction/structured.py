@@ -139,21 +139,19 @@ def _named(view: str, at: int) -> Span | None:
     meaning = _meaning(name)
     if not meaning or (meaning in ("key", "token") and view[max(0, head - 7) : head].lower().endswith(_PUBLIC)):
         return None
+    kind = "password" if meaning in ("password", "part") else "secret"
     near = view[after : after + 60].lower()
     value = _PAIR.match(view, after) if "value" in near or "content" in near else None
     if value or (value := _ASSIGNED.match(view, after)):
         start, given, quoted = value.start("value"), value["value"], bool(value["open"] or not value["sign"])
-        if _is_given(
-            view, (head, start), name, meaning, value["sign"].strip() if value["sign"] else "=", quoted, given
-        ):
-            return start, start + len(given), "password" if meaning in ("password", "part") else "secret"
+        if _is_given(view, (head, start), name, meaning, (value["sign"] or "=").strip(), quoted, given):
+            return start, start + len(given), kind
     if bridged := _BRIDGED.match(view, after):
         group = "value" if bridged["value"] else "text"
         given = bridged[group]
-        if not re.search(r"[()\[\]{}*|\\]", given) and (
-            is_generated(given, quoted=True) or (meaning in ("password", "part") and is_strong(given))
-        ):
-            return *bridged.span(group), "password" if meaning in ("password", "part") else "secret"
+        is_likely = is_generated(given, quoted=True) or (kind == "password" and is_strong(given))
+        if is_likely and not re.search(r"[()\[\]{}*|\\]", given):
+            return *bridged.span(group), kind
     return None
 
 
@@ -276,7 +274,6 @@ _SAID_OF_PASS = re.compile(
 """What stands after `pass` where it is no verb."""
 _CLOSING = ".,;:!?)]*'\xc2\xbb"
 _PROSE = re.compile(r"(?:[\w\x80-\xff]+(?:['/-][\w\x80-\xff]+)*|[-:>]{1,3})?[.,;:?!)]*\Z")
-_FOR_WORDS = re.compile("pass[pe]|contr|clave|sen|mdp|.*w")
 _SAID_ALONE = re.compile(
     r"[.!]?[ \t]*(?:\Z|[\r\n])|\\{1,16}[nr]|[.!](?=\s)|[.!]?\\{0,16}[\"'](?=[\s.,}\]\"\\]|\Z)"
     r"|,?[ ](?:because|since|but|and|until|for now|btw|aber|weil|und)\b"
@@ -319,18 +316,13 @@ def _told(view: str, at: int) -> Span | None:
                 and value.isalpha()
                 and is_given_password(value)
                 and not _WORDLY.match(value)
-                and _FOR_WORDS.match(word)
+                and ("w" in word or word.startswith(("passp", "passe", "contr", "clave", "sen", "mdp")))
                 and _SAID_ALONE.match(view, stop)
             ):
                 return start, stop, "password"
         if not is_word and not _PROSE.match(given):
             return None
         last, place = given.lower() or last, token.end()
-        close = (
-            last in VERBS
-            or last in SAYS
-            or (last == "a" and word[:3] in ("con", "cla", "sen"))
-            or last[-1] in ":>?-\x92\x94"
-            or (close and not value)
-        )
+        spoken = last in VERBS or last in SAYS or (last == "a" and word[:3] in ("con", "cla", "sen"))
+        close = spoken or last[-1] in ":>?-\x92\x94" or (close and not value)
     return None
