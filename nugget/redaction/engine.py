@@ -268,8 +268,10 @@ def _judged(view: str, data: bytes, marks: dict[str, list[int]]) -> list[tuple[i
             value = judge.before_grammar(value) if kind == "passphrase" else value
             end = start + len(value)
         if accepts(value if value.isascii() else value.encode("latin-1").decode("utf-8", "replace")):
-            run = _RUN.match(view, end) if len(value) >= 95 and kind != "webhook-url" else None
-            found.append((rank, start, run.end() if run else end, kind))
+            run = _RUN.match(view, end)
+            if run and ((len(value) >= 95 and kind != "webhook-url") or judge.is_random(run.group())):
+                end = run.end()
+            found.append((rank, start, end, kind))
     return sorted(found)
 
 

@@ -83,12 +83,10 @@ _ADDRESS = re.compile(
     r"(?:[13]|Qm)[1-9A-HJ-NP-Za-km-z]{25,44}$|I[0-9a-f]{40}$|(?:AAAA|LS0t|iVBORw0KGgo|R0lGOD|UEsDB|H4sI|JVBER|d09GM|MII[A-Z])"
 )
 """Addresses of coins and contents, changes in Gerrit, and how base64 of images, archives and certificates begins."""
-_PUBLIC_NAMES = (
-    *"Id ID _id -id .id ?id &id \"id 'id ids cid kid ksuid nanoid ulid hash md5 sha1 sha256 sha384 sha512".split(),
-    *"digest checksum integrity fingerprint etag nonce pubkey publickey public_key public-key".split(),
-    *"commit revision account address wallet peer tx cursor signature build cache trace span request".split(),
-    *"version list".split(),
-    *(" id", "public key"),
+_PUBLIC_NAME = re.compile(
+    r"(?:I[dD]|(?i:\bid|_id|ids|cid|kid|ksuid|nanoid|ulid|hash|md5|sha1|sha256|sha384|sha512|digest|checksum|integrity"
+    r"|fingerprint|etag|nonce|pubkey|public[ _-]?key|commit|revision|account|address|wallet|peer|tx|cursor|signature"
+    r"|build|cache|trace|span|request|version|list))\Z"
 )
 """How names end of values that are no secrets, although they look random."""
 _ENCODED_LINE = re.compile(r"[A-Za-z0-9+/=]{60,}|-----.*|.*-----")
@@ -96,7 +94,7 @@ _PAIR = re.compile(r"(?:[0-9a-f]{24}|[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f-]{27})[.:/
 _MIXED = re.compile(r"[a-z]\d+[a-z]+\d|\d[a-z]+\d+[a-z]")
 _ENCODED_CHAR = re.compile("%[0-9A-F]{2}|&#|&[a-z]+;?|^[A-Za-z]+#[0-9a-f]{5}")
 """Encoded characters and the numbers of bugs and commits: nobody types them as a password."""
-_DIGIT, _LETTER, _SIGNS = re.compile(r"\d"), re.compile(r"[^\W\d_]"), frozenset("!#$%&*+?@^~")
+_ISSUED, _SIGNS = re.compile(r"(?=\D{0,159}+\d)[\W\d_]{0,159}+[^\W\d_]"), frozenset("!#$%&*+?@^~")
 _SIGN_WITHIN = re.compile(r"(?<=\w)[!#$%&*+?@^~]+\w|(?<=\w)[!#$%&?^]\Z")
 _SETTING = re.compile(
     r"(?m)^(?:export )?\w*(?:PASS|SECRET|TOKEN|KEY|PWD|CREDENTIAL)\w*=\S{4,}|PRIVATE KEY-----\s+[A-Za-z0-9+/]{6}|://[^\s:/]+:[^\s@]+@"
@@ -115,7 +113,7 @@ def is_not_placeholder(value: str, letters: int = 4) -> bool:
 
 def is_issued(value: str) -> bool:
     """Return True for a value in which letters and digits mix without long runs, as in issued keys."""
-    return bool(_DIGIT.search(value, 0, _LOOKED_AT) and _LETTER.search(value, 0, _LOOKED_AT))
+    return bool(_ISSUED.match(value))
 
 
 def is_jumbled(value: str) -> bool:
@@ -171,9 +169,9 @@ def is_random_word(value: str) -> bool:
 
 def is_told_public(before: str, after: str) -> bool:
     """Return True if the text around a random word tells that it is an id, a hash or a line of encoded data."""
-    name = before.rstrip(" \t\"'\\=:(")
+    name = before.rstrip(" \t\"'\\=:(").removesuffix(": W/")  # a weak ETag
     word = name.rsplit(None, 1)[-1] if name else ""
-    if name[-1:].isalnum() and (name.endswith(_PUBLIC_NAMES) or name.lower().endswith(_PUBLIC_NAMES) or word == "id"):
+    if name[-1:].isalnum() and _PUBLIC_NAME.search(name, max(0, len(name) - 12)):
         return True
     hashed = word.count("$") > 1 or (word.startswith("{") and "}" in word and '"' not in word)
     if hashed or "did:" in before[-20:] or '"kty"' in before or (before.endswith("/") and len(word) > 24):

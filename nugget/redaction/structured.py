@@ -39,7 +39,7 @@ _PASSWORD = re.compile(
     r"|passe$|^(?:contrase.*|senha|clave|wachtwoord|parola|psk)$|^(?!by|com|encom|tres|sur|under|over|im|bom)\w*pass$"
 )
 _KEY = re.compile(
-    r"secret|token|credential|(?:api|access|private|auth|encrypt(?:ion)?|sign(?:ing|ature)?|master|account|webhook|license|"
+    r"secret|token|credential|(?:api|access|private(?!keyid)|auth|encrypt(?:ion)?|sign(?:ing|ature)?|master|account|webhook|license|"
     r"shared|app|jwt|hmac|cipher|client|storage|function|service|deploy|session|cookie|subscription)key"
     r"|.(?:key|auth)$|^(?:auth|hmac)$|^(?:chave|chiave|llave)|geheim|segret|sleutel|schl.{1,2}ssel|salt$|pepper"
 )

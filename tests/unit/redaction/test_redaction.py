@@ -44,8 +44,7 @@ def test_recall_and_precision_over_the_corpus():
 def test_a_secret_goes_wherever_in_a_text_it_stands_and_from_json_within_json():
     filler = "The build failed again in stage two, see the log of the pipeline.\n" * 40
     for row in corpus("secrets"):
-        text = filler + "".join(row["text"]) + "\n" + filler
-        redacted = redact(text)
+        redacted = redact(filler + "".join(row["text"]) + "\n" + filler)
         assert not left_over("".join(row["secret"]), redacted.text), row["kind"]
         assert redacted.text.startswith(filler)
         assert redacted.text.endswith(filler)
@@ -176,6 +175,7 @@ MARKED = re.compile("«(.*?)»")
 @pytest.mark.parametrize("family", sorted(RULE_FILES))
 def test_every_rule_takes_its_examples_out_and_leaves_its_counter_examples(family):
     chance = random.Random(7)
+    assert len({rule["id"] for rule in RULE_FILES[family]}) == len(RULE_FILES[family])
     for rule in RULE_FILES[family]:
         for example in rule["examples"]:
             marked = example if "«" in example else f"«{example}»"
