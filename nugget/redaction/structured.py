@@ -276,7 +276,8 @@ _CLOSING = ".,;:!?)]*'\xc2\xbb"
 _PROSE = re.compile(r"(?:[\w\x80-\xff]+(?:['/-][\w\x80-\xff]+)*|[-:>]{1,3})?[.,;:?!)]*\Z")
 _SAID_ALONE = re.compile(
     r"[.!]?[ \t]*(?:\Z|[\r\n])|\\{1,16}[nr]|[.!](?=\s)|[.!]?\\{0,16}[\"'](?=[\s.,}\]\"\\]|\Z)"
-    r"|,?[ ](?:because|since|but|and|until|for now|btw|aber|weil|und)\b"
+    r"|[.!]?,?[ ](?:because|since|but|and|until|for now|btw|aber|weil|und)\b"
+    r"|[.!]?,[ ](?:please|thanks|bitte|danke|merci|s'il|por favor|gracias|per favore|grazie|obrigad[oa])\b"
 )
 
 
