@@ -8,12 +8,10 @@ the protocol: the SDK diverts everything else that is printed to stderr.
 # No `from __future__ import annotations`: the SDK makes the tool's schema from the annotations of nested functions.
 
 import asyncio
-import inspect
 import json
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -68,26 +66,6 @@ _READ_ONLY = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_wor
 Name = Annotated[str, Field(max_length=_NAME_CHARS)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolArguments:
-    """The arguments of `get_relevant_context`."""
-
-    task_description: Annotated[
-        str, Field(description="The task or question in plain words, with names and errors in it", max_length=8_000)
-    ]
-    path: Annotated[Name | None, Field(description="The file that the task is about")] = None
-    symbol: Annotated[Name | None, Field(description="The function or class that the task is about")] = None
-    types: Annotated[list[Name] | None, Field(description=f"Only these types: {', '.join(KnowledgeType)}")] = None
-    sources: Annotated[list[Name] | None, Field(description=f"Only these sources: {', '.join(SourceName)}")] = None
-    ref: Annotated[
-        Name | None, Field(description="Instead of searching: show what this ref of an earlier answer names, whole")
-    ] = None
-    profile: Annotated[Name, Field(description="How to search: task (default) or search")] = "task"
-    depth: Annotated[Name, Field(description=f"How much of each unit: {', '.join(Depth)}")] = "standard"
-    token_budget: Annotated[int, Field(description="Length of the answer in tokens", ge=100, le=10_000)] = 2000
-    limit: Annotated[int | None, Field(description="Units in the answer", ge=1, le=50)] = None
-
-
 def serve(brain: Path | None = None, *, openqed: bool = False, identity: str | None = None) -> None:
     """Serve `get_relevant_context` over stdio until stdin closes; with `openqed` also the three tools of openqed.
 
@@ -129,24 +107,35 @@ def make_server(session: AgentSession, *, openqed: bool = False) -> MCPServer[An
 
 
 def _add_tool(server: MCPServer[Any], session: AgentSession) -> None:
-    def get_relevant_context(**arguments: Any) -> CallToolResult:
-        asked = ToolArguments(**arguments)
-        return _result(lambda: answers.answer(session, _query(asked), ref=asked.ref), "Nugget has no answer: ")
+    @server.tool(
+        title="Look up what is known", description=DESCRIPTION, annotations=_READ_ONLY, structured_output=False
+    )
+    def get_relevant_context(
+        task_description: Annotated[
+            str, Field(description="The task or question in plain words, with names and errors in it", max_length=8_000)
+        ],
+        path: Annotated[Name | None, Field(description="The file that the task is about")] = None,
+        symbol: Annotated[Name | None, Field(description="The function or class that the task is about")] = None,
+        types: Annotated[list[Name] | None, Field(description=f"Only these types: {', '.join(KnowledgeType)}")] = None,
+        sources: Annotated[list[Name] | None, Field(description=f"Only these sources: {', '.join(SourceName)}")] = None,
+        ref: Annotated[
+            Name | None,
+            Field(description="Instead of searching: show what this ref of an earlier answer names, whole"),
+        ] = None,
+        profile: Annotated[Name, Field(description="How to search: task (default) or search")] = "task",
+        depth: Annotated[Name, Field(description=f"How much of each unit: {', '.join(Depth)}")] = "standard",
+        token_budget: Annotated[int, Field(description="Length of the answer in tokens", ge=100, le=10_000)] = 2000,
+        limit: Annotated[int | None, Field(description="Units in the answer", ge=1, le=50)] = None,
+    ) -> CallToolResult:
+        def answer() -> str:
+            named = Filter(types=tuple(types or ()), sources=source_names(sources or ()))
+            query = Query(
+                task_description, path=path, symbol=symbol, filter=named, profile=profile, depth=depth_named(depth),
+                budget_tokens=token_budget, limit=limit,
+            )  # fmt: skip
+            return answers.answer(session, query, ref=ref)
 
-    # The SDK makes the tool's schema from the signature of its function.
-    get_relevant_context.__signature__ = inspect.signature(ToolArguments)  # type: ignore[attr-defined]
-    server.add_tool(
-        get_relevant_context, title="Look up what is known", description=DESCRIPTION, annotations=_READ_ONLY,
-        structured_output=False,
-    )  # fmt: skip
-
-
-def _query(asked: ToolArguments) -> Query:
-    named = Filter(types=tuple(asked.types or ()), sources=source_names(asked.sources or ()))
-    return Query(
-        asked.task_description, path=asked.path, symbol=asked.symbol, filter=named, profile=asked.profile,
-        depth=depth_named(asked.depth), budget_tokens=asked.token_budget, limit=asked.limit,
-    )  # fmt: skip
+        return _result(answer, "Nugget has no answer: ")
 
 
 def _add_notes_tool(server: MCPServer[Any], session: AgentSession) -> None:
