@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 import time
 from collections.abc import Iterator
@@ -15,12 +14,13 @@ from typing import TYPE_CHECKING
 
 from nugget.app import brains, local_sources, writing
 from nugget.app.brains import check_identity, checked
+from nugget.app.local_sources import IndexState
 from nugget.config import Environment, Settings, current_folder, expanded, load_settings, read_environment
-from nugget.errors import BrainError, IndexUnavailable, NuggetError, UsageError
+from nugget.errors import NuggetError, UsageError
 from nugget.evaluation.query_log import Asked, Face, asked_of, record
-from nugget.index import Index, IndexReader, IndexState, SyncResult, Unusable, read_home
+from nugget.index import Index, IndexReader, SyncResult, Unusable, read_home
 from nugget.index.connection import home_index_file, index_folder
-from nugget.index.sync import pending_changes, sync
+from nugget.index.sync import sync
 from nugget.infra import git
 from nugget.infra.embedding import Embedder, embedder_or_problem
 from nugget.infra.llm import open_llm
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 SEARCH_TOKENS = 200_000
 """Budget of a search: more than its snippets ever need."""
-INLINE_CHANGES = 50
-"""At most this many changed files are synced before a question is answered; more are synced separately."""
 
 
 class Brain:
@@ -61,7 +59,7 @@ class Brain:
     evaluate, asked_questions = brains.evaluate, brains.asked_questions
     similar_units, neighbours = brains.similar_units, brains.neighbours
     sync_local_sources = local_sources.sync_local_sources
-    refresh_local_sources = local_sources.refresh_local_sources
+    refresh = local_sources.refresh
     publish_index = brains.publish_index
     sync_in_background = local_sources.sync_in_background
 
@@ -141,35 +139,6 @@ class Brain:
             self._index = None
         return result
 
-    def refresh(self) -> IndexState:
-        """Sync a few changes since the last question; leave many, or another model, to a separate sync.
-
-        Builds the index if there is no usable one. An index that cannot be written (full disk, another writer) is used
-        as it is. Raises BrainError if the folder is gone.
-        """
-        if not self.path.is_dir():
-            raise BrainError(f"{self.path} is not there any more.", hint="Put it back, or name another brain.")
-        for other in self.others:
-            with suppress(NuggetError, OSError, sqlite3.Error):
-                other.refresh()
-        git.finish_pending(self.path)
-        if self.settings.index:
-            return IndexState()
-        was_there = (self.index_folder / "index.db").is_file()
-        pending = pending_changes(self.path, self.environment)
-        if pending is None:
-            rebuilt = self.sync().rebuilt
-            return IndexState(rebuilt=rebuilt if was_there else None)
-        index, embedder, stands = self.embedded_index, self.embedder, IndexState()
-        if embedder is not None and embedder.model != index.embedding_model:
-            stands = IndexState(other_model=True, model_problem=index.model_problem(embedder.model))
-        if pending == 0 or pending > INLINE_CHANGES:
-            return replace(stands, behind=pending)
-        try:
-            return replace(stands, rebuilt=self.sync(in_passing=True).rebuilt)
-        except IndexUnavailable:
-            return replace(stands, behind=pending)
-
     def ask(
         self,
         question: Query | str,
@@ -220,8 +189,7 @@ class Brain:
         profile = replace(profile, reads_closely=self._is_read_by_people)
         text = parsed.text if parsed.match else with_synonyms(parsed.text, settings.retrieval_synonyms)
         parsed = replace(parsed, text=text, filter=replace(parsed.filter, sources=()))
-        state = self.refresh() if fresh and SourceName.BRAIN in sources else IndexState()
-        pending = self.refresh_local_sources(sources) if fresh else None
+        state = self.refresh(sources) if fresh else IndexState()
         bundle = brains.ask_all(
             self,
             lambda others: retrieve(
@@ -230,8 +198,7 @@ class Brain:
             ),
             alone=alone,
         )  # fmt: skip
-        behind = ["index_behind"] if state.is_behind or (pending and pending.total) else []
-        behind += ["vectors_behind"] if pending and pending.lacks_vectors else []
+        behind = ["index_behind"] * state.is_behind + ["vectors_behind"] * state.lacks_vectors
         bundle = replace(
             bundle, query=replace(query, text=parsed.given, filter=parsed.filter),
             degraded=(*bundle.degraded, *behind),
@@ -305,10 +272,8 @@ class Brain:
 
         check_identity(identity)
         source, _ = split_ref(ref)
-        if fresh and source is SourceName.BRAIN:
-            self.refresh()
-        elif fresh:
-            self.refresh_local_sources((source,))
+        if fresh:
+            self.refresh((source,))
         try:
             return show(ref, self.indexes(identity), identity=identity, neighbours=around)
         except UsageError:

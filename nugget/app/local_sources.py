@@ -1,7 +1,7 @@
-"""The sources on this machine other than the brain: canon, provenance, sessions, shells, channels and memory.
+"""Keep the indexes current: the brain's, and that of canon, provenance, sessions, shells and channels.
 
-`sync_local_sources` indexes everything that changed. `refresh_local_sources` is for a search: it indexes a few changes
-and returns how many it left to a sync. Memory is synced only for the identity that was named.
+`sync_local_sources` indexes everything that changed outside the brain. `refresh` is for a question: it indexes a few
+changes of any source and returns how many it left to a sync. Memory is synced only for the identity that was named.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence, Set
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 
 from nugget.app.brains import source_names
 from nugget.config import Environment, Settings, expanded
-from nugget.errors import IndexUnavailable
+from nugget.errors import BrainError, IndexUnavailable, NuggetError
 from nugget.index import Index, SyncResult, read_memory
 from nugget.index.connection import discard_damaged, open_home, open_memory
 from nugget.index.events import underived_sessions
-from nugget.index.sync import document_changes, sync_documents, sync_provenance
+from nugget.index.sync import document_changes, pending_changes, sync_documents, sync_provenance
 from nugget.index.vectors import any_missing
-from nugget.infra import files
+from nugget.infra import files, git
 from nugget.infra.workspace import find_workspace
 from nugget.models import Problem, SourceName
 from nugget.sources.notes import memory_of, open_canon, redacting
@@ -49,20 +49,91 @@ _HISTORY = frozenset({SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PendingChanges:
-    """Changed files a search does not know of yet, by source. `problems` are of the folders that were walked.
+class IndexState:
+    """State of the indexes beside their files.
 
-    `lacks_vectors`: what was indexed is found by its words alone, until a sync of its own gives it vectors.
+    `files` counts the changed files that a search does not know of yet, by source. `lacks_vectors`: some new units are
+    found by their words alone until a sync. `other_model`: the brain's index has no vectors of the configured model,
+    and `model_problem` says why the last sync could not have it. `rebuilt` says why an index that was there has just
+    been rebuilt. `problems` are of the canon folders that were walked.
     """
 
     files: Mapping[SourceName, int] = field(default_factory=dict)
     lacks_vectors: bool = False
+    other_model: bool = False
+    model_problem: str | None = None
+    rebuilt: str | None = None
     problems: tuple[Problem, ...] = ()
 
     @property
-    def total(self) -> int:
-        """All files that wait."""
-        return sum(self.files.values())
+    def is_behind(self) -> bool:
+        """True if a sync would change the answer."""
+        return bool(self.files) or (self.other_model and not self.model_problem)
+
+
+def refresh(brain: Brain, sources: Sequence[SourceName] = (SourceName.BRAIN,)) -> IndexState:
+    """Index a few changes of these sources since the last question; leave many, or another model, to a separate sync.
+
+    Builds the brain's index if there is no usable one. An index that cannot be written (full disk, another writer) is
+    used as it is. Raises BrainError if the brain's folder is gone.
+    """
+    state = _refresh_brain(brain) if SourceName.BRAIN in sources else IndexState()
+    if not (wanted := {*sources} & {*LOCAL_SOURCES}):
+        return state
+    try:
+        with closing(open_home(brain.environment.home)) as connection:
+            return _refresh_local(brain, connection, wanted, state)
+    except (IndexUnavailable, sqlite3.DatabaseError):  # a full disk, another process at work, damage
+        return state
+
+
+def _refresh_brain(brain: Brain) -> IndexState:
+    if not brain.path.is_dir():
+        raise BrainError(f"{brain.path} is not there any more.", hint="Put it back, or name another brain.")
+    for other in brain.others:
+        with suppress(NuggetError, OSError, sqlite3.Error):
+            _refresh_brain(other)
+    git.finish_pending(brain.path)
+    if brain.settings.index:
+        return IndexState()
+    was_there = (brain.index_folder / "index.db").is_file()
+    pending = pending_changes(brain.path, brain.environment)
+    if pending is None:
+        rebuilt = brain.sync().rebuilt
+        return IndexState(rebuilt=rebuilt if was_there else None)
+    index, embedder, state = brain.embedded_index, brain.embedder, IndexState()
+    if embedder is not None and embedder.model != index.embedding_model:
+        state = IndexState(other_model=True, model_problem=index.model_problem(embedder.model))
+    if 0 < pending <= INLINE_FILES:
+        with suppress(IndexUnavailable):
+            return replace(state, rebuilt=brain.sync(in_passing=True).rebuilt)
+    return replace(state, files={SourceName.BRAIN: pending} if pending else {})
+
+
+def _refresh_local(
+    brain: Brain, connection: sqlite3.Connection, wanted: Set[SourceName], state: IndexState
+) -> IndexState:
+    environment, settings, embedder = brain.environment, brain.settings, brain.embedder
+    home, waiting, problems, is_changed = environment.home, dict(state.files), tuple[Problem, ...](), False
+    if SourceName.PROVENANCE in wanted and document_changes(NuggetUnits(home), connection):
+        sync_provenance(home, connection)
+        is_changed = True
+    if SourceName.CANON in wanted:
+        canon = open_canon(environment, settings, brain.path)
+        changes, problems = document_changes(canon, connection), tuple(canon.problems)
+        if len(changes.modified) > INLINE_FILES:
+            waiting[SourceName.CANON] = len(changes)
+        elif changes:
+            is_ready = embedder and len(changes) <= _WITH_VECTORS and _model_of(connection) == embedder.model
+            sync_documents(
+                canon, connection, embedder=embedder if is_ready else None, cache_folder=home / "embeddings",
+                changes=changes,
+            )  # fmt: skip
+            is_changed = True
+    lacks_vectors = is_changed and embedder is not None and any_missing(connection)
+    if wanted & _HISTORY and (left := read_new_logs(connection, environment, settings, brain.path)):
+        waiting[SourceName.SESSIONS] = left
+    return replace(state, files=waiting, lacks_vectors=lacks_vectors, problems=problems)
 
 
 def sync_local_sources(brain: Brain, sources: Sequence[SourceName | str] = ()) -> dict[SourceName, SyncResult]:
@@ -120,40 +191,6 @@ def read_logs(
     put_evidence_units(connection)
     same = ("added", "modified", "removed", "unchanged", "problems")
     return SyncResult(**{name: getattr(result, name) for name in same})
-
-
-def refresh_local_sources(brain: Brain, sources: Sequence[SourceName]) -> PendingChanges:
-    """Index the little that changed outside the brain; return how much was left to `sync_local_sources`."""
-    wanted = {*sources} & {*LOCAL_SOURCES}
-    home, embedder = brain.environment.home, brain.embedder
-    waiting: dict[SourceName, int] = {}
-    problems: tuple[Problem, ...] = ()
-    is_changed = lacks_vectors = False
-    if not wanted:
-        return PendingChanges()
-    try:
-        with closing(open_home(home)) as connection:
-            if SourceName.PROVENANCE in wanted and document_changes(NuggetUnits(home), connection):
-                sync_provenance(home, connection)
-                is_changed = True
-            if SourceName.CANON in wanted:
-                canon = open_canon(brain.environment, brain.settings, brain.path)
-                changes, problems = document_changes(canon, connection), tuple(canon.problems)
-                if len(changes.modified) > INLINE_FILES:
-                    waiting[SourceName.CANON] = len(changes)
-                elif changes:
-                    is_ready = embedder and len(changes) <= _WITH_VECTORS and _model_of(connection) == embedder.model
-                    sync_documents(
-                        canon, connection, embedder=embedder if is_ready else None,
-                        cache_folder=home / "embeddings", changes=changes,
-                    )  # fmt: skip
-                    is_changed = True
-            lacks_vectors = is_changed and embedder is not None and any_missing(connection)
-            if wanted & _HISTORY and (left := read_new_logs(connection, brain.environment, brain.settings, brain.path)):
-                waiting[SourceName.SESSIONS] = left
-    except (IndexUnavailable, sqlite3.DatabaseError):  # a full disk, another process at work, damage
-        return PendingChanges()
-    return PendingChanges(files=waiting, lacks_vectors=lacks_vectors, problems=problems)
 
 
 def read_new_logs(

@@ -25,14 +25,13 @@ from typer.core import TyperGroup
 from nugget import __version__
 from nugget.config import current_folder, read_environment
 from nugget.errors import BrainError, NuggetError, UsageError
-from nugget.models import KnowledgeType
+from nugget.models import KnowledgeType, SourceName
 from nugget.render.terminal import console, console_of, note, put, put_report
 from nugget.text import DATE_FORMS, counted, one_line, parse_day, parse_moment, printable, telling
 
 if TYPE_CHECKING:
     from nugget.app import Brain
     from nugget.app.provenance import Provenance
-    from nugget.models import SourceName
 
 BAR_FROM = 10
 """Steps from which a bar is shown."""
@@ -256,38 +255,35 @@ def _date(text: str, found: Day | None) -> Day:
     return found
 
 
-def refresh(brain: Brain) -> bool:
-    """Sync changes; return True if they are so many that they are synced in the background, and this answer is older.
+def refresh(brain: Brain, sources: Sequence[SourceName] = (SourceName.BRAIN,), *, is_quiet: bool = False) -> bool:
+    """Index a few changes of these sources; return True if there are more, so that the answer is older than the files.
 
-    An index without vectors of the configured model is rebuilt in the background too.
+    The others, and the vectors of another configured model, are made in the background. `is_quiet` says nothing of the
+    sources outside the brain.
     """
     with progress():
-        state = brain.refresh()
-    if brain.embedder_problem:
+        state = brain.refresh(sources)
+    waiting = dict(state.files)
+    ours = waiting.pop(SourceName.BRAIN, 0)
+    if SourceName.BRAIN in sources and brain.embedder_problem:
         note(f"{brain.embedder_problem} Searching by words alone.")
     if state.rebuilt:
         note(f"The index was rebuilt ({one_line(state.rebuilt)}).")
-    if state.behind:
-        note(f"{counted(state.behind, 'file')} changed; {_indexing(brain.sync_in_background())}")
+    if ours:
+        note(f"{counted(ours, 'file')} changed; {_indexing(brain.sync_in_background())}")
     elif state.model_problem:
         note(f"{state.model_problem} Searching by words alone; `nugget sync` tries the model again.")
     elif state.other_model and brain.embedder:
         brain.sync_in_background()
         note(f"The index is being rebuilt for {brain.embedder.model}; until then words alone are searched.")
-    return state.behind > 0
-
-
-def refresh_local_sources(brain: Brain, sources: Sequence[SourceName], *, is_quiet: bool) -> bool:
-    """Index a few changes outside the brain; return True if there are more, which are indexed in the background."""
-    state = brain.refresh_local_sources(sources)
     for problem in () if is_quiet else state.problems:
         note(str(problem))
-    if state.total or state.lacks_vectors:
-        started = brain.sync_in_background(source="machine")
-        if state.total and not is_quiet:
-            parts = ", ".join(f"{count} of {source}" for source, count in state.files.items())
-            note(f"{counted(state.total, 'file')} changed beside the brain ({parts}); {_indexing(started)}")
-    return state.total > 0
+    if waiting or state.lacks_vectors:
+        started, total = brain.sync_in_background(source="machine"), sum(waiting.values())
+        if total and not is_quiet:
+            parts = ", ".join(f"{count} of {source}" for source, count in waiting.items())
+            note(f"{counted(total, 'file')} changed beside the brain ({parts}); {_indexing(started)}")
+    return bool(state.files)
 
 
 def _indexing(started: bool) -> str:

@@ -25,7 +25,6 @@ from nugget.cli import (
     paged,
     print_json,
     refresh,
-    refresh_local_sources,
     show,
     types_among,
     words,
@@ -143,8 +142,7 @@ def ask(
 def _refresh(opened: Brain, filter_: Filter, *, is_quiet: bool = False) -> str:
     """Index what changed in the sources to search; return `index_behind` if not all of it could be."""
     sources = filter_.sources or tuple(SourceName)
-    behind = refresh(opened) if SourceName.BRAIN in sources else False
-    behind = refresh_local_sources(opened, sources, is_quiet=is_quiet) or behind
+    behind = refresh(opened, sources, is_quiet=is_quiet)
     if sources == (SourceName.CANON,) and not opened.settings.canon_folders:
         note(f"No folder is canon yet: name some as `canon.folders` in {opened.environment.home / 'config.yaml'}.")
     return "index_behind" if behind else ""

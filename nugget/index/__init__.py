@@ -46,7 +46,6 @@ __all__ = [
     "Edge",
     "Index",
     "IndexReader",
-    "IndexState",
     "StoredChunk",
     "SyncResult",
     "Terms",
@@ -314,26 +313,6 @@ class SyncResult:
     def changed(self) -> bool:
         """Whether the sync changed the index."""
         return bool(self.added or self.modified or self.moved or self.removed or self.rebuilt)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexState:
-    """How the index stands to the files.
-
-    `behind` counts the changed files that an answer does not know of yet; `other_model` says that the index has no
-    vectors of the configured model: both want a sync in the background. `model_problem` says why the last sync could
-    not have that model, `rebuilt` why an index that was there has just been rebuilt.
-    """
-
-    rebuilt: str | None = None
-    behind: int = 0
-    other_model: bool = False
-    model_problem: str | None = None
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether a sync would change the answer."""
-        return self.behind > 0 or (self.other_model and not self.model_problem)
 
 
 def _allowed_chunks(filter_: Filter) -> tuple[str, list[object]]:
