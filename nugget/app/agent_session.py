@@ -30,7 +30,6 @@ from nugget.errors import BrainError, IndexUnavailable, LLMUnavailable, NuggetEr
 from nugget.evaluation.query_log import Face
 from nugget.infra import files, resident, system
 from nugget.infra.llm import LLM, DailyBudget, open_llm
-from nugget.infra.llm import DailyCapReached as DailyCapReached
 from nugget.models import Bundle, Depth, Query, SourceName
 from nugget.redaction import redact
 from nugget.retrieval.packing import pack

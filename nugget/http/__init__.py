@@ -17,7 +17,6 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -51,19 +50,6 @@ _ADDED = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff
 _BACKLOG = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """Address of the server; port 0 is any free one."""
-
-    host: str
-    port: int
-
-    @property
-    def url(self) -> str:
-        """The address as a client writes it."""
-        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
-
-
 class Guard:
     """ASGI middleware that every request passes: access, size, and the number of requests under way.
 
@@ -71,13 +57,12 @@ class Guard:
     """
 
     def __init__(
-        self, app: ASGIApp, *, address: Address, allowed_hosts: Sequence[str], token: str | None,
-        limits: Mapping[str, int],
-    ) -> None:  # fmt: skip
+        self, app: ASGIApp, *, host: str, allowed_hosts: Sequence[str], token: str | None, limits: Mapping[str, int]
+    ) -> None:
         self._app, self._token, self._limits = app, token, limits
-        ip = _ip(address.host)
+        ip = _ip(host)
         self._any_address = ip is not None and ip.is_unspecified
-        own = socket.gethostname() if self._any_address else address.host
+        own = socket.gethostname() if self._any_address else host
         self._hosts = frozenset(host.strip().lower().rstrip(".") for host in (*allowed_hosts, own))
         self.under_way = 0
 
@@ -156,22 +141,22 @@ def with_headers(send: Send, headers: Sequence[tuple[bytes, bytes]]) -> Send:
     return send_marked
 
 
-def check_token(address: Address, token: str | None) -> None:
-    """Raise UsageError if other machines can reach an address and there is no token."""
-    if not is_loopback(address.host) and not token:
+def check_token(host: str, token: str | None) -> None:
+    """Raise UsageError if other machines can reach a host and there is no token."""
+    if not is_loopback(host) and not token:
         hint = "Leave out --no-token, or listen on 127.0.0.1."
-        raise UsageError(f"Other machines can reach {address.host}, so a token is needed.", hint=hint)
+        raise UsageError(f"Other machines can reach {host}, so a token is needed.", hint=hint)
 
 
-def parse_address(text: str | None) -> Address:
-    """Parse `HOST:PORT`, `HOST`, `PORT` or `[IPV6]:PORT`. Raises UsageError."""
+def parse_address(text: str | None) -> tuple[str, int]:
+    """Parse `HOST:PORT`, `HOST`, `PORT` or `[IPV6]:PORT`; port 0 is any free one. Raises UsageError."""
     text = (text or "").strip()
     whole = f":{text}" if text.isdigit() else f"[{text}]" if _ip(text) and ":" in text else text
     found = re.fullmatch(_HOST, whole)
     if found is None or int(found[3] or 0) > 65535 or (found[1] and _ip(found[1]) is None):
         hint = f"Write HOST:PORT, such as {DEFAULT_HOST}:{DEFAULT_PORT}."
         raise UsageError(f"{text!r} is not an address.", hint=hint)
-    return Address(host=found[1] or found[2] or DEFAULT_HOST, port=int(found[3] or DEFAULT_PORT))
+    return found[1] or found[2] or DEFAULT_HOST, int(found[3] or DEFAULT_PORT)
 
 
 def is_loopback(host: str) -> bool:
@@ -199,21 +184,21 @@ def serve(
     one. `openqed` adds openqed's tools to MCP. Every caller can search the memory of `identity`. Raises UsageError for
     an address that is invalid or needs a token; NuggetError for one that is taken.
     """
-    environment, wanted = read_environment(), parse_address(address)
+    environment, (host, port) = read_environment(), parse_address(address)
     session = AgentSession(flag=brain, environment=environment, cwd=Path.cwd(), face="http", identity=identity)
     settings = session.settings
     token = http_token(environment) if with_token else None
-    check_token(wanted, token)
-    listening = listen(wanted)
-    heard = replace(wanted, port=listening.getsockname()[1])
+    check_token(host, token)
+    listening = listen(host, port)
+    url = _url(host, listening)
     logs = Logs(environment=environment, settings=settings)
     mcp = make_server(session, openqed=openqed)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with mcp.session_manager.run():
-            print(f"Nugget answers on {heard.url} (Ctrl-C ends it).", file=sys.stderr)
-            print(_access_line(heard, session, token), file=sys.stderr, flush=True)
+            print(f"Nugget answers on {url} (Ctrl-C ends it).", file=sys.stderr)
+            print(_access_line(url, session, token), file=sys.stderr, flush=True)
             Thread(target=session.warm, name="nugget-open", daemon=True).start()
             if settings.http_backfill:
                 logs.start_backfill()
@@ -222,26 +207,26 @@ def serve(
 
     app = make_app(session, logs, lifespan=lifespan)
     app.router.routes.append(mcp_route(mcp))
-    app.add_middleware(Guard, address=wanted, allowed_hosts=settings.http_allowed_hosts, token=token,
+    app.add_middleware(Guard, host=host, allowed_hosts=settings.http_allowed_hosts, token=token,
                        limits={"/v1/completions": MAX_COMPLETION_BYTES})  # fmt: skip
     run(app, listening)
 
 
 def serve_team(environment: Environment, settings: Settings, address: str | None) -> None:
     """Serve all spaces on `HOST:PORT` until SIGTERM or Ctrl-C. Raises UsageError, BrainError, NuggetError."""
-    wanted = parse_address(address)
+    host, port = parse_address(address)
     brains, left_out = spaces(environment)
     for sentence in left_out:
         print(f"nugget: not served: {sentence}", file=sys.stderr)
     if not brains:
         raise BrainError("There is no brain to serve.", hint="Run `nugget init`, or set `brains.folders`.")
-    listening = listen(wanted)
-    heard = replace(wanted, port=listening.getsockname()[1])
-    app = make_team_app(environment, settings, brains, url=(settings.http_public_url or heard.url).rstrip("/"))
+    listening = listen(host, port)
+    url = _url(host, listening)
+    app = make_team_app(environment, settings, brains, url=(settings.http_public_url or url).rstrip("/"))
     # The guard checks Host, Origin and sizes; callers are identified behind it.
-    app.add_middleware(Guard, address=wanted, allowed_hosts=settings.http_allowed_hosts, token=None,
+    app.add_middleware(Guard, host=host, allowed_hosts=settings.http_allowed_hosts, token=None,
                        limits={"/v1/sessions": MAX_SESSION_BYTES})  # fmt: skip
-    print(f"Nugget serves the team on {heard.url} (Ctrl-C ends it).", file=sys.stderr)
+    print(f"Nugget serves the team on {url} (Ctrl-C ends it).", file=sys.stderr)
     print(f"Spaces: {', '.join(brains)}.", file=sys.stderr, flush=True)
     run(app, listening)
 
@@ -258,7 +243,7 @@ def run(app: Any, listening: socket.socket) -> None:
     uvicorn.Server(config).run(sockets=[listening])
 
 
-def _access_line(address: Address, session: AgentSession, token: str | None) -> str:
+def _access_line(url: str, session: AgentSession, token: str | None) -> str:
     """Return how to ask, without the token itself; without a token, a warning."""
     environment = session.environment
     if token is None:
@@ -267,18 +252,23 @@ def _access_line(address: Address, session: AgentSession, token: str | None) -> 
         return f"No token is asked for: {opened}{spends if session.llm() else ''}."
     kept = shlex.quote(f"@{header_file(environment.home)}")
     header = '"Authorization: Bearer $NUGGET_HTTP_TOKEN"' if environment.http_token else kept
-    return f"Ask it: curl -H {header} '{address.url}/v1/search?q=cache'"
+    return f"Ask it: curl -H {header} '{url}/v1/search?q=cache'"
 
 
-def listen(address: Address) -> socket.socket:
+def _url(host: str, listening: socket.socket) -> str:
+    """Return the address of a server as a client writes it."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
+
+
+def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens. Raises NuggetError if the address cannot be used."""
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listening = socket.create_server((address.host, address.port), family=family, backlog=_BACKLOG)
+        listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
-        text = f"Nugget cannot listen on {address.host}:{address.port} ({error.strerror or error})."
+        text = f"Nugget cannot listen on {host}:{port} ({error.strerror or error})."
         if error.errno == errno.EADDRINUSE:
-            text = f"Port {address.port} of {address.host} is taken by another program."
+            text = f"Port {port} of {host} is taken by another program."
         hint = (
             f"Choose an address of this machine and a free port: nugget serve --http {DEFAULT_HOST}:{DEFAULT_PORT + 1}"
         )

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 
 from nugget.app import logs
 from nugget.app.logs import MAX_CHARS, MAX_INCIDENTS, MAX_LINES, MAX_WINDOW
@@ -216,12 +216,10 @@ Error = dict[Literal["error"], dict[Literal["code", "message", "hint"], str | No
 """The body of every reply from status 400 on."""
 
 
-class JSONReply(JSONResponse):
-    """A JSON document as UTF-8, with `?` for half of a surrogate pair."""
-
-    def render(self, content: Any) -> bytes:
-        """Return the document."""
-        return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+def json_reply(content: Any, status_code: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a JSON document as UTF-8, with `?` for half of a surrogate pair."""
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    return Response(text, status_code, headers, media_type="application/json")
 
 
 class Refusal(HTTPException):
@@ -233,10 +231,9 @@ class Refusal(HTTPException):
         super().__init__(status, message, headers)
         self.error = {"code": code, "message": message, "hint": hint}
 
-    def reply(self) -> JSONReply:
+    def reply(self) -> Response:
         """Return the refusal as a response."""
-        error = without_secrets(self.error)
-        return JSONReply({"error": error}, status_code=self.status_code, headers=self.headers)
+        return json_reply({"error": without_secrets(self.error)}, self.status_code, self.headers)
 
 
 _RENAMED = {"max_completion_tokens": "max_tokens", "stop": "stop_sequences"}
@@ -244,24 +241,23 @@ _LEFT_OUT = ("frequency_penalty", "logprobs", "n", "presence_penalty", "seed", "
 _FINISH = {"max_tokens": "length", "tool_use": "tool_calls", "refusal": "content_filter"}
 
 
-class ChatRequest(CompletionRequest):
-    """A call in OpenAI's form, with the same fields for evidence."""
+def from_openai(given: Any) -> Any:
+    """Return the fields of a call in OpenAI's form by the names of the Messages API."""
+    if not isinstance(given, dict):
+        return given
+    fields = {_RENAMED.get(name, name): value for name, value in given.items() if name not in _LEFT_OUT}
+    if isinstance(fields.get("stop_sequences"), str):
+        fields["stop_sequences"] = [fields["stop_sequences"]]
+    if isinstance(fields.get("messages"), list):
+        fields["messages"] = [
+            one | {"role": "system"} if isinstance(one, dict) and one.get("role") == "developer" else one
+            for one in fields["messages"]
+        ]
+    return fields
 
-    @model_validator(mode="before")
-    @classmethod
-    def from_openai(cls, given: Any) -> Any:
-        """Return the fields by the names of the Messages API."""
-        if not isinstance(given, dict):
-            return given
-        fields = {_RENAMED.get(name, name): value for name, value in given.items() if name not in _LEFT_OUT}
-        if isinstance(fields.get("stop_sequences"), str):
-            fields["stop_sequences"] = [fields["stop_sequences"]]
-        if isinstance(fields.get("messages"), list):
-            fields["messages"] = [
-                one | {"role": "system"} if isinstance(one, dict) and one.get("role") == "developer" else one
-                for one in fields["messages"]
-            ]
-        return fields
+
+ChatRequest = Annotated[CompletionRequest, BeforeValidator(from_openai)]
+"""A call in OpenAI's form, with the same fields for evidence."""
 
 
 def completion(reply: dict[str, Any]) -> dict[str, Any]:

@@ -23,10 +23,10 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from nugget import __version__, errors
-from nugget.app.agent_session import AgentSession, DailyCapReached, print_traceback
-from nugget.app.logs import Logs, UnknownSession, evidence_json
+from nugget.app.agent_session import AgentSession, print_traceback
+from nugget.app.logs import Logs, evidence_json
 from nugget.http import models
-from nugget.http.models import MAX_QUESTION_CHARS, CompletionRequest, JSONReply, Refusal
+from nugget.http.models import MAX_QUESTION_CHARS, CompletionRequest, Refusal, json_reply
 from nugget.render.json import bundle_json, shown_json, without_secrets
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ TIMEOUT_S = 600.0
 """For a whole call of /v1/completions: a long answer that streams takes minutes."""
 
 _STATUS_OF: tuple[tuple[type[errors.NuggetError], int, str], ...] = (
-    (DailyCapReached, 429, "daily_cap_reached"),
-    (UnknownSession, 404, "unknown_session"),
+    (errors.TranscriptError, 404, "unknown_session"),
     (errors.UsageError, 422, "invalid_request"),
     (errors.BrainError, 503, "no_brain"),
     (errors.IndexUnavailable, 503, "index_unavailable"),
@@ -71,9 +70,9 @@ def make_app(session: AgentSession, logs: Logs, *, lifespan: Callable[[FastAPI],
     async def health(request: Request) -> Response:
         """Return the state of the server."""
         if not request.state.knows_token:
-            return JSONReply({"status": "ok"})
+            return json_reply({"status": "ok"})
         state = {"status": "ok", "version": __version__, "pid": os.getpid(), "under_way": request.state.under_way}
-        return JSONReply({**state, "brain": session.folder and str(session.folder), "backfill": logs.backfill})
+        return json_reply({**state, "brain": session.folder and str(session.folder), "backfill": logs.backfill})
 
     add_handlers(app)
     return app
@@ -111,7 +110,7 @@ def _add_brain(app: FastAPI, session: AgentSession, llm_threads: CapacityLimiter
     def search(request: models.SearchRequest) -> Response:
         """Find everything that matches, as short excerpts: the JSON of `nugget search --json`."""
         found = session.caught_up(session.ready().search(request.query(session.identity)))
-        return JSONReply(without_secrets(bundle_json(found)))
+        return json_reply(without_secrets(bundle_json(found)))
 
     @app.get("/v1/search", description=search.__doc__)
     def search_get(request: Annotated[models.SearchRequest, Query()]) -> Response:
@@ -122,7 +121,7 @@ def _add_brain(app: FastAPI, session: AgentSession, llm_threads: CapacityLimiter
         """Find the best units for a question: the JSON of `nugget ask --json`."""
 
         def work() -> Response:
-            return JSONReply(without_secrets(bundle_json(session.ask(request.query(), with_llm=not request.no_llm))))
+            return json_reply(without_secrets(bundle_json(session.ask(request.query(), with_llm=not request.no_llm))))
 
         waits_for_llm = not request.no_llm and session.llm()
         return await to_thread.run_sync(work, limiter=llm_threads if waits_for_llm else None)
@@ -144,7 +143,7 @@ def _add_brain(app: FastAPI, session: AgentSession, llm_threads: CapacityLimiter
                 raise
             known = str(error) if isinstance(error, errors.TranscriptError) else "Nothing has this ref."
             raise Refusal(404, "unknown_ref", known, hint="/v1/search finds refs.") from error
-        return JSONReply(without_secrets(shown_json(shown)))
+        return json_reply(without_secrets(shown_json(shown)))
 
 
 def _add_logs(app: FastAPI, session: AgentSession, logs: Logs, llm_threads: CapacityLimiter) -> None:
@@ -153,19 +152,19 @@ def _add_logs(app: FastAPI, session: AgentSession, logs: Logs, llm_threads: Capa
     @app.post("/v1/sessions", status_code=201)
     def make_session(request: models.SessionRequest = models.SessionRequest()) -> Response:  # noqa: B008
         """Make a session with a folder for its logs."""
-        return JSONReply(logs.make_session(request.title), status_code=201)
+        return json_reply(logs.make_session(request.title), status_code=201)
 
     @app.get("/v1/logs/ingest/{session}")
     @app.post("/v1/logs/ingest/{session}")
     def ingest(session_id: SessionId) -> Response:
         """Read what is new in the logs of a session."""
-        return JSONReply(logs.ingest(session_id))
+        return json_reply(logs.ingest(session_id))
 
     @app.get("/v1/logs/context/{session}")
     def logs_context(session_id: SessionId, request: Annotated[models.LogsContextRequest, Query()]) -> Response:
         """Return what the logs of a session say about a question."""
         found = logs.session_evidence(session_id, request.q, request.options(), fresh=False)
-        return JSONReply(evidence_json(found, explain=request.explain))
+        return json_reply(evidence_json(found, explain=request.explain))
 
     streamed: dict[int | str, dict[str, Any]] = {
         200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
@@ -187,7 +186,7 @@ def _add_logs(app: FastAPI, session: AgentSession, logs: Logs, llm_threads: Capa
             return StreamingResponse(
                 models.chunks(reply.body_iterator), media_type="text/event-stream", headers=headers
             )
-        return JSONReply(models.completion(json.loads(bytes(reply.body))), headers=headers)
+        return json_reply(models.completion(json.loads(bytes(reply.body))), headers=headers)
 
 
 async def _complete(
@@ -265,6 +264,8 @@ async def _failed(_: Request, error: Exception) -> Response:
     if isinstance(error, errors.NuggetError):
         status, code = next((status, code) for kind, status, code in _STATUS_OF if isinstance(error, kind))
         wait = getattr(error, "retry_after_s", None)  # of a daily cap, or a busy database
+        if wait and isinstance(error, errors.LLMUnavailable):
+            status, code = 429, "daily_cap_reached"
         headers = {"retry-after": str(wait)} if wait else None
         return Refusal(status, code, str(error), hint=error.hint, headers=headers).reply()
     print_traceback(error)

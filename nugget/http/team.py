@@ -4,7 +4,7 @@ Spaces are the server's brains. A space that the caller may not read answers as 
 webhook has a merged proposal followed at once; sessions that members send enter the capture queue.
 
 `http.auth` chooses how a caller is known: by a token of Nugget's, an access token of an OpenID provider, or a proxy's
-header. Each way gives a Caller with a right in each space, or None.
+header. Each way gives the name of the caller and their right in each space, or None.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
@@ -35,7 +34,7 @@ from nugget.app import team
 from nugget.app.agent_session import AgentSession
 from nugget.config import Environment, Settings
 from nugget.errors import NuggetError, UsageError
-from nugget.http.models import JSONReply, Refusal, bearer
+from nugget.http.models import Refusal, bearer, json_reply
 from nugget.http.routes import add_handlers, make_space_app, mcp_route
 from nugget.mcp import make_server
 
@@ -97,7 +96,7 @@ def _tracer(environment: Environment) -> Any:
 
 async def _metadata(settings: Settings, url: str, resource: str) -> Response:
     """Return where clients get tokens for a resource (RFC 9728)."""
-    return JSONReply({
+    return json_reply({
         "resource": f"{url}/{resource}", "authorization_servers": [settings.http_issuer],
         "bearer_methods_supported": ["header"], "resource_name": "Nugget",
     })  # fmt: skip
@@ -120,7 +119,7 @@ def _add_access(
                 request.state.caller = caller = await identify(request)
                 if caller is None:
                     raise _unauthorized(metadata, path)
-                if path.startswith("/s/") and not (space and caller.may(space)):
+                if path.startswith("/s/") and space not in caller[1]:
                     hint = "/v1/spaces lists your spaces."
                     raise Refusal(404, "not_found", "There is nothing at this path.", hint=hint)
             request.state.knows_token = True
@@ -145,7 +144,7 @@ def _add_access(
             requests.labels(space, str(status)).inc()
             seconds.labels(space).observe(took)
             line = {
-                "time": datetime.now(UTC).isoformat(timespec="milliseconds"), "caller": caller and caller.name,
+                "time": datetime.now(UTC).isoformat(timespec="milliseconds"), "caller": caller and caller[0],
                 "space": space, "method": request.method, "status": status, "ms": round(took * 1000),
             }  # fmt: skip
             print(json.dumps(line), file=sys.stderr, flush=True)
@@ -173,13 +172,13 @@ def _add_probes(app: FastAPI, environment: Environment, spaces: Mapping[str, Age
     @app.get("/healthz")
     async def health() -> Response:
         """Answer as long as the process lives."""
-        return JSONReply({"status": "ok"})
+        return json_reply({"status": "ok"})
 
     @app.get("/readyz")
     async def ready() -> Response:
         """Answer 200 once every space has been opened and read."""
         waiting = sum(session.folder is None for session in spaces.values())
-        return JSONReply({"status": "starting" if waiting else "ready", "waiting": waiting},
+        return json_reply({"status": "starting" if waiting else "ready", "waiting": waiting},
                          status_code=503 if waiting else 200)  # fmt: skip
 
     @app.get("/metrics")
@@ -201,18 +200,17 @@ def _add_spaces(
     @app.get("/v1/spaces")
     async def list_spaces(request: Request) -> Response:
         """Return the spaces that the caller may read, each with their right and the address of its MCP server."""
-        caller: Caller = request.state.caller
-        listed = [{"name": name, "right": caller.rights[name], "mcp": f"/s/{name}/mcp"}
-                  for name in spaces if caller.may(name)]  # fmt: skip
-        return JSONReply({"spaces": listed})
+        _, rights = request.state.caller
+        listed = [{"name": name, "right": rights[name], "mcp": f"/s/{name}/mcp"} for name in spaces if name in rights]
+        return json_reply({"spaces": listed})
 
     @app.post("/v1/sessions", status_code=202)
     async def take_session(request: Request, space: str) -> Response:
         """Take a session that a member's `nugget capture` sends, and queue it for a space."""
-        caller: Caller = request.state.caller
-        if space not in spaces or not caller.may(space):
+        caller, rights = request.state.caller
+        if space not in spaces or space not in rights:
             raise Refusal(404, "not_found", "There is no such space.", hint="/v1/spaces lists your spaces.")
-        if not caller.may(space, team.WRITE):
+        if rights[space] != team.WRITE:
             raise Refusal(403, "read_only", f"You may read {space}, but not send sessions to it.")
         folder = spaces[space].folder
         if folder is None:
@@ -221,10 +219,10 @@ def _add_spaces(
             async for part in request.stream():
                 upload.write(part)
             upload.flush()
-            take = partial(team.take_session, environment, folder, Path(upload.name), identity=caller.name,
+            take = partial(team.take_session, environment, folder, Path(upload.name), identity=caller,
                            now=datetime.now(UTC))  # fmt: skip
             session = await to_thread.run_sync(take)
-        return JSONReply({"session": session, "space": space}, status_code=202)
+        return json_reply({"session": session, "space": space}, status_code=202)
 
     @app.post("/hooks/github")
     async def github(request: Request) -> Response:
@@ -241,7 +239,7 @@ def _add_spaces(
             raise Refusal(409, "delivered_before", "This delivery was handled before.")
         for name in names:
             Thread(target=spaces[name].follow, name=f"nugget-follow-{name}", daemon=True).start()
-        return JSONReply({"followed": names}, status_code=202)
+        return json_reply({"followed": names}, status_code=202)
 
 
 def _check_signature(environment: Environment, body: bytes, given: str) -> None:
@@ -252,18 +250,8 @@ def _check_signature(environment: Environment, body: bytes, given: str) -> None:
         raise Refusal(401, "bad_signature", "The webhook is not signed with NUGGET_WEBHOOK_SECRET.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
-    """A caller by name, with the right (`read` or `write`) in each space."""
-
-    name: str
-    rights: Mapping[str, str]
-
-    def may(self, space: str, right: str = team.READ) -> bool:
-        """Return True if the caller has a right in a space; who may write may read."""
-        return self.rights.get(space) in (right, team.WRITE)
-
-
+Caller = tuple[str, Mapping[str, str]]
+"""The name of a caller, with the right (`read` or `write`) in each space."""
 Identify = Callable[[Request], Awaitable[Caller | None]]
 
 
@@ -288,7 +276,7 @@ async def _by_token(environment: Environment, request: Request) -> Caller | None
     if (text := bearer(request.headers)) is None:
         return None
     found = await to_thread.run_sync(partial(team.token_of, environment.home, text, now=datetime.now(UTC)))
-    return Caller(name=found.identity, rights=found.spaces) if found else None
+    return (found.identity, found.spaces) if found else None
 
 
 async def _by_proxy(settings: Settings, trusted: list[Any], request: Request) -> Caller | None:
@@ -298,7 +286,7 @@ async def _by_proxy(settings: Settings, trusted: list[Any], request: Request) ->
     if address is None or not name or not any(address in network for network in trusted):
         return None
     groups = [group.strip() for group in request.headers.get(settings.http_groups_header, "").split(",")]
-    return Caller(name=name, rights=_rights(settings, [name, *groups]))
+    return name, _rights(settings, [name, *groups])
 
 
 def _rights(settings: Settings, names: list[str]) -> dict[str, str]:
@@ -336,7 +324,7 @@ def _checked_token(settings: Settings, text: str) -> Caller | None:
     # Only what the provider vouches for: people may choose their user name, and an address that nobody checked.
     is_checked = claims.get("email_verified") is True
     name = str(claims["email"] if is_checked and claims.get("email") else claims["sub"])
-    return Caller(name=name, rights=_rights(settings, [name, *names]))
+    return name, _rights(settings, [name, *names])
 
 
 @cache

@@ -23,7 +23,7 @@ from nugget.app import browsing
 from nugget.app.agent_session import AgentSession
 from nugget.config import current_folder, read_environment
 from nugget.errors import NuggetError
-from nugget.http import Address, is_loopback, limited, listen, run, with_headers
+from nugget.http import is_loopback, limited, listen, run, with_headers
 from nugget.web.pages import make_app
 from nugget.web.site import Problem, problem_page
 
@@ -117,16 +117,16 @@ def serve(
     Raises NuggetError for a port that another program has.
     """
     environment = read_environment()
-    address = Address(host="127.0.0.1", port=DEFAULT_PORT if port is None else port)
+    port = DEFAULT_PORT if port is None else port
     try:
-        listening = listen(address)
+        listening = listen("127.0.0.1", port)
     except NuggetError as error:
         taken = error.__cause__
         is_taken = isinstance(taken, OSError) and taken.errno == errno.EADDRINUSE
-        if is_taken and browsing.is_shown(environment.home, address.port):
-            _show(environment.home, address.port, opens=opens)
+        if is_taken and browsing.is_shown(environment.home, port):
+            _show(environment.home, port, opens=opens)
             return
-        raise NuggetError(str(error), hint=f"Choose another port: nugget web --port {address.port + 1}") from error
+        raise NuggetError(str(error), hint=f"Choose another port: nugget web --port {port + 1}") from error
     own = listening.getsockname()[1]
     session = AgentSession(flag=brain, environment=environment, cwd=current_folder(), face="web", identity=identity)
     app = make_app(session)

@@ -219,10 +219,10 @@ def test_without_a_token_it_answers_on_loopback_only_and_says_what_that_opens(tm
 @pytest.mark.proves("HTTP-LOOPBACK")
 def test_what_is_loopback_and_what_is_an_address():
     for text in ("127.0.0.1:80", "localhost:80", "[::1]:80", "127.1.2.3", "80", "[::ffff:127.0.0.1]:80", ""):
-        check_token(parse_address(text), None)
+        check_token(parse_address(text)[0], None)
     for text in ("0.0.0.0:80", "[::]:80", "10.0.0.1", "[::ffff:10.0.0.1]:80", "localhost.example:80"):
         with pytest.raises(UsageError):
-            check_token(parse_address(text), None)
+            check_token(parse_address(text)[0], None)
     for text in ("host:port", "host:99999", "[::1", "http://x:80"):
         with pytest.raises(UsageError):
             parse_address(text)

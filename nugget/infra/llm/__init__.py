@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import anthropic
 
 __all__ = [
-    "LLM", "BadReply", "CostCapReached", "DailyBudget", "DailyCapReached", "Model", "Reply", "Request",
+    "LLM", "BadReply", "CostCapReached", "DailyBudget", "Model", "Reply", "Request",
     "open_extractor", "open_llm", "spending",
 ]  # fmt: skip
 
@@ -51,12 +51,6 @@ _EXACT = frozenset(
 _NAMED = ("model", "max_tokens", "messages", "stream")
 """Arguments that the SDK wants by name."""
 _HEADERS = ("content-type", "retry-after", "request-id")
-
-
-class DailyCapReached(CostCapReached):
-    """Raised instead of a call by which a face could exceed its daily limit."""
-
-    retry_after_s: int = 0
 
 
 class DailyBudget:
@@ -74,13 +68,13 @@ class DailyBudget:
         self._under_way_usd = 0.0
 
     def hold(self, usd: float) -> None:
-        """Reserve `usd` for a call. Raises DailyCapReached."""
+        """Reserve `usd` for a call. Raises CostCapReached with the time until the next day."""
         now = datetime.now(UTC)
         midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
         with self._lock:
             spent = spending(self._home, since=midnight, face=self.face).usd + self._under_way_usd
             if spent + usd > self._max_usd:
-                error = DailyCapReached(
+                error = CostCapReached(
                     f"This call could cost ${usd:.4f}, and ${spent:.4f} of the ${self._max_usd:.2f} a day is spent.",
                     hint="Try again after midnight UTC, or raise `http.max_usd_per_day`.",
                 )

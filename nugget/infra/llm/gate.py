@@ -83,7 +83,9 @@ class BadReply(LLMUnavailable):
 
 
 class CostCapReached(LLMUnavailable):
-    """Raised instead of a call that could exceed its cost cap."""
+    """Raised instead of a call that could exceed its cost cap; `retry_after_s` is set if the cap is that of a day."""
+
+    retry_after_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
