@@ -11,7 +11,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from threading import Thread
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 MAX_NODES = 60
 """Units around one that a graph shows."""
+MAX_DOTS, MAX_LINKED = 2_000, 120
+"""Newest units that the map shows, and those of them that can be chosen."""
 NEAR = 6
 """Units that are near in meaning, beside those that are related."""
 _LEAST_COSINE = 0.35
@@ -40,39 +42,13 @@ _ROOM = 150.0
 _GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """A unit in a graph, at its place; `steps` from the unit in the middle."""
+Node = tuple[Unit, int, float, float]
+"""A unit in a graph, its steps from the unit in the middle, and its place."""
+Graph = tuple[tuple[Node, ...], tuple[tuple[str, str, str], ...], int]
+"""The units around one, nearest first, their links, and how many units did not fit.
 
-    unit: Unit
-    steps: int
-    x: float
-    y: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Graph:
-    """The units around one, nearest first, and its `links`; `left_out` did not fit.
-
-    A link has the ids of two nodes and the name of their relation, empty if they are near in meaning.
-    """
-
-    nodes: tuple[Node, ...]
-    links: tuple[tuple[str, str, str], ...]
-    left_out: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Area:
-    """A domain on the map: centre and radius, newest units with their places, places of others, and how many in all."""
-
-    domain: str
-    x: float
-    y: float
-    radius: float
-    nodes: tuple[Node, ...]
-    others: tuple[tuple[float, float], ...]
-    units: int
+A link has the ids of two nodes and the name of their relation, empty if they are near in meaning.
+"""
 
 
 def new_key(home: Path, port: int) -> str:
@@ -161,13 +137,10 @@ def graph(brain: Brain, ref: str, *, steps: int = 2, near: bool = True) -> Graph
     shown = sorted(distance, key=lambda key: (distance[key], key))[:MAX_NODES]
     places = _rings(shown, distance, parent)
     units = index.units(shown)
-    return Graph(
-        nodes=tuple(Node(unit=units[key], steps=distance[key], x=places[key][0], y=places[key][1]) for key in shown
-                    if key in units),
-        links=tuple((units[one].id, units[other].id, name)
-                    for (one, other), name in links.items() if one in units and other in units),
-        left_out=len(distance) - len(shown),
-    )  # fmt: skip
+    nodes = ((units[key], distance[key], *places[key]) for key in shown if key in units)
+    named = ((units[one].id, units[other].id, name) for (one, other), name in links.items()
+             if one in units and other in units)  # fmt: skip
+    return tuple(nodes), tuple(named), len(distance) - len(shown)
 
 
 def _rings(keys: Sequence[int], distance: dict[int, int], parent: dict[int, int]) -> dict[int, tuple[float, float]]:
@@ -182,10 +155,11 @@ def _rings(keys: Sequence[int], distance: dict[int, int], parent: dict[int, int]
     return places
 
 
-def domain_map(brain: Brain, *, limit: int = 2_000, linked: int = 120) -> list[Area]:
+def domain_map(brain: Brain) -> list[dict[str, Any]]:
     """Return the brain's domains as areas beside each other, largest first, with a dot for each of the newest units.
 
-    Only the very newest, `linked` of `limit`, carry their unit: names and links of all would be a page of 400 KB.
+    An area has a centre (`x`, `y`), a `radius` and the `count` of its units. Only the newest are `units` with their
+    places, since names and links of all would be a page of 400 KB; `others` are places alone.
     """
     with brain.index.reading():
         keys = brain.index.newest_units(Filter(sources=(SourceName.BRAIN,)), 1_000_000)
@@ -193,7 +167,7 @@ def domain_map(brain: Brain, *, limit: int = 2_000, linked: int = 120) -> list[A
     by_domain: dict[str, list[Unit]] = {}
     for key in keys:
         by_domain.setdefault(units[key].domain or "general", []).append(units[key])
-    shown = {units[key].id: number < linked for number, key in enumerate(keys[:limit])}
+    shown = {units[key].id: number < MAX_LINKED for number, key in enumerate(keys[:MAX_DOTS])}
     # All circles together cover about half of a map of 1,220 by 700, however many units there are.
     per_unit = min(11.0, math.sqrt(0.5 * 1220 * 700 / math.pi / max(len(keys), 1)))
     areas, x, y, height = [], 0.0, 0.0, 0.0
@@ -210,11 +184,11 @@ def domain_map(brain: Brain, *, limit: int = 2_000, linked: int = 120) -> list[A
              centre_y + apart * math.sqrt(number) * math.sin(number * _GOLDEN_ANGLE))
             for number in range(len(dots))
         ]  # fmt: skip
-        nodes = [
-            Node(unit=unit, steps=0, x=x, y=y) for unit, (x, y) in zip(dots, places, strict=True) if shown[unit.id]
-        ]
-        areas.append(Area(domain=domain, x=centre_x, y=centre_y, radius=radius, nodes=tuple(nodes),
-                          others=tuple(places[len(nodes) :]), units=len(held)))  # fmt: skip
+        linked = sum(shown[unit.id] for unit in dots)  # they are the first, since the newest come first
+        areas.append({
+            "domain": domain, "x": centre_x, "y": centre_y, "radius": radius, "count": len(held),
+            "units": [*zip(dots, places[:linked], strict=False)], "others": places[linked:],
+        })  # fmt: skip
         x += 2 * half + 20
     return areas
 

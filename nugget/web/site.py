@@ -25,6 +25,7 @@ from starlette.responses import HTMLResponse, Response
 
 from nugget.app import browsing
 from nugget.app.agent_session import AgentSession
+from nugget.errors import NuggetError
 from nugget.models import Unit
 from nugget.models.sessions import said_how, standing
 from nugget.render import question_spans
@@ -92,6 +93,20 @@ class Site:
         """Return the proposals that wait; git is asked only if something changed."""
         found: Sequence[Any] = self.once("proposals", browsing.pulse(brain)["review"], brain.proposals)
         return found
+
+
+def sentence(error: NuggetError) -> str:
+    """Return an error with its hint."""
+    return f"{error} {error.hint or ''}".strip()
+
+
+def link_to(ref: str) -> str:
+    """Return the address of what a ref names: its session for history, else its own page."""
+    source, _, name = ref.partition(":")
+    if source in ("session", "sessions") and "#" in name:
+        session, _, number = name.partition("#")
+        return f"/session/{quote(session, safe='')}#exchange-{number}"
+    return f"/unit/{quote(ref, safe='/:')}"
 
 
 def problem_page(problem: Problem) -> Response:
