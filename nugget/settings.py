@@ -18,7 +18,7 @@ MAX_CHARS = 256_000
 _MAX_BYTES = 64_000
 """Longer files of settings are refused."""
 _MAX_DEPTH = 40
-_DEEP_LINE = re.compile(rf"^[ \t?:-]{{{_MAX_DEPTH},}}", re.MULTILINE)
+_DEEP_LINE = rf"(?m)^[ \t?:-]{{{_MAX_DEPTH},}}"
 _YAML_ONLY_BREAKS = {0x85: " ", 0x2028: " ", 0x2029: " "}
 """Characters that end a line in YAML 1.1 and nowhere else; taken as spaces, so that lines are counted alike."""
 NULL_TAG = "tag:yaml.org,2002:null"
@@ -175,7 +175,7 @@ def read_mapping(text: str, *, max_chars: int = MAX_CHARS) -> list[tuple[Node, N
     if len(text) > max_chars:
         raise YAMLRefused(f"is longer than {max_chars:,} characters", 1)
     # libyaml would overflow the C stack on a text that is nested deep enough.
-    is_deep = text.count("[") + text.count("{") > _MAX_DEPTH or _DEEP_LINE.search(text)
+    is_deep = text.count("[") + text.count("{") > _MAX_DEPTH or re.search(_DEEP_LINE, text)
     loader = yaml.SafeLoader if is_deep else getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         node: Node = yaml.compose(text, Loader=loader)

@@ -21,14 +21,14 @@ CHARS_PER_TOKEN = 4
 """Tokens are estimated at four characters each if no tokenizer is at hand (openqed's rule)."""
 
 # Control characters, line ends, bytes that are not UTF-8, and characters that change the direction of text.
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
-_ESCAPES = re.compile(
+_UNPRINTABLE = "[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u202a-\u202e\u2066-\u2069]"
+_ESCAPES = (
     r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC: titles, links, clipboard
     r"|\x1b[PX^_][^\x1b]*(?:\x1b\\)?"  # DCS, SOS, PM, APC
     r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI: colours, cursor
     r"|\x1b[ -/]*[0-~]?"
 )
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_CONTROLS = re.compile(_ESCAPES + "|[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _EMOJI = (
     "#*0-9\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u21ff\u2300-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
 )
@@ -71,7 +71,7 @@ def clean(text: str) -> str:
     clients give a meaning to are escaped. Line ends become `\\n`; tabs stay.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    text = _CONTROLS.sub("", _ESCAPES.sub("", text))
+    text = _CONTROLS.sub("", text)
     if not text.isascii():
         text = _INVISIBLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
     return _CLIENT_TAGS.sub("&lt;", text) if "<" in text else text
@@ -79,7 +79,7 @@ def clean(text: str) -> str:
 
 def without_escapes(text: str) -> str:
     """Return a text without the escape sequences of terminals."""
-    return _ESCAPES.sub("", text) if "\x1b" in text else text
+    return re.sub(_ESCAPES, "", text) if "\x1b" in text else text
 
 
 def one_line(text: str) -> str:
@@ -189,7 +189,7 @@ def folded(name: str) -> str:
 
 def printable(path: str) -> str:
     """Return a path for use in a message: on one line and printable."""
-    return _UNPRINTABLE.sub(lambda char: char[0].encode("unicode_escape").decode(), path)
+    return re.sub(_UNPRINTABLE, lambda char: char[0].encode("unicode_escape").decode(), path)
 
 
 def content_hash(content: str | bytes) -> str:

@@ -31,17 +31,14 @@ _PROGRAMS = frozenset(
     " dnf yum apk pacman snap gem cargo go composer dotnet docker podman kubectl helm terraform git ssh scp rsync chmod"
     " chown rm dd nc powershell pwsh iex iwr make claude codex gemini".split()
 )
-_URL = re.compile(r"(?:\b[a-z][a-z0-9+.-]{1,20}://|\bwww\.|\bgit@)[^\s<>\"'`)\]|]{1,500}", re.IGNORECASE)
-_PIPED = re.compile(
-    r"[^\n`]{0,200}\|\s*(?:sudo\s+)?(?:ba|z|da|fi)?sh\b[^\n`]{0,60}|\b(?:iex|eval)\b[^\n`]{1,200}", re.IGNORECASE
-)
-_INSTALL = re.compile(
+_URL = r"(?:\b[a-z][a-z0-9+.-]{1,20}://|\bwww\.|\bgit@)[^\s<>\"'`)\]|]{1,500}"
+_PIPED = r"[^\n`]{0,200}\|\s*(?:sudo\s+)?(?:ba|z|da|fi)?sh\b[^\n`]{0,60}|\b(?:iex|eval)\b[^\n`]{1,200}"
+_INSTALL = (
     r"\b(?:(?:pip3?|pipx|uv|npm|pnpm|yarn|bun|brew|apt(?:-get)?|dnf|yum|apk|snap|gem|cargo|go|composer|helm|code|conda|mamba)"
-    r"(?: \w+)? (?:install|add|i|get)\b|(?:npx|uvx|pipx run|docker run|docker pull|go run) )[^\n`]{0,200}",
-    re.IGNORECASE,
+    r"(?: \w+)? (?:install|add|i|get)\b|(?:npx|uvx|pipx run|docker run|docker pull|go run) )[^\n`]{0,200}"
 )
-_CODE = re.compile(r"`([^`\n]{2,400})`|^(?: {4}|\t|[$%] )\s*(.{2,400})$", re.MULTILINE)
-_FENCED = re.compile(r"^(?:```|~~~)[^\n]*\n(.*?)^(?:```|~~~)", re.MULTILINE | re.DOTALL)
+_CODE = r"(?m)`([^`\n]{2,400})`|^(?: {4}|\t|[$%] )\s*(.{2,400})$"
+_FENCED = r"(?ms)^(?:```|~~~)[^\n]*\n(.*?)^(?:```|~~~)"
 
 _TRAILERS = ("Nugget-Import", "Nugget-Title", "Nugget-Session", "Nugget-Records", "Nugget-Method")
 
@@ -189,16 +186,18 @@ def flags_of(unit: Unit, *, before: str | None = None, after: str | None = None)
     if before is not None and after is not None:
         known = set(before.splitlines())
         text = "\n".join(line for line in after.splitlines() if line not in known)
-    lines = [line for block in _FENCED.findall(text) for line in block.splitlines()]
-    lines += [quoted or indented for quoted, indented in _CODE.findall(_FENCED.sub("", text))]
+
+    def every(what: str, pattern: str) -> list[str]:
+        return [f"{what}: {one[0].strip()}" for one in re.finditer(pattern, text, re.IGNORECASE)]
+
+    lines = [line for block in re.findall(_FENCED, text) for line in block.splitlines()]
+    lines += [quoted or indented for quoted, indented in re.findall(_CODE, re.sub(_FENCED, "", text))]
     is_foreign = unit.speaker in (Speaker.TOOL, Speaker.QUOTED)
     found = ["rests on what a tool printed or somebody else wrote"] if is_foreign else []
-    found += [f"pipes into a shell: {one.strip()}" for one in _PIPED.findall(text)]
-    found += [f"installs or runs a package: {one[0].strip()}" for one in _INSTALL.finditer(text)]
+    found += every("pipes into a shell", _PIPED) + every("installs or runs a package", _INSTALL)
     commands = [(re.match(r"\s*(?:[$%#>] )?(?:\w+=\S+ )*(\S+)", line), line.strip()) for line in lines]
     found += [f"has a command: {line}" for command, line in commands if command and command[1] in _PROGRAMS]
-    found += [f"names an address: {one[0]}" for one in _URL.finditer(text)]
-    return tuple(dict.fromkeys(shorten(one, 120) for one in found))[:MAX_FLAGS]
+    return tuple(dict.fromkeys(shorten(one, 120) for one in found + every("names an address", _URL)))[:MAX_FLAGS]
 
 
 def _message(title: str, parts: Sequence[str], trailers: Mapping[str, str]) -> str:

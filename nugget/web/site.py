@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 ASSETS = Path(__file__).parent / "assets"
 _PATIENCE_S = 0.2
 _TAGS = frozenset("a blockquote br code del em hr li ol p pre s strong table tbody td th thead tr ul".split())
-_WORDS = re.compile(r"\s+|\w+|[^\w\s]")
+_WORDS = r"\s+|\w+|[^\w\s]"
 _MAX_DIFF_CHARS = 60_000
-_MARKS = re.compile(r"\*\*|__|`|^(?:[-*>#]+ )+")
-_LAST_QUOTE = re.compile(r"(?:\n> [^\n]*)+\s*\Z")
+_MARKS = r"\*\*|__|`|^(?:[-*>#]+ )+"
+_LAST_QUOTE = r"(?:\n> [^\n]*)+\s*\Z"
 
 
 @dataclass(eq=False)
@@ -187,14 +187,14 @@ def _parser() -> MarkdownIt:
 def body(unit: Unit) -> Markup:
     """Return the body of a unit as HTML, without its title and the quotes at its end, which are shown apart."""
     text = without_heading(unit)
-    while unit.evidence and (found := _LAST_QUOTE.search(text)):
+    while unit.evidence and (found := re.search(_LAST_QUOTE, text)):
         text = text[: found.start()]
     return markdown(text)
 
 
 def marked(text: str, question: str) -> Markup:
     """Return a line of markdown without its marks, and with the words of a question marked."""
-    text, shown, end = clean(_MARKS.sub("", text)), Markup(), 0
+    text, shown, end = clean(re.sub(_MARKS, "", text)), Markup(), 0
     for start, stop in question_spans(text, question):
         shown += escape(text[end:start]) + Markup("<mark>{}</mark>").format(text[start:stop])
         end = stop
@@ -226,7 +226,7 @@ def difference(before: str, after: str, *, context: int = 2) -> list[tuple[str, 
 
 
 def _words_of(old: str, new: str) -> Iterator[tuple[str, Markup]]:
-    ours, theirs = _WORDS.findall(old), _WORDS.findall(new)
+    ours, theirs = re.findall(_WORDS, old), re.findall(_WORDS, new)
     sides: tuple[list[Markup], list[Markup]] = ([], [])
     for tag, first, last, begin, end in difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
         for side, text in ((sides[0], "".join(ours[first:last])), (sides[1], "".join(theirs[begin:end]))):
