@@ -166,10 +166,10 @@ def load_settings(environment: Environment, brain: Path | None = None) -> Settin
     values = dict(shared)
     file = environment.home / "config.yaml"
     mine = read_user_file(environment)
-    old = mine[_OLD_METHOD].value if _OLD_METHOD in mine else environment.variables.get(variable_of(_OLD_METHOD))
+    old = mine[_OLD_METHOD][0] if _OLD_METHOD in mine else environment.variables.get(variable_of(_OLD_METHOD))
     if old == "heuristic":
         values["extraction.with"] = "offline"
-    given = [(key, one.value, f"{file}:{one.line}") for key, one in mine.items()]
+    given = [(key, value, f"{file}:{line}") for key, (value, line) in mine.items()]
     for key in documented_keys():
         given.append((key, environment.variables.get(variable_of(key)) or None, variable_of(key)))
     for key, value, where in given:
@@ -209,22 +209,22 @@ def read_brain_file(brain: Path) -> BrainFile:
         entries = read_entries(file) if file.is_file() else {}
     except YAMLRefused as refused:
         return {}, [Problem(path=file.name, reason=str(refused), line=refused.line)], {}
-    for key, entry in entries.items():
-        if entry.value is None or key.partition(".")[0] in _DESCRIPTIVE:
+    for key, (value, line) in entries.items():
+        if value is None or key.partition(".")[0] in _DESCRIPTIVE:
             continue
         if not is_known(key):
             reason = f"has the key `{printable(key)}`, which Nugget does not know"
-            problems.append(Problem(path=file.name, reason=reason, line=entry.line, severity=Severity.WARNING))
+            problems.append(Problem(path=file.name, reason=reason, line=line, severity=Severity.WARNING))
         elif key in documented_keys() and key not in KNOWLEDGE_KEYS:
-            misplaced[key] = entry
+            misplaced[key] = value, line
         else:
             try:
-                values[key] = taken(key, entry.value)
+                values[key] = taken(key, value)
             except ValueError as error:
-                problems.append(Problem(path=file.name, reason=f"`{key}` must be {error}", line=entry.line))
+                problems.append(Problem(path=file.name, reason=f"`{key}` must be {error}", line=line))
     folders = values.get("canon.folders", ())
     if outside := [folder for folder in folders if not _is_inside(folder)]:
-        misplaced["canon.folders"] = Entry(value=outside, line=entries["canon.folders"].line)
+        misplaced["canon.folders"] = outside, entries["canon.folders"][1]
         values["canon.folders"] = tuple(folder for folder in folders if _is_inside(folder))
     return values, problems, misplaced
 

@@ -159,12 +159,8 @@ class YAMLRefused(KnowledgeError):
         self.line = line
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """A value in a file of settings, as text or a list of texts, with the line of its key; None for an empty value."""
-
-    value: Any
-    line: int
+Entry = tuple[Any, int]
+"""A value in a file of settings, as text or a list of texts, None if it is empty, and the line of its key."""
 
 
 def read_mapping(text: str, *, max_chars: int = MAX_CHARS) -> list[tuple[Node, Node]]:
@@ -233,4 +229,4 @@ def _entry(key: Node, node: Node) -> Entry:
         value = [part.value if part.id == "scalar" else {} for part in node.value]
     elif node.id == "scalar":
         value = None if node.tag == NULL_TAG else node.value
-    return Entry(value=value, line=key.start_mark.line + 1)
+    return value, key.start_mark.line + 1

@@ -13,13 +13,13 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from nugget.capture.ledger import declared_id
 from nugget.errors import EmbeddingUnavailable, IndexUnavailable, NuggetError, ReviewError, UsageError, reason_of
 from nugget.evaluation import query_log
 from nugget.index import IndexReader, Unusable
 from nugget.index.connection import discard_damaged, find_damage, is_damage
 from nugget.index.postgres.connection import migrate, place_of
 from nugget.models import Bundle, Depth, Filter, Hit, Query, SourceName, Unit
-from nugget.settings import YAMLRefused, read_entries
 from nugget.upkeep import brain_for_session, usable_brains
 
 if TYPE_CHECKING:
@@ -279,10 +279,7 @@ def publish_index(brain: Brain, *, rebuild: bool = False) -> Published | None:
         return None
     from nugget.index.postgres.writer import publish
 
-    try:
-        origin = str(read_entries(brain.path / "brain.yaml")["id"].value)
-    except (OSError, KeyError, YAMLRefused):
-        origin = ""
+    origin = declared_id(brain.path) or ""
     return publish(brain.embedded_index, *place_of(brain.settings, brain.path), origin=origin, rebuild=rebuild)
 
 

@@ -48,10 +48,9 @@ def lock_file(home: Path, key: str, purpose: str = "") -> Path:
 def declared_id(brain: Path) -> str | None:
     """Return the `id` in a brain.yaml; None if there is no valid one."""
     try:
-        entry = read_entries(brain / "brain.yaml").get("id")
-    except (OSError, YAMLRefused):
+        named = str(read_entries(brain / "brain.yaml").get("id", ("", 0))[0])
+    except YAMLRefused:
         return None
-    named = str(entry.value) if entry else ""
     return named if re.fullmatch(r"[A-Za-z0-9-]{8,64}", named) else None
 
 

@@ -244,7 +244,7 @@ def show_settings(ctx: typer.Context, as_json: JsonOption = False, brain: BrainO
         variable = settings_of.variable_of(key)
         origins = [
             (variable, environment.variables.get(variable)),
-            ("config.yaml", key in mine and mine[key].value is not None),
+            ("config.yaml", key in mine and mine[key][0] is not None),
             ("brain.yaml", key in shared),
         ]
         origin = next((name for name, is_set in origins if is_set), "default")
@@ -291,11 +291,11 @@ def move_settings(
     if not found:
         put("There is nothing to move.")
         return
-    for key, entry in found.items():
-        put(f"{key}: {one_line(str(entry.value))}   (brain.yaml:{entry.line})")
+    for key, (value, line) in found.items():
+        put(f"{key}: {one_line(str(value))}   (brain.yaml:{line})")
     put("These decide where your texts and keys are sent and what runs. Move only what you chose yourself.")
     if not yes and not sys.stdin.isatty():
         raise UsageError("Nobody can be asked here.", hint="`--yes` moves these settings without asking.")
     if yes or typer.confirm(f"Use these, in {environment.home / 'config.yaml'}?"):
-        set_values(environment, {key: entry.value for key, entry in found.items()})
+        set_values(environment, {key: value for key, (value, _) in found.items()})
         put(f"Moved {counted(len(found), 'setting')}. Now delete what moved from brain.yaml.")

@@ -36,8 +36,8 @@ _INSIDE = ("brain.yaml", ".git", "domains")
 
 def default_brain(environment: Environment) -> Path | None:
     """Return the user's default brain: `brain:` in `$NUGGET_HOME/config.yaml`."""
-    entry = read_user_file(environment).get("brain")
-    return expanded(entry.value) if entry and isinstance(entry.value, str) and entry.value else None
+    folder, _ = read_user_file(environment).get("brain", ("", 0))
+    return expanded(folder) if isinstance(folder, str) and folder else None
 
 
 def find_brain(environment: Environment, *, flag: Path | None = None, cwd: Path | None) -> Path:

@@ -223,7 +223,7 @@ def _check_settings(brain: Path, environment: Environment) -> Iterator[Finding]:
     for problem in problems:
         yield _odd("settings", f"{problem}; it is ignored", f"correct it in {brain_file}")
     if misplaced:
-        named = ", ".join(f"{key} (line {entry.line})" for key, entry in misplaced.items())
+        named = ", ".join(f"{key} (line {line})" for key, (_, line) in misplaced.items())
         move = "" if misplaced.keys() <= mine.keys() else "nugget config move, then "
         message = f"brain.yaml: ignored, because only your own configuration may set {named}"
         yield _odd("settings", message, f"{move}delete {counted(len(misplaced), 'key')} from {brain_file}")
