@@ -277,39 +277,18 @@ def _is_token(text: str) -> bool:
     return len(text) >= MIN_TOKEN_CHARS and text.isascii() and text.isprintable() and " " not in text
 
 
-class Resident:
-    """The server of one socket, for windows, commands and hooks."""
+async def _serve_socket(file: Path, serve: ServeLines) -> None:
+    """Answer windows, commands and hooks until the last window has been closed for a while, or the socket is gone."""
+    sessions: list[AgentSession] = []
+    last_window = time.monotonic()
 
-    def __init__(self, file: Path, serve: ServeLines) -> None:
-        self._file = file
-        self._serve = serve
-        self._sessions: list[AgentSession] = []
-        self._last_window = time.monotonic()
-
-    async def run(self) -> None:
-        """Answer until the last window has been closed for a while, or the socket is gone."""
-        listening = _listen(self._file)
-        inode = self._file.lstat().st_ino
-        server = await asyncio.start_server(self._answer, sock=listening, limit=_MAX_LINE_BYTES)
-        while True:
-            await asyncio.sleep(min(_CHECK_S, resident.idle_s()))
-            is_ours = self._file.exists() and self._file.lstat().st_ino == inode
-            if self._sessions:
-                self._last_window = time.monotonic()
-            elif not is_ours or time.monotonic() - self._last_window > resident.idle_s():
-                break
-        server.close()
-        if is_ours:
-            self._file.unlink(missing_ok=True)
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             request = json.loads(await asyncio.wait_for(reader.readline(), _REQUEST_PATIENCE_S))
             if "cwd" in request:
-                await self._serve_window(request, reader, writer)
+                await _serve_window(request, reader, writer, serve, sessions)
             else:
-                answer = await asyncio.to_thread(self._answer_question, request)
-                writer.write(json.dumps(answer).encode())
+                writer.write(json.dumps(await asyncio.to_thread(_recalled, request, [*sessions])).encode())
                 await writer.drain()
         except (OSError, ValueError, TypeError, RecursionError, NuggetError):
             pass  # the client serves itself, or goes without an answer
@@ -318,40 +297,57 @@ class Resident:
         finally:
             writer.close()
 
-    async def _serve_window(
-        self, window: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        own = dict.fromkeys(resident.WINDOW_VARIABLES, "") | window["variables"]
-        environment = read_environment({**read_environment().variables, **own})
-        folder, cwd = window.get("brain"), Path(window["cwd"])
-        session = AgentSession(
-            flag=cwd / expanded(folder) if folder else None,
-            environment=environment, cwd=cwd, identity=window.get("identity"),
-        )  # fmt: skip
-        self._sessions.append(session)
-        try:
-            writer.write(resident.READY)
-            await self._serve(session, Lines(reader, writer), "compat" in window)
-        finally:
-            self._sessions.remove(session)
-            self._last_window = time.monotonic()
-            session.close()
+    listening = _listen(file)
+    inode = file.lstat().st_ino
+    server = await asyncio.start_server(answer, sock=listening, limit=_MAX_LINE_BYTES)
+    while True:
+        await asyncio.sleep(min(_CHECK_S, resident.idle_s()))
+        is_ours = file.exists() and file.lstat().st_ino == inode
+        if sessions:
+            last_window = time.monotonic()
+        elif not is_ours or time.monotonic() - last_window > resident.idle_s():
+            break
+    server.close()
+    if is_ours:
+        file.unlink(missing_ok=True)
 
-    def _answer_question(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Return `{"lines": [...]}` for `{"recall": prompt, "brains": {name: folder}, "folder": ...}`."""
-        from nugget.infra.embedding import Embedder
-        from nugget.upkeep.briefing import recalled
 
-        embedders: list[Embedder] = []
-        for session in [*self._sessions]:
-            with suppress(NuggetError):
-                embedders += filter(None, [session.open().embedder])
-        prompt, folder = question["recall"], question["folder"]
-        if len(prompt) > _MOST_PROMPT_CHARS:
-            return {}
-        home, now, embedder = read_environment().home, datetime.now(UTC), next(iter(embedders), None)
-        brains = {name: Path(path) for name, path in question["brains"].items()}
-        return {"lines": recalled(home, prompt, brains, Path(folder), embedder=embedder, now=now)}
+async def _serve_window(
+    window: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter, serve: ServeLines,
+    sessions: list[AgentSession],
+) -> None:  # fmt: skip
+    """Serve one window until it disconnects; meanwhile its session is among `sessions`."""
+    own = dict.fromkeys(resident.WINDOW_VARIABLES, "") | window["variables"]
+    environment = read_environment({**read_environment().variables, **own})
+    folder, cwd = window.get("brain"), Path(window["cwd"])
+    session = AgentSession(
+        flag=cwd / expanded(folder) if folder else None,
+        environment=environment, cwd=cwd, identity=window.get("identity"),
+    )  # fmt: skip
+    sessions.append(session)
+    try:
+        writer.write(resident.READY)
+        await serve(session, Lines(reader, writer), "compat" in window)
+    finally:
+        sessions.remove(session)
+        session.close()
+
+
+def _recalled(question: dict[str, Any], sessions: Sequence[AgentSession]) -> dict[str, Any]:
+    """Return `{"lines": [...]}` for `{"recall": prompt, "brains": {name: folder}, "folder": ...}`."""
+    from nugget.infra.embedding import Embedder
+    from nugget.upkeep.briefing import recalled
+
+    embedders: list[Embedder] = []
+    for session in sessions:
+        with suppress(NuggetError):
+            embedders += filter(None, [session.open().embedder])
+    prompt, folder = question["recall"], question["folder"]
+    if len(prompt) > _MOST_PROMPT_CHARS:
+        return {}
+    home, now, embedder = read_environment().home, datetime.now(UTC), next(iter(embedders), None)
+    brains = {name: Path(path) for name, path in question["brains"].items()}
+    return {"lines": recalled(home, prompt, brains, Path(folder), embedder=embedder, now=now)}
 
 
 class Lines:
@@ -396,4 +392,4 @@ def run_resident(serve: ServeLines) -> None:
     os.chdir(home)
     with files.open_private(home / "log" / "serve.log", "w") as log, suppress(KeyboardInterrupt):
         sys.stderr = log
-        asyncio.run(Resident(Path(sys.argv[1]), serve).run())
+        asyncio.run(_serve_socket(Path(sys.argv[1]), serve))

@@ -13,9 +13,9 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -55,15 +55,6 @@ MAX_MEMORY_BYTES = 2 * 1024**3
 MAX_LOG_BYTES = 2_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerRun:
-    """Result of a worker's run: transcripts that catch-up queued, each job as it ended, what was published by brain."""
-
-    found: int
-    jobs: tuple[Job, ...]
-    published: Mapping[Path, Published]
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a detached worker: `python -m nugget.app.worker [--catch-up]`. Return 0; failures are kept in the queue."""
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -94,8 +85,10 @@ def work(
     flag: Path | None = None,
     publish: bool = False,
     report: Callable[[Job, int], None] = lambda job, left: None,
-) -> WorkerRun:
+) -> tuple[int, list[Job], dict[Path, Published]]:
     """Process queued sessions until none is left. `flag` is `--brain`; a job that names its own brain goes there.
+
+    Returns how many transcripts were caught up, each job as it ended, and what was published by brain.
 
     `catch_up` first queues transcripts that were never captured, `retry` everything that failed. `publish` opens pull
     requests even if the settings say never. In the `background` only transcripts written since the queue exists are
@@ -134,7 +127,7 @@ def work(
     # Jobs queued since the last look found the lock taken.
     if queue.jobs(home, "pending"):
         files.start_worker(home)
-    return WorkerRun(found=found, jobs=tuple(ended), published=published)
+    return found, ended, published
 
 
 def _brain_for(

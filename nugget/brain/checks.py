@@ -104,9 +104,9 @@ def _settings(brain: Path) -> Iterator[Problem]:
     """Yield the problems of brain.yaml: what cannot be read or taken, and keys that it cannot set."""
     _, problems, misplaced = read_brain_file(brain)
     yield from problems
-    for key, entry in misplaced.items():
+    for key, (_, line) in misplaced.items():
         reason = f"`{key}` is ignored here; `nugget config move` moves it to your own configuration"
-        yield Problem(path="brain.yaml", reason=reason, line=entry.line, severity=Severity.WARNING)
+        yield Problem(path="brain.yaml", reason=reason, line=line, severity=Severity.WARNING)
 
 
 def _duplicates(units: Sequence[tuple[Unit, Mapping[str, int]]]) -> Iterator[Problem]:

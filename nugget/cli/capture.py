@@ -109,15 +109,15 @@ def capture(
         telling.get()("Capturing", number, number + left)
 
     with progress():
-        done = work(environment, catch_up=catch_up, retry=retry, flag=folder if brain else None, publish=publish,
-                    report=tell)  # fmt: skip
-    failed = sum(job.state == "failed" for job in done.jobs)
-    here = done.published.get(folder) if folder else None
+        found, done, by_brain = work(environment, catch_up=catch_up, retry=retry, flag=folder if brain else None,
+                                     publish=publish, report=tell)  # fmt: skip
+    failed = sum(job.state == "failed" for job in done)
+    here = by_brain.get(folder) if folder else None
     unpublished = len(here.failed) + (here.local is not None) if here and publish else 0
-    jobs = [fields(job, "session", "transcript", "state", "branch", "reason") for job in done.jobs]
-    published = [asdict(entry) for one in done.published.values() for entry in one.publications]
-    show({"found": done.found, "jobs": jobs, "published": published} if as_json else None,
-         report="worked", done=done, failed=failed, is_caught_up=catch_up, is_requested=publish)  # fmt: skip
+    jobs = [fields(job, "session", "transcript", "state", "branch", "reason") for job in done]
+    published = [asdict(entry) for one in by_brain.values() for entry in one.publications]
+    show({"found": found, "jobs": jobs, "published": published} if as_json else None,
+         report="worked", found=found, jobs=done, published_by_brain=by_brain, failed=failed, is_caught_up=catch_up, is_requested=publish)  # fmt: skip
     raise typer.Exit(1 if failed or unpublished else 0)
 
 

@@ -127,7 +127,7 @@ def test_headless_runs_can_be_left_out(place, monkeypatch):
         write_transcript(file, LESSONS[:1] if name == "person" else LESSONS[1:], entrypoint=entrypoint)
         files.queue_job(place.home, {"queued": time.time(), "session": name, "transcript": str(file)})
     monkeypatch.setenv("NUGGET_CAPTURE_HEADLESS", "false")
-    done = {job.session: (job.state, job.reason) for job in work(place.environment).jobs}
+    done = {job.session: (job.state, job.reason) for job in work(place.environment)[1]}
     assert done["person"][0] == "done" and done["script"] == ("skipped", "a headless run (capture.headless)")
 
 

@@ -102,12 +102,12 @@ def test_sessions_are_captured_into_the_brain_whose_rule_matches_else_into_the_d
         session = write_transcript(transcript, turns, cwd=str(folder))
         job = {"queued": time.time(), "session": session, "transcript": str(transcript)}
         files.queue_job(home, job | ({"cwd": str(folder)} if name == "remote" else {}))
-    assert {job.state for job in work(read_environment()).jobs} == {"done"}
+    assert {job.state for job in work(read_environment())[1]} == {"done"}
     assert branches(personal, team) == [1, 2]
     assert nugget("trust", "--remove", team).code == 0
     session = write_transcript(tmp_path / "late.jsonl", LESSONS, cwd=str(shop))
     files.queue_job(home, {"queued": time.time(), "session": session, "transcript": str(tmp_path / "late.jsonl")})
-    (job,) = work(read_environment()).jobs
+    _, (job,), _ = work(read_environment())
     assert job.state == "failed" and "is not trusted" in str(job.reason) and branches(personal, team) == [1, 2]
 
 
