@@ -283,10 +283,12 @@ async def _serve_socket(file: Path, serve: ServeLines) -> None:
     last_window = time.monotonic()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal last_window
         try:
             request = json.loads(await asyncio.wait_for(reader.readline(), _REQUEST_PATIENCE_S))
             if "cwd" in request:
                 await _serve_window(request, reader, writer, serve, sessions)
+                last_window = time.monotonic()
             else:
                 writer.write(json.dumps(await asyncio.to_thread(_recalled, request, [*sessions])).encode())
                 await writer.drain()

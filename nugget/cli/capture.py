@@ -117,7 +117,8 @@ def capture(
     jobs = [fields(job, "session", "transcript", "state", "branch", "reason") for job in done]
     published = [asdict(entry) for one in by_brain.values() for entry in one.publications]
     show({"found": found, "jobs": jobs, "published": published} if as_json else None,
-         report="worked", found=found, jobs=done, published_by_brain=by_brain, failed=failed, is_caught_up=catch_up, is_requested=publish)  # fmt: skip
+         report="worked", found=found, jobs=done, by_brain=by_brain, failed=failed, is_caught_up=catch_up,
+         is_requested=publish)  # fmt: skip
     raise typer.Exit(1 if failed or unpublished else 0)
 
 
