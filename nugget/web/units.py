@@ -285,4 +285,5 @@ def promote(site: Site, request: Request) -> Response:
 
 
 def seen(site: Site, brain: Brain) -> Provenance:
+    """Return what is known of the code in the folder that the page was opened in."""
     return Provenance(environment=brain.environment, folder=site.session.cwd, brain=brain)
