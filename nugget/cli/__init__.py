@@ -45,12 +45,12 @@ _COMMANDS = {
         "capture-session": "capture", "capture": "capture", "review": "capture", "import": "knowledge",
     },
     "Why code is as it is": {
-        "why": "provenance", "context": "provenance", "extract": "provenance", "nuggets": "provenance",
-        "coverage": "provenance", "commit": "provenance", "promote": "provenance",
+        "why": "history", "context": "history", "extract": "history", "nuggets": "history",
+        "coverage": "history", "commit": "history", "promote": "history",
     },
     "What happened": {
-        "sessions": "sessions", "logs": "sessions", "shell-init": "sessions",
-        "pause": "sessions", "erase": "sessions", "brief": "ask", "recall": "ask",
+        "sessions": "history", "logs": "history", "shell-init": "history",
+        "pause": "capture", "erase": "capture", "brief": "ask", "recall": "ask",
     },
     "Write": {"add": "knowledge", "forget": "knowledge", "mv": "knowledge", "lint": "knowledge",
         "log": "knowledge", "undo": "knowledge"},

@@ -1,4 +1,4 @@
-"""Commands that learn from sessions and decide on proposals: capture-session, capture, review."""
+"""Commands that learn from sessions and decide on proposals: capture-session, capture, review, pause, erase."""
 
 from __future__ import annotations
 
@@ -16,7 +16,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from nugget.cli import BrainOption, DryRunOption, JsonOption, listed, open_brain, print_json, progress, show
+from nugget.cli import (
+    BrainOption,
+    DryRunOption,
+    JsonOption,
+    listed,
+    open_brain,
+    open_provenance,
+    print_json,
+    progress,
+    show,
+)
 from nugget.config import expanded, load_settings, read_environment
 from nugget.errors import BrainError, ForgeError, PushRefused, UsageError
 from nugget.render.json import capture_json, fields, proposal_json
@@ -312,3 +322,36 @@ def _meant_by(key: str, file: ProposedFile, proposal: ProposalBranch) -> list[st
         return [one.path for one in proposal.files if one.unit and one.unit.type == file.unit.type]
     folder = file.path.rsplit("/", 2)[0]
     return [one.path for one in proposal.files if one is file or (key in "dD" and one.path.startswith(f"{folder}/"))]
+
+
+@commands.command()
+def pause(
+    session: Annotated[str | None, Option("--session", metavar="ID", help="Only this session.")] = None,
+    end: Annotated[bool, Option("--end", help="Capture again from now on.")] = False,
+) -> None:
+    """Capture nothing until `nugget pause --end`.
+
+    Sessions that end meanwhile are not captured later either, unless you ask for one with `capture-session`.
+    """
+    from nugget.app import sessions as known
+
+    known.pause(read_environment().home, session=session, end=end)
+    what = f"session {session}" if session else "sessions"
+    put(f"{what.capitalize()}: captured again." if end else f"{what.capitalize()}: not captured until you say --end.")
+
+
+@commands.command()
+def erase(
+    session: Annotated[str, Option("--session", metavar="ID", help="The session, or the beginning of its id.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Remove a session from everything that Nugget keeps: archive, index, provenance, queue and ledger.
+
+    The client's own transcript stays, and is not read again. What was accepted into the brain stays too.
+    """
+    from nugget.app.sessions import erase_session
+
+    name, removed = erase_session(open_provenance(), session)
+    text = f"Session {name} is erased: {', '.join(removed) or 'nothing was kept of it'}."
+    show({"session": name, "removed": removed} if as_json else None, text)
+    note("Units that it proposed stay in the brain and in review: `nugget forget ID`, `nugget review reject`.")
