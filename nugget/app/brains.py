@@ -13,7 +13,6 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nugget.capture.ledger import declared_id
 from nugget.errors import EmbeddingUnavailable, IndexUnavailable, NuggetError, ReviewError, UsageError, reason_of
 from nugget.evaluation import query_log
 from nugget.index import IndexReader, Unusable
@@ -277,6 +276,7 @@ def publish_index(brain: Brain, *, rebuild: bool = False) -> Published | None:
     """
     if not brain.settings.index:
         return None
+    from nugget.capture.ledger import declared_id
     from nugget.index.postgres.writer import publish
 
     origin = declared_id(brain.path) or ""
