@@ -64,7 +64,9 @@ AGENTS = (CLAUDE_CODE, *(source.AGENT for source in _OTHERS))
 """The agents whose sessions can be read."""
 
 
-def find_sessions(environment: Environment, agents: Collection[str] | None = None) -> Iterator[SessionFile]:
+def find_sessions(
+    environment: Environment, agents: Collection[str] | None = None, settings: Settings | None = None
+) -> Iterator[SessionFile]:
     """Yield the sessions of all agents, or of those named, oldest first.
 
     Transcripts are not read (of Gemini CLI's the first bytes, of databases their list of sessions). A folder that is
@@ -75,7 +77,7 @@ def find_sessions(environment: Environment, agents: Collection[str] | None = Non
     if CLAUDE_CODE in wanted:
         found += (file for file in claude_code.find_files(environment.claude_config / "projects") if not file.part)
     if others := [source for source in _OTHERS if source.AGENT in wanted]:
-        folders = agent_folders(environment)
+        folders = agent_folders(environment, settings)
         found += [file for source in others for file in source.find(folders)]
     erased = _erased(environment.home)
     yield from sorted((file for file in found if file.id not in erased),
@@ -207,7 +209,7 @@ def find_logs(environment: Environment, settings: Settings, brain: Path | None =
             of_claude.append([])
         of_claude[-1].append(file)
     others = [agent for agent in AGENTS if agent != CLAUDE_CODE]
-    found = [log_of(*own) for own in (*of_claude, *([file] for file in find_sessions(environment, others)))]
+    found = [log_of(*own) for own in (*of_claude, *([file] for file in find_sessions(environment, others, settings)))]
     present = {log.id for log in found}
     for session, path in archived_sessions(environment.home).items():
         if session not in present and (archived := session_file(path, agent=CLAUDE_CODE, name=session)):
