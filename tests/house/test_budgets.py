@@ -11,11 +11,11 @@ from paths import REPOSITORY
 PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
-    "modules": 167,
-    "lines": 43_725,
+    "modules": 165,
+    "lines": 43_606,
     "lines of a file": 409,
-    "classes": 242,
-    "re.compile": 216,
+    "classes": 228,
+    "re.compile": 205,
     "parameters of a function": 8,
     "lines of tests": 20_313,  # with the fault laboratory
 }
