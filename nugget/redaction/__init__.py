@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from itertools import accumulate
 from pathlib import Path
 
 from nugget.config import Settings, expanded
@@ -75,7 +76,7 @@ def within(text: str, most: int, *, was: int) -> str:
 
 def _view(text: str) -> str:
     """Return the bytes of a text in UTF-8, each as one character, as the engine counts them."""
-    return text.encode("utf-8", "surrogatepass").decode("latin-1")
+    return text if text.isascii() else text.encode("utf-8", "surrogatepass").decode("latin-1")
 
 
 def _replaced(view: str, spans: Sequence[Span], keep_lines: bool) -> Redacted:
@@ -134,13 +135,13 @@ def _merged(spans: Sequence[Span]) -> list[Span]:
 
 def _by_view(spans: Sequence[Span], views: Sequence[str]) -> list[list[Span]]:
     """Return the spans of the joined text as spans of each view."""
-    shared: list[list[Span]] = []
-    starts, ends, at = [span[0] for span in spans], [span[1] for span in spans], 0
-    for view in views:
-        stop = at + len(view)
-        own = spans[bisect_right(ends, at) : bisect_left(starts, stop)]
-        shared.append([(max(start - at, 0), min(end, stop) - at, kind) for start, end, kind in own])
-        at = stop + len(_BETWEEN)
+    shared: list[list[Span]] = [[] for _ in views]
+    begins = [0, *accumulate(len(view) + len(_BETWEEN) for view in views)]
+    for start, end, kind in spans:
+        for number in range(bisect_right(begins, start) - 1, bisect_left(begins, end)):
+            at, size = begins[number], len(views[number])
+            if start - at < size:
+                shared[number].append((max(start - at, 0), min(end - at, size), kind))
     return shared
 
 

@@ -288,7 +288,7 @@ def _shaped(view: str, data: bytes, known: bytearray) -> Iterator[Span]:
         run = _WORD.match(view, at)
         word = run.group() if run else ""
         stop, before = at + len(word), view[at - 1 : at]
-        if known.find(0, at, stop) < 0 or not judge.is_issued(word):
+        if not judge.is_issued(word) or known.find(0, at, stop) < 0:
             continue
         if word.islower() and word.isalnum() and before not in _JOINING:
             continue  # a digest, or a word
