@@ -166,11 +166,11 @@ _READERS: dict[str, Callable[[str, Sequence[int], bytearray], Iterator[Span]]] =
 @cache
 def _scanner() -> Any:
     """Return the engine, or the error that its rules raise: compiling takes seconds even if it fails."""
-    if not is_prepared() and sys.stderr.isatty():
+    paths, folder = [str(path) for path in sorted(judge.RULES.glob("*.yaml"))], _compiled()
+    if folder and not any(folder.glob("*.vscdb")) and sys.stderr.isatty():
         print("Preparing redaction: its rules are compiled once, which takes some seconds …", file=sys.stderr)
     from kingfisher_sdk import Rules, Scanner  # 60 MB and .2 s that only commands that redact need
 
-    paths, folder = [str(path) for path in sorted(judge.RULES.glob("*.yaml"))], _compiled()
     try:
         rules = Rules(paths, confidence="low", cache_dir=folder)
         if folder and rules.cache_status == "stored":
@@ -195,12 +195,6 @@ def _compiled() -> Path | None:
     """Return the folder for the compiled form of the present rules."""
     folder = rule_cache()
     return folder / digest_of("rules/*.yaml") if folder else None
-
-
-def is_prepared() -> bool:
-    """Return True if the present rules were compiled on this machine before."""
-    folder = _compiled()
-    return folder is None or any(folder.glob("*.vscdb"))
 
 
 def prepare() -> None:

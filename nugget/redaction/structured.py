@@ -181,11 +181,8 @@ def _is_given(view: str, place: tuple[int, int], name: str, meaning: str, sign: 
             return strong
         if " " in given:
             return is_phrase(given, words=2 if name.isupper() or "_" in name else 3)
-        return (
-            len(given) >= 4
-            and not (given.isalpha() and is_camel(given))
-            and (given.isdigit() or not are_plain_words(given))
-        )
+        named = is_camel(given) if given.isalpha() else not given.isdigit() and are_plain_words(given)
+        return len(given) >= 4 and not named
     return _is_bare(view, place, name, sign, given, strong, compared)
 
 
