@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from nugget.retrieval.refs import Shown
 
 SEARCH_TOKENS = 200_000
-"""Budget of a search: more than its snippets ever need."""
+"""Token budget of a search, larger than its snippets ever need."""
 
 
 class Brain:
@@ -98,17 +98,17 @@ class Brain:
 
     @property
     def embedder_problem(self) -> str | None:
-        """Return the reason why a configured embedding model is missing."""
+        """Return why the configured embedding model is unavailable."""
         return self._model()[1]
 
     @property
     def index_folder(self) -> Path:
-        """Return the folder of what is derived from the brain."""
+        """Return the folder of the brain's index and caches."""
         return index_folder(self.path, self.environment)
 
     @property
     def index(self) -> IndexReader:
-        """Return the index that questions read: the team's if one is set, else the embedded one."""
+        """Return the index that answers questions: the team's if one is configured, else the embedded one."""
         if not self.settings.index:
             return self.embedded_index
         with self._lock:  # one for all calls, since a reader shares a transaction within `reading`
@@ -118,7 +118,7 @@ class Brain:
 
     @property
     def embedded_index(self) -> Index:
-        """Return the index beside the brain, opened for reading; build it first if there is no usable one."""
+        """Return the brain's own index, opened for reading; build it first if there is no usable one."""
         with self._lock:
             if self._index is None:
                 file = self.index_folder / "index.db"
@@ -130,7 +130,7 @@ class Brain:
             return self._index
 
     def sync(self, *, rebuild: bool = False, in_passing: bool = False) -> SyncResult:
-        """Bring the index in line with the files. Raises IndexUnavailable when it cannot be written."""
+        """Update the index from the files. Raises IndexUnavailable if it cannot be written."""
         result = sync(
             self.path, self.environment, embedder=self.embedder, unavailable=self.embedder_problem, rebuild=rebuild,
             in_passing=in_passing,
@@ -149,11 +149,11 @@ class Brain:
         log: bool = True,
         alone: bool = False,
     ) -> Bundle:
-        """Answer a question from every source, or those of its filter; `answer` writes the passages up.
+        """Return the best passages for a question, from every source or those of its filter.
 
-        Memory is searched only for the query's `identity`, other brains unless `alone`. `fresh=False` skips the look at
-        what changed, `log=False` keeps the question out of the query log. Raises UsageError for a filter that names
-        nothing known, or memory without an identity.
+        Memory is searched only for the query's `identity`, other brains unless `alone`. `fresh=False` skips the check
+        for changed files, `log=False` keeps the question out of the query log. `answer` adds a written answer. Raises
+        UsageError for an unknown name in the filter, or memory without an identity.
         """
         limit, tokens = self.settings.retrieval_limit, self.settings.retrieval_budget_tokens
         usual = Query("", limit=limit, budget_tokens=tokens, profile="task")
@@ -164,7 +164,7 @@ class Brain:
     def search(
         self, question: Query | str, *, now: datetime | None = None, fresh: bool = True, log: bool = True
     ) -> Bundle:
-        """Find what `ask` answers from, by a text in the query language (docs/search.md).
+        """Search by a text in the query language (docs/search.md).
 
         `fresh` and `log` are as in `ask`. Raises UsageError as `ask` does.
         """
@@ -217,7 +217,7 @@ class Brain:
                 record(self.environment.home, self._unlogged.pop(0), settings=self.settings)
 
     def related(self, question: Query | str, *, fresh: bool = True) -> Bundle:
-        """Return what is similar to a ref or a thought. Raises NuggetError for an unknown ref."""
+        """Return what is similar to a ref or to a text. Raises NuggetError for an unknown ref."""
         from nugget.retrieval.refs import related
 
         query = checked(question, Query("", limit=self.settings.retrieval_limit, depth=Depth.SUMMARY, profile="task"))
@@ -228,7 +228,7 @@ class Brain:
         )  # fmt: skip
 
     def _named(self, query: Query, *, fresh: bool) -> Unit | str:
-        """Return the unit a ref names, or the words of its exchange; a text that is not a ref is a thought in words."""
+        """Return the unit that a ref names, the text of its exchange, or a text that is not a ref as it is."""
         given = query.text
         try:
             shown = self.get(given, identity=query.identity, around=0, fresh=fresh)
@@ -244,11 +244,11 @@ class Brain:
         return " ".join(passage.text for passage in shown.excerpt.passages if passage.is_target)[:2000]
 
     def llm(self) -> LLM | None:
-        """Return the LLM of the settings; None without a key."""
+        """Return the configured LLM; None without a key."""
         return open_llm(self.settings, self.environment)
 
     def reranker(self, llm: LLM | None) -> Reranker | None:
-        """Return the re-ranker of the settings, which may be the LLM."""
+        """Return the configured re-ranker, which may be the LLM."""
         return choose_reranker(self.settings, llm, self.environment)
 
     def answer(self, bundle: Bundle, llm: LLM | None) -> Bundle:
@@ -260,7 +260,7 @@ class Brain:
         return answer(bundle.query.text, bundle.hits, llm, self.settings)
 
     def citations(self, answer: str, bundle: Bundle) -> list[str]:
-        """Return the ids of the units that an answer cites, in its order."""
+        """Return the ids of the units that an answer cites, in the order of the answer."""
         return citations_in(answer, bundle.hits)
 
     def get(self, ref: str, *, identity: str | None = None, around: int = 1, fresh: bool = True) -> Shown:
@@ -285,19 +285,19 @@ class Brain:
             raise
 
     def suggest(self, prefix: str, *, limit: int = 10) -> dict[str, list[tuple[str, int]]]:
-        """Return domains, tags, types, paths, people and words that begin so, with counts."""
+        """Return domains, tags, types, paths, people and words that begin with a prefix, with counts."""
         from nugget.retrieval.refs import suggest
 
         return suggest(prefix, self.indexes(), brain=self.path, limit=limit)
 
     def refs_beginning(self, prefix: str, *, limit: int) -> list[tuple[str, str]]:
-        """Return refs that begin so, with their titles; none of memory."""
+        """Return refs that begin with a prefix, with their titles; none of memory."""
         from nugget.retrieval.refs import refs_beginning
 
         return refs_beginning(prefix, self.indexes(), limit=limit)
 
     def indexes(self, identity: str | None = None) -> Indexes:
-        """Return the indexes a search reads: the brain's, that of local sources, an identity's memory if named."""
+        """Return the indexes to search: the brain's, that of local sources and, for an identity, its memory."""
         with self._lock:
             if self._local is None:
                 with suppress(Unusable):
@@ -308,21 +308,21 @@ class Brain:
     def context(self, query: NuggetQuery | str, *, folder: Path | None = None) -> NuggetBundle:
         """Explain why code is the way it is, from nuggets of earlier sessions and this brain's units on the same code.
 
-        A string is a path, meant from `folder`, by default the current one. Raises UsageError for a place or symbol
-        that cannot be found.
+        A string is a path relative to `folder`, by default the current one. Raises UsageError for a path or symbol that
+        cannot be found.
         """
         self.embedded_index  # noqa: B018 - made if there is none
         return self.provenance(folder).explain({"path": query} if isinstance(query, str) else query).bundle
 
     def provenance(self, folder: Path | None = None) -> Provenance:
-        """Return what is known of the code of a folder's workspace: `extract`, `nuggets`, `coverage` and `gaps`."""
+        """Return the provenance of a folder's workspace, for `extract`, `nuggets`, `coverage` and `gaps`."""
         from nugget.app.provenance import Provenance
 
         where = folder or current_folder()
         return Provenance(environment=self.environment, folder=where, brain=self, face=self.logs_as)
 
     def repair(self) -> list[str]:
-        """Put right what killed processes and failing disks left, rebuild what had to go, and return what was done."""
+        """Repair what killed processes and failing disks left, rebuild removed indexes, and return what was done."""
         from nugget.upkeep.repair import repair
 
         machine = home_index_file(self.environment.home)
@@ -333,7 +333,7 @@ class Brain:
         return done
 
     def close(self) -> None:
-        """Release the index, which closes when the last thread is done, and write pending log lines."""
+        """Write pending log lines and release the index, which closes when the last thread is done."""
         self._log_asked()
         for other in self.others:
             other.close()
@@ -353,9 +353,9 @@ def brain_in_use(path: Path | str | None = None, environment: Environment | None
 
 
 def open(path: Path | str | None = None, *, face: Face = "python") -> Brain:
-    """The brain at `path` or in `NUGGET_BRAIN` alone; else the current folder's or the default one, with the others.
+    """Open the brain at `path` or in NUGGET_BRAIN; by default the current folder's or the default one, with the others.
 
-    `face` is what the query log calls whoever asks. Raises BrainError when there is none.
+    `face` is the caller's name in the query log. Raises BrainError if there is no brain.
     """
     environment = read_environment()
     opened = Brain(brain_in_use(path, environment), environment=environment, face=face)

@@ -1,7 +1,7 @@
-"""The brain that a server holds: opened when it exists, warmed up once and kept current. MCP and HTTP share it.
+"""The brain of a server, opened once and kept warm and current; MCP and HTTP share it. Also the resident server.
 
-Here also the resident server: one process with one model that serves MCP to all windows of one home and recalls units
-for hooks. `nugget.infra.resident` starts it and pipes each client's bytes to it; it exits some minutes after its last.
+The resident server is one process with one model that serves MCP to all windows of a home and recalls units for
+hooks. `nugget.infra.resident` starts it and pipes each client's bytes to it; it exits minutes after its last client.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from nugget.provenance import CodeAnswer
 
 PATIENCE_S = 20.0
-"""Seconds that a question waits for a brain to be read for the first time."""
+"""How long a question waits for the first read of a brain."""
 _BEHIND = frozenset({"index_behind", "vectors_behind"})
 """Values of `degraded` that a sync resolves."""
 MIN_TOKEN_CHARS = 16
@@ -54,7 +54,7 @@ _REQUEST_PATIENCE_S, _CHECK_S = 5.0, 2.0
 class AgentSession:
     """A brain that stays open for agents, with the identity whose memory they may search. Thread-safe.
 
-    A missing brain is looked for at every question, so the server need not be restarted after `nugget init`.
+    Each question looks for a missing brain again, so the server need not be restarted after `nugget init`.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class AgentSession:
         self._closed = threading.Event()
 
     def open(self) -> Brain:
-        """Return the brain, and start its warm-up when it is first found. Raises BrainError if there is none."""
+        """Return the brain; when it is first found, start its warm-up. Raises BrainError if there is none."""
         from nugget.app import Brain, brains
 
         with self._lock:
@@ -91,7 +91,7 @@ class AgentSession:
         _reported(self.open)
 
     def ready(self) -> Brain:
-        """Return the brain once it has been read. Raises BrainError, and IndexUnavailable if that takes too long."""
+        """Wait until the brain is read and return it. Raises BrainError, or IndexUnavailable after too long."""
         brain = self.open()
         if not self._is_warm.wait(PATIENCE_S):
             hint = "Go on with the task, and ask again in a minute."
@@ -110,7 +110,7 @@ class AgentSession:
 
     @cached_property
     def settings(self) -> Settings:
-        """Settings of the brain when the server started, or those of the user without one."""
+        """The brain's settings at the first use; without a brain, the user's."""
         try:
             return load_settings(self.environment, find_brain(self.environment, flag=self._flag, cwd=self.cwd))
         except BrainError:
@@ -123,7 +123,7 @@ class AgentSession:
         return DailyBudget(self.environment.home, max_usd=self.settings.http_max_usd_per_day, face="http")
 
     def llm(self, brain: Brain | None = None) -> LLM | None:
-        """Return the LLM of the brain's settings, held to the server's daily budget; None without a key."""
+        """Return the LLM of the brain's settings, limited to the server's daily budget; None without a key."""
         return open_llm(brain.settings if brain else self.settings, self.environment, budget=self._budget)
 
     def required_llm(self) -> LLM:
@@ -145,9 +145,9 @@ class AgentSession:
         return self.caught_up(brain.answer(bundle, llm))
 
     def search(self, query: Query, sessions: Sequence[str], *, budget_tokens: int) -> Bundle:
-        """Search the sources of a query, and pack the best hits of all into a budget.
+        """Search the sources of a query and pack the best hits into a budget.
 
-        Of the source `sessions` only the given ones are searched, if there are any.
+        If `sessions` are given, only those are searched in the source `sessions`.
         """
         from nugget.app import SEARCH_TOKENS
 
@@ -180,7 +180,7 @@ class AgentSession:
         return seen.explain(asked)
 
     def follow(self) -> None:
-        """Bring in what was merged on the remote; failures are printed on stderr."""
+        """Pull what was merged on the remote; print failures on stderr."""
         _reported(lambda: self._bring_in(self.open(), if_due=False))
 
     def _bring_in(self, brain: Brain, *, if_due: bool) -> None:
@@ -215,7 +215,7 @@ class AgentSession:
             threading.Thread(target=self._follow, args=(brain,), name="nugget-follow", daemon=True).start()
 
     def _follow(self, brain: Brain) -> None:
-        """Follow the remote until the session is closed; no question waits for that."""
+        """Follow the remote until the session is closed, without delaying questions."""
         while not self._closed.is_set():
             for one in (brain, *brain.others):
                 _reported(lambda one=one: self._bring_in(one, if_due=True))  # type: ignore[misc]
@@ -278,7 +278,7 @@ def _is_token(text: str) -> bool:
 
 
 async def _serve_socket(file: Path, serve: ServeLines) -> None:
-    """Answer windows, commands and hooks until the last window has been closed for a while, or the socket is gone."""
+    """Serve windows and hooks on a socket until the last window has been closed for a while or the socket is gone."""
     sessions: list[AgentSession] = []
     last_window = time.monotonic()
 
@@ -353,7 +353,7 @@ def _recalled(question: dict[str, Any], sessions: Sequence[AgentSession]) -> dic
 
 
 class Lines:
-    """A connection as a text file of lines."""
+    """A connection that reads and writes like a text file."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -389,7 +389,7 @@ def _listen(file: Path) -> socket.socket:
 
 
 def run_resident(serve: ServeLines) -> None:
-    """Run the server of the socket named on the command line; what it reports goes to `$NUGGET_HOME/log/serve.log`."""
+    """Run the server of the socket named on the command line, with its stderr in `$NUGGET_HOME/log/serve.log`."""
     home = read_environment().home
     os.chdir(home)
     with files.open_private(home / "log" / "serve.log", "w") as log, suppress(KeyboardInterrupt):

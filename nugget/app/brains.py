@@ -1,6 +1,6 @@
-"""Check the parameters of a question, ask several brains as one, compare units with a brain, and measure it.
+"""Validate questions, ask several brains as one, compare units with a brain, and evaluate it.
 
-The brains are the one in use and those of `brains.folders`. Here also a brain's space in a team's index.
+The brains are the one in use and those of `brains.folders`. Also a brain's space in a team's index.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 NEIGHBOURS = 5
-"""How many of the brain's units a new one is compared with."""
+"""Number of the brain's units that a new one is compared with."""
 
 
 def checked(question: Query | str, usual: Query) -> Query:
-    """Return a validated query; what it leaves open is taken from `usual`.
+    """Return a validated query with the defaults of `usual`.
 
     Raises UsageError for an invalid source, depth or identity, and for a number below 1.
     """
@@ -69,7 +69,7 @@ def check_identity(identity: str | None) -> None:
 
 
 def source_names(names: Sequence[SourceName | str]) -> tuple[SourceName, ...]:
-    """Return the sources of these names. Raises UsageError for one that does not exist."""
+    """Return the sources with these names. Raises UsageError for an unknown one."""
     try:
         return tuple(map(SourceName, names))
     except ValueError as error:
@@ -83,7 +83,7 @@ def _at_least_one(name: str, value: int | None) -> int | None:
 
 
 def depth_named(depth: Depth | str) -> Depth:
-    """Return the depth of a name. Raises UsageError if it does not exist."""
+    """Return the depth with this name. Raises UsageError for an unknown one."""
     try:
         return Depth(depth)
     except ValueError:
@@ -104,7 +104,7 @@ def join(brain: Brain) -> Brain:
 
 
 def ask_all(brain: Brain, ask: Callable[[dict[str, IndexReader]], Bundle], *, alone: bool = False) -> Bundle:
-    """Ask a brain and, by name, the indexes of the others; one that cannot be read is named in `degraded`."""
+    """Ask a brain together with the others' indexes; `degraded` names those that cannot be read."""
     if alone or not (brain.others or brain.left_out):
         return guarded(brain, lambda: ask({}))
     indexes: dict[str, IndexReader] = {}
@@ -127,7 +127,7 @@ def ask_all(brain: Brain, ask: Callable[[dict[str, IndexReader]], Bundle], *, al
 
 
 def guarded(brain: Brain, ask: Callable[[], T]) -> T:
-    """Ask; if the brain's index turns out to be damaged, rebuild it and ask once more."""
+    """Ask; if an index turns out to be damaged, rebuild it and ask again."""
     try:
         return ask()
     except Exception as error:  # damage also shows as missing rows or values of another type
@@ -146,7 +146,7 @@ def guarded(brain: Brain, ask: Callable[[], T]) -> T:
 
 
 def reviewed_in(brain: Brain, name: str | None) -> Brain:
-    """Return the brain in which a proposal of this name waits, else this one. Raises ReviewError if several do."""
+    """Return the brain that holds a proposal of this name, else this brain. Raises ReviewError if several do."""
     found = [one for one, waiting in waiting_in(brain) if any((name or "") in proposal.branch for proposal in waiting)]
     if len(found) > 1:
         names = ", ".join(one.name for one in found)
@@ -155,7 +155,7 @@ def reviewed_in(brain: Brain, name: str | None) -> Brain:
 
 
 def waiting_in(brain: Brain) -> Iterator[tuple[Brain, list[ProposalBranch]]]:
-    """Yield a brain and the others, each with the proposals that wait in it, without others that cannot be read."""
+    """Yield each readable brain with its waiting proposals, this one first."""
     yield brain, brain.proposals()
     for other in brain.others:
         with suppress(NuggetError, OSError):
@@ -165,8 +165,8 @@ def waiting_in(brain: Brain) -> Iterator[tuple[Brain, list[ProposalBranch]]]:
 def capturing(brain: Brain, folder: Path | None, *, transcript: Path | None = None) -> Brain:
     """Return the brain that `brains.captures` names for sessions in a folder; this one if no rule matches.
 
-    Without a folder, that of the transcript counts. Raises NuggetError if the rule's brain cannot be used, so that its
-    sessions go nowhere else.
+    `folder` defaults to the transcript's. Raises NuggetError if the rule's brain cannot be used, so that its sessions
+    go nowhere else.
     """
     from nugget.sources.sessions import read_any
 
@@ -181,10 +181,10 @@ def capturing(brain: Brain, folder: Path | None, *, transcript: Path | None = No
 def evaluate(
     brain: Brain, files: Sequence[Path], *, baseline: Path | None, threshold: float, accept: bool
 ) -> tuple[dict[str, Any], dict[str, Any] | None, bool]:
-    """Ask the golden questions as `ask` does, without an LLM; return the run, its comparison, and whether it failed.
+    """Ask the golden questions without an LLM; return the run, the comparison, and whether it failed.
 
-    A run that is not worse than the last one, or is accepted, is kept for the next comparison. Raises NuggetError if
-    the named baseline cannot be read.
+    A run that is accepted, or no worse than the last one, becomes the next baseline. Raises NuggetError if the named
+    baseline cannot be read.
     """
     from nugget import evaluation
     from nugget.brain.checks import read_golden
@@ -216,7 +216,7 @@ def evaluate(
 
 
 def asked_questions(brain: Brain, since: date | None = None) -> dict[str, Any]:
-    """Return the questions asked of the brain, which units were used after them, and its coverage by answers."""
+    """Return a report on the questions asked of the brain, the units used after them, and the brain's coverage."""
     entries = query_log.read(brain.environment.home, brain=brain.path, since=since, with_code=True)
     return query_log.report(entries, used=query_log.read_uses(brain.environment.home), unit_ids=brain.index.unit_ids())
 
@@ -257,7 +257,7 @@ def similar_units(brain: Brain) -> Similar:
 
 
 def neighbours(brain: Brain, text: str) -> Sequence[Hit]:
-    """Return the brain's units that are nearest to a text."""
+    """Return the brain's units nearest to a text."""
     query = Query(text, filter=Filter(sources=(SourceName.BRAIN,)), limit=NEIGHBOURS, budget_tokens=100_000)
     return brain.ask(query, log=False, alone=True).hits
 
@@ -270,7 +270,7 @@ def open_index(brain: Brain) -> IndexReader:
 
 
 def publish_index(brain: Brain, *, rebuild: bool = False) -> Published | None:
-    """Bring the brain's space in line with its embedded index; None if the settings name no team's index.
+    """Publish the embedded index to the brain's space; None if no team's index is configured.
 
     Raises IndexUnavailable if the database cannot be written.
     """
@@ -284,7 +284,7 @@ def publish_index(brain: Brain, *, rebuild: bool = False) -> Published | None:
 
 
 def migrate_index(address: str) -> tuple[int, int]:
-    """Bring the schema of a team's index forward and return its version before and after.
+    """Upgrade the schema of a team's index; return its version before and after.
 
     Raises UsageError without an address.
     """

@@ -1,4 +1,4 @@
-"""What the page in the browser asks of a brain beyond questions: a tag of what changed, the graph, edits of units."""
+"""Data for the page in the browser: change tags, the graph, the map, edits of units, and its access keys."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from nugget.provenance.inventory import Covered, Gaps
 
 MAX_NODES = 60
-"""Units around one that a graph shows."""
+"""Maximum number of units in a graph."""
 MAX_DOTS, MAX_LINKED = 2_000, 120
-"""Newest units that the map shows, and those of them that can be chosen."""
+"""Number of the newest units that the map shows, and of those that are links."""
 NEAR = 6
-"""Units that are near in meaning, beside those that are related."""
+"""Number of units shown because they are near in meaning."""
 _LEAST_COSINE = 0.35
 _TERMINAL_EDITORS = frozenset("vi vim nvim nano pico micro hx helix joe mg ne ed".split())
 _RING = 190.0
 _ROOM = 150.0
-"""Width that a node with its name takes on a ring."""
+"""Width of a node with its name on a ring."""
 _GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
 
 
@@ -52,7 +52,7 @@ A link has the ids of two nodes and the name of their relation, empty if they ar
 
 
 def new_key(home: Path, port: int) -> str:
-    """Make the key that lets one browser into the page on a port, in place of the one before."""
+    """Create the key that lets one browser into the page on a port, replacing the previous one."""
     key = secrets.token_urlsafe(24)
     files.private_folder(home / "run")
     files.replace(_key_file(home, port), key.encode())
@@ -60,7 +60,7 @@ def new_key(home: Path, port: int) -> str:
 
 
 def use_key(home: Path, port: int, key: str) -> bool:
-    """Return whether this is the key of the page on a port, which then works no more."""
+    """Return whether this is the key of the page on a port, and invalidate it."""
     file = _key_file(home, port)
     try:
         kept = file.read_bytes()
@@ -78,7 +78,7 @@ def is_shown(home: Path, port: int) -> bool:
 
 
 def forget_key(home: Path, port: int) -> None:
-    """Let the key of a port work no more, since its page is closed."""
+    """Invalidate the key of a port whose page is closed."""
     _key_file(home, port).unlink(missing_ok=True)
 
 
@@ -87,7 +87,7 @@ def _key_file(home: Path, port: int) -> Path:
 
 
 def pulse(brain: Brain) -> dict[str, str]:
-    """Return a short tag for each part of the brain that changes when the part does. Asks the file system alone."""
+    """Return a tag for each part of the brain that changes when the part does. Reads file times and sizes only."""
     folder, home = git.git_dir(brain.path), brain.environment.home
     parts = {
         "review": (folder / "refs" / "heads" / "nugget", folder / "packed-refs", folder / "logs" / "HEAD"),
@@ -144,7 +144,7 @@ def graph(brain: Brain, ref: str, *, steps: int = 2, near: bool = True) -> Graph
 
 
 def _rings(keys: Sequence[int], distance: dict[int, int], parent: dict[int, int]) -> dict[int, tuple[float, float]]:
-    """Return a place for each: the first in the middle, the others on a ring for each step, near their parents."""
+    """Return positions: the first in the middle, the others near their parents on one ring per step."""
     places, angles, radius = {keys[0]: (0.0, 0.0)}, {keys[0]: 0.0}, 0.0
     for step in sorted({distance[key] for key in keys} - {0}):
         ring = sorted((key for key in keys if distance[key] == step), key=lambda key: (angles[parent[key]], key))
@@ -194,12 +194,12 @@ def domain_map(brain: Brain) -> list[dict[str, Any]]:
 
 
 def head(brain: Brain) -> str | None:
-    """Return the checked-out commit, None if there is none."""
+    """Return the checked-out commit; None if there is none."""
     return git.head(brain.path)
 
 
 def unit_file(brain: Brain, unit: Unit) -> tuple[str, str]:
-    """Return the file of a unit as it is on the disk, and the SHA-256 of its content. Raises KnowledgeError."""
+    """Return the text of a unit's file and the SHA-256 of its content. Raises KnowledgeError."""
     from nugget.brain import read_file
 
     content = read_file(brain.path, unit.path or "")
@@ -219,7 +219,7 @@ def unit_history(brain: Brain, unit: Unit) -> list[git.Change]:
 
 
 def edit_unit(brain: Brain, unit_id: str, text: str, *, expect: str) -> str:
-    """Replace the file of a unit by a text, as a commit, as `filing.replace_unit` does; return its path."""
+    """Replace the file of a unit in a commit, as `filing.replace_unit` does; return its path."""
     from nugget.brain.filing import replace_unit
     from nugget.redaction import allow_list
 
@@ -231,7 +231,7 @@ def edit_unit(brain: Brain, unit_id: str, text: str, *, expect: str) -> str:
 
 
 def newest(brain: Brain, *, since: date) -> tuple[list[Unit], Counter[str]]:
-    """Return the units that are new since a day, newest first; of imported ones only how many, by domain."""
+    """Return the units added since a day, newest first, and the number of imported ones by domain."""
     with brain.index.reading():
         keys = brain.index.newest_units(Filter(sources=(SourceName.BRAIN,), since=since), 1_000_000)
         units = brain.index.units(keys)
@@ -240,7 +240,7 @@ def newest(brain: Brain, *, since: date) -> tuple[list[Unit], Counter[str]]:
 
 
 def titles(brain: Brain, ids: Iterable[str]) -> dict[str, str]:
-    """Return the titles of units of the brain, by id; those that are gone are left out."""
+    """Return the titles of the brain's units by id, without units that are gone."""
     keys = brain.index.unit_keys(ids)
     return {unit.id: unit.title for unit in brain.index.units(keys.values()).values()}
 
@@ -253,7 +253,7 @@ def questions(brain: Brain, since: date) -> list[Asked]:
 
 
 def stale_cause(brain: Brain, unit: Unit) -> str | None:
-    """Return why a unit of the brain is stale, None if it is not."""
+    """Return why a unit of the brain is stale; None if it is not."""
     from nugget.retrieval.scoring import stale_reasons
 
     today = datetime.now(UTC).date()
@@ -267,7 +267,7 @@ def stale_cause(brain: Brain, unit: Unit) -> str | None:
 
 
 def open_file(brain: Brain, unit: Unit) -> None:
-    """Open a unit's file in $VISUAL or $EDITOR, or in the desktop's program if that editor needs a terminal."""
+    """Open a unit's file in $VISUAL or $EDITOR; if that needs a terminal, in the desktop's default program."""
     import shlex
 
     import click
@@ -290,7 +290,7 @@ def queue_session(brain: Brain, session: str) -> None:
 
 
 def problems(brain: Brain) -> list[dict[str, Any]]:
-    """Return the findings of `nugget doctor` that are not fine, but for what waits for a review."""
+    """Return the problems that `nugget doctor` finds, without waiting reviews."""
     from nugget.upkeep.doctor import doctor
 
     found = doctor(brain.path, brain.settings, brain.environment, now=datetime.now(UTC))
@@ -305,7 +305,7 @@ def spent(brain: Brain, since: datetime) -> Spending:
 
 
 def coverage(brain: Brain, folder: Path) -> tuple[list[Covered], Gaps | None]:
-    """Return the files of the folder's workspace by their nuggets, and what is asked or changed more than explained."""
+    """Return the workspace's files with their nuggets, and the files asked about or changed more than explained."""
     from nugget.app.provenance import Provenance
 
     seen = Provenance(environment=brain.environment, folder=folder, brain=brain)

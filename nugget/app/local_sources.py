@@ -38,11 +38,11 @@ LOCAL_SOURCES = (
 )  # fmt: skip
 """The sources of the machine's index, in the order in which they are synced. Memory has indexes of its own."""
 LOCAL_LOCK = "machine-sync.lock"
-"""Held in `$NUGGET_HOME` while these sources are synced."""
+"""Lock in `$NUGGET_HOME`, held while these sources are synced."""
 INLINE_FILES = 50
-"""Up to this many changed files are indexed before a search; more are left to a sync of their own."""
+"""Maximum number of changed files to index before a search; more wait for a sync."""
 INLINE_BYTES = 8_000_000
-"""Up to this much of changed transcripts is read before a search: a quarter of a second."""
+"""Maximum size of changed transcripts to read before a search, about a quarter of a second."""
 
 _WITH_VECTORS = 3
 _HISTORY = frozenset({SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE})
@@ -182,7 +182,7 @@ def _sync_all(brain: Brain, sources: Sequence[SourceName]) -> dict[SourceName, S
 def read_logs(
     connection: sqlite3.Connection, environment: Environment, settings: Settings, brain: Path | None
 ) -> SyncResult:
-    """Read what is new in sessions, shells and channels, and derive what went wrong in them."""
+    """Read new entries of sessions, shells and channels, and derive incidents from them."""
     from nugget.evidence.derive import derive_sessions, put_evidence_units
     from nugget.index.ingest import ingest_all
 
@@ -196,7 +196,7 @@ def read_logs(
 def read_new_logs(
     connection: sqlite3.Connection, environment: Environment, settings: Settings, brain: Path | None
 ) -> int:
-    """Read the logs that changed if they are few; return how many were left to a sync."""
+    """Read the changed logs if they are few; return how many are left to a sync."""
     from nugget.index.ingest import changed_logs, ingest_all, is_outdated
 
     changed, size, gone = changed_logs(connection, environment, settings, brain)
@@ -222,9 +222,9 @@ def open_memory_of(brain: Brain, identity: str) -> Index:
 
 
 def sync_in_background(brain: Brain, *, source: str = "brain") -> bool:
-    """Start a `nugget sync` of the brain, or of `machine`, that outlives this process; False if one is at work.
+    """Start a detached `nugget sync` of the brain or of `machine`; return False if one is running.
 
-    The new process inherits a lock that it holds while it lives: of any number of commands at once one starts it.
+    The new process inherits a lock, so that only one of several commands starts it.
     """
     lock_file = brain.index_folder / "sync.lock" if source == "brain" else brain.environment.home / LOCAL_LOCK
     lock = files.try_lock(lock_file.with_suffix(".started"))

@@ -62,7 +62,7 @@ def shell_hook(shell: str) -> str:
 class Logs:
     """Access to the logs of this machine. Thread-safe: every call opens the machine's index for itself.
 
-    `note` reports missing models to a person. `backfill` is how far `start_backfill` is.
+    `note` reports missing models to a person. `backfill` is the progress of `start_backfill`.
     """
 
     environment: Environment
@@ -73,7 +73,7 @@ class Logs:
     )
 
     def make_session(self, title: str) -> dict[str, Any]:
-        """Make a session with its folder below the shell logs."""
+        """Create a session with its folder below the shell logs."""
         session = f"sess_{secrets.token_hex(12)}"
         folder = self.environment.shell_logs / session
         made = {"id": session, "title": self._redacted(title), "created_ms": time.time_ns() // 1_000_000}
@@ -87,7 +87,7 @@ class Logs:
         return {**made, "log_dir": str(folder)}
 
     def ingest(self, session: str) -> dict[str, Any]:
-        """Read what is new in the logs of a session; return its counts. Raises TranscriptError."""
+        """Read new log entries of a session; return their counts. Raises TranscriptError."""
         log, folder = find_log(self.environment, session), self.environment.shell_logs / session
         if log is None and folder.is_dir() and not folder.is_symlink():  # made, and nothing recorded yet
             return ingested(session, SourceName.SHELL)
@@ -99,7 +99,7 @@ class Logs:
             return done
 
     def ingest_all(self) -> SyncResult:
-        """Read what is new in all logs."""
+        """Read new entries of all logs."""
         with self._index() as connection:
             result = read_logs(connection, self.environment, self.settings, None)
             self._embed_units(connection)
@@ -121,11 +121,11 @@ class Logs:
     def for_call(
         self, session: str, question: str, options: BundleOptions, *, mode: str, llm: LLM
     ) -> tuple[str, str, dict[str, Any]]:
-        """Return what the logs say to the question of an LLM call, as text in a fence, with facts on it and as JSON.
+        """Return evidence for the question of an LLM call: fenced text, a summary of it, and JSON.
 
-        The mode `llm-select` lets the model choose from the whole history, with the latest output; `diagnostic` says
-        nothing unless the question is what went wrong. An empty text comes with the reason. Raises nothing for logs
-        that cannot be read: the call goes on without them.
+        With the mode `llm-select` the model chooses from the whole history; with `diagnostic` there is evidence only
+        if the question asks what went wrong. If the text is empty, the summary is the reason. Unreadable logs raise
+        nothing: the call goes on without them.
         """
         if mode == "diagnostic" and not is_diagnostic(question):
             return "", "no question of what went wrong", {}
@@ -148,7 +148,7 @@ class Logs:
     def selected(
         self, session: str | None, question: str, options: BundleOptions, *, llm: LLM | None = None, fresh: bool = True
     ) -> dict[str, Any]:
-        """Let a model choose from the whole history of a session, by default the latest; return what it chose as JSON.
+        """Let a model choose evidence from the whole history of a session, by default the latest; return it as JSON.
 
         Raises TranscriptError, LLMUnavailable.
         """
@@ -179,7 +179,7 @@ class Logs:
                 )  # fmt: skip
 
     def start_backfill(self) -> None:
-        """Read all logs in a thread that pauses between them, so that questions are answered meanwhile."""
+        """Read all logs in a thread that pauses between logs, so that questions are still answered."""
         state = self.backfill
         state["state"] = "running"
 
@@ -210,7 +210,7 @@ class Logs:
                 ) from error
 
     def _read(self, connection: sqlite3.Connection, session: str, *, fresh: bool) -> str:
-        """Read what is new in a session's logs and return its id. Raises TranscriptError."""
+        """Read new log entries of a session and return its id. Raises TranscriptError."""
         is_known = find_log_session(connection, session) is not None
         log = find_log(self.environment, session) if fresh or not is_known else None
         if log is not None:
@@ -233,7 +233,7 @@ class Logs:
         return redact(text, allow=allow_list(self.settings)).text
 
     def _embed_units(self, connection: sqlite3.Connection) -> Embedder | None:
-        """Make incidents and notes searchable by meaning if there is a model, and return the model."""
+        """Embed incidents and notes if there is a model; return the model."""
         try:
             embedder = open_embedder(self.settings, self.environment)
         except EmbeddingUnavailable as error:

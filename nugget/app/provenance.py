@@ -48,10 +48,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """Provenance as seen from a folder, with the reviewed units of a brain if there is one.
+    """Provenance of the workspace around a folder, with the reviewed units of a brain if there is one.
 
-    Questions are logged as those of `face`, if there is one. `note` is called with what a person should know, such as
-    a missing model.
+    Questions are logged under `face`, if set. `note` receives messages for the person, such as a missing model.
     """
 
     environment: Environment
@@ -62,7 +61,7 @@ class Provenance:
 
     @property
     def settings(self) -> Settings:
-        """Settings of the brain, or those of the user without one."""
+        """The brain's settings; without a brain, the user's."""
         return self.brain.settings if self.brain else load_settings(self.environment)
 
     def explain(self, query: NuggetQuery | Mapping[str, Any]) -> CodeAnswer:
@@ -79,7 +78,7 @@ class Provenance:
     def nuggets(
         self, file: str | None, types: Sequence[str], *, stale: bool, limit: int
     ) -> tuple[list[Nugget], Mapping[str, StaleReason], int]:
-        """Return nuggets, newest session first, the reasons of those that are stale, and how many there are in all."""
+        """Return nuggets, newest session first, why some are stale, and how many there are in all."""
         chosen = nugget_types(types)
         with opened_index(self.environment.home) as connection:
             is_known = partial(stored.is_known, connection)
@@ -95,7 +94,7 @@ class Provenance:
         return found[:limit], reasons, len(found)
 
     def nugget(self, prefix: str) -> tuple[Nugget, StaleReason | None]:
-        """Return the nugget whose id begins so, and why it is stale. Raises NuggetError if there is not exactly one."""
+        """Return the nugget with this id prefix and why it is stale. Raises NuggetError unless there is exactly one."""
         with self._workspace() as (connection, workspace):
             found = find_nugget(connection, prefix, workspace=workspace.identity)
             if found.scope.repo != workspace.identity:  # the files of another workspace are not here
@@ -105,7 +104,7 @@ class Provenance:
         return found, reasons.get(found.id)
 
     def missing(self) -> tuple[list[dict[str, str]], int]:
-        """Return paths and symbols that are named and no longer exist, and how many nuggets and units were checked."""
+        """Return mentioned paths and symbols that no longer exist, and how many nuggets and units were checked."""
         index, today = self._index(), datetime.now(UTC).date()
         with self._workspace() as (connection, workspace):
             units = [unit for unit, *_ in reviewed_units(index, workspace, text=None, today=today)] if index else []
@@ -161,7 +160,7 @@ class Provenance:
         return known.export_lines(self.environment.home, None if everything else self.workspace().identity)
 
     def import_lines(self, stream: BinaryIO, *, name: str, dry_run: bool) -> dict[str, Any]:
-        """Import exported lines; what is known already stays as it is."""
+        """Import exported lines; existing nuggets are not changed."""
         return known.import_lines(self.environment.home, stream, name=name, settings=self.settings, dry_run=dry_run)
 
     def workspace(self) -> Workspace:
@@ -177,7 +176,7 @@ class Provenance:
             yield connection, find_workspace_of(None, folder=self.folder, is_known=is_known)[0]
 
     def _index(self) -> Index | None:
-        """Return the brain's index as it is: an answer about code does not wait for a sync of the brain."""
+        """Return the brain's index without syncing it first."""
         if self.brain is not None:
             with suppress(Unusable):
                 return Index(self.brain.index_folder / "index.db")
@@ -194,7 +193,7 @@ class Provenance:
 
 
 def prepare_commit(environment: Environment, folder: Path, *, offline: bool) -> Commit:
-    """Return the commit of what is staged, with a message from the sessions that wrote it. Raises GitError."""
+    """Return the planned commit of the staged changes, with a message from their sessions. Raises GitError."""
     from nugget import commits
 
     settings = load_settings(environment, environment.brain or default_brain(environment))
@@ -205,7 +204,7 @@ def prepare_commit(environment: Environment, folder: Path, *, offline: bool) -> 
 
 
 def commit_staged(folder: Path, message: str, *, edit: bool) -> Path | None:
-    """Commit what is staged; return the file that keeps the message if nothing was committed. Raises GitError."""
+    """Commit the staged changes; if nothing was committed, return the file with the message. Raises GitError."""
     top = git.top_folder(folder)
     if (git.git_dir(top) / "MERGE_MSG").exists():
         hint = "Finish it with git; --dry-run shows ours."

@@ -1,4 +1,4 @@
-"""The sessions of agents and shells on this machine: one list, with what came of each; pausing and erasing."""
+"""Sessions of agents and shells on this machine: list them with their outcomes, show, pause, erase and import them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownSession:
-    """A session, with what is known of it and what came of it.
+    """A session with its metadata and its outcome.
 
     `captured` is `yes`, `no`, `queued` or `failed`. `units` counts those that capture proposed: `kept`, `waiting` and
     `rejected`. `store_file` is its file in the store of provenance, None if nothing was extracted.
@@ -66,12 +66,12 @@ class KnownSession:
 
     @property
     def seconds(self) -> int | None:
-        """Its length in seconds."""
+        """The duration of the session."""
         return int((self.ended - self.started).total_seconds()) if self.started and self.ended else None
 
     @property
     def outcome(self) -> str:
-        """What capture made of it, and what was found in it, in a few words."""
+        """A summary of the result, such as `2 kept, 1 nugget`."""
         units = [f"{count} {what}" for what, count in self.units.items() if count]
         units = units or [{"yes": "nothing to keep", "no": "not captured"}.get(self.captured, self.captured)]
         more = {"nugget": self.nuggets, "open failure": self.counts.get("open", 0)}
@@ -109,9 +109,9 @@ class SessionDetail:
 def list_sessions(
     asked: Provenance, *, everything: bool = False, since: datetime | None = None
 ) -> tuple[Workspace, list[KnownSession]]:
-    """Return the workspace of the folder, and its sessions or (`everything`) those of the machine, newest first.
+    """Return the workspace of the folder and its sessions, or all sessions with `everything`, newest first.
 
-    New logs are read first, unless there are so many that a sync has to read them.
+    New logs are read first if they are few.
     """
     home = asked.environment.home
     workspace = asked.workspace()
@@ -135,7 +135,7 @@ def list_sessions(
 
 
 def find_session(asked: Provenance, name: str) -> SessionDetail:
-    """Return one session by its id, the beginning of it, or a ref. Raises UsageError if there is not exactly one."""
+    """Return one session by its id, an id prefix, or a ref. Raises UsageError if there is not exactly one."""
     prefix = name.removeprefix("session:").removeprefix("sessions:").partition("#")[0]
     _, everything = list_sessions(asked, everything=True)
     found = [one for one in everything if one.id == prefix] or [one for one in everything if one.id.startswith(prefix)]
@@ -164,7 +164,7 @@ def find_session(asked: Provenance, name: str) -> SessionDetail:
 
 
 def _stored_sessions(connection: sqlite3.Connection, here: str) -> dict[str, KnownSession]:
-    """Return the sessions that were read or extracted; one of several workspaces counts as of this one."""
+    """Return the sessions that were read or extracted; one with several workspaces is listed under `here`."""
     found: dict[str, KnownSession] = {}
     for log in events.log_sessions(connection):
         found[log.id] = KnownSession(
@@ -186,7 +186,7 @@ def _stored_sessions(connection: sqlite3.Connection, here: str) -> dict[str, Kno
 
 
 def _unread_session(file: SessionFile, finder: WorkspaceFinder) -> KnownSession:
-    """Return what the beginning of a transcript, and its time, say about a session that was not read yet."""
+    """Return an unread session from the first bytes of its transcript and the file's time."""
     head = ""
     with suppress(OSError):
         if not file.is_shared:
@@ -200,7 +200,7 @@ def _unread_session(file: SessionFile, finder: WorkspaceFinder) -> KnownSession:
 
 
 def _first_text(content: str, key: str) -> str | None:
-    """Return the first value of a key in JSON that may be cut off."""
+    """Return the first text under a key in JSON that may be incomplete."""
     found = re.search(rf'"{key}"\s*:\s*"((?:[^"\\]|\\.)*)"', content)
     return found[1].replace("\\\\", "\\").replace('\\"', '"') if found else None
 
@@ -208,7 +208,7 @@ def _first_text(content: str, key: str) -> str | None:
 def _with_outcomes(
     connection: sqlite3.Connection, asked: Provenance, chosen: Sequence[KnownSession]
 ) -> list[KnownSession]:
-    """Return the sessions with what capture made of them: by the ledger, the queue and the brain as it stands."""
+    """Return the sessions with their outcomes, from the ledger, the queue and the brain."""
     home, brain = asked.environment.home, asked.brain
     captures: dict[str, list[dict[str, Any]]] = {}
     for line in files.read_lines(home / "ledger" / ledger.CAPTURES):
@@ -234,16 +234,16 @@ def _with_outcomes(
 
 
 def pause(home: Path, *, session: str | None = None, end: bool = False) -> None:
-    """Capture nothing from now on, or nothing of one session, until it is ended."""
+    """Pause capture, of all sessions or one, or end the pause."""
     line = {"time": datetime.now(UTC).timestamp(), "session": session, "paused": not end}
     files.append_line(home / queue.PAUSES, line)
 
 
 def erase_session(asked: Provenance, name: str) -> tuple[str, list[str]]:
-    """Remove a session from everything that Nugget keeps, for good; return its id and what was removed.
+    """Permanently remove a session from everything that Nugget keeps; return its id and what was removed.
 
-    The client's own transcript and the brain are not touched; the session is not read again. Raises UsageError if there
-    is not exactly one.
+    The client's own transcript and the brain are not changed, and the session is not read again. Raises UsageError if
+    there is not exactly one.
     """
     home, known = asked.environment.home, find_session(asked, name).known
     session, removed = known.id, []
@@ -277,7 +277,7 @@ def erase_session(asked: Provenance, name: str) -> tuple[str, list[str]]:
 def import_chats(brain: Brain, path: Path, *, dry_run: bool = False) -> dict[str, str] | None:
     """Archive the conversations of a ChatGPT or Claude export as sessions; return their titles by id.
 
-    None if there is no such export at the path. Raises UsageError for one that cannot be read.
+    Returns None if the path is not such an export. Raises UsageError if it cannot be read.
     """
     from nugget.importing import chats
 

@@ -1,4 +1,4 @@
-"""A team's server: which spaces it has, who holds a token for them, and sessions that members send to it.
+"""A team's server: its spaces, their tokens, and the sessions that members send.
 
 A space is one of the server's brains, by its name in `brains.folders`. Tokens are kept as hashes in
 `$NUGGET_HOME/tokens.json`. A sent session enters the same archive and queue as a session of this machine.
@@ -39,7 +39,7 @@ _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """A token without its text: whose it is, the right (`read` or `write`) in each space, and its last day."""
+    """A token without its text: its identity, the right (`read` or `write`) in each space, and its last day."""
 
     id: str
     identity: str
@@ -50,17 +50,17 @@ class Token:
 
 
 def require(module: str, purpose: str) -> ModuleType:
-    """Import a module of the extra `team`. Raises UsageError with how to install it."""
+    """Import a module of the extra `team`. Raises UsageError that says how to install it."""
     return import_extra(module, "team", purpose, UsageError)
 
 
 def spaces(environment: Environment) -> tuple[dict[str, Path], tuple[str, ...]]:
-    """Return the brains that can be served, by name, and a sentence for each that cannot."""
+    """Return the brains to serve by name, and a sentence for each that cannot be served."""
     return usable_brains(environment, load_settings(environment))
 
 
 def parse_rights(values: Sequence[str]) -> dict[str, str]:
-    """Return the right in each space from `NAME` or `NAME:read|write`. Raises UsageError."""
+    """Parse rights such as `NAME` or `NAME:write` into the right in each space. Raises UsageError."""
     rights = {}
     for value in values:
         name, _, right = value.partition(":")
@@ -71,7 +71,7 @@ def parse_rights(values: Sequence[str]) -> dict[str, str]:
 
 
 def make_token(home: Path, identity: str, rights: Mapping[str, str], *, days: int | None, now: datetime) -> str:
-    """Keep the hash of a new token and return its text, which cannot be shown again. Raises UsageError."""
+    """Create a token, store its hash and return its text, which cannot be shown again. Raises UsageError."""
     if not is_name(identity, signs="._@+-"):
         raise UsageError(f"{printable(identity)!r} is not a name for an identity.", hint="Use a login or an address.")
     if not rights:
@@ -98,7 +98,7 @@ def revoke_token(home: Path, token_id: str) -> Token:
 
 
 def tokens(home: Path) -> list[Token]:
-    """Return the tokens that are kept. Raises NuggetError if their file is damaged, so that none is lost."""
+    """Return the stored tokens. Raises NuggetError if their file is damaged."""
     file = home / "tokens.json"
     try:
         return [Token(**one) for one in json.loads(file.read_text("utf-8"))["tokens"]]
@@ -109,7 +109,7 @@ def tokens(home: Path) -> list[Token]:
 
 
 def token_of(home: Path, text: str, *, now: datetime) -> Token | None:
-    """Return the token with this text, None if there is none or it has expired."""
+    """Return the valid token with this text; None if it is unknown or has expired."""
     wanted = _hash(text)
     found = next((token for token in tokens(home) if secrets.compare_digest(token.hash, wanted)), None)
     is_over = found is not None and found.expires is not None and datetime.fromisoformat(found.expires) <= now
@@ -122,7 +122,7 @@ def _write_tokens(home: Path, kept: Sequence[Token]) -> None:
 
 
 def _hash(text: str) -> str:
-    """Return the SHA-256 of a token; a random token needs no salt and no slow hash."""
+    """Return the SHA-256 of a token, which is random and so needs neither a salt nor a slow hash."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -138,7 +138,7 @@ def spaces_of_repository(environment: Environment, brains: Mapping[str, Path], r
 
 
 def note_delivery(home: Path, delivery: str) -> bool:
-    """Return True for the id of a webhook's delivery that was not seen before, and remember it."""
+    """Remember the id of a webhook delivery; return False if it was seen before."""
     file = home / "ledger" / "deliveries.json"
     with files.locked(home / "locks" / "deliveries.lock"):
         try:
@@ -152,7 +152,7 @@ def note_delivery(home: Path, delivery: str) -> bool:
 
 
 def keys_address(issuer: str) -> str:
-    """Return the address of the keys of an OpenID provider. Raises NuggetError."""
+    """Return the address of an OpenID provider's keys. Raises NuggetError."""
     status, found = _reply_of(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
     if not (status == 200 and isinstance(found, dict) and isinstance(found.get("jwks_uri"), str)):
         raise NuggetError(f"{issuer} does not publish where its keys are (HTTP {status}).")
@@ -160,7 +160,7 @@ def keys_address(issuer: str) -> str:
 
 
 def _reply_of(url: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> tuple[int, Any]:
-    """Return the status and the JSON of a reply, None for another reply. Raises NuggetError without one."""
+    """Send a request; return the status and the JSON, None for other replies. Raises NuggetError without a reply."""
     try:
         status, reply = http_client.send(url, body, headers or {}, until=time.monotonic() + SEND_TIMEOUT_S)
     except (OSError, ValueError) as error:
@@ -214,7 +214,7 @@ def _refuse_large(upload: Path) -> None:
 
 
 def send_session(transcript: Path, environment: Environment, settings: Settings) -> str | None:
-    """Send a session, redacted, to the team's server; return what became of it, None if `capture.server` is not set.
+    """Send a redacted session to the team's server; return the outcome, None if `capture.server` is not set.
 
     Raises NuggetError if the server cannot be reached or refuses it, and TranscriptError.
     """

@@ -1,6 +1,6 @@
-"""The capture worker, started by the hook, `nugget capture` or `nugget watch`: it turns queued sessions into proposals.
+"""The capture worker: turn queued sessions into proposals. The hook, `nugget capture` and `nugget watch` start it.
 
-One worker holds the queue's lock and exits when the queue is empty. It logs nothing of what a session says.
+One worker holds the queue's lock and exits when the queue is empty. Its log holds no text of sessions.
 """
 
 from __future__ import annotations
@@ -90,10 +90,9 @@ def work(
 
     Returns how many transcripts were caught up, each job as it ended, and what was published by brain.
 
-    `catch_up` first queues transcripts that were never captured, `retry` everything that failed. `publish` opens pull
-    requests even if the settings say never. In the `background` only transcripts written since the queue exists are
-    caught up. `lock` is the queue's lock if the caller holds it.
-    Raises NuggetError when another worker is at work.
+    `catch_up` first queues transcripts that were never captured; in the `background` only those written since the
+    installation. `retry` also queues what failed. `publish` opens pull requests even if the settings say never. `lock`
+    is the queue's lock if the caller holds it. Raises NuggetError if another worker is running.
     """
     home, folder = environment.home, Path(files.queue_folder(environment.home))
     held = lock if lock is not None else files.try_lock(folder / "worker.lock")
@@ -133,7 +132,7 @@ def work(
 def _brain_for(
     environment: Environment, flag: Path | None, opened: dict[Path, Brain], stack: ExitStack, job: Job | None
 ) -> Brain:
-    """Return the brain that a job's session belongs to, opened once in `opened` and closed by `stack`."""
+    """Return the brain for a job's session; `opened` holds the open brains and `stack` closes them."""
     named = Path(job.brain) if job and job.brain else environment.brain
     place = replace(environment, brain=named)
     path = find_brain(place, flag=flag, cwd=None)
@@ -146,7 +145,7 @@ def _brain_for(
 
 
 def queue_ended(environment: Environment, agents: Sequence[str], *, background: bool) -> int:
-    """Queue the sessions of some agents that were never captured; return how many."""
+    """Queue the sessions of these agents that were never captured; return how many."""
     since = None
     with suppress(FileNotFoundError):  # sessions from before the installation are captured only on request
         installed = Path(files.queue_folder(environment.home)) / "installed"
@@ -179,7 +178,7 @@ def _keep_up(brain: Brain, *, publish: bool, background: bool) -> Published:
 
 
 def open_extract(brain: Brain, *, now: datetime, way: str | None = None) -> Extract:
-    """Bind what finds knowledge to a brain: its settings, its index, the models that there are."""
+    """Return the extraction function for a brain's settings, index and models."""
     return partial(
         extract, settings=brain.settings, now=now, embed=_embed(brain),
         llm=open_extractor(brain.settings, brain.environment, way),
@@ -190,7 +189,7 @@ def open_extract(brain: Brain, *, now: datetime, way: str | None = None) -> Extr
 def capture_file(
     transcript: Path, brain: Brain, *, way: str | None = None, dry_run: bool = False
 ) -> tuple[CaptureResult, Published]:
-    """Capture one transcript now; return what was proposed, and what became of its pull request."""
+    """Capture one transcript now; return what was proposed and what was published."""
     now, brain = _now(), brains.capturing(brain, None, transcript=transcript)
     target = proposal_target(brain, dry_run=dry_run)
     result = capture_transcript(transcript, target, open_extract(brain, now=target.now, way=way))
@@ -204,7 +203,7 @@ def capture_file(
 
 
 def explain_session(transcript: Path, brain: Brain, *, way: str | None = None) -> tuple[str, list[str]]:
-    """Return the id of a session and a line for each candidate in it, with its reasons and its fate."""
+    """Return the id of a session and a line for each candidate, with its reasons and its outcome."""
     brain = brains.capturing(brain, None, transcript=transcript)
     target = proposal_target(brain, dry_run=True)
     session, _ = read_redacted(transcript, target.home, target.settings)
@@ -250,7 +249,7 @@ def find_transcript(environment: Environment, session: str | None) -> Path:
 
 
 def write_log(home: Path, text: str) -> None:
-    """Add a line with the time to `$NUGGET_HOME/log/worker.log`; a log grown too long is put aside first."""
+    """Append a line with the time to `$NUGGET_HOME/log/worker.log`, and rotate a log that is too long."""
     file = home / "log" / "worker.log"
     with suppress(OSError):
         if file.exists() and file.stat().st_size > MAX_LOG_BYTES:
@@ -262,7 +261,7 @@ def write_log(home: Path, text: str) -> None:
 def _capture_job(
     job: Job, environment: Environment, brain_for: Callable[[Job], Brain]
 ) -> tuple[str | None, str | None]:
-    """Capture a job's session, or send it to the team's server, within the time that one job may take."""
+    """Capture a job's session, or send it to the team's server, within a time limit."""
     transcript = Path(job.transcript) if job.transcript else find_transcript(environment, job.session)
     session = job.session or transcript.stem
     if queue.is_paused(environment.home, session, job.queued or _now().timestamp()):
@@ -306,11 +305,11 @@ def _now() -> datetime:
 EVERY_S = 120.0
 _NAME = "nugget-watch"
 _KEPT = ("NUGGET_HOME", "NUGGET_BRAIN", "CODEX_HOME", "GEMINI_CLI_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME")
-"""Variables of this shell that the service needs to look at the same places."""
+"""Environment variables that the service needs to find the same folders."""
 
 
 def watch(environment: Environment, *, report: Callable[[Job], None]) -> None:
-    """Queue and capture sessions that have ended, again and again; `report` gets each job as it ended."""
+    """Queue and capture ended sessions in an endless loop; `report` receives each finished job."""
     files.make_queue(environment.home)
     while True:
         with suppress(NuggetError):  # another worker is at work: it takes what is queued
@@ -320,7 +319,7 @@ def watch(environment: Environment, *, report: Callable[[Job], None]) -> None:
 
 
 def set_up(environment: Environment, command: Path, *, remove: bool) -> Iterator[str]:
-    """Write the user's service that runs `nugget watch` and start it, or stop and remove it; yield what was done.
+    """Install and start a user service that runs `nugget watch`, or stop and remove it; yield what was done.
 
     Raises NuggetError if the file cannot be written.
     """
@@ -347,7 +346,7 @@ def set_up(environment: Environment, command: Path, *, remove: bool) -> Iterator
 
 
 def _controlled(control: list[str], calls: list[list[str]]) -> Iterator[str]:
-    """Run the system's own command; yield what a person has to run if that is not possible."""
+    """Run the service manager's commands; yield those that the person has to run instead."""
     for arguments in calls:
         line = [*control, *arguments]
         is_done = False

@@ -1,7 +1,7 @@
-"""The methods of `Brain` that write knowledge, decide on proposals, publish, list what was changed and undo it.
+"""The methods of `Brain` that write knowledge, decide on proposals, publish, and list and undo changes.
 
-Each change is one move of the checked-out branch, named in git's reflog. Undoing it is a commit that restores the
-files; later changes of other lines stay.
+Each change moves the checked-out branch once and is named in git's reflog. Undoing it makes a commit that restores the
+files and keeps later changes of other lines.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     from nugget.importing import ImportResult
 
 IMPORT_LIMIT = 100
-"""Units that an import proposes at once."""
+"""Maximum number of units that an import proposes."""
 Places = Sequence[tuple[str, int]]
-"""Files with a line of each."""
+"""Files, each with a line number."""
 _VERBS = {
     "Accept": "accepted", "Add": "added", "Edit": "edited", "Forget": "forgotten", "Move": "moved", "File": "moved",
 }  # fmt: skip
 _UNDOES = "Nugget-Undoes"
 _LOOKED_AT = 1000
-"""Entries of the reflog that are looked at."""
+"""Number of reflog entries to read."""
 
 
 def add(
@@ -58,7 +58,7 @@ def add(
     confidence: float = 0.8,
     report: Callable[[Mapping[str, int]], None] = lambda counts: None,
 ) -> tuple[str, str]:
-    """Keep a text as a new unit, committed; return its id and path. `report` receives the counts of redacted kinds."""
+    """Commit a text as a new unit; return its id and path. `report` receives the counts of redacted kinds."""
     from nugget.brain.filing import add_unit
 
     path, counts = add_unit(
@@ -72,7 +72,7 @@ def add(
 
 
 def forget(brain: Brain, ref: str) -> tuple[UnitMove, Places]:
-    """Take a unit out for good; return what changed, and the golden questions that expect it."""
+    """Remove a unit for good; return what changed, and the golden questions that expect it."""
     from nugget.brain.checks import expecting
     from nugget.brain.filing import forget_unit
 
@@ -108,7 +108,7 @@ def import_notes(
 ) -> ImportResult:
     """Propose units from a folder of notes or an export, on a branch, with a pull request as for sessions.
 
-    `domain` files all of it; otherwise folders do. At most `limit` units are proposed; `dry_run` writes nothing.
+    `domain` is that of all units; by default it follows the folders. `dry_run` writes nothing.
     Raises UsageError for an invalid path, domain or limit, BrainError and GitError; nothing was proposed then.
     """
     from nugget import importing
@@ -137,7 +137,7 @@ def promote(
 
 
 def propose(brain: Brain, *, folder: Path, **note: Any) -> CaptureResult:
-    """Propose a note of an agent that works in `folder`, on a branch (`capture.propose_note`); the same one once.
+    """Propose a note of an agent that works in `folder`, once, as `capture.propose_note` does.
 
     Raises UsageError for a note that cannot become a unit.
     """
@@ -152,7 +152,7 @@ def propose(brain: Brain, *, folder: Path, **note: Any) -> CaptureResult:
 
 
 def proposal_target(brain: Brain, *, dry_run: bool = False) -> ProposalTarget:
-    """Return everything that a proposal for a brain needs."""
+    """Return the context of a new proposal for a brain."""
     from nugget.capture.compare import ProposalTarget
 
     return ProposalTarget(
@@ -169,7 +169,7 @@ def proposals(brain: Brain) -> list[review.ProposalBranch]:
 
 
 def proposal(brain: Brain, name: str | None) -> review.ProposalBranch:
-    """Return one proposal, by a part of its branch's name, or the only one. Raises ReviewError."""
+    """Return one proposal by a part of its branch's name, or the only one. Raises ReviewError."""
     from nugget.capture import review
 
     return review.show(brains.reviewed_in(brain, name).path, name)
@@ -191,10 +191,10 @@ def decide(
     reject: Sequence[str] | None = (),
     edits: Mapping[str, str] | None = None,
 ) -> review.Decided:
-    """Accept, edit and reject units of a proposal in one act, and push; through its pull request if it has one.
+    """Accept, edit and reject units of a proposal at once, and push; merge its pull request if it has one.
 
-    Units are named by id or path; None is all. `edits` are new texts of accepted units; secrets are taken out of them.
-    With `expect_sha`, ConflictError if the proposal is no longer at that commit. Nothing is changed if it raises.
+    Units are named by id or path; None means all. `edits` are new texts of accepted units, which are redacted. Raises
+    ConflictError if the proposal is no longer at `expect_sha`. If it raises, nothing was changed.
     """
     from nugget.capture import following, publish, review
 
@@ -227,15 +227,15 @@ def accept(brain: Brain, name: str | None = None, *, units: Sequence[str] | None
 
 
 def reject(brain: Brain, name: str | None = None, *, units: Sequence[str] | None = None) -> review.Decided:
-    """Turn down a proposal, or some units of it, as `decide` does."""
+    """Reject a proposal, or some units of it, as `decide` does."""
     return decide(brain, name, reject=units)
 
 
 def follow(brain: Brain, *, rebase: bool = False, if_due: bool = False) -> following.Followed | None:
-    """Bring in what was decided on the remote, send what waits to be pushed, and bring the index in line.
+    """Pull what was decided on the remote, push what waits, and update the index.
 
-    None without a remote, for a brain that the user does not trust, and with `if_due` if it was looked at lately.
-    Raises GitError.
+    Returns None without a remote, for a brain that is not trusted, and with `if_due` if this was done recently. Raises
+    GitError.
     """
     from nugget.capture import following
 
@@ -250,7 +250,7 @@ def follow(brain: Brain, *, rebase: bool = False, if_due: bool = False) -> follo
 
 
 def make_current(brain: Brain) -> None:
-    """Sync the brain's index with its files; every command that changed them does so before it reports.
+    """Sync the brain's index after a change of its files.
 
     If the index cannot be written now, the next question syncs it.
     """
@@ -260,7 +260,7 @@ def make_current(brain: Brain) -> None:
 
 
 def note_review(brain: Brain) -> None:
-    """Note how many proposals wait and were merged, in all brains, for the line that a session's start shows."""
+    """Record how many proposals wait and were merged in all brains, for the line at a session's start."""
     from nugget.capture import publish
 
     home = brain.environment.home
@@ -280,21 +280,21 @@ def note_review(brain: Brain) -> None:
 
 
 def secret_lines(text: str) -> list[tuple[int, str]]:
-    """Return the line and rule of each secret that redaction would take out of a text; no brain is needed."""
+    """Return the line and rule of each secret that redaction would remove from a text."""
     return find_secrets(text, allow=allow_list(load_settings(read_environment())))
 
 
 def leaks(brain: Brain) -> Iterator[dict[str, Any]]:
-    """Yield the places where Nugget keeps a secret."""
+    """Yield the places where Nugget's stores hold a secret."""
     from nugget.upkeep.repair import find_leaks
 
     return find_leaks(brain.environment.home, brain.path, allow=allow_list(brain.settings))
 
 
 def scrub(brain: Brain, known: Sequence[str]) -> dict[str, list[str]]:
-    """Take secrets out of everything that Nugget keeps: those that rules find, and those that are `known`.
+    """Remove secrets from everything that Nugget keeps: those that rules find, and the `known` ones.
 
-    Archived sessions that were redacted by other rules are first redacted again.
+    Archived sessions that were redacted by older rules are first redacted again.
     """
     from nugget.sources.sessions import redact_again
     from nugget.upkeep import repair
@@ -318,7 +318,7 @@ class BrainChange:
 
 
 def changes(brain: Brain, *, limit: int = 20) -> list[BrainChange]:
-    """Return what was accepted, added, moved, forgotten and undone in this clone, newest first."""
+    """Return the changes made by Nugget in this clone, newest first."""
     branch, _ = git.ready_branch(brain.path)
     form = f"--format=%H%x00%gs%x00%ct%x00%(trailers:key={_UNDOES},valueonly)%x01"
     shown = git.run(brain.path, "log", "-g", form, "-n", str(_LOOKED_AT), f"refs/heads/{branch}", "--")
@@ -337,7 +337,7 @@ def changes(brain: Brain, *, limit: int = 20) -> list[BrainChange]:
 
 
 def undo(brain: Brain, commit: str | None = None) -> BrainChange:
-    """Undo the change of a commit, by default the last one that is not undone yet, by a new commit, and return it.
+    """Undo the change of a commit, by default the last change that is not undone, in a new commit; return the change.
 
     Raises NuggetError if there is none, ConflictError if the same lines changed since, or a file has uncommitted work.
     """
