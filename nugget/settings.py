@@ -14,9 +14,9 @@ from typing import Any, Literal
 from nugget.errors import KnowledgeError
 
 MAX_CHARS = 256_000
-"""Longer YAML is refused, unless the caller says otherwise."""
+"""Default maximum length of YAML."""
 _MAX_BYTES = 64_000
-"""Longer files of settings are refused."""
+"""Maximum size of a file of settings."""
 _MAX_DEPTH = 40
 _DEEP_LINE = rf"(?m)^[ \t?:-]{{{_MAX_DEPTH},}}"
 _YAML_ONLY_BREAKS = {0x85: " ", 0x2028: " ", 0x2029: " "}
@@ -27,7 +27,7 @@ Node = Any
 
 
 def _set(default: Any, doc: str, **limits: Any) -> Any:
-    """Return a dataclass field with its default, its description and its limits in pydantic's words."""
+    """Return a dataclass field with a default, a description and limits as pydantic names them."""
     return field(default=default, metadata={"doc": doc, "limits": limits})
 
 
@@ -198,7 +198,7 @@ def read_mapping(text: str, *, max_chars: int = MAX_CHARS) -> list[tuple[Node, N
 def read_entries(file: Path) -> dict[str, Entry]:
     """Return the dotted keys of a file of settings. Raises YAMLRefused.
 
-    Only two levels of keys with texts and lists of texts are looked at, so aliases cannot multiply.
+    Only two levels of keys are read, with texts and lists of texts, so aliases cannot multiply.
     """
     try:
         with file.open("rb") as opened:

@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 telling: ContextVar[Callable[[str, int, int], None]] = ContextVar("telling", default=lambda what, done, total: None)
-"""Called with (what is being done, how many are done, how many there are) while long work goes on."""
+"""Progress callback of long work: called with a label, the number done and the total."""
 MAX_HASHED_CHARS = 8_000_000
-"""A longer file is not hashed: nobody edits one by hand, and a transcript may repeat it for every edit."""
+"""Maximum length of a file that is hashed, since a transcript may repeat it for every edit."""
 CHARS_PER_TOKEN = 4
-"""Tokens are estimated at four characters each if no tokenizer is at hand (openqed's rule)."""
+"""Estimated characters per token, without a tokenizer (openqed's rule)."""
 
 # Control characters, line ends, bytes that are not UTF-8, and characters that change the direction of text.
 _UNPRINTABLE = "[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u202a-\u202e\u2066-\u2069]"
@@ -51,7 +51,7 @@ _CLIENT_TAGS = re.compile(
     r"|manually_attached_skills|external_links|image_files|available_skills|claude-mem-context)\b)|\|\w+\|>)",
     re.IGNORECASE,
 )
-"""The start of tags that have a meaning for a client or its model."""
+"""The start of tags that clients or models interpret."""
 DATE_FORMS = "YYYY-MM-DD, or an age such as 24h, 30d, 6w, 3m, 1y"
 """The accepted forms of dates, for help texts and messages."""
 
@@ -68,7 +68,7 @@ def clean(text: str) -> str:
     """Return a text that is safe to show to people and agents.
 
     Escape sequences of terminals are removed, invisible characters are spelled out (`\\u200b`), and tags that
-    clients give a meaning to are escaped. Line ends become `\\n`; tabs stay.
+    clients interpret are escaped. Line ends become `\\n`; tabs are kept.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     text = _CONTROLS.sub("", text)
@@ -121,20 +121,20 @@ def slugify(text: str, *, max_chars: int = 60) -> str:
 
 
 def title_slug(title: str) -> str:
-    """Return the slug of a title: all of its words, of a long one the first six that tell something."""
+    """Return the slug of a title: all words of a short title, the first six content words of a long one."""
     words = slugify(title).split("-")
     telling = words if len(words) <= _SLUG_WORDS else [word for word in words if word not in _FILLER]
     return "-".join(telling[:_SLUG_WORDS]) or slugify(title)
 
 
 def is_name(text: str, *, signs: str = "._-", most: int = 128) -> bool:
-    """Return whether a text is a plain name: ASCII letters, digits and these signs, without a dot in front."""
+    """Return whether a text is a plain name: ASCII letters, digits and these signs, not starting with a dot."""
     is_bounded = 0 < len(text) <= most and text.isascii() and text[0] != "."
     return is_bounded and all(char.isalnum() or char in signs for char in text)
 
 
 def told(items: Iterable[Item], what: str, size: Callable[[Item], float] = lambda item: 1) -> Iterator[Item]:
-    """Yield the items, and tell after each how much is done of all; `size` is how long one takes beside others."""
+    """Yield the items and report progress after each; `size` is the relative cost of an item."""
     known = [(item, size(item)) for item in items]
     done, total = 0.0, math.ceil(sum(its for _, its in known))
     for item, its in known:
@@ -144,7 +144,7 @@ def told(items: Iterable[Item], what: str, size: Callable[[Item], float] = lambd
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 file`, `2 files`, `1,200 files`; the last word of the noun takes the s."""
+    """Return a count with its noun: `1 file`, `2 files`, `1,200 files`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
@@ -173,7 +173,7 @@ def shorten(text: str, max_chars: int) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def word_root(word: str) -> str:
-    """Return an English word in small letters without its ending, so that `expires` and `expired` are the same."""
+    """Return the stem of an English word in lower case, the same for `expires` and `expired`."""
     word = word.lower()
     for ending in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= 3:
@@ -199,14 +199,14 @@ def content_hash(content: str | bytes) -> str:
 
 
 def line_hash(line: str) -> str:
-    """Return the first 16 hex digits of the SHA-256 of a line, without space at its ends."""
+    """Return the first 16 hex digits of the SHA-256 of a stripped line."""
     return hashlib.sha256(line.strip().encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def apply_edit(content: str, before: str, after: str, *, everywhere: bool = False) -> str | None:
     """Return the content with `before` replaced by `after`, as Claude Code does; None if `before` is not in it.
 
-    Deleting lines deletes the line end behind them too.
+    If lines are deleted, so is the line end after them.
     """
     if before not in content or not before:
         return after if not before and not content else None
@@ -237,9 +237,9 @@ def parse_day(text: str, *, today: date, last: bool = False) -> date | None:
 
 
 def parse_moment(text: str, *, now: datetime) -> datetime | None:
-    """Parse a moment as `parse_day` does, but back by the hour, or a date with a time; None for anything else.
+    """Parse what `parse_day` takes, to the hour, or a date with a time; return None for anything else.
 
-    A date or a time without a zone is that of this machine.
+    The default time zone is that of this machine.
     """
     try:
         if (hours := _span_hours(text)) is not None:

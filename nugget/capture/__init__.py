@@ -46,7 +46,7 @@ MAX_NOTED = 20
 """Number of rejected candidates whose reasons the ledger keeps."""
 
 Extract = Callable[[Session], Extraction]
-"""Finds knowledge in a redacted session; the face binds method, models and limits."""
+"""A function that finds knowledge in a redacted session, with method, models and limits bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,9 +169,8 @@ def promote(
 ) -> CaptureResult:
     """Propose a nugget as a knowledge unit, on a branch of its own; scope, evidence and alternatives are kept.
 
-    `stale` is why it may not hold any more, for the reviewer to look at. Raises BrainError for a folder that is not a
-    git repository, UsageError for an unknown type or domain, ReviewError if the brain knows it already, or it was
-    rejected or forgotten.
+    `stale` tells the reviewer why it may no longer hold. Raises BrainError for a folder that is not a git repository,
+    UsageError for an unknown type or domain, ReviewError if it is known, rejected or forgotten.
     """
     if type is not None and type not in list(KnowledgeType):
         raise UsageError(f"There is no type {type!r}.", hint=f"Types are: {', '.join(KnowledgeType)}.")

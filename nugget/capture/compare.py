@@ -29,11 +29,11 @@ from nugget.models import KnowledgeType, Origin, Relation, RelationType, SourceN
 from nugget.text import shorten, slugify, told
 
 NEAR_DUPLICATE = 0.85
-"""Cosine similarity (0..1) from which two units say the same thing, whatever their words. Distinct units on one topic
+"""Cosine similarity (0..1) from which two units say the same thing, whatever their words. Different units on one topic
 reach 0.72 in the test brain."""
 SAME_WORDS = 0.8
-"""Shared share of the distinct words (Jaccard), of titles and of bodies, from which two units say the same thing:
-an otherwise equal sentence about another thing stays below."""
+"""Jaccard index of the words of titles and of bodies from which two units say the same thing. The same sentence about
+something else stays below."""
 LIKELY_DUPLICATE = 0.75
 """Cosine similarity from which a unit repeats another that also holds `HELD_WORDS` of its words."""
 HELD_WORDS = 0.5
@@ -58,7 +58,7 @@ Similar = Callable[[Unit], Sequence[tuple[Unit, float]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposalTarget:
-    """The brain to propose for, and everything that a proposal needs."""
+    """The context of a proposal: the brain, its settings and the time."""
 
     brain: Path
     home: Path
@@ -87,7 +87,7 @@ class ProposedChange:
 
 @dataclass(slots=True, kw_only=True)
 class KnownBrain:
-    """The brain as a capture sees it, and what is proposed for it so far.
+    """The brain as seen by a capture, with the changes proposed so far.
 
     `files` has the paths of a commit as keys, `read` returns their text. `waiting` has the units on branches that
     nobody has reviewed yet, with the branch; `paths` the files by id, `renamed` the ids that were taken already.
@@ -188,7 +188,7 @@ def compare(
 
 
 def _prune_relations(brain: KnownBrain) -> None:
-    """Point links between new units to their final ids, and drop links that lead nowhere."""
+    """Update relations between new units to their final ids, and drop relations to missing units."""
     for path, change in brain.changes.items():
         known = [replace(one, id=brain.renamed.get(one.id, one.id)) for one in change.unit.related]
         related = tuple(one for one in known if one.id in brain.paths and one.id != change.unit.id)
@@ -198,7 +198,7 @@ def _prune_relations(brain: KnownBrain) -> None:
 
 
 def _tidy(unit: Unit, *, today: date, session: str | None, origin: Origin) -> Unit | str:
-    """Return the unit in a form that a file can hold, or the reason why it is refused.
+    """Return the unit in a form that fits a file, or the reason why it is refused.
 
     Type, domain and slug may come from a model or a transcript, so only their sanitised form is used in the path.
     """
@@ -226,7 +226,7 @@ def _tidy(unit: Unit, *, today: date, session: str | None, origin: Origin) -> Un
 
 
 def unit_id_of(path: str) -> str:
-    """Return the id that a path stands for: `domains/coding/patterns/retry.md` is `pattern/retry`."""
+    """Return the id of a path: `domains/coding/patterns/retry.md` is `pattern/retry`."""
     parts = path.removesuffix(".md").rsplit("/", 2)
     return f"{parts[-2].removesuffix('s')}/{parts[-1]}" if len(parts) == 3 else parts[-1]
 
@@ -386,7 +386,7 @@ def _mark_superseded(brain: KnownBrain, unit_id: str, by: Unit) -> None:
 
 
 def _what_is_new(known_body: str, unit: Unit) -> str:
-    """Return the blocks of a unit's body that the known body does not hold in mostly the same words."""
+    """Return the blocks of a unit's body that the known body does not already say."""
     known, known_words = re.split(r"\n\s*\n", known_body), _words(known_body)
     fresh: list[str] = []
     for block in re.split(r"\n\s*\n", unit.body.strip()):

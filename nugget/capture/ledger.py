@@ -88,9 +88,9 @@ def record_keys(session: Session) -> list[str]:
 
 
 def captured_keys(home: Path, *, brain: str, keys: Collection[str], carried_out: Callable[[str], bool]) -> set[str]:
-    """Return those of `keys` that were captured for the brain before.
+    """Return those of `keys` that were already captured for the brain.
 
-    `carried_out` tells whether the repository holds the commit of a plan that has no `captured` line, by its id.
+    `carried_out` returns whether the repository holds the commit of a plan without a `captured` line, given its id.
     """
     wanted, found = set(keys), set[str]()
     plans: dict[str, set[str]] = {}
@@ -118,7 +118,7 @@ def captured_sizes(home: Path) -> dict[str, int]:
 
 
 def forget_texts(home: Path, session: str) -> None:
-    """Delete a session's texts from the ledger; that it was captured remains known."""
+    """Delete a session's texts from the ledger; the record that it was captured stays."""
     file = home / "ledger" / CAPTURES
     with files.locked(file.with_suffix(".lock")):
         kept = []
@@ -130,7 +130,7 @@ def forget_texts(home: Path, session: str) -> None:
 
 
 def text_key(text: str) -> str:
-    """Return a hash of a text that ignores spacing and letter case."""
+    """Return a hash of a text that ignores white space and case."""
     return hashlib.sha256(" ".join(text.lower().split()).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

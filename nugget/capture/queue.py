@@ -24,17 +24,17 @@ from nugget.models import SessionFile
 
 JOB_STATES = ("pending", "running", "failed", "done", "skipped")
 MAX_ATTEMPTS = 13
-"""After this many failures, in about a day, a job waits for `nugget capture --retry`."""
+"""Number of attempts, over about a day, after which a job waits for `nugget capture --retry`."""
 MAX_DEATHS = 3
-"""After this many deaths of the worker a job counts as failed."""
+"""Number of deaths of the worker after which a job counts as failed."""
 FIRST_RETRY = timedelta(minutes=1)
 LAST_RETRY = timedelta(hours=6)
 KEPT = timedelta(days=30)
-"""How long done and skipped jobs are kept."""
+"""Time for which done and skipped jobs are kept."""
 PAUSES = "pauses.jsonl"
 """When capture was paused and resumed, for all sessions or one."""
 QUIET = timedelta(minutes=10)
-"""A transcript changed more recently than this may belong to a running session."""
+"""A transcript that changed within this time may belong to a running session."""
 _FIELDS = {
     "transcript": str, "session": str, "cwd": str, "brain": str, "reason": str, "branch": str, "event": str,
     "attempts": int, "queued": int | float, "next_try": int | float,

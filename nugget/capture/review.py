@@ -27,8 +27,8 @@ from nugget.text import counted
 class ProposedFile:
     """One file of a proposal that the checked-out branch does not hold yet.
 
-    `ours` is its content on the checked-out branch, `base` where the proposal started, `theirs` in the proposal, each
-    None if it has no such file; `unit` is what `theirs` (else `base`) says.
+    `ours` is its content on the checked-out branch, `base` at the start of the proposal, `theirs` in the proposal; each
+    is None if there is no such file. `unit` is parsed from `theirs`, else from `base`.
     """
 
     path: str
@@ -114,8 +114,8 @@ class Decision:
 class Decided:
     """Result of `decide`: the branch and commit with what was accepted, and the files by outcome.
 
-    `pending` says what remains to be done so that remote and brain agree, and why; `closed` has the pull requests that
-    were closed, and how.
+    `pending` says what is left to do to bring remote and brain in line, and why; `closed` maps closed pull requests to
+    how they were closed.
     """
 
     into: str = ""

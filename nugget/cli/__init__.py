@@ -1,7 +1,7 @@
 """The command line: a command parses its arguments, makes one call, prints the result and returns an exit code.
 
-Exit codes: 0 done, 1 an expected failure, in one sentence, 2 wrong usage, 3 unexpected, 130 interrupted. Here is the
-list of commands, and what they share: options, the brain in use, JSON, errors, progress, pager, completion.
+Exit codes: 0 done, 1 an expected failure, 2 wrong usage, 3 unexpected, 130 interrupted. This module lists the commands
+and holds what they share: options, the brain in use, JSON, errors, progress, pager, completion.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from nugget.app.provenance import Provenance
 
 BAR_FROM = 10
-"""Steps from which a bar is shown."""
+"""Number of steps from which a progress bar is shown."""
 _MOST = 100
 Day = TypeVar("Day", date, datetime)
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
@@ -68,7 +68,7 @@ _VALUES = {str: "TEXT", int: "N", float: "NUMBER", Path: "PATH"}
 
 
 def _local_or_global(ctx: typer.Context, value: Path | None) -> Path | None:
-    """Let `nugget --brain X ask` mean `nugget ask --brain X`; the option next to the command wins."""
+    """Make `nugget --brain X ask` mean `nugget ask --brain X`; the option of the command wins."""
     above = ctx.parent
     while value is None and above is not None:
         value, above = above.params.get("brain"), above.parent
@@ -184,7 +184,7 @@ def paged(*, is_wanted: bool = True) -> Iterator[None]:
 
 
 def complete_ref(incomplete: str) -> list[tuple[str, str]]:
-    """Return the refs that begin so, with their titles, but none of memory."""
+    """Complete a ref; return refs with their titles, none of memory."""
     return _suggested(lambda brain: brain.refs_beginning(incomplete, limit=_MOST))
 
 
@@ -193,17 +193,17 @@ def _named(kind: str, incomplete: str) -> list[str]:
 
 
 def complete_domain(incomplete: str) -> list[str]:
-    """Return the domains that begin so."""
+    """Complete the name of a domain."""
     return _named("domains", incomplete)
 
 
 def complete_tag(incomplete: str) -> list[str]:
-    """Return the tags that begin so."""
+    """Complete a tag."""
     return _named("tags", incomplete)
 
 
 def complete_type(incomplete: str) -> list[str]:
-    """Return the types of knowledge units that begin so."""
+    """Complete a type of knowledge unit."""
     return [name for name in KnowledgeType if name.startswith(incomplete)]
 
 

@@ -140,7 +140,7 @@ def ask(
 
 
 def _refresh(opened: Brain, filter_: Filter, *, is_quiet: bool = False) -> str:
-    """Index what changed in the sources to search; return `index_behind` if not all of it could be."""
+    """Index changes in the sources to search; return `index_behind` if some are left."""
     sources = filter_.sources or tuple(SourceName)
     behind = refresh(opened, sources, is_quiet=is_quiet)
     if sources == (SourceName.CANON,) and not opened.settings.canon_folders:

@@ -132,7 +132,7 @@ def uninstall(
 
 
 def prepare(environment: Environment, brain: Path | None = None) -> None:
-    """Compile the rules of redaction and index the brain, with a progress bar, so that no session waits for that."""
+    """Compile the redaction rules and index the brain, so that no session waits for them."""
     from nugget.upkeep import prepare_machine
 
     prepare_machine(environment, note)

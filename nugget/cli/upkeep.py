@@ -88,7 +88,7 @@ def _chosen(given: Sequence[str] | None) -> tuple[SourceName, ...]:
 
 
 def _follow(opened: Brain, *, rebase: bool, is_asked: bool) -> NuggetError | None:
-    """Bring in what was decided on the remote; return the first thing that stood in the way."""
+    """Pull what was decided on the remote; return the first problem."""
     try:
         done = opened.follow(rebase=rebase)
     except NuggetError as error:
@@ -169,7 +169,7 @@ def doctor(
 
 
 def _read(file: str) -> bytes:
-    """Return what a file holds, or standard input for `-`. Raises UsageError."""
+    """Return the content of a file, or of standard input for `-`. Raises UsageError."""
     try:
         return sys.stdin.buffer.read() if file == "-" else Path(file).expanduser().read_bytes()
     except OSError as error:

@@ -42,7 +42,7 @@ DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 5033
 MAX_UNDER_WAY = 64
 MAX_BODY_BYTES, MAX_COMPLETION_BYTES = 1_000_000, 8_000_000
 OPEN_PATH = "/healthz"
-"""The path that answers without a token, with less in the reply."""
+"""The path that needs no token; its reply then says less."""
 
 _HOST = r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))?(?::([0-9]{1,5}))?"
 """A host and its port, both of which may be missing."""
@@ -51,7 +51,7 @@ _BACKLOG = 256
 
 
 class Guard:
-    """ASGI middleware that every request passes: access, size, and the number of requests under way.
+    """ASGI middleware that checks access, body size, and the number of concurrent requests.
 
     On a wildcard address every IP address is accepted as a Host, since no name can point to one.
     """
@@ -92,7 +92,7 @@ class Guard:
             self.under_way -= 1
 
     def _check(self, headers: Headers, path: str) -> bool:
-        """Return False for a request without a token to the open path. Raises Refusal for one that may not pass."""
+        """Check a request; return whether it has a valid token. Raises Refusal if it is not allowed."""
         host = headers.get("host", "")
         found = re.fullmatch(_HOST, host)
         name = (found[1] or found[2] or "").lower().rstrip(".") if found else ""
@@ -114,7 +114,7 @@ class Guard:
 
 
 def limited(receive: Receive, limit: int, too_large: Exception) -> Receive:
-    """Return a channel that raises `too_large` once a body is longer than so many bytes."""
+    """Return a channel that raises `too_large` once a body is longer than `limit` bytes."""
     received = 0
 
     async def receive_limited() -> Message:
@@ -160,7 +160,7 @@ def parse_address(text: str | None) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    """Return True if a name or an address means this machine alone."""
+    """Return True if a host is `localhost` or a loopback address."""
     ip = _ip(host)
     if ip is None:
         return host.lower().rstrip(".") == "localhost"
@@ -178,7 +178,7 @@ def serve(
     address: str | None = None, *, brain: Path | None = None, openqed: bool = False, identity: str | None = None,
     with_token: bool = True,
 ) -> None:  # fmt: skip
-    """Answer over HTTP on `HOST:PORT` until SIGTERM or Ctrl-C.
+    """Serve over HTTP on `HOST:PORT` until SIGTERM or Ctrl-C.
 
     `brain` is the folder of `--brain`; without one each question looks for the brain in the usual order until there is
     one. `openqed` adds openqed's tools to MCP. Every caller can search the memory of `identity`. Raises UsageError for
@@ -232,7 +232,7 @@ def serve_team(environment: Environment, settings: Settings, address: str | None
 
 
 def run(app: Any, listening: socket.socket) -> None:
-    """Run uvicorn on a socket that listens already, without its own words on stdout and stderr."""
+    """Run uvicorn on a listening socket, without its own output."""
     signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn ends in order, then hands the signal on
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     config = uvicorn.Config(
@@ -244,7 +244,7 @@ def run(app: Any, listening: socket.socket) -> None:
 
 
 def _access_line(url: str, session: AgentSession, token: str | None) -> str:
-    """Return how to ask, without the token itself; without a token, a warning."""
+    """Return a `curl` command without the token itself, or a warning if there is no token."""
     environment = session.environment
     if token is None:
         spends = f" and spend up to ${session.settings.http_max_usd_per_day:.2f} a day with your key"

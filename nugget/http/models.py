@@ -28,7 +28,7 @@ _DEFAULTS = logs.BundleOptions()
 
 
 def _split(value: Any) -> Any:
-    """Split names that are written with commas."""
+    """Split comma-separated names."""
     values = [value] if isinstance(value, str) else value
     if not isinstance(values, list) or not all(isinstance(part, str) for part in values):
         return value
@@ -68,7 +68,7 @@ class Parameters(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _without_empty(cls, given: Any) -> Any:
-        """Treat `name=` in a query string as a parameter that was left out."""
+        """Drop empty parameters, such as `name=` in a query string."""
         return {name: value for name, value in given.items() if value != ""} if isinstance(given, dict) else given
 
 
@@ -124,7 +124,7 @@ class SessionRequest(Parameters):
 
 
 class LogsContextRequest(Parameters):
-    """A question about the logs of a session."""
+    """Parameters of a question about the logs of a session."""
 
     q: Words = Field(default="", description="The question; without one, an overview")
     intent: Intent | None = Field(default=None, description="The profile, instead of the one that the question shows")
@@ -143,7 +143,7 @@ class LogsContextRequest(Parameters):
 
 
 class CompletionRequest(Parameters):
-    """The body of a Messages API call, whose other fields are passed on, and the evidence to add to it."""
+    """A call of the Messages API, whose other fields are passed on, with options for the evidence to add."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -182,7 +182,7 @@ class CompletionRequest(Parameters):
     def call(self, model: str, *, added: str) -> dict[str, Any]:
         """Return the body of the API's call, by default to `model`, with `added` at the end of its system text.
 
-        System messages become system text, where the API takes them. Raises Refusal without a message.
+        System messages become system text, as the API requires. Raises Refusal without a message.
         """
         messages = [message for message in self.messages if message.get("role") != "system"]
         if self.prompt:
@@ -223,7 +223,7 @@ def json_reply(content: Any, status_code: int = 200, headers: Mapping[str, str] 
 
 
 class Refusal(HTTPException):
-    """A request that is not answered as asked, with the status and the sentence that say why."""
+    """A refused request, with the status, a code, and a sentence that says why."""
 
     def __init__(
         self, status: int, code: str, message: str, *, hint: str | None = None, headers: Mapping[str, str] | None = None
@@ -242,7 +242,7 @@ _FINISH = {"max_tokens": "length", "tool_use": "tool_calls", "refusal": "content
 
 
 def from_openai(given: Any) -> Any:
-    """Return the fields of a call in OpenAI's form by the names of the Messages API."""
+    """Rename the fields of a call in OpenAI's form to those of the Messages API."""
     if not isinstance(given, dict):
         return given
     fields = {_RENAMED.get(name, name): value for name, value in given.items() if name not in _LEFT_OUT}
@@ -272,7 +272,7 @@ def completion(reply: dict[str, Any]) -> dict[str, Any]:
 
 
 async def chunks(parts: AsyncIterable[Any]) -> AsyncIterator[bytes]:
-    """Yield the events of a streamed reply in OpenAI's form, as they come."""
+    """Yield the events of a streamed reply in OpenAI's form."""
     head, rest = {}, b""
     async for part in parts:
         *lines, rest = (rest + part).split(b"\n")

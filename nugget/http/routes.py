@@ -46,7 +46,7 @@ _STATUS_OF: tuple[tuple[type[errors.NuggetError], int, str], ...] = (
     (errors.LLMUnavailable, 503, "llm_unavailable"),
     (errors.NuggetError, 500, "failed"),
 )
-"""The first kind that an error is decides its status and code."""
+"""Status and code by kind of error; the first match counts."""
 _REF = r"^[^\s:\x00-\x1f\x7f][^\x00-\x1f\x7f\\]*$"
 _STATUSES = (400, 401, 403, 404, 405, 413, 421, 422, 429, 500, 503)
 SessionId = Annotated[
@@ -55,7 +55,7 @@ SessionId = Annotated[
 
 
 def make_app(session: AgentSession, logs: Logs, *, lifespan: Callable[[FastAPI], Any]) -> FastAPI:
-    """Return the application; `lifespan` starts and ends what runs with it."""
+    """Return the application."""
     app = FastAPI(
         title="Nugget", summary="The memory layer for coding agents", version=__version__, lifespan=lifespan,
         license_info={"name": "MIT", "identifier": "MIT"}, docs_url=None, redoc_url=None, redirect_slashes=False,
@@ -79,7 +79,7 @@ def make_app(session: AgentSession, logs: Logs, *, lifespan: Callable[[FastAPI],
 
 
 def mcp_route(server: MCPServer[Any]) -> Route:
-    """Return the route of an MCP server, which its session manager must run behind."""
+    """Return the route of an MCP server, whose session manager must be running."""
     # The SDK's own Host check is off (host="0.0.0.0"): the guard's knows about tokens and other names.
     app = server.streamable_http_app(json_response=True, stateless_http=True, host="0.0.0.0")
     # POST alone: without sessions a GET would hold a stream open for nothing.
@@ -87,7 +87,7 @@ def mcp_route(server: MCPServer[Any]) -> Route:
 
 
 def make_space_app(session: AgentSession) -> FastAPI:
-    """Return the application that answers questions to one brain, for a server of several."""
+    """Return the application of one brain, for a server of several."""
     app = FastAPI(title="Nugget", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
     _add_brain(app, session, CapacityLimiter(LLM_THREADS))
     add_handlers(app)
@@ -95,7 +95,7 @@ def make_space_app(session: AgentSession) -> FastAPI:
 
 
 def add_handlers(app: FastAPI) -> None:
-    """Have every failure answered as `{"error": {"code", "message", "hint"}}`."""
+    """Register handlers that answer every failure as `{"error": {"code", "message", "hint"}}`."""
     for kind, answer in (
         (RequestValidationError, _invalid), (HTTPException, _wrong), (Refusal, _refused), (Exception, _failed),
         (errors.NuggetError, _failed), (sqlite3.Error, _failed),
@@ -135,7 +135,7 @@ def _add_brain(app: FastAPI, session: AgentSession, llm_threads: CapacityLimiter
         ref: Annotated[str, Path(pattern=_REF, max_length=500, description="A ref; write `/` as it is, `#` as %23")],
         around: Annotated[int, Query(ge=0, le=50, description="Exchanges before and after the named one")] = 1,
     ) -> Response:
-        """Show what a ref names, whole: the JSON of `nugget get --json`."""
+        """Show what a ref names in full: the JSON of `nugget get --json`."""
         try:
             shown = session.ready().get(ref, identity=session.identity, around=around)
         except errors.NuggetError as error:
@@ -151,18 +151,18 @@ def _add_logs(app: FastAPI, session: AgentSession, logs: Logs, llm_threads: Capa
 
     @app.post("/v1/sessions", status_code=201)
     def make_session(request: models.SessionRequest = models.SessionRequest()) -> Response:  # noqa: B008
-        """Make a session with a folder for its logs."""
+        """Create a session with a folder for its logs."""
         return json_reply(logs.make_session(request.title), status_code=201)
 
     @app.get("/v1/logs/ingest/{session}")
     @app.post("/v1/logs/ingest/{session}")
     def ingest(session_id: SessionId) -> Response:
-        """Read what is new in the logs of a session."""
+        """Read new log entries of a session."""
         return json_reply(logs.ingest(session_id))
 
     @app.get("/v1/logs/context/{session}")
     def logs_context(session_id: SessionId, request: Annotated[models.LogsContextRequest, Query()]) -> Response:
-        """Return what the logs of a session say about a question."""
+        """Return evidence for a question from the logs of a session."""
         found = logs.session_evidence(session_id, request.q, request.options(), fresh=False)
         return json_reply(evidence_json(found, explain=request.explain))
 
@@ -192,7 +192,7 @@ def _add_logs(app: FastAPI, session: AgentSession, logs: Logs, llm_threads: Capa
 async def _complete(
     request: CompletionRequest, session: AgentSession, logs: Logs, *, limiter: CapacityLimiter
 ) -> Response:
-    """Return the API's reply as it comes. Raises Refusal and LLMUnavailable before it begins."""
+    """Return the API's reply, streamed if asked. Raises Refusal and LLMUnavailable before it begins."""
     llm, settings, mode = session.required_llm(), session.settings, request.context_mode
 
     def begin() -> tuple[Any, Any, str, dict[str, Any]]:
@@ -219,7 +219,7 @@ async def _complete(
 
 
 async def _parts(body: Any, limiter: CapacityLimiter) -> AsyncIterator[bytes]:
-    """Read the parts in threads; the call ends with its last part, or when the client has gone."""
+    """Yield the parts, read in threads; close the call after the last part or when the client disconnects."""
     try:
         while (part := await to_thread.run_sync(next, body, None, limiter=limiter)) is not None:
             yield part
@@ -248,7 +248,7 @@ async def _invalid(_: Request, error: RequestValidationError) -> Response:
 
 
 async def _wrong(request: Request, error: HTTPException) -> Response:
-    """Answer what Starlette and FastAPI refuse: an unknown path or method, or an unreadable body."""
+    """Answer refusals of Starlette and FastAPI: an unknown path or method, or an unreadable body."""
     code, text, hint = "malformed_json", "The body cannot be read as JSON.", "/openapi.json describes every path."
     if error.status_code == 404:
         code, text = "not_found", "There is nothing at this path."
@@ -258,7 +258,7 @@ async def _wrong(request: Request, error: HTTPException) -> Response:
 
 
 async def _failed(_: Request, error: Exception) -> Response:
-    """Answer a failure in a sentence without secrets; an unexpected one is printed where the server was started."""
+    """Answer a failure with a sentence without secrets; print the traceback of an unexpected one on stderr."""
     if isinstance(error, sqlite3.Error):
         error = errors.IndexUnavailable(f"The index could not be used ({error}).", hint="Try again; check the disk.")
     if isinstance(error, errors.NuggetError):

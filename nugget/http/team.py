@@ -1,10 +1,10 @@
 """The server of a team: `nugget serve --http` with `http.auth`. Every space has its endpoints and MCP below `/s/NAME`.
 
 Spaces are the server's brains. A space that the caller may not read answers as one that does not exist. GitHub's
-webhook has a merged proposal followed at once; sessions that members send enter the capture queue.
+webhook makes the server follow a merged proposal at once; sessions that members send enter the capture queue.
 
-`http.auth` chooses how a caller is known: by a token of Nugget's, an access token of an OpenID provider, or a proxy's
-header. Each way gives the name of the caller and their right in each space, or None.
+`http.auth` chooses how a caller is identified: by a token of Nugget's, an access token of an OpenID provider, or a
+proxy's header. Each way gives the name of the caller and their right in each space, or None.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _tracer(environment: Environment) -> Any:
 
 
 async def _metadata(settings: Settings, url: str, resource: str) -> Response:
-    """Return where clients get tokens for a resource (RFC 9728)."""
+    """Return the metadata of a protected resource (RFC 9728)."""
     return json_reply({
         "resource": f"{url}/{resource}", "authorization_servers": [settings.http_issuer],
         "bearer_methods_supported": ["header"], "resource_name": "Nugget",
@@ -105,7 +105,7 @@ async def _metadata(settings: Settings, url: str, resource: str) -> Response:
 def _add_access(
     app: FastAPI, identify: Identify, registry: Any, tracer: Any, spaces: Collection[str], metadata: str | None
 ) -> None:
-    """Find the caller of each request, hide spaces that they may not read, and count and log the requests."""
+    """Add middleware that identifies callers, hides spaces they may not read, and counts and logs requests."""
     from prometheus_client import Counter, Histogram
 
     requests = Counter("nugget_requests", "Requests", ["space", "status"], registry=registry)
@@ -163,7 +163,7 @@ def _unauthorized(metadata: str | None, path: str) -> Refusal:
 
 
 def _add_probes(app: FastAPI, environment: Environment, spaces: Mapping[str, AgentSession], registry: Any) -> None:
-    """Add the endpoints that say how the server is."""
+    """Add the endpoints for health, readiness and metrics."""
     from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
 
     jobs = Gauge("nugget_capture_jobs", "Jobs in the capture queue", ["state"], registry=registry)
@@ -171,7 +171,7 @@ def _add_probes(app: FastAPI, environment: Environment, spaces: Mapping[str, Age
 
     @app.get("/healthz")
     async def health() -> Response:
-        """Answer as long as the process lives."""
+        """Answer 200 while the process runs."""
         return json_reply({"status": "ok"})
 
     @app.get("/readyz")
@@ -226,7 +226,7 @@ def _add_spaces(
 
     @app.post("/hooks/github")
     async def github(request: Request) -> Response:
-        """Follow the remote of a space when GitHub says that its repository changed."""
+        """Follow the remote of a space when GitHub reports a change of its repository."""
         body, repository = await request.body(), ""
         _check_signature(environment, body, request.headers.get("x-hub-signature-256", ""))
         with suppress(ValueError, LookupError, TypeError):
@@ -256,7 +256,7 @@ Identify = Callable[[Request], Awaitable[Caller | None]]
 
 
 def identify_by(settings: Settings, environment: Environment) -> Identify:
-    """Return the way of `http.auth`. Raises UsageError if its settings are incomplete or its extra is missing."""
+    """Return the function that identifies callers by `http.auth`. Raises UsageError if it cannot be used."""
     if settings.http_auth == "token":
         return partial(_by_token, environment)
     if settings.http_auth == "proxy":
@@ -280,7 +280,7 @@ async def _by_token(environment: Environment, request: Request) -> Caller | None
 
 
 async def _by_proxy(settings: Settings, trusted: list[Any], request: Request) -> Caller | None:
-    """Return the caller that a trusted proxy names; headers from any other address count for nothing."""
+    """Return the caller named by a trusted proxy; headers from other addresses are ignored."""
     address = ipaddress.ip_address(request.client.host) if request.client else None
     name = request.headers.get(settings.http_user_header)
     if address is None or not name or not any(address in network for network in trusted):
@@ -290,7 +290,7 @@ async def _by_proxy(settings: Settings, trusted: list[Any], request: Request) ->
 
 
 def _rights(settings: Settings, names: list[str]) -> dict[str, str]:
-    """Return the rights that `http.rights` (`GROUP=SPACE:right`) gives to groups and names; the larger one counts."""
+    """Return the rights that `http.rights` (`GROUP=SPACE:right`) gives to these groups and names; write wins."""
     rights: dict[str, str] = {}
     for entry in settings.http_rights:
         group, _, given = entry.rpartition("=")
@@ -301,7 +301,7 @@ def _rights(settings: Settings, names: list[str]) -> dict[str, str]:
 
 
 async def _by_openid(settings: Settings, request: Request) -> Caller | None:
-    """Return the caller of a valid access token. Raises NuggetError if the provider's keys cannot be had."""
+    """Return the caller of a valid access token. Raises NuggetError if the provider's keys are unavailable."""
     text = bearer(request.headers)
     return await to_thread.run_sync(_checked_token, settings, text) if text else None
 
@@ -329,7 +329,7 @@ def _checked_token(settings: Settings, text: str) -> Caller | None:
 
 @cache
 def _provider_keys(issuer: str) -> Any:
-    """Return the client for a provider's keys, which caches them and looks again for an unknown key."""
+    """Return a client that caches a provider's keys and fetches them again for an unknown key."""
     import jwt
 
     return jwt.PyJWKClient(team.keys_address(issuer), timeout=_KEYS_TIMEOUT_S)

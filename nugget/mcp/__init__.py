@@ -59,9 +59,9 @@ you found out what cost effort and cannot be read from the code: a decision with
 rule of the person. Never secrets, plans or progress. It is kept only if a person accepts it in a review."""
 
 _NAME_CHARS = 1_000
-"""Limit of most arguments: a longer one names nothing, and an answer that repeats it would drown."""
+"""Maximum length of most arguments; a longer one names nothing and would fill the answer."""
 WARM_UP_DELAY_S = 0.05
-"""From the first reply to the start of the warm-up, so that the two do not compete for the interpreter."""
+"""Delay of the warm-up after the first reply, so that the two do not compete for the interpreter."""
 _READ_ONLY = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 Name = Annotated[str, Field(max_length=_NAME_CHARS)]
 
@@ -69,8 +69,7 @@ Name = Annotated[str, Field(max_length=_NAME_CHARS)]
 def serve(brain: Path | None = None, *, openqed: bool = False, identity: str | None = None) -> None:
     """Serve `get_relevant_context` over stdio until stdin closes; with `openqed` also the three tools of openqed.
 
-    `brain` is the folder of `--brain`; without one the usual order of `find_brain` decides. `identity` is whose memory
-    agents may search.
+    `brain` is the folder of `--brain`; by default `find_brain` chooses. Agents may search the memory of `identity`.
     """
     session = AgentSession(flag=brain, environment=read_environment(), cwd=Path.cwd(), identity=identity)
     try:
@@ -85,7 +84,7 @@ def serve_windows() -> None:
 
 
 async def _serve_lines(session: AgentSession, lines: Lines, openqed: bool) -> None:
-    """Serve one client over its lines until it leaves."""
+    """Serve one client over its lines until it disconnects."""
     server, stream = make_server(session, openqed=openqed)._lowlevel_server, cast("Any", lines)
     async with stdio_server(stream, stream) as (received, sent):
         await server.run(received, sent, server.create_initialization_options())
@@ -200,7 +199,7 @@ def _add_openqed_tools(server: MCPServer[Any], session: AgentSession) -> None:
 
 
 def _result(make: Callable[[], str], failed: str = "") -> CallToolResult:
-    """Return the text for the agent; a failure becomes a sentence after `failed`, since agents read no traceback."""
+    """Return a result with the text, or with a sentence that begins with `failed` if `make` fails."""
     is_error = True
     try:
         text, is_error = make(), False
@@ -216,7 +215,7 @@ def _result(make: Callable[[], str], failed: str = "") -> CallToolResult:
 
 
 def _warm_after_first_reply(session: AgentSession) -> Any:
-    """Middleware that starts the warm-up once, just after the first request has been answered."""
+    """Return middleware that starts the warm-up just after the first reply."""
     is_due = True
 
     async def warm_after_first_reply(ctx: Any, call_next: Any) -> Any:

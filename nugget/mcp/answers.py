@@ -40,7 +40,7 @@ def answer(session: AgentSession, question: Query, *, ref: str | None = None) ->
 
 
 def propose(session: AgentSession, **given: Any) -> str:
-    """Propose what an agent noted, and return what became of it."""
+    """Propose an agent's note; return a sentence on the outcome."""
     done = session.ready().propose(folder=session.cwd, **given)
     if done.skipped:
         return f"Nothing new was proposed: {one_line(done.skipped)}."
@@ -72,7 +72,7 @@ def openqed_decisions(session: AgentSession, *, path: str | None, budget: float)
 
 
 def _answer_brain(session: AgentSession, question: Query) -> str:
-    """Answer from the brain and, if no source is named, canon, with what is known of the code before it."""
+    """Answer from the brain and, by default, canon, after what is known of the code in question."""
     given, budget = question.filter, _budget(question)
     text, code = _code_part(session, question, budget_tokens=budget // 2)
     types = tuple(name for name in given.types if name in list(KnowledgeType))
@@ -98,8 +98,8 @@ def _answer_brain(session: AgentSession, question: Query) -> str:
 def _answer_sources(session: AgentSession, question: Query) -> str:
     """Answer from the named sources, best first.
 
-    A place narrows provenance to its nuggets and sessions to those that touched the file; the answer says which
-    sources it cannot narrow. Raises UsageError for memory without an identity.
+    A path or symbol narrows provenance to its nuggets, and sessions to those that touched the file; the answer says
+    which sources are not narrowed. Raises UsageError for memory without an identity.
     """
     sources, budget, place = question.filter.sources, _budget(question), _place(question)
     wants_code = SourceName.PROVENANCE in sources
@@ -138,10 +138,10 @@ def _answer_sources(session: AgentSession, question: Query) -> str:
 
 
 def _code_part(session: AgentSession, question: Query, *, budget_tokens: int) -> tuple[str, CodeAnswer | None]:
-    """Return what is known of the question's path or symbol, also as markdown.
+    """Return what is known of the question's path or symbol, as markdown and as a value.
 
-    A place that cannot be found becomes a sentence, since the rest of the answer does not depend on it. `types` may
-    name types of knowledge units too; if they name no type of nugget, the part is empty.
+    If it cannot be found, the markdown says so and the rest of the answer goes on. If `types` name no type of nugget,
+    the markdown is empty.
     """
     types = [name for name in question.filter.types if name in list(NuggetType)]
     if not _place(question) or (question.filter.types and not types):
@@ -158,12 +158,12 @@ def _code_part(session: AgentSession, question: Query, *, budget_tokens: int) ->
 
 
 def _place(question: Query) -> str:
-    """Return the code that the question is about, on one line; empty if it names none."""
+    """Return the symbol and path of the question on one line; empty if it has none."""
     return " in ".join(one_line(part) for part in (question.symbol, question.path) if part)
 
 
 def _words(question: Query) -> str:
-    """Return the task, with the symbol and the name of the file as words of it."""
+    """Return the task followed by the symbol and the file's name."""
     name = PurePath(question.path.replace("\\", "/")).name if question.path else ""
     return " ".join(part for part in (question.text.strip(), question.symbol, name) if part)
 
@@ -178,7 +178,7 @@ def _budget(question: Query) -> int:
 
 
 def _max_chars(question: Query) -> int:
-    """Return the length of the answer."""
+    """Return the maximum length of the answer."""
     return min(max(MAX_CHARS, 5 * _budget(question)), LARGEST_CHARS)
 
 
@@ -187,7 +187,7 @@ def _used(code: CodeAnswer | None) -> int:
 
 
 def _answer_ref(session: AgentSession, ref: str, *, budget_tokens: int) -> str:
-    """Return what a ref names, whole as far as the budget goes, fenced as reference material."""
+    """Return what a ref names, cut at the budget and fenced as reference material."""
     shown = session.ready().get(ref, identity=session.identity)
     body, room = clean(_text_of(shown)), budget_tokens * CHARS_PER_TOKEN
     if len(body) > room:

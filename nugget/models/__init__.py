@@ -84,7 +84,7 @@ class Depth(StrEnum):
 
 
 class Severity(StrEnum):
-    """Errors keep a file out of the index; warnings do not."""
+    """Severity of a problem: an error keeps a file out of the index, a warning does not."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -92,7 +92,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Something wrong with a file, as a value: reported, never raised. `line` counts from 1."""
+    """A problem of a file, reported and never raised. `line` counts from 1."""
 
     path: str
     reason: str
@@ -162,12 +162,12 @@ class Unit:
 
     @property
     def ref(self) -> str:
-        """The name by which `nugget get` finds this unit: `<source>:<id>`."""
+        """The unit's ref for `nugget get`: `<source>:<id>`."""
         return f"{self.source}:{self.id}"
 
     @property
     def speaker(self) -> Speaker | None:
-        """Return who said what the unit rests on; None without evidence."""
+        """Return the speaker of the unit's evidence; None without evidence."""
         return speaker_of(self.evidence) if self.evidence else None
 
     @property
@@ -183,7 +183,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """The part of a unit that is indexed and matched; that of a hit has a score of its own.
+    """The part of a unit that is indexed and matched; in a hit it has its own score.
 
     `breadcrumb` is the heading path (`Title > H2 > H3`); `text` is the markdown without it; `position` counts from 0
     within the unit.
@@ -200,9 +200,8 @@ class Filter:
     """Conditions on candidates. Empty tuples and None filter nothing.
 
     A domain also admits its sub-domains; several tags must all be present; `since` and `until` compare with the
-    later of `created` and `last_modified`. A path admits units whose file or scope has it at its beginning or behind
-    a `/`, a session those of the sessions whose id begins so. `match` is an FTS5 expression that the unit as a whole
-    must match.
+    later of `created` and `last_modified`. A path matches at the start of a unit's file or scope, or after a `/`; a
+    session is an id prefix. `match` is an FTS5 expression that the whole unit must match.
     """
 
     sources: tuple[SourceName, ...] = ()
@@ -234,8 +233,8 @@ class Filter:
 class Query:
     """A question; None stands for the default. `identity` names whose memory may be searched.
 
-    `match_any` is an FTS5 expression to rank words by instead of `text`. `offset` hits are passed over: earlier pages.
-    `only_helpful` leaves out what is not likely to help.
+    `match_any` is an FTS5 expression that ranks words instead of `text`. `offset` hits of earlier pages are skipped.
+    `only_helpful` drops hits that are not likely to help.
     """
 
     text: str
@@ -269,7 +268,7 @@ class Hit:
 
     `contributions` add up to the score; they are set if the query asks to `explain`. `relevance` is the
     probability that the unit helps, None if it was not judged.
-    `named` is the ref if it is not the unit's own: that of an exchange or a message, for which a unit stands in.
+    `named` is the ref of an exchange or message, if that was found instead of a unit.
     `brain` is the name of its brain if several were searched.
     """
 
@@ -285,12 +284,12 @@ class Hit:
 
     @property
     def ref(self) -> str:
-        """The name by which `nugget get` finds it."""
+        """The hit's ref for `nugget get`."""
         return self.named or self.unit.ref
 
     @property
     def name(self) -> str:
-        """The name it is shown and cited by: the id of a unit of the brain, the ref of anything else."""
+        """The name for display and citations: the id of a unit of the brain, else the ref."""
         return self.unit.id if self.unit.source is SourceName.BRAIN else self.ref
 
 
@@ -312,8 +311,8 @@ class Budget:
 class Bundle:
     """Result of retrieval. `weak` says that nothing found is likely to answer the question.
 
-    `degraded` names the parts that are normally there and were not (`no_vectors`, `no_llm`, `index_behind`...);
-    `remaining` is at least 1 if a next page has more; `explain` holds counts, stages and timings when asked for.
+    `degraded` names parts that were missing (`no_vectors`, `no_llm`, `index_behind`...). `remaining` is at least 1 if
+    there is a next page. `explain` holds counts, stages and timings if asked for.
     """
 
     query: Query

@@ -40,7 +40,7 @@ _SPEAKERS: Mapping[Speaker | None, str] = {
 
 
 def said_how(speaker: Speaker | None, origin: SpeechOrigin | None = None) -> str:
-    """Return who said something, and how if that is not what one expects: `somebody else's words (pasted)`."""
+    """Return who said something, and how if that is unusual: `somebody else's words (pasted)`."""
     usual = {
         Speaker.USER: SpeechOrigin.TYPED,
         Speaker.AGENT: SpeechOrigin.WRITTEN,
@@ -65,7 +65,7 @@ class Evidence:
 
 
 def evidence_of(values: Mapping[str, Any]) -> Evidence:
-    """Return the evidence that `dataclasses.asdict` made these values of."""
+    """Return evidence from its values as `dataclasses.asdict` returns them."""
     speaker, origin = values.get("speaker"), values.get("origin")
     return Evidence(
         session=values["session"],
@@ -77,13 +77,13 @@ def evidence_of(values: Mapping[str, Any]) -> Evidence:
 
 
 def speaker_of(evidence: Iterable[Evidence]) -> Speaker:
-    """Return the first speaker of some evidence who is not the user; the user only if all of it is theirs."""
+    """Return the user if all evidence is theirs, else the first other speaker."""
     speakers = [one.speaker or Speaker.AGENT for one in evidence] or [Speaker.AGENT]
     return next((speaker for speaker in speakers if speaker is not Speaker.USER), Speaker.USER)
 
 
 def origin_of(evidence: Iterable[Evidence]) -> SpeechOrigin:
-    """Return how the words of the first speaker who is not the user came into the session."""
+    """Return the origin of the first evidence that the user did not type."""
     said = [one for one in evidence if one.speaker is not Speaker.USER or one.origin is not SpeechOrigin.TYPED]
     return (said[0].origin or SpeechOrigin.WRITTEN) if said else SpeechOrigin.TYPED
 
@@ -127,7 +127,7 @@ class Event:
     it came into the session. A prompt's pasted part is a `paste` with the prompt's `uuid`. For a `file_edit`, `path` is
     the file as the agent named it, `before`/`after` the replaced and the new text (None if unknown, `before` empty
     for a file that was not there), and `before_hash`/`after_hash` the SHA-256 (hex) of the whole file in UTF-8 where
-    the transcript tells its content; of several edits in one call, the first bears the one and the last the other.
+    the transcript has its content; of several edits in one call, the first has the one and the last the other.
     `ok` is False for a failed command or tool, None if the outcome is unknown. `call_id` ties a
     command to its output.
     """
@@ -173,7 +173,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionFile:
-    """A file of a session as it lies on disk, unread. `part` names the subagent whose transcript it is.
+    """An unread file of a session. `part` names the subagent whose transcript it is.
 
     Of a database that holds many sessions, `path` is the database; time and size are then the session's own.
     """
@@ -188,11 +188,11 @@ class SessionFile:
 
     @property
     def mtime(self) -> float:
-        """The time that it was last written, in seconds since the epoch."""
+        """The time of the last change, in seconds since the epoch."""
         seconds, rest = divmod(self.mtime_ns, 10**9)
         return seconds + 1e-9 * rest
 
     @property
     def locator(self) -> str:
-        """The text that names this session alone: its path, in a database with `#` and its id."""
+        """The unique name of the session: its path, in a database followed by `#` and its id."""
         return f"{self.path}#{self.id}" if self.is_shared else str(self.path)

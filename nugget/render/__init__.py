@@ -35,7 +35,7 @@ DEGRADED: Mapping[str, str] = {
 
 
 def degraded_sentences(degraded: Sequence[str]) -> list[str]:
-    """Return in words what is missing from an answer. `no_reranker: why` keeps its reason."""
+    """Return sentences on what is missing from an answer; `no_reranker: why` keeps its reason."""
     parts = (name.partition(":") for name in degraded)
     said = (DEGRADED.get(code, code.replace("_", " ")) + (f" ({one_line(why)})" if why.strip() else "")
             for code, _, why in parts)  # fmt: skip
@@ -49,7 +49,7 @@ def fence(text: str) -> str:
 
 
 def without_title(chunk: Chunk, title: str) -> Chunk:
-    """Return the chunk without a first line that only repeats the title, which is shown above it."""
+    """Return the chunk without a first line that repeats the title."""
     first, _, rest = chunk.text.lstrip("\n").partition("\n")
     if first.lstrip("# ").strip().rstrip(".") == title.strip().rstrip("."):
         return replace(chunk, text=rest.lstrip("\n"))
@@ -57,7 +57,7 @@ def without_title(chunk: Chunk, title: str) -> Chunk:
 
 
 def question_spans(text: str, question: str) -> list[tuple[int, int]]:
-    """Return where the words of a question stand in a text, whatever their endings."""
+    """Return the spans of a question's words in a text, whatever their endings."""
     from nugget.index.fulltext import question_words
 
     roots = {word_root(word) for word in question_words(question)}
@@ -65,7 +65,7 @@ def question_spans(text: str, question: str) -> list[tuple[int, int]]:
 
 
 def stale_words(hit: Hit) -> str:
-    """Return in words why a hit is stale, with what replaced it if the reasons name it."""
+    """Return why a hit is stale, with its replacement if the reasons name one."""
     named = next((reason for reason in hit.reasons if reason.startswith("superseded")), None)
     return _plain(named or str(hit.stale_reason or "").replace("_", " "))
 
@@ -103,17 +103,17 @@ def speaker_of_hit(hit: NuggetHit) -> Speaker | None:
 
 
 MAX_CHARS = 10_000
-"""Length of an answer to an agent, unless it asks for more."""
+"""Default maximum length of an answer to an agent."""
 _FOOT_CHARS = 120
-"""Kept free for the line that says how many were left out."""
+"""Room for the line that says how many units were left out."""
 _LEAST_CHARS = 200
-"""A unit with less room than this is left out."""
+"""Minimum room for a unit; with less it is left out."""
 
 
 def bundle_markdown(bundle: Bundle, max_chars: int = MAX_CHARS) -> str:
     """Return the bundle as markdown for an agent, at most `max_chars` long (but never shorter than its first lines).
 
-    The notes stand inside fences that they cannot close; what Nugget says stands outside.
+    The notes are inside fences that they cannot close; Nugget's own words are outside.
     """
     blocks = ["\n".join(_head(bundle))]
     hint = one_line(bundle.more_context_hint or "")
@@ -150,7 +150,7 @@ def _head(bundle: Bundle) -> list[str]:
 
 
 def _unit_markdown(position: int, hit: Hit, *, max_chars: int) -> str | None:
-    """Return a unit in its frame, its text cut at a line if needed; None if hardly any of it fits."""
+    """Return a unit in a fence, cut at a line if needed; None if hardly any of it fits."""
     unit = hit.unit
     lines = [f"{_plain(hit.name)} · {' · '.join(_facts(hit))}"]
     if unit.path:
@@ -190,7 +190,7 @@ def _facts(hit: Hit) -> list[str]:
 def provenance_markdown(bundle: NuggetBundle, history: Sequence[IndexedSession], max_chars: int = MAX_CHARS) -> str:
     """Return nuggets and the sessions behind a file as markdown for an agent, at most `max_chars` long.
 
-    Text of sessions stands inside a fence that it cannot close.
+    Text of sessions is inside a fence that it cannot close.
     """
     place = _plain(bundle.query.path or "the workspace")
     if not bundle.hits and not history:

@@ -60,7 +60,7 @@ def find_brain(environment: Environment, *, flag: Path | None = None, cwd: Path 
 
 
 def brain_around(environment: Environment, cwd: Path) -> Path | None:
-    """Return the brain that a folder is in, None if it is in none. Raises UsageError if it is not trusted.
+    """Return the brain that contains a folder, None if none does. Raises UsageError if it is not trusted.
 
     A trusted brain is refused too if it belongs to another user or others can write to it.
     """
@@ -138,9 +138,9 @@ def _is_recorded(environment: Environment, real: str) -> bool:
 
 
 def trust(environment: Environment, folder: Path, *, keep_index: bool = False) -> Path:
-    """Record a brain as trusted and return its real path. Raises UsageError for no brain, or one others can write to.
+    """Record a brain as trusted; return its real path. Raises UsageError if it is no brain or others can write to it.
 
-    Its index is removed unless `keep_index`, since whoever made the folder may have made that too.
+    Its index is removed unless `keep_index`, since whoever made the folder may have made the index too.
     """
     real = os.path.realpath(folder)
     if not is_brain(Path(real)):
@@ -164,7 +164,7 @@ def trust(environment: Environment, folder: Path, *, keep_index: bool = False) -
 
 
 def distrust(environment: Environment, folder: Path) -> bool:
-    """Forget that a brain is trusted; False if it was not."""
+    """Stop trusting a brain; return False if it was not trusted."""
     real, known = os.path.realpath(folder), trusted(environment)
     kept = [one for one in known if one["path"] != real]
     if len(kept) < len(known):
@@ -177,7 +177,7 @@ def _record(environment: Environment, brains: list[dict[str, object]]) -> None:
 
 
 def _unsafe(real: str) -> str | None:
-    """Return why somebody else could change a brain; None if nobody else can."""
+    """Return why another user could change a brain; None if none can."""
     folder = Path(real)
     for place in (folder, *(folder / name for name in _INSIDE), *folder.parents):
         try:
@@ -198,9 +198,9 @@ def _unsafe(real: str) -> str | None:
 def make_brain(
     environment: Environment, path: Path | None, *, remote: str | None, examples: bool, note: Callable[[str], None]
 ) -> tuple[Path, bool]:
-    """Create a brain from the template, trust it, and make it the default one. Existing files stay.
+    """Create a brain from the template, trust it, and make it the default; existing files are kept.
 
-    Without a path it is the current folder if that is empty or a brain, else ~/brain.
+    The path defaults to the current folder if that is empty or a brain, else to ~/brain.
     """
     from nugget.brain import init_brain
 
@@ -281,7 +281,7 @@ def clone_brain(environment: Environment, url: str, path: Path | None) -> tuple[
 
 
 def _fetch(url: str, folder: Path) -> None:
-    """Clone a brain into a new folder, whole or not at all."""
+    """Clone a brain into a new folder; if that fails, leave nothing behind."""
     shown = printable(str(folder))
     if url.startswith("-"):
         raise UsageError("The address may not begin with `-`.")

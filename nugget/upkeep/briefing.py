@@ -32,7 +32,7 @@ MAX_RECALL_TOKENS = 600
 MOST_TODOS, MOST_RULES, MOST_HITS, MOST_REVIEWED = 6, 8, 3, 5
 SHORTEST_PROMPT = 12
 _MOST_LOOKED_AT = 40
-"""Nuggets of a repository that are searched for those that the user stated."""
+"""Number of a repository's nuggets to search for those that the user stated."""
 _PROMPT_CHARS = 2000
 _LINE_CHARS = 240
 
@@ -155,7 +155,7 @@ def _known_of(home: Path, workspace: str, session: str | None, now: datetime) ->
 
 
 def _capture_lines(home: Path, *, is_quiet: bool) -> list[str]:
-    """Return lines on the state of capture; if all is well and `is_quiet`, none."""
+    """Return lines on the state of capture; none if all is well and `is_quiet`."""
     failed, pending, done = (
         len([*Path(files.queue_folder(home), state).glob("*.json")]) for state in ("failed", "pending", "done")
     )
@@ -216,7 +216,7 @@ def _brains_of(environment: Environment, folder: Path) -> dict[str, Path]:
 
 
 def _fenced(lines: Sequence[str], *, max_tokens: int) -> str:
-    """Return as many lines as fit, between tags that the lines cannot close."""
+    """Return as many lines as fit, between tags that they cannot close."""
     room = max_tokens * CHARS_PER_TOKEN - 2 * len(MEMORY_TAG) - 8
     kept: list[str] = []
     for line in lines:

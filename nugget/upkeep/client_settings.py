@@ -21,9 +21,9 @@ from nugget.errors import ConflictError, NuggetError
 from nugget.infra import files
 
 SettingsScope = Literal["user", "project"]
-"""Settings of the person, or of one project."""
+"""The user's settings, or those of one project."""
 _LISTS = frozenset({"SessionEnd", "SessionStart", "UserPromptSubmit", "Stop", "PreCompact", "allow"})
-"""Keys whose value is a list; under all others that we edit is an object."""
+"""Keys whose value is a list; all others that we edit have an object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ def diff(changes: Sequence[Change]) -> str:
 
 
 def planned(paths: Sequence[Path], edits: Sequence[Callable[[Any], None]], *, mode: int = 0o600) -> list[Change]:
-    """Return the files that differ after edits of their values."""
+    """Return the changes that these edits of the parsed files make."""
     changes = []
     for path, edit in zip(paths, edits, strict=True):
         before = read_text(path)
@@ -109,7 +109,7 @@ def _dumped(value: Any, before: str) -> str | None:
 
 
 def part(path: Path, value: Any, *place: str) -> Any:
-    """Return the object or list at a place, created if missing. Raises NuggetError if it has another type."""
+    """Return the object or list under these keys, created if missing. Raises NuggetError for another type."""
     for depth, key in enumerate(place, 1):
         is_list = key in _LISTS
         if key not in value and hasattr(value, "as_string"):
@@ -132,7 +132,7 @@ def drop_empty(path: Path, value: Any, *place: str) -> None:
 
 
 def add_server(path: Path, place: str, entry: Mapping[str, Any], value: Any) -> None:
-    """Add our MCP server to parsed settings; arguments that a person set stay. Raises NuggetError."""
+    """Add our MCP server to parsed settings, keeping arguments that a person set. Raises NuggetError."""
     servers = part(path, value, place)
     found = servers.setdefault("nugget", dict(entry))
     if not is_our_server(found):
@@ -187,7 +187,7 @@ def read_text(path: Path) -> str | None:
 
 
 def write_text(path: Path, text: str | None, *, mode: int = 0o600) -> None:
-    """Make `text` the content of a file; None removes it. Raises NuggetError."""
+    """Write a text to a file, or remove the file for None. Raises NuggetError."""
     target = path.resolve()
     try:
         if text is None:

@@ -1,4 +1,4 @@
-"""Checks of every part that name the next command, and of a whole installation in a temporary home. Reads only."""
+"""Check every part and name the command that fixes it; check an installation in a temporary home. Reads only."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _COMMIT_TAKES = timedelta(seconds=10)
 
 
 Finding = dict[str, Any]
-"""Result of a check: its `name`, the `state` (`ok`, `warning` or `error`), what is `said`, the `next_step` if any."""
+"""Result of a check: `name`, `state` (`ok`, `warning` or `error`), the sentence `said`, and `next_step` if any."""
 
 
 def _finding(state: str, name: str, said: str, next_step: str | None = None) -> Finding:
@@ -50,7 +50,7 @@ _good, _odd, _wrong = (partial(_finding, state) for state in ("ok", "warning", "
 
 
 def open_checks(found: Sequence[Finding]) -> str:
-    """Return what `status` and `doctor` say at the end: nothing is wrong only if no check is open."""
+    """Return the closing sentence of `status` and `doctor`."""
     wrong, warnings = (sum(one["state"] == state for one in found) for state in ("error", "warning"))
     if wrong or warnings:
         parts = [counted(wrong, "error") if wrong else "", counted(warnings, "warning") if warnings else ""]
@@ -59,7 +59,7 @@ def open_checks(found: Sequence[Finding]) -> str:
 
 
 def quick_checks(seen: dict[str, Any], settings: Settings, environment: Environment, now: datetime) -> list[Finding]:
-    """Return the findings of the checks that need no more than what `status` shows."""
+    """Return the findings of checks that only need the values of `status`."""
     return [
         *_check_git(seen, now), *_check_index(seen, environment), *_check_files(seen), *_check_team_index(seen),
         *_check_sources(seen, now),
@@ -69,7 +69,7 @@ def quick_checks(seen: dict[str, Any], settings: Settings, environment: Environm
 
 
 def doctor(brain: Path, settings: Settings, environment: Environment, *, now: datetime) -> list[Finding]:
-    """Look at every part, deeper than `status`; an `error` among the findings means that something does not work."""
+    """Run all checks; return their findings."""
     from nugget.upkeep.install import connections
 
     def of_others() -> Iterator[Finding]:
@@ -101,7 +101,7 @@ def doctor(brain: Path, settings: Settings, environment: Environment, *, now: da
 
 
 def _check_git(seen: dict[str, Any], now: datetime) -> Iterator[Finding]:
-    """Check the repository, and the locks in it: a young one belongs to a commit under way and is fine."""
+    """Check the repository and its locks; a recent lock belongs to a running commit."""
     brain, state = Path(seen["brain"]), seen["repository"]
     if state is None:
         yield _wrong("git", f"{brain} is not a git repository: no history, no proposals", f"nugget init {brain}")
@@ -168,7 +168,7 @@ def _check_sources(seen: dict[str, Any], now: datetime) -> Iterator[Finding]:
 
 
 def _check_files(seen: dict[str, Any]) -> Iterator[Finding]:
-    """Check what was wrong with the knowledge files when they were indexed; `lint` looks at them again, and deeper."""
+    """Check the problems of knowledge files that were found when they were indexed."""
     problems = seen["index"]["problems"]
     errors = [one for one in problems if one["severity"] == Severity.ERROR]
     if errors:
@@ -280,7 +280,7 @@ _PING = '{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
 
 
 def self_check() -> Iterator[Finding]:
-    """Yield one finding for each step, as `doctor` does; nothing outside the temporary folder is read or written."""
+    """Yield a finding for each step; read and write nothing outside a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="nugget-self-check-", ignore_cleanup_errors=True) as folder:
         home = Path(folder).resolve()
         session = home / "session.jsonl"
@@ -299,7 +299,7 @@ def self_check() -> Iterator[Finding]:
 
 
 def _run(home: Path, name: str, arguments: tuple[str, ...], is_right: Callable[[str], bool]) -> Finding:
-    """Run one command in the temporary home; a step that fails does not stop the others."""
+    """Run one command in the temporary home and return its finding."""
     variables = read_environment().variables
     kept = {key: variables[key] for key in _KEPT if key in variables}
     places = {"HOME": str(home), "USERPROFILE": str(home), "NUGGET_HOME": str(home / ".nugget"), "USER": "nugget"}

@@ -48,14 +48,14 @@ task changes: it returns what earlier sessions found out, reviewed by a person. 
 _NO_BRIEF = "--no-brief"
 _FLAGS = {"SessionEnd": "", "SessionStart": "--brief", "UserPromptSubmit": "--recall", "Stop": "--notes",
           "PreCompact": "--notes"}  # fmt: skip
-"""Our hooks, each with the option that makes it add text to a session; without one it only captures."""
+"""Our hooks by event, each with the option that makes it add text to a session; without it, it only captures."""
 _ALWAYS = ("SessionEnd", "SessionStart")
 _RULES = (RULE, "mcp__nugget", "mcp__nugget__*")
 _TIMEOUT_S = 10
 """Without a timeout of its own a hook shares 1.5 s with all other SessionEnd hooks; ours takes 0.1 s."""
 _HOOK = "prepare-commit-msg"
 KEPT = f"{_HOOK}.before-nugget"
-"""Name of a foreign hook that we keep; ours runs it first with the same arguments, and fails if it fails."""
+"""Name under which a foreign hook is kept; ours runs it first with the same arguments and fails if it fails."""
 _MARK = "# Nugget's prepare-commit-msg hook."
 
 
@@ -81,7 +81,7 @@ def own_command(environment: Environment) -> Path:
 
 
 def clients(environment: Environment, command: Path) -> dict[str, Client]:
-    """Return the agents other than Claude Code that `nugget install` can connect, by the name that it takes."""
+    """Return the agents other than Claude Code that `nugget install` can connect, by their names there."""
     user, kept = user_home(environment), agent_folders(environment, Settings())
     codex, gemini, config = (
         absolute_folder(str(folder), user_home=user)
@@ -140,8 +140,8 @@ def plan_uninstall(scope: SettingsScope, environment: Environment, *, cwd: Path)
 def plan_client(client: Client, *, remove: bool = False) -> list[Change]:
     """Return the files that change when Nugget is connected with an agent, or removed from it.
 
-    What a person added to our entry stays. Raises NuggetError for settings that cannot be understood, or that have
-    another server named nugget.
+    Additions of a person to our entry are kept. Raises NuggetError for settings that cannot be parsed or have another
+    server named nugget.
     """
     path, place = client.settings, client.place
     edit = partial(drop_server, path, place) if remove else partial(add_server, path, place, client.entry)
@@ -154,7 +154,7 @@ def plan_client(client: Client, *, remove: bool = False) -> list[Change]:
 
 
 def connections(environment: Environment, cwd: Path) -> Iterator[tuple[str, str, str, str | None]]:
-    """Yield for each agent on this machine, and for the project of a folder: state, name, a sentence, next command."""
+    """Yield state, name, sentence and next command for each agent on this machine and for the folder's project."""
     name, user, found = "Claude Code", environment.claude_config, False
     steps: dict[SettingsScope, str] = {"user": "nugget install", "project": "nugget install --scope project"}
     for scope, step in steps.items():
@@ -245,7 +245,7 @@ def _drop_hooks(path: Path, value: Any) -> None:
 
 
 def _hook(entry: Mapping[str, Any], command: str, flags: Sequence[str]) -> dict[str, Any]:
-    """Return our keys of a hook in exec form, without a shell; a timeout that a person set stays."""
+    """Return our keys of a hook in exec form, keeping a timeout that a person set."""
     own = {"type": "command", "command": command, "args": ["capture-session", *flags]}
     return own | {"timeout": entry.get("timeout", _TIMEOUT_S)}
 
@@ -262,7 +262,7 @@ def _our_hooks(path: Path, value: Any, event: str) -> list[dict[str, Any]]:
 
 
 def _remove_hooks(path: Path, value: Any, event: str, hooks: Sequence[Mapping[str, Any]]) -> None:
-    """Remove these hooks, and the groups and containers that are left without any."""
+    """Remove these hooks, and groups and containers that become empty."""
     groups, gone = part(path, value, "hooks", event), {id(hook) for hook in hooks}
     for group in [*groups] if gone else []:
         entries = group.get("hooks") if isinstance(group, dict) else None
@@ -274,7 +274,7 @@ def _remove_hooks(path: Path, value: Any, event: str, hooks: Sequence[Mapping[st
 
 
 def _with_rules(text: str, remove: bool) -> str:
-    """Return a rules file with our paragraph, where it was or at the end, or without it."""
+    """Return a rules file with our paragraph, in its place or at the end, or without it."""
     head, begun, rest = text.partition(BEGIN)
     _, ended, tail = rest.partition(END)
     if not (begun and ended):
@@ -357,7 +357,7 @@ def _is_our_hook(hook: Path) -> bool:
 
 
 def _script(command: Path) -> str:
-    """Return the script of the hook: it runs a kept hook first, then Nugget, which never stops a commit."""
+    """Return the hook's script, which runs a kept hook first, then Nugget, and never stops a commit."""
     return f"""#!/bin/sh
 {_MARK} `nugget uninstall git-hook` takes it out again.
 kept="${{0%/*}}/{KEPT}"

@@ -30,7 +30,7 @@ _GIT_TAKES_S = 60.0
 _UNKNOWN_TAKES_S = 3600.0
 """Age from which a temporary file is stale even if its process seems to run."""
 _NOT_STORES = frozenset({"models", "cache", ".git", "brains.jsonl"})
-"""Not searched for secrets; the ids of brains look like keys, and without them their sessions would be new again."""
+"""Not searched for secrets. Ids of brains look like keys, and without them all sessions would count as new."""
 _DATABASE = b"SQLite format 3\0"
 _PACKED = b"\x1f\x8b"
 

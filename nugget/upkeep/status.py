@@ -31,7 +31,7 @@ from nugget.upkeep import default_brain
 
 
 def drift(publishing: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return how brain and remote differ, and the command that changes that; None if they do not."""
+    """Return how brain and remote differ and the command that resolves it; None if they do not."""
     ahead, behind, unpushed = publishing["ahead"], publishing["behind"], publishing["unpushed"]
     if publishing["remote"] is None or (ahead, behind) == (0, 0):
         return None
@@ -52,7 +52,7 @@ def drift(publishing: Mapping[str, Any]) -> tuple[str, str] | None:
 def status(brain: Path, settings: Settings, environment: Environment) -> dict[str, Any]:
     """Return the status of the brain and of capture, as `nugget status --json` prints it. Writes and loads nothing.
 
-    `misplaced` are keys that brain.yaml may not set, and that are ignored.
+    `misplaced` are ignored keys of brain.yaml, which it may not set.
     """
     from nugget.capture.review import proposals
     from nugget.infra.llm import spending
@@ -103,9 +103,9 @@ def index_status(brain: Path, environment: Environment) -> dict[str, Any]:
 
 
 def team_status(brain: Path, settings: Settings, environment: Environment) -> dict[str, Any] | None:
-    """Return the state of a brain's space in the team's index; None if the settings name none.
+    """Return the state of a brain's space in the team's index; None if none is configured.
 
-    It is `ready`, `behind` by so many units of the embedded index, or `unusable` for a `reason`. `published` says when.
+    It is `ready`, `behind` by a number of units, or `unusable` for a `reason`. `published` is the time of publishing.
     """
     if not settings.index:
         return None
@@ -126,10 +126,10 @@ def team_status(brain: Path, settings: Settings, environment: Environment) -> di
 
 
 def sources_status(brain: Path, settings: Settings, environment: Environment) -> list[dict[str, Any]]:
-    """Return of each source its files, its passages, and how many files wait since when for which command.
+    """Return for each source the number of files and passages, and how many files wait since when.
 
-    `unembedded` units are found by words alone; `embedding` says how far their vectors are if they are being made. Of
-    memory only its name is returned: it is private to its identity.
+    `unembedded` units are found by words alone; `embedding` is the progress of their vectors if they are being made.
+    Memory is private to its identity, so only its name is returned.
     """
     rows: list[dict[str, Any]] = []
     with suppress(Unusable, sqlite3.DatabaseError, OSError):
@@ -180,7 +180,7 @@ FROM log_sessions WHERE source = ? AND gone = 0"""
 def _documents(
     connection: sqlite3.Connection, source: SourceName, folder: str, pending: int, late: Sequence[int]
 ) -> dict[str, Any]:
-    """Return the row of a source of documents, or of one folder of it."""
+    """Return the row of a source of documents, or of one of its folders."""
     files, passages, unembedded = connection.execute(
         """SELECT (SELECT count(*) FROM files WHERE source = :s AND substr(path, 1, :n) = :f),
            (SELECT count(*) FROM chunks JOIN units u ON unit_key = u.key
@@ -204,14 +204,14 @@ def _row(
 
 
 def _times(paths: Iterable[Path]) -> Iterator[int]:
-    """Yield when the files that are still there were changed, in nanoseconds."""
+    """Yield the modification times of existing files, in nanoseconds."""
     for path in paths:
         with suppress(OSError):
             yield path.stat().st_mtime_ns
 
 
 def index_file(brain: Path, environment: Environment) -> Path | None:
-    """Return the path of the index, without making its folder in a brain that has none yet."""
+    """Return the path of the index without creating its folder; None if there is none yet."""
     if not (brain / ".nugget").is_dir() and os.access(brain, os.W_OK):
         return None
     return index_folder(brain, environment) / "index.db"
@@ -233,9 +233,9 @@ def _git_status(brain: Path) -> dict[str, Any] | None:
 
 
 def _publishing_status(brain: Path, home: Path, waiting: set[str]) -> dict[str, Any]:
-    """Return the remote as it was last seen, and pull requests: those open, merged but not pulled, failed or missing.
+    """Return the remote as last seen, and pull requests that are open, merged but not pulled, failed or missing.
 
-    `ahead` and `behind` count the commits that only the brain and only the remote has, None if it was never seen.
+    `ahead` and `behind` count commits that only the brain or only the remote has; None if it was never seen.
     """
     from nugget.capture.publish import publications
 

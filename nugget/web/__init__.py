@@ -1,7 +1,7 @@
 """The page in the browser, `nugget web`: for one person, on this machine, over the calls of `nugget.Brain`.
 
-Other users and other pages can reach a loopback port too. So a browser is let in by a key that works once and becomes
-a cookie, the Host must name this machine, nothing changes but by a POST of our own page, and no page loads anything
+Other users and other pages can reach a loopback port too. So a browser gets in with a key that works once and becomes
+a cookie, the Host must name this machine, only a POST from our own page changes anything, and no page loads anything
 from elsewhere.
 """
 
@@ -49,7 +49,7 @@ _LOCKED_OUT = Problem(
 
 
 class Gate:
-    """ASGI middleware that every request passes: who asks, from where, and how much is sent."""
+    """ASGI middleware that checks the sender, the origin and the size of every request."""
 
     def __init__(self, app: ASGIApp, *, home: Path, port: int) -> None:
         self._app, self._home, self._port = app, home, port
@@ -79,7 +79,7 @@ class Gate:
         await self._app(scope, limited(receive, MAX_FORM_BYTES, too_large), send)
 
     def _refused(self, method: str, headers: Headers) -> Problem | None:
-        """Return why a request may not pass, whoever sent it: another host, another page, another method."""
+        """Return why a request is refused for its host, origin or method; None if it is not."""
         host = headers.get("host", "")
         name, _, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
         if not is_loopback(name.strip("[]")) or port != str(self._port):
@@ -94,7 +94,7 @@ class Gate:
         return Problem(403, "Not from here", "Another page may not do this; only the pages of this server can.")
 
     def _let_in(self, key: str) -> str | None:
-        """Return a new session for the key of now, which then works no more; None for any other."""
+        """Exchange the current key for a new session; return None for any other key."""
         if not browsing.use_key(self._home, self._port, key):
             return None
         session = secrets.token_urlsafe(32)
@@ -112,9 +112,9 @@ class Gate:
 def serve(
     brain: Path | None = None, *, port: int | None = None, opens: bool = True, identity: str | None = None
 ) -> None:
-    """Show the brain in the browser until SIGTERM or Ctrl-C; if a page is shown already, open that one.
+    """Show the brain in the browser until SIGTERM or Ctrl-C; if it is shown already, open that page.
 
-    Raises NuggetError for a port that another program has.
+    Raises NuggetError if another program has the port.
     """
     environment = read_environment()
     port = DEFAULT_PORT if port is None else port
@@ -141,7 +141,7 @@ def serve(
 
 
 def _show(home: Path, port: int, *, opens: bool) -> None:
-    """Print an address that lets one browser in, once, and open it."""
+    """Print an address that lets one browser in once, and open it."""
     address = f"http://127.0.0.1:{port}/enter?key={browsing.new_key(home, port)}"
     print(f"Nugget's page: {address} (Ctrl-C ends it).", file=sys.stderr, flush=True)
     if opens:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _RECENT = timedelta(days=14)
 _PAUSE_S = 1800
-"""A visit ends when nothing was opened for so long."""
+"""A visit ends after a pause of this length."""
 MAX_QUERY_CHARS = 2_000
 _FACETS = ("source", "type", "domain", "since")
 _AGES = {"30d": "the last month", "12m": "the last year"}
@@ -109,7 +109,7 @@ async def _problem(request: Request, error: Exception) -> Response:
 
 
 def asset(request: Request) -> Response:
-    """Return a style sheet or script; its address names its content, so that it can be kept."""
+    """Return a style sheet or script; it can be cached for good, since its address contains a digest."""
     name = request.path_params["name"]
     if name not in asset_hashes():
         raise HTTPException(404)
@@ -119,7 +119,7 @@ def asset(request: Request) -> Response:
 
 
 def pulse(site: Site, request: Request) -> Response:
-    """Return the tags of what changes, or 304 if they are those that the browser knows."""
+    """Return the change tags, or 304 if the browser has them."""
     tags = browsing.pulse(site.session.ready())
     mark = '"' + hashlib.sha256(repr(tags).encode()).hexdigest()[:16] + '"'
     if request.headers.get("if-none-match") == mark:
@@ -128,7 +128,7 @@ def pulse(site: Site, request: Request) -> Response:
 
 
 def home(site: Site, request: Request) -> Response:
-    """What waits, what is new, what was asked in vain, and what is wrong."""
+    """Show waiting proposals, new units, unanswered questions, and problems."""
     brain = site.session.ready()
     tags = browsing.pulse(brain)
     proposals = site.proposals(brain)
@@ -160,7 +160,7 @@ def _visits(kept: str, now: datetime) -> tuple[int, int]:
 
 
 def results(site: Site, request: Request) -> Response:
-    """The hits of `nugget search`, with facets; only the list of results if the script asks for it."""
+    """Show the hits of `nugget search` with facets, or only the list of hits for the script."""
     brain = site.session.ready()
     text = request.query_params.get("q", "")
     if len(text) > MAX_QUERY_CHARS:
@@ -216,7 +216,7 @@ def _shown_hit(hit: Any, text: str) -> dict[str, Any]:
 
 
 def graph_page(site: Site, request: Request) -> Response:
-    """The units around one; without one, the map of all domains."""
+    """Show the units around one, or the map of all domains."""
     brain, focus = site.session.ready(), request.query_params.get("focus", "")
     steps = 1 if request.query_params.get("steps") == "1" else 2
     if not focus:
@@ -234,7 +234,7 @@ def graph_page(site: Site, request: Request) -> Response:
 
 
 def activity(site: Site, request: Request) -> Response:
-    """What was captured, asked and spent in the last 14 or 90 days."""
+    """Show what was captured, asked and spent in the last 14 or 90 days."""
     brain = site.session.ready()
     days = 90 if request.query_params.get("days") == "90" else 14
     since = datetime.now(UTC).date() - timedelta(days=days - 1)
@@ -263,7 +263,7 @@ def _words_of(*parts: object) -> str:
 
 
 def why(site: Site, request: Request) -> Response:
-    """Files of the workspace by what is known of them, what is missing, and the answer for one file."""
+    """Show the workspace's files by their nuggets, where nuggets are missing, and the answer for one file."""
     path = request.query_params.get("path", "").strip()[:500]
     answer = site.session.explain_code(path=path) if path else None
     brain = site.session.ready()

@@ -1,6 +1,6 @@
-"""What all pages share: the open brain, the templates, how a problem is shown, and HTML of texts.
+"""Parts that all pages share: the open brain, the templates, the page of a problem, and HTML of texts.
 
-Nobody vouches for the texts: nothing in their HTML runs or loads.
+Texts are not trusted: nothing in their HTML runs or loads.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _LAST_QUOTE = r"(?:\n> [^\n]*)+\s*\Z"
 
 @dataclass(eq=False)
 class Problem(Exception):
-    """Why a page cannot be shown, in a sentence, and the way on."""
+    """A page that cannot be shown: its status, a heading and a sentence."""
 
     status: int
     title: str
@@ -58,23 +58,23 @@ class Problem(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What the pages share: the open brain, and what was worked out for a state of it."""
+    """State that the pages share: the open brain, and results cached for a state of it."""
 
     session: AgentSession
     kept: dict[str, tuple[str, Any]] = field(default_factory=dict)
     running: Any = field(default_factory=Lock)
 
     def once(self, name: str, tag: str, make: Callable[[], Any]) -> Any:
-        """Return what `make` returned for this tag, calling it only if the tag is another one."""
+        """Return the result of `make` for this tag, cached until the tag changes."""
         held = self.kept.get(name)
         if held is None or held[0] != tag:
             held = self.kept[name] = (tag, make())
         return held[1]
 
     def meanwhile(self, name: str, tag: str, make: Callable[[], Any]) -> Any:
-        """Return what `make` returned last, calling it beside the page if the tag is another one; None at first.
+        """Return the last result of `make`, recomputed in the background if the tag changed; None at first.
 
-        What takes long, such as checking 10,000 files, then keeps no page waiting; what is quick is there at once.
+        Slow work, such as checking 10,000 files, then delays no page; a quick result is returned at once.
         """
         if tag != self.kept.get(name, ("",))[0] and self.running.acquire(blocking=False):
 
@@ -90,7 +90,7 @@ class Site:
         return self.kept.get(name, ("", None))[1]
 
     def proposals(self, brain: Brain) -> Sequence[Any]:
-        """Return the proposals that wait; git is asked only if something changed."""
+        """Return the waiting proposals, cached until the repository changes."""
         found: Sequence[Any] = self.once("proposals", browsing.pulse(brain)["review"], brain.proposals)
         return found
 
@@ -115,7 +115,7 @@ def problem_page(problem: Problem) -> Response:
 
 
 def render(site: Site, request: Request, name: str, *, status: int = 200, **values: Any) -> Response:
-    """Return a page by its template; what still looks like a secret is taken out."""
+    """Render a page from its template, redacted."""
     brain = site.session.ready()
     header = {
         "brain": brain.path.name, "waiting": sum(len(one.files) for one in site.proposals(brain)),
@@ -126,7 +126,7 @@ def render(site: Site, request: Request, name: str, *, status: int = 200, **valu
 
 
 def comes_from_here(request: Request) -> bool:
-    """Return whether a person opened the address here; a link of another page asks nothing in their name."""
+    """Return whether a person opened the address here, not a link of another page."""
     return request.headers.get("sec-fetch-site", "none") in ("none", "same-origin")
 
 
@@ -185,7 +185,7 @@ def _parser() -> MarkdownIt:
 
 
 def body(unit: Unit) -> Markup:
-    """Return the body of a unit as HTML, without its title and the quotes at its end, which are shown apart."""
+    """Return the body of a unit as HTML, without its title and the quotes at its end."""
     text = without_heading(unit)
     while unit.evidence and (found := re.search(_LAST_QUOTE, text)):
         text = text[: found.start()]
@@ -193,7 +193,7 @@ def body(unit: Unit) -> Markup:
 
 
 def marked(text: str, question: str) -> Markup:
-    """Return a line of markdown without its marks, and with the words of a question marked."""
+    """Return a line of markdown as text, with the words of a question marked."""
     text, shown, end = clean(re.sub(_MARKS, "", text)), Markup(), 0
     for start, stop in question_spans(text, question):
         shown += escape(text[end:start]) + Markup("<mark>{}</mark>").format(text[start:stop])

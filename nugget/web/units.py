@@ -42,9 +42,9 @@ def proposal(
     site: Site, request: Request, *, problem: str = "", marks: Mapping[str, str] | None = None,
     edits: Mapping[str, str] | None = None, seen: str = "", status: int = 200,
 ) -> Response:  # fmt: skip
-    """A proposal: its units as cards, each with what it rests on.
+    """Show a proposal with a card for each unit.
 
-    `marks` and `edits` are not applied yet, by path; those of other pages travel along in hidden fields.
+    `marks` and `edits` are pending choices by path; those of other pages are carried in hidden fields.
     """
     brain, branch = site.session.ready(), request.path_params["branch"]
     everything = site.proposals(brain)
@@ -73,7 +73,7 @@ def proposal(
 
 
 def _card(file: ProposedFile) -> tuple[ProposedFile, str, str, str, str]:
-    """Return a file with its texts before and after, the text to edit, and the digest that shows an edit."""
+    """Return a file with its texts before and after, the text to edit, and a digest to detect edits."""
     text = without_secrets(clean(file.after or ""))
     return file, *file.texts, text, _digest(text)
 
@@ -84,7 +84,7 @@ def _digest(text: str) -> str:
 
 
 def nearest(site: Site, request: Request) -> Response:
-    """The unit of the brain that is nearest to a proposed one: a line for its card, else the unit itself."""
+    """Show the unit nearest to a proposed one: as a line for its card, else its page."""
     brain, path = site.session.ready(), request.query_params.get("path", "")
     files = (file for one in site.proposals(brain) for file in one.files if one.branch == request.path_params["branch"])
     unit = next((file.unit for file in files if file.path == path and file.unit), None)
@@ -100,7 +100,7 @@ def nearest(site: Site, request: Request) -> Response:
 
 
 def decide(site: Site, request: Request) -> Response:
-    """Accept and reject as marked, all or nothing; if the proposal has changed meanwhile, show it with the marks."""
+    """Accept and reject as marked, all or nothing; if the proposal has changed, show it with the marks."""
     form, branch = request.state.form, request.path_params["branch"]
     marks: dict[str, str] = {}
     edits: dict[str, str] = {}
@@ -131,13 +131,13 @@ def decide(site: Site, request: Request) -> Response:
 
 
 def undo(site: Site, request: Request) -> Response:
-    """Take back the change that the form names."""
+    """Undo the change that the form names."""
     site.session.ready().undo(str(request.state.form.get("commit", "")))
     return RedirectResponse("/review?undone=1", 303)
 
 
 def unit(site: Site, request: Request, *, problem: str = "", typed: str = "") -> Response:
-    """A unit, whole: its text, evidence, relations both ways, what is near, its history and who used it."""
+    """Show a unit: text, evidence, graph, history and the questions it answered."""
     brain, ref = site.session.ready(), request.path_params["ref"]
     shown = brain.get(ref, identity=site.session.identity, fresh=False)
     if shown.unit is None:
@@ -165,12 +165,12 @@ def unit(site: Site, request: Request, *, problem: str = "", typed: str = "") ->
 
 
 def _askings(report: Mapping[str, Any], unit: Unit) -> list[Any]:
-    """Return the questions that the unit was part of the answer to."""
+    """Return the questions whose answers contained the unit."""
     return [one for one in report["queries"] if any(unit.id == its["id"] for its in one["units"])][:8]
 
 
 def around(site: Site, ref: str, *, steps: int, near: bool = True) -> browsing.Graph:
-    """Return the graph around a unit; the last one is kept, since its page is often opened again."""
+    """Return the graph around a unit; the last graph is cached."""
     brain = site.session.ready()
     tag = f"{browsing.pulse(brain)['index']} {ref} {steps} {near}"
     made: browsing.Graph = site.once("graph", tag, lambda: browsing.graph(brain, ref, steps=steps, near=near))
@@ -230,7 +230,7 @@ def change_unit(site: Site, request: Request) -> Response:
 
 
 def add(site: Site, request: Request) -> Response:
-    """Keep a text as a new unit."""
+    """Add a text as a new unit."""
     form = request.state.form
     text, kind, domain = (str(form.get(name, "")) for name in ("text", "type", "domain"))
     brain = site.session.ready()
@@ -240,21 +240,21 @@ def add(site: Site, request: Request) -> Response:
 
 
 def _after(brain: Brain, act: str, ref: str, before: str | None) -> Response:
-    """Go to a unit, or home from one that is gone, and say what was done since the commit `before`."""
+    """Redirect to a unit, or home if it is gone, with a message on what was done since the commit `before`."""
     head = browsing.head(brain)
     place = link_to(ref) if ref else "/"
     return RedirectResponse(f"{place}?done={act}&commit={head if head not in (None, before) else ''}", 303)
 
 
 def done_of(request: Request) -> tuple[str, str]:
-    """Return what was just done, and the commit by which it can be undone, each empty if there is none."""
+    """Return the message on what was just done and the commit to undo, each empty if there is none."""
     if not comes_from_here(request):
         return "", ""
     return _DONE.get(request.query_params.get("done", ""), ""), request.query_params.get("commit", "")
 
 
 def conversation(site: Site, request: Request) -> Response:
-    """A session: its exchanges, failures marked, and what came of it."""
+    """Show a session: its exchanges, with failures marked, and its outcome."""
     brain = site.session.ready()
     detail = find_session(seen(site, brain), request.path_params["session"])
     quoted = " ".join(request.query_params.get("quote", "")[:300].split())
@@ -269,14 +269,14 @@ def _says(event: Event, quoted: str) -> bool:
 
 
 def capture(site: Site, request: Request) -> Response:
-    """Queue a session for capture; the page says so, and shows what came of it once the worker is done."""
+    """Queue a session for capture and show its page."""
     brain, session = site.session.ready(), request.path_params["session"]
     browsing.queue_session(brain, find_session(seen(site, brain), session).known.id)
     return RedirectResponse(f"/session/{quote(session, safe='')}?queued=1", 303)
 
 
 def promote(site: Site, request: Request) -> Response:
-    """Propose a nugget as a unit, and show the proposal."""
+    """Propose a nugget as a unit and show the proposal."""
     brain = site.session.ready()
     nugget, stale = seen(site, brain).nugget(str(request.state.form.get("nugget", ""))[:200])
     domain = str(request.state.form.get("domain", "")).strip() or "coding"
