@@ -12,7 +12,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 43_606,
+    "lines": 43_593,
     "lines of a file": 409,
     "classes": 228,
     "re.compile": 205,
