@@ -59,9 +59,7 @@ _HOURS = {"h": 1, "d": 24, "w": 24 * 7, "m": 24 * 30, "y": 24 * 365}
 _ENDINGS = "ations ation ings ing ions ion edly ied ies ed es e s y ly".split()
 
 _SLUG_WORDS = 6
-_FILLER = frozenset(
-    "the a an is are was be to of for in on at by with and or not it its that this from as no only".split()
-)
+_FILLER = frozenset("the a an is are was be to of for in on at by with and or it its that this from as".split())
 
 
 def clean(text: str) -> str:
