@@ -86,7 +86,11 @@ _MACHINE = re.compile(
     r"|Traceback \(most|File \"[^\"]+\", line \d|at \S+ ?\(|\s+at \S+:\d|#\d+ |E   |\+\+\+ |--- |@@ |diff --git "
     r"|commit [0-9a-f]{7,40}\b|\d+\s*(?:→|\t)|\|.*\||[│┃█━╭╰├└┌]|\[\+\]|=>"
     r"|(?:User|Agent|Assistant|Human|System|AI|Bot|Reviewer|Claude)\s?:|[$%] \S|❯|•|\S+@\S+?:\S*[$#] "
-    r"|\S+\.\w{1,5}:\d+(?::\d+)?[:\s]|(?:PASS|FAIL|ok|---)\s*:?\s+\S+[/.]\S|>{3} )"
+    r"|\S+\.\w{1,5}:\d+(?::\d+)?[:\s]|(?:PASS|FAIL|ok|---)\s*:?\s+\S+[/.]\S|>{3} "
+    r"|(?:From|Von|De|Da|差出人|发件人)\s?[:：].*@|(?:Subject|Betreff|Objet|Asunto|件名|主题)\s?[:：]\s?\S"
+    r"|\w[\w.' -]{0,40}\s\[?\d{1,2}:\d\d(?:\s?[AP]M)?\]?\s*$|\[\d{1,2}[:./]\d\d|.{0,80}!\[[^\]]*\]\(https?:"
+    r"|_[^\w\s]{1,3} ?[A-Z][\w ]+_(?: \||\s*$)|(?:Critical|High|Medium|Low) Severity\s*$"
+    r"|(?:Major|Minor|Blocker|Nit|P[0-3])(?: issue)?: \S)"
 )
 _LAYOUT = (
     r"\s*(?:[-*_=]{3,}\s*$|(?:[-*+]\s+|\d{1,2}[.)]\s+)?\*\*[^*\n]{2,120}\*\*|[-*+]\s+\[[ xX]\]\s"
@@ -116,7 +120,8 @@ _REPORTED = re.compile(
     re.IGNORECASE,
 )
 _LEAD_IN = re.compile(
-    rf"(?:\b(?:{_FOREIGN}|{_SAYS}|quote|pasted?|below|following {_FOREIGN})\b[^.!?\n]{{0,60}}:|\bsaid:|\bwrote:)\s*$",
+    rf"(?:\b(?:{_FOREIGN}|{_SAYS}|quote|pasted?|below|following {_FOREIGN}|schrieb|a écrit|escribió)\b[^.!?\n]{{0,60}}:"
+    r"|\bsaid:|\bwrote:)\s*$",
     re.IGNORECASE,
 )
 _MARKS = re.compile(

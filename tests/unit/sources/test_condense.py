@@ -77,6 +77,16 @@ LONG = (
         ("why so slow\n" + "\n".join(f"compiling unit-{n} v1.{n}" for n in range(9)), "why so slow"),
         ("is this fair?\n**Walkthrough**\nThe cache is never cleared.\n**Verdict**\nAlways clear it", "is this fair?"),
         ("what of it\n\n" + f"- always write the table {'before the index ' * 3}\n" * 6, "what of it"),
+        ("look\n\nFrom: Ann <ann@example.org>\nSubject: outage\n\nWe must never deploy on Fridays.", "look"),
+        ("seen?\n\nann  10:11 AM\nwe should never deploy on fridays", "seen?"),
+        (
+            "fair?\n\n**<sub>![P1 Badge](https://img.example/P1)</sub>  Never swallow the error**\n\nAlways re-raise.",
+            "fair?",
+        ),
+        ("fix\n\n_⚠️ Potential issue_ | _🟠 Major_\n\nCallers must always see the error.", "fix"),
+        ("fix\n\nMinor: always rename x.\n\nHigh Severity\n\nNever leak the pool.", "fix"),
+        ("Am 28.09. schrieb Ann:\n\nWir müssen immer warten.", "Am 28.09. schrieb Ann:"),
+        ("ab 10:30 immer deployen, from: a to: b", "ab 10:30 immer deployen, from: a to: b"),
         (LONG.strip(), LONG.strip()),
     ],
 )
