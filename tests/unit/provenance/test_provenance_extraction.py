@@ -74,11 +74,7 @@ def test_the_first_request_is_the_intent_of_the_session_and_files_have_their_own
     assert said(nuggets(isolated_home, NuggetType.INTENT)) == [
         ("Add JWT authentication. Put the key code into src/keys.py.", None, 0.6),
         ("Created keys.py: Put the key code into src/keys.py.", "src/keys.py", 0.7),
-        (
-            "Changed auth.py: Add JWT authentication. Put the key code into src/keys.py.",
-            "src/auth.py",
-            0.7,
-        ),
+        ("Changed auth.py: Add JWT authentication. Put the key code into src/keys.py.", "src/auth.py", 0.7),
         ("Deleted README.md: Delete the readme", "README.md", 0.7),
     ]
     record = records(isolated_home)[0]
@@ -133,9 +129,8 @@ def test_prompts_in_other_languages_give_intents_and_constraints(agent, isolated
     agent.edit("src/auth.py", "None", "1")
     extracted(isolated_home)
     assert nuggets(isolated_home, NuggetType.INTENT)[0].summary == prompt
-    assert [one.summary.rstrip(".") for one in nuggets(isolated_home, NuggetType.CONSTRAINT)] == [
-        constraint.rstrip(".")
-    ]
+    found = [one.summary.rstrip(".") for one in nuggets(isolated_home, NuggetType.CONSTRAINT)]
+    assert found == [constraint.rstrip(".")]
 
 
 @pytest.mark.proves("PROVENANCE-DEPENDENCIES")

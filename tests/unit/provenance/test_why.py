@@ -230,11 +230,9 @@ def test_contributions_add_up_to_the_score(type_, match, is_stale):
         assert 0 <= relevance(signals) <= 1
 
 
-def hit(
-    number: int, *, summary: str = "s" * 40, detail: str = "", prompt: str = "", type_: str = "decision"
-) -> NuggetHit:
+def hit(number: int, *, detail: str = "", prompt: str = "", type_: str = "decision") -> NuggetHit:
     nugget = Nugget(
-        id=f"abc-{number}", type=NuggetType(type_), summary=summary, detail=detail, source_prompt=prompt,
+        id=f"abc-{number}", type=NuggetType(type_), summary="s" * 40, detail=detail, source_prompt=prompt,
         confidence=0.5, session="abc", scope=Scope(path="src/a.py"), alternatives=("x" * 8,) if detail else (),
         session_started=datetime(2026, 11, 1, tzinfo=UTC),
     )  # fmt: skip
@@ -245,25 +243,18 @@ def hit(
 SUMMARY_TOKENS = NUGGET_FRAME_TOKENS + 12
 
 
-@pytest.mark.proves("WHY-TOKENS")
-def test_four_characters_are_a_token_and_two_thousand_tokens_the_budget():
-    assert NuggetQuery().budget_tokens == 2000
-    _, budget, _ = pack_nuggets([hit(1)], budget_tokens=2000, depth=Depth.STANDARD)
-    assert (budget.requested, budget.used, budget.available) == (2000, SUMMARY_TOKENS, 2000 - SUMMARY_TOKENS)
-
-
-@pytest.mark.proves("WHY-PACKING")
+@pytest.mark.proves("WHY-TOKENS", "WHY-PACKING")
 def test_depth_decides_what_is_shown_of_a_nugget():
+    assert NuggetQuery().budget_tokens == 2000
     hits = [hit(1, detail="d" * 80, prompt="p" * 400)]
     shown = {depth: pack_nuggets(hits, budget_tokens=2000, depth=depth) for depth in Depth}
     tokens = {depth: budget.used for depth, (_, budget, _) in shown.items()}
     assert tokens == {
         Depth.SUMMARY: SUMMARY_TOKENS, Depth.STANDARD: SUMMARY_TOKENS + 22, Depth.DEEP: SUMMARY_TOKENS + 122,
     }  # fmt: skip
-    texts = {
-        depth: (packed[0].nugget.detail, packed[0].nugget.alternatives, packed[0].nugget.source_prompt)
-        for depth, (packed, _, _) in shown.items()
-    }
+    assert shown[Depth.DEEP][1].available == 2000 - tokens[Depth.DEEP]
+    first = {depth: packed[0].nugget for depth, (packed, _, _) in shown.items()}
+    texts = {depth: (one.detail, one.alternatives, one.source_prompt) for depth, one in first.items()}
     assert texts[Depth.SUMMARY] == ("", (), "")
     assert texts[Depth.STANDARD] == ("d" * 80, ("x" * 8,), "")
     assert texts[Depth.DEEP] == ("d" * 80, ("x" * 8,), "p" * 400)

@@ -59,9 +59,7 @@ def test_the_limit_holds_for_any_session(events, max_chars):
     assert len(clip("".join(texts), max_chars)) <= max_chars
 
 
-LONG = (
-    "please rework the import\nit is slow, and\nwe want the names sorted\n- keep flags\n我们总是使用 uv。\nthanks\n" * 9
-)
+LONG = "please rework it\nit is slow, and\nwe want the names sorted\n- keep flags\n我们总是使用 uv。\nthanks\n" * 9
 
 
 @pytest.mark.proves("SPEAKER-PASTED")
@@ -79,10 +77,7 @@ LONG = (
         ("what of it\n\n" + f"- always write the table {'before the index ' * 3}\n" * 6, "what of it"),
         ("look\n\nFrom: Ann <ann@example.org>\nSubject: outage\n\nWe must never deploy on Fridays.", "look"),
         ("seen?\n\nann  10:11 AM\nwe should never deploy on fridays", "seen?"),
-        (
-            "fair?\n\n**<sub>![P1 Badge](https://img.example/P1)</sub>  Never swallow the error**\n\nAlways re-raise.",
-            "fair?",
-        ),
+        ("fair?\n\n**<sub>![P1 Badge](https://i.example/1)</sub>  Never swallow it**\n\nAlways re-raise.", "fair?"),
         ("fix\n\n_⚠️ Potential issue_ | _🟠 Major_\n\nCallers must always see the error.", "fix"),
         ("fix\n\nMinor: always rename x.\n\nHigh Severity\n\nNever leak the pool.", "fix"),
         ("Am 28.09. schrieb Ann:\n\nWir müssen immer warten.", "Am 28.09. schrieb Ann:"),
