@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from string import ascii_letters, digits
 from typing import Any
@@ -38,14 +39,14 @@ _SHAPES: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
 """Kinds that only the form of a word tells, with the signs that it may hold beside `_` and `-`."""
 _IN_CONTEXT = ("encoded-secret", "typed-password")
 """Kinds that only the form of a word tells, so that the text around it counts."""
-_WORD, _WORD_SIGNS = re.compile(r"[A-Za-z0-9_-]+"), ascii_letters + digits + "_-"
+_WORD, _WORD_SIGNS = re.compile(r"[A-Za-z0-9_-]*"), ascii_letters + digits + "_-"
 _OF_DATA, _DATA_AFTER = ("/", "+", ".", "%"), re.compile(r"[/+=%]|\.\w")
 """Signs next to a word that is part of a path or of base64."""
 _RUN = re.compile(r"[A-Za-z0-9+/=_.%~-]*")
 """How a secret goes on that is longer than a rule reads."""
 _JOINING = tuple("_.-/+%:|")
 """Signs before a word that can be the second part of a token."""
-_JWT_PARTS = re.compile(r"[A-Za-z0-9_-]*\.[A-Za-z0-9_-]{6,}(?:\.[A-Za-z0-9_-]*){0,3}")
+_JWT_PARTS = re.compile(r"\.[A-Za-z0-9_-]{6,}(?:\.[A-Za-z0-9_-]*){0,3}")
 _COLOUR = re.compile(r"\[(?:\d{1,3};)*\d{1,3}m")
 _CODES = re.compile(
     r"(?:[\s,;*•|-]{0,8}(?:and\s|\d{1,2}[.)]\s)?(?:(?=[A-Za-z]{0,9}\d)[A-Za-z0-9]{4,10}|[a-f]{5}\b)"
@@ -54,13 +55,9 @@ _CODES = re.compile(
 """Codes in a row, each of which holds a digit."""
 
 
-def _issued(value: str) -> bool:
-    return judge.is_not_placeholder(value) and judge.is_issued(value)
-
-
 _JUDGES: dict[str, Callable[[str], bool]] = {
     "issued": lambda value: judge.is_not_placeholder(value) and judge.is_jumbled(value),
-    "settings": _issued,
+    "settings": lambda value: judge.is_not_placeholder(value) and judge.is_issued(value),
     "commands": judge.is_given_password,
     "prose": judge.is_strong,
     "marks": bool,
@@ -74,7 +71,7 @@ _JUDGES_OF_KINDS: dict[str, Callable[[str], bool]] = {
     **dict.fromkeys(("given-login", "given-basic", "vpn-key", "foreign-password"), judge.is_strong),
     "typed-password": judge.is_typed_password,
     **dict.fromkeys(("totp-secret", "webhook-url", "issued-pair"), judge.is_jumbled),
-    "api-key": _issued,
+    "api-key": _JUDGES["settings"],
     **dict.fromkeys(("session-cookie", "unseal-key"), judge.is_issued),
     "wallet-key": judge.is_random,
     "short-token": lambda value: judge.is_random(re.sub("^[a-z]+|[_-]", "", value)),
@@ -216,17 +213,25 @@ def issued_secrets(view: str) -> Iterator[Span]:
     """
     data, known = view.encode("latin-1"), bytearray(len(view))
     marks: dict[str, list[int]] = defaultdict(list)
-    for rank, start, end, kind in _judged(view, data, marks):
-        if rank < _LAST_RANK or not known[end - 1]:
-            known[start:end] = b"\1" * (end - start)
-            yield start, end, kind
-    small = data.lower().decode("latin-1")
-    finders = [partial(named_secrets, view, places(small, stem), known) for stem in STEMS]
-    finders += [partial(_READERS[kind], view, sorted(starts), known) for kind, starts in marks.items()]
-    for find in (*finders, partial(_shaped, view, data, known)):
-        for start, end, kind in find():
-            known[start:end] = b"\1" * (end - start)
-            yield start, end, kind
+    judged, small = _judged(view, data, marks), data.lower().decode("latin-1")
+    for start, end, kind in chain(
+        ((start, end, kind) for rank, start, end, kind in judged if rank < _LAST_RANK or not known[end - 1]),
+        *(named_secrets(view, places(small, stem), known) for stem in STEMS),
+        *(_READERS[kind](view, sorted(starts), known) for kind, starts in marks.items()),
+        _shaped(view, data, known),
+    ):
+        known[start:end] = b"\1" * (end - start)
+        yield start, end, kind
+
+
+def _end_of_run(pattern: re.Pattern[str], view: str, last: list[int], at: int) -> int:
+    """Return where the run of signs around a place ends; `last` holds the run read last, so that none is read twice."""
+    first, stop = last
+    if not first <= at <= stop:
+        found = pattern.match(view, at, first if at < first else len(view))
+        reached = found.end() if found else at
+        last[:] = at, stop if reached == first else reached
+    return last[1]
 
 
 def _judged(view: str, data: bytes, marks: dict[str, list[int]]) -> list[tuple[int, int, int, str]]:
@@ -235,6 +240,8 @@ def _judged(view: str, data: bytes, marks: dict[str, list[int]]) -> list[tuple[i
     scanner = _scanner()
     if isinstance(scanner, Exception):
         raise scanner
+    word_end, run_end = (partial(_end_of_run, pattern, view, [-1, -1]) for pattern in (_WORD, _RUN))
+    parts_at = cache(lambda at: _JWT_PARTS.match(view, at))
     for finding in scanner.scan(data):
         rank, kind, family, accepts = _rule(finding.rule_id)
         if not kind or not finding.visible:
@@ -245,12 +252,13 @@ def _judged(view: str, data: bytes, marks: dict[str, list[int]]) -> list[tuple[i
             marks[kind].append(start)
             continue
         if kind == "jwt":
-            parts = _JWT_PARTS.match(view, end) if view[start - 1 : start] != "." else None
+            header = word_end(end)
+            parts = parts_at(header) if view[start - 1 : start] != "." and header - end < 16_384 else None
             if not parts:
                 continue
             end = parts.end()
         if kind == "encoded-secret":
-            start, end = _whole(view, start, end, _OF_TOKENS)
+            start, end = _whole(view, start, end, _OF_TOKENS, run_end)
         if kind in _IN_CONTEXT and judge.is_told_public(view[max(0, start - 120) : start], view[end : end + 120]):
             continue
         value = view[start:end]
@@ -262,9 +270,9 @@ def _judged(view: str, data: bytes, marks: dict[str, list[int]]) -> list[tuple[i
             value = judge.before_grammar(value) if kind == "passphrase" else value
             end = start + len(value)
         if accepts(value if value.isascii() else value.encode("latin-1").decode("utf-8", "replace")):
-            run = _RUN.match(view, end)
-            if run and ((len(value) >= 95 and kind != "webhook-url") or judge.is_random(run.group())):
-                end = run.end()
+            stop = run_end(end)
+            if (len(value) >= 95 and kind != "webhook-url") or judge.is_random(view[end : min(stop, end + 160)]):
+                end = stop
             found.append((rank, start, end, kind))
     return sorted(found)
 
@@ -276,7 +284,7 @@ _LEAST_RUN = b"w" * 20
 
 def _shaped(view: str, data: bytes, known: bytearray) -> Iterator[Span]:
     """Yield the words, with their kinds, that nothing but their random letters and digits tells."""
-    runs = data.translate(_RUNS)
+    runs, run_end = data.translate(_RUNS), partial(_end_of_run, _RUN, view, [-1, -1])
     stop = 0
     while (at := runs.find(_LEAST_RUN, stop)) >= 0:
         run = _WORD.match(view, at)
@@ -293,14 +301,14 @@ def _shaped(view: str, data: bytes, known: bytearray) -> Iterator[Span]:
                 fits = before != "." or "_" in word or "-" in word
             else:
                 fits = before not in _OF_DATA and not _DATA_AFTER.match(view, stop)
-            start, end = _whole(view, at, stop, signs) if fits else (0, 0)
+            start, end = _whole(view, at, stop, signs, run_end) if fits else (0, 0)
             around = view[max(0, start - 120) : start], view[end : end + 120]
             if fits and accepts(view[start:end]) and not judge.is_told_public(*around):
                 yield start, end, kind
                 break
 
 
-def _whole(view: str, start: int, end: int, signs: str) -> tuple[int, int]:
+def _whole(view: str, start: int, end: int, signs: str, run_end: Callable[[int], int]) -> tuple[int, int]:
     """Return where the word around a part begins and ends that a rule found."""
     before = view[max(0, start - 1024) : start - (signs == _OF_PAIRS)]  # a pair's sign stands before what was found
     first = max(0, start - 1024) + len(before.rstrip(ascii_letters + digits + signs)) if signs else start
@@ -309,8 +317,7 @@ def _whole(view: str, start: int, end: int, signs: str) -> tuple[int, int]:
         first = min(colour.end(), end)
     if view[first - 1 : first] == "\\" and view[first] in "nrt" and first < end:
         first += 1  # an escaped line break
-    run = _RUN.match(view, end, end + 65_536) if signs else None
-    return first, run.end() if run else end
+    return first, min(run_end(end), end + 65_536) if signs else end
 
 
 @cache

@@ -145,18 +145,16 @@ def is_camel(value: str) -> bool:
 def is_unknown_token(value: str) -> bool:
     """Return True for a short name, a sign and something random: the token of an issuer that no rule knows."""
     seen = value[:_LOOKED_AT]
-    if not seen.isalnum() and (PUBLIC.match(seen) or _FILE.search(seen) or are_words(seen)):
-        return False
-    if not is_not_placeholder(seen):
+    public = not seen.isalnum() and (PUBLIC.match(seen) or _FILE.search(seen) or are_words(seen))
+    if public or not is_not_placeholder(seen):
         return False
     if is_random_word(seen):
         return True
     if not _PREFIX.match(seen):
         return False
     parts = re.split(r"[_.=+-]", seen)[1:]
-    if any(is_random(part) or (len(part) >= 20 and is_scrambled(part)) for part in (*parts, "".join(parts))):
-        return True
-    return bool(_LONG_TOKEN.fullmatch(seen) and is_issued(parts[-1]))
+    jumbled = any(is_random(part) or (len(part) >= 20 and is_scrambled(part)) for part in (*parts, "".join(parts)))
+    return jumbled or bool(_LONG_TOKEN.fullmatch(seen) and is_issued(parts[-1]))
 
 
 def is_random_word(value: str) -> bool:
@@ -252,13 +250,9 @@ def is_odd(value: str) -> bool:
     """Return True for what no sentence about passwords holds by chance: signs within, or cases and digits mixed."""
     if len(value) < 8 or not is_issued(value):
         return False
-    mixed = (
-        _SIGN_WITHIN.search(value)
-        or is_random(value)
-        or is_scrambled(value)
-        or (value.isalnum() and not set(value) <= set(hexdigits) and _MIXED.search(value))
-    )
-    return bool(mixed) and is_strong(value)
+    mixed = value.isalnum() and not set(value) <= set(hexdigits) and _MIXED.search(value)
+    odd = mixed or _SIGN_WITHIN.search(value) or is_random(value) or is_scrambled(value)
+    return bool(odd) and is_strong(value)
 
 
 def is_typed_password(value: str) -> bool:

@@ -263,8 +263,6 @@ _TOKEN = re.compile(
     r"(?P<gap>[ \t\n]{0,4}(?:=[ ])?)[\"'`*(\[]{0,3}(?:[\xc2\xab\xe2\x80\x9c\x9e]{2,3}[ ]?)?"
     r"(?P<word>[-=]>|[^\s\"\\<>`{}=]{1,256})[\"'`*]{0,3}"
 )
-
-
 _SAID_OF_PASS = re.compile(
     "(?i)[\"'`*)]{0,3}(?:'s|\\s?[:=>-]|,?\\s(?:(?:is|was|ist|est|es|c'est|now|for|of|will|be)\\b|\xc3[\xa8\xa9])|\\s[\"'`*])"
 )
