@@ -26,7 +26,7 @@ from nugget.app.team import send_session
 from nugget.app.writing import proposal_target
 from nugget.capture import CaptureResult, Extract, capture_transcript, queue, read_redacted
 from nugget.capture import publish as publishing
-from nugget.capture.compare import compare, known_brain
+from nugget.capture.compare import ProposalTarget, compare, known_brain
 from nugget.capture.publish import Published
 from nugget.capture.queue import Job
 from nugget.config import Environment, config_home, load_settings, read_environment, user_home
@@ -190,16 +190,22 @@ def capture_file(
     transcript: Path, brain: Brain, *, way: str | None = None, dry_run: bool = False
 ) -> tuple[CaptureResult, Published]:
     """Capture one transcript now; return what was proposed and what was published."""
-    now, brain = _now(), brains.capturing(brain, None, transcript=transcript)
+    brain = brains.capturing(brain, None, transcript=transcript)
     target = proposal_target(brain, dry_run=dry_run)
-    result = capture_transcript(transcript, target, open_extract(brain, now=target.now, way=way))
-    if not dry_run:
-        extract_captured(transcript, home=target.home, settings=target.settings, now=target.now)
+    result = _capture(transcript, brain, target, way=way)
     if not result.branch:
         return result, Published()
-    done = publishing.publish(brain.path, environment=brain.environment, settings=brain.settings, now=now)
+    done = publishing.publish(brain.path, environment=brain.environment, settings=brain.settings, now=target.now)
     brain.make_current()
     return result, done
+
+
+def _capture(transcript: Path, brain: Brain, target: ProposalTarget, *, way: str | None = None) -> CaptureResult:
+    """Capture a transcript, then extract its nuggets."""
+    result = capture_transcript(transcript, target, open_extract(brain, now=target.now, way=way))
+    if not target.dry_run:
+        extract_captured(transcript, home=target.home, settings=target.settings, now=target.now)
+    return result
 
 
 def explain_session(transcript: Path, brain: Brain, *, way: str | None = None) -> tuple[str, list[str]]:
@@ -280,8 +286,7 @@ def _capture_job(
 
     with files.time_limit(MAX_JOB_S):
         target = proposal_target(brain)
-        result = capture_transcript(transcript, target, open_extract(brain, now=target.now))
-        extract_captured(transcript, home=target.home, settings=target.settings, now=target.now)
+        result = _capture(transcript, brain, target)
         with suppress(NuggetError, OSError, sqlite3.Error):  # a failure here does not undo the capture
             note_uses(
                 target.home, brain.path, result.session,

@@ -63,13 +63,11 @@ def install(
     holds reviewed knowledge of its repository; --brief makes it longer, --no-brief switches it off. With git-hook: git
     proposes commit messages.
     """
-    from nugget.upkeep.install import own_command, plan_install
+    from nugget.upkeep.install import install_hook, own_command, plan_install
 
     environment = read_environment()
     command = own_command(environment)
     if place == "git-hook":
-        from nugget.upkeep.install import install_hook
-
         for line in install_hook(current_folder(), command=command, dry_run=dry_run):
             put(line)
         return
@@ -77,13 +75,12 @@ def install(
         set_values(environment, {"capture.notes": "true" if remember else "false"})
         put(f"New sessions {'have' if remember else 'do not have'} the tool `propose_knowledge`.")
     if every or place != "claude-code":
-        found = _install_clients(None if every else place, environment, command, dry_run=dry_run)
+        _install_clients(None if every else place, environment, command, dry_run=dry_run)
         if not (every and environment.claude_config.is_dir()):
-            if not found:
-                put("No agent was found on this machine. Name one to connect it all the same: `nugget install codex`.")
             return
-    wishes = {"brief": brief, "recall": recall, "notes": notes}
-    changes = plan_install(scope, environment, command=command, cwd=current_folder(), **wishes)
+    changes = plan_install(
+        scope, environment, command=command, cwd=current_folder(), brief=brief, recall=recall, notes=notes
+    )
     if not dry_run:
         prepare(environment)
     if _carry_out(changes, dry_run=dry_run):
@@ -112,11 +109,9 @@ def uninstall(
     Only Nugget's entries are removed; the rest keeps its order and indent. The brain stays. With git-hook: remove the
     hook from the repository in the current folder.
     """
-    from nugget.upkeep.install import clients, plan_client, plan_uninstall
+    from nugget.upkeep.install import clients, plan_client, plan_uninstall, uninstall_hook
 
     if place == "git-hook":
-        from nugget.upkeep.install import uninstall_hook
-
         for line in uninstall_hook(current_folder(), dry_run=dry_run):
             put(line)
         return
@@ -140,8 +135,8 @@ def prepare(environment: Environment, brain: Path | None = None) -> None:
         opened.sync()
 
 
-def _install_clients(place: Place | None, environment: Environment, command: Path, *, dry_run: bool) -> int:
-    """Connect one agent, or each whose folder is on this machine; return how many."""
+def _install_clients(place: Place | None, environment: Environment, command: Path, *, dry_run: bool) -> None:
+    """Connect one agent, or each whose folder is on this machine."""
     from nugget.upkeep.install import clients, plan_client
 
     known = clients(environment, command)
@@ -154,7 +149,8 @@ def _install_clients(place: Place | None, environment: Environment, command: Pat
             put(f"{client.title} is connected{'' if changes else ' already'}.")
     if chosen and not dry_run:
         put("`nugget watch --install` captures their sessions when they have ended.")
-    return len(chosen)
+    if not chosen and not environment.claude_config.is_dir():
+        put("No agent was found on this machine. Name one to connect it all the same: `nugget install codex`.")
 
 
 def _ask_for_claude(environment: Environment) -> None:
