@@ -28,7 +28,6 @@ from nugget.infra import files, git
 from nugget.infra.workspace import find_workspace
 from nugget.models import Problem, SourceName
 from nugget.sources.notes import memory_of, open_canon, redacting
-from nugget.sources.nugget_store import NuggetUnits
 
 if TYPE_CHECKING:
     from nugget.app import Brain
@@ -115,16 +114,16 @@ def _refresh_local(
 ) -> IndexState:
     environment, settings, embedder = brain.environment, brain.settings, brain.embedder
     home, waiting, problems, is_changed = environment.home, dict(state.files), tuple[Problem, ...](), False
-    if SourceName.PROVENANCE in wanted and document_changes(NuggetUnits(home), connection):
-        sync_provenance(home, connection)
-        is_changed = True
+    if SourceName.PROVENANCE in wanted:
+        is_changed = sync_provenance(home, connection).changed
     if SourceName.CANON in wanted:
         canon = open_canon(environment, settings, brain.path)
         changes, problems = document_changes(canon, connection), tuple(canon.problems)
-        if len(changes.modified) > INLINE_FILES:
-            waiting[SourceName.CANON] = len(changes)
-        elif changes:
-            is_ready = embedder and len(changes) <= _WITH_VECTORS and _model_of(connection) == embedder.model
+        number = len(changes[0]) + len(changes[1])
+        if len(changes[0]) > INLINE_FILES:
+            waiting[SourceName.CANON] = number
+        elif number:
+            is_ready = embedder and number <= _WITH_VECTORS and _model_of(connection) == embedder.model
             sync_documents(
                 canon, connection, embedder=embedder if is_ready else None, cache_folder=home / "embeddings",
                 changes=changes,
@@ -214,7 +213,7 @@ def open_memory_of(brain: Brain, identity: str) -> Index:
     source = memory_of(identity, environment, redact=redacting(settings), brain=brain.path, workspaces=workspaces)
     with closing(open_memory(environment.home, identity)) as connection:
         changes = document_changes(source, connection)
-        if changes or (embedder and _model_of(connection) != embedder.model):
+        if any(changes[:2]) or (embedder and _model_of(connection) != embedder.model):
             sync_documents(
                 source, connection, embedder=embedder, cache_folder=environment.home / "embeddings", changes=changes
             )

@@ -12,7 +12,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from stat import S_ISREG
 
@@ -39,26 +39,8 @@ _Source = Notes | NuggetUnits
 """Files that each hold units."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentChanges:
-    """The files of a source that differ from what the index has seen: (key, place), and the keys of those gone."""
-
-    modified: tuple[tuple[str, Path], ...] = ()
-    removed: tuple[str, ...] = ()
-    unchanged: int = 0
-
-    def __len__(self) -> int:
-        return len(self.modified) + len(self.removed)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sync:
-    """One sync of a brain. `unavailable` says why an embedder that is wanted cannot be had."""
-
-    brain: Path
-    folder: Path
-    embedder: Embedder | None
-    unavailable: str | None
+DocumentChanges = tuple[list[tuple[str, Path]], list[str], int]
+"""Files of a source that differ from the index, by key and place, the keys of those gone, and how many are the same."""
 
 
 def pending_changes(brain: Path, environment: Environment) -> int | None:
@@ -89,13 +71,12 @@ def sync(
     """
     folder = index_folder(brain, environment)
     file = folder / "index.db"
-    run = _Sync(brain=brain, folder=folder, embedder=embedder, unavailable=unavailable)
     try:
         with files.locked(folder / "sync.lock"):
             try:
                 with closing(open_existing(file)) as connection:
                     if not rebuild:
-                        return _update(run, connection, in_passing=in_passing)
+                        return _update(brain, folder, connection, embedder, unavailable, in_passing=in_passing)
                     reason = "asked for"
             except Unusable as error:
                 reason = str(error)
@@ -103,31 +84,34 @@ def sync(
                 raise
             except sqlite3.DatabaseError as error:  # damage that opening the file did not show
                 reason = f"the index is corrupt ({error})"
-            return _rebuild(run, reason)
+            return _rebuild(brain, folder, embedder, unavailable, reason)
     except sqlite3.OperationalError as error:
         raise IndexUnavailable(f"{file} cannot be written ({error}).", hint="Check space and permissions.") from error
     except OSError as error:
         raise IndexUnavailable(f"{folder} cannot be written ({error.strerror or error}).") from error
 
 
-def _update(run: _Sync, connection: sqlite3.Connection, *, in_passing: bool) -> SyncResult:
+def _update(
+    brain: Path, folder: Path, connection: sqlite3.Connection, embedder: Embedder | None, unavailable: str | None,
+    *, in_passing: bool,
+) -> SyncResult:  # fmt: skip
     """Write what changed into the index that is there; raise Unusable if another model wants it rebuilt.
 
     An index of another model is better than none: it stays if the configured one cannot be had now.
     """
-    indexed, embedder = stored.meta(connection, "embedding_model") or "", run.embedder
+    indexed = stored.meta(connection, "embedding_model") or ""
     if indexed == (embedder.model if embedder else ""):
-        result = _write(run, connection)
+        result = _write(brain, folder, connection, embedder, unavailable)
         if embedder and not result.without_vectors:
             _note_problem(connection, None)
         return result
-    if in_passing or run.unavailable:
-        reason = run.unavailable or f"the index has vectors of {indexed or 'no model'}"
-        return _write(replace(run, embedder=None, unavailable=reason), connection)
+    if in_passing or unavailable:
+        reason = unavailable or f"the index has vectors of {indexed or 'no model'}"
+        return _write(brain, folder, connection, None, reason)
     if embedder is None:
         raise Unusable("vectors are switched off now")
     if problem := model_problem(embedder):
-        result = _write(replace(run, embedder=None, unavailable=problem), connection)
+        result = _write(brain, folder, connection, None, problem)
         _note_problem(connection, {"model": embedder.model, "reason": problem})
         return replace(result, without_vectors=problem)
     raise Unusable(f"the embedding model is {embedder.model} now")
@@ -141,18 +125,18 @@ def _note_problem(connection: sqlite3.Connection, problem: Mapping[str, str] | N
             stored.put_meta(connection, model_problem=noted)
 
 
-def _rebuild(run: _Sync, reason: str) -> SyncResult:
+def _rebuild(brain: Path, folder: Path, embedder: Embedder | None, unavailable: str | None, reason: str) -> SyncResult:
     """Make a new index beside the old one, then put it in the old one's place in a single transaction."""
-    fresh = run.folder / "index.db.new"
+    fresh = folder / "index.db.new"
     remove_database(fresh)
     try:
         with closing(create(fresh)) as connection:
             connection.execute("PRAGMA journal_mode = MEMORY")
             connection.execute("PRAGMA synchronous = OFF")
-            result = _write(run, connection, rebuilt=reason)
-            if run.embedder and result.without_vectors:
-                _note_problem(connection, {"model": run.embedder.model, "reason": result.without_vectors})
-            _install(connection, run.folder / "index.db")
+            result = _write(brain, folder, connection, embedder, unavailable, rebuilt=reason)
+            if embedder and result.without_vectors:
+                _note_problem(connection, {"model": embedder.model, "reason": result.without_vectors})
+            _install(connection, folder / "index.db")
     finally:
         remove_database(fresh)
     return result
@@ -174,16 +158,19 @@ def _install(fresh: sqlite3.Connection, file: Path) -> None:
         target.execute("PRAGMA journal_mode = WAL")
 
 
-def _write(run: _Sync, connection: sqlite3.Connection, *, rebuilt: str | None = None) -> SyncResult:
+def _write(
+    brain: Path, folder: Path, connection: sqlite3.Connection, embedder: Embedder | None, unavailable: str | None,
+    *, rebuilt: str | None = None,
+) -> SyncResult:  # fmt: skip
     """Write what changed in one transaction, then embed what has no vectors."""
-    modified, removed, problems = brains.changed_files(run.brain, stored.file_marks(connection, _BRAIN))
-    result = SyncResult(rebuilt=rebuilt, without_vectors=run.unavailable)
+    modified, removed, problems = brains.changed_files(brain, stored.file_marks(connection, _BRAIN))
+    result = SyncResult(rebuilt=rebuilt, without_vectors=unavailable)
     if modified or removed or rebuilt:
+        count_tokens = embedder.count_tokens if embedder else estimate_tokens
         with write_transaction(connection):
-            result = _apply(run, connection, modified, removed, result)
-    if run.embedder:
-        cache_folder = run.folder / "embeddings"
-        vectors = embed_missing(connection, embedder=run.embedder, cache_folder=cache_folder)
+            result = _apply(brain, connection, count_tokens, modified, removed, result)
+    if embedder:
+        vectors = embed_missing(connection, embedder=embedder, cache_folder=folder / "embeddings")
         result = replace(result, **vectors)
     total = connection.execute("SELECT count(unit_id) FROM files WHERE source = ?", (_BRAIN,)).fetchone()[0]
     return replace(
@@ -193,8 +180,9 @@ def _write(run: _Sync, connection: sqlite3.Connection, *, rebuilt: str | None = 
 
 
 def _apply(
-    run: _Sync, connection: sqlite3.Connection, modified: Sequence[str], removed: Sequence[str], result: SyncResult
-) -> SyncResult:
+    brain: Path, connection: sqlite3.Connection, count_tokens: Callable[[str], int], modified: Sequence[str],
+    removed: Sequence[str], result: SyncResult,
+) -> SyncResult:  # fmt: skip
     """Take out what the changed files held, then put in what they hold now."""
     before = stored.file_states(connection, _BRAIN, [*modified, *removed])
     released = [state.unit_id for state in before.values() if state.unit_id]
@@ -209,7 +197,7 @@ def _apply(
     hashes_before = {state.hash: path for path, state in before.items() if path in removed}
     added = changed = moved = 0
     for path in told(paths, "Indexing"):
-        state = _put_file(run, connection, path)
+        state = _put_file(brain, connection, path, count_tokens)
         if path in before:
             changed += before[path].hash != state.hash and state.unit_id is not None
         elif path not in shadowed and state.unit_id:
@@ -218,11 +206,11 @@ def _apply(
     return replace(result, added=added, modified=changed, moved=moved, removed=len(removed) - moved)
 
 
-def _put_file(run: _Sync, connection: sqlite3.Connection, path: str) -> FileState:
+def _put_file(brain: Path, connection: sqlite3.Connection, path: str, count_tokens: Callable[[str], int]) -> FileState:
     """Read a file and write it with its unit. Of several files with one id, the path that sorts first has it."""
-    state, unit = brains.read_state(run.brain, path)
+    state, unit = brains.read_state(brain, path)
     try:
-        chunks = chunks_of(unit, run.embedder.count_tokens if run.embedder else estimate_tokens) if unit else ()
+        chunks = chunks_of(unit, count_tokens) if unit else ()
     except Exception as error:  # whatever one file does to the parser, the others are indexed
         wrong = Problem(path=printable(path), reason=f"cannot be indexed ({reason_of(error)})")
         state, unit, chunks = replace(state, unit_id=None, problems=(*state.problems, wrong)), None, ()
@@ -255,7 +243,7 @@ def document_changes(source: _Source, connection: sqlite3.Connection) -> Documen
         if known.get(key) != (stat.st_size, stat.st_mtime_ns):
             modified.append((key, Path(file)))
     removed = sorted(known.keys() - present)
-    return DocumentChanges(modified=tuple(modified), removed=tuple(removed), unchanged=len(present) - len(modified))
+    return modified, removed, len(present) - len(modified)
 
 
 def sync_documents(
@@ -272,17 +260,17 @@ def sync_documents(
     The units that `source.read` gives are stored with the file's key as their path. A file that cannot be read or
     parsed is a problem and has no units; one that changes while it is read is left for the next sync.
     """
-    found = document_changes(source, connection) if changes is None else changes
-    before = stored.file_states(connection, source.name, [*found.removed, *(key for key, _ in found.modified)])
+    changed, gone, same = changes or document_changes(source, connection)
+    before = stored.file_states(connection, source.name, [*gone, *(key for key, _ in changed)])
     count_tokens = embedder.count_tokens if embedder else estimate_tokens
     added = modified = 0
-    for start in range(0, len(found.removed), _FILES_A_BATCH):
+    for start in range(0, len(gone), _FILES_A_BATCH):
         with write_transaction(connection):
-            for key in found.removed[start : start + _FILES_A_BATCH]:
+            for key in gone[start : start + _FILES_A_BATCH]:
                 _remove_units(connection, source.name, key)
                 stored.remove_file(connection, source.name, key)
-    for start in range(0, len(found.modified), _FILES_A_BATCH):
-        batch = found.modified[start : start + _FILES_A_BATCH]
+    for start in range(0, len(changed), _FILES_A_BATCH):
+        batch = changed[start : start + _FILES_A_BATCH]
         read = [entry for key, file in batch if (entry := _read(source, key, file, before.get(key), count_tokens))]
         with write_transaction(connection):
             for state, document, chunks in read:
@@ -291,10 +279,10 @@ def sync_documents(
                 stored.put_files(connection, source.name, [state])
         added += sum(state.path not in before for state, _, _ in read)
         modified += sum(state.path in before and document is not None for state, document, _ in read)
-        telling.get()(f"Indexing {source.name}", start + len(batch), len(found.modified))
+        telling.get()(f"Indexing {source.name}", start + len(batch), len(changed))
     result = SyncResult(
-        added=added, modified=modified, removed=len(found.removed),
-        unchanged=found.unchanged + len(found.modified) - added - modified,
+        added=added, modified=modified, removed=len(gone),
+        unchanged=same + len(changed) - added - modified,
         problems=tuple(stored.problems(connection, source.name)),
     )  # fmt: skip
     if embedder is None or not with_vectors:
@@ -307,8 +295,8 @@ def sync_provenance(home: Path, connection: sqlite3.Connection, *, embedder: Emb
     """Read the provenance files that changed. Without an `embedder` new nuggets are found by their words alone."""
     source = NuggetUnits(home)
     changes = document_changes(source, connection)
-    if not changes and embedder is None:
-        return SyncResult(unchanged=changes.unchanged)
+    if not any(changes[:2]) and embedder is None:
+        return SyncResult(unchanged=changes[2])
     return sync_documents(
         source, connection, embedder=embedder, cache_folder=home / "embeddings", changes=changes, with_vectors=False
     )

@@ -17,7 +17,7 @@ from nugget.index import Index, Unusable, read_home
 from nugget.index import provenance as stored
 from nugget.index.connection import open_home
 from nugget.index.provenance import IndexedSession
-from nugget.index.sync import document_changes, sync_provenance
+from nugget.index.sync import sync_provenance
 from nugget.index.units import units_by_key
 from nugget.infra.embedding import Embedder
 from nugget.infra.workspace import Workspace, normalised_remote
@@ -81,8 +81,7 @@ def nugget_types(names: Sequence[str]) -> tuple[NuggetType, ...]:
 def opened_index(home: Path) -> Iterator[sqlite3.Connection]:
     """Open the machine's index, brought in line with the store of provenance. Raises IndexUnavailable."""
     with closing(open_home(home)) as connection:
-        if document_changes(NuggetUnits(home), connection):
-            sync_provenance(home, connection)
+        sync_provenance(home, connection)
         yield connection
 
 

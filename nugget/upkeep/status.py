@@ -147,10 +147,10 @@ def sources_status(brain: Path, settings: Settings, environment: Environment) ->
     with closing(open_read_only(environment.home) or empty_home()) as connection:
         if settings.canon_folders:
             canon = open_canon(environment, settings, brain)
-            waiting = document_changes(canon, connection)
+            changed, removed, _ = document_changes(canon, connection)
             for folder in dict.fromkeys(f"{key.partition('/')[0]}/" for key, _ in canon.files()):
-                late = [*_times(file for key, file in waiting.modified if key.startswith(folder))]
-                gone = sum(key.startswith(folder) for key in waiting.removed)
+                late = [*_times(file for key, file in changed if key.startswith(folder))]
+                gone = sum(key.startswith(folder) for key in removed)
                 rows.append(_documents(connection, SourceName.CANON, folder, len(late) + gone, late))
         logs, _, _ = changed_logs(connection, environment, settings, brain)
         for source in (SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE):
@@ -159,9 +159,9 @@ def sources_status(brain: Path, settings: Settings, environment: Environment) ->
             if read or late:
                 rows.append(_row(source, "", read, said, len(late), late))
         if (environment.home / "provenance").is_dir():
-            waiting = document_changes(NuggetUnits(environment.home), connection)
-            late = [*_times(file for _, file in waiting.modified)]
-            rows.append(_documents(connection, SourceName.PROVENANCE, "", len(waiting), late))
+            changed, removed, _ = document_changes(NuggetUnits(environment.home), connection)
+            late = [*_times(file for _, file in changed)]
+            rows.append(_documents(connection, SourceName.PROVENANCE, "", len(changed) + len(removed), late))
     for row in rows:
         if settings.embedding_model == "none":
             row["unembedded"] = 0
