@@ -262,13 +262,6 @@ def neighbours(brain: Brain, text: str) -> Sequence[Hit]:
     return brain.ask(query, log=False, alone=True).hits
 
 
-def open_index(brain: Brain) -> IndexReader:
-    """Open the brain's space for reading. Connects with the first question."""
-    from nugget.index.postgres import PostgresIndex
-
-    return PostgresIndex(*place_of(brain.settings, brain.path))
-
-
 def publish_index(brain: Brain, *, rebuild: bool = False) -> Published | None:
     """Publish the embedded index to the brain's space; None if no team's index is configured.
 

@@ -34,7 +34,6 @@ from nugget.provenance.checkout import (
 )
 from nugget.provenance.ranking import TEXT_CANDIDATES, Reviewed, locate, why
 from nugget.retrieval.scoring import stale_reasons as stale_units
-from nugget.sources.nugget_store import NuggetUnits
 
 NEAREST = 50
 """Chunks taken from vectors, at most."""

@@ -198,7 +198,7 @@ def _check_model(brain: Path, settings: Settings, environment: Environment) -> I
     try:
         if embedder := open_embedder(settings, environment):
             vector = embedder.embed_query("Does the model answer?")
-            index = index_status(brain, environment)
+            index, _ = index_status(brain, environment)
             if index["units"] and index["model"] != embedder.model:
                 made = f"with vectors of {index['model']}" if index["model"] else "without vectors"
                 yield _odd(name, f"{embedder.model} answers, but the index was made {made}", "nugget sync")

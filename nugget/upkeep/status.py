@@ -16,10 +16,10 @@ from nugget.brain import changed_files, knowledge_paths
 from nugget.capture import queue
 from nugget.config import Environment, Settings, read_brain_file
 from nugget.errors import IndexUnavailable, NuggetError
-from nugget.index import Index, Unusable
+from nugget.index import Index
 from nugget.index.connection import empty_home, index_folder, open_read_only
 from nugget.index.ingest import changed_logs
-from nugget.index.sync import document_changes, pending_changes
+from nugget.index.sync import document_changes
 from nugget.index.units import file_marks, file_states
 from nugget.index.vectors import embedding_under_way
 from nugget.infra import git, remotes
@@ -62,44 +62,52 @@ def status(brain: Path, settings: Settings, environment: Environment) -> dict[st
     waiting: set[str] = set()
     with suppress(NuggetError):
         waiting = {proposal.branch for proposal in proposals(brain)}
+    index, brain_row = index_status(brain, environment)
     return {
         "version": __version__, "brain": str(brain),
         "is_default": usual is not None and usual.resolve() == brain.resolve(),
         "configured_model": settings.embedding_model, "has_key": bool(environment.anthropic_api_key),
-        "index": index_status(brain, environment), "team_index": team_status(brain, settings, environment),
-        "sources": sources_status(brain, settings, environment),
+        "index": index, "team_index": team_status(brain, settings, environment),
+        "sources": sources_status(brain, settings, environment, brain_row),
         "repository": _git_status(brain), "proposals": len(waiting),
         "capture": {**captured, "calls": spent.calls, "usd": spent.usd},
         "publishing": _publishing_status(brain, environment.home, waiting), "misplaced": [*read_brain_file(brain)[2]],
     }  # fmt: skip
 
 
-def index_status(brain: Path, environment: Environment) -> dict[str, Any]:
-    """Return the state of a brain's index: `ready`, `behind` by so many files, `absent` or `unusable`."""
+def index_status(brain: Path, environment: Environment) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Return the state of a brain's index, and its row among the sources, None if the index is unusable.
+
+    The state is `ready`, `behind` by a number of files, `absent` or `unusable`.
+    """
     file, sizes = index_file(brain, environment), dict.fromkeys(("units", "chunks", "vectors", "relations", "files"), 0)
     known: dict[str, Any] = {
         "state": "absent", "reason": "there is no index yet", "behind": 0, **sizes, "bytes": 0, "model": None,
         "model_problem": None, "vector_search": None, "problems": [],
     }  # fmt: skip
     if file is None or not file.is_file():
-        return known | {"files": sum(1 for _ in knowledge_paths(brain))}
+        paths = [*knowledge_paths(brain)]
+        late = [*_times(brain / path for path in paths)]
+        return known | {"files": len(paths)}, _row(SourceName.BRAIN, "", 0, 0, len(paths), late)
     try:
         with closing(Index(file)) as index:
             counts, states = index.counts(), file_states(index.connection, SourceName.BRAIN)
-            behind = pending_changes(brain, environment) or 0
+            modified, removed, _ = changed_files(brain, file_marks(index.connection, SourceName.BRAIN))
+            behind, late = len(modified) + len(removed), [*_times(brain / path for path in modified)]
             problems = [
                 {"path": one.path, "line": one.line, "severity": str(one.severity), "reason": one.reason}
                 for path in sorted(states) for one in states[path].problems
             ]  # fmt: skip
+            row = _documents(index.connection, SourceName.BRAIN, "", behind, late)
             return known | {
                 "state": "behind" if behind else "ready", "reason": None, "behind": behind, "units": counts["units"],
                 "chunks": counts["chunks"], "vectors": counts["vectors"], "relations": counts["relationships"],
                 "files": counts["files"], "bytes": file.stat().st_size, "model": index.embedding_model,
                 "model_problem": index.model_problem(), "problems": problems,
                 "vector_search": index.vector_search if index.embedding_model else None,
-            }  # fmt: skip
+            }, row | {"embedding": embedding_under_way(file.with_name("embeddings"))}  # fmt: skip
     except (IndexUnavailable, sqlite3.DatabaseError) as error:
-        return known | {"state": "unusable", "reason": str(error)}
+        return known | {"state": "unusable", "reason": str(error)}, None
 
 
 def team_status(brain: Path, settings: Settings, environment: Environment) -> dict[str, Any] | None:
@@ -125,24 +133,15 @@ def team_status(brain: Path, settings: Settings, environment: Environment) -> di
         return known | {"reason": str(error), "hint": error.hint}
 
 
-def sources_status(brain: Path, settings: Settings, environment: Environment) -> list[dict[str, Any]]:
+def sources_status(
+    brain: Path, settings: Settings, environment: Environment, brain_row: dict[str, Any] | None
+) -> list[dict[str, Any]]:
     """Return for each source the number of files and passages, and how many files wait since when.
 
     `unembedded` units are found by words alone; `embedding` is the progress of their vectors if they are being made.
     Memory is private to its identity, so only its name is returned.
     """
-    rows: list[dict[str, Any]] = []
-    with suppress(Unusable, sqlite3.DatabaseError, OSError):
-        if (file := index_file(brain, environment)) and file.is_file():
-            with closing(Index(file)) as index:
-                modified, removed, _ = changed_files(brain, file_marks(index.connection, SourceName.BRAIN))
-                late = [*_times(brain / path for path in modified)]
-                pending = len(modified) + len(removed)
-                row = _documents(index.connection, SourceName.BRAIN, "", pending, late)
-                rows.append(row | {"embedding": embedding_under_way(file.with_name("embeddings"))})
-        else:
-            paths = [*knowledge_paths(brain)]
-            rows.append(_row(SourceName.BRAIN, "", 0, 0, len(paths), [*_times(brain / path for path in paths)]))
+    rows = [brain_row] if brain_row else []
     # An empty index in memory stands in for one that is missing or unusable.
     with closing(open_read_only(environment.home) or empty_home()) as connection:
         if settings.canon_folders:
