@@ -306,9 +306,7 @@ def spent(brain: Brain, since: datetime) -> Spending:
 
 def coverage(brain: Brain, folder: Path) -> tuple[list[Covered], Gaps | None]:
     """Return the workspace's files with their nuggets, and the files asked about or changed more than explained."""
-    from nugget.app.provenance import Provenance
-
-    seen = Provenance(environment=brain.environment, folder=folder, brain=brain)
+    seen = brain.provenance(folder)
     try:
         return seen.coverage(), seen.gaps()
     except NuggetError:

@@ -241,7 +241,7 @@ def activity(site: Site, request: Request) -> Response:
     tags, begin = browsing.pulse(brain), datetime.combine(since, time(), UTC)
     _, sessions = site.once(
         f"sessions {days}", f"{tags} {datetime.now(UTC):%Y%m%d%H%M}",
-        lambda: list_sessions(units.seen(site, brain), everything=True, since=begin),
+        lambda: list_sessions(brain.provenance(site.session.cwd), everything=True, since=begin),
     )  # fmt: skip
     wanted = request.query_params.get("filter", "")[:200].casefold()
     asked = [one for one in browsing.questions(brain, since) if wanted in _words_of(one.text, one.face, _outcome(one))]

@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from nugget.app import browsing
-from nugget.app.provenance import Provenance
 from nugget.app.sessions import find_session
 from nugget.errors import NuggetError, ReviewError
 from nugget.models import Event, SourceName, Unit
@@ -256,7 +255,7 @@ def done_of(request: Request) -> tuple[str, str]:
 def conversation(site: Site, request: Request) -> Response:
     """Show a session: its exchanges, with failures marked, and its outcome."""
     brain = site.session.ready()
-    detail = find_session(seen(site, brain), request.path_params["session"])
+    detail = find_session(brain.provenance(site.session.cwd), request.path_params["session"])
     quoted = " ".join(request.query_params.get("quote", "")[:300].split())
     if "partial" in request.query_params and detail.session:
         found = [one for one in detail.exchanges if any(_says(event, quoted) for event in one.events)]
@@ -271,19 +270,14 @@ def _says(event: Event, quoted: str) -> bool:
 def capture(site: Site, request: Request) -> Response:
     """Queue a session for capture and show its page."""
     brain, session = site.session.ready(), request.path_params["session"]
-    browsing.queue_session(brain, find_session(seen(site, brain), session).known.id)
+    browsing.queue_session(brain, find_session(brain.provenance(site.session.cwd), session).known.id)
     return RedirectResponse(f"/session/{quote(session, safe='')}?queued=1", 303)
 
 
 def promote(site: Site, request: Request) -> Response:
     """Propose a nugget as a unit and show the proposal."""
     brain = site.session.ready()
-    nugget, stale = seen(site, brain).nugget(str(request.state.form.get("nugget", ""))[:200])
+    nugget, stale = brain.provenance(site.session.cwd).nugget(str(request.state.form.get("nugget", ""))[:200])
     domain = str(request.state.form.get("domain", "")).strip() or "coding"
     done = brain.promote(nugget, stale=stale, type=None, domain=domain, dry_run=False)
     return RedirectResponse(f"/review/{done.branch}", 303)
-
-
-def seen(site: Site, brain: Brain) -> Provenance:
-    """Return what is known of the code in the folder that the page was opened in."""
-    return Provenance(environment=brain.environment, folder=site.session.cwd, brain=brain)
