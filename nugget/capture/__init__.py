@@ -114,7 +114,8 @@ def read_redacted(transcript: Path, home: Path, settings: Settings) -> tuple[Ses
 def _propose(session: Session, target: ProposalTarget, extract: Extract, line: dict[str, Any]) -> CaptureResult:
     extraction = extract(session)
     changes, dropped = compare(
-        extraction.proposals, known_brain(target), session=session.id, max_units=target.settings.capture_max_units,
+        extraction.proposals, known_brain(target, line["brain"]), session=session.id,
+        max_units=target.settings.capture_max_units,
     )  # fmt: skip
     keys = list(dict.fromkeys(ledger.record_keys(session)))
     result = CaptureResult(

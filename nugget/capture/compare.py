@@ -124,8 +124,8 @@ class KnownBrain:
         self.dropped.append(f"{shorten(unit.title, 80) or 'a unit without a title'}: {why}")
 
 
-def known_brain(target: ProposalTarget) -> KnownBrain:
-    """Return the brain as a capture sees it: the base commit and what waits, was rejected or was forgotten."""
+def known_brain(target: ProposalTarget, key: str | None = None) -> KnownBrain:
+    """Return the brain as a capture sees it; `key` is its name in the ledgers, if the caller knows it."""
     brain, base = target.brain, base_commit(target.brain)
 
     def read(path: str) -> str | None:
@@ -138,7 +138,8 @@ def known_brain(target: ProposalTarget) -> KnownBrain:
         files=git.files_at(brain, base, under=["domains"]) if base else {}, read=read, similar=target.similar,
         today=target.now.date(),
         waiting=[(unit, branch) for unit, branch in waiting if unit is not None],
-        rejected=ledger.rejections(target.home, brain=ledger.brain_key(brain, target.home)), forgotten=forgotten(brain),
+        rejected=ledger.rejections(target.home, brain=key or ledger.brain_key(brain, target.home)),
+        forgotten=forgotten(brain),
     )  # fmt: skip
 
 

@@ -73,7 +73,7 @@ def import_notes(
     read_files, notes, left_out, redacted = _read(path, target.settings)
     key = brain_key(target.brain, target.home)
     with locked(lock_file(target.home, key)):
-        brain = known_brain(target)
+        brain = known_brain(target, key)
         seen = _imported(target.brain, list(brain.files.values()), [unit for unit, _ in brain.waiting])
         fresh = [proposal for key, proposal in notes.items() if key not in seen]
         if domain:
