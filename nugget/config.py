@@ -123,8 +123,8 @@ def absolute_folder(value: str, *, user_home: Path) -> Path:
     return Path(os.path.abspath(expanded(whole)))  # noqa: PTH100 - links stay links
 
 
-def requirement(extra: str = "") -> str:
-    """Return what `pip install` takes for this Nugget: NUGGET_PACKAGE, or where it was installed from.
+def requirement(extra: str) -> str:
+    """Return what `pip install` takes for an extra of this Nugget: NUGGET_PACKAGE, or where it was installed from.
 
     A bare name is never returned: whoever publishes something under it would be installed.
     """
@@ -139,7 +139,7 @@ def requirement(extra: str = "") -> str:
         address = f"{version_control['vcs']}+{address}@{version_control['commit_id']}"
     found = f"{installed.name} @ {address}" if address else f"{installed.name}=={installed.version}"
     pinned = read_environment().variables.get("NUGGET_PACKAGE") or found
-    return re.sub(r"^[\w.-]+", rf"\g<0>[{extra}]", pinned) if extra else pinned
+    return re.sub(r"^[\w.-]+", rf"\g<0>[{extra}]", pinned)
 
 
 def import_extra(module: str, extra: str, purpose: str, failure: type[NuggetError]) -> ModuleType:

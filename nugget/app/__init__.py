@@ -344,13 +344,13 @@ class Brain:
             self._index = self._local = None
 
 
-def brain_in_use(path: Path | str | None = None, environment: Environment | None = None) -> Path:
+def brain_in_use(path: Path | str | None, environment: Environment) -> Path:
     """Return the folder of the brain in use, after finishing a change that a killed process left.
 
     Raises BrainError if there is none.
     """
     flag = expanded(path) if path is not None else None
-    found = find_brain(environment or read_environment(), flag=flag, cwd=current_folder())
+    found = find_brain(environment, flag=flag, cwd=current_folder())
     git.finish_pending(found)
     return found
 

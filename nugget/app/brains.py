@@ -103,7 +103,7 @@ def join(brain: Brain) -> Brain:
     return brain
 
 
-def ask_all(brain: Brain, ask: Callable[[dict[str, IndexReader]], Bundle], *, alone: bool = False) -> Bundle:
+def ask_all(brain: Brain, ask: Callable[[dict[str, IndexReader]], Bundle], *, alone: bool) -> Bundle:
     """Ask a brain together with the others' indexes; `degraded` names those that cannot be read."""
     if alone or not (brain.others or brain.left_out):
         return guarded(brain, lambda: ask({}))

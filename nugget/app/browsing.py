@@ -104,7 +104,7 @@ def _stamp(path: Path) -> str:
     return "0"
 
 
-def graph(brain: Brain, ref: str, *, steps: int = 2, near: bool = True) -> Graph:
+def graph(brain: Brain, ref: str, *, steps: int, near: bool) -> Graph:
     """Return the units around one: by relations, `steps` away at most, and those nearest in meaning.
 
     Raises NuggetError if there is no such unit.

@@ -177,7 +177,7 @@ def _keep_up(brain: Brain, *, publish: bool, background: bool) -> Published:
     return done
 
 
-def open_extract(brain: Brain, *, now: datetime, way: str | None = None) -> Extract:
+def open_extract(brain: Brain, *, now: datetime, way: str | None) -> Extract:
     """Return the extraction function for a brain's settings, index and models."""
     return partial(
         extract, settings=brain.settings, now=now, embed=_embed(brain),
@@ -186,9 +186,7 @@ def open_extract(brain: Brain, *, now: datetime, way: str | None = None) -> Extr
     )  # fmt: skip
 
 
-def capture_file(
-    transcript: Path, brain: Brain, *, way: str | None = None, dry_run: bool = False
-) -> tuple[CaptureResult, Published]:
+def capture_file(transcript: Path, brain: Brain, *, way: str | None, dry_run: bool) -> tuple[CaptureResult, Published]:
     """Capture one transcript now; return what was proposed and what was published."""
     brain = brains.capturing(brain, None, transcript=transcript)
     target = proposal_target(brain, dry_run=dry_run)
@@ -208,7 +206,7 @@ def _capture(transcript: Path, brain: Brain, target: ProposalTarget, *, way: str
     return result
 
 
-def explain_session(transcript: Path, brain: Brain, *, way: str | None = None) -> tuple[str, list[str]]:
+def explain_session(transcript: Path, brain: Brain, *, way: str | None) -> tuple[str, list[str]]:
     """Return the id of a session and a line for each candidate, with its reasons and its outcome."""
     brain = brains.capturing(brain, None, transcript=transcript)
     target = proposal_target(brain, dry_run=True)

@@ -139,7 +139,7 @@ def ask(
         put_report("sources", hits=shown, cited=cited, bundle=bundle, explain=explain)
 
 
-def _refresh(opened: Brain, filter_: Filter, *, is_quiet: bool = False) -> str:
+def _refresh(opened: Brain, filter_: Filter, *, is_quiet: bool) -> str:
     """Index changes in the sources to search; return `index_behind` if some are left."""
     sources = filter_.sources or tuple(SourceName)
     behind = refresh(opened, sources, is_quiet=is_quiet)

@@ -187,7 +187,7 @@ def _facts(hit: Hit) -> list[str]:
     return [fact for fact in facts if fact]
 
 
-def provenance_markdown(bundle: NuggetBundle, history: Sequence[IndexedSession], max_chars: int = MAX_CHARS) -> str:
+def provenance_markdown(bundle: NuggetBundle, history: Sequence[IndexedSession], max_chars: int) -> str:
     """Return nuggets and the sessions behind a file as markdown for an agent, at most `max_chars` long.
 
     Text of sessions is inside a fence that it cannot close.

@@ -201,16 +201,14 @@ def marked(text: str, question: str) -> Markup:
     return shown + escape(text[end:])
 
 
-def difference(before: str, after: str, *, context: int = 2) -> list[tuple[str, Markup]]:
+def difference(before: str, after: str) -> list[tuple[str, Markup]]:
     """Return the changed lines of two texts and a few around them, as (`same`, `old`, `new` or `gap`, HTML).
 
     Within a line that was changed, the words that differ are marked.
     """
     ours, theirs = clean(before)[:_MAX_DIFF_CHARS].splitlines(), clean(after)[:_MAX_DIFF_CHARS].splitlines()
     found: list[tuple[str, Markup]] = []
-    for number, group in enumerate(
-        difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_grouped_opcodes(context)
-    ):
+    for number, group in enumerate(difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_grouped_opcodes(2)):
         if number:
             found.append(("gap", Markup("⋯")))
         for tag, first, last, begin, end in group:

@@ -191,13 +191,13 @@ def drawn(graph: browsing.Graph) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _two_lines(title: str, width: int = 24) -> list[str]:
+def _two_lines(title: str) -> list[str]:
     lines = [""]
     for word in title.split():
-        if lines[-1] and len(lines[-1]) + len(word) >= width:
+        if lines[-1] and len(lines[-1]) + len(word) >= 24:
             lines.append("")
         lines[-1] = f"{lines[-1]} {word}".strip()
-    short = [line if len(line) <= width + 6 else line[: width + 5] + "…" for line in lines[:2]]
+    short = [line if len(line) <= 30 else line[:29] + "…" for line in lines[:2]]
     if len(lines) > 2:
         short[1] = short[1].rstrip("…") + " …"
     return short
