@@ -154,7 +154,7 @@ def import_extra(module: str, extra: str, purpose: str, failure: type[NuggetErro
 
 
 BrainFile = tuple[dict[str, Any], list["Problem"], dict[str, Entry]]
-"""What a brain.yaml sets, what is wrong with it, and its keys that only the user's own configuration can set."""
+"""Values of a brain.yaml, its problems, and keys that only the user's own configuration may set."""
 
 
 def load_settings(environment: Environment, brain: Path | None = None) -> Settings:

@@ -42,7 +42,7 @@ class EmbeddingUnavailable(NuggetError):
 
 
 class LLMUnavailable(NuggetError):
-    """No LLM answer could be had: no key, no network, timeout, cost cap, or a bad reply."""
+    """No LLM answer is available: no key, no network, timeout, cost cap, or a bad reply."""
 
 
 class TranscriptError(NuggetError):
@@ -54,7 +54,7 @@ class GitError(NuggetError):
 
 
 class PushRefused(GitError):
-    """The remote does not take what is pushed: by a rule of its own, or for want of permission."""
+    """The remote refuses a push, by a rule or for lack of permission."""
 
 
 class ForgeError(NuggetError):

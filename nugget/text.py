@@ -219,7 +219,7 @@ def parse_day(text: str, *, today: date, last: bool = False) -> date | None:
     A month or a year gives its first day, or its last with `last`. Hours are rounded to days.
     """
     if (hours := _span_hours(text)) is not None:
-        most = today.toordinal() - 2  # to the second day that there is: a day before it can be told too
+        most = today.toordinal() - 2  # the day before it must exist too
         return today - timedelta(days=min(most, -(-hours // 24)))
     parts = re.fullmatch(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?", text)
     if parts is None:

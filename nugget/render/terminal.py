@@ -53,18 +53,18 @@ Piece = str | tuple[str, str]
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return the console of a command. It takes text as it is: no markup, no emoji codes, no guessed highlights."""
+    """Return the console of a command, without markup, emoji codes or automatic highlights."""
     return console_of(stderr)
 
 
 @cache
 def console_of(stderr: bool) -> Console:
-    """Return the one console of a stream: what a pager holds back has to be all that is printed."""
+    """Return the only console of a stream, so that a pager captures all of its output."""
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
 def put(*pieces: Piece, style: str = "", stderr: bool = False) -> None:
-    """Print pieces on one line, without what a terminal would obey."""
+    """Print pieces on one line, without escape sequences."""
     parts = [(piece, "") if isinstance(piece, str) else piece for piece in pieces]
     put_text(Text.assemble(*((clean(text), own) for text, own in parts), style=style), stderr=stderr)
 
@@ -143,7 +143,7 @@ def explained_stages(known: Mapping[str, Any]) -> str:
 
 
 def grouped(hits: Sequence[Hit]) -> dict[SourceName, dict[str, list[Hit]]]:
-    """Return hits by source, those of conversations also by who spoke."""
+    """Return hits by source, those of conversations also by speaker."""
     found: dict[SourceName, dict[str, list[Hit]]] = {}
     order = list(_SPEAKERS)
     for hit in hits:
@@ -156,7 +156,7 @@ def grouped(hits: Sequence[Hit]) -> dict[SourceName, dict[str, list[Hit]]]:
 
 
 def heading_of(hit: Hit) -> str:
-    """Return `Title › Section › Subsection` of what was found; nothing for what was said."""
+    """Return `Title › Section › Subsection` of a hit; empty for a part of a conversation."""
     unit, chunk = hit.unit, next(iter(hit.chunks), None)
     if unit.source in _SPOKEN and unit.type in _SPEAKERS:
         return ""
@@ -166,7 +166,7 @@ def heading_of(hit: Hit) -> str:
 
 
 def excerpt_of(hit: Hit) -> str:
-    """Return what the hit says, without its title, cut at a sentence."""
+    """Return the text of a hit without its title, cut at a sentence."""
     unit, chunk = hit.unit, next(iter(hit.chunks), None)
     text = clean(without_title(chunk, unit.title).text) if chunk else ""
     rest = text.removeprefix(unit.title)
@@ -178,7 +178,7 @@ def excerpt_of(hit: Hit) -> str:
 
 
 def facts_of(hit: Hit) -> str:
-    """Return what is known of a result beside its text: type, domain, confidence and day."""
+    """Return the facts of a result: type, domain, confidence and day."""
     unit = hit.unit
     facts = [hit.brain, unit.type, unit.domain, f"confidence {unit.confidence:g}" * unit.is_judged]
     if unit.source is SourceName.CANON:
@@ -243,7 +243,7 @@ def _templates() -> Environment:
 
 
 def _shown(value: object) -> Markup:
-    """Return a value on one line as rich's markup; what a template made itself stays as it is."""
+    """Return a value on one line as rich's markup; markup made by a template is kept."""
     if isinstance(value, Markup):
         return value
     return Markup(escape(clean("" if value is None else str(value)).replace("\n", " ")))
@@ -287,7 +287,7 @@ def _stale(reason: StaleReason | None) -> Markup:
 
 
 def _fitted(text: str, width: int) -> str:
-    """Return a path in exactly so many columns: of a longer one the end, which tells more."""
+    """Return a path padded to a width; of a longer one, the end."""
     text = one_line(text)
     return f"{text:<{width}}" if len(text) <= width else f"…{text[-(width - 1) :]}"
 
@@ -304,7 +304,7 @@ def _speaker(event: Event) -> str:
 
 
 def _event_lines(event: Event, full: bool) -> Iterator[tuple[str, str]]:
-    """Yield an event as lines with their styles; what was run, printed and written is folded unless `full`."""
+    """Yield an event as lines with styles; commands, output and edits are folded unless `full`."""
     text = event.text if full else shorten(event.text, _FOLDED_CHARS)
     failed = event.ok is False
     if event.kind in (EventKind.PROMPT, EventKind.REPLY):

@@ -138,7 +138,7 @@ def _is_recorded(environment: Environment, real: str) -> bool:
 
 
 def trust(environment: Environment, folder: Path, *, keep_index: bool = False) -> Path:
-    """Record a brain as trusted; return its real path. Raises UsageError if it is no brain or others can write to it.
+    """Trust a brain; return its real path. Raises UsageError if it is not a brain or others can write to it.
 
     Its index is removed unless `keep_index`, since whoever made the folder may have made the index too.
     """

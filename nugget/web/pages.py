@@ -85,7 +85,7 @@ async def _act(site: Site, action: Callable[[Site, Request], Response], request:
 
 
 async def _problem(request: Request, error: Exception) -> Response:
-    """Return a page that says in a sentence what is wrong."""
+    """Return the page of an error."""
     if isinstance(error, Problem):
         return problem_page(error)
     if isinstance(error, NuggetError):
