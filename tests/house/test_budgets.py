@@ -12,12 +12,12 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 43_593,
+    "lines": 43_563,
     "lines of a file": 409,
-    "classes": 228,
+    "classes": 226,
     "re.compile": 205,
     "parameters of a function": 8,
-    "lines of tests": 20_313,  # with the fault laboratory
+    "lines of tests": 20_304,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02
