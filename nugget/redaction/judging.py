@@ -126,6 +126,7 @@ def is_jumbled(value: str) -> bool:
 
 def is_random(value: str) -> bool:
     """Return True if digits and letters of both cases change so often that no name is written so."""
+    value = value[:_LOOKED_AT]
     mixed = len(value) >= 12 and not value.isupper() and not value.islower() and is_issued(value)
     return mixed and (3.4 if len(value) >= 20 else 3) * len(_parts(value)) > len(value)
 
