@@ -270,10 +270,8 @@ def is_stop_word(value: str) -> bool:
 
 def is_reference(value: str) -> bool:
     """Return True for code and for names of other values: `form.password`, `hashedPassword`, `required`."""
-    if value.isalnum():
-        if len(value) < 6 and (value.isdecimal() or value == "n"):
-            return True
-    elif _REFERENCE.match(value) or _CODE_WITHIN.search(value):
+    short = value == "n" or (value.isdecimal() and len(value) < 6)
+    if short or (not value.isalnum() and (_REFERENCE.match(value) or _CODE_WITHIN.search(value))):
         return True
     lower = value.lower()
     if is_stop_word(value) or _OTHER_PASSWORD.match(lower):

@@ -147,7 +147,7 @@ def _named(view: str, at: int) -> Span | None:
         if _is_given(view, (head, start), name, meaning, (value["sign"] or "=").strip(), quoted, given):
             return start, start + len(given), kind
     if bridged := _BRIDGED.match(view, after):
-        group = "value" if bridged["value"] else "text"
+        group = bridged.lastgroup or "value"
         given = bridged[group]
         is_likely = is_generated(given, quoted=True) or (kind == "password" and is_strong(given))
         if is_likely and not re.search(r"[()\[\]{}*|\\]", given):

@@ -12,7 +12,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 43_563,
+    "lines": 43_562,
     "lines of a file": 409,
     "classes": 226,
     "re.compile": 205,
