@@ -6,7 +6,7 @@ they were asked. The sentences are those that a person is shown at a terminal.
     python benchmarks/snippets.py [PAGES] [HOME]
 
 The pages are made, and indexed in `HOME`, if they are not there yet. The answer counts if it stands in the snippet of
-the page that holds it, among the eight results that `nugget search` shows; at least 85 % are wanted.
+the page that holds it, among the first eight results of `nugget search`; at least 85 % are wanted.
 """
 
 from __future__ import annotations
@@ -44,10 +44,9 @@ def main() -> None:
     os.environ |= {"NUGGET_HOME": str(home), "HOME": tempfile.mkdtemp()}
 
     from nugget.app import Brain
-    from nugget.evaluation.query_log import Face
     from nugget.models import Filter, Query, SourceName
 
-    with Brain(brain, face=Face.CLI) as opened:
+    with Brain(brain, face="cli") as opened:
         opened.sync()
         opened.sync_local_sources((SourceName.CANON,))
         filter_, worst = Filter(sources=(SourceName.CANON,)), 1.0

@@ -49,7 +49,7 @@ class Settings:
     )
     embedding_timeout_s: float = _set(30.0, "seconds before a request for vectors is given up", ge=0.1)
     # How a question is answered.
-    retrieval_limit: int = _set(8, "results of a question, at most", ge=1)
+    retrieval_limit: int = _set(10, "results of a question, at most", ge=1)
     retrieval_budget_tokens: int = _set(2000, "tokens in an answer, at most", ge=1)
     retrieval_candidates: int = _set(50, "chunks taken from each of vectors and BM25", ge=1)
     retrieval_hops: int = _set(1, "1 adds units that are related to the best hits, 0 does not", ge=0, le=1)

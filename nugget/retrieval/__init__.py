@@ -29,7 +29,7 @@ from nugget.retrieval.search import Found, Indexes, day_of, list_source, merged,
 if TYPE_CHECKING:
     from nugget.infra.embedding import Vector
 
-LIMIT = 8
+LIMIT = 10
 """Results of a query that names no limit."""
 BUDGET_TOKENS = 2000
 """Length of an answer to a query that names none."""

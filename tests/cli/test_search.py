@@ -257,6 +257,6 @@ def test_ask_has_the_hits_of_search_page_by_page(nugget, world):
 
     every = refs("search", "-n", "50")
     assert {ref.partition(":")[0] for ref in every} >= {"brain", "canon", "session", "bridge"}
-    assert refs("ask", "--no-llm") == refs("search") == every[:8]
+    assert refs("ask", "--no-llm") == refs("search") == every[:10]
     assert refs("search", "-n", "3", "--more") == every[3:6] == refs("ask", "-n", "3", "--more")
     assert nugget("search", "architecture", "-n", "50", "--more").out.startswith("No more results.\n")
