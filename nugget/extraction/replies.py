@@ -47,8 +47,7 @@ MIN_QUOTE_CHARS = 15
 _RULES = (KnowledgeType.BELIEF, KnowledgeType.DECISION, KnowledgeType.PATTERN)
 _MAX_BODY_CHARS = 8000
 _MAX_READ = 40
-_FOREIGN_SCRIPT_SHARE = 0.5
-_KNOWN_SCRIPT_SHARE = 0.01
+_FOREIGN_SCRIPT_SHARE, _KNOWN_SCRIPT_SHARE = 0.5, 0.01
 _LETTERS_SAMPLED = 50_000
 _LINE_MARK = re.compile(r"\A(?:USER|PASTED BY USER|AGENT(?: \([^)]*\))?|SUMMARY): |\A[$+-] ")
 # Comments, controls, and invisible or direction-changing characters, by which a text can read differently to a reviewer
@@ -109,6 +108,7 @@ _NOT = re.compile(
     re.IGNORECASE,
 )
 _NAME = re.compile(r"`([^`\n]+)`|(?<=\s)([A-Z][\w.+#-]{2,})|\b(\w*\d[\w.]*\w|\w+_\w+|[a-z]+[A-Z]\w+)\b")
+_COUNTS = frozenset("two three four five six seven eight nine ten twelve twenty thirty forty fifty hundred".split())
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=。)|\n\s*\n")
 
 
@@ -207,22 +207,14 @@ def _proposal(
     relations, updated = _relations(entry["relations"], shown.existing)
     kind = updated.type if updated else entry["type"]
     unit = Unit(
-        id=updated.id if updated else f"{kind}/{title_slug(title)}",
-        source=SourceName.BRAIN,
-        type=kind,
-        title=title,
-        body=body,
-        domain=(updated.domain if updated else None) or _domain(entry["domain"]),
+        id=updated.id if updated else f"{kind}/{title_slug(title)}", source=SourceName.BRAIN, type=kind, title=title,
+        body=body, domain=(updated.domain if updated else None) or _domain(entry["domain"]),
         tags=tuple(dict.fromkeys(slugify(tag, max_chars=40) for tag in entry["tags"][:8] if tag.strip())),
-        confidence=bounded(entry["confidence"], support),
-        origin=Origin.AI_SESSION,
-        related=relations,
-        session=session.id,
-        evidence=evidence,
+        confidence=bounded(entry["confidence"], support), origin=Origin.AI_SESSION, related=relations,
+        session=session.id, evidence=evidence, last_modified=now.date(),
         alternatives=tuple(shorten(cleaned(one, allow), 300) for one in entry["alternatives"][:6] if one.strip()),
         created=(session.ended or session.started or now).date(),
-        last_modified=now.date(),
-    )
+    )  # fmt: skip
     reason = shorten(cleaned(entry["reason"], allow), 200) or "found by the model"
     return Proposal(unit=unit, reason=reason, updates=updated.id if updated else None)
 
@@ -231,7 +223,7 @@ def support_of(title: str, body: str, evidence: Sequence[Evidence], shown: Shown
     """Return the share of a claim's words that its quotes hold, less if in doubt; None if they do not say the claim.
 
     They do not if they share nothing with it, if it names what the session never does, or if it turns round what
-    they say: by a `not`, or by what was chosen instead of what.
+    they say: by a `not`, by another name or number, or by what was chosen instead of what.
     """
     sentences = [sentence for one in evidence for sentence in _SENTENCE_END.split(one.quote)]
     quotes, known = " ".join(sentences), shown.text.lower()
@@ -244,7 +236,8 @@ def support_of(title: str, body: str, evidence: Sequence[Evidence], shown: Shown
         return None
     nearest = max(sentences, key=lambda one: len(_stems(one) & claimed))
     is_turned = (len(_NOT.findall(title)) + len(_NOT.findall(nearest))) % 2 == 1
-    if is_turned and len(_stems(nearest) & claimed) >= _SAME_CLAIM * len(claimed):
+    is_other = is_turned or _is_swapped(title, nearest, quotes, shown)
+    if is_other and len(_stems(nearest) & claimed) >= _SAME_CLAIM * len(claimed):
         return None
     left, right = _stems(" ".join(rejected_in(title))), _stems(" ".join(rejected_in(nearest)))
     if left and right and not left & right and left <= said:
@@ -252,6 +245,13 @@ def support_of(title: str, body: str, evidence: Sequence[Evidence], shown: Shown
     is_quoted = all(_has(quotes.lower(), name) for name in names)
     share = len(said & claimed) / max(1, len(claimed))
     return share if is_quoted and not is_turned else min(share, _SUPPORTED / 2)
+
+
+def _is_swapped(title: str, nearest: str, quotes: str, shown: Shown) -> bool:
+    """Return whether a title has a name or number that its quotes lack, in place of one that they have."""
+    known = _COUNTS | {name.lower() for name in re.findall(r"(?<=[a-z,] )[A-Z][\w.+#-]*\w", shown.text)}
+    ours, theirs, quoted = (set(re.findall(r"[\w.+#-]*\w", text.lower())) for text in (title, nearest, quotes))
+    return bool(known & (ours - quoted) and known & (theirs - ours))
 
 
 def bounded(confidence: float, support: float) -> float:

@@ -85,10 +85,12 @@ def written(extraction: Extraction, *, brain: KnownBrain | None = None) -> dict[
         ("Redis for the queue instead of Postgres", "let's have Postgres for the queue instead of Redis"),
         ("Zahlungen werden automatisch wiederholt", "Zahlungen werden nie automatisch wiederholt"),
         ("Migrations on TiDB need two reviewers", "migrations need two reviewers"),
+        ("Limit retries to fifty", "limit retries to five, because the broker bans clients"),
+        ("Postgres loses jobs on a crash", "but Redis loses jobs on a crash"),
     ],
 )
 def test_a_claim_that_its_quotes_do_not_say_is_refused(llm, server, claim, quote):
-    session = session_of((EventKind.PROMPT, f"{quote}, please"), (EventKind.REPLY, CAUSE))
+    session = session_of((EventKind.PROMPT, f"{quote}, please, on Postgres"), (EventKind.REPLY, CAUSE))
     server.script(reply(unit(title=claim, body=f"{claim}. {BODY}", quotes=[quote])))
     extraction = extract(llm, session)
     assert extraction.proposals == ()

@@ -77,8 +77,7 @@ def test_the_first_request_is_the_intent_of_the_session_and_files_have_their_own
         ("Changed auth.py: Add JWT authentication. Put the key code into src/keys.py.", "src/auth.py", 0.7),
         ("Deleted README.md: Delete the readme", "README.md", 0.7),
     ]
-    record = records(isolated_home)[0]
-    assert (record.session, record.branch, record.records) == (agent.session, "main", 9)
+    assert [(one.session, one.branch, one.records) for one in records(isolated_home)] == [(agent.session, "main", 9)]
 
 
 @pytest.mark.proves("PROVENANCE-REASONS")
@@ -104,8 +103,7 @@ def test_sentences_that_give_a_reason_become_nuggets_of_their_type_at_the_file_t
     constraint, decision = found[NuggetType.CONSTRAINT], found[NuggetType.DECISION]
     assert constraint.summary.startswith("Never log a token in src/auth.py")
     assert constraint.scope.path == "src/auth.py"
-    assert decision.alternatives == ("session cookies",)
-    assert decision.scope.path == "src/auth.py"  # The only file that was touched in this exchange.
+    assert (decision.alternatives, decision.scope.path) == (("session cookies",), "src/auth.py")
     caveat = found[NuggetType.CAVEAT]
     assert (caveat.scope.path, caveat.scope.symbol) == ("src/auth.py", "read_token")
     assert "Redis" in found[NuggetType.REJECTION].summary
