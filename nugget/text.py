@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
-telling: ContextVar[Callable[[str, int, int], None]] = ContextVar("telling", default=lambda what, done, total: None)
+on_progress: ContextVar[Callable[[str, int, int], None]] = ContextVar("on_progress", default=lambda *_: None)
 """Progress callback of long work: called with a label, the number done and the total."""
 MAX_HASHED_CHARS = 8_000_000
 """Maximum length of a file that is hashed, since a transcript may repeat it for every edit."""
@@ -131,14 +131,14 @@ def is_name(text: str, *, signs: str = "._-", most: int = 128) -> bool:
     return is_bounded and all(char.isalnum() or char in signs for char in text)
 
 
-def told(items: Iterable[Item], what: str, size: Callable[[Item], float] = lambda item: 1) -> Iterator[Item]:
+def tracked(items: Iterable[Item], what: str, size: Callable[[Item], float] = lambda item: 1) -> Iterator[Item]:
     """Yield the items and report progress after each; `size` is the relative cost of an item."""
     known = [(item, size(item)) for item in items]
     done, total = 0.0, math.ceil(sum(its for _, its in known))
     for item, its in known:
         yield item
         done += its
-        telling.get()(what, round(done), total)
+        on_progress.get()(what, round(done), total)
 
 
 def counted(count: int, noun: str) -> str:

@@ -34,7 +34,7 @@ from nugget.infra.workspace import find_workspace
 from nugget.models import SourceName
 from nugget.redaction import allow_list, redact
 from nugget.sources.sessions import find_log, find_logs
-from nugget.text import telling
+from nugget.text import on_progress
 
 if TYPE_CHECKING:
     from nugget.infra.llm import LLM
@@ -189,7 +189,7 @@ class Logs:
 
         def read() -> None:
             try:
-                telling.set(tell)
+                on_progress.set(tell)
                 with self._index() as connection:
                     found = read_logs(connection, self.environment, self.settings, None).problems
                 told = [f"{Path(one.path).name}: {redact(one.reason).text}" for one in found[:_MAX_PROBLEMS]]

@@ -26,7 +26,7 @@ from nugget.extraction.proposals import Proposal
 from nugget.infra import git
 from nugget.markdown import title_of
 from nugget.models import KnowledgeType, Origin, Relation, RelationType, SourceName, Unit
-from nugget.text import shorten, slugify, told
+from nugget.text import shorten, slugify, tracked
 
 NEAR_DUPLICATE = 0.85
 """Cosine similarity (0..1) from which two units say the same thing, whatever their words. Different units on one topic
@@ -182,7 +182,7 @@ def compare(
             brain.drop(unit, beyond)
         else:
             accepted.append((unit, proposal))
-    for unit, proposal in told(accepted, "Comparing with the brain"):
+    for unit, proposal in tracked(accepted, "Comparing with the brain"):
         _place(brain, unit, proposal, edits=edits)
     _prune_relations(brain)
     return tuple(brain.changes.values()), tuple(brain.dropped)

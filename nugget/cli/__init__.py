@@ -27,7 +27,7 @@ from nugget.config import current_folder, read_environment
 from nugget.errors import BrainError, NuggetError, UsageError
 from nugget.models import KnowledgeType, SourceName
 from nugget.render.terminal import console, console_of, note, put, put_report
-from nugget.text import DATE_FORMS, counted, one_line, parse_day, parse_moment, printable, telling
+from nugget.text import DATE_FORMS, counted, on_progress, one_line, parse_day, parse_moment, printable
 
 if TYPE_CHECKING:
     from nugget.app import Brain
@@ -163,11 +163,11 @@ def progress() -> Iterator[None]:
                 tasks[what] = bar.add_task(what, total=total)
             bar.update(tasks[what], completed=done, total=total)
 
-    token = telling.set(tell)
+    token = on_progress.set(tell)
     try:
         yield
     finally:
-        telling.reset(token)
+        on_progress.reset(token)
         bar.stop()
 
 

@@ -31,7 +31,7 @@ from nugget.config import expanded, load_settings, read_environment
 from nugget.errors import BrainError, ForgeError, PushRefused, UsageError
 from nugget.render.json import capture_json, fields, proposal_json
 from nugget.render.terminal import note, put, put_report
-from nugget.text import counted, one_line, telling
+from nugget.text import counted, on_progress, one_line
 
 if TYPE_CHECKING:
     from nugget.app import Brain
@@ -116,7 +116,7 @@ def capture(
         text = job.branch or job.reason or ""
         note(f"{job.state}: {job.session or Path(job.transcript or job.name).stem} {one_line(text)}")
         number = next(numbers)
-        telling.get()("Capturing", number, number + left)
+        on_progress.get()("Capturing", number, number + left)
 
     with progress():
         found, done, by_brain = work(environment, catch_up=catch_up, retry=retry, flag=folder if brain else None,

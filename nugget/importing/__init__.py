@@ -32,7 +32,7 @@ from nugget.redaction import allow_list, redact
 from nugget.redaction.paths import is_excluded
 from nugget.sources import columns_of, mapping_of, objects_in, open_database, text_of
 from nugget.sources.ignore_files import IGNORE_FILES, Walk
-from nugget.text import counted, shorten, slugify, told
+from nugget.text import counted, shorten, slugify, tracked
 
 DEFAULT_LIMIT = 100
 """Most units of a branch: more than a person reviews. The next import goes on from there."""
@@ -107,7 +107,7 @@ def _read(path: Path, settings: Settings) -> tuple[int, dict[str, Proposal], lis
     notes: dict[str, Proposal] = {}
     left_out: list[Problem] = []
     counts: Counter[str] = Counter()
-    for name, file, why in told(_find_files(path, settings.capture_exclude_paths), "Reading"):
+    for name, file, why in tracked(_find_files(path, settings.capture_exclude_paths), "Reading"):
         if why:
             left_out.append(Problem(path=name, reason=why))
             continue

@@ -38,7 +38,7 @@ from nugget.sources import ARCHIVE_ENDING, Log
 from nugget.sources.channels import channel_of_session, read_channel
 from nugget.sources.claude_code import Logged, read_logged
 from nugget.sources.sessions import CLAUDE_CODE, find_logs, read_any, read_archive
-from nugget.text import told
+from nugget.text import tracked
 
 READING_VERSION = 2
 """Raise it when what is read of a file changes: everything is then read again."""
@@ -79,7 +79,7 @@ def ingest_all(
             _forget_gone(connection, gone, {log.id for log in logs if log.source is not SourceName.BRIDGE})
         known = store.known_files(connection)
     changed = [log for log in logs if _is_changed(log, known)]
-    for log in told(changed, "Reading sessions (MB)", lambda log: sum(file.size for file in log.files) / 1e6):
+    for log in tracked(changed, "Reading sessions (MB)", lambda log: sum(file.size for file in log.files) / 1e6):
         read = run.bytes_read
         with _alone(connection, wait=True):
             _read_log(run, log)

@@ -31,7 +31,7 @@ from nugget.models import Chunk, FileState, Problem, SourceName, Unit
 from nugget.sources import ReadDocument
 from nugget.sources.notes import Notes
 from nugget.sources.nugget_store import NuggetUnits
-from nugget.text import estimate_tokens, printable, telling, told
+from nugget.text import estimate_tokens, on_progress, printable, tracked
 
 _BRAIN = SourceName.BRAIN
 _FILES_A_BATCH = 64
@@ -196,7 +196,7 @@ def _apply(
     paths = sorted({*modified, *shadowed})
     hashes_before = {state.hash: path for path, state in before.items() if path in removed}
     added = changed = moved = 0
-    for path in told(paths, "Indexing"):
+    for path in tracked(paths, "Indexing"):
         state = _put_file(brain, connection, path, count_tokens)
         if path in before:
             changed += before[path].hash != state.hash and state.unit_id is not None
@@ -279,7 +279,7 @@ def sync_documents(
                 stored.put_files(connection, source.name, [state])
         added += sum(state.path not in before for state, _, _ in read)
         modified += sum(state.path in before and document is not None for state, document, _ in read)
-        telling.get()(f"Indexing {source.name}", start + len(batch), len(changed))
+        on_progress.get()(f"Indexing {source.name}", start + len(batch), len(changed))
     result = SyncResult(
         added=added, modified=modified, removed=len(gone),
         unchanged=same + len(changed) - added - modified,

@@ -29,7 +29,7 @@ from nugget.index.connection import connect, remove_database, write_transaction
 from nugget.index.fulltext import pieces
 from nugget.infra import files
 from nugget.markdown import body_below_title
-from nugget.text import slugify, telling
+from nugget.text import on_progress, slugify
 
 if TYPE_CHECKING:
     from nugget.infra.embedding import Embedder, Vector
@@ -214,7 +214,7 @@ def _embed_all(connection: sqlite3.Connection, embedder: Embedder, cache: sqlite
     total, reached, embedded, cached, last = len(_missing(connection, after=0, limit=-1)), 0, 0, 0, 0
     problem: str | None = None
     progress_file, started = Path(cache.execute("PRAGMA database_list").fetchone()[2]).with_name(PROGRESS), time.time()
-    telling.get()("Embedding", 0, total)
+    on_progress.get()("Embedding", 0, total)
     while not problem and (keys := _missing(connection, after=last, limit=_UNITS_A_BATCH)):
         texts = _texts(connection, keys)
         wanted = {_hash(text): text for its in texts.values() for text in its}
@@ -235,7 +235,7 @@ def _embed_all(connection: sqlite3.Connection, embedder: Embedder, cache: sqlite
         reached, last = reached + len(keys), keys[-1]
         state = {"done": reached, "total": total, "started": started, "at": time.time()}
         files.replace(progress_file, json.dumps(state).encode())
-        telling.get()("Embedding", reached, total)
+        on_progress.get()("Embedding", reached, total)
     progress_file.unlink(missing_ok=True)
     return {"embedded": embedded, "cached": cached, "without_vectors": problem}
 

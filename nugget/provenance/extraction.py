@@ -31,7 +31,7 @@ from nugget.sources import nugget_store as store
 from nugget.sources import parse_record, split_locator
 from nugget.sources import session_file as describe_file
 from nugget.sources.sessions import read_any
-from nugget.text import told
+from nugget.text import tracked
 
 if TYPE_CHECKING:
     from nugget.infra.llm import Model
@@ -100,7 +100,7 @@ def extract_sessions(
     # A checkout that got a remote is a new workspace: what was read before tells nothing.
     is_new = workspace is not None and not store.provenance_folder(extractor.home, workspace).is_dir()
     try:
-        for file in told(found, "Extracting"):
+        for file in tracked(found, "Extracting"):
             state, entry = [file.size, file.mtime, _SEEN_VERSION], seen.get(file.locator)
             if isinstance(entry, list) and entry[:3] == state and not extractor.force and not is_new:
                 names, how = entry[3:]

@@ -43,7 +43,7 @@ from nugget.sources import (
     split_locator,
 )
 from nugget.sources.condense import Exchange, cut_at_prompts
-from nugget.text import is_name, told
+from nugget.text import is_name, tracked
 
 CLAUDE_CODE = claude_code.AGENT
 ALL_AGENTS = "all"
@@ -288,7 +288,7 @@ def redact_again(home: Path, settings: Settings) -> dict[str, list[str]]:
     from nugget.redaction import is_excluded_project, redact_session, rules_stamp
 
     done: dict[str, list[str]] = {"rewritten": [], "removed": [], "failed": []}
-    for file in told(outdated_archives(home, settings), "Redacting sessions"):
+    for file in tracked(outdated_archives(home, settings), "Redacting sessions"):
         with files.locked(home / "locks" / "archive.lock"):
             try:
                 session = read_archive(file)

@@ -21,7 +21,7 @@ from nugget.errors import ConflictError, GitError, NuggetError, UsageError, reas
 from nugget.index.connection import find_damage, remove_database
 from nugget.infra import files, git, system
 from nugget.redaction import redact, secret_lines
-from nugget.text import counted, printable, told
+from nugget.text import counted, printable, tracked
 
 _LEFTOVER = r"\..+\.(\d+)\.[0-9a-f]{8}(?:\.partial)?"
 """Names of our temporary files, with the id of the process."""
@@ -113,11 +113,11 @@ def find_leaks(home: Path, brain: Path, *, allow: Sequence[re.Pattern[str]] = ()
     Each has its `store` (`home`, `brain` or `history`), its `place` there, its `line` and `kind`.
     """
     for store, folder in (("home", home), ("brain", brain)):
-        for file in told(_stored_files(folder), f"Reading the {store} (MB)", _megabytes):
+        for file in tracked(_stored_files(folder), f"Reading the {store} (MB)", _megabytes):
             with suppress(OSError, EOFError, sqlite3.Error):
                 for line, kind in secret_lines(_text_of(file), allow=allow):
                     yield {"store": store, "place": str(file), "line": line, "kind": kind}
-    for name, text in told(_object_texts(brain), "Reading the history"):
+    for name, text in tracked(_object_texts(brain), "Reading the history"):
         for line, kind in secret_lines(text, allow=allow):
             yield {"store": "history", "place": name, "line": line, "kind": kind}
 
@@ -134,7 +134,7 @@ def scrub(
     try:
         with files.locked(Path(files.queue_folder(home)) / "worker.lock", wait=False):
             kept = [*_stored_files(home), *_stored_files(brain)]
-            for file in told(kept, "Reading (MB)", _megabytes):
+            for file in tracked(kept, "Reading (MB)", _megabytes):
                 try:
                     text, is_clean = _cleaned(_text_of(file), known, allow)
                     if is_clean:
@@ -151,7 +151,7 @@ def scrub(
                     done["failed"].append(f"{file}: {reason_of(error)}")
     except BlockingIOError as error:
         raise NuggetError("A worker captures sessions now.", hint="Run the command again when it is done.") from error
-    objects = told(_object_texts(brain), "Reading the history")
+    objects = tracked(_object_texts(brain), "Reading the history")
     return done | {"history": [name for name, text in objects if not _cleaned(text, known, allow)[1]]}
 
 

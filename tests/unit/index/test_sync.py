@@ -22,7 +22,7 @@ from nugget.index.connection import index_folder
 from nugget.index.sync import sync
 from nugget.infra.embedding import Embedder, open_embedder
 from nugget.models import Bundle, Filter
-from nugget.text import telling
+from nugget.text import on_progress
 
 
 def ids_for(brain: Path, question: str) -> list[str]:
@@ -181,9 +181,9 @@ def test_a_model_switch_embeds_everything_again_while_the_old_index_serves(brain
             assert index.search_vectors(model.embed_query("cache"), 3, Filter())
 
     other = OtherModel(model, gate=look)
-    token = telling.set(lambda stage, done, total: steps.append((done, total)))
+    token = on_progress.set(lambda stage, done, total: steps.append((done, total)))
     result = sync(brain, read_environment(), embedder=other)
-    telling.reset(token)
+    on_progress.reset(token)
     assert result.rebuilt == "the embedding model is reversed now"
     assert result.embedded > 100 and result.cached == 0
     assert set(served) == {model.model}
