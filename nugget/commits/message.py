@@ -135,7 +135,7 @@ def common_scope(staged: Sequence[StagedFile]) -> str:
 
 def subject_of(intent: str) -> str:
     """Return the first sentence of a request as a subject; empty if it is not a request."""
-    from nugget.extraction.reasons import aim_of
+    from nugget.extraction.requests import aim_of
 
     text = re.sub(r"\s(#{1,6}\s)", r"\n\1", re.sub(_UNSAYABLE, " ", intent.strip()))  # a plan's title on its own line
     if found := re.match(_CONVENTIONAL, text.partition("\n")[0]):

@@ -24,6 +24,7 @@ from nugget.extraction.claims import (
     words_of,
 )  # fmt: skip
 from nugget.extraction.episodes import OPENING, Turn
+from nugget.extraction.requests import symptom_of
 from nugget.extraction.speech import Channel
 from nugget.models import KnowledgeType
 
@@ -32,7 +33,6 @@ MAX_CLAIMS = 1200
 
 _MAX_SUPPORT = 2
 _BODY_CHARS = 480
-_SYMPTOM_WORDS = 4
 _NEAR = 0.26
 _SAME = 0.62
 _SUBJECT = re.compile(r"`[^`\n]{3,60}`")
@@ -57,7 +57,11 @@ _IDLE = phrases.any_of(
     r"|\bstraightforward\b|\bknow what you'd like\b|\blet me know\b|^should i\b"
     r"|^(?:the |this )?(?:fix|approach|change)s? (?:works?|addresses|looks?|handles?)\b"
     r"|^(?:the )?(?:approach|plan|resolution|fix) (?:would be|will be|is):"
+    r"|^(?:the|all|most) (?:\w+ ){0,2}(?:reviewer|feedback|tests?|issues?|comments?|implementation) (?:is|are|has been"
+    r"|have been|provides?|covers?) (?:\w+ )?(?:right|correct|resolved|addressed|fixed|done|comprehensive)\b"
+    r"|\bshould (?:now )?work (?:correctly|now)|\bproduction-ready\b|^something (?:broke|is (?:wrong|broken))\b"
 )
+"""Where things stand, what a review came to, and what says nothing."""
 _PROPOSES = phrases.any_of(
     r"\b(?:can|could|should|shouldn't|why (?:don't|aren't|isn't|not)) (?:we|you|it|this|that)?\b|\binstead\b"
 )
@@ -73,12 +77,6 @@ _ADVISES = phrases.any_of(
     r"|\bwe need to (?:fix|add|check|merge|push)\b|\bwhy (?:has|have|is|are we|does|did)\b"
 )
 """Words of reviewers, questions and errands: no choice of the person."""
-_UPSHOT = phrases.any_of(
-    r"^(?:the|all|most) (?:\w+ ){0,2}(?:reviewer|feedback|tests?|issues?|comments?|implementation) (?:is|are|has been"
-    r"|have been|provides?|covers?) (?:\w+ )?(?:right|correct|resolved|addressed|fixed|done|comprehensive)\b"
-    r"|\bshould (?:now )?work (?:correctly|now)|\bproduction-ready\b|^something (?:broke|is (?:wrong|broken))\b"
-)
-"""What a review or a session came to: praise, progress, and where things stand."""
 _UNSURE = phrases.any_of(r"\b(?:likely|probably|maybe|perhaps|might|seems?)\b")
 _PLEASE = phrases.any_of(
     r"(?:(?:but|and) )?(?:please|bitte|can you|could you|you can|let'?s|s'il|por favor|i think|i don't know|i'm not)\b"
@@ -113,6 +111,12 @@ class Draft:
         """The anchor and its support."""
         return [self.anchor, *(claim for _, claim in self.support)]
 
+    @property
+    def telling(self) -> list[tuple[str, Claim]]:
+        """The support without sentences that only tell how far the work is."""
+        texts = [(one, one[1].sentence.text) for one in self.support]
+        return [one for one, text in texts if not (_STATUS.search(text) or _IDLE.search(text))]
+
     def text(self) -> str:
         """The body: a paragraph for each slot of its type, at most three sentences each."""
         claim, because = titles.split_reason(self.statement)
@@ -125,9 +129,9 @@ class Draft:
         elif because:
             slots["Because" if self.kind is KnowledgeType.BELIEF else "Why"] = [because]
         first = next(iter(slots))
-        if self.kind is KnowledgeType.BUG and (symptom := titles.symptom_of(self.anchor.episode.prompt)):
+        if self.kind is KnowledgeType.BUG and (symptom := symptom_of(self.anchor.episode.prompt)):
             slots.setdefault("Problem", [symptom])
-        for role, support in self.support:
+        for role, support in self.telling:
             name = role if role in _SLOTS.get(self.kind, ("Why", "Instead of")) else first
             slots.setdefault(name, []).append(titles.point_of(support.sentence.text))
         order = sorted(slots, key=lambda name: _ORDER.index(name))
@@ -232,13 +236,13 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     following = answers if sentence.channel is Channel.USER else continued
     draft.support = [("", one) for one in following(claim, session)]
     draft.support += _support(draft, session)[: max(0, 3 - len(draft.support))]
-    draft.title = titles.title_of(_title_part(said, is_told=_is_told(claim)))
+    draft.title = titles.title_of(titles.title_part(said, is_told=_is_told(claim)))
     if not draft.title and _is_told(claim):
         draft.title = titles.title_of(said)  # what is wanted is too short to say it without the reason
     context = sentence.event.text
     if not titles.stands_alone(draft.title, context) or phrases.ERRAND.match(draft.title):
         return None
-    if _UNSURE.search(draft.title) or _UPSHOT.search(draft.title):
+    if _UNSURE.search(draft.title) or _IDLE.search(draft.title):
         return None
     if not titles.is_statement(draft.title, context) and not (
         claim.features["option chosen"] or claim.features["offer accepted"] or sentence.event.tool
@@ -263,26 +267,13 @@ def _as_choice(said: str) -> str:
     return f"{name}{', ' if more[:4] in ('but ', 'and ') else ': '}{more}" if more else name
 
 
-def _title_part(said: str, *, is_told: bool) -> str:
-    """Return the part of a claim that its title says: all of it if it fits, else the claim without its reason.
-
-    A claim of a few words only names what goes wrong, and the reason is what to know.
-    """
-    head, reason = titles.split_reason(said)
-    if len(said.rstrip(" .")) <= titles.TITLE_CHARS or not reason:
-        return said
-    if len(head.split()) > _SYMPTOM_WORDS:
-        return head
-    return said if is_told else reason
-
-
 def _is_passing(claim: Claim, said: str) -> bool:
     """Return whether a sentence is about the moment: a question, the next step, or how the agent feels about it."""
     found = claim.features
     is_user = claim.sentence.channel is Channel.USER
     if found["question"] and not (is_user or found["offer accepted"]):
         return True
-    if _IDLE.search(said) or _UPSHOT.search(said) or phrases.ERRAND.match(said):
+    if _IDLE.search(said) or phrases.ERRAND.match(said):
         return True
     if not is_user and claim.sentence.text.startswith("And "):
         return True

@@ -51,6 +51,7 @@ _ALIKE = 0.4
 """How much less a unit counts by its likeness to the most similar one that is proposed already."""
 _SAME_SUBJECT, SHARED_WORDS = 0.65, 0.4
 """Likeness from which two drafts are one subject, and the same of words alone."""
+_FEW_WORDS = 4
 _EITHER = re.compile(r"([\w.+#-]*\w) (?:or|vs\.?|oder|ou) ([\w.+#-]*\w)")
 _NOW = phrases.any_of(r"\b(?:now|no longer|already|currently)\b")
 
@@ -119,6 +120,7 @@ def drafts(read: SessionClaims, judge: Judge | None = None, *, least: float | No
         draft.confidence = judge.draft_score(draft.features)
         draft.kind = KnowledgeType(judge.type_of(draft.features))
         _settle(draft)
+        draft.title = _with_alternatives(draft, read)
         is_request = not draft.features["told"] or draft.anchor.sentence.text.lower().startswith(("next:", "next,"))
         if draft.anchor.sentence.channel is Channel.USER and is_request:
             draft.confidence = 0.0
@@ -190,6 +192,15 @@ def _settle(draft: Draft) -> None:
         draft.kind, draft.confidence = KnowledgeType.DECISION, max(draft.confidence, _REFUSED)
 
 
+def _with_alternatives(draft: Draft, read: SessionClaims) -> str:
+    """Return the title of a choice; one of a few words names what was not chosen, as `Use it` says too little."""
+    if draft.kind is not KnowledgeType.DECISION or len(draft.title.split()) > _FEW_WORDS:
+        return draft.title
+    full = f"{draft.title} instead of {' and '.join(alternatives_of(draft, read))}"
+    is_better = not full.endswith(" of ") and len(full) <= titles.TITLE_CHARS and "instead" not in draft.title
+    return full if is_better else draft.title
+
+
 def _is_followed_correction(draft: Draft) -> bool:
     """Return whether a person corrected the agent with a reason or an alternative, and the agent changed course."""
     anchor, found = draft.anchor, draft.anchor.features
@@ -218,7 +229,7 @@ def _proposal(draft: Draft, read: SessionClaims, session: Session, now: datetime
     is_certain = draft.anchor.sentence.channel is Channel.USER or is_checked(draft)
     is_choice = draft.kind in (KnowledgeType.DECISION, KnowledgeType.BELIEF)
     alternatives = alternatives_of(draft, read) if is_choice else ()
-    quotes = [_evidence(claim, session) for claim in draft.claims]
+    quotes = [_evidence(claim, session) for claim in (draft.anchor, *(claim for _, claim in draft.telling))]
     path = _path(draft, read, session)
     unit = Unit(
         id=f"{draft.kind}/{title_slug(draft.title)}",

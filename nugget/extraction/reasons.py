@@ -23,13 +23,23 @@ from nugget.extraction.file_changes import TouchedFiles, is_made_edit
 from nugget.extraction.offline import MAX_UNITS, SHARED_WORDS, alternatives_of, is_adopted, is_checked
 from nugget.extraction.offline import drafts as judged_drafts
 from nugget.extraction.places import Places, is_generated, is_test
-from nugget.extraction.requests import cleaned, is_request, is_wish, one_line, shared_words
+from nugget.extraction.requests import (
+    NO_AIM,
+    PARTS,
+    aim_of,
+    cleaned,
+    is_request,
+    is_wish,
+    one_line,
+    shared_words,
+    wanted,
+)
 from nugget.extraction.speech import Channel
 from nugget.models import Event, EventKind, Evidence, KnowledgeType, Scope, Session, Speaker, SpeechOrigin
 from nugget.models.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, TouchAction
 from nugget.redaction import redact_session
 from nugget.sources.condense import Exchange, exchanges, without_recalled
-from nugget.sources.speakers import PLAN_OPENING, passes_on
+from nugget.sources.speakers import passes_on
 from nugget.text import shorten
 
 INTENT, FILE_INTENT, TUNING, DEPENDENCY = 0.6, 0.7, 0.65, 0.7
@@ -44,24 +54,8 @@ _NEXT_STEP = phrases.any_of(r"(?:test|check|verify|run|add|write|update|create|i
 """How an agent begins what it does next, which is no choice between ways to do it."""
 _WORTH_READING = ("git commit", "gh pr ", " install", " i ", " add ", " get ", " rem")
 """Parts of commands that say why, or change a dependency."""
-_NO_AIM = phrases.any_of(r"^(?:sorry|go on|thanks?|run|stop|yes|no|as|start with|you can|https?:)\b")
-"""How a sentence begins that is no errand, and yet does not say what a change is for."""
 _OF_WORK = phrases.any_of(r"\b(?:i|we|our|let'?s)\b|^(?:fixed|added|removed|updated|changed|consider)\b")
 """A title that tells of the work warns of nothing."""
-_WISHING = phrases.any_of(
-    r"^(?:(?:and|so|also|then|now|but|instead|ok(?:ay)?|i think|maybe|perhaps)[, ]+)*(?:let'?s |please "
-    r"|(?:we|you|i)(?:'d| would)? (?:do |really )?(?:should|need to|want to|have to|like to"
-    r"|like you to|must)(?: also| just)? |consider (?=\w+ing\b))"
-)
-"""How a sentence begins that says what is wanted by more than the verb."""
-_PARTS = phrases.any_of(phrases.SENTENCE_END.pattern, r",\s+(?:and )?(?=(?:can|could) you\b)")
-"""Where a sentence of a request ends, or a question begins that asks for help with what it said."""
-_PROBLEM = phrases.any_of(
-    r"\b(?:bugs?|errors?|issues?|problems?|broken|fail(?:s|ed|ing|ure)?|wrong|crash\w*|delay|slow)\b"
-)
-_NOTICED = phrases.any_of(
-    r"^(?:i think|i(?:'ve| have)? notic\w+|i (?:just )?(?:see|saw|had|found)|it (?:seems|looks like))(?: that)? "
-)
 _PRINTED = re.compile(r"\S+:\d+(?::\d+)?:")
 """How a line of a compiler or linter begins that was pasted."""
 _WORDS = re.compile(r"[^\W\d_]{2,}(?![^\W\d_]).*?[^\W\d_]{2,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}", re.DOTALL)
@@ -191,33 +185,6 @@ def heuristic_nuggets(
     return tuple(kept)
 
 
-def aim_of(text: str) -> str:
-    """Return what a request wants, in one line from its first sentence that says so; empty for chat and questions."""
-    prose = re.sub(r",? please(?=[.!]?$)", "", cleaned(text))
-    if text.startswith(PLAN_OPENING):
-        return one_line(prose)
-    for sentence in _PARTS.split(prose):
-        bare = _WISHING.sub("", sentence)
-        if is_wish(sentence, prose) and not _is_errand(bare) and not sentence.endswith(("?", ":")):
-            rest = prose[prose.index(sentence) + len(sentence) :]
-            return titles.capitalised(one_line(bare if rest.startswith(",") else bare + rest))
-    reported = (
-        one for one in _PARTS.split(prose)
-        if _PROBLEM.search(one) and not one.endswith(("?", ":")) and not _is_errand(one)
-    )  # fmt: skip
-    return titles.capitalised(one_line(_NOTICED.sub("", next(reported, ""))))
-
-
-def _wanted(sentence: str) -> str:
-    """Return what a sentence wants, without `I'd like to` before it and a colon behind it."""
-    return titles.capitalised(_WISHING.sub("", sentence).rstrip(" :"))
-
-
-def _is_errand(text: str) -> bool:
-    found = phrases.ERRAND.match(text)
-    return bool(_NO_AIM.match(text) or (found and not found["tidies"]))
-
-
 def _slim(event: Event) -> Event:
     """Return an event with as much of its text as the heuristics read: redaction takes its time."""
     if event.kind in (EventKind.PROMPT, EventKind.REPLY, EventKind.SUMMARY) or event.tool == "AskUserQuestion":
@@ -275,7 +242,7 @@ def _wishes(read: _Reading) -> dict[str, tuple[str, str, Event]]:
         event = exchange.events[0]
         is_asked = exchange.prompt and is_request(exchange.prompt)
         lines = event.text[:6000].split("\n") if is_asked else []
-        for quote in (part for line in lines for part in _PARTS.split(line.strip())):
+        for quote in (part for line in lines for part in PARTS.split(line.strip())):
             sentence = cleaned(quote)
             if not sentence or _PRINTED.match(sentence) or phrases.ERRAND.match(sentence):
                 continue
@@ -283,8 +250,8 @@ def _wishes(read: _Reading) -> dict[str, tuple[str, str, Event]]:
             if not _WORDS.search(re.sub(r"\S*[/.:`]\S+", " ", sentence)):  # it says nothing beside the paths
                 above = named
                 continue
-            for path in (named or above) if is_wish(sentence, event.text) and not _NO_AIM.match(sentence) else ():
-                found.setdefault(path, (_wanted(sentence), quote, event))
+            for path in (named or above) if is_wish(sentence, event.text) and not NO_AIM.match(sentence) else ():
+                found.setdefault(path, (wanted(sentence), quote, event))
             above = []
     return found
 
@@ -379,7 +346,7 @@ def _kind(draft: Draft) -> NuggetType | None:
         return NuggetType.REJECTION
     if draft.kind is KnowledgeType.BELIEF:
         return NuggetType.CONSTRAINT if is_user and phrases.RULES.search(text) else None
-    if _NO_AIM.match(draft.title) or text.rstrip().endswith("?"):
+    if NO_AIM.match(draft.title) or text.rstrip().endswith("?"):
         return None
     if phrases.WORKAROUND.search(draft.statement):
         return NuggetType.WORKAROUND if is_user or is_adopted(draft) else None

@@ -1,11 +1,11 @@
-"""Requests: prompts in one line, in any language."""
+"""Requests: prompts in one line, in any language, what they want, and the symptom that they tell."""
 
 from __future__ import annotations
 
 import re
 
 from nugget.extraction import titles
-from nugget.extraction.phrases import ENGLISH, SENTENCE_END, WIDE, any_of
+from nugget.extraction.phrases import ENGLISH, ERRAND, SENTENCE_END, WIDE, any_of
 from nugget.models.nuggets import SUMMARY_CHARS
 from nugget.sources.speakers import PLAN_OPENING
 
@@ -32,6 +32,25 @@ _WANTED = any_of(
     r"\b(?:needs?|wants?|should|must|has to|have to|let'?s|would like|'d like to|consider(?= \w+ing\b)"
     r"|instead|so that(?!')|please|never|always|don't)\b"
 )
+NO_AIM = any_of(r"^(?:sorry|go on|thanks?|run|stop|yes|no|as|start with|you can|https?:)\b")
+"""How a sentence begins that is no errand, and yet does not say what a change is for."""
+_WISHING = any_of(
+    r"^(?:(?:and|so|also|then|now|but|instead|ok(?:ay)?|i think|maybe|perhaps)[, ]+)*(?:let'?s |please "
+    r"|(?:we|you|i)(?:'d| would)? (?:do |really )?(?:should|need to|want to|have to|like to"
+    r"|like you to|must)(?: also| just)? |consider (?=\w+ing\b))"
+)
+"""How a sentence begins that says what is wanted by more than the verb."""
+PARTS = any_of(SENTENCE_END.pattern, r",\s+(?:and )?(?=(?:can|could) you\b)")
+"""Where a sentence of a request ends, or a question begins that asks for help with what it said."""
+_PROBLEM = any_of(r"\b(?:bugs?|errors?|issues?|problems?|broken|fail(?:s|ed|ing|ure)?|wrong|crash\w*|delay|slow)\b")
+_NOTICED = any_of(
+    r"^(?:i think|i(?:'ve| have)? notic\w+|i (?:just )?(?:see|saw|had|found)|it (?:seems|looks like))(?: that)? "
+)
+_SYMPTOM = any_of(
+    r"\b(?:fail\w*|errors?|wrong|broken|breaks?|crash\w*|refused|rejected|hangs?|time[sd]? ?out|twice|missing|leak\w*"
+    r"|slow|stuck|cannot|can't|doesn't|does not|invalid|exceptions?|panics?)\b"
+)
+_SYMPTOM_CHARS = 240
 _PLAN_TITLE = re.compile(r"^#+\s+(?:plan:?\s+)?(.+)$", re.MULTILINE | re.IGNORECASE)
 _LETTER = re.compile(r"[^\W\d_]")
 _LATIN_WORD = re.compile(r"[A-Za-z_]\w{2,}")
@@ -69,6 +88,42 @@ def is_wish(text: str, prompt: str = "") -> bool:
         return len(text.split()) > 1 or WIDE.search(text) is not None
     first = text.lower().lstrip("`'\" ").split(" ", 1)[0].rstrip(".,:;!")
     return first in titles.IMPERATIVES or (_WANTED.search(text) is not None and not text.rstrip().endswith("?"))
+
+
+def aim_of(text: str) -> str:
+    """Return what a request wants, in one line from its first sentence that says so; empty for chat and questions."""
+    prose = re.sub(r",? please(?=[.!]?$)", "", cleaned(text))
+    if text.startswith(PLAN_OPENING):
+        return one_line(prose)
+    for sentence in PARTS.split(prose):
+        bare = _WISHING.sub("", sentence)
+        if is_wish(sentence, prose) and not _is_errand(bare) and not sentence.endswith(("?", ":")):
+            rest = prose[prose.index(sentence) + len(sentence) :]
+            return titles.capitalised(one_line(bare if rest.startswith(",") else bare + rest))
+    reported = (
+        one for one in PARTS.split(prose)
+        if _PROBLEM.search(one) and not one.endswith(("?", ":")) and not _is_errand(one)
+    )  # fmt: skip
+    return titles.capitalised(one_line(_NOTICED.sub("", next(reported, ""))))
+
+
+def wanted(sentence: str) -> str:
+    """Return what a sentence wants, without `I'd like to` before it and a colon behind it."""
+    return titles.capitalised(_WISHING.sub("", sentence).rstrip(" :"))
+
+
+def _is_errand(text: str) -> bool:
+    found = ERRAND.match(text)
+    return bool(NO_AIM.match(text) or (found and not found["tidies"]))
+
+
+def symptom_of(prompt: str) -> str:
+    """Return the sentence of a request that says what goes wrong; nothing if there is none."""
+    lines = [titles.clean(line) for line in prompt.splitlines() if not line.lstrip().startswith(("#", "<"))]
+    for sentence in (one for line in lines for one in SENTENCE_END.split(line)):
+        if _SYMPTOM.search(sentence) and not sentence.endswith("?") and len(sentence) <= _SYMPTOM_CHARS:
+            return titles.point_of(sentence)
+    return ""
 
 
 def one_line(text: str, max_chars: int = SUMMARY_CHARS) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nugget.extraction.phrases import ANSWERED, ENGLISH, RECOMMENDED, SENTENCE_END, WIDE, any_of
+from nugget.extraction.phrases import ANSWERED, ENGLISH, RECOMMENDED, WIDE, any_of
 
 TITLE_CHARS = 80
 
@@ -184,10 +184,12 @@ _HANGS = any_of(
 )
 _FLEETING = any_of(
     r"^→|^(?:(?:shall|should) (?:i|we)|want me|do you (?:want|prefer))\b"
-    r"|\bthis (?:pr|pull request|merge|commit)\b|^or (?:would|should|could|can|do)\b|, (?:can|could|would) you\b"
+    r"|\bthis (?:pr|pull request|merge|commit|branch|session)\b"
+    r"|^or (?:would|should|could|can|do)\b|, (?:can|could|would) you\b"
     r"|\bshould (?:now )?(?:be (?:\w+ )?green|pass)\b|^you can (?:see|quickly)\b"
     r"|^the (?:first|second|third|last|next|remaining|failing) (?:tests?|problems?|issues?|failures?|errors?|cases?)\b"
-    r"|\b(?:too|as well)$"
+    r"|\b(?:option|task|step|phase|approach|point) #?\d+\b|^your\b|\bwhy (?:are|is|do|does|can|did)(?:n't)?\b"
+    r"|\b(?:too|as well)$|\b(?:for|in|with|by|from) (?:this|that|these|those) (?:reasons?|cases?|ways?|points?)\b"
 )
 """What is true of the moment, or goes on from something else."""
 _TELLS = any_of(r"^(?:no|only|rather|prefer|merk)\b|\b(?:never|always|don't|do not|must)\b")
@@ -201,11 +203,6 @@ _VERB = re.compile(
     r"|always |silently )?[a-z]{2,}s\b"
 )
 _IN_QUOTES = re.compile(r'"[^"]*"')
-_SYMPTOM = any_of(
-    r"\b(?:fail\w*|errors?|wrong|broken|breaks?|crash\w*|refused|rejected|hangs?|time[sd]? ?out|twice|missing|leak\w*"
-    r"|slow|stuck|cannot|can't|doesn't|does not|invalid|exceptions?|panics?)\b"
-)
-_SYMPTOM_CHARS = 240
 IMPERATIVES = frozenset(
     """
     adapt add adjust allow apply avoid build bump change clean combine configure convert copy create cut debug delete
@@ -230,16 +227,12 @@ def point_of(text: str) -> str:
     """Return what a sentence says, without label, `Found it!` and `The root cause is that` before it."""
     if answered := ANSWERED.match(text.strip()):
         return _answer(answered.group("question"), answered.group("answer"))
-    marked = _LABEL.match(
-        _LINK.sub(r"\1", text.strip().lstrip("✅❌⚠️•-* ")) if not text.startswith("**") else text.strip()
-    )
-    said = clean(text)
-    if marked and _BARE_LABEL.match(clean(marked.group("label"))):
-        said = (
-            clean(text.strip()[marked.end() :])
-            if text.startswith("**")
-            else clean(_LINK.sub(r"\1", text.strip().lstrip("✅❌⚠️•-* "))[marked.end() :])
-        )
+    plain = text.strip()
+    if not text.startswith("**"):
+        plain = _LINK.sub(r"\1", plain.lstrip("✅❌⚠️•-* "))
+    marked, said = _LABEL.match(plain), clean(text)
+    if marked and _BARE_LABEL.match(clean(marked["label"])):
+        said = clean(plain[marked.end() :])
     said = _REJECTED.sub(r"\g<what> was rejected", _COMMIT_PREFIX.sub("", _LINES.sub("", said)))
     before, said = "", _PLACE.sub(r"\g<where>: ", said)
     while said != before:
@@ -347,6 +340,19 @@ def split_reason(text: str) -> tuple[str, str]:
     return text[: found.start()].rstrip(" ,;-–—"), text[found.end() :].strip()
 
 
+def title_part(said: str, *, is_told: bool) -> str:
+    """Return the part of a claim that its title says: all of it if it fits, else the claim without its reason.
+
+    A claim of a few words only names what goes wrong, and the reason is what to know.
+    """
+    head, reason = split_reason(said)
+    if len(said.rstrip(" .")) <= TITLE_CHARS or not reason:
+        return said
+    if len(head.split()) > 4:
+        return head
+    return said if is_told else reason
+
+
 def stands_alone(title: str, context: str) -> bool:
     """Return whether a title needs no sentence before it and says a whole thing."""
     if _HANGS.match(title) or _FLEETING.search(title):
@@ -393,12 +399,3 @@ def balanced(text: str) -> str:
     if text.count('"') % 2:
         text = text.replace('"', "")
     return text.rstrip(" ,;:—–-")
-
-
-def symptom_of(prompt: str) -> str:
-    """Return the sentence of a request that says what goes wrong; nothing if there is none."""
-    lines = [clean(line) for line in prompt.splitlines() if not line.lstrip().startswith(("#", "<"))]
-    for sentence in (one for line in lines for one in SENTENCE_END.split(line)):
-        if _SYMPTOM.search(sentence) and not sentence.endswith("?") and len(sentence) <= _SYMPTOM_CHARS:
-            return point_of(sentence)
-    return ""
