@@ -25,7 +25,6 @@ from nugget.models import Filter, Query, SourceName, Unit
 if TYPE_CHECKING:
     from nugget.app import Brain
     from nugget.evaluation.query_log import Asked
-    from nugget.infra.llm.gate import Spending
     from nugget.provenance.inventory import Covered, Gaps
 
 MAX_NODES = 60
@@ -297,7 +296,7 @@ def problems(brain: Brain) -> list[dict[str, Any]]:
     return [one for one in found if one["state"] != "ok" and one["name"] != "review"]
 
 
-def spent(brain: Brain, since: datetime) -> Spending:
+def spent(brain: Brain, since: datetime) -> tuple[int, float]:
     """Return the number and the cost of LLM calls since a moment."""
     from nugget.infra.llm import spending
 

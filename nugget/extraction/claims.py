@@ -54,6 +54,7 @@ _TRIED = 9
 _LATER_EDITS = 50
 """Edits of a file among which the one is looked for that reverts an earlier one."""
 _TELLING = ("must", "instead", "because", "cause", "fix", "intent", "decided", "default", "risk", "contrast")
+_NO_SUPPORT = ("question", "colon", "very short", "next_step", "offer")
 _IDLE = ("next_step", "report", "maybe", "offer")
 
 
@@ -146,8 +147,8 @@ def _of_words(sentence: Sentence) -> dict[str, float]:
     body = plain(sentence.text)
     names = len(set(_CODE.findall(body)))
     count = len(_WORD.findall(body)) + len(phrases.WIDE.findall(body)) / 2
-    made = {name: float(bool(pattern.search(body))) for name, pattern in phrases.FEATURES.items()}
-    made |= {name: float(bool(pattern.search(body))) for name, pattern in phrases.FORMS.items()}
+    patterns = phrases.FEATURES | phrases.FORMS
+    made = {name: float(bool(pattern.search(body))) for name, pattern in patterns.items()}
     made |= {
         "telling": (sum(made[name] for name in _TELLING) - sum(made[name] for name in _IDLE)) / 4,
         "names": min(names, 4) / 4,
@@ -214,9 +215,8 @@ def _is_refuted(claim: Claim, events: Sequence[Event], reverted: Sequence[tuple[
     channel, place, episode = claim.sentence.channel, claim.sentence.place, claim.episode
     if channel in (Channel.USER, Channel.QUOTED, Channel.SUMMARY):
         return False
-    if channel is Channel.PLAN and (episode.undone or episode.reaction is Turn.REFUSAL):
-        return True
-    if channel is Channel.REPLY and episode.undone:
+    is_refused = channel is Channel.PLAN and episode.reaction is Turn.REFUSAL
+    if is_refused or (channel in (Channel.PLAN, Channel.REPLY) and episode.undone):
         return True
     for edit, later, words in reverted:
         if episode.first <= edit <= episode.last and edit - 1 <= place < later and claim.words & words:
@@ -255,11 +255,7 @@ def continued(claim: Claim, session: SessionClaims) -> list[Claim]:
         near = claim.sentence
         if other.sentence.place != near.place or other.sentence.block != near.block:
             break
-        features = other.features
-        if (
-            any(features[name] for name in ("question", "colon", "very short", "next_step", "offer"))
-            or other.is_refuted
-        ):
+        if other.is_refuted or any(other.features[name] for name in _NO_SUPPORT):
             break
         said = titles.clean(other.sentence.text)
         linked = _LINK.match(said) or session.likeness(claim, other) >= 0.15
@@ -309,8 +305,7 @@ def _said_of(episode: Episode, before: Sequence[Claim]) -> list[Claim]:
 def is_usable(claim: Claim) -> bool:
     """Return whether a sentence may stand in a body beside the claim."""
     text = claim.sentence.text
-    features = claim.features
-    if claim.is_refuted or any(features[name] for name in ("question", "colon", "very short", "next_step", "offer")):
+    if claim.is_refuted or any(claim.features[name] for name in _NO_SUPPORT):
         return False
     said = titles.point_of(text)
     if len(words_of(said)) < 3 or said[:1] in "=\"'>":

@@ -232,22 +232,14 @@ def _proposal(draft: Draft, read: SessionClaims, session: Session, now: datetime
     quotes = [_evidence(claim, session) for claim in (draft.anchor, *(claim for _, claim in draft.telling))]
     path = _path(draft, read, session)
     unit = Unit(
-        id=f"{draft.kind}/{title_slug(draft.title)}",
-        source=SourceName.BRAIN,
-        type=draft.kind,
-        title=draft.title,
-        body=f"{_body(draft, alternatives)}\n",
-        domain=_domain(draft, session, path),
+        id=f"{draft.kind}/{title_slug(draft.title)}", source=SourceName.BRAIN, type=draft.kind, title=draft.title,
+        body=f"{_body(draft, alternatives)}\n", domain=_domain(draft, session, path),
         tags=tags_of(f"{draft.title} {draft.text()}", language_of(session)),
         confidence=round(draft.confidence if is_certain else min(draft.confidence, _UNCONFIRMED), 2),
-        origin=Origin.AI_SESSION,
-        scope=Scope(path=path) if path else None,
-        session=session.id,
-        evidence=tuple(dict.fromkeys(quotes)),
-        alternatives=alternatives,
-        created=moment.date(),
+        origin=Origin.AI_SESSION, scope=Scope(path=path) if path else None, session=session.id,
+        evidence=tuple(dict.fromkeys(quotes)), alternatives=alternatives, created=moment.date(),
         last_modified=moment.date(),
-    )
+    )  # fmt: skip
     return Proposal(unit=unit, reason=_reason(draft))
 
 
@@ -316,12 +308,9 @@ def _path(draft: Draft, read: SessionClaims, session: Session) -> str | None:
 
 def _in_repository(path: str, session: Session) -> str | None:
     """A path relative to the folder that the session worked in; None for a file elsewhere."""
-    if not path.startswith("/"):
-        return path
-    for folder in (session.cwd, *session.folders):
-        if folder and path.startswith(folder.rstrip("/") + "/"):
-            return path[len(folder.rstrip("/")) + 1 :]
-    return None
+    folders = (folder.rstrip("/") + "/" for folder in (session.cwd, *session.folders) if folder)
+    inside = (path.removeprefix(folder) for folder in folders if path.startswith(folder))
+    return next(inside, None) if path.startswith("/") else path
 
 
 def _domain(draft: Draft, session: Session, path: str | None) -> str:

@@ -247,11 +247,8 @@ def point_of(text: str) -> str:
 def wish(text: str) -> str:
     """Return what a person (or an offer that they accepted) wants, without `I want` or `Should I`."""
     said = capitalised(_OPENER.sub("", point_of(text)))
-    for pattern, replacement in _WISHES:
-        shorter = pattern.sub(replacement, said, count=1)
-        if shorter != said and len(shorter) >= 12:
-            said = shorter
-            break
+    worded = (pattern.sub(replacement, said, count=1) for pattern, replacement in _WISHES)
+    said = next((shorter for shorter in worded if shorter != said and len(shorter) >= 12), said)
     if said.startswith("Rather ") and " than " in said:
         said = said.removeprefix("Rather ").replace(" than ", " rather than ", 1)
     return capitalised(_PLEASE.sub("", said).rstrip("?").strip())

@@ -57,7 +57,7 @@ def status(brain: Path, settings: Settings, environment: Environment) -> dict[st
     from nugget.capture.review import proposals
     from nugget.infra.llm import spending
 
-    captured, spent = queue.overview(environment.home), spending(environment.home)
+    captured, (calls, usd) = queue.overview(environment.home), spending(environment.home)
     usual = default_brain(environment)
     waiting: set[str] = set()
     with suppress(NuggetError):
@@ -70,7 +70,7 @@ def status(brain: Path, settings: Settings, environment: Environment) -> dict[st
         "index": index, "team_index": team_status(brain, settings, environment),
         "sources": sources_status(brain, settings, environment, brain_row),
         "repository": _git_status(brain), "proposals": len(waiting),
-        "capture": {**captured, "calls": spent.calls, "usd": spent.usd},
+        "capture": {**captured, "calls": calls, "usd": usd},
         "publishing": _publishing_status(brain, environment.home, waiting), "misplaced": [*read_brain_file(brain)[2]],
     }  # fmt: skip
 

@@ -12,9 +12,9 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 43_562,
-    "lines of a file": 409,
-    "classes": 226,
+    "lines": 43_559,
+    "lines of a file": 400,
+    "classes": 225,
     "re.compile": 205,
     "parameters of a function": 8,
     "lines of tests": 20_304,  # with the fault laboratory

@@ -72,7 +72,7 @@ class DailyBudget:
         now = datetime.now(UTC)
         midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
         with self._lock:
-            spent = spending(self._home, since=midnight, face=self.face).usd + self._under_way_usd
+            spent = spending(self._home, since=midnight, face=self.face)[1] + self._under_way_usd
             if spent + usd > self._max_usd:
                 error = CostCapReached(
                     f"This call could cost ${usd:.4f}, and ${spent:.4f} of the ${self._max_usd:.2f} a day is spent.",

@@ -165,24 +165,20 @@ class ModelCall:
         return None if usd is None else counted, counted
 
 
-class Spending(NamedTuple):
-    """How many calls were made and what they cost, in USD; an unknown cost counts as its upper estimate."""
-
-    calls: int
-    usd: float
-
-
 def spending(
     home: Path, *, since: datetime | None = None, session: str | None = None, face: str | None = None
-) -> Spending:
-    """Sum up the cost ledger from `since` (an aware time) on: all calls, or those of a session or a face."""
+) -> tuple[int, float]:
+    """Return how many calls the cost ledger has from `since` (an aware time) on, and what they cost in USD.
+
+    All calls, or those of a session or a face; an unknown cost counts as its upper estimate.
+    """
     found: list[float] = []
     for line in files.read_lines(home / "ledger" / _COSTS):
         with suppress(LookupError, TypeError, ValueError):
             is_asked = since is None or datetime.fromisoformat(line["time"]) >= since
             if is_asked and session in (None, line["session"]) and face in (None, line.get("face")):
                 found.append(float(line["usd_counted"]))
-    return Spending(len(found), sum(found))
+    return len(found), sum(found)
 
 
 class Model:
@@ -225,7 +221,7 @@ class Model:
 
     def spent_usd(self, session: str, *, within: timedelta) -> float:
         """Return the recent cost of the calls for a session, as it counts for caps."""
-        return spending(self._home, since=datetime.now(UTC) - within, session=session).usd
+        return spending(self._home, since=datetime.now(UTC) - within, session=session)[1]
 
     def fence(self, text: str, tag: str, **attributes: object) -> str:
         """Redact untrusted text and put it between `<tag>` lines.

@@ -361,7 +361,7 @@ def test_a_sound_nugget_is_kept_with_scope_evidence_and_cost(agent, llm, server,
     assert {one.confidence for one in kept(environment, "heuristic")} == {0.6, 0.7}  # Intents stay.
     [request] = server.requests
     assert "modified src/auth.py" in request.prompt
-    assert spending(environment.home).usd == pytest.approx(outcome.usd)
+    assert spending(environment.home)[1] == pytest.approx(outcome.usd)
 
 
 @pytest.mark.proves("PROVENANCE-GENERATIVE")
