@@ -24,14 +24,14 @@ from nugget.cli import app
 from nugget.index.fulltext import COLUMN_WEIGHTS, STOP_WORDS
 from nugget.markdown.chunking import MAX_TOKENS, MIN_TOKENS, OVERLAP_TOKENS
 from nugget.mcp import DESCRIPTION, INSTRUCTIONS, make_server
-from nugget.redaction.engine import kinds
+from nugget.redaction.judging import RULES
 from nugget.retrieval import scoring
 from nugget.retrieval.candidates import BM25_DEPTH, PROFILES
 
 DOCS = Path(__file__).parent.parent / "docs"
 KINDS = {int: "N", float: "NUMBER", str: "TEXT"}
 FOUND = ("private", "secret", "password", "private-key", "kubernetes-secret", "pin", "passphrase", "recovery-code",
-         "encoded-secret")  # fmt: skip
+         "encoded-secret", "unknown-token", "random-pair")  # fmt: skip
 """Kinds of secrets that code finds and no rule."""
 PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -103,7 +103,8 @@ def profiles_part() -> str:
 
 
 def redaction_part() -> str:
-    named = sorted({*kinds(), *FOUND})
+    rules = "".join(file.read_text("utf-8") for file in RULES.glob("*.yaml") if file.stem not in ("marks", "unused"))
+    named = sorted({*re.findall(r"(?m)^  - name: (.+)$", rules), *FOUND})
     return ", ".join(f"`{kind}`" for kind in named) + "\n"
 
 

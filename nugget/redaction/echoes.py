@@ -15,7 +15,7 @@ _FEW = 100
 """More secrets than this are looked for in one pass and only as whole words: each form costs a pass over the text."""
 _WORD = re.compile(r"[^\s\"'`,;:=<>()\[\]{}]{8,}")
 
-_BREAK = r"(?:\\[nrt]|[\s\"'\\+>|]){0,60}?"
+_BREAK = " \t\r\n\"'\\+>|"
 """What stands between two lines of a secret that is split: white space, quotes, signs of code and of quotation."""
 
 
@@ -34,8 +34,13 @@ def echoes(text: str, spans: Sequence[Span]) -> Iterator[Span]:
             yield from ((at, at + len(form), kinds[secret]) for at in places(text, form))
         begun = [at for at in places(text, secret[:6]) if not text.startswith(secret, at)]
         if len(secret) >= 16 and begun:
-            split = re.compile(_BREAK.join(map(re.escape, secret[:256])))
+            split = re.compile("".join(map(_after_break, secret[:256])))
             yield from ((*found.span(), kinds[secret]) for at in begun if (found := split.match(text, at)))
+
+
+def _after_break(char: str) -> str:
+    """Return a pattern for a character that a break may stand before; there is one way only to match it."""
+    return rf"(?:\\[nrt]|[{re.escape(_BREAK.replace(char, ''))}]){{0,60}}+{re.escape(char)}"
 
 
 def _is_telling(secret: str) -> bool:

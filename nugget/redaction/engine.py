@@ -199,13 +199,6 @@ def prepare() -> None:
     _scanner()
 
 
-def kinds() -> list[str]:
-    """Return the kinds that our own rules name."""
-    files = (file.read_text("utf-8") for file in judge.RULES.glob("*.yaml") if file.stem != "marks")
-    named = {name for text in files for name in re.findall(r"(?m)^  - name: (.+)$", text)}
-    return sorted(named.union(kind for kind, *_ in _SHAPES))
-
-
 def issued_secrets(view: str) -> Iterator[Span]:
     """Yield the start, end and kind of every secret, the more telling kinds first; a view has a character for a byte.
 
