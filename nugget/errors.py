@@ -46,7 +46,7 @@ class LLMUnavailable(NuggetError):
 
 
 class TranscriptError(NuggetError):
-    """A transcript cannot be read at all."""
+    """A session is unknown, or its transcript cannot be read."""
 
 
 class GitError(NuggetError):
