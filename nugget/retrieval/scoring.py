@@ -35,7 +35,7 @@ KNOWN_BY_TEXT = (-7.5721, 0.0, 8.8271, 2.4052, 3.1541, -0.4802)
 HELPS = (-2.6433, 0.39, -14.3937, 1.6697)
 HELPS_BY_TEXT = (-2.6023, 0.4683, -21.6717, 1.3273)
 """Logistic weights of a hit: constant, `known`, its score less than that of the best, whether it is the best."""
-WEAK_BELOW, WEAK_BELOW_BY_TEXT = 0.16, 0.11
+WEAK_BELOW, WEAK_BELOW_BY_TEXT = 0.185, 0.11
 STANDS_OUT = 0.51
 HELPFUL_ABOVE, HELPFUL_SHARE = 0.02, 0.05
 MOST_CHUNKS_MEASURED = 10_000
