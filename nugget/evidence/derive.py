@@ -205,7 +205,6 @@ _LEADS = frozenset("todo todo: fixme fixme: next: later: decided decision: chose
 _TO_ASSISTANT = re.compile(
     r"(?:ai|ask|claude|codex|gemini|llm|aider|aish|chat|copilot)\s+(?!-)(?P<said>.{4,})", re.DOTALL
 )
-_COMMENT = re.compile(r"(?:^|\s)#\s*(?P<said>\S.*)$", re.MULTILINE)
 _ECHO = re.compile(r"^(?:echo|printf|note|jot|task add|todo(?: add)?|nugget add)\s+(?:-\w+\s+)*(?P<said>[^|>]+)")
 _QUOTES = "\"' "
 _SHELL_MARK = re.compile(r"(?:^|\s)-{1,2}[A-Za-z]|[|&;<>$`{}=\\]|\(\)|^\s*[./~]|://|\S\.\w+\s*$")
@@ -268,7 +267,7 @@ def _said_in_command(line: str) -> str:
     """Return what a person said in a line typed into a shell (to an assistant, in a comment, in a note), or ""."""
     if not line or line.split()[0].rpartition("/")[2] == "git":
         return ""
-    if found := _TO_ASSISTANT.match(line) or _ECHO.match(line) or _COMMENT.search(line):
+    if found := _TO_ASSISTANT.match(line) or _ECHO.match(line) or re.search(r"(?m)(?:^|\s)#\s*(?P<said>\S.*)$", line):
         return str(found["said"]).strip(_QUOTES)
     words = line.split()
     is_speech = len(words) >= 3 and not _SHELL_MARK.search(line)

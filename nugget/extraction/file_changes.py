@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
 
 from nugget.errors import GitError
 from nugget.extraction.places import Places, ShellChange, file_inside, is_excluded, read_inside, shell_changes
@@ -147,19 +146,12 @@ class _Track:
         self.exists, self.after_hash, self.content, self.at = False, None, None, at
 
 
-class TouchedFiles(NamedTuple):
-    """The files that a session touched, one touch a path.
+def file_touches(session: Session, places: Places) -> tuple[tuple[FileTouch, ...], tuple[str, ...]]:
+    """Return the files of a workspace that a session, not yet redacted, touched, and the paths edited in between.
 
-    `edited_between` are paths whose content, at an edit of the session, was not what its edit before had left although
-    no command had run since.
+    The latter had, at an edit of the session, other content than its edit before had left, although no command had run
+    since. Files outside the workspace are left out.
     """
-
-    touches: tuple[FileTouch, ...] = ()
-    edited_between: tuple[str, ...] = ()
-
-
-def file_touches(session: Session, places: Places) -> TouchedFiles:
-    """Return the files of a workspace that a session, not yet redacted, touched; those outside are left out."""
     outputs = {one.call_id: one for one in session.events if one.kind is EventKind.OUTPUT and one.call_id}
     commands = [(one, outputs.get(one.call_id or "")) for one in session.events if one.kind is EventKind.COMMAND]
     changes = {id(event): list(_named(event, output, session, places)) for event, output in commands}
@@ -192,7 +184,7 @@ def file_touches(session: Session, places: Places) -> TouchedFiles:
             track.after_hash = traces.hash_after(path)
     _add_committed(commands, tracks, traces, places.excluded)
     touches = tuple(touch for path, track in tracks.items() if (touch := _touch(path, track, traces)))
-    return TouchedFiles(touches=touches, edited_between=tuple(edited_between))
+    return touches, tuple(edited_between)
 
 
 def is_made_edit(event: Event, session: Session) -> bool:

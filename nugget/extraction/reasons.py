@@ -19,7 +19,7 @@ from nugget.extraction import phrases, titles
 from nugget.extraction.claims import SessionClaims, claims_of
 from nugget.extraction.dependencies import MANIFESTS, DependencyChange, dependency_changes
 from nugget.extraction.drafts import Draft
-from nugget.extraction.file_changes import TouchedFiles, is_made_edit
+from nugget.extraction.file_changes import is_made_edit
 from nugget.extraction.offline import MAX_UNITS, SHARED_WORDS, alternatives_of, is_adopted, is_checked
 from nugget.extraction.offline import drafts as judged_drafts
 from nugget.extraction.places import Places, is_generated, is_test
@@ -161,8 +161,9 @@ class _Reading:
 
 
 def heuristic_nuggets(
-    session: Session, touched: TouchedFiles, places: Places, *, settings: Settings, now: datetime, reasons: bool = True
-) -> tuple[Nugget, ...]:
+    session: Session, touches: Sequence[FileTouch], places: Places, *, settings: Settings, now: datetime,
+    edited_between: Sequence[str] = (), reasons: bool = True,
+) -> tuple[Nugget, ...]:  # fmt: skip
     """Return the nuggets of a session that is not redacted yet, without ids.
 
     What the heuristics do not read is left out, the rest redacted. Without `reasons` only intents and dependencies.
@@ -170,11 +171,11 @@ def heuristic_nuggets(
     slim = replace(session, events=tuple(map(_slim, without_recalled(session.events))))
     read = _Reading(
         session=redact_session(slim, settings=settings)[0], places=places, now=now,
-        touches={touch.path: touch for touch in touched.touches},
+        touches={touch.path: touch for touch in touches},
     )  # fmt: skip
     claims = claims_of(read.session.events)
     found = [*_intents(read), *_dependencies(read, claims), *(_reasons(read, claims) if reasons else ())]
-    for path in touched.edited_between:
+    for path in edited_between:
         if path in read.touches and not is_generated(path):
             summary = f"Human-edited AI output in {path} during the session"
             found.append(read.nugget(NuggetType.TUNING, summary, TUNING, event=None, path=path))

@@ -30,7 +30,6 @@ _FEWEST_LETTERS, _MOST_LETTERS = 9, 40
 
 _MOST_PIECES = 6
 """A word of more pieces is a hash or a key; its pieces would tell nothing."""
-_MIXED = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]|[a-zA-Z]\d")
 
 _WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(
@@ -83,7 +82,7 @@ def said_parts(text: str, mark: str) -> str:
     A function of SQL too, so that a contentless table can be told to forget the very tokens that it was given.
     """
     found = [mark] if mark else []
-    if not text.isascii() or _MIXED.search(text):
+    if not text.isascii() or re.search(r"[a-z][A-Z]|[A-Z]{2}[a-z]|[a-zA-Z]\d", text):
         found += chain.from_iterable(map(_few_pieces_in, text.split()))
     return " ".join(found)
 

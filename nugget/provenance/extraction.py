@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from nugget.config import Settings
 from nugget.errors import LLMUnavailable, reason_of
-from nugget.extraction.file_changes import TouchedFiles, file_touches
+from nugget.extraction.file_changes import file_touches
 from nugget.extraction.places import Places
 from nugget.extraction.reasons import heuristic_nuggets
 from nugget.extraction.requests import cleaned, is_request, one_line
@@ -25,7 +25,7 @@ from nugget.extraction.tuning import find_tunings
 from nugget.infra import files
 from nugget.infra.workspace import Workspace, WorkspaceFinder
 from nugget.models import EventKind, Session, SessionFile
-from nugget.models.nuggets import Nugget, NuggetType, SessionRecord
+from nugget.models.nuggets import FileTouch, Nugget, NuggetType, SessionRecord
 from nugget.redaction import allow_list, is_excluded_project, redact, redact_session
 from nugget.sources import nugget_store as store
 from nugget.sources import parse_record, split_locator
@@ -248,45 +248,46 @@ def _of_workspace(
     others = [root for other, roots in grouped.items() if other != name for root in roots]
     excluded = extractor.settings.capture_exclude_paths
     places = Places(session=session, roots=grouped[name], others=others, excluded=excluded)
-    touched = file_touches(session, places)
+    touches, edited_between = file_touches(session, places)
     is_main = name == next(iter(grouped))
-    if not touched.touches and not is_main:
+    if not touches and not is_main:
         return plain
     known = _stored(session, name, extractor)
     by_llm, dropped, usd, method = _by_llm_before(known), tuple[str, ...](), 0.0, "heuristic"
     if is_main and extractor.llm is not None and not extractor.dry_run:
         try:
             earlier = () if extractor.force else by_llm
-            by_llm, dropped, usd = _ask_llm(session, earlier, places, touched, extractor)
+            by_llm, dropped, usd = _ask_llm(session, earlier, places, touches, extractor)
             method = "generative"
         except LLMUnavailable as error:
             if not extractor.is_optional:
                 raise
             dropped = (f"the LLM was of no help, so this is what the heuristics found: {error}",)
     nuggets = [
-        *heuristic_nuggets(session, touched, places, settings=extractor.settings, now=extractor.now,
+        *heuristic_nuggets(session, touches, places, settings=extractor.settings, now=extractor.now,
+                           edited_between=edited_between,
                            reasons=method == "heuristic"), *by_llm,
     ]  # fmt: skip
     tuned = {one.scope.path for one in nuggets if one.type is NuggetType.TUNING}
     nuggets += [one for one in _of(known, NuggetType.TUNING) if one.scope.path not in tuned]
-    if not nuggets and not touched.touches:
+    if not nuggets and not touches:
         return replace(plain, dropped=dropped, usd=usd)
     record = SessionRecord(
         session=session.id, workspace=name, agent=session.agent, title=session.title or "", first_prompt=plain.title,
         started=session.started, ended=session.ended, branch=session.branch, transcript=session.path,
-        records=session.records, nuggets=tuple(nuggets), touches=touched.touches,
+        records=session.records, nuggets=tuple(nuggets), touches=touches,
     )  # fmt: skip
     if not extractor.dry_run:
         store.note_workspace(extractor.home, grouped[name][0])
         store.write_session(extractor.home, record, allow=allow_list(extractor.settings))
     return replace(
-        plain, state="extracted", workspaces=(name,), nuggets=len(nuggets), touches=len(touched.touches),
+        plain, state="extracted", workspaces=(name,), nuggets=len(nuggets), touches=len(touches),
         dropped=dropped, usd=usd, method=method,
     )  # fmt: skip
 
 
 def _ask_llm(
-    session: Session, earlier: tuple[Nugget, ...], places: Places, touched: TouchedFiles, extractor: Extractor
+    session: Session, earlier: tuple[Nugget, ...], places: Places, touches: Sequence[FileTouch], extractor: Extractor
 ) -> tuple[tuple[Nugget, ...], tuple[str, ...], float]:
     """Return the LLM's earlier nuggets with those from new events, what was dropped, and the cost.
 
@@ -302,7 +303,7 @@ def _ask_llm(
         return earlier, (), 0.0
     fresh, _ = redact_session(replace(session, events=events), settings=extractor.settings)
     found, dropped, usd = extract_nuggets(
-        fresh, llm=extractor.llm, settings=extractor.settings, places=places, touches=touched.touches,
+        fresh, llm=extractor.llm, settings=extractor.settings, places=places, touches=touches,
         now=extractor.now,
     )  # fmt: skip
     keys = {store.natural_key(one) for one in earlier}

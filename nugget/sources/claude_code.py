@@ -43,7 +43,6 @@ ANSWERED_TOOL = "AskUserQuestion"
 SHELL_TOOLS = ("Bash", "PowerShell")
 _EDIT_TOOLS = ("Edit", "MultiEdit", "Write", "NotebookEdit")
 
-_EXIT_CODE = re.compile(r"\A(?:Error: )?Exit code (\d{1,9})\d*\n?")
 _NEVER_RAN = ("<tool_use_error>", "Claude requested permissions", "Permission to use ", "Sibling tool call errored")
 
 
@@ -178,7 +177,7 @@ def _read_result(block: Mapping[str, Any], record: Mapping[str, Any], reader: Tr
     is_edit = any(reader.events[position].kind is EventKind.FILE_EDIT for position in positions)
     text = speakers.unframed(text)
     if is_output:
-        code = _EXIT_CODE.match(text) if failed else None
+        code = re.match(r"(?:Error: )?Exit code (\d{1,9})\d*\n?", text) if failed else None
         about["exit_code"] = int(code[1]) if code else None if failed else 0
         if not failed and (details.get("interrupted") or details.get("backgroundTaskId")):
             about |= {"ok": False if details.get("interrupted") else None, "exit_code": None}

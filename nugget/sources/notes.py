@@ -54,7 +54,7 @@ _LINK = re.compile(
     r"\[\[(?P<wiki>[^\[\]|#^\n]{1,200})(?:[#^][^\[\]|\n]*)?(?:\|[^\[\]\n]*)?\]\]"
     r"|\]\((?!\w+:|#|/)<?(?P<path>[^()\s<>#?]{1,300})(?:[#?][^()\s<>]*)?>?(?:\s+\"[^\"\n]*\")?\)"
 )
-_INLINE_TAG = re.compile(r"(?:^|(?<=\s))#([^\W\d_][\w/-]{1,40})(?=\s|$|[.,;])", re.MULTILINE)
+_TAG_IN_TEXT = r"(?m)(?:^|(?<=\s))#([^\W\d_][\w/-]{1,40})(?=\s|$|[.,;])"
 
 
 def read_note(
@@ -74,7 +74,7 @@ def read_note(
 
     aliases = listed("aliases", "alias")
     prose = _FENCED.sub("", body) if "#" in body or "](" in body or "[[" in body else ""
-    tags = (tag.lstrip("#").strip() for tag in (*listed("tags", "tag"), *_INLINE_TAG.findall(prose)))
+    tags = (tag.lstrip("#").strip() for tag in (*listed("tags", "tag"), *re.findall(_TAG_IN_TEXT, prose)))
     links = _links(prose)
     reasons = [left_out(body)]
     if len(links) > MAX_LINKS:

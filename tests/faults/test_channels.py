@@ -9,7 +9,6 @@ from faults.channels import CHANNELS, MARK, RULE, TYPED_BY_THE_USER, Channel, ca
 from replay import make_repository
 
 from nugget.config import Settings, read_environment
-from nugget.extraction.file_changes import TouchedFiles
 from nugget.extraction.offline import extract_offline
 from nugget.extraction.places import Places
 from nugget.extraction.reasons import heuristic_nuggets
@@ -42,7 +41,7 @@ def learned(session: Session, workspace: str = "w") -> list[Unit | Nugget]:
     redacted, _ = redact_session(session, settings=Settings())
     units = [one.unit for one in extract_offline(redacted, embed=None, now=NOW)]
     places = Places(session=session, roots=[])
-    return [*units, *heuristic_nuggets(session, TouchedFiles(), places, settings=Settings(), now=NOW)]
+    return [*units, *heuristic_nuggets(session, (), places, settings=Settings(), now=NOW)]
 
 
 def said_to_be_the_users(session: Session) -> list[Unit | Nugget]:

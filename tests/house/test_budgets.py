@@ -12,12 +12,12 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 43_557,
+    "lines": 43_547,
     "lines of a file": 400,
-    "classes": 225,
-    "re.compile": 205,
+    "classes": 224,
+    "re.compile": 200,
     "parameters of a function": 8,
-    "lines of tests": 20_304,  # with the fault laboratory
+    "lines of tests": 20_303,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

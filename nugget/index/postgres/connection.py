@@ -36,7 +36,6 @@ SERVICE = "nugget_service"
 PATIENCE_S = 5
 """No question waits longer for a connection or for a reply."""
 MOST_CONNECTIONS = 8
-_SPACE = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _MIGRATING = 0x6E756767
 _EXACT_HNSW = {"hnsw.ef_search": "200", "hnsw.iterative_scan": "strict_order"}
 _SETTINGS = {"plan_cache_mode": "force_custom_plan", "jit": "off", "enable_seqscan": "off", **_EXACT_HNSW}
@@ -62,7 +61,7 @@ def place_of(settings: Settings, brain: Path) -> tuple[str, str]:
     """
     url, _, named = settings.index.partition("#")
     space = named or slugify(settings.name or brain.name)
-    if not _SPACE.fullmatch(space):
+    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,62}", space):
         raise UsageError(f"{space!r} cannot name a space.", hint="Use small letters, digits, dots and hyphens.")
     return url, space
 

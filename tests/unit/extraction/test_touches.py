@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from replay import STARTED, Agent, change_by_hand, git, make_repository, replay
 
-from nugget.extraction.file_changes import TouchedFiles, file_touches
+from nugget.extraction.file_changes import file_touches
 from nugget.extraction.places import Places
 from nugget.infra.workspace import Workspace, find_workspace, vanished_workspace
 from nugget.models import Session
@@ -20,18 +20,18 @@ def sha(content: str | bytes) -> str:
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
 
 
-def of_session(session: Session, *roots: Workspace, excluded: tuple[str, ...] = ()) -> TouchedFiles:
-    return file_touches(session, Places(session=session, roots=roots, excluded=excluded))
+def of_session(session: Session, *roots: Workspace, excluded: tuple[str, ...] = ()) -> tuple[FileTouch, ...]:
+    return file_touches(session, Places(session=session, roots=roots, excluded=excluded))[0]
 
 
-def touched(agent: Agent, excluded: tuple[str, ...] = ()) -> TouchedFiles:
+def touched(agent: Agent, excluded: tuple[str, ...] = ()) -> tuple[FileTouch, ...]:
     workspace = find_workspace(agent.repo)
     assert workspace is not None
     return of_session(read_session(agent.transcript), workspace, excluded=excluded)
 
 
-def by_path(found: TouchedFiles) -> dict[str, FileTouch]:
-    return {touch.path: touch for touch in found.touches}
+def by_path(found: tuple[FileTouch, ...]) -> dict[str, FileTouch]:
+    return {touch.path: touch for touch in found}
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_paths_outside_and_excluded_files_are_left_out_and_failed_edits_too(agen
     agent.transcript.write_text(
         "\n".join(line.replace('"is_error": false', '"is_error": true') for line in records[2:4])
     )
-    assert touched(agent).touches == ()
+    assert touched(agent) == ()
     agent.transcript.write_text("\n".join(records))
     assert list(by_path(touched(agent, excluded=("*.pem",)))) == ["kept.py"]
 
@@ -102,7 +102,7 @@ def test_a_session_whose_repository_is_gone_is_read_from_what_the_transcript_say
     after = (agent.repo / "src/auth.py").read_bytes()
     shutil.rmtree(agent.repo)
     found = of_session(read_session(agent.transcript), vanished_workspace(agent.repo))
-    assert {touch.path: touch.after_hash for touch in found.touches} == {
+    assert {touch.path: touch.after_hash for touch in found} == {
         "src/auth.py": sha(after),
         "notes.md": sha("hello\n"),
     }
