@@ -83,6 +83,10 @@ def _replaced(view: str, spans: Sequence[Span], keep_lines: bool) -> Redacted:
     parts: list[str] = []
     position = 0
     for start, end, kind in spans:
+        while "\x7f" < view[start] < "\xc0":  # a rule may stop within the bytes of a character
+            start -= 1
+        while "\x7f" < view[end : end + 1] < "\xc0":
+            end += 1
         breaks = "\n" * view.count("\n", start, end) if keep_lines else ""
         parts += [view[position:start], f"[redacted:{kind}]{breaks}"]
         position = end

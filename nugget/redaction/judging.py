@@ -216,9 +216,7 @@ def are_plain_words(given: str) -> bool:
 
 
 def is_jwt(value: str) -> bool:
-    """Return True if the first part decodes to a JSON object: the header of a JWS or JWE (RFC 7515 and 7516, in which
-    what follows may be encrypted), or what a web framework keeps in a signed cookie. A cut end still counts.
-    """
+    """Return True if the first part decodes to a JSON object: a JWT's header, or a signed cookie; a cut end counts."""
     header = value.partition(".")[0]
     try:
         return isinstance(json.loads(base64.urlsafe_b64decode(header + "=" * (-len(header) % 4))), dict)

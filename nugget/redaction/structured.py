@@ -68,7 +68,7 @@ _BRIDGED = re.compile(
 )
 """Code or markup between a name and the quoted value that it is given: a type, a call, an attribute, a tag."""
 _PAIR = re.compile(
-    r"(?i)(?P<sign>)\\{0,16}[\"']?(?:\s?:\s?\{)?(?:[^\n<>{}]{0,40}\s)?\s*,?(?:\\{1,16}n)?\s*\\{0,16}[\"']?(?:value|content)\\{0,16}[\"']?"
+    r"(?i)(?P<sign>)\\{0,16}[\"']?(?:\s?:\s?\{)?(?:[^\n<>{}]{0,40}\s)?\s*+,?(?:\\{1,16}n)?\s*+\\{0,16}[\"']?(?:value|content)\\{0,16}[\"']?"
     r"\s?[=:]\s?(?P<open>\\{0,16}[\"'])?(?P<value>(?(open)[^\"'\n\\]{3,256}|[^\s\"'\\<>{}()\[\],;]{3,256}))"
 )
 """A name and its value as two fields: `name: DB_PASSWORD` with `value: …` below it, `key="password" value="…"`."""
