@@ -25,9 +25,8 @@ _NO_SECRET = re.compile(
     r"|-repository$|planetscale-id|posthog-project|devcycle-client"
 )
 """Built-in rules that find names of accounts and hosts; others look for these names near their secrets."""
-_LAST = ("unknown-token", "random-pair", "named-token", "encoded-secret")
-"""Kinds that name a secret only if no other kind does."""
-_LAST_RANK = 2
+_LAST, _LAST_RANK = ("unknown-token", "random-pair", "named-token", "encoded-secret"), 2
+"""Kinds that name a secret only if no other kind does, and their rank."""
 _OF_PAIRS = "_.-|"
 _OF_TOKENS = "_.-/+=%"
 """Signs that the word around a part of a token may hold."""

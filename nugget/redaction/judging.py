@@ -149,10 +149,9 @@ def is_unknown_token(value: str) -> bool:
     public = not seen.isalnum() and (PUBLIC.match(seen) or _FILE.search(seen) or are_words(seen))
     if public or not is_not_placeholder(seen):
         return False
-    if is_random_word(seen):
-        return True
-    if not _PREFIX.match(seen):
-        return False
+    is_word = is_random_word(seen)
+    if is_word or not _PREFIX.match(seen):
+        return is_word
     parts = re.split(r"[_.=+-]", seen)[1:]
     jumbled = any(is_random(part) or (len(part) >= 20 and is_scrambled(part)) for part in (*parts, "".join(parts)))
     return jumbled or bool(_LONG_TOKEN.fullmatch(seen) and is_issued(parts[-1]))
