@@ -45,11 +45,8 @@ from nugget.text import shorten
 INTENT, FILE_INTENT, TUNING, DEPENDENCY = 0.6, 0.7, 0.65, 0.7
 """Confidence of nuggets that no judge looked at."""
 MAX_FILE_INTENTS = 40
-PROMPT_CHARS = 500
-QUOTE_CHARS = 280
-_GROUPED_DEPENDENCIES = 4
-_COMMAND_CHARS = 300
-_REPEATS = 0.9
+PROMPT_CHARS, QUOTE_CHARS, _COMMAND_CHARS = 500, 280, 300
+_GROUPED_DEPENDENCIES, _REPEATS = 4, 0.9
 _NEXT_STEP = phrases.any_of(r"(?:test|check|verify|run|add|write|update|create|implement)\b")
 """How an agent begins what it does next, which is no choice between ways to do it."""
 _WORTH_READING = ("git commit", "gh pr ", " install", " i ", " add ", " get ", " rem")
@@ -329,12 +326,15 @@ def _reasons(read: _Reading, claims: SessionClaims) -> Iterator[Nugget]:
         moment = sentence.event.timestamp or read.session.started or read.now
         whole, text = draft.statement.rstrip(".。"), draft.text()
         summary = one_line(whole)  # whole sentences, unless the first is too long
-        nugget = read.nugget(
-            kind, draft.title if summary.endswith("…") else summary, round(draft.confidence, 2),
-            event=sentence.event, quote=sentence.quote, path=path, symbol=symbol,
-            detail=text if text.rstrip(".。") != summary else "",
-        )  # fmt: skip
+        title, found = draft.title if summary.endswith("…") else summary, draft.anchor.features
         is_choice = kind in (NuggetType.DECISION, NuggetType.REJECTION)
+        is_fixed = (found["found then fixed"] or found["fix"]) and found["risk"] and not found["must"]
+        if kind is NuggetType.CAVEAT and is_fixed:  # warns of nothing any more
+            kind, title = NuggetType.DECISION, f"Fixed: {draft.title}"
+        nugget = read.nugget(
+            kind, title, round(draft.confidence, 2), event=sentence.event, quote=sentence.quote, path=path,
+            symbol=symbol, detail=text if text.rstrip(".。") != summary else "",
+        )  # fmt: skip
         alternatives = alternatives_of(draft, claims) if is_choice else ()
         yield replace(nugget, alternatives=alternatives, stale_after=phrases.end_of(sentence.text, moment.date()))
 

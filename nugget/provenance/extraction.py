@@ -41,7 +41,7 @@ _NOTHING = "nothing"
 NOTHING_NEW = "nothing new since it was extracted"
 _PROMPT_CHARS = 2000
 
-_SEEN_VERSION = 3
+_SEEN_VERSION = 4
 """Version of what the heuristics find. A session that an earlier version read is read again."""
 
 

@@ -50,12 +50,7 @@ def test_a_cue_gives_a_belief_with_its_because(text, rule, because):
      "```\nremember: use uv\n```", "remember:", "Remember the milk function", "the note says remember"],
 )  # fmt: skip
 def test_a_question_a_quote_or_a_word_alone_is_no_cue(text):
-    assert remembered(asked(text), NOW) == []
-
-
-@pytest.mark.proves("REMEMBER-CUE")
-def test_what_others_say_is_no_cue():
-    assert remembered(asked("remember: use uv", Speaker.QUOTED), NOW) == []
+    assert remembered(asked(text), NOW) == remembered(asked("remember: use uv", Speaker.QUOTED), NOW) == []
 
 
 @pytest.mark.proves("REMEMBER-CUE")

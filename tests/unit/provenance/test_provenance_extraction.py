@@ -101,11 +101,9 @@ def test_sentences_that_give_a_reason_become_nuggets_of_their_type_at_the_file_t
     extracted(isolated_home)
     found = {one.type: one for one in nuggets(isolated_home) if one.type is not NuggetType.INTENT}
     constraint, decision = found[NuggetType.CONSTRAINT], found[NuggetType.DECISION]
-    assert constraint.summary.startswith("Never log a token in src/auth.py")
-    assert constraint.scope.path == "src/auth.py"
+    assert constraint.summary.startswith("Never log a token in src/auth.py") and constraint.scope.path == "src/auth.py"
     assert (decision.alternatives, decision.scope.path) == (("session cookies",), "src/auth.py")
-    caveat = found[NuggetType.CAVEAT]
-    assert (caveat.scope.path, caveat.scope.symbol) == ("src/auth.py", "read_token")
+    assert found[NuggetType.CAVEAT].scope.symbol == "read_token"
     assert "Redis" in found[NuggetType.REJECTION].summary
     assert "freeze time" in found[NuggetType.WORKAROUND].summary
 
@@ -270,6 +268,7 @@ def test_every_real_transcript_is_extracted_and_every_summary_fits(shared_data, 
     found = nuggets(isolated_home)
     assert len(found) > 100
     assert all(0 < len(one.summary) <= 120 and "\n" not in one.summary for one in found)
+    assert {one.type for one in found if one.summary.startswith("Fixed: ")} == {NuggetType.DECISION}
     assert {one.type for one in found} >= {
         NuggetType.INTENT, NuggetType.DECISION, NuggetType.CAVEAT, NuggetType.DEPENDENCY
     }  # fmt: skip
