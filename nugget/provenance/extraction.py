@@ -50,6 +50,7 @@ class Extractor:
     """Everything that extraction needs, bound once by the face. Without `llm` it is heuristic.
 
     `is_optional`: a session for which the LLM fails is kept with what the heuristics found.
+    `rereads`: a session is read again even if it has not grown.
     """
 
     home: Path
@@ -58,6 +59,7 @@ class Extractor:
     llm: Model | None = None
     is_optional: bool = True
     force: bool = False
+    rereads: bool = False
     dry_run: bool = False
 
 
@@ -82,10 +84,7 @@ class ExtractedSession:
 
 
 def extract_sessions(
-    found: Sequence[SessionFile],
-    extractor: Extractor,
-    *,
-    workspace: str | None = None,
+    found: Sequence[SessionFile], extractor: Extractor, *, workspace: str | None = None
 ) -> Iterator[ExtractedSession]:
     """Extract these sessions, those of one workspace (by identity) or all; yield each one's outcome as it is known.
 
@@ -112,7 +111,8 @@ def extract_sessions(
                         session=file.id, agent=file.agent, state="skipped", reason=NOTHING_NEW, workspaces=tuple(names)
                     )
                     continue
-            extracted, names = _extract(file, extractor, finder, workspace)
+            is_old = isinstance(entry, list) and entry[2] != _SEEN_VERSION
+            extracted, names = _extract(file, replace(extractor, rereads=is_old), finder, workspace)
             if extracted is None:  # of other workspaces
                 seen[file.locator] = [*state, names, ""]
                 continue
@@ -229,7 +229,7 @@ def _known_already(session: Session, known: SessionRecord | None, extractor: Ext
         return "a longer transcript of it was extracted already"
     until = _read_until(_by_llm_before(known))
     asked = extractor.llm is None or (until is not None and (session.ended is None or until >= session.ended))
-    return NOTHING_NEW if known.records == session.records and asked else ""
+    return NOTHING_NEW if known.records == session.records and asked and not extractor.rereads else ""
 
 
 def _stored(session: Session, workspace: str, extractor: Extractor) -> SessionRecord | None:

@@ -176,7 +176,10 @@ def test_a_session_is_extracted_once_and_again_when_it_has_grown_with_the_same_i
     assert [one.state for one in extracted(isolated_home)] == ["extracted"]
     assert [one.state for one in extracted(isolated_home)] == ["skipped"]
     before = {one.summary: one.id for one in nuggets(isolated_home)}
-    (isolated_home / ".nugget" / "provenance" / "seen.json").write_text("broken")
+    seen = isolated_home / ".nugget" / "provenance" / "seen.json"
+    seen.write_text(seen.read_text().replace(", 4, [", ", 3, ["))  # by an earlier version
+    assert [one.state for one in extracted(isolated_home)] == ["extracted"]
+    seen.write_text("broken")
     again = extracted(isolated_home)
     assert [(one.state, one.reason) for one in again] == [("skipped", "nothing new since it was extracted")]
     agent.prompt("Also write the changelog")
