@@ -199,7 +199,7 @@ def _answer_ref(session: AgentSession, ref: str, *, budget_tokens: int) -> str:
 def _text_of(shown: Shown) -> str:
     if shown.unit is not None:
         unit = shown.unit
-        facts = " · ".join(str(fact) for fact in (unit.type, unit.domain, unit.last_modified or unit.created) if fact)
+        facts = " · ".join(str(fact) for fact in (unit.type, unit.domain, unit.created or unit.last_modified) if fact)
         return f"{one_line(unit.title)}\n{facts}\n\n{unit.body}"
     assert shown.excerpt is not None
     said = [

@@ -185,7 +185,7 @@ def facts_of(hit: Hit) -> str:
         facts = ["file name" if "file name" in hit.reasons else "", unit.type]
     elif unit.type in _SPEAKERS:
         facts = [shorten(clean(unit.title), 60) if unit.title != unit.session else ""]
-    return " · ".join(one_line(str(fact)) for fact in (*facts, unit.last_modified or unit.created) if fact)
+    return " · ".join(one_line(str(fact)) for fact in (*facts, unit.created or unit.last_modified) if fact)
 
 
 _FOLDED_CHARS = 100

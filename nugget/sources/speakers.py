@@ -83,14 +83,14 @@ _MACHINE = re.compile(
     r"|commit [0-9a-f]{7,40}\b|\d+\s*(?:→|\t)|\|.*\||[│┃█━╭╰├└┌]|\[\+\]|=>"
     r"|(?:User|Agent|Assistant|Human|System|AI|Bot|Reviewer|Claude)\s?:|[$%] \S|❯|•|\S+@\S+?:\S*[$#] "
     r"|\S+\.\w{1,5}:\d+(?::\d+)?[:\s]|(?:PASS|FAIL|ok|---)\s*:?\s+\S+[/.]\S|>{3} "
-    r"|(?:From|Von|De|Da|差出人|发件人)\s?[:：].*@|(?:Subject|Betreff|Objet|Asunto|件名|主题)\s?[:：]\s?\S"
+    r"|(?:From|Von|De|Da|差出人|发件人)\s?[:：].*@"
     r"|\w[\w.' -]{0,40}\s\[?\d{1,2}:\d\d(?:\s?[AP]M)?\]?\s*$|\[\d{1,2}[:./]\d\d|.{0,80}!\[[^\]]*\]\(https?:"
-    r"|_[^\w\s]{1,3} ?[A-Z][\w ]+_(?: \||\s*$)|(?:Critical|High|Medium|Low) Severity\s*$"
-    r"|(?:Major|Minor|Blocker|Nit|P[0-3])(?: issue)?: \S)"
+    r"|_[^\w\s]{1,3} ?[A-Z][\w ]+_(?: \||\s*$)|(?:Critical|High|Medium|Low) Severity\s*$)"
 )
 _LAYOUT = (
     r"\s*(?:[-*_=]{3,}\s*$|(?:[-*+]\s+|\d{1,2}[.)]\s+)?\*\*[^*\n]{2,120}\*\*|[-*+]\s+\[[ xX]\]\s"
-    r"|[✅❌⚠🔴🟡🟢🔍💡📝🚨➕])"
+    r"|[✅❌⚠🔴🟡🟢🔍💡📝🚨➕]|(?:Major|Minor|Blocker|Nit|P[0-3])(?: issue)?: \S"
+    r"|(?:Subject|Betreff|Objet|Asunto|件名|主题)\s?[:：]\s?\S)"
 )
 _SENTENCE_ENDS = tuple(".?!,:;。？！、，：；")
 _ENOUGH = {"layout": 2, "item": 6, "printed": 8}

@@ -62,7 +62,7 @@ COMMANDS = {
     "coverage": "retry.py",
     "context retry.py": "ae06ddce-3",
     "promote ae06ddce-3 --dry-run": "would be proposed",
-    "extract": "Extracted: 1",
+    "extract": "Extracted: 4",  # three were read by an earlier version
     "logs ingest --all": "",
     "logs sessions": GONE[:8],
     "logs context --session 11111111-2222-4333-8444-555555555555 what failed": "cargo test --workspace",

@@ -83,6 +83,7 @@ LONG = "please rework it\nit is slow, and\nwe want the names sorted\n- keep flag
         ("Am 28.09. schrieb Ann:\n\nWir müssen immer warten.", "Am 28.09. schrieb Ann:"),
         ("ab 10:30 immer deployen, from: a to: b", "ab 10:30 immer deployen, from: a to: b"),
         (LONG.strip(), LONG.strip()),
+        ("Minor: rename x.\nthen always run the linter", "Minor: rename x.\nthen always run the linter"),
     ],
 )
 def test_what_was_typed_is_told_from_what_was_pasted(text, typed):
