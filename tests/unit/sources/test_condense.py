@@ -59,7 +59,11 @@ def test_the_limit_holds_for_any_session(events, max_chars):
     assert len(clip("".join(texts), max_chars)) <= max_chars
 
 
-LONG = "please rework it\nit is slow, and\nwe want the names sorted\n- keep flags\n我们总是使用 uv。\nthanks\n" * 9
+PRINTED = (
+    "Unpacking lib{0}:amd64 (2.{0})", "pod-{0}   1/1   Running", "\tat com.acme.Foo.bar{0}(Foo.java:{0})",
+    '  "key{0}": "two words",', "key{0}: value", "main.run{0}(0x1, 0x2)", "compiling unit-{0} v1.{0}",
+)  # fmt: skip
+TYPED = ("{0} put it into Redis 7", "- fix {0}", "{0}te Option", "古い{0}を3回試す", "кэш{0}", "{0} it\nand we\n")
 
 
 @pytest.mark.proves("SPEAKER-PASTED")
@@ -72,7 +76,8 @@ LONG = "please rework it\nit is slow, and\nwe want the names sorted\n- keep flag
         ("see <review>never</review> please", "see\n\nplease"),
         ("fails in CI:\nRun make\nError: exit 2", "fails in CI:"),
         ("please fix\n\n## Summary\n\nBuild it", "please fix"),
-        ("why so slow\n" + "\n".join(f"compiling unit-{n} v1.{n}" for n in range(9)), "why so slow"),
+        *(("why?\n" + "\n".join(map(line.format, range(9))), "why?") for line in PRINTED),
+        *(["\n".join(map(line.format, "abcdefghi")).strip()] * 2 for line in TYPED),
         ("is this fair?\n**Walkthrough**\nThe cache is never cleared.\n**Verdict**\nAlways clear it", "is this fair?"),
         ("what of it\n\n" + f"- always write the table {'before the index ' * 3}\n" * 6, "what of it"),
         ("look\n\nFrom: Ann <ann@example.org>\nSubject: outage\n\nWe must never deploy on Fridays.", "look"),
@@ -82,7 +87,6 @@ LONG = "please rework it\nit is slow, and\nwe want the names sorted\n- keep flag
         ("fix\n\nMinor: always rename x.\n\nHigh Severity\n\nNever leak the pool.", "fix"),
         ("Am 28.09. schrieb Ann:\n\nWir müssen immer warten.", "Am 28.09. schrieb Ann:"),
         ("ab 10:30 immer deployen, from: a to: b", "ab 10:30 immer deployen, from: a to: b"),
-        (LONG.strip(), LONG.strip()),
         ("Minor: rename x.\nthen always run the linter", "Minor: rename x.\nthen always run the linter"),
     ],
 )
