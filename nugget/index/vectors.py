@@ -143,15 +143,12 @@ def nearest_chunks(
     connection: sqlite3.Connection, vector: Vector, units: Sequence[int]
 ) -> dict[int, tuple[int, float]]:
     """Return the nearest chunk of each of these units that has vectors: unit key -> (chunk key, cosine)."""
-    sql = (
-        "SELECT unit_key, key, vec_distance_L2(embedding, ?) FROM chunks JOIN vectors ON chunk_key = key "
-        "WHERE unit_key IN"
+    sql = (  # beside min(), SQLite takes `key` from the row that is least
+        "SELECT unit_key, chunks.key, min(vec_distance_L2(embedding, ?)) FROM json_each(?) AS unit "
+        "JOIN chunks ON unit_key = unit.value JOIN vectors ON chunk_key = chunks.key GROUP BY unit_key"
     )
-    best: dict[int, tuple[int, float]] = {}
-    for unit, key, distance in stored.select_in(connection, sql, units, [vector.tobytes()]):
-        if unit not in best or cosine(distance) > best[unit][1]:
-            best[unit] = (key, cosine(distance))
-    return best
+    rows = connection.execute(sql, (vector.tobytes(), json.dumps(list(units))))
+    return {unit: (key, cosine(distance)) for unit, key, distance in rows}
 
 
 def any_missing(connection: sqlite3.Connection) -> bool:

@@ -257,6 +257,8 @@ def summary(
     nearest = sorted(chunks, key=lambda chunk: (matched.get(chunk.text, len(matched)), -held(chunk)))[:_CHUNKS_READ]
     found: list[_Fragment] = []
     for rank, chunk in enumerate(nearest):
+        if len(chunks) > 1 and not any(root in chunk.text.lower() for root in weights):
+            continue
         body = _MARKUP.sub("", chunk.text).strip() or chunk.text
         if len(chunks) == 1 and len(body) <= SUMMARY_CHARS:
             return Chunk(breadcrumb=chunk.breadcrumb, text=shorten(body, SUMMARY_CHARS), score=hit.score)
