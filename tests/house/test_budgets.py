@@ -12,7 +12,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 43_547,
+    "lines": 43_546,
     "lines of a file": 400,
     "classes": 224,
     "re.compile": 200,
