@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nugget.app import Brain
     from nugget.capture.compare import Similar
     from nugget.capture.review import ProposalBranch
-    from nugget.index.postgres.writer import Published
+    from nugget.index.postgres.writer import PublishedUnits
 
 T = TypeVar("T")
 NEIGHBOURS = 5
@@ -262,7 +262,7 @@ def neighbours(brain: Brain, text: str) -> Sequence[Hit]:
     return brain.ask(query, log=False, alone=True).hits
 
 
-def publish_index(brain: Brain, *, rebuild: bool = False) -> Published | None:
+def publish_index(brain: Brain, *, rebuild: bool = False) -> PublishedUnits | None:
     """Publish the embedded index to the brain's space; None if no team's index is configured.
 
     Raises IndexUnavailable if the database cannot be written.

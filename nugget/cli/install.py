@@ -19,7 +19,7 @@ from nugget.errors import BrainError, NuggetError, UsageError
 from nugget.render.terminal import console, note, put
 from nugget.text import clean, counted, one_line
 from nugget.upkeep import set_values
-from nugget.upkeep.client_settings import Change, SettingsScope
+from nugget.upkeep.client_settings import FileChange, SettingsScope
 
 commands = typer.Typer(add_completion=False)
 
@@ -180,7 +180,7 @@ def offer_install(environment: Environment) -> bool:
     return not changes
 
 
-def _carry_out(changes: Sequence[Change], *, dry_run: bool) -> bool:
+def _carry_out(changes: Sequence[FileChange], *, dry_run: bool) -> bool:
     """Write the changes, or show them; return whether anything was written."""
     from nugget.upkeep.client_settings import apply, diff
 

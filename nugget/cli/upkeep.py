@@ -32,7 +32,7 @@ from nugget.text import DATE_FORMS, counted
 if TYPE_CHECKING:
     from nugget.app import Brain
     from nugget.index import SyncResult
-    from nugget.index.postgres.writer import Published
+    from nugget.index.postgres.writer import PublishedUnits
 
 commands = typer.Typer(add_completion=False)
 
@@ -58,7 +58,7 @@ def sync(
     obstacle: NuggetError | None = None
     names = _chosen(source)
     result: SyncResult | None = None
-    published: Published | None = None
+    published: PublishedUnits | None = None
     with open_brain(brain) as opened, progress():
         if opened.embedder_problem:
             note(f"{opened.embedder_problem} Indexing words alone.")

@@ -211,13 +211,10 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     sentence = claim.sentence
     if claim.is_refuted or (sentence.channel is Channel.QUOTED and not is_confirmed(claim)):
         return None
-    wished = (
-        sentence.channel is Channel.USER
-        or claim.features["offer accepted"]
-        or bool(phrases.FEATURES["offer"].search(sentence.text))
-    )
-    said = titles.wish(sentence.text) if wished else titles.point_of(sentence.text)
-    if claim.features["option chosen"] and sentence.channel is Channel.USER:
+    is_user = sentence.channel is Channel.USER
+    offers = claim.features["offer accepted"] or bool(phrases.FEATURES["offer"].search(sentence.text))
+    said = titles.wish(sentence.text) if is_user or offers else titles.point_of(sentence.text)
+    if claim.features["option chosen"] and is_user:
         said = _as_choice(said)
     said = _with_subject(said, claim, session)
     if said.count('"') % 2:
@@ -230,31 +227,34 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
             return None
     if _is_passing(claim, said):
         return None
-    if sentence.channel is Channel.USER and len(said) < 160:
+    if is_user and len(said) < 160:
         said = _with_rest(said, claim, session)
     draft = Draft(anchor=claim, title="", statement=said)
-    following = answers if sentence.channel is Channel.USER else continued
+    following = answers if is_user else continued
     draft.support = [("", one) for one in following(claim, session)]
     draft.support += _support(draft, session)[: max(0, 3 - len(draft.support))]
-    draft.title = titles.title_of(titles.title_part(said, is_told=_is_told(claim)))
-    if not draft.title and _is_told(claim):
-        draft.title = titles.title_of(said)  # what is wanted is too short to say it without the reason
-    context = sentence.event.text
-    if not titles.stands_alone(draft.title, context) or phrases.ERRAND.match(draft.title):
-        return None
-    if _UNSURE.search(draft.title) or _IDLE.search(draft.title):
-        return None
-    if not titles.is_statement(draft.title, context) and not (
-        claim.features["option chosen"] or claim.features["offer accepted"] or sentence.event.tool
-    ):
-        return None
-    if not draft.title or (
-        len(draft.title.split()) < (2 if _is_told(claim) else 3) and not re.search(r"[\u3040-\u9fff]", draft.title)
-    ):
+    draft.title = _title(claim, said)
+    if not draft.title:
         return None
     if not draft.statement.endswith((".", "!", "?", "。")):
         draft.statement = draft.statement.rstrip(" ;,") + "."
     return draft
+
+
+def _title(claim: Claim, said: str) -> str:
+    """Return the title of a statement; empty if none stands alone."""
+    title = titles.title_of(titles.title_part(said, is_told=_is_told(claim)))
+    if not title and _is_told(claim):
+        title = titles.title_of(said)  # what is wanted is too short to say it without the reason
+    context = claim.sentence.event.text
+    is_vague = phrases.ERRAND.match(title) or _UNSURE.search(title) or _IDLE.search(title)
+    if is_vague or not titles.stands_alone(title, context):
+        return ""
+    is_clear = claim.features["option chosen"] or claim.features["offer accepted"] or claim.sentence.event.tool
+    if not is_clear and not titles.is_statement(title, context):
+        return ""
+    is_short = len(title.split()) < (2 if _is_told(claim) else 3)
+    return "" if is_short and not re.search(r"[\u3040-\u9fff]", title) else title
 
 
 def _as_choice(said: str) -> str:

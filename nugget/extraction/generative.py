@@ -20,7 +20,7 @@ from nugget.errors import LLMUnavailable
 from nugget.extraction.places import Places
 from nugget.extraction.proposals import Extraction, Proposal
 from nugget.extraction.reasons import is_repeated
-from nugget.extraction.replies import WINDOW_SCHEMA, Shown, bounded, cleaned, proved, read_units, well_formed
+from nugget.extraction.replies import WINDOW_SCHEMA, PromptTexts, bounded, cleaned, proved, read_units, well_formed
 from nugget.extraction.requests import one_line
 from nugget.infra.llm.gate import BadReply, CostCapReached, Request, estimate_cost_usd
 from nugget.models import EventKind, RelationType, Scope, Session, Speaker, Unit
@@ -126,7 +126,7 @@ def extract_generative(
         value = ask_model(work, system=system, prompt=prompt, schema=WINDOW_SCHEMA)
         if isinstance(value, dict) and isinstance(value.get("summary"), str):
             summaries.append(shorten(value["summary"], 400))
-        shown = Shown(text=text, existing=existing)
+        shown = PromptTexts(text=text, existing=existing)
         for outcome in read_units(value, shown, session, allow=allow_list(settings), now=now):
             if isinstance(outcome, str):
                 work.dropped.append(outcome)
@@ -296,7 +296,7 @@ def _nugget(
     summary = one_line(" ".join(cleaned(entry["summary"], allow).split()))
     detail = shorten(" ".join(cleaned(entry["detail"], allow).split()), 1000)
     is_rule = entry["type"] in _RULES
-    found = proved(summary, detail or summary, entry["quotes"], Shown(text=text), session, is_rule=is_rule)
+    found = proved(summary, detail or summary, entry["quotes"], PromptTexts(text=text), session, is_rule=is_rule)
     if isinstance(found, str):
         return f"{shorten(summary, 80) or 'a nugget without a summary'}: {found}"
     evidence, support = found

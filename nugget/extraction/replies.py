@@ -113,15 +113,15 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=。)|\n\s*\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """What the model was shown: the text of a window, and the existing units by their numbers (from 1)."""
+class PromptTexts:
+    """Texts in a prompt: a window of the session, and the existing units by their numbers (from 1)."""
 
     text: str
     existing: Sequence[Unit] = ()
 
 
 def read_units(
-    value: object, shown: Shown, session: Session, *, allow: Sequence[re.Pattern[str]] = (), now: datetime
+    value: object, shown: PromptTexts, session: Session, *, allow: Sequence[re.Pattern[str]] = (), now: datetime
 ) -> Iterator[Proposal | str]:
     """Yield the proposal, or why there is none, for each unit of a reply. `value` may be anything at all."""
     for entry in well_formed(value, "unit", UNIT_SCHEMA):
@@ -150,7 +150,7 @@ def cleaned(text: str, allow: Sequence[re.Pattern[str]]) -> str:
 
 
 def proved(
-    claim: str, body: str, quotes: Sequence[str], shown: Shown, session: Session, *, is_rule: bool
+    claim: str, body: str, quotes: Sequence[str], shown: PromptTexts, session: Session, *, is_rule: bool
 ) -> tuple[tuple[Evidence, ...], float] | str:
     """Return the evidence of a claim and how far it bears the claim (0 to 1); else why the claim is dropped."""
     if not claim or not body:
@@ -167,7 +167,7 @@ def proved(
     return "its quotes do not say it" if support is None else (evidence, support)
 
 
-def find_quote(quote: str, shown: Shown, session: Session) -> Evidence | None:
+def find_quote(quote: str, shown: PromptTexts, session: Session) -> Evidence | None:
     """The evidence for a quote: the very characters that it stands for, and the records that hold them.
 
     Spacing may differ, nothing else: the passage is found by its words. None where it is not in what was shown.
@@ -197,7 +197,7 @@ def script_of(text: str) -> Counter[str]:
 
 
 def _proposal(
-    entry: Mapping[str, Any], shown: Shown, session: Session, *, allow: Sequence[re.Pattern[str]], now: datetime
+    entry: Mapping[str, Any], shown: PromptTexts, session: Session, *, allow: Sequence[re.Pattern[str]], now: datetime
 ) -> Proposal | str:
     title, body = " ".join(cleaned(entry["title"], allow).split()), cleaned(entry["body"], allow)
     found = proved(title, body, entry["quotes"], shown, session, is_rule=entry["type"] in _RULES)
@@ -219,7 +219,7 @@ def _proposal(
     return Proposal(unit=unit, reason=reason, updates=updated.id if updated else None)
 
 
-def support_of(title: str, body: str, evidence: Sequence[Evidence], shown: Shown) -> float | None:
+def support_of(title: str, body: str, evidence: Sequence[Evidence], shown: PromptTexts) -> float | None:
     """Return the share of a claim's words that its quotes hold, less if in doubt; None if they do not say the claim.
 
     They do not if they share nothing with it, if it names what the session never does, or if it turns round what
@@ -247,7 +247,7 @@ def support_of(title: str, body: str, evidence: Sequence[Evidence], shown: Shown
     return share if is_quoted and not is_turned else min(share, _SUPPORTED / 2)
 
 
-def _is_swapped(title: str, nearest: str, quotes: str, shown: Shown) -> bool:
+def _is_swapped(title: str, nearest: str, quotes: str, shown: PromptTexts) -> bool:
     """Return whether a title has a name or number that its quotes lack, in place of one that they have."""
     known = _COUNTS | {name.lower() for name in re.findall(r"(?<=[a-z,] )[A-Z][\w.+#-]*\w", shown.text)}
     ours, theirs, quoted = (set(re.findall(r"[\w.+#-]*\w", text.lower())) for text in (title, nearest, quotes))

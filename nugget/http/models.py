@@ -72,7 +72,7 @@ class Parameters(BaseModel):
         return {name: value for name, value in given.items() if value != ""} if isinstance(given, dict) else given
 
 
-class Finding(Parameters):
+class QuestionParameters(Parameters):
     """Parameters that search and ask share."""
 
     q: Annotated[Words, AfterValidator(_not_blank)] = Field(description="The question, or the words to look for")
@@ -92,7 +92,7 @@ class Finding(Parameters):
         )  # fmt: skip
 
 
-class SearchRequest(Finding):
+class SearchRequest(QuestionParameters):
     """Parameters of `nugget search`."""
 
     offset: int = Field(default=0, ge=0, le=1000, description="Results to pass over: those of earlier pages")
@@ -104,7 +104,7 @@ class SearchRequest(Finding):
         )
 
 
-class AskRequest(Finding):
+class AskRequest(QuestionParameters):
     """Parameters of `nugget ask`."""
 
     budget: int | None = Field(default=None, ge=100, le=100_000, description="Maximum tokens in the answer")

@@ -52,7 +52,7 @@ Reviewed = tuple[Unit, float | None, StaleReason | None]
 
 
 @dataclass(slots=True, kw_only=True)
-class Candidate:
+class NuggetCandidate:
     """A nugget, or a unit of the brain weighed as one, with its signals for one question.
 
     `age_days` is the age of its session, None if unknown. `text` is its BM25 as a share of the best match's, None if it
@@ -140,7 +140,7 @@ def locate(query: NuggetQuery, connection: sqlite3.Connection, checkout: Checkou
 
 def _candidates(
     query: NuggetQuery, place: Location, now: datetime, meant: Mapping[str, float], symbol_words: Sequence[str]
-) -> list[Candidate]:
+) -> list[NuggetCandidate]:
     connection, workspace = place.connection, place.workspace
     nuggets = {one.id: one for one in _at(query, place)}
     texts: dict[str, float] = {}
@@ -161,7 +161,7 @@ def _candidates(
         for word in words:
             named |= stored.naming(connection, workspace, list(nuggets), word)
     return [
-        Candidate(
+        NuggetCandidate(
             nugget=one, match=place.match(one.scope.path or ""), age_days=_age_days(one, now), text=texts.get(id_),
             meaning=meant.get(id_), names_symbol=id_ in named,
         )
@@ -189,7 +189,7 @@ def _at(query: NuggetQuery, place: Location) -> list[Nugget]:
             and (one.scope.path or not path or one.type is NuggetType.CONSTRAINT)]  # fmt: skip
 
 
-def _of_brain(one: Reviewed, query: NuggetQuery, place: Location, now: datetime) -> Candidate | None:
+def _of_brain(one: Reviewed, query: NuggetQuery, place: Location, now: datetime) -> NuggetCandidate | None:
     """Return a unit of the brain as a candidate; None if it is neither about the place nor matches the words."""
     unit, text, stale = one
     changed = unit.last_modified or unit.created
@@ -204,8 +204,8 @@ def _of_brain(one: Reviewed, query: NuggetQuery, place: Location, now: datetime)
     if is_elsewhere or not _is_wanted(nugget, query):
         return None
     names_symbol = bool(query.symbol) and query.symbol in (nugget.scope.symbol, nugget.summary)
-    return Candidate(nugget=nugget, match=match, age_days=_age_days(nugget, now), text=text, names_symbol=names_symbol,
-                     stale=stale, unit=unit)  # fmt: skip
+    return NuggetCandidate(nugget=nugget, match=match, age_days=_age_days(nugget, now), text=text, stale=stale,
+                           names_symbol=names_symbol, unit=unit)  # fmt: skip
 
 
 def _is_wanted(nugget: Nugget, query: NuggetQuery) -> bool:
@@ -223,12 +223,12 @@ def _age_days(nugget: Nugget, now: datetime) -> float | None:
     return None if learned is None else max(0.0, (now - learned).total_seconds() / 86400)
 
 
-def relevance(one: Candidate) -> float:
+def relevance(one: NuggetCandidate) -> float:
     """Return the score of a candidate, 0 to 1."""
     return min(max(sum(value for _, value, _ in _addends(one)), 0.0), 1.0)
 
 
-def contributions_of(one: Candidate) -> tuple[Contribution, ...]:
+def contributions_of(one: NuggetCandidate) -> tuple[Contribution, ...]:
     """Return the addends of a score; the part that the clamp takes away or adds is one of them."""
     parts = [Contribution(name=name, value=value, detail=detail) for name, value, detail in _addends(one)]
     if clamped := relevance(one) - sum(part.value for part in parts):
@@ -236,7 +236,7 @@ def contributions_of(one: Candidate) -> tuple[Contribution, ...]:
     return tuple(parts)
 
 
-def _addends(one: Candidate) -> Iterator[tuple[str, float, str]]:
+def _addends(one: NuggetCandidate) -> Iterator[tuple[str, float, str]]:
     """Yield the name, value and detail of each addend of a score."""
     kind, age = one.nugget.type, one.age_days
     yield "scope", SCOPE_SHARE * SCOPE_VALUES[one.match], one.match

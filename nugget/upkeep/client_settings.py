@@ -27,7 +27,7 @@ _LISTS = frozenset({"SessionEnd", "SessionStart", "UserPromptSubmit", "Stop", "P
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class FileChange:
     """The text of a file before and after a change, None for no file; `mode` applies to a new file."""
 
     path: Path
@@ -36,7 +36,7 @@ class Change:
     mode: int = 0o600
 
 
-def apply(changes: Sequence[Change]) -> None:
+def apply(changes: Sequence[FileChange]) -> None:
     """Write planned changes. Raises ConflictError if a file changed meanwhile, or NuggetError, before writing any.
 
     A symbolic link is followed, and the mode of an existing file stays.
@@ -52,7 +52,7 @@ def apply(changes: Sequence[Change]) -> None:
         write_text(change.path, change.after, mode=change.mode)
 
 
-def diff(changes: Sequence[Change]) -> str:
+def diff(changes: Sequence[FileChange]) -> str:
     """Return planned changes as a unified diff."""
     lines: list[str] = []
     for change in changes:
@@ -62,7 +62,7 @@ def diff(changes: Sequence[Change]) -> str:
     return "\n".join(lines)
 
 
-def planned(paths: Sequence[Path], edits: Sequence[Callable[[Any], None]], *, mode: int = 0o600) -> list[Change]:
+def planned(paths: Sequence[Path], edits: Sequence[Callable[[Any], None]], *, mode: int = 0o600) -> list[FileChange]:
     """Return the changes that these edits of the parsed files make."""
     changes = []
     for path, edit in zip(paths, edits, strict=True):
@@ -70,7 +70,7 @@ def planned(paths: Sequence[Path], edits: Sequence[Callable[[Any], None]], *, mo
         value = parse(path, before)
         edit(value)
         if value != parse(path, before):
-            changes.append(Change(path=path, before=before, after=_dumped(value, before or ""), mode=mode))
+            changes.append(FileChange(path=path, before=before, after=_dumped(value, before or ""), mode=mode))
     return changes
 
 

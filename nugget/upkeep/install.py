@@ -23,7 +23,7 @@ from nugget.errors import GitError, NuggetError
 from nugget.infra import git
 from nugget.sources import agent_folders
 from nugget.upkeep.client_settings import (
-    Change,
+    FileChange,
     SettingsScope,
     add_server,
     command_line,
@@ -113,7 +113,7 @@ def plan_install(
     brief: bool | None = None,
     recall: bool | None = None,
     notes: bool | None = None,
-) -> list[Change]:
+) -> list[FileChange]:
     """Return the changes that make Claude Code capture sessions with `command` and ask its MCP server.
 
     `brief` and `recall` say whether text is added at a session's start and at each prompt; None keeps the choice,
@@ -128,7 +128,7 @@ def plan_install(
     return planned((settings, servers), edits, mode=0o600 if scope == "user" else 0o644)
 
 
-def plan_uninstall(scope: SettingsScope, environment: Environment, *, cwd: Path) -> list[Change]:
+def plan_uninstall(scope: SettingsScope, environment: Environment, *, cwd: Path) -> list[FileChange]:
     """Return the changes that remove Nugget from Claude Code's settings.
 
     A file without other entries is removed. Raises NuggetError for settings that cannot be read or are not JSON.
@@ -137,7 +137,7 @@ def plan_uninstall(scope: SettingsScope, environment: Environment, *, cwd: Path)
     return planned((settings, servers), (partial(_drop_hooks, settings), partial(drop_server, servers, "mcpServers")))
 
 
-def plan_client(client: Client, *, remove: bool = False) -> list[Change]:
+def plan_client(client: Client, *, remove: bool = False) -> list[FileChange]:
     """Return the files that change when Nugget is connected with an agent, or removed from it.
 
     Additions of a person to our entry are kept. Raises NuggetError for settings that cannot be parsed or have another
@@ -149,7 +149,7 @@ def plan_client(client: Client, *, remove: bool = False) -> list[Change]:
     if client.rules is not None:
         before = read_text(client.rules)
         if (after := _with_rules(before or "", remove)) != (before or ""):
-            changes.append(Change(path=client.rules, before=before, after=after or None, mode=0o644))
+            changes.append(FileChange(path=client.rules, before=before, after=after or None, mode=0o644))
     return changes
 
 

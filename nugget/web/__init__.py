@@ -25,7 +25,7 @@ from nugget.config import current_folder, read_environment
 from nugget.errors import NuggetError
 from nugget.http import is_loopback, limited, listen, run, with_headers
 from nugget.web.pages import make_app
-from nugget.web.site import Problem, problem_page
+from nugget.web.site import ErrorPage, problem_page
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -42,7 +42,7 @@ _HEADERS = (
     (b"referrer-policy", b"same-origin"), (b"cross-origin-opener-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
 )  # fmt: skip
-_LOCKED_OUT = Problem(
+_LOCKED_OUT = ErrorPage(
     401, "This page is private",
     "Run `nugget web` on this machine, again if a page is shown already: it makes a key that works once.",
 )  # fmt: skip
@@ -61,7 +61,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         headers, path, send = Headers(scope=scope), scope["path"], with_headers(send, _HEADERS)
-        too_large = Problem(413, "This is too much", f"A form may hold {MAX_FORM_BYTES:,} bytes.")
+        too_large = ErrorPage(413, "This is too much", f"A form may hold {MAX_FORM_BYTES:,} bytes.")
         problem = self._refused(scope["method"], headers)
         if problem is None and path == "/enter":
             key = dict(part.partition("=")[::2] for part in scope["query_string"].decode("latin-1").split("&"))
@@ -78,12 +78,12 @@ class Gate:
             return
         await self._app(scope, limited(receive, MAX_FORM_BYTES, too_large), send)
 
-    def _refused(self, method: str, headers: Headers) -> Problem | None:
+    def _refused(self, method: str, headers: Headers) -> ErrorPage | None:
         """Return why a request is refused for its host, origin or method; None if it is not."""
         host = headers.get("host", "")
         name, _, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
         if not is_loopback(name.strip("[]")) or port != str(self._port):
-            return Problem(421, "Wrong address", f"Open http://127.0.0.1:{self._port} instead.")
+            return ErrorPage(421, "Wrong address", f"Open http://127.0.0.1:{self._port} instead.")
         site = headers.get("sec-fetch-site", "none")
         if method in ("GET", "HEAD"):
             opens = (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == ("navigate", "document")
@@ -91,7 +91,7 @@ class Gate:
                 return None
         elif method == "POST" and site == "same-origin" and headers.get("origin") == f"http://{host}":
             return None
-        return Problem(403, "Not from here", "Another page may not do this; only the pages of this server can.")
+        return ErrorPage(403, "Not from here", "Another page may not do this; only the pages of this server can.")
 
     def _let_in(self, key: str) -> str | None:
         """Exchange the current key for a new session; return None for any other key."""

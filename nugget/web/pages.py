@@ -29,7 +29,7 @@ from nugget.text import parse_day, shorten
 from nugget.web import units
 from nugget.web.site import (
     ASSETS,
-    Problem,
+    ErrorPage,
     Site,
     asset_hashes,
     comes_from_here,
@@ -75,7 +75,7 @@ def make_app(session: AgentSession) -> Starlette:
         *(Route(path, partial(page, site), methods=["GET"]) for path, page in pages.items()),
         *(Route(path, partial(_act, site, action), methods=["POST"]) for path, action in actions.items()),
     ]
-    kinds = (Problem, NuggetError, HTTPException, Exception)
+    kinds = (ErrorPage, NuggetError, HTTPException, Exception)
     return Starlette(routes=routes, exception_handlers=dict.fromkeys(kinds, _problem))
 
 
@@ -86,7 +86,7 @@ async def _act(site: Site, action: Callable[[Site, Request], Response], request:
 
 async def _problem(request: Request, error: Exception) -> Response:
     """Return the page of an error."""
-    if isinstance(error, Problem):
+    if isinstance(error, ErrorPage):
         return problem_page(error)
     if isinstance(error, NuggetError):
         status, title = 404 if type(error) in (NuggetError, TranscriptError) else 500, "That did not work"
@@ -96,16 +96,16 @@ async def _problem(request: Request, error: Exception) -> Response:
             status, title = 409, "Something changed meanwhile"
         elif isinstance(error, (ReviewError, UsageError)):
             status = 404 if request.method == "GET" else 422
-        return problem_page(Problem(status, title, sentence(error)))
+        return problem_page(ErrorPage(status, title, sentence(error)))
     if isinstance(error, HTTPException):
         if error.status_code == 404:
-            return problem_page(Problem(404, "Not found", "There is nothing at this address."))
-        return problem_page(Problem(error.status_code, "Not possible", str(error.detail)))
+            return problem_page(ErrorPage(404, "Not found", "There is nothing at this address."))
+        return problem_page(ErrorPage(error.status_code, "Not possible", str(error.detail)))
     print_traceback(error)
     if (isinstance(error, OSError) and error.errno == errno.ENOSPC) or "disk is full" in str(error):
-        return problem_page(Problem(507, "The disk is full", "Nothing was changed. Free some space, then try again."))
+        return problem_page(ErrorPage(507, "The disk is full", "Nothing was changed. Free some space, then try again."))
     text = f"Something unexpected went wrong ({type(error).__name__}). The terminal of `nugget web` has the details."
-    return problem_page(Problem(500, "This failed", text))
+    return problem_page(ErrorPage(500, "This failed", text))
 
 
 def asset(request: Request) -> Response:
@@ -164,7 +164,7 @@ def results(site: Site, request: Request) -> Response:
     brain = site.session.ready()
     text = request.query_params.get("q", "")
     if len(text) > MAX_QUERY_CHARS:
-        raise Problem(422, "This question is too long", f"A question may have {MAX_QUERY_CHARS:,} characters.")
+        raise ErrorPage(422, "This question is too long", f"A question may have {MAX_QUERY_CHARS:,} characters.")
     text = text.replace("\0", " ")
     chosen = {name: [value for value in request.query_params.getlist(name) if value] for name in _FACETS}
     bundle = None

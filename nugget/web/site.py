@@ -48,7 +48,7 @@ _LAST_QUOTE = r"(?:\n> [^\n]*)+\s*\Z"
 
 
 @dataclass(eq=False)
-class Problem(Exception):
+class ErrorPage(Exception):
     """A page that cannot be shown: its status, a heading and a sentence."""
 
     status: int
@@ -109,7 +109,7 @@ def link_to(ref: str) -> str:
     return f"/unit/{quote(ref, safe='/:')}"
 
 
-def problem_page(problem: Problem) -> Response:
+def problem_page(problem: ErrorPage) -> Response:
     """Return the page of a problem."""
     return HTMLResponse(_templates().get_template("problem.html").render(problem=problem, header=None), problem.status)
 

@@ -16,7 +16,7 @@ from nugget.errors import NuggetError, ReviewError
 from nugget.models import Event, SourceName, Unit
 from nugget.render.json import without_secrets
 from nugget.text import clean
-from nugget.web.site import Problem, Site, comes_from_here, link_to, render, sentence
+from nugget.web.site import ErrorPage, Site, comes_from_here, link_to, render, sentence
 
 if TYPE_CHECKING:
     from nugget.app import Brain
@@ -94,7 +94,7 @@ def nearest(site: Site, request: Request) -> Response:
     if "partial" in request.query_params:
         return render(site, request, "near", near=found)
     if not found:
-        raise Problem(404, "Nothing is like it", "No unit of the brain is near to this one in meaning.")
+        raise ErrorPage(404, "Nothing is like it", "No unit of the brain is near to this one in meaning.")
     return RedirectResponse(link_to(found[0][0].ref), 303)
 
 
@@ -208,7 +208,7 @@ def change_unit(site: Site, request: Request) -> Response:
     brain, ref, form = site.session.ready(), request.path_params["ref"], request.state.form
     shown = brain.get(ref, fresh=False).unit
     if shown is None or shown.source is not SourceName.BRAIN:
-        raise Problem(422, "That did not work", "Only units of the brain can be changed.")
+        raise ErrorPage(422, "That did not work", "Only units of the brain can be changed.")
     act, goes_to, before = str(form.get("act", "")), shown.ref, browsing.head(brain)
     if act == "open":
         browsing.open_file(brain, shown)
@@ -224,7 +224,7 @@ def change_unit(site: Site, request: Request) -> Response:
         except NuggetError as error:
             return unit(site, request, problem=f"{sentence(error)} Your text is kept below.", typed=text)
     else:
-        raise Problem(422, "That did not work", "There is no such change.")
+        raise ErrorPage(422, "That did not work", "There is no such change.")
     return _after(brain, act, goes_to, before)
 
 

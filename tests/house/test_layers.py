@@ -2,6 +2,7 @@
 
 import ast
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -100,6 +101,14 @@ def test_each_heavy_package_has_one_gateway():
         if not any(f"{module}.".startswith(f"{gateway}.") for gateway in GATEWAYS[package])
     ]
     assert not wrong, "\n".join(["", *wrong])
+
+
+@pytest.mark.proves("HOUSE-SIZE")
+def test_no_small_module_serves_one_other_alone():
+    pairs = {(own, module) for module in FILES for _, own in own_imports(module) if own != module}
+    importers = Counter(own for own, _ in pairs)
+    small = [module for module, file in FILES.items() if file.read_text("utf-8").count("\n") < 60]
+    assert [module for module in small if importers[module] == 1] == []
 
 
 @pytest.mark.proves("HOUSE-LAYERS")

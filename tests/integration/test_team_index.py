@@ -30,7 +30,7 @@ from nugget.index import Index
 from nugget.index.connection import create
 from nugget.index.postgres import PostgresIndex
 from nugget.index.postgres.connection import MIGRATIONS, MOST_CONNECTIONS, IndexBusy, migrate
-from nugget.index.postgres.writer import Published, publish
+from nugget.index.postgres.writer import PublishedUnits, publish
 from nugget.models import Filter, Query
 from nugget.retrieval import retrieve
 from nugget.retrieval.candidates import PROFILES, TASK
@@ -135,11 +135,11 @@ def assert_same_lists(embedded: Index, team: PostgresIndex, words: Sequence[str]
 
 @pytest.mark.proves("TEAM-IDEMPOTENT")
 def test_publishing_again_writes_nothing_and_a_change_only_itself(pair, brain, synced, team_database):
-    assert publish(pair[0], team_database, "team") == Published()
+    assert publish(pair[0], team_database, "team") == PublishedUnits()
     (brain / CACHE_FILE).write_text(unit("concept/cache-invalidation", body="Anew."))
     synced()
     with closing(Index(brain / ".nugget" / "index.db")) as index:
-        assert publish(index, team_database, "team") == Published(written=1)
+        assert publish(index, team_database, "team") == PublishedUnits(written=1)
     with pytest.raises(IndexUnavailable, match="another brain's"):
         publish(pair[0], team_database, "team", origin="another")
 
@@ -266,7 +266,7 @@ def test_a_publication_that_is_killed_leaves_what_was_there(team, index, brain, 
         with pytest.raises(IndexUnavailable, match="failed"):
             written.result()
     assert ask(team) == before
-    assert publish(index, team_database, "team") == Published(written=2)
+    assert publish(index, team_database, "team") == PublishedUnits(written=2)
     assert "concept/more" in team.unit_ids()
 
 
@@ -488,5 +488,5 @@ def test_a_full_disk_of_the_server_leaves_what_was_there(index, team, brain, syn
     file.unlink()
     file.touch()
     shutil.chown(file, user=file.parent.stat().st_uid)
-    assert publish(index, team_database, "team") == Published(written=1)
+    assert publish(index, team_database, "team") == PublishedUnits(written=1)
     assert ask(team) != before

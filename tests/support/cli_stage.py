@@ -1,6 +1,7 @@
-"""What tests of the command line share. Most commands run in this process through `nugget.cli.run`, the border that the
-console entry calls. Golden transcripts stand in tests/golden/cli; `UPDATE_GOLDEN=1 pytest tests/test_cli*.py` writes
-them anew.
+"""What tests of the command line share.
+
+Most commands run in this process through `nugget.cli.run`, the border that the console entry calls. The golden
+transcripts are in tests/golden/cli; `UPDATE_GOLDEN=1 pytest tests/cli` rewrites them.
 """
 
 import os

@@ -40,14 +40,14 @@ _ROOM_FOR_GRAPH = """SELECT set_config('maintenance_work_mem',
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class PublishedUnits:
     """Units that a publication wrote and removed."""
 
     written: int = 0
     removed: int = 0
 
 
-def publish(index: Index, url: str, space: str, *, origin: str = "", rebuild: bool = False) -> Published:
+def publish(index: Index, url: str, space: str, *, origin: str = "", rebuild: bool = False) -> PublishedUnits:
     """Make a space hold what a brain's index holds; write only what differs, unless asked to `rebuild` it.
 
     Raises IndexUnavailable if the database cannot be written, or if the space is another brain's.
@@ -55,7 +55,7 @@ def publish(index: Index, url: str, space: str, *, origin: str = "", rebuild: bo
     with clear_errors(), open_connection(url) as connection, index.reading():
         with connection.transaction():
             result = _publish(index, connection, space, origin, rebuild=rebuild)
-        if result != Published():
+        if result != PublishedUnits():
             with connection.transaction():
                 _enter(connection, space)
                 _merge_segments(connection, space)
@@ -92,7 +92,7 @@ def _enter(connection: Connection[Any], space: str) -> None:
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (space_lock(space),))
 
 
-def _publish(index: Index, connection: Connection[Any], space: str, origin: str, *, rebuild: bool) -> Published:
+def _publish(index: Index, connection: Connection[Any], space: str, origin: str, *, rebuild: bool) -> PublishedUnits:
     check_version(_one(connection, "SELECT nugget.schema_version()"))
     _enter(connection, space)
     model, dimensions = index.embedding_model or "", _dimensions(index)
@@ -121,7 +121,7 @@ def _publish(index: Index, connection: Connection[Any], space: str, origin: str,
         lost = _remove(connection, space, gone)
         gained, last_key = _insert(index, connection, space, wanted, hashes)
         _add_segment(connection, space, gained, lost, last_key)
-    return Published(written=len(wanted), removed=len(theirs.keys() - mine.keys()))
+    return PublishedUnits(written=len(wanted), removed=len(theirs.keys() - mine.keys()))
 
 
 def _dimensions(index: Index) -> int:

@@ -133,11 +133,8 @@ def test_what_is_near_to_the_brain_is_flagged_and_edits_nothing(brain, home, tmp
     path = "domains/coding/concepts/idempotency-keys.md"
     known = knowledge.parse((brain / path).read_text(), path=path).unit
     assert known is not None
-    copied = known.body
-    more = (
-        copied + "\n\nStripe keeps a key for a day; afterwards the same key starts a new payment, which nobody expects."
-    )
-    folder = write(tmp_path / "notes", {"same.md": copied})
+    more = f"{known.body}\n\nStripe keeps a key for a day; afterwards the same key starts a new payment unseen."
+    folder = write(tmp_path / "notes", {"same.md": known.body})
     said = bring_in(folder, brain, home, similar=lambda unit: [(known, 0.99)])
     assert said.changes == () and "concept/idempotency-keys says it already" in said.dropped[0]
     write(folder, {"more.md": more})
@@ -348,8 +345,7 @@ def test_what_claude_mem_itself_wrote_is_read_in_each_of_its_forms(brain, home, 
                                                                  "only says what was done (feature)"]  # fmt: skip
     bug = next(change.unit for change in result.changes if "doubled" in change.unit.title)
     assert "- The gateway keeps keys for 24 hours" in bug.body and bug.created == date(2026, 5, 2)
-    now = {path: path.stat().st_mtime_ns for path in file.parent.rglob("*")}
-    assert now == before, "not even a file of SQLite's is left"
+    assert {path: path.stat().st_mtime_ns for path in file.parent.rglob("*")} == before, "no file of SQLite's is left"
 
 
 @pytest.mark.proves("IMPORT-REAL")

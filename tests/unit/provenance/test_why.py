@@ -11,7 +11,7 @@ from replay import git
 from nugget.models import Depth, Scope, SourceName, StaleReason, Unit
 from nugget.models.nuggets import Nugget, NuggetHit, NuggetQuery, NuggetType, ScopeMatch
 from nugget.provenance import checkout as checkouts
-from nugget.provenance.ranking import Candidate, contributions_of, relevance
+from nugget.provenance.ranking import NuggetCandidate, contributions_of, relevance
 from nugget.retrieval.packing import NUGGET_FRAME_TOKENS, pack_nuggets
 
 
@@ -188,9 +188,9 @@ EXACT, DIRECTORY, SAME, WORKSPACE, ELSEWHERE = ScopeMatch
 
 def weighed(
     type: NuggetType, match: ScopeMatch, confidence: float, *, is_stale: bool = False, **signals: Any
-) -> Candidate:
+) -> NuggetCandidate:
     nugget = Nugget(id="a-1", type=type, summary="s", confidence=confidence, session="a")
-    return Candidate(nugget=nugget, match=match, stale=StaleReason.EXPIRED if is_stale else None, **signals)
+    return NuggetCandidate(nugget=nugget, match=match, stale=StaleReason.EXPIRED if is_stale else None, **signals)
 
 
 DECISION, INTENT, STALE = NuggetType.DECISION, NuggetType.INTENT, {"is_stale": True}
