@@ -77,8 +77,8 @@ _MACHINE = re.compile(
     r"|commit [0-9a-f]{7,40}\b|\d+\s*(?:→|\t)|\|.*\||[│┃█━╭╰├└┌]|\[\+\]|=>"
     r"|(?:User|Agent|Assistant|Human|System|AI|Bot|Reviewer|Claude)\s?:|[$%] \S|❯|•|\S+@\S+?:\S*[$#] "
     r"|\S+\.\w{1,5}:\d+(?::\d+)?[:\s]|(?:PASS|FAIL|ok|---)\s*:?\s+\S+[/.]\S|>{3} "
-    r"|(?:From|Von|De|Da|差出人|发件人)\s?[:：].*@"
-    r"|\w[\w.' -]{0,40}\s\[?\d{1,2}:\d\d(?:\s?[AP]M)?\]?\s*$|\[\d{1,2}[:./]\d\d|.{0,80}!\[[^\]]*\]\(https?:"
+    r"|(?:From|Von|De|Da|差出人|发件人)\s?[:：].*@|.{0,80}!\[[^\]]*\]\(https?:"
+    r"|\w[\w.' -]{0,40}?\s{2,}\[?\d{1,2}:\d\d(?:\s?[AP]M)?\]?\s*$|\[\d{1,2}[:./]\d\d[^\]]{0,24}\] ?[^:]{1,40}: "
     r"|_[^\w\s]{1,3} ?[A-Z][\w ]+_(?: \||\s*$)|(?:Critical|High|Medium|Low) Severity\s*$)"
 )
 _LAYOUT = (

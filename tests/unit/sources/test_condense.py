@@ -86,7 +86,7 @@ TYPED = ("{0} put it into Redis 7", "- fix {0}", "{0}te Option", "古い{0}を3�
         ("fix\n\n_⚠️ Potential issue_ | _🟠 Major_\n\nCallers must always see the error.", "fix"),
         ("fix\n\nMinor: always rename x.\n\nHigh Severity\n\nNever leak the pool.", "fix"),
         ("Am 28.09. schrieb Ann:\n\nWir müssen immer warten.", "Am 28.09. schrieb Ann:"),
-        ("ab 10:30 immer deployen, from: a to: b", "ab 10:30 immer deployen, from: a to: b"),
+        *([line] * 2 for line in ("never deploy after 16:30", "[10:30 we meet] always log", "from: a to: b, ab 10:30")),
         ("Minor: rename x.\nthen always run the linter", "Minor: rename x.\nthen always run the linter"),
     ],
 )
