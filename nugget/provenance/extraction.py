@@ -111,7 +111,7 @@ def extract_sessions(
                         session=file.id, agent=file.agent, state="skipped", reason=NOTHING_NEW, workspaces=tuple(names)
                     )
                     continue
-            is_old = isinstance(entry, list) and entry[2] != _SEEN_VERSION
+            is_old = isinstance(entry, list) and entry[2:3] != [_SEEN_VERSION]
             extracted, names = _extract(file, replace(extractor, rereads=is_old), finder, workspace)
             if extracted is None:  # of other workspaces
                 seen[file.locator] = [*state, names, ""]

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import strategies as st
 
 from nugget.config import Settings, load_settings, read_environment
 from nugget.errors import TranscriptError
@@ -243,18 +242,6 @@ def test_every_quote_of_every_real_session_is_verbatim(shared_data, embed):
             assert all(evidence.quote in texts[evidence.records[0]] for evidence in unit.evidence if evidence.records)
             assert len(unit.title) <= TITLE_CHARS and not unit.title.endswith("…")
     assert units > 50
-
-
-EVENTS = st.builds(
-    Event,
-    kind=st.sampled_from(EventKind),
-    text=st.text(max_size=200) | st.sampled_from(CHATTER.splitlines() + ["The issue is that `a` breaks because of b."]),
-    uuid=st.sampled_from(["a", "b", ""]),
-    tool=st.sampled_from([None, "Bash", "AskUserQuestion"]),
-    call_id=st.sampled_from([None, "c1", "c2"]),
-    ok=st.sampled_from([None, True, False]),
-    path=st.sampled_from([None, "/w/a.py", "b"]),
-)
 
 
 @pytest.mark.parametrize(

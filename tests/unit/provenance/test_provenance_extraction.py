@@ -177,11 +177,13 @@ def test_a_session_is_extracted_once_and_again_when_it_has_grown_with_the_same_i
     assert [one.state for one in extracted(isolated_home)] == ["skipped"]
     before = {one.summary: one.id for one in nuggets(isolated_home)}
     seen = isolated_home / ".nugget" / "provenance" / "seen.json"
-    seen.write_text(seen.read_text().replace(", 4, [", ", 3, ["))  # by an earlier version
-    assert [one.state for one in extracted(isolated_home)] == ["extracted"]
+    whole = seen.read_text()
+    for entry in (whole.replace(", 4, [", ", 3, ["), json.dumps({key: [] for key in json.loads(whole)})):
+        seen.write_text(entry)  # by an earlier version, or damaged
+        assert [one.state for one in extracted(isolated_home)] == ["extracted"]
     seen.write_text("broken")
-    again = extracted(isolated_home)
-    assert [(one.state, one.reason) for one in again] == [("skipped", "nothing new since it was extracted")]
+    (again,) = extracted(isolated_home)
+    assert (again.state, again.reason) == ("skipped", "nothing new since it was extracted")
     agent.prompt("Also write the changelog")
     agent.write("CHANGELOG.md", "- login\n")
     assert [one.state for one in extracted(isolated_home)] == ["extracted"]

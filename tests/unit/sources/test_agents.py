@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from agent_events import CODEX_ID, META, SAMPLES, counted, lines, said, shown
-from hypothesis import strategies as st
 
 from nugget.capture import queue
 from nugget.config import Environment, load_settings, read_environment
@@ -49,17 +48,6 @@ def test_each_sample_gives_the_events_that_are_in_it_whatever_it_is_called(name,
         assert (renamed.agent, counted(renamed)) == (session.agent, counted(session))
     assert session.skipped_records == 0
     assert len({(event.uuid, event.kind, event.text) for event in session.events}) == len(session.events)
-
-
-KEYS = (
-    "type payload content role message text name arguments output git toolCalls args result input call_id id time state"
-    " plan edits todos uuid parentUuid timestamp sessionId cwd attachment origin toolUseResult summary tool_use_id"
-).split()
-JUNK = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
-    max_leaves=12,
-)
 
 
 @pytest.mark.proves("AGT-FOLDERS", "AGT-ENTRANCE")

@@ -83,9 +83,6 @@ def test_what_a_command_shows_of_an_excluded_file_is_dropped(command, output, ke
     assert session.events[2] == events[2]
 
 
-KEY = "ghp_" + "a1B2c3D4e5F6" * 3
-
-
 @pytest.mark.proves("CAPTURE-RE-REDACT", "HEALTH-NEXT")
 def test_doctor_names_it_and_the_command_does_it(home, brain, monkeypatch, capsys):
     monkeypatch.setenv("NUGGET_BRAIN", str(brain))
