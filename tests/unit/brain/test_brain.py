@@ -40,9 +40,6 @@ def new(tmp_path: Path) -> Path:
     return add_first_units(brains.init_brain(tmp_path / "new", owner="Ada", now=NOW)[0])
 
 
-# --- init
-
-
 @pytest.mark.proves("BRAIN-INIT")
 def test_init_makes_a_committed_brain_from_the_template(tmp_path):
     path, is_new = brains.init_brain(tmp_path / "deep" / "my brain", owner='Ada "the" Älteste', now=NOW)
@@ -74,9 +71,6 @@ def test_init_refuses_a_folder_with_something_else_in_it(tmp_path, name):
         brains.init_brain(tmp_path, owner="", now=NOW)
     assert caught.value.hint == "Name a folder that is empty or does not exist yet."
     assert snapshot(tmp_path) == {name: b"mine"}
-
-
-# --- walk and read
 
 
 @pytest.mark.proves("BRAIN-CONTAINED")
@@ -115,9 +109,6 @@ def test_symbolic_links_out_of_the_brain_are_refused_and_told(new):
     with pytest.raises(ConflictError, match=r"new\.md cannot be written \(a folder or a link is in its place\)"):
         change(new, {"domains/elsewhere/new.md": b"x"})
     assert not (outside / "new.md").exists()
-
-
-# --- write
 
 
 @pytest.mark.proves("BRAIN-GUARDED-WRITE")
@@ -238,9 +229,6 @@ def work_under_way(repo: Path) -> str:
     return shell(repo, "status", "--porcelain", "--", "staged.txt", "README.md")
 
 
-# --- add
-
-
 @pytest.mark.proves("BRAIN-ADD")
 def test_add_files_a_text_and_commits_only_that_file(own):
     before = work_under_way(own)
@@ -272,9 +260,6 @@ def test_a_secret_in_what_is_added_by_hand_reaches_neither_file_nor_history(own)
     assert token.lower() not in path
 
 
-# --- forget
-
-
 @pytest.mark.proves("BRAIN-FORGET")
 def test_forget_removes_the_unit_its_relations_and_remembers_in_one_commit(own):
     before, body = work_under_way(own), unit_at(own, "domains/coding/concepts/keys.md").body
@@ -303,9 +288,6 @@ def test_a_change_of_a_file_with_work_in_it_is_refused_before_anything_moves(own
     assert (own / retry).read_text().endswith("\nNot finished yet.\n")
 
 
-# --- move
-
-
 @pytest.mark.proves("BRAIN-MOVE")
 def test_a_move_to_another_domain_keeps_id_and_history(own):
     before = work_under_way(own)
@@ -328,9 +310,6 @@ def test_a_new_name_is_followed_by_every_relation(own):
     assert "  - id: concept/idempotency-keys # because\n" in (own / result.relinked[0]).read_text()
     assert committed(own) == {result.old_path, result.new_path, *result.relinked}
     assert lint(own) == []
-
-
-# --- states of the repository
 
 
 # --- several writers

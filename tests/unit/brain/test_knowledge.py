@@ -58,28 +58,17 @@ def unit_of(text: str, path: str = "domains/coding/patterns/retry.md") -> Unit:
     return parsed.unit
 
 
-# --- what is taken
-
-
 @pytest.mark.proves("KNOW-FORMAT")
 def test_the_file_of_the_contract_parses_into_its_unit():
     parsed = parse(CONTRACT, path=PATH)
     assert parsed.problems == ()
     assert parsed.unit == Unit(
-        id="pattern/retry-with-idempotency",
-        source=SourceName.BRAIN,
-        type="pattern",
-        title="Retry with Idempotency Keys",
-        body="# Retry with Idempotency Keys\n\nBody in markdown.",
-        path=PATH,
-        domain="coding",
-        tags=("stripe", "payments", "reliability"),
-        confidence=0.9,
-        origin=Origin.AI_SESSION,
-        related=(Relation(id="concept/idempotency-keys", relation=RelationType.USES),),
-        created=date(2026, 2, 24),
-        last_modified=date(2026, 2, 25),
-    )
+        id="pattern/retry-with-idempotency", source=SourceName.BRAIN, type="pattern",
+        title="Retry with Idempotency Keys", body="# Retry with Idempotency Keys\n\nBody in markdown.",
+        path=PATH, domain="coding", tags=("stripe", "payments", "reliability"), confidence=0.9,
+        origin=Origin.AI_SESSION, related=(Relation(id="concept/idempotency-keys", relation=RelationType.USES),),
+        created=date(2026, 2, 24), last_modified=date(2026, 2, 25),
+    )  # fmt: skip
     assert (parsed.lines["id"], parsed.lines["related"], parsed.lines["related.0"]) == (2, 8, 9)
 
 
@@ -100,8 +89,6 @@ def test_keys_are_taken_in_the_forms_that_people_write(key, written, field, valu
     assert parsed.problems == ()
     assert getattr(parsed.unit, field) == value
 
-
-# --- what is refused
 
 HARMLESS = (
     "`stale_after` must be a date",
@@ -185,8 +172,6 @@ def test_tags_are_never_constructed(tmp_path, key, value):
     assert bool(parsed.problems) == (key != "unknown")
 
 
-# --- serialise
-
 WORD = st.text(alphabet=string.ascii_letters + string.digits + "-_é字", min_size=1, max_size=12).filter(str.isalnum)
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), min_size=1, max_size=60)
 LINE = TEXT.map(lambda text: " ".join(text.split())).filter(bool)
@@ -201,20 +186,13 @@ def units(draw: st.DrawFn) -> Unit:
     created, last_modified = draw(DAY), draw(DAY)
     body = draw(TEXT | st.just("# Title\n\nText.\n\n---\n\nMore.")).strip()
     return Unit(
-        id=f"{kind}/{slug}",
-        source=SourceName.BRAIN,
-        type=str(kind),
-        title=draw(LINE),
-        body="\n".join(["x", body]).strip(),
-        path=f"domains/{domain}/{kind}s/{slug}.md",
-        domain=domain,
+        id=f"{kind}/{slug}", source=SourceName.BRAIN, type=str(kind), title=draw(LINE),
+        body="\n".join(["x", body]).strip(), path=f"domains/{domain}/{kind}s/{slug}.md", domain=domain,
         tags=tuple(draw(st.lists(LINE, max_size=4, unique=True))),
         confidence=draw(st.floats(0, 1)),
         origin=draw(st.none() | st.sampled_from(Origin)),
-        related=tuple(
-            Relation(id=f"bug/{draw(WORD)}", relation=draw(st.sampled_from(RelationType)))
-            for _ in range(draw(st.integers(0, 3)))
-        ),
+        related=tuple(Relation(id=f"bug/{draw(WORD)}", relation=draw(st.sampled_from(RelationType)))
+                      for _ in range(draw(st.integers(0, 3)))),
         scope=draw(st.none() | st.builds(Scope, repo=st.none() | LINE, path=LINE, symbol=st.none() | LINE)),
         session=draw(st.none() | LINE),
         evidence=tuple(
@@ -222,9 +200,7 @@ def units(draw: st.DrawFn) -> Unit:
                           max_size=2))
         ),
         alternatives=tuple(draw(st.lists(LINE, max_size=3, unique=True))),
-        created=created,
-        last_modified=last_modified,
-        stale_after=draw(DAY),
+        created=created, last_modified=last_modified, stale_after=draw(DAY),
     )  # fmt: skip
 
 
@@ -237,9 +213,6 @@ def test_parse_serialise_parse_is_identical(unit):
     assert parsed.unit == unit, text
     assert serialise(parsed.unit) == text
     assert all(problem.severity is Severity.WARNING for problem in parsed.problems)
-
-
-# --- edit
 
 
 FOREIGN = st.sampled_from(

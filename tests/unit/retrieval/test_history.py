@@ -240,16 +240,11 @@ def test_messages_of_channels_are_found_and_read_as_a_thread(world):
     file = world.environment.home / "bridge" / "release.jsonl"
     file.parent.mkdir()
     lines = [
-        {
-            "from": "zealot",
-            "to": "scout",
-            "text": "The lighthouse ships on Friday",
-            "timestamp": "2026-03-01T10:00:00Z",
-        },
+        {"from": "zealot", "to": "scout", "text": "The lighthouse ships on Friday",
+         "timestamp": "2026-03-01T10:00:00Z"},
         {"from": "scout", "text": f"Understood, with {SECRET}", "timestamp": "2026-03-01T10:01:00Z"},
-        ["no message"],
-        {"from": "scout", "text": ""},
-    ]
+        ["no message"], {"from": "scout", "text": ""},
+    ]  # fmt: skip
     file.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"from": "torn', "utf-8")
     world.sync()
     hits = world.search("lighthouse Friday", sources=[SourceName.BRIDGE])
