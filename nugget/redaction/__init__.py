@@ -202,7 +202,7 @@ def _private_blocks(view: str) -> Iterator[Span]:
 
 FAILED = "failed-rule"
 """The kind of a text on which a rule failed: it counts as a secret."""
-_BETWEEN = "\n---\x00\n"
+_BETWEEN = "\n---\x1f\n"
 """Stands between the texts of a session that are searched as one: neither a line nor a document goes on after it."""
 _PRIVATE = re.compile(rf"<private>.*?(?:</private>|\Z|(?={_BETWEEN}))", re.DOTALL | re.IGNORECASE)
 _FINDERS = (_private_blocks, issued_secrets, private_keys)

@@ -203,7 +203,7 @@ def issued_secrets(view: str) -> Iterator[Span]:
 
     What the engine's rules find, ours first, is skipped by those who look for names, then for words without any.
     """
-    data, known = view.encode("latin-1"), bytearray(len(view))
+    data, known = view.encode("latin-1").replace(b"\0", b"\x1f"), bytearray(len(view))  # zeros read like UTF-16
     marks: dict[str, list[int]] = defaultdict(list)
     judged, small = _judged(view, data, marks), data.lower().decode("latin-1")
     for start, end, kind in chain(
@@ -226,20 +226,37 @@ def _end_of_run(pattern: re.Pattern[str], view: str, last: list[int], at: int) -
     return last[1]
 
 
-def _judged(view: str, data: bytes, marks: dict[str, list[int]]) -> list[tuple[int, int, int, str]]:
-    """Return the rank, start, end and kind of what the engine's rules find in a text; its `marks` are noted."""
-    found: list[tuple[int, int, int, str]] = []
+def scanned(data: bytes, size: int = 32_768, margin: int = 2048) -> Iterator[Span]:
+    """Yield start, end and rule of all that the engine finds in a text.
+
+    Some rules take time by the square of a text's length, so the engine reads pieces of one `size`, cut where a line
+    ends if one does. Each is read with a `margin` to both sides, longer than what a rule looks at around a start.
+    """
     scanner = _scanner()
     if isinstance(scanner, Exception):
         raise scanner
+    begin = 0
+    while begin < len(data):
+        stop = begin + size
+        if stop < len(data):
+            stop = data.rfind(b"\n", stop - margin, stop) + 1 or stop
+        first = max(0, begin - margin)
+        for finding in scanner.scan(data[first : stop + margin]):
+            place = finding.location
+            if begin <= (start := first + place["start_offset"]) < stop and finding.visible:
+                yield start, first + place["end_offset"], finding.rule_id
+        begin = stop
+
+
+def _judged(view: str, data: bytes, marks: dict[str, list[int]]) -> list[tuple[int, int, int, str]]:
+    """Return the rank, start, end and kind of what the engine's rules find in a text; its `marks` are noted."""
+    found: list[tuple[int, int, int, str]] = []
     word_end, run_end = (partial(_end_of_run, pattern, view, [-1, -1]) for pattern in (_WORD, _RUN))
     parts_at = cache(lambda at: _JWT_PARTS.match(view, at))
-    for finding in scanner.scan(data):
-        rank, kind, family, accepts = _rule(finding.rule_id)
-        if not kind or not finding.visible:
+    for start, end, rule in scanned(data):
+        rank, kind, family, accepts = _rule(rule)
+        if not kind:
             continue
-        place = finding.location
-        start, end = place["start_offset"], place["end_offset"]
         if family == "marks":
             marks[kind].append(start)
             continue

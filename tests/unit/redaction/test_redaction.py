@@ -22,6 +22,7 @@ from nugget.errors import UsageError
 from nugget.models import Event, EventKind, Session
 from nugget.redaction import FAILED, allow_list, find_secrets, redact, redact_all, redact_session
 from nugget.redaction.echoes import without_repetition
+from nugget.redaction.engine import scanned
 from nugget.redaction.judging import RULES
 from nugget.redaction.paths import EXCLUDED
 from nugget.sources.claude_code import read_session
@@ -270,6 +271,29 @@ def test_what_is_searched_of_repetition_does_not_grow_with_it(unit):
     assert max(map(len, searched)) < 16_384
     assert twice.startswith(searched[1][:4000])
     assert twice.endswith(searched[1][-4000:])
+
+
+EXAMPLES = [example for file in RULE_FILES.values() for rule in file for example in rule["examples"]]
+
+
+@pytest.mark.proves("RED-NEVER-FAILS")
+@given(st.lists(st.sampled_from([*EXAMPLES, *HOSTILE.values(), "x" * 3000, "é\n"]), min_size=20), st.integers(0, 3000))
+@settings(deadline=None, max_examples=30)
+def test_our_rules_find_the_same_in_pieces_of_any_size(examples, shift):
+    chance = random.Random(shift)
+    told = [expanded(re.sub("[«»]", "", example), chance) for example in examples]
+    data = (" " * shift + " and ".join(told) + "\n".join(told)).encode()
+    whole, *others = (
+        {span for span in scanned(data, size=size) if span[2].partition(".")[0] in RULE_FILES}
+        for size in (len(data), 32_768, 5000)
+    )
+    assert others == [whole, whole]
+
+
+@pytest.mark.proves("RED-NEVER-FAILS")
+def test_a_secret_goes_from_among_zeros_that_read_like_another_encoding():
+    token = "ghp_" + "a1B2c3D4e5" * 4
+    assert token not in redact("a\0" * 60 + f" {token} " + "\0a" * 60).text
 
 
 @pytest.mark.proves("RED-NEVER-FAILS")
