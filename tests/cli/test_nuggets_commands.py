@@ -50,8 +50,7 @@ def test_nuggets_are_chosen_by_file_type_and_staleness(shop, nugget):
 
 
 @pytest.mark.proves("NUGGETS-CHECK")
-def test_what_is_named_and_gone_is_listed(shop, brain, nugget,
-                                          monkeypatch):  # fmt: skip
+def test_what_is_named_and_gone_is_listed(shop, brain, nugget, monkeypatch):
     shop.learn("fine", path="src/auth.py", symbol="load", detail="`load()` in src/cache.py and auth.py")
     assert nugget("nuggets", "--check").code == 0
     shop.learn("of a gone function", path="src/cache.py", symbol="store", session=3)
@@ -197,10 +196,9 @@ def test_a_symbol_is_found_in_its_language_and_its_nuggets_lead(known, nugget):
     about = known.learn("login never says which of the two was wrong", path="src/auth.ts", type="intent", days_ago=9)
     lines = nugget("why", "--symbol", "login").out.splitlines()
     assert lines[0].startswith("Context for src/auth.ts#login") and "src/auth.ts:4 (function login)" in lines
-    scores = {
-        one["id"]: one for one in asked(nugget, "src/auth.ts", "--symbol", "login", "--explain")["explain"]["nuggets"]
-    }
-    assert "symbol" in [part["name"] for part in scores[about]["contributions"]]
+    explained = asked(nugget, "src/auth.ts", "--symbol", "login", "--explain")["explain"]["nuggets"]
+    scores = {one["id"]: [part["name"] for part in one["contributions"]] for one in explained}
+    assert "symbol" in scores[about]
     missing = nugget("why", "src/cache.py", "--symbol", "set").out
     assert "No definition of set was found in src/cache.py." in missing
 

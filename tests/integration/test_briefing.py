@@ -36,17 +36,10 @@ PROMPT = "users still see old prices: why does our cache serve stale values afte
 @pytest.fixture
 def known(tmp_path: Path, home: Path, queue_lock: None) -> Path:
     """A shell session in a repository with a failure that was fixed and an open todo, and two nuggets about it."""
-    shop, environment = (
-        make_repository(tmp_path / "shop", remote="https://github.com/acme/shop.git"),
-        read_environment(),
-    )
+    shop = make_repository(tmp_path / "shop", remote="https://github.com/acme/shop.git")
+    environment, test = read_environment(), "pytest tests/test_pay.py"
     shell = ShellLogs(environment.shell_logs)
-    commands = (
-        ("pytest tests/test_pay.py", 1),
-        ("ai todo: rotate the webhook secret", 0),
-        ("pytest tests/test_pay.py", 0),
-    )
-    for at, (command, code) in enumerate(commands):
+    for at, (command, code) in enumerate(((test, 1), ("ai todo: rotate the webhook secret", 0), (test, 0))):
         shell.happen("sess_shop", 1_763_000_000_000 + 1000 * at, "command.start", cmd=command, cwd=str(shop))
         shell.happen("sess_shop", 1_763_000_000_000 + 1000 * at, "command.end", exit=code)
     connection = open_home(home)

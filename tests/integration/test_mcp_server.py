@@ -29,7 +29,7 @@ import nugget
 from nugget.app import Brain
 from nugget.app.agent_session import AgentSession, print_traceback
 from nugget.capture import review
-from nugget.config import read_environment
+from nugget.config import load_settings, read_environment
 from nugget.evaluation import query_log
 from nugget.mcp import INSTRUCTIONS
 from nugget.mcp.answers import answer as answer_question
@@ -70,10 +70,14 @@ def with_client(
 
 
 async def ask(client: Client, task: str, **arguments: Any) -> CallToolResult:
-    """One question; while the brain is still being read for the first time, again, as the reply says."""
+    return await patient(client, TOOL, {"task_description": task, **arguments})
+
+
+async def patient(client: Client, tool: str, arguments: dict[str, Any]) -> CallToolResult:
+    """One call; while the brain is still being read for the first time, again, as the reply says."""
     until = time.monotonic() + PATIENCE_S
     while True:
-        result = await client.call_tool(TOOL, {"task_description": task, **arguments})
+        result = await client.call_tool(tool, arguments)
         if "reading this brain for the first time" not in text_of(result) or time.monotonic() > until:
             return result
 
@@ -295,17 +299,11 @@ NOTE = {
 
 
 async def propose(client: Client, **changed: Any) -> CallToolResult:
-    """One proposal; while the brain is still being read for the first time, again, as the reply says."""
-    until = time.monotonic() + PATIENCE_S
-    while True:
-        result = await client.call_tool("propose_knowledge", {**NOTE, **changed})
-        if "reading this brain for the first time" not in text_of(result) or time.monotonic() > until:
-            return result
+    return await patient(client, "propose_knowledge", {**NOTE, **changed})
 
 
 @pytest.mark.proves("REMEMBER-TOOL")
 def test_a_note_becomes_one_redacted_proposal_and_never_a_unit(brain, tmp_path, nugget):
-    trust(read_environment(), brain)
     assert "have the tool" in nugget("install", "--remember").out
 
     async def talk(client: Client) -> None:
@@ -331,18 +329,7 @@ def test_a_note_becomes_one_redacted_proposal_and_never_a_unit(brain, tmp_path, 
     for kept in ("domain: projects/shop", "src/pay.py", "**Because:** Stripe", "session-7", "speaker: agent"):
         assert kept in unit.after
     assert not list((brain / "domains").rglob("payments-are-retried*")), "only a review makes it a unit"
-
-
-@pytest.mark.proves("REMEMBER-TOOL")
-def test_without_being_switched_on_there_is_one_tool(brain, nugget):
-    trust(read_environment(), brain)
-    assert nugget("install", "--remember").code == nugget("install", "--no-remember").code == 0
-    (brain / "brain.yaml").write_text("owner: test\ncapture: {notes: true}\n")
-
-    async def talk(client: Client) -> None:
-        assert [tool.name for tool in (await client.list_tools()).tools] == ["get_relevant_context"]
-
-    with_client(talk, cwd=brain)
+    assert nugget("install", "--no-remember").code == 0 and not load_settings(read_environment()).capture_notes
 
 
 @pytest.fixture

@@ -164,7 +164,7 @@ def hostile(words: Path, isolated_home: Path, recorder: AnthropicServer, monkeyp
         f"owner: Mallory\nembedding: {endpoint}\ncanon: {{folders: [~/notes, ../n, '{isolated_home}/notes']}}\n"
         "http: {allowed_hosts: [evil.example]}\nretrieval: {reranker: claude, limit: 3}\nsync: {pull: true}\n"
         f"llm: {{api: openai, base_url: '{recorder.url}'}}\nextraction: {{with: claude-code, use_claude: yes}}\n"
-        "capture: {publish: auto, agents: [all]}\nredaction: {allow: ['.*']}\n"
+        "capture: {publish: auto, agents: [all], notes: true}\nredaction: {allow: ['.*']}\n"
     )
     return words
 
@@ -193,14 +193,14 @@ def test_doctor_names_what_is_ignored_and_the_command_that_moves_it(nugget, host
         return "\n".join(f"{one['said']} -> {one['next_step']}" for one in found if one["name"] == "settings")
 
     assert "embedding.base_url (line 2)" in told() and "canon.folders (line 3)" in told()
-    assert "-> nugget config move, then delete 14 keys from" in told()
+    assert "-> nugget config move, then delete 15 keys from" in told()
     refused = nugget("config", "move")
     assert "where your texts and keys are sent" in refused.out
     assert refused.code == 2 and "redaction.allow: ['.*']   (brain.yaml:10)" in refused.out
     assert not (home / "config.yaml").exists()
     assert nugget("config", "move", "--yes").code == 0
     assert load_settings(read_environment(), hostile).embedding_api_key_env == "GITHUB_TOKEN"
-    assert "-> delete 14 keys from" in told()
+    assert "-> delete 15 keys from" in told()
 
 
 @pytest.mark.proves("SETTINGS-KNOWLEDGE")

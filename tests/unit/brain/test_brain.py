@@ -312,9 +312,6 @@ def test_a_new_name_is_followed_by_every_relation(own):
     assert lint(own) == []
 
 
-# --- several writers
-
-
 @pytest.mark.proves("BRAIN-ONE-WRITER")
 def test_writers_at_the_same_moment_all_get_their_commit(own):
     code = (

@@ -53,9 +53,6 @@ def write_golden(brain: Path, text: str, name: str = "golden.yaml") -> Path:
     return file
 
 
-# --- metrics ---
-
-
 @pytest.mark.proves("EVAL-METRICS")
 def test_metrics_are_those_of_a_worked_example():
     found = ["x", "a", "y", "b", *"0123456", "c"]
@@ -64,9 +61,6 @@ def test_metrics_are_those_of_a_worked_example():
     assert values["mrr@10"] == 0.5
     gained = 1 / math.log2(3) + 1 / math.log2(5)
     assert values["ndcg@10"] == pytest.approx(gained / (1 + 1 / math.log2(3) + 1 / math.log2(4)))
-
-
-# --- golden questions ---
 
 
 @pytest.mark.proves("EVAL-GOLDEN")
@@ -103,9 +97,6 @@ def test_a_bad_question_stops_no_other_and_a_link_out_of_the_brain_is_refused(br
     assert {problem.path for problem in problems} == {"evals/golden.yaml", "evals/out.yaml"}
 
 
-# --- runs ---
-
-
 @pytest.mark.proves("EVAL-EXPLAINS")
 def test_an_outcome_says_where_the_unit_stands_which_list_missed_it_and_what_came_instead(brain):
     golden = yaml.safe_load((TESTS / "golden/questions.yaml").read_text("utf-8"))["questions"]
@@ -130,16 +121,13 @@ def test_an_outcome_says_where_the_unit_stands_which_list_missed_it_and_what_cam
     assert done["metrics"] == means([outcome["metrics"] for outcome in done["results"]])
 
 
-# --- the command ---
-
-
 @pytest.mark.proves("EVAL-COMPARES", "EVAL-UNANSWERABLE")
 def test_eval_compares_with_the_last_run_and_with_a_baseline(words, nugget):
-    write_golden(
-        words,
-        "questions:\n- {question: idempotency keys for retries, expect: [UNIT]}\n"
-        "- {question: xyzzy plugh, expect: []}\n".replace("UNIT", first_unit(words)),
+    first, *_, last = unit_ids(words)
+    golden = (
+        "questions:\n- {{question: idempotency keys for retries, expect: [{}]}}\n- {{question: xyzzy, expect: []}}\n"
     )
+    write_golden(words, golden.format(first))
     code, out, _ = nugget("eval", "--json")
     document = json.loads(out)
     assert code == 0 and document["comparison"] is None
@@ -148,12 +136,11 @@ def test_eval_compares_with_the_last_run_and_with_a_baseline(words, nugget):
     raised = json.loads(out)
     for row in raised["results"]:
         row["metrics"] = dict.fromkeys(row["metrics"], 1.0)
-    write_golden(words, (words / "evals/golden.yaml").read_text().replace(first_unit(words), last_unit(words)))
-    key = json.dumps(["idempotency keys for retries", [last_unit(words)], {}])
-    raised["results"][0]["key"] = key
+    write_golden(words, golden.format(last))
+    raised["results"][0]["key"] = json.dumps(["idempotency keys for retries", [last], {}])
     good.write_text(json.dumps(raised))
     code, out, _ = nugget("eval", "--baseline", good)
-    assert code == 1 and "Fell by more than 0.02: recall@1" in out and f"expected {last_unit(words)}" in out
+    assert code == 1 and "Fell by more than 0.02: recall@1" in out and f"expected {last}" in out
     code, out, _ = nugget("eval", "--json")
     assert code == 0 and json.loads(out)["comparison"] is None, "the question is another one now"
     code, out, _ = nugget("eval", "--json")
@@ -165,14 +152,6 @@ def test_eval_names_the_file_and_line_of_what_is_wrong_and_fails(words, nugget):
     write_golden(words, "questions:\n- question: a\n  expect: [concept/gone]\n- {question: retries, expect: []}\n")
     code, out, _ = nugget("eval")
     assert code == 1 and out.startswith("evals/golden.yaml:2: error: the brain has no unit concept/gone\n")
-
-
-def first_unit(brain: Path) -> str:
-    return unit_ids(brain)[0]
-
-
-def last_unit(brain: Path) -> str:
-    return unit_ids(brain)[-1]
 
 
 def unit_ids(brain: Path) -> list[str]:
@@ -188,9 +167,6 @@ def entry(text: str = "x", **values: Any) -> Asked:
 
 def logged(home: Path) -> list[dict[str, Any]]:
     return list(files.read_lines(home / "ledger" / query_log.QUERIES))
-
-
-# --- what is recorded ---
 
 
 @pytest.mark.proves("LOG-RECORDS", "LOG-PRIVATE", "LOG-BOUNDED")
@@ -228,9 +204,6 @@ def test_the_log_can_be_switched_off(words, nugget, monkeypatch):
     assert (code, out) == (0, "There is no query log.\n") and "`retrieval.log_queries` is false" in err
 
 
-# --- privacy ---
-
-
 @pytest.mark.proves("LOG-PRIVATE")
 @pytest.mark.parametrize("name", ["secrets", "lookalikes"])
 def test_the_log_keeps_what_redaction_leaves_of_the_corpus(tmp_path, name):
@@ -239,9 +212,6 @@ def test_the_log_keeps_what_redaction_leaves_of_the_corpus(tmp_path, name):
     kept = [line["text"] for line in logged(tmp_path)]
     assert kept == [redact(text).text for text in texts]
     assert name == "lookalikes" or sum("[redacted:" in text for text in kept) >= 0.99 * len(texts)
-
-
-# --- harm ---
 
 
 @pytest.mark.proves("LOG-HARMLESS")
@@ -255,9 +225,6 @@ def test_a_log_that_cannot_be_written_fails_no_question(words, nugget, tmp_path,
     bad = Settings(redaction_allow=("(",))
     assert not query_log.record(tmp_path, entry("password=hunter2"), settings=bad)
     assert not (tmp_path / "ledger").exists()
-
-
-# --- what it tells ---
 
 
 @pytest.mark.proves("QUERIES-REPORT")
@@ -274,9 +241,6 @@ def test_queries_shows_top_zero_and_weak_questions_and_the_coverage(words, nugge
     assert coverage["share"] == pytest.approx(coverage["returned"] / coverage["units"], abs=1e-4)
     shown = nugget("queries")[1]
     assert "4 questions (4 cli), 3 different" in shown and "   2 × Cache invalidation\n" in shown
-
-
-# --- what was used ---
 
 
 def event(kind: EventKind, text: str, minutes: float, **values: Any) -> Event:

@@ -38,21 +38,13 @@ HIT = Hit(
 
 
 def bundle(*hits: Hit, **fields: object) -> Bundle:
-    base = Bundle(
-        query=Query(text="how to retry", depth=Depth.STANDARD),
-        profile="task",
-        hits=hits,
-        budget=Budget(requested=2000, used=90),
-    )
-    return replace(base, **fields)  # type: ignore[arg-type]
+    query, budget = Query(text="how to retry", depth=Depth.STANDARD), Budget(requested=2000, used=90)
+    return replace(Bundle(query=query, profile="task", hits=hits, budget=budget), **fields)  # type: ignore[arg-type]
 
 
 def saying(text: str, *, title: str = "T", unit_id: str = "pattern/retry") -> Hit:
-    return replace(
-        HIT,
-        unit=replace(UNIT, title=title, id=unit_id),
-        chunks=(Chunk(breadcrumb=title, text=text, score=0.5),),
-    )
+    chunks = (Chunk(breadcrumb=title, text=text, score=0.5),)
+    return replace(HIT, unit=replace(UNIT, title=title, id=unit_id), chunks=chunks)
 
 
 def test_an_agent_reads_what_it_is_where_it_is_from_and_that_it_is_no_order():

@@ -176,8 +176,6 @@ def test_a_damaged_index_is_healed_by_a_question_or_named_and_repaired(words, ho
 
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-
-
 GIT = shutil.which("git")
 
 

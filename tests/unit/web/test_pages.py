@@ -18,7 +18,9 @@ from nugget.app import browsing, open
 from nugget.infra import git
 
 UNIT = "/unit/brain:pattern/retry-with-idempotency"
+FILE = "domains/coding/patterns/retry-with-idempotency.md"
 PAGES = ("/", "/review", "/search", "/search?q=cache", UNIT, "/graph", f"/graph?focus={UNIT[6:]}", "/activity", "/why")
+EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
 
 
 @pytest.fixture
@@ -102,17 +104,16 @@ def test_other_hosts_and_other_pages_are_refused(shown, words):
 
 @pytest.mark.proves("WEB-HOSTILE")
 def test_what_a_unit_holds_is_shown_as_text(words):
-    evil = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
     body = (
-        f"# {evil}\n\n<script>alert(3)</script>\n\n[click](javascript:alert(4)) ![picture](https://evil.example/x.png)\n\n"
+        f"# {EVIL}\n\n<script>alert(3)</script>\n\n[click](javascript:alert(4)) ![picture](https://evil.example/x.png)\n\n"
         f"<div hx-get='/x'>\u202e</div> \x1b[31m " + "a" * 10_000
     )
     (words / "domains/evil/patterns").mkdir(parents=True)
     (words / "domains/evil/patterns/evil.md").write_text(
         "---\nid: pattern/evil\ntype: pattern\ndomain: evil\ntags: ['<b>']\nconfidence: 0.5\n"
-        f"title: {evil!r}\n---\n{body}\n"
+        f"title: {EVIL!r}\n---\n{body}\n"
     )
-    commit(words, ["domains/evil/patterns/evil.md"], evil)
+    commit(words, ["domains/evil/patterns/evil.md"], EVIL)
     with page(words) as shown:
         for address in (
             "/unit/brain:pattern/evil",
@@ -140,7 +141,7 @@ def test_a_unit_is_edited_restored_moved_and_forgotten(shown, words):
     edited = file.rstrip() + "\n\nOne line more.\n"
     reply = shown.post(UNIT, act="edit", digest=digest, text=edited.replace("\n", "\r\n"))
     assert reply.status_code == 200 and "One line more." in reply.text and "Your edit is saved." in reply.text
-    assert git.versions_of(words, "domains/coding/patterns/retry-with-idempotency.md")[0].message.startswith("Edit ")
+    assert git.versions_of(words, FILE)[0].message.startswith("Edit ")
     late = shown.post(UNIT, act="edit", digest=digest, text=file + "Typed in vain?\n")
     assert late.status_code == 409 and "has changed since" in late.text and "Typed in vain?" in late.text
     digest, _ = fields(shown.get(UNIT).text)
@@ -254,12 +255,6 @@ def test_marks_and_edits_stay_when_the_page_of_a_proposal_is_turned(proposed):
         assert "Hang it up." in file.read_text()
 
 
-FILE = "domains/coding/patterns/retry-with-idempotency.md"
-REF = "brain:pattern/retry-with-idempotency"
-ADDRESSES = ("/", "/review", "/search?q=retry", f"/unit/{REF}", "/graph", f"/graph?focus={REF}", "/activity", "/why")
-EVIL = '"><img src=x onerror=alert(1)>'
-
-
 def empty(brain: Path) -> None:
     shell(brain, "rm", "-rq", "domains")
     shell(brain, "commit", "-qm", "Start again")
@@ -294,10 +289,10 @@ def unreadable(brain: Path) -> None:
 def test_every_page_is_shown_in_every_state(words, state):
     state(words)
     with page(words) as shown:
-        for address in ADDRESSES:
+        for address in PAGES:
             reply = shown.get(address)
             html5lib.HTMLParser(strict=True).parse(reply.text)
-            there = state is not empty or REF not in address
+            there = state is not empty or UNIT[6:] not in address
             assert reply.status_code == (200 if there else 404), (address, reply.text)
             assert len(reply.content) < 61_440 and "Traceback" not in reply.text and "<img" not in reply.text
 
