@@ -315,7 +315,7 @@ class Brain:
         cannot be found.
         """
         self.embedded_index  # noqa: B018 - made if there is none
-        return self.provenance(folder).explain({"path": query} if isinstance(query, str) else query).bundle
+        return self.provenance(folder).explain({"path": query} if isinstance(query, str) else query)
 
     def provenance(self, folder: Path | None = None) -> Provenance:
         """Return the provenance of a folder's workspace, for `extract`, `nuggets`, `coverage` and `gaps`."""

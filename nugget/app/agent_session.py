@@ -37,7 +37,7 @@ from nugget.upkeep import find_brain
 
 if TYPE_CHECKING:
     from nugget.app import Brain
-    from nugget.provenance import CodeAnswer
+    from nugget.models.nuggets import NuggetBundle
 
 PATIENCE_S = 20.0
 """How long a question waits for the first read of a brain."""
@@ -166,7 +166,7 @@ class AgentSession:
         found = replace(bundles[0], hits=packed[: query.limit], budget=used, more_context_hint=hint)
         return self.caught_up(replace(found, degraded=degraded, weak=weak))
 
-    def explain_code(self, **asked: Any) -> CodeAnswer:
+    def explain_code(self, **asked: Any) -> NuggetBundle:
         """Explain a piece of code from its nuggets and, if there is a brain, its units. Raises NuggetError."""
         from nugget.app.provenance import Provenance
 

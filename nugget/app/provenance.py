@@ -22,9 +22,8 @@ from nugget.infra.embedding import Embedder, embedder_or_problem
 from nugget.infra.llm import open_extractor, open_llm
 from nugget.infra.workspace import Workspace, find_workspace, vanished_workspace
 from nugget.models import StaleReason
-from nugget.models.nuggets import Nugget, NuggetQuery
+from nugget.models.nuggets import Nugget, NuggetBundle, NuggetQuery
 from nugget.provenance import (
-    CodeAnswer,
     answer_code,
     code_query,
     find_nugget,
@@ -64,7 +63,7 @@ class Provenance:
         """The brain's settings; without a brain, the user's."""
         return self.brain.settings if self.brain else load_settings(self.environment)
 
-    def explain(self, query: NuggetQuery | Mapping[str, Any]) -> CodeAnswer:
+    def explain(self, query: NuggetQuery | Mapping[str, Any]) -> NuggetBundle:
         """Explain code, from nuggets and the brain's units. Raises UsageError for an unknown place."""
         now, asked = datetime.now(UTC), query if isinstance(query, NuggetQuery) else code_query(**query)
         answer = answer_code(

@@ -173,14 +173,14 @@ def _stored_sessions(connection: sqlite3.Connection, here: str) -> dict[str, Kno
             folder=log.folder, workspace=log.workspace, is_read=True, counts={"key": log.key},
             started=parse_timestamp(log.started_ms or None), ended=parse_timestamp(log.ended_ms or None),
         )  # fmt: skip
-    for one in sorted(provenance.sessions(connection), key=lambda one: one.record.workspace == here):
-        record = one.record
+    extracted = sorted(provenance.sessions(connection), key=lambda one: one[0].workspace == here)
+    for record, file, nuggets, files_ in extracted:
         read = found.get(record.session) or KnownSession(id=record.session, agent=record.agent)
         found[record.session] = replace(
             read, title=record.title or read.title, first_prompt=record.first_prompt or read.first_prompt,
             workspace=here if read.workspace == here else record.workspace,
             branch=record.branch, started=record.started or read.started, ended=record.ended or read.ended,
-            store_file=one.file, nuggets=one.nuggets, files=one.files,
+            store_file=file, nuggets=nuggets, files=files_,
         )  # fmt: skip
     return found
 

@@ -258,10 +258,10 @@ def why(
         "path": path, "symbol": symbol, "text": query, "types": [name.lower() for name in listed(types)],
         "since": moment(since), "depth": depth, "budget_tokens": budget,
     })  # fmt: skip
-    for text in answer.bundle.notes if as_json else ():
+    for text in answer.notes if as_json else ():
         note(text)
-    show(context_json(answer.bundle, explain=explain) if as_json else None, report="code_answer",
-         bundle=answer.bundle, sessions=answer.sessions, explain=explain)  # fmt: skip
+    show(context_json(answer, explain=explain) if as_json else None, report="code_answer", bundle=answer,
+         explain=explain)  # fmt: skip
 
 
 @commands.command("coverage")

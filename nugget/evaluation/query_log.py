@@ -24,7 +24,7 @@ from nugget.infra import files
 from nugget.models import Bundle, Event, EventKind, Session, SourceName
 
 if TYPE_CHECKING:
-    from nugget.provenance import CodeAnswer
+    from nugget.models.nuggets import NuggetBundle
 
 QUERIES, OLD_QUERIES, USES = "queries.jsonl", "queries.old.jsonl", "uses.jsonl"
 MAX_BYTES = 4_000_000
@@ -90,14 +90,16 @@ def asked_of(
     )  # fmt: skip
 
 
-def log_answer(answer: CodeAnswer, environment: Environment, settings: Settings, *, face: Face, now: datetime) -> None:
+def log_answer(
+    answer: NuggetBundle, environment: Environment, settings: Settings, *, face: Face, now: datetime
+) -> None:
     """Log a question about code that was answered, unless `retrieval.log_queries` is false."""
     if settings.retrieval_log_queries:
-        query, hits = answer.bundle.query, answer.bundle.hits[:MAX_UNITS]
+        query, hits = answer.query, answer.hits[:MAX_UNITS]
         filters = {"type": [str(type_) for type_ in query.types], "symbol": query.symbol}
         entry = _asked(
             environment, face=face, now=now, text=query.text or "", brain="", profile="file", path=query.path,
-            workspace=answer.workspace.identity, filters={name: value for name, value in filters.items() if value},
+            workspace=answer.workspace, filters={name: value for name, value in filters.items() if value},
             units=tuple((hit.nugget.id, round(hit.score, 4)) for hit in hits),
             duration_ms=round(answer.duration_ms, 1), budget=query.budget_tokens,
         )  # fmt: skip

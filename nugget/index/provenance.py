@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime
 
 from nugget.index.fulltext import Vocabulary, terms_of
@@ -18,19 +18,6 @@ from nugget.models.nuggets import FileTouch, Nugget, SessionRecord
 from nugget.sources.nugget_store import line_of, value_in
 
 _LAST_CHARACTER = "\U0010ffff"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexedSession:
-    """A session as the index knows it, without its nuggets and touches; `nuggets` and `files` count those.
-
-    `file` is the key of its file in the store.
-    """
-
-    record: SessionRecord
-    file: str
-    nuggets: int = 0
-    files: int = 0
 
 
 def put_record(connection: sqlite3.Connection, file: str, record: SessionRecord, unit_ids: Collection[str]) -> None:
@@ -151,18 +138,18 @@ def is_known(connection: sqlite3.Connection, workspace: str) -> bool:
     return connection.execute(sql, (workspace,)).fetchone() is not None
 
 
-def sessions(connection: sqlite3.Connection, workspace: str | None = None) -> list[IndexedSession]:
-    """Return the sessions of a workspace, or of all, newest first."""
+def sessions(connection: sqlite3.Connection, workspace: str | None = None) -> list[tuple[SessionRecord, str, int, int]]:
+    """Return the sessions of a workspace, or of all, newest first, without their nuggets and touches.
+
+    Each comes with the key of its file in the store, and the numbers of its nuggets and of the files that it touched.
+    """
     rows = connection.execute(
         """SELECT line, file, (SELECT count(*) FROM nuggets n WHERE n.file = s.file),
                (SELECT count(*) FROM file_touches t WHERE t.file = s.file)
             FROM provenance_sessions s WHERE ?1 IS NULL OR workspace = ?1 ORDER BY started DESC, session""",
         (workspace,),
     )
-    return [
-        IndexedSession(record=value_in(line, SessionRecord), file=file, nuggets=nuggets, files=touched)
-        for line, file, nuggets, touched in rows
-    ]
+    return [(value_in(line, SessionRecord), *counts) for line, *counts in rows]
 
 
 def touches_of(connection: sqlite3.Connection, file: str) -> list[FileTouch]:
@@ -173,14 +160,14 @@ def touches_of(connection: sqlite3.Connection, file: str) -> list[FileTouch]:
 
 def sessions_touching(
     connection: sqlite3.Connection, workspace: str, paths: Sequence[str], *, below: Sequence[str] = ()
-) -> list[IndexedSession]:
+) -> list[SessionRecord]:
     """Return the sessions that touched one of these files, or anything below a folder, newest first."""
     start = "SELECT file FROM file_touches WHERE workspace = ?"
     found = {row[0] for row in select_in(connection, f"{start} AND path IN", paths, (workspace,))}
     for folder in below:
         rows = connection.execute(f"{start} AND path >= ? AND path < ?", (workspace, *_bounds_below(folder)))
         found.update(row[0] for row in rows)
-    return [session for session in sessions(connection, workspace) if session.file in found] if found else []
+    return [record for record, file, *_ in sessions(connection, workspace) if file in found] if found else []
 
 
 def touched_renames(connection: sqlite3.Connection, workspace: str) -> list[tuple[str, str]]:

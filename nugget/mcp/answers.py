@@ -17,7 +17,7 @@ from nugget.text import CHARS_PER_TOKEN, clean, estimate_tokens, one_line, print
 
 if TYPE_CHECKING:
     from nugget.app.agent_session import AgentSession
-    from nugget.provenance import CodeAnswer
+    from nugget.models.nuggets import NuggetBundle
     from nugget.retrieval.refs import Shown
 
 LARGEST_CHARS = 49_000
@@ -50,13 +50,13 @@ def propose(session: AgentSession, **given: Any) -> str:
 def openqed_context(session: AgentSession, *, budget: float, query: str | None, **asked: Any) -> dict[str, Any]:
     """Return openqed's `ContextResponse`. Raises NuggetError."""
     found = session.explain_code(text=query, budget_tokens=int(budget), **asked)
-    return context_json(found.bundle, strict=True)
+    return context_json(found, strict=True)
 
 
 def openqed_file_history(session: AgentSession, *, path: str, budget: float) -> dict[str, Any]:
     """Return the sessions that touched a file, as many as fit into the budget. Raises NuggetError."""
     found = session.explain_code(path=path, budget_tokens=1)
-    place = found.bundle.query.path or path
+    place = found.query.path or path
     room, shown = int(budget) - estimate_tokens(json.dumps(file_history_json(place, (), shown=0))), 0
     for known in found.sessions:
         room -= estimate_tokens(json.dumps(file_history_json("", [known], shown=1)["sessions"]))
@@ -68,7 +68,7 @@ def openqed_file_history(session: AgentSession, *, path: str, budget: float) -> 
 
 def openqed_decisions(session: AgentSession, *, path: str | None, budget: float) -> dict[str, Any]:
     """Return decisions, rejections and constraints of a path or of the workspace. Raises NuggetError."""
-    return decisions_json(session.explain_code(path=path or ".", types=DECISIVE, budget_tokens=int(budget)).bundle)
+    return decisions_json(session.explain_code(path=path or ".", types=DECISIVE, budget_tokens=int(budget)))
 
 
 def _answer_brain(session: AgentSession, question: Query) -> str:
@@ -124,9 +124,7 @@ def _answer_sources(session: AgentSession, question: Query) -> str:
             limit=question.limit or _HITS_A_SOURCE, depth=question.depth,
         )  # fmt: skip
         left = max(budget - (_used(code) if wants_code else 0), _MIN_TOKENS)
-        bundle = session.search(
-            query, [one.record.session for one in code.sessions] if code else [], budget_tokens=left
-        )
+        bundle = session.search(query, [one.session for one in code.sessions] if code else [], budget_tokens=left)
         if bundle.hits:
             room = _max_chars(question) - sum(len(part) + 2 for part in parts if part)
             parts.append(bundle_markdown(bundle, room))
@@ -137,7 +135,7 @@ def _answer_sources(session: AgentSession, question: Query) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _code_part(session: AgentSession, question: Query, *, budget_tokens: int) -> tuple[str, CodeAnswer | None]:
+def _code_part(session: AgentSession, question: Query, *, budget_tokens: int) -> tuple[str, NuggetBundle | None]:
     """Return what is known of the question's path or symbol, as markdown and as a value.
 
     If it cannot be found, the markdown says so and the rest of the answer goes on. If `types` name no type of nugget,
@@ -154,7 +152,7 @@ def _code_part(session: AgentSession, question: Query, *, budget_tokens: int) ->
     except NuggetError as error:
         named = printable(question.path or question.symbol or "")
         return f"Nothing is known about {named}: {error}", None
-    return provenance_markdown(found.bundle, found.sessions, _max_chars(question) // 2), found
+    return provenance_markdown(found, _max_chars(question) // 2), found
 
 
 def _place(question: Query) -> str:
@@ -182,8 +180,8 @@ def _max_chars(question: Query) -> int:
     return min(max(MAX_CHARS, 5 * _budget(question)), LARGEST_CHARS)
 
 
-def _used(code: CodeAnswer | None) -> int:
-    return code.bundle.budget.used if code else 0
+def _used(code: NuggetBundle | None) -> int:
+    return code.budget.used if code else 0
 
 
 def _answer_ref(session: AgentSession, ref: str, *, budget_tokens: int) -> str:

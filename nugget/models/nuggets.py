@@ -152,23 +152,38 @@ class NuggetQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NuggetHit:
-    """A nugget with its score (0..1) and why it has it.
+    """A nugget with the addends of its score.
 
     `unit` is set if it is a reviewed unit of the brain that is scoped to the place, seen as a nugget. In an
     answer, `nugget` holds only what there was room for: no detail, alternatives or prompt where they were left out.
     """
 
     nugget: Nugget
-    score: float
     match: ScopeMatch
+    addends: tuple[Contribution, ...] = ()
     stale_reason: StaleReason | None = None
-    contributions: tuple[Contribution, ...] = ()
     unit: Unit | None = None
+
+    @property
+    def score(self) -> float:
+        """The relevance, 0 to 1."""
+        return min(max(sum(part.value for part in self.addends), 0.0), 1.0)
+
+    @property
+    def contributions(self) -> tuple[Contribution, ...]:
+        """The addends, and what keeps the score between 0 and 1."""
+        clamped = self.score - sum(part.value for part in self.addends)
+        clamp = Contribution(name="clamp", value=clamped, detail="scores lie between 0 and 1")
+        return (*self.addends, clamp) if clamped else self.addends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NuggetBundle:
-    """The answer to a `NuggetQuery`. `notes` are sentences for the reader: a file that is gone, a rename."""
+    """The answer to a `NuggetQuery`. `notes` are sentences for the reader: a file that is gone, a rename.
+
+    `workspace` is the identity of the repository. `sessions` touched the path, newest first, and come without their
+    nuggets and touches.
+    """
 
     query: NuggetQuery
     hits: tuple[NuggetHit, ...]
@@ -176,7 +191,9 @@ class NuggetBundle:
     candidates: int = 0
     more_context_hint: str | None = None
     notes: tuple[str, ...] = ()
-    degraded: tuple[str, ...] = ()
+    workspace: str = ""
+    sessions: tuple[SessionRecord, ...] = ()
+    duration_ms: float = 0.0
 
 
 def scope_text(nugget: Nugget) -> str:

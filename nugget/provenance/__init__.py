@@ -7,7 +7,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,6 @@ from nugget.errors import UsageError
 from nugget.index import Index, Unusable, read_home
 from nugget.index import provenance as stored
 from nugget.index.connection import open_home
-from nugget.index.provenance import IndexedSession
 from nugget.index.sync import sync_provenance
 from nugget.index.units import units_by_key
 from nugget.infra.embedding import Embedder
@@ -40,16 +39,6 @@ NEAREST = 50
 MEANT_FROM = 0.35
 """Minimum cosine at which a nugget is taken to mean the like of a question."""
 _NAMED_DEFINITIONS = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodeAnswer:
-    """An answer about a piece of code. `sessions` touched the asked path, newest first."""
-
-    bundle: NuggetBundle
-    workspace: Workspace
-    sessions: tuple[IndexedSession, ...] = ()
-    duration_ms: float = 0.0
 
 
 def code_query(
@@ -92,7 +81,7 @@ def answer_code(
     now: datetime,
     brain_index: Index | None = None,
     embedder: Callable[[], Embedder | None] | None = None,
-) -> CodeAnswer:
+) -> NuggetBundle:
     """Answer a question whose path is as it was named, meant from `folder`.
 
     `home` is `$NUGGET_HOME`. `brain_index` adds the brain's units on the same code. `embedder` gives the model by which
@@ -121,14 +110,11 @@ def answer_code(
         if not is_known(workspace.identity):
             hint = f"Nothing is known of {workspace.name} yet; `nugget extract` reads its sessions."
             bundle = replace(bundle, notes=(hint, *bundle.notes))
-        sessions: list[IndexedSession] = []
         if place.path is not None:
-            below = [place.path] if place.is_folder else []
-            sessions = stored.sessions_touching(connection, workspace.identity, place.names(place.path), below=below)
-    return CodeAnswer(
-        bundle=bundle, workspace=workspace, sessions=tuple(sessions),
-        duration_ms=(time.perf_counter() - started) * 1000,
-    )  # fmt: skip
+            names, below = place.names(place.path), [place.path] if place.is_folder else []
+            touching = stored.sessions_touching(connection, workspace.identity, names, below=below)
+            bundle = replace(bundle, sessions=tuple(touching))
+    return replace(bundle, workspace=workspace.identity, duration_ms=(time.perf_counter() - started) * 1000)
 
 
 def stale_reasons(

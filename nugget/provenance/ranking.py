@@ -11,8 +11,8 @@ candidates that can be shown are checked.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, time
 
 from nugget.index import provenance as stored
@@ -51,37 +51,6 @@ Reviewed = tuple[Unit, float | None, StaleReason | None]
 """A unit of the brain, its BM25 as a share of the best unit's (None without a word of the question), and staleness."""
 
 
-@dataclass(slots=True, kw_only=True)
-class NuggetCandidate:
-    """A nugget, or a unit of the brain weighed as one, with its signals for one question.
-
-    `age_days` is the age of its session, None if unknown. `text` is its BM25 as a share of the best match's, None if it
-    holds no word of the question; `meaning` is the cosine of one that was found by meaning.
-    """
-
-    nugget: Nugget
-    match: ScopeMatch
-    age_days: float | None = None
-    text: float | None = None
-    meaning: float | None = None
-    names_symbol: bool = False
-    stale: StaleReason | None = None
-    unit: Unit | None = None
-
-    @property
-    def rank(self) -> tuple[bool, bool, bool, float, float]:
-        """Sort key: matches of place and words first, then of the very file, then by score, then the newest.
-
-        A change by hand of which nothing is known but that it was made comes after what says more of the same file.
-        """
-        is_found = self.text is not None or self.meaning is not None
-        matches_both = is_found and self.match is not ScopeMatch.ELSEWHERE
-        learned = _learned(self.nugget)
-        is_exact, newest = self.match is ScopeMatch.EXACT, learned.timestamp() if learned else 0.0
-        is_bare = self.nugget.type is NuggetType.TUNING and not self.nugget.detail
-        return not matches_both, not is_exact, is_bare, -relevance(self), -newest
-
-
 def why(
     query: NuggetQuery,
     place: Location,
@@ -102,16 +71,10 @@ def why(
     told = {(one.nugget.session, one.nugget.summary) for one in kept}
     candidates = [one for one in candidates if (one.nugget.session, one.nugget.summary) not in told] + kept
     limit = query.budget_tokens // NUGGET_FRAME_TOKENS + 1
-    chosen = sorted(candidates, key=lambda one: one.rank)[:limit]
-    for one in chosen:
-        one.stale = one.stale if one.unit else place.stale_reason(one.nugget, now.date())
-    hits = [
-        NuggetHit(nugget=one.nugget, score=relevance(one), match=one.match, unit=one.unit, stale_reason=one.stale,
-                  contributions=contributions_of(one))
-        for one in sorted(chosen, key=lambda one: one.rank)
-    ]  # fmt: skip
+    chosen = sorted(candidates, key=rank)[:limit]
+    hits = [one if one.unit else with_staleness(one, place.stale_reason(one.nugget, now.date())) for one in chosen]
     packed, budget, hint = pack_nuggets(
-        hits, budget_tokens=query.budget_tokens, depth=query.depth, candidates=len(candidates)
+        sorted(hits, key=rank), budget_tokens=query.budget_tokens, depth=query.depth, candidates=len(candidates)
     )
     paths = dict.fromkeys(hit.nugget.scope.path for hit in packed if hit.nugget.scope.path and not hit.unit)
     moved = [f"{path} is {place.aliases[path]} now." for path in paths if place.aliases.get(path, path) != path]
@@ -140,7 +103,7 @@ def locate(query: NuggetQuery, connection: sqlite3.Connection, checkout: Checkou
 
 def _candidates(
     query: NuggetQuery, place: Location, now: datetime, meant: Mapping[str, float], symbol_words: Sequence[str]
-) -> list[NuggetCandidate]:
+) -> list[NuggetHit]:
     connection, workspace = place.connection, place.workspace
     nuggets = {one.id: one for one in _at(query, place)}
     texts: dict[str, float] = {}
@@ -161,10 +124,8 @@ def _candidates(
         for word in words:
             named |= stored.naming(connection, workspace, list(nuggets), word)
     return [
-        NuggetCandidate(
-            nugget=one, match=place.match(one.scope.path or ""), age_days=_age_days(one, now), text=texts.get(id_),
-            meaning=meant.get(id_), names_symbol=id_ in named,
-        )
+        weigh(one, place.match(one.scope.path or ""), now=now, text=texts.get(id_), meaning=meant.get(id_),
+              names_symbol=id_ in named)
         for id_, one in nuggets.items()
     ]  # fmt: skip
 
@@ -189,7 +150,7 @@ def _at(query: NuggetQuery, place: Location) -> list[Nugget]:
             and (one.scope.path or not path or one.type is NuggetType.CONSTRAINT)]  # fmt: skip
 
 
-def _of_brain(one: Reviewed, query: NuggetQuery, place: Location, now: datetime) -> NuggetCandidate | None:
+def _of_brain(one: Reviewed, query: NuggetQuery, place: Location, now: datetime) -> NuggetHit | None:
     """Return a unit of the brain as a candidate; None if it is neither about the place nor matches the words."""
     unit, text, stale = one
     changed = unit.last_modified or unit.created
@@ -204,8 +165,8 @@ def _of_brain(one: Reviewed, query: NuggetQuery, place: Location, now: datetime)
     if is_elsewhere or not _is_wanted(nugget, query):
         return None
     names_symbol = bool(query.symbol) and query.symbol in (nugget.scope.symbol, nugget.summary)
-    return NuggetCandidate(nugget=nugget, match=match, age_days=_age_days(nugget, now), text=text, stale=stale,
-                           names_symbol=names_symbol, unit=unit)  # fmt: skip
+    weighed = weigh(nugget, match, now=now, text=text, names_symbol=names_symbol)
+    return replace(with_staleness(weighed, stale), unit=unit)
 
 
 def _is_wanted(nugget: Nugget, query: NuggetQuery) -> bool:
@@ -218,40 +179,49 @@ def _learned(nugget: Nugget) -> datetime | None:
     return nugget.session_started or nugget.extracted_at
 
 
-def _age_days(nugget: Nugget, now: datetime) -> float | None:
-    learned = _learned(nugget)
-    return None if learned is None else max(0.0, (now - learned).total_seconds() / 86400)
+def rank(hit: NuggetHit) -> tuple[bool, bool, bool, float, float]:
+    """Return a sort key: matches of place and words first, then of the very file, then by score, then the newest.
+
+    A change by hand of which nothing is known but that it was made comes after what says more of the same file.
+    """
+    is_found = any(part.name in ("text", "meaning") for part in hit.addends)
+    matches_both = is_found and hit.match is not ScopeMatch.ELSEWHERE
+    learned = _learned(hit.nugget)
+    is_exact, newest = hit.match is ScopeMatch.EXACT, learned.timestamp() if learned else 0.0
+    is_bare = hit.nugget.type is NuggetType.TUNING and not hit.nugget.detail
+    return not matches_both, not is_exact, is_bare, -hit.score, -newest
 
 
-def relevance(one: NuggetCandidate) -> float:
-    """Return the score of a candidate, 0 to 1."""
-    return min(max(sum(value for _, value, _ in _addends(one)), 0.0), 1.0)
+def weigh(
+    nugget: Nugget, match: ScopeMatch, *, now: datetime, text: float | None = None, meaning: float | None = None,
+    names_symbol: bool = False,
+) -> NuggetHit:  # fmt: skip
+    """Return a nugget, or a unit of the brain seen as one, with the addends of its score for one question.
 
-
-def contributions_of(one: NuggetCandidate) -> tuple[Contribution, ...]:
-    """Return the addends of a score; the part that the clamp takes away or adds is one of them."""
-    parts = [Contribution(name=name, value=value, detail=detail) for name, value, detail in _addends(one)]
-    if clamped := relevance(one) - sum(part.value for part in parts):
-        parts.append(Contribution(name="clamp", value=clamped, detail="scores lie between 0 and 1"))
-    return tuple(parts)
-
-
-def _addends(one: NuggetCandidate) -> Iterator[tuple[str, float, str]]:
-    """Yield the name, value and detail of each addend of a score."""
-    kind, age = one.nugget.type, one.age_days
-    yield "scope", SCOPE_SHARE * SCOPE_VALUES[one.match], one.match
-    yield "type", TYPE_SHARE * TYPE_VALUES[kind], kind
-    recency = 0.0 if age is None else 0.5 ** (age / HALF_LIFE_DAYS)
-    yield "recency", RECENCY_SHARE * recency, "date unknown" if age is None else f"{age:.0f} days old"
-    yield "confidence", CONFIDENCE_SHARE * one.nugget.confidence, str(one.nugget.confidence)
-    if one.text is not None:
-        yield "text", TEXT_SHARE * one.text, f"{one.text:.0%} of the best match"
-        yield "text match", TEXT_BOOST, ""
-    elif one.meaning is not None:
-        yield "meaning", TEXT_SHARE * max(one.meaning, 0.0), f"cosine {one.meaning:.3f}"
+    `text` is its BM25 as a share of the best match's, None if it holds no word of the question; `meaning` is the cosine
+    of one that was found by meaning.
+    """
+    kind, learned = nugget.type, _learned(nugget)
+    age_days = None if learned is None else max(0.0, (now - learned).total_seconds() / 86400)
+    recency = 0.0 if age_days is None else 0.5 ** (age_days / HALF_LIFE_DAYS)
+    addends = [
+        ("scope", SCOPE_SHARE * SCOPE_VALUES[match], match), ("type", TYPE_SHARE * TYPE_VALUES[kind], kind),
+        ("recency", RECENCY_SHARE * recency, "date unknown" if age_days is None else f"{age_days:.0f} days old"),
+        ("confidence", CONFIDENCE_SHARE * nugget.confidence, str(nugget.confidence)),
+    ]  # fmt: skip
+    if text is not None:
+        addends += [("text", TEXT_SHARE * text, f"{text:.0%} of the best match"), ("text match", TEXT_BOOST, "")]
+    elif meaning is not None:
+        addends.append(("meaning", TEXT_SHARE * max(meaning, 0.0), f"cosine {meaning:.3f}"))
     if boost := TYPE_BOOSTS.get(kind):
-        yield "boost", boost, kind
-    if one.names_symbol:
-        yield "symbol", SYMBOL_BOOST, ""
-    if one.stale:
-        yield "stale", -STALE_PENALTY, ""
+        addends.append(("boost", boost, kind))
+    if names_symbol:
+        addends.append(("symbol", SYMBOL_BOOST, ""))
+    parts = tuple(Contribution(name=name, value=value, detail=detail) for name, value, detail in addends)
+    return NuggetHit(nugget=nugget, match=match, addends=parts)
+
+
+def with_staleness(hit: NuggetHit, reason: StaleReason | None) -> NuggetHit:
+    """Return a hit with the penalty of one that is stale."""
+    penalty = Contribution(name="stale", value=-STALE_PENALTY)
+    return replace(hit, stale_reason=reason, addends=(*hit.addends, penalty)) if reason else hit

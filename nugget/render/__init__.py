@@ -14,7 +14,6 @@ from nugget.models.sessions import standing
 from nugget.text import clean, one_line, shorten, word_root
 
 if TYPE_CHECKING:
-    from nugget.index.provenance import IndexedSession
     from nugget.models import Chunk, Hit, Speaker, StaleReason
     from nugget.models.nuggets import NuggetBundle, NuggetHit
 
@@ -187,19 +186,19 @@ def _facts(hit: Hit) -> list[str]:
     return [fact for fact in facts if fact]
 
 
-def provenance_markdown(bundle: NuggetBundle, history: Sequence[IndexedSession], max_chars: int) -> str:
+def provenance_markdown(bundle: NuggetBundle, max_chars: int) -> str:
     """Return nuggets and the sessions behind a file as markdown for an agent, at most `max_chars` long.
 
     Text of sessions is inside a fence that it cannot close.
     """
     place = _plain(bundle.query.path or "the workspace")
-    if not bundle.hits and not history:
+    if not bundle.hits and not bundle.sessions:
         return f"Nothing is recorded on why {place} is as it is."[:max_chars]
     head = f"Why {place} is as it is: from earlier sessions, not reviewed unless it says so. {ORDERS}"
     lines = [line for hit in bundle.hits for line in _nugget_lines(hit)]
-    if history:
+    if bundle.sessions:
         lines += ["", "Sessions that touched it, newest first:"]
-    for record in (known.record for known in history[:8]):
+    for record in bundle.sessions[:8]:
         day = f"{record.started:%Y-%m-%d}" if record.started else "no date"
         title = shorten(one_line(record.title or record.first_prompt), 100)
         lines.append(f"- {day} {one_line(record.agent)} {one_line(record.session[:8])}: {title}")

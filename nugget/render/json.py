@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from nugget.capture.review import ProposalBranch, ProposedFile
     from nugget.importing import ImportResult
     from nugget.index import SyncResult
-    from nugget.index.provenance import IndexedSession
     from nugget.infra.workspace import Workspace
     from nugget.models import Bundle, Event, Hit, Problem, StaleReason, Unit
-    from nugget.models.nuggets import Nugget, NuggetBundle, NuggetHit
+    from nugget.models.nuggets import Nugget, NuggetBundle, NuggetHit, SessionRecord
     from nugget.provenance.extraction import ExtractedSession
     from nugget.provenance.inventory import Gaps
     from nugget.retrieval.refs import Shown
@@ -150,12 +149,12 @@ def nugget_json(hit: NuggetHit, *, strict: bool = False) -> dict[str, Any]:
     return value | ({"ref": hit.unit.ref} if hit.unit and not strict else {})
 
 
-def file_history_json(path: str, touching: Sequence[IndexedSession], *, shown: int) -> dict[str, Any]:
+def file_history_json(path: str, touching: Sequence[SessionRecord], *, shown: int) -> dict[str, Any]:
     """Return the sessions that touched a file, newest first, in openqed's shape."""
     sessions = [
-        {"sessionId": known.record.session, "agent": known.record.agent,
-         "startedAt": iso_date(known.record.started), "endedAt": iso_date(known.record.ended)}
-        for known in touching[:shown]
+        {"sessionId": one.session, "agent": one.agent, "startedAt": iso_date(one.started),
+         "endedAt": iso_date(one.ended)}
+        for one in touching[:shown]
     ]  # fmt: skip
     return {"path": path, "sessions": sessions, "total": len(touching), "shown": len(sessions)}
 

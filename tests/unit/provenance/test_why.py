@@ -11,7 +11,7 @@ from replay import git
 from nugget.models import Depth, Scope, SourceName, StaleReason, Unit
 from nugget.models.nuggets import Nugget, NuggetHit, NuggetQuery, NuggetType, ScopeMatch
 from nugget.provenance import checkout as checkouts
-from nugget.provenance.ranking import NuggetCandidate, contributions_of, relevance
+from nugget.provenance.ranking import weigh, with_staleness
 from nugget.retrieval.packing import NUGGET_FRAME_TOKENS, pack_nuggets
 
 
@@ -187,10 +187,13 @@ EXACT, DIRECTORY, SAME, WORKSPACE, ELSEWHERE = ScopeMatch
 
 
 def weighed(
-    type: NuggetType, match: ScopeMatch, confidence: float, *, is_stale: bool = False, **signals: Any
-) -> NuggetCandidate:
-    nugget = Nugget(id="a-1", type=type, summary="s", confidence=confidence, session="a")
-    return NuggetCandidate(nugget=nugget, match=match, stale=StaleReason.EXPIRED if is_stale else None, **signals)
+    type: NuggetType, match: ScopeMatch, confidence: float, *, is_stale: bool = False, age_days: float | None = None,
+    text: float | None = None,
+) -> NuggetHit:  # fmt: skip
+    learned = None if age_days is None else NOW - timedelta(days=age_days)
+    nugget = Nugget(id="a-1", type=type, summary="s", confidence=confidence, session="a", session_started=learned)
+    hit = weigh(nugget, match, now=NOW, text=text)
+    return with_staleness(hit, StaleReason.EXPIRED if is_stale else None)
 
 
 DECISION, INTENT, STALE = NuggetType.DECISION, NuggetType.INTENT, {"is_stale": True}
@@ -215,7 +218,7 @@ SCORES: list[tuple[NuggetType, ScopeMatch, float, dict[str, Any], float]] = [
                     "WHY-STALE-PENALTY", "WHY-CLAMP")  # fmt: skip
 @pytest.mark.parametrize(("type_", "match", "confidence", "signals", "score"), SCORES)
 def test_scores_are_those_of_the_design(type_, match, confidence, signals, score):
-    assert relevance(weighed(type_, match, confidence, **signals)) == pytest.approx(score, abs=1e-5)
+    assert weighed(type_, match, confidence, **signals).score == pytest.approx(score, abs=1e-5)
 
 
 @pytest.mark.proves("WHY-EXPLAIN")
@@ -224,10 +227,9 @@ def test_scores_are_those_of_the_design(type_, match, confidence, signals, score
 @pytest.mark.parametrize("type_", list(NuggetType))
 def test_contributions_add_up_to_the_score(type_, match, is_stale):
     for text in (None, 0.3, 1.0):
-        signals = weighed(type=type_, match=match, confidence=0.65, age_days=12.5, text=text, is_stale=is_stale)
-        total = sum(part.value for part in contributions_of(signals))
-        assert total == pytest.approx(relevance(signals))
-        assert 0 <= relevance(signals) <= 1
+        hit = weighed(type=type_, match=match, confidence=0.65, age_days=12.5, text=text, is_stale=is_stale)
+        assert sum(part.value for part in hit.contributions) == pytest.approx(hit.score)
+        assert 0 <= hit.score <= 1
 
 
 def hit(number: int, *, detail: str = "", prompt: str = "", type_: str = "decision") -> NuggetHit:
@@ -236,7 +238,7 @@ def hit(number: int, *, detail: str = "", prompt: str = "", type_: str = "decisi
         confidence=0.5, session="abc", scope=Scope(path="src/a.py"), alternatives=("x" * 8,) if detail else (),
         session_started=datetime(2026, 11, 1, tzinfo=UTC),
     )  # fmt: skip
-    return NuggetHit(nugget=nugget, score=1 - number / 100, match=EXACT)
+    return NuggetHit(nugget=nugget, match=EXACT)
 
 
 # A summary of 40 characters is 10 tokens, `src/a.py` 2: with its frame 42. A detail of 80 with its alternative is 22.
