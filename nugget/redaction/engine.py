@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from importlib.metadata import version
 from itertools import chain
-from pathlib import Path
 from string import ascii_letters, digits
 from typing import Any
 
@@ -36,8 +35,6 @@ _SHAPES: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
     ("random-pair", _OF_PAIRS, judge.is_random_pair),
 )
 """Kinds that only the form of a word tells, with the signs that it may hold beside `_` and `-`."""
-_IN_CONTEXT = ("encoded-secret", "typed-password")
-"""Kinds that only the form of a word tells, so that the text around it counts."""
 _WORD, _WORD_SIGNS = re.compile(r"[A-Za-z0-9_-]*"), ascii_letters + digits + "_-"
 _OF_DATA, _DATA_AFTER = ("/", "+", ".", "%"), re.compile(r"[/+=%]|\.\w")
 """Signs next to a word that is part of a path or of base64."""
@@ -161,21 +158,19 @@ _READERS: dict[str, Callable[[str, Sequence[int], bytearray], Iterator[Span]]] =
 
 @cache
 def _scanner() -> Any:
-    """Return the engine, or the error that its rules raise: compiling takes seconds even if it fails."""
-    paths, folder = [str(path) for path in sorted(judge.RULES.glob("*.yaml"))], _compiled()
+    """Return the engine."""
+    paths, folder = [str(path) for path in sorted(judge.RULES.glob("*.yaml"))], rule_cache()
+    folder = folder and folder / digest_of("rules/*.yaml")
     if folder and not any(folder.glob("*.vscdb")) and sys.stderr.isatty():
         print("Preparing redaction: its rules are compiled once, which takes some seconds …", file=sys.stderr)
     from kingfisher_sdk import Rules, Scanner  # 60 MB and .2 s that only commands that redact need
 
-    try:
-        rules = Rules(paths, confidence="low", cache_dir=folder)
-        if folder and rules.cache_status == "stored":
-            for other in folder.parent.iterdir():
-                if other != folder:
-                    shutil.rmtree(other, ignore_errors=True)
-        return Scanner(rules, base64=False)
-    except (RuntimeError, OSError) as error:
-        return error
+    rules = Rules(paths, confidence="low", cache_dir=folder)
+    if folder and rules.cache_status == "stored":
+        for other in folder.parent.iterdir():
+            if other != folder:
+                shutil.rmtree(other, ignore_errors=True)
+    return Scanner(rules, base64=False)
 
 
 @cache
@@ -185,17 +180,6 @@ def digest_of(*patterns: str) -> str:
     for file in sorted(file for pattern in patterns for file in judge.RULES.parent.glob(pattern)):
         found.update(file.read_bytes())
     return found.hexdigest()[:16]
-
-
-def _compiled() -> Path | None:
-    """Return the folder for the compiled form of the present rules."""
-    folder = rule_cache()
-    return folder / digest_of("rules/*.yaml") if folder else None
-
-
-def prepare() -> None:
-    """Open the engine; the first time on a machine, the rules are compiled, which takes seconds."""
-    _scanner()
 
 
 def issued_secrets(view: str) -> Iterator[Span]:
@@ -232,16 +216,11 @@ def scanned(data: bytes, size: int = 32_768, margin: int = 2048) -> Iterator[Spa
     Some rules take time by the square of a text's length, so the engine reads pieces of one `size`, cut where a line
     ends if one does. Each is read with a `margin` to both sides, longer than what a rule looks at around a start.
     """
-    scanner = _scanner()
-    if isinstance(scanner, Exception):
-        raise scanner
     begin = 0
     while begin < len(data):
-        stop = begin + size
-        if stop < len(data):
-            stop = data.rfind(b"\n", stop - margin, stop) + 1 or stop
+        stop = data.rfind(b"\n", begin + size - margin, begin + size) + 1 or begin + size
         first = max(0, begin - margin)
-        for finding in scanner.scan(data[first : stop + margin]):
+        for finding in _scanner().scan(data[first : stop + margin]):
             place = finding.location
             if begin <= (start := first + place["start_offset"]) < stop and finding.visible:
                 yield start, first + place["end_offset"], finding.rule_id
@@ -268,7 +247,9 @@ def _judged(view: str, data: bytes, marks: dict[str, list[int]]) -> list[tuple[i
             end = parts.end()
         if kind == "encoded-secret":
             start, end = _whole(view, start, end, _OF_TOKENS, run_end)
-        if kind in _IN_CONTEXT and judge.is_told_public(view[max(0, start - 120) : start], view[end : end + 120]):
+        if kind in ("encoded-secret", "typed-password") and judge.is_told_public(
+            view[max(0, start - 120) : start], view[end : end + 120]
+        ):
             continue
         value = view[start:end]
         if family == "prose":

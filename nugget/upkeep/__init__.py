@@ -245,9 +245,9 @@ def _push(environment: Environment, brain: Path, note: Callable[[str], None]) ->
 def prepare_machine(environment: Environment, note: Callable[[str], None]) -> None:
     """Compile the redaction rules and load the embedding model, so that no session waits for them."""
     from nugget.infra.embedding import embedder_or_problem
-    from nugget.redaction.engine import prepare
+    from nugget.redaction import redact
 
-    prepare()
+    redact("")
     if problem := embedder_or_problem(load_settings(environment), environment)[1]:
         note(f"There is no search by meaning yet: {problem}")
 
