@@ -33,6 +33,7 @@ from nugget.infra.llm import open_llm
 from nugget.infra.workspace import find_workspace
 from nugget.models import SourceName
 from nugget.redaction import allow_list, redact
+from nugget.sources import source_of
 from nugget.sources.sessions import find_log, find_logs
 from nugget.text import on_progress
 
@@ -217,13 +218,13 @@ class Logs:
             ingest(connection, log, settings=self.settings, now=datetime.now(UTC))
         elif not is_known:
             raise self._unknown(f"a session {session}")
-        return log.id if log else session
+        return log[0].id if log else session
 
     def _latest(self) -> str:
-        found = [log for log in find_logs(self.environment, self.settings) if log.source is not SourceName.BRIDGE]
+        found = [log for log in find_logs(self.environment, self.settings) if source_of(log) is not SourceName.BRIDGE]
         if not found:
             raise self._unknown("any session yet")
-        return found[-1].id
+        return found[-1][0].id
 
     def _unknown(self, what: str) -> TranscriptError:
         hint = f"Shell logs are looked for in {self.environment.shell_logs}, transcripts where agents keep them."

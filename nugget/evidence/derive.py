@@ -24,7 +24,7 @@ from nugget.index.connection import write_transaction
 from nugget.index.events import Ids, LogSession
 from nugget.index.sync import chunks_of
 from nugget.models import Scope, SourceName, Unit
-from nugget.sources import Log
+from nugget.sources import Log, source_of
 from nugget.text import shorten
 
 _MAX_LINES_OF_COMMAND = 80
@@ -38,10 +38,10 @@ def ingest(connection: sqlite3.Connection, log: Log, *, settings: Settings, now:
     Raises NuggetError for logs that cannot be read.
     """
     read = logs.ingest_log(connection, log, settings, now=now)
-    session = store.find_log_session(connection, log.id, log.source)
+    session = store.find_log_session(connection, log[0].id, source_of(log))
     incidents, notes = derive_sessions(connection, read.sessions or ([session.key] if session else []))
     return ingested(
-        log.id, log.source, **{table: max(0, read.rows[table]) for table in store.READ_TABLES},
+        log[0].id, source_of(log), **{table: max(0, read.rows[table]) for table in store.READ_TABLES},
         working_notes=notes, incidents=incidents, malformed=read.malformed, bytes_read=read.bytes_read,
         redacted=dict(read.redacted),
     )  # fmt: skip

@@ -34,7 +34,7 @@ from nugget.index.units import meta, put_meta
 from nugget.infra import files
 from nugget.models import EventKind, Problem, Session, SessionFile, SourceName
 from nugget.redaction import allow_list, is_excluded_project, rules_stamp
-from nugget.sources import ARCHIVE_ENDING, Log
+from nugget.sources import ARCHIVE_ENDING, Log, source_of
 from nugget.sources.channels import channel_of_session, read_channel
 from nugget.sources.claude_code import Logged, read_logged
 from nugget.sources.sessions import CLAUDE_CODE, find_logs, read_any, read_archive
@@ -74,16 +74,16 @@ def ingest_all(
                     store.remove_everything(connection)
             return run
         logs = find_logs(environment, settings, brain)
-        gone = before.keys() - {file.locator for log in logs for file in log.files}
+        gone = before.keys() - {file.locator for log in logs for file in log}
         if gone:
-            _forget_gone(connection, gone, {log.id for log in logs if log.source is not SourceName.BRIDGE})
+            _forget_gone(connection, gone, {log[0].id for log in logs if source_of(log) is not SourceName.BRIDGE})
         known = store.known_files(connection)
     changed = [log for log in logs if _is_changed(log, known)]
-    for log in tracked(changed, "Reading sessions (MB)", lambda log: sum(file.size for file in log.files) / 1e6):
+    for log in tracked(changed, "Reading sessions (MB)", lambda log: sum(file.size for file in log) / 1e6):
         read = run.bytes_read
         with _alone(connection, wait=True):
             _read_log(run, log)
-        is_new = not any(file.locator in before for file in log.files)
+        is_new = not any(file.locator in before for file in log)
         run.added += is_new
         run.modified += not is_new and run.bytes_read > read
     run.removed, run.unchanged = len(gone), len(logs) - run.added - run.modified
@@ -98,7 +98,7 @@ def ingest_log(connection: sqlite3.Connection, log: Log, settings: Settings, *, 
         if _is_changed(log, store.known_files(connection)):
             _read_log(run, log)
     problems = store.file_problems(connection)
-    for file in log.files:
+    for file in log:
         if file.locator in problems:
             raise NuggetError(f"{file.locator}: {problems[file.locator]}")
     return run
@@ -116,8 +116,8 @@ def changed_logs(
     logs = find_logs(environment, settings, brain)
     known = store.known_files(connection)
     changed = [log for log in logs if _is_changed(log, known)]
-    size = sum(file.size for log in changed for file in log.files)
-    return changed, size, len(known.keys() - {file.locator for log in logs for file in log.files})
+    size = sum(file.size for log in changed for file in log)
+    return changed, size, len(known.keys() - {file.locator for log in logs for file in log})
 
 
 @contextmanager
@@ -133,7 +133,7 @@ def _alone(connection: sqlite3.Connection, *, wait: bool) -> Iterator[bool]:
 
 
 def _is_changed(log: Log, known: Mapping[str, tuple[int, int]]) -> bool:
-    return any(known.get(file.locator) != (file.size, file.mtime_ns) for file in log.files)
+    return any(known.get(file.locator) != (file.size, file.mtime_ns) for file in log)
 
 
 def _forget_gone(connection: sqlite3.Connection, gone: Iterable[str], present: set[str]) -> None:
@@ -191,18 +191,16 @@ def _rules(settings: Settings) -> str:
 
 def _read_log(run: IngestRun, log: Log) -> None:
     """Read a log that changed, in place of what was read of it before."""
-    states = store.read_states(run.connection, [file.locator for file in log.files])
-    seen = {
-        file.locator: states.get(file.locator) or ReadState(path=file.locator, part=file.part) for file in log.files
-    }
-    seen = {file.locator: replace(seen[file.locator], size=file.size, mtime_ns=file.mtime_ns) for file in log.files}
-    if log.source is SourceName.SHELL:
+    states = store.read_states(run.connection, [file.locator for file in log])
+    seen = {file.locator: states.get(file.locator) or ReadState(path=file.locator, part=file.part) for file in log}
+    seen = {file.locator: replace(seen[file.locator], size=file.size, mtime_ns=file.mtime_ns) for file in log}
+    if source_of(log) is SourceName.SHELL:
         with write_transaction(run.connection):
             _put_shell(run, log, list(seen.values()))
         return
     read: list[tuple[SessionFile, Logged]] = []
     is_excluded = any(state.problem == _EXCLUDED for state in seen.values())
-    for file in () if is_excluded else log.files:
+    for file in () if is_excluded else log:
         state = seen[file.locator] = replace(seen[file.locator], problem="")
         try:
             read.append((file, _read_file(log, file)))
@@ -210,7 +208,9 @@ def _read_log(run: IngestRun, log: Log) -> None:
             reason = reason_of(error).removeprefix(f"{file.locator} ")  # whoever shows it names the file
             seen[file.locator] = replace(state, problem=reason)
     with write_transaction(run.connection):
-        session = store.claim_session(run.connection, source=log.source, session_id=log.id, path=log.path)
+        session = store.claim_session(
+            run.connection, source=source_of(log), session_id=log[0].id, path=str(log[0].path)
+        )
         for path, state in seen.items():
             state = replace(state, session=session.key)
             seen[path] = replace(state, key=store.put_state(run.connection, state))
@@ -219,9 +219,15 @@ def _read_log(run: IngestRun, log: Log) -> None:
             _put_session(run, session, [(seen[file.locator], logged) for file, logged in read])
 
 
+def _claim(run: IngestRun, log: Log) -> LogSession:
+    source, path = source_of(log), log[0].path
+    place = path.parent if source is SourceName.SHELL else path
+    return store.claim_session(run.connection, source=source, session_id=log[0].id, path=str(place))
+
+
 def _read_file(log: Log, file: SessionFile) -> Logged:
-    if log.source is SourceName.BRIDGE:
-        return Session(id=log.id, agent="", path=log.path, events=()), [*read_channel(file.path)]
+    if source_of(log) is SourceName.BRIDGE:
+        return Session(id=log[0].id, agent="", path=str(file.path), events=()), [*read_channel(file.path)]
     is_archived = file.path.name.endswith(ARCHIVE_ENDING)
     if file.agent == CLAUDE_CODE and not is_archived:
         return read_logged(file.path)
@@ -230,7 +236,9 @@ def _read_file(log: Log, file: SessionFile) -> Logged:
 
 def _put_shell(run: IngestRun, log: Log, states: Sequence[ReadState]) -> None:
     """Write the rows of a shell session in place of those that it had."""
-    session = store.claim_session(run.connection, source=SourceName.SHELL, session_id=log.id, path=log.path)
+    session = store.claim_session(
+        run.connection, source=SourceName.SHELL, session_id=log[0].id, path=str(log[0].path.parent)
+    )
     _remove_read_rows(run, session)
     shell = read_shell(run, log, session.key)
     run.put_rows(shell.rows)

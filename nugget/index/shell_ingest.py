@@ -72,7 +72,7 @@ class ShellSession:
 def read_shell(run: IngestRun, log: Log, key: int) -> ShellSession:
     """Read all files of a shell session; `key` is that of its row."""
     shell = ShellSession(run=run, ids=Ids(key, 0))
-    files = {file.path.name: file for file in log.files}
+    files = {file.path.name: file for file in log}
     typed = INPUT if INPUT in files and files[INPUT].size else EVENTS
     shown = next((name for name in STREAMS if name in files), "")
     searched = {typed, shown, "stderr.log" if shown == "stdout.log" else ""}
@@ -80,7 +80,7 @@ def read_shell(run: IngestRun, log: Log, key: int) -> ShellSession:
         if name in files:
             read = _read_events if name == EVENTS else _read_text
             read(shell, files[name].path, is_searched=name in searched)
-    run.bytes_read += sum(file.size for file in log.files)
+    run.bytes_read += sum(file.size for file in log)
     return shell
 
 

@@ -45,22 +45,18 @@ class ReadDocument:
     record: SessionRecord | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Log:
-    """A session, shell or channel with its files: its own first, then those of its subagents.
+Log = tuple[SessionFile, ...]
+"""The files of a session, shell or channel: its own first, then those of its subagents, or the streams of a shell."""
 
-    `path` is the transcript, the database, the archive, the folder of a shell or the file of a channel.
-    """
 
-    source: SourceName
-    id: str
-    path: str
-    files: tuple[SessionFile, ...]
+def source_of(log: Log) -> SourceName:
+    """Return the source of a log: the files of shells have `shell` as their agent, those of channels none."""
+    return {"shell": SourceName.SHELL, "": SourceName.BRIDGE}.get(log[0].agent, SourceName.SESSIONS)
 
-    @property
-    def mtime_ns(self) -> int:
-        """Time of the file that was written to last."""
-        return max(file.mtime_ns for file in self.files)
+
+def order_of(log: Log) -> tuple[int, Path, str]:
+    """Return the key by which logs are sorted, those written to last at the end."""
+    return max(file.mtime_ns for file in log), log[0].path, log[0].id
 
 
 def agent_folders(environment: Environment, settings: Settings | None = None) -> dict[str, Path]:

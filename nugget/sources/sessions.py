@@ -23,7 +23,7 @@ from typing import Any
 from nugget.config import Environment, Settings
 from nugget.errors import TranscriptError, UsageError, reason_of
 from nugget.infra import files
-from nugget.models import Event, EventKind, Session, SessionFile, SourceName, Speaker, SpeechOrigin
+from nugget.models import Event, EventKind, Session, SessionFile, Speaker, SpeechOrigin
 from nugget.sources import (
     ARCHIVE_ENDING,
     DATABASE_MAGIC,
@@ -36,10 +36,12 @@ from nugget.sources import (
     cursor,
     gemini,
     opencode,
+    order_of,
     parse_record,
     read_document,
     session_file,
     shell_logs,
+    source_of,
     split_locator,
 )
 from nugget.sources.condense import Exchange, cut_at_prompts
@@ -209,21 +211,20 @@ def find_logs(environment: Environment, settings: Settings, brain: Path | None =
             of_claude.append([])
         of_claude[-1].append(file)
     others = [agent for agent in AGENTS if agent != CLAUDE_CODE]
-    found = [log_of(*own) for own in (*of_claude, *([file] for file in find_sessions(environment, others, settings)))]
-    present = {log.id for log in found}
+    found: list[Log] = [(file,) for file in find_sessions(environment, others, settings)]
+    found += map(tuple, of_claude)
+    present = {log[0].id for log in found}
     for session, path in archived_sessions(environment.home).items():
         if session not in present and (archived := session_file(path, agent=CLAUDE_CODE, name=session)):
-            found.append(log_of(archived))
+            found.append((archived,))
     for channel, path in channels.channel_files(environment.home, *([brain] if brain else [])):
         if own_file := session_file(path, agent="", name=channel):
-            found.append(Log(source=SourceName.BRIDGE, id=channel, path=str(path), files=(own_file,)))
+            found.append((own_file,))
     found += shell_logs.find_shell_sessions(environment.shell_logs)
-    found.sort(key=lambda log: (log.mtime_ns, log.path))
     erased = _erased(environment.home)
-    newest = {
-        (log.source, log.id): log for log in found if log.id not in erased
-    }  # of a transcript and its copy the newest counts
-    return sorted(newest.values(), key=lambda log: (log.mtime_ns, log.path))
+    # Of a transcript and its copy the newest counts.
+    logs = sorted((log for log in found if log[0].id not in erased), key=order_of)
+    return sorted({(source_of(log), log[0].id): log for log in logs}.values(), key=order_of)
 
 
 def find_log(environment: Environment, session_id: str) -> Log | None:
@@ -235,12 +236,7 @@ def find_log(environment: Environment, session_id: str) -> Log | None:
         return shell
     found = find_session_by_id(environment, session_id)
     subagents = claude_code.find_subagents(found.path) if found and found.agent == CLAUDE_CODE else ()
-    return log_of(found, *subagents) if found else None
-
-
-def log_of(*files: SessionFile) -> Log:
-    """Return the log of a session that has these files, its own first."""
-    return Log(source=SourceName.SESSIONS, id=files[0].id, path=str(files[0].path), files=files)
+    return (found, *subagents) if found else None
 
 
 def archive_file(home: Path, session_id: str) -> Path:

@@ -17,8 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from nugget.models import SourceName
-from nugget.sources import Log, list_folder, mapping_of, parse_record, read_lines, session_file
+from nugget.sources import Log, list_folder, mapping_of, order_of, parse_record, read_lines, session_file
 from nugget.text import is_name, without_escapes
 
 EVENTS, INPUT = "events.jsonl", "stdin.log"
@@ -76,7 +75,7 @@ def is_session_id(text: str) -> bool:
 def find_shell_sessions(log_dir: Path) -> Iterator[Log]:
     """Yield the shell sessions with logs below `log_dir`, the one written to last at the end."""
     found = [log for entry in list_folder(log_dir) if (log := find_shell_session(log_dir, entry.name))]
-    yield from sorted(found, key=lambda log: (log.mtime_ns, log.id))
+    yield from sorted(found, key=order_of)
 
 
 def find_shell_session(log_dir: Path, name: str) -> Log | None:
@@ -86,8 +85,7 @@ def find_shell_session(log_dir: Path, name: str) -> Log | None:
         return None
     entries = {entry.name: entry for entry in list_folder(folder) if not entry.is_symlink()}
     known = [entries[file] for file in (EVENTS, INPUT, *STREAMS) if file in entries]
-    files = tuple(file for entry in known if (file := session_file(entry, agent="shell", name=name)))
-    return Log(source=SourceName.SHELL, id=name, path=str(folder), files=files) if files else None
+    return tuple(file for entry in known if (file := session_file(entry, agent="shell", name=name))) or None
 
 
 def read_events(file: Path) -> tuple[list[LogEvent], int]:

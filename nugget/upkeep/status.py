@@ -24,6 +24,7 @@ from nugget.index.units import file_marks, file_states
 from nugget.index.vectors import embedding_under_way
 from nugget.infra import git, remotes
 from nugget.models import SourceName
+from nugget.sources import source_of
 from nugget.sources.notes import open_canon
 from nugget.sources.nugget_store import NuggetUnits
 from nugget.text import counted
@@ -153,7 +154,7 @@ def sources_status(
                 rows.append(_documents(connection, SourceName.CANON, folder, len(late) + gone, late))
         logs, _, _ = changed_logs(connection, environment, settings, brain)
         for source in (SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE):
-            late = [min(file.mtime_ns for file in log.files) for log in logs if log.source is source and log.files]
+            late = [min(file.mtime_ns for file in log) for log in logs if source_of(log) is source]
             read, said = connection.execute(_SAID, (source,) * 2).fetchone()
             if read or late:
                 rows.append(_row(source, "", read, said, len(late), late))

@@ -14,7 +14,6 @@ from nugget.config import Settings
 from nugget.evidence import BundleOptions, bundle_json, evidence_bundle
 from nugget.evidence.derive import ingest
 from nugget.sources import session_file
-from nugget.sources.sessions import log_of
 
 
 @pytest.fixture
@@ -74,7 +73,7 @@ def take_in(logs: Logs, transcripts: Path, name: str) -> str:
     file = transcripts / name
     found = session_file(file, agent="claude-code", name=file.stem)
     assert found is not None
-    ingest(logs.index, log_of(found), settings=Settings(), now=NOW)
+    ingest(logs.index, (found,), settings=Settings(), now=NOW)
     return file.stem
 
 

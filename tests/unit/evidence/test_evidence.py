@@ -21,7 +21,6 @@ from nugget.evidence.selection import select_with_llm
 from nugget.index.events import TABLES
 from nugget.infra.llm import LLM
 from nugget.sources import Log, session_file
-from nugget.sources.sessions import log_of
 
 SESSION = "sess_walkthrough"
 
@@ -151,7 +150,7 @@ def transcript(file: Path, calls: list[tuple[str, dict[str, Any], str, bool]]) -
     write_transcript(file, [("Fix the shop.", "Done.", *calls)], session=file.stem)
     found = session_file(file, agent="claude-code", name=file.stem)
     assert found is not None
-    return log_of(found)
+    return (found,)
 
 
 FAILED = ("Bash", {"command": "npm test"}, "Exit code 1\nFAIL cart.test.ts\nTypeError: price is undefined", True)

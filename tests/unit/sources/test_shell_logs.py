@@ -99,7 +99,7 @@ def test_no_session_id_and_no_link_leads_out_of_the_log_folder(tmp_path):
     (logs / "half" / "stderr.log").symlink_to(outside / "stdin.log")
     os.mkfifo(logs / "half" / "stdout.log")
     (logs / "empty").mkdir()
-    assert [log.id for log in find_shell_sessions(logs)] == ["good"]
+    assert [log[0].id for log in find_shell_sessions(logs)] == ["good"]
     for name in ("../outside", "linked", "..", ".", "", "a/b", "a\0b", "x" * 200, "half"):
         assert find_shell_session(logs, name) is None
     assert read_text(logs / "half" / "stderr.log", now_ms=LATER_MS)[0] == []
