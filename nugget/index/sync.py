@@ -28,17 +28,12 @@ from nugget.infra import files
 from nugget.infra.embedding import Embedder
 from nugget.markdown import chunk_markdown
 from nugget.models import Chunk, FileState, Problem, SourceName, Unit
-from nugget.sources import ReadDocument
-from nugget.sources.notes import Notes
-from nugget.sources.nugget_store import NuggetUnits
+from nugget.sources import UnitFiles, UnitsRead
+from nugget.sources.nugget_store import nugget_units
 from nugget.text import estimate_tokens, on_progress, printable, tracked
 
 _BRAIN = SourceName.BRAIN
 _FILES_A_BATCH = 64
-_Source = Notes | NuggetUnits
-"""Files that each hold units."""
-
-
 DocumentChanges = tuple[list[tuple[str, Path]], list[str], int]
 """Files of a source that differ from the index, by key and place, the keys of those gone, and how many are the same."""
 
@@ -228,7 +223,7 @@ def _put_file(brain: Path, connection: sqlite3.Connection, path: str, count_toke
     return state
 
 
-def document_changes(source: _Source, connection: sqlite3.Connection) -> DocumentChanges:
+def document_changes(source: UnitFiles, connection: sqlite3.Connection) -> DocumentChanges:
     """Return what changed since the last sync, by size and time alone. Reads no file and takes no lock."""
     known = stored.file_marks(connection, source.name)
     modified: list[tuple[str, Path]] = []
@@ -247,7 +242,7 @@ def document_changes(source: _Source, connection: sqlite3.Connection) -> Documen
 
 
 def sync_documents(
-    source: _Source,
+    source: UnitFiles,
     connection: sqlite3.Connection,
     *,
     embedder: Embedder | None,
@@ -293,7 +288,7 @@ def sync_documents(
 
 def sync_provenance(home: Path, connection: sqlite3.Connection, *, embedder: Embedder | None = None) -> SyncResult:
     """Read the provenance files that changed. Without an `embedder` new nuggets are found by their words alone."""
-    source = NuggetUnits(home)
+    source = nugget_units(home)
     changes = document_changes(source, connection)
     if not any(changes[:2]) and embedder is None:
         return SyncResult(unchanged=changes[2])
@@ -311,8 +306,8 @@ _Chunks = Sequence[Sequence[Chunk]]
 
 
 def _read(
-    source: _Source, key: str, file: Path, seen: FileState | None, count_tokens: Callable[[str], int]
-) -> tuple[FileState, ReadDocument | None, _Chunks] | None:
+    source: UnitFiles, key: str, file: Path, seen: FileState | None, count_tokens: Callable[[str], int]
+) -> tuple[FileState, UnitsRead | None, _Chunks] | None:
     """Return a file with its units, chunked; no document if only its time changed, None if it is changing or gone."""
     try:
         stat = file.stat()
@@ -323,16 +318,16 @@ def _read(
         document, problems = None, seen.problems if seen else ()
         chunks: _Chunks = ()
         if seen is None or seen.hash != hash_:
-            document = source.read(key, file)
-            document = replace(document, units=tuple(replace(unit, path=key) for unit in document.units))
-            chunks, problems = [chunks_of(unit, count_tokens) for unit in document.units], document.problems
+            units, problems, record = source.read(key, file)
+            document = tuple(replace(unit, path=key) for unit in units), problems, record
+            chunks = [chunks_of(unit, count_tokens) for unit in units]
         after = file.stat()
     except FileNotFoundError:
         return None  # gone since it was listed, as files do while a client syncs: the next sync takes it out
     except Exception as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         problem = Problem(path=key, reason=f"cannot be read ({reason or type(error).__name__})")
-        return FileState(path=key, hash="", size=-1, mtime_ns=0, problems=(problem,)), ReadDocument(), ()
+        return FileState(path=key, hash="", size=-1, mtime_ns=0, problems=(problem,)), ((), (), None), ()
     if (after.st_size, after.st_mtime_ns) != (stat.st_size, stat.st_mtime_ns):
         return None
     state = FileState(path=key, hash=hash_, size=stat.st_size, mtime_ns=stat.st_mtime_ns, problems=problems)
@@ -345,12 +340,13 @@ def _remove_units(connection: sqlite3.Connection, source: SourceName, key: str) 
 
 
 def _put_document(
-    connection: sqlite3.Connection, source: SourceName, state: FileState, document: ReadDocument, chunks: _Chunks
+    connection: sqlite3.Connection, source: SourceName, state: FileState, document: UnitsRead, chunks: _Chunks
 ) -> FileState:
     """Write a file's units; return its state. An id that another file has already stays with that file."""
+    units, _, record = document
     _remove_units(connection, source, state.path)
     indexed: set[str] = set()
-    for unit, its in zip(document.units, chunks, strict=True):
+    for unit, its in zip(units, chunks, strict=True):
         owner = stored.unit_path(connection, source, unit.id)
         if owner is None:
             stored.put_unit(connection, unit, its)
@@ -360,8 +356,8 @@ def _put_document(
         state = replace(state, problems=(*state.problems, taken))
         if owner != state.path:  # read it again next time: the other file may be gone by then
             state = replace(state, hash="", mtime_ns=-1)
-    if document.record is not None:
-        put_record(connection, state.path, document.record, indexed)
+    if record is not None:
+        put_record(connection, state.path, record, indexed)
     elif source is SourceName.PROVENANCE:
         remove_record(connection, state.path)
     return state

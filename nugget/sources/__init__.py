@@ -12,9 +12,9 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -36,13 +36,22 @@ DATABASE_MAGIC = b"SQLite format 3\0"
 ARCHIVE_ENDING = ".jsonl.gz"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadDocument:
-    """Content of a file: its units and problems; of a file of provenance also the session that it is of."""
+UnitsRead = tuple[tuple[Unit, ...], tuple[Problem, ...], SessionRecord | None]
+"""The units of a file and its problems; of a file of provenance also the session that it is of."""
 
-    units: tuple[Unit, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    record: SessionRecord | None = None
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitFiles:
+    """Files that hold units, as (key, place); `read` reads one.
+
+    `problems` of the last walk are reported with every search, `left_out` only when a person syncs.
+    """
+
+    name: SourceName
+    files: Callable[[], Iterable[tuple[str, Path | str]]]
+    read: Callable[[str, Path], UnitsRead]
+    problems: list[Problem] = field(default_factory=list)
+    left_out: list[Problem] = field(default_factory=list)
 
 
 Log = tuple[SessionFile, ...]

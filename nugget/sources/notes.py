@@ -14,7 +14,6 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path, PurePosixPath
 from stat import S_ISREG
@@ -27,7 +26,7 @@ from nugget.infra import git
 from nugget.markdown import left_out, title_of
 from nugget.models import Problem, Relation, RelationType, Severity, SourceName, Unit
 from nugget.settings import YAMLRefused
-from nugget.sources import ReadDocument, list_folder, mapping_of, read_document
+from nugget.sources import UnitFiles, UnitsRead, list_folder, mapping_of, read_document
 from nugget.sources.ignore_files import Walk
 from nugget.text import is_name, shorten, slugify
 
@@ -131,32 +130,25 @@ def _resolved(link: str, source: str, names: Mapping[str, str]) -> str:
     return next((names[name.lower()] for name in tried if name.lower() in names), f"{beside}.md")
 
 
-@dataclass(slots=True)
-class Notes:
-    """Notes as a source of units, each with its key as id.
+def _notes(
+    name: SourceName,
+    redact: Callable[[str], str],
+    walk: Callable[[list[Problem], list[Problem]], Iterator[tuple[str, Path | str]]],
+    committed: Callable[[str], date | None] = lambda key: None,
+) -> UnitFiles:
+    """Return notes as units, each with its key as id; `committed` gives when one was last committed, if known."""
+    problems, left_out, names = list[Problem](), list[Problem](), dict[str, str]()
 
-    `walk` yields every note as (key, place); `problems` of the last walk are reported with every search, `left_out`
-    only when a person syncs. `committed` gives when a note was last committed, None if that is not known.
-    """
-
-    name: SourceName
-    redact: Callable[[str], str]
-    walk: Callable[[list[Problem], list[Problem]], Iterator[tuple[str, Path | str]]]
-    committed: Callable[[str], date | None] = lambda key: None
-    problems: list[Problem] = field(default_factory=list)
-    left_out: list[Problem] = field(default_factory=list)
-    names: dict[str, str] = field(default_factory=dict)
-
-    def files(self) -> Iterator[tuple[str, Path | str]]:
+    def files() -> Iterator[tuple[str, Path | str]]:
         """Yield every note as (key, place). Of two with one name, links lead to the one that sorts first."""
-        self.problems, self.left_out, self.names = [], [], {}
-        for key, file in self.walk(self.problems, self.left_out):
-            name = _link_name(key)
-            self.names[name] = min(key, self.names.get(name, key))
-            self.names[key.lower()] = key
+        del problems[:], left_out[:]
+        names.clear()
+        for key, file in walk(problems, left_out):
+            names[_link_name(key)] = min(key, names.get(_link_name(key), key))
+            names[key.lower()] = key
             yield key, file
 
-    def read(self, key: str, file: Path) -> ReadDocument:
+    def read(key: str, file: Path) -> UnitsRead:
         """Return the unit of a note. Raises KnowledgeError if the file is not a note, OSError if unreadable."""
         state = file.stat()
         if (size := state.st_size) > _MAX_BYTES:
@@ -164,11 +156,13 @@ class Notes:
         content = file.read_bytes()
         if b"\0" in content:
             raise KnowledgeError("it is not a text in UTF-8")
-        text = self.redact(content.decode("utf-8-sig", "replace"))
+        text = redact(content.decode("utf-8-sig", "replace"))
         # After a checkout, files have the day of that.
-        day = self.committed(key) or datetime.fromtimestamp(max(0, min(state.st_mtime, 253402300799)), UTC).date()
-        unit, problems = read_note(text, key=key, source=self.name, names=self.names, modified=day)
-        return ReadDocument(units=(unit,), problems=problems)
+        day = committed(key) or datetime.fromtimestamp(max(0, min(state.st_mtime, 253402300799)), UTC).date()
+        unit, wrong = read_note(text, key=key, source=name, names=names, modified=day)
+        return (unit,), wrong, None
+
+    return UnitFiles(name=name, files=files, read=read, problems=problems, left_out=left_out)
 
 
 CanonFolders = Mapping[str, tuple[Path, Path | None]]
@@ -207,7 +201,7 @@ def _digest(path: Path) -> str:
 def canon_of(
     folders: CanonFolders, *, redact: Callable[[str], str], max_files: int,
     private: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset()),
-) -> Notes:  # fmt: skip
+) -> UnitFiles:  # fmt: skip
     """Return the files of the canon folders, except those that `private` lists: names and real folders of memory."""
     days: dict[str, dict[str, date]] = {}
 
@@ -233,10 +227,10 @@ def canon_of(
                 days[name] = git.last_commit_days(folders[name][0])
         return days[name].get(path)
 
-    return Notes(SourceName.CANON, redact, walk, committed)
+    return _notes(SourceName.CANON, redact, walk, committed)
 
 
-def open_canon(environment: Environment, settings: Settings, brain: Path) -> Notes:
+def open_canon(environment: Environment, settings: Settings, brain: Path) -> UnitFiles:
     """Return the canon folders that the settings name, without the memory of any identity."""
     folders = canon_folders(settings.canon_folders, base=brain)
     memories = (environment.home / "memory", environment.claude_config / "projects", brain / "memory")
@@ -267,7 +261,7 @@ def check_identity(text: str) -> str:
 def memory_of(
     identity: str, environment: Environment, *, redact: Callable[[str], str], brain: Path | None = None,
     workspaces: Sequence[Path] = (),
-) -> Notes:  # fmt: skip
+) -> UnitFiles:  # fmt: skip
     """Return the notes of one identity; their ids are `<identity>/<path>`. Raises UsageError for an invalid one."""
     check_identity(identity)
 
@@ -282,7 +276,7 @@ def memory_of(
                     seen |= {key, same}
                     yield key, file
 
-    return Notes(SourceName.MEMORY, redact, walk)
+    return _notes(SourceName.MEMORY, redact, walk)
 
 
 def _memory_files(

@@ -20,10 +20,9 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from datetime import date
-from enum import Enum
 from functools import cache
 from pathlib import Path
 from string import hexdigits
@@ -34,8 +33,8 @@ from nugget.infra import files
 from nugget.infra.workspace import Workspace
 from nugget.models import Origin, Problem, SourceName, Unit
 from nugget.models.nuggets import SUMMARY_CHARS, FileTouch, Nugget, SessionRecord
-from nugget.sources import ReadDocument, parse_record, parse_timestamp, read_lines, storable, text_of
-from nugget.text import is_name, shorten
+from nugget.sources import UnitFiles, UnitsRead, parse_record, parse_timestamp, read_lines, storable, text_of
+from nugget.text import is_name, map_texts, shorten
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -209,7 +208,8 @@ def write_session(home: Path, record: SessionRecord, *, allow: Sequence[re.Patte
     file = session_file(home, record.workspace, record.session)
     from nugget.redaction import redact  # code that only reads the store does not load its rules
 
-    record = _redacted(record, lambda text: redact(text, allow=allow).text)
+    cleaned = map_texts(asdict(record), lambda text: redact(text, allow=allow).text if text else text, exact=_NAMES)
+    record = _adapters()[SessionRecord].validate_python(cleaned)
     with files.locked(home / "locks" / f"provenance-{file.parent.name}.lock"):
         old = file.read_bytes() if file.is_file() else b""
         record = _numbered(home, record, read_session_file(file)[0] if old else None, file)
@@ -302,39 +302,20 @@ def _file_name(name: str) -> str:
     return f"{slug}-{_hash(name)[:4]}{_hash(name[::-1])[:4]}"
 
 
-def _redacted(value: Any, clean: Callable[[str], str]) -> Any:
-    """Return a record, or a value in it, with all of its texts redacted."""
-    if isinstance(value, str) and not isinstance(value, Enum):
-        return clean(value) if value else value
-    if isinstance(value, tuple):
-        return tuple(_redacted(part, clean) for part in value)
-    if not is_dataclass(value) or isinstance(value, type):
-        return value
-    texts = [field.name for field in fields(value) if field.name not in _NAMES]
-    return replace(value, **{name: _redacted(getattr(value, name), clean) for name in texts})
+def nugget_units(home: Path) -> UnitFiles:
+    """Return the store as a source of units: a unit for each nugget; keys are `<workspace>/<session>.jsonl`."""
 
-
-@dataclass(frozen=True, slots=True)
-class NuggetUnits:
-    """The store as a source of units: a unit for each nugget; keys are `<workspace>/<session>.jsonl`."""
-
-    home: Path
-    name: SourceName = SourceName.PROVENANCE
-
-    def files(self) -> Iterator[tuple[str, Path]]:
-        """Yield every file of the store."""
-        return ((f"{file.parent.name}/{file.name}", file) for file in session_files(self.home))
-
-    def read(self, key: str, file: Path) -> ReadDocument:
-        """Return a session's nuggets as units. Invalid lines are problems. Raises TranscriptError."""
+    def read(key: str, file: Path) -> UnitsRead:
         record, problems = read_session_file(file)
         # The store is queried by folder, so the folder overrides the workspace that an imported file names.
         record = replace(record, workspace=file.parent.name)
-        return ReadDocument(
-            units=tuple(unit_of(nugget, workspace=record.workspace) for nugget in record.nuggets),
-            problems=tuple(replace(problem, path=key) for problem in problems),
-            record=record,
-        )
+        units = tuple(unit_of(nugget, workspace=record.workspace) for nugget in record.nuggets)
+        return units, tuple(replace(problem, path=key) for problem in problems), record
+
+    def files() -> Iterator[tuple[str, Path]]:
+        return ((f"{file.parent.name}/{file.name}", file) for file in session_files(home))
+
+    return UnitFiles(name=SourceName.PROVENANCE, files=files, read=read)
 
 
 def unit_of(nugget: Nugget, *, workspace: str) -> Unit:

@@ -26,7 +26,7 @@ from nugget.infra import git, remotes
 from nugget.models import SourceName
 from nugget.sources import source_of
 from nugget.sources.notes import open_canon
-from nugget.sources.nugget_store import NuggetUnits
+from nugget.sources.nugget_store import nugget_units
 from nugget.text import counted
 from nugget.upkeep import default_brain
 
@@ -159,7 +159,7 @@ def sources_status(
             if read or late:
                 rows.append(_row(source, "", read, said, len(late), late))
         if (environment.home / "provenance").is_dir():
-            changed, removed, _ = document_changes(NuggetUnits(environment.home), connection)
+            changed, removed, _ = document_changes(nugget_units(environment.home), connection)
             late = [*_times(file for _, file in changed)]
             rows.append(_documents(connection, SourceName.PROVENANCE, "", len(changed) + len(removed), late))
     for row in rows:

@@ -15,11 +15,11 @@ from nugget.index import units as stored
 from nugget.index.connection import memory_index_file, open_home, open_memory
 from nugget.index.sync import sync_documents
 from nugget.models import Relation, RelationType, SourceName, Unit
-from nugget.sources import ReadDocument
-from nugget.sources.notes import Notes, canon_folders, canon_of, check_identity, memory_of
+from nugget.sources import UnitFiles
+from nugget.sources.notes import canon_folders, canon_of, check_identity, memory_of
 
 
-def canon(*folders: Path, max_files: int = 1000) -> Notes:
+def canon(*folders: Path, max_files: int = 1000) -> UnitFiles:
     named = canon_folders([str(folder) for folder in folders], base=Path("/"))
     return canon_of(named, redact=lambda text: text.replace("hunter2", "[redacted:password]"), max_files=max_files)
 
@@ -31,16 +31,12 @@ def write(folder: Path, **files: str) -> None:
         path.write_text(text)
 
 
-def keys(source: Notes) -> list[str]:
+def keys(source: UnitFiles) -> list[str]:
     return [key for key, _ in source.files()]
 
 
-def read(source: Notes, key: str) -> ReadDocument:
-    return source.read(key, Path(dict(source.files())[key]))
-
-
-def unit(source: Notes, key: str) -> Unit:
-    return read(source, key).units[0]
+def unit(source: UnitFiles, key: str) -> Unit:
+    return source.read(key, Path(dict(source.files())[key]))[0][0]
 
 
 @pytest.fixture
