@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -73,23 +72,11 @@ _FIELDS: dict[str, Any] = {
 _SCHEMA = {"type": "object", "properties": _FIELDS, "required": list(_FIELDS), "additionalProperties": False}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageDraft:
-    """A message before its trailers. `body` is paragraphs, not wrapped yet."""
-
-    type: str
-    subject: str
-    scope: str = ""
-    body: tuple[str, ...] = ()
-
-    @property
-    def header(self) -> str:
-        """`type(scope): subject` in at most HEADER_CHARS characters."""
-        head = f"{self.type}({self.scope}): " if self.scope else f"{self.type}: "
-        return head + cut(self.subject, HEADER_CHARS - len(head))
+Message = tuple[str, tuple[str, ...]]
+"""A message before its trailers: its first line, and the paragraphs of its body, not wrapped yet."""
 
 
-def draft(staged: Sequence[StagedFile], *, intents: Sequence[str] = (), reasons: Sequence[str] = ()) -> MessageDraft:
+def draft(staged: Sequence[StagedFile], *, intents: Sequence[str] = (), reasons: Sequence[str] = ()) -> Message:
     """Return a message by rules alone.
 
     `intents` are requests of the person, the likeliest first; `reasons` are decisions and constraints that are known of
@@ -100,11 +87,17 @@ def draft(staged: Sequence[StagedFile], *, intents: Sequence[str] = (), reasons:
     subject = usable[0] if usable else described(staged)
     if (found := re.match(_CONVENTIONAL, subject)) and found["type"] in TYPES:
         kind, scope, subject = found["type"], found["scope"] or scope, found["subject"]
-    made = MessageDraft(type=kind, scope=scope, subject=subject)
-    why = [] if made.header.endswith(subject) else [sentence(subject)]
+    header = _header(kind, scope, subject)
+    why = [] if header.endswith(subject) else [sentence(subject)]
     why += [sentence(intent) for intent in usable[1:3]]
-    body = ["\n".join(f"- {reason}" for reason in [*why, *reasons][:_MAX_REASONS])] if why or reasons else []
-    return replace(made, body=tuple(body))
+    listed = "\n".join(f"- {reason}" for reason in [*why, *reasons][:_MAX_REASONS])
+    return header, (listed,) if listed else ()
+
+
+def _header(kind: str, scope: str, subject: str) -> str:
+    """Return `type(scope): subject` in at most HEADER_CHARS characters."""
+    head = f"{kind}({scope}): " if scope else f"{kind}: "
+    return head + cut(subject, HEADER_CHARS - len(head))
 
 
 def commit_type(staged: Sequence[StagedFile], intent: str = "") -> str:
@@ -174,7 +167,7 @@ def trailers(
     return found
 
 
-def rendered(made: MessageDraft, ends: Sequence[tuple[str, str]] = ()) -> str:
+def rendered(made: Message, ends: Sequence[tuple[str, str]] = ()) -> str:
     """Return the whole message, wrapped at 72 characters, with a line end."""
 
     def wrapped(line: str) -> str:
@@ -183,7 +176,8 @@ def rendered(made: MessageDraft, ends: Sequence[tuple[str, str]] = ()) -> str:
             line, HEADER_CHARS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
         )
 
-    parts = [made.header, *("\n".join(map(wrapped, part.splitlines())) for part in made.body)]
+    header, body = made
+    parts = [header, *("\n".join(map(wrapped, part.splitlines())) for part in body)]
     if ends:
         parts.append("\n".join(f"{key}: {value}" for key, value in ends))
     return "\n\n".join(part for part in parts if part.strip()) + "\n"
@@ -226,9 +220,9 @@ def _plain(text: str) -> str:
 
 
 def worded(
-    llm: LLM, staged: Sequence[StagedFile], rules: MessageDraft, intents: Sequence[str], reasons: Sequence[str], *,
+    llm: LLM, staged: Sequence[StagedFile], rules: Message, intents: Sequence[str], reasons: Sequence[str], *,
     settings: Settings,
-) -> MessageDraft:  # fmt: skip
+) -> Message:  # fmt: skip
     """Return the message in the words of a model. Raises LLMUnavailable."""
     from nugget.infra.llm import Request
 
@@ -236,7 +230,7 @@ def worded(
     known = "\n".join(f"- {reason}" for reason in reasons[:10])
     prompt = (
         f"<material>\nAsked for:\n{requests or '(not known)'}\n\nKnown of the reasons:\n{known or '(nothing)'}\n\n"
-        f"By rules the message would be: {rules.header}\n\nDiff:\n{_diff(staged)}\n</material>"
+        f"By rules the message would be: {rules[0]}\n\nDiff:\n{_diff(staged)}\n</material>"
     )
     request = Request(
         purpose="commit", model=settings.commit_model, system=_SYSTEM, prompt=prompt, max_tokens=_MAX_TOKENS,
@@ -246,10 +240,9 @@ def worded(
     subject = " ".join(str(value["subject"]).split()).rstrip(".")
     if not subject:
         return rules
-    kind = value["type"] if value["type"] in TYPES else rules.type
     scope = "".join(letter for letter in str(value["scope"]).lower() if letter.isalnum() or letter in "-_")[:20]
     body = tuple(text for part in value["body"] if (text := _paragraph(str(part))))
-    return replace(rules, type=kind, scope=scope, subject=subject, body=body[:4])
+    return _header(value["type"], scope, subject), body[:4]
 
 
 def _diff(staged: Sequence[StagedFile]) -> str:

@@ -186,15 +186,6 @@ class OpenIncident:
         return lines if self.fixed_by is None else [*lines, f"fixed by: {shorten(self.fixed_by, 200)}"]
 
 
-@dataclass(slots=True)
-class _Timeline:
-    """The open incidents, with the number of steps taken so far."""
-
-    step: int = 0
-    open: list[OpenIncident] = field(default_factory=list)
-    done: list[OpenIncident] = field(default_factory=list)
-
-
 def build_incidents(
     events: Iterable[Sequence[Any]], edits: Iterable[Sequence[Any]], lines_of: Callable[[int], Sequence[str]]
 ) -> list[OpenIncident]:
@@ -202,41 +193,46 @@ def build_incidents(
 
     `lines_of` gives the output lines of the command that was started by an event.
     """
-    timeline = _Timeline()
+    pending: list[OpenIncident] = []
+    found: dict[int, OpenIncident] = {}
     steps = (((False, row) for row in events), ((True, row) for row in edits))
-    for is_edit, row in heapq.merge(*steps, key=lambda step: step[1][0]):
-        timeline.step += 1
-        timeline.open = [one for one in timeline.open if timeline.step - one.step <= _MAX_STEPS][-_MOST_OPEN:]
+    for step, (is_edit, row) in enumerate(heapq.merge(*steps, key=lambda step: step[1][0]), 1):
+        pending = [one for one in pending if step - one.step <= _MAX_STEPS][-_MOST_OPEN:]
         if is_edit:
-            _note_edit(row, timeline)
+            _note_edit(row, step, pending)
         elif row[2] == "command.end":
-            _note_command(row, timeline, lines_of)
+            _note_command(row, step, pending, lines_of)
         else:
-            _note_tool(row, timeline)
-    return timeline.done[-_MOST_INCIDENTS:]
+            _note_tool(row, step, pending)
+        found |= {id(one): one for one in pending[-1:]}
+    return list(found.values())[-_MOST_INCIDENTS:]
 
 
-def _note_command(row: Sequence[Any], timeline: _Timeline, lines_of: Callable[[int], Sequence[str]]) -> None:
+def _note_command(
+    row: Sequence[Any], step: int, pending: list[OpenIncident], lines_of: Callable[[int], Sequence[str]]
+) -> None:
     _, ts_ms, _, _, command, ok, code, started = row
-    if not command or ok is None or code == _STOPPED_BY_PERSON or (ok and not timeline.open and not _may_mask(command)):
+    if not command or ok is None or code == _STOPPED_BY_PERSON or (ok and not pending and not _may_mask(command)):
         return
     lines = lines_of(started) if started else ()
     errors = error_lines(lines)
     if ok and not _is_masked_failure(command, lines):
-        for one in _tried_before(command, ts_ms, timeline):
+        for one in _tried_before(command, ts_ms, step, pending):
             if not one.lines or one.lines[0] not in (line.strip() for line in lines):
-                _close(one, bare_command(command), timeline)
+                _close(one, bare_command(command), pending)
         return
     programs = _programs_of(command)
     if code == 1 and not errors and programs and programs[-1] in _SEARCHES:
         return
     severity = 0.9 if errors else 0.55
     severity += (-0.15 if ok else 0.0) + (-0.35 if _is_reading(command) else 0.0) + (0.05 if (code or 0) > 1 else 0.0)
-    known = next(reversed(_tried_before(command, ts_ms, timeline)), None)
+    known = next(reversed(_tried_before(command, ts_ms, step, pending)), None)
     if known is None:
-        known = _opened(row, timeline, started=started, command=command, target=_target_of(command), severity=severity)
+        known = _opened(
+            row, step, pending, started=started, command=command, target=_target_of(command), severity=severity
+        )
         known.is_masked = bool(ok)
-    _add_failure(known, row, timeline.step, errors)
+    _add_failure(known, row, step, errors)
     failing = [line for line in lines if looks_failed(line)][:30]
     known.said |= {word.lower() for line in failing for word in re.findall(r"[^\W_]{3,40}", line)}
     known.exit_code = code if not ok else known.exit_code
@@ -244,19 +240,19 @@ def _note_command(row: Sequence[Any], timeline: _Timeline, lines_of: Callable[[i
     known.reasons["output tells of a failure" if ok else f"exit {code}" if code is not None else "failed"] = None
 
 
-def _note_tool(row: Sequence[Any], timeline: _Timeline) -> None:
+def _note_tool(row: Sequence[Any], step: int, pending: list[OpenIncident]) -> None:
     row_id, ts_ms, _, tool, text, ok, _, _ = row
     if ok is None:
         return
     target = shorten(text.split("\n", 1)[0].split(": ", 1)[0], 200) or (tool or "")
-    same = [one for one in timeline.open if not one.command and (one.tool, one.target[0]) == (tool, target)]
+    same = [one for one in pending if not one.command and (one.tool, one.target[0]) == (tool, target)]
     if ok:
         for one in same:
-            _close(one, f"{tool} went well", timeline)
+            _close(one, f"{tool} went well", pending)
         return
-    last = timeline.open[-1] if timeline.open else None
+    last = pending[-1] if pending else None
     is_shell = (tool or "").lower() in ("shell", "bash", "exec", "command", "terminal")
-    is_near = last is not None and timeline.step - last.step <= _CHAINED_STEPS and ts_ms - last.ts_ms <= _CHAINED_MS
+    is_near = last is not None and step - last.step <= _CHAINED_STEPS and ts_ms - last.ts_ms <= _CHAINED_MS
     if last is not None and last.command and is_near and is_shell:
         last.chained.append(f"{tool} failed: {shorten(text, 200)}")
         last.last_event = row_id
@@ -266,48 +262,54 @@ def _note_tool(row: Sequence[Any], timeline: _Timeline) -> None:
         known = same[0]
     else:
         severity = 0.15 if any(said in text.lower() for said in _TRIVIAL) else 0.5
-        known = _opened(row, timeline, started=None, command="", target=(target, frozenset()), severity=severity)
+        known = _opened(row, step, pending, started=None, command="", target=(target, frozenset()), severity=severity)
         known.tool = tool
     said = text.removeprefix(f"{target}: ").split("\n")[:3]
     lines = [shorten(line, 300) for line in said if line.strip()]
-    _add_failure(known, row, timeline.step, lines)
+    _add_failure(known, row, step, lines)
     known.reasons[f"tool {tool} failed"] = None
 
 
-def _note_edit(row: Sequence[Any], timeline: _Timeline) -> None:
+def _note_edit(row: Sequence[Any], step: int, pending: list[OpenIncident]) -> None:
     _, _, path, _, ok = row
     name = path.rsplit("/", 1)[-1]
-    for one in list(timeline.open):
+    for one in list(pending):
         if ok == 0:
             continue
         if not one.command and one.target[0].endswith(path):
-            _close(one, f"{one.tool} {path} went well", timeline)
+            _close(one, f"{one.tool} {path} went well", pending)
             continue
-        since = timeline.step - one.step
+        since = step - one.step
         is_named = name in one.command or any(name in line for line in one.lines)
-        is_near = since <= _NEAR_STEPS and one is timeline.open[-1]
+        is_near = since <= _NEAR_STEPS and one is pending[-1]
         if one.command and since <= _MAX_STEPS and (is_named or is_near) and path not in one.edits:
             one.edits.append(path)
             one.reasons["the failure names an edited file" if is_named else "edited right after"] = None
 
 
 def _opened(
-    row: Sequence[Any], timeline: _Timeline, *, started: int | None, command: str, target: _Target, severity: float
+    row: Sequence[Any],
+    step: int,
+    pending: list[OpenIncident],
+    *,
+    started: int | None,
+    command: str,
+    target: _Target,
+    severity: float,
 ) -> OpenIncident:
     """Return a new incident that begins with a row, without its first failure."""
     one = OpenIncident(
-        started=started, first_ms=row[1], last_event=row[0], ts_ms=row[1], step=timeline.step,
+        started=started, first_ms=row[1], last_event=row[0], ts_ms=row[1], step=step,
         command=command, target=target, words=words_of(row[4]), severity=severity,
     )  # fmt: skip
-    timeline.open.append(one)
-    timeline.done.append(one)
+    pending.append(one)
     return one
 
 
-def _close(one: OpenIncident, by: str, timeline: _Timeline) -> None:
+def _close(one: OpenIncident, by: str, pending: list[OpenIncident]) -> None:
     one.fixed_by = by
     one.reasons["fixed later"] = None
-    timeline.open.remove(one)
+    pending.remove(one)
 
 
 def _add_failure(one: OpenIncident, row: Sequence[Any], step: int, lines: Sequence[str]) -> None:
@@ -316,7 +318,7 @@ def _add_failure(one: OpenIncident, row: Sequence[Any], step: int, lines: Sequen
     one.lines = list(dict.fromkeys([*(line for line in lines if line not in one.lines), *one.lines]))[: 2 * MAX_LINES]
 
 
-def _tried_before(command: str, ts_ms: int, timeline: _Timeline) -> list[OpenIncident]:
+def _tried_before(command: str, ts_ms: int, step: int, pending: list[OpenIncident]) -> list[OpenIncident]:
     """Return the open incidents whose command was about the same as this one, and not too long ago."""
     name, subjects = _target_of(command)
 
@@ -326,10 +328,10 @@ def _tried_before(command: str, ts_ms: int, timeline: _Timeline) -> list[OpenInc
             least = min(len(subjects), len(theirs))
             return not least or 2 * len(subjects & theirs) > least
         words = words_of(command)
-        is_near = timeline.step - one.step <= _SIMILAR_STEPS
+        is_near = step - one.step <= _SIMILAR_STEPS
         return is_near and 5 * len(words & one.words) >= 3 * len(words | one.words)
 
-    recent = [one for one in timeline.open if one.command and one.ts_ms >= ts_ms - _MAX_MS]
+    recent = [one for one in pending if one.command and one.ts_ms >= ts_ms - _MAX_MS]
     return [one for one in recent if command == one.command or is_same(one)]
 
 
