@@ -20,9 +20,10 @@ from nugget.config import Settings
 from nugget.extraction import tuning
 from nugget.extraction.file_changes import file_touches
 from nugget.extraction.places import Places
-from nugget.extraction.reasons import heuristic_nuggets
+from nugget.extraction.reasons import heuristic_nuggets, readable
 from nugget.infra.workspace import find_workspace, vanished_workspace
 from nugget.models.nuggets import FileTouch, SessionRecord, TouchAction
+from nugget.redaction import redact_session
 from nugget.sources.claude_code import read_session
 from nugget.text import content_hash
 
@@ -41,9 +42,10 @@ def extract(files: list[Path]) -> dict[str, float]:
         session = read_session(file)
         times.append(time.process_time())
         places = Places(session=session, roots=[vanished_workspace(Path(session.cwd or "/gone"))])
-        touched = file_touches(session, places)
+        touched, _ = file_touches(session, places)
         times.append(time.process_time())
-        heuristic_nuggets(session, touched, places, settings=Settings(), now=NOW)
+        redacted, _ = redact_session(readable(session), settings=Settings())
+        heuristic_nuggets(redacted, touched, places, now=NOW)
         times.append(time.process_time())
         for name, started, ended in zip(spent, times, times[1:], strict=False):
             spent[name] += ended - started

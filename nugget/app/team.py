@@ -227,7 +227,7 @@ def send_session(transcript: Path, environment: Environment, settings: Settings)
         raise UsageError(f"`capture.server` is {printable(server)!r}.", hint="Write it as https://HOST/s/SPACE.")
     if not token:
         raise UsageError("`capture.server` needs a token.", hint="Set NUGGET_TEAM_TOKEN; ask whoever runs the server.")
-    session, _ = read_redacted(transcript, environment.home, settings)
+    _, session, _ = read_redacted(transcript, environment.home, settings)
     if not session.events:
         return "the session is excluded or empty"
     archive = write_archive(environment.home, session, stamps=[rules_stamp(settings)])

@@ -36,6 +36,7 @@ from nugget.extraction import extract
 from nugget.extraction.offline import explain
 from nugget.infra import files, system
 from nugget.infra.llm import open_extractor
+from nugget.models import Session
 from nugget.models.sessions import said_how
 from nugget.provenance.extraction import extract_captured
 from nugget.redaction import redact
@@ -190,7 +191,7 @@ def capture_file(transcript: Path, brain: Brain, *, way: str | None, dry_run: bo
     """Capture one transcript now; return what was proposed and what was published."""
     brain = brains.capturing(brain, None, transcript=transcript)
     target = proposal_target(brain, dry_run=dry_run)
-    result = _capture(transcript, brain, target, way=way)
+    result, _ = _capture(transcript, brain, target, way=way)
     if not result.branch:
         return result, Published()
     done = publishing.publish(brain.path, environment=brain.environment, settings=brain.settings, now=target.now)
@@ -198,19 +199,22 @@ def capture_file(transcript: Path, brain: Brain, *, way: str | None, dry_run: bo
     return result, done
 
 
-def _capture(transcript: Path, brain: Brain, target: ProposalTarget, *, way: str | None = None) -> CaptureResult:
-    """Capture a transcript, then extract its nuggets."""
-    result = capture_transcript(transcript, target, open_extract(brain, now=target.now, way=way))
+def _capture(
+    transcript: Path, brain: Brain, target: ProposalTarget, *, way: str | None = None
+) -> tuple[CaptureResult, Session]:
+    """Capture a transcript, then extract its nuggets; return the result and the redacted session."""
+    read = read_redacted(transcript, target.home, target.settings)
+    result = capture_transcript(transcript, target, open_extract(brain, now=target.now, way=way), read)
     if not target.dry_run:
-        extract_captured(transcript, home=target.home, settings=target.settings, now=target.now)
-    return result
+        extract_captured(transcript, read, home=target.home, settings=target.settings, now=target.now)
+    return result, read[1]
 
 
 def explain_session(transcript: Path, brain: Brain, *, way: str | None) -> tuple[str, list[str]]:
     """Return the id of a session and a line for each candidate, with its reasons and its outcome."""
     brain = brains.capturing(brain, None, transcript=transcript)
     target = proposal_target(brain, dry_run=True)
-    session, _ = read_redacted(transcript, target.home, target.settings)
+    _, session, _ = read_redacted(transcript, target.home, target.settings)
     found = open_extract(brain, now=target.now, way=way)(session)
     is_offline = found.method == "heuristic"
     model = brain.settings.llm_extract_model
@@ -267,8 +271,7 @@ def _capture_job(
 ) -> tuple[str | None, str | None]:
     """Capture a job's session, or send it to the team's server, within a time limit."""
     transcript = Path(job.transcript) if job.transcript else find_transcript(environment, job.session)
-    session = job.session or transcript.stem
-    if queue.is_paused(environment.home, session, job.queued or _now().timestamp()):
+    if queue.is_paused(environment.home, job.session or transcript.stem, job.queued or _now().timestamp()):
         return None, "capture was paused (nugget pause)"
     settings = load_settings(environment)
     if not settings.capture_headless and _is_headless(transcript):
@@ -284,13 +287,9 @@ def _capture_job(
 
     with files.time_limit(MAX_JOB_S):
         target = proposal_target(brain)
-        result = _capture(transcript, brain, target)
+        result, session = _capture(transcript, brain, target)
         with suppress(NuggetError, OSError, sqlite3.Error):  # a failure here does not undo the capture
-            note_uses(
-                target.home, brain.path, result.session,
-                lambda: read_redacted(transcript, target.home, target.settings)[0],
-                scope_of=scope_of, now=target.now,
-            )  # fmt: skip
+            note_uses(target.home, brain.path, session, scope_of=scope_of, now=target.now)
     return result.branch, result.skipped
 
 

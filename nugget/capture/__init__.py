@@ -18,7 +18,7 @@ from nugget.capture import ledger
 from nugget.capture import proposals as proposal_text
 from nugget.capture.compare import BRANCH_PREFIX, ProposalTarget, ProposedChange, compare, known_brain
 from nugget.config import Settings
-from nugget.errors import BrainError, ReviewError, TranscriptError, UsageError
+from nugget.errors import BrainError, ReviewError, UsageError
 from nugget.extraction.proposals import Extraction, Proposal
 from nugget.extraction.replies import cleaned
 from nugget.infra import files, git
@@ -37,9 +37,9 @@ from nugget.models import (
     Unit,
 )
 from nugget.models.nuggets import Nugget, NuggetType
-from nugget.provenance.extraction import reason_to_skip
+from nugget.provenance.extraction import ReadSession, reason_to_skip
 from nugget.redaction import allow_list, redact, redact_session, rules_stamp
-from nugget.sources.sessions import archive_file, read_any, read_archive, write_archive
+from nugget.sources.sessions import archive_file, read_any, write_archive
 from nugget.text import printable, shorten, slugify
 
 MAX_NOTED = 20
@@ -64,13 +64,15 @@ class CaptureResult:
     usd: float = 0.0
 
 
-def capture_transcript(transcript: Path, target: ProposalTarget, extract: Extract) -> CaptureResult:
-    """Capture a transcript into the brain; if the client has deleted it, from the archive.
+def capture_transcript(
+    transcript: Path, target: ProposalTarget, extract: Extract, read: ReadSession | None = None
+) -> CaptureResult:
+    """Capture a transcript into the brain; `read` is what `read_redacted` gave, if the caller has called it.
 
     Raises TranscriptError, BrainError, GitError or LLMUnavailable; nothing was captured then, and it can be retried.
     """
     size = transcript.stat().st_size if transcript.is_file() else None
-    session, redacted = read_redacted(transcript, target.home, target.settings)
+    _, session, redacted = read or read_redacted(transcript, target.home, target.settings)
     brain, home = target.brain, target.home
     if not git.is_repository(brain):
         raise BrainError(f"{brain} is not a git repository.", hint=f"Run `nugget init {brain}`.")
@@ -97,18 +99,16 @@ def capture_transcript(transcript: Path, target: ProposalTarget, extract: Extrac
         return _propose(fresh, target, extract, line)
 
 
-def read_redacted(transcript: Path, home: Path, settings: Settings) -> tuple[Session, Mapping[str, int]]:
-    """Read and redact a session; return it with the number of secrets removed by kind."""
-    try:
-        session = read_any(transcript)
-    except TranscriptError:
-        kept = archive_file(home, transcript.stem)
-        if transcript.exists() or not kept.exists():
-            raise
-        session = read_archive(kept)
+def read_redacted(transcript: Path, home: Path, settings: Settings) -> ReadSession:
+    """Read a session, from the archive if the client has deleted it, and redact it; one to skip loses its events.
+
+    Raises TranscriptError.
+    """
+    kept = archive_file(home, transcript.stem)
+    session = read_any(kept if kept.exists() and not transcript.exists() else transcript)
     if reason_to_skip(session, home, settings):
-        return replace(session, events=()), {}
-    return redact_session(session, settings=settings)
+        return session, replace(session, events=()), {}
+    return session, *redact_session(session, settings=settings)
 
 
 def _propose(session: Session, target: ProposalTarget, extract: Extract, line: dict[str, Any]) -> CaptureResult:

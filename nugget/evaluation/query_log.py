@@ -192,17 +192,10 @@ def report(entries: Sequence[Asked], *, used: Mapping[str, Sequence[str]], unit_
 
 
 def note_uses(
-    home: Path, brain: Path, session_id: str, load: Callable[[], Session], *,
-    scope_of: Callable[[str], str | None], now: datetime,
-) -> None:  # fmt: skip
-    """Record the uses of a captured session that are not recorded yet; it is loaded only if it asked something.
-
-    `scope_of` gives the path of a unit's scope.
-    """
-    entries = [entry for entry in read(home, brain=brain) if entry.session == session_id]
-    if not entries:
-        return
-    session = load()
+    home: Path, brain: Path, session: Session, *, scope_of: Callable[[str], str | None], now: datetime
+) -> None:
+    """Record what a captured session used and is not recorded yet; `scope_of` gives the path of a unit's scope."""
+    entries = [entry for entry in read(home, brain=brain) if entry.session == session.id]
     known = {(asked, unit) for asked, units in read_uses(home).items() for unit in units}
     for asked, unit, how in uses_in(session, entries, scope_of=scope_of):
         if (asked, unit) not in known:

@@ -14,7 +14,6 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
-from nugget.config import Settings
 from nugget.extraction import phrases, titles
 from nugget.extraction.claims import SessionClaims, claims_of
 from nugget.extraction.dependencies import MANIFESTS, DependencyChange, dependency_changes
@@ -37,7 +36,6 @@ from nugget.extraction.requests import (
 from nugget.extraction.speech import Channel
 from nugget.models import Event, EventKind, Evidence, KnowledgeType, Scope, Session, Speaker, SpeechOrigin
 from nugget.models.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, TouchAction
-from nugget.redaction import redact_session
 from nugget.sources.condense import Exchange, exchanges, without_recalled
 from nugget.sources.speakers import passes_on
 from nugget.text import shorten
@@ -158,18 +156,11 @@ class _Reading:
 
 
 def heuristic_nuggets(
-    session: Session, touches: Sequence[FileTouch], places: Places, *, settings: Settings, now: datetime,
+    session: Session, touches: Sequence[FileTouch], places: Places, *, now: datetime,
     edited_between: Sequence[str] = (), reasons: bool = True,
 ) -> tuple[Nugget, ...]:  # fmt: skip
-    """Return the nuggets of a session that is not redacted yet, without ids.
-
-    What the heuristics do not read is left out, the rest redacted. Without `reasons` only intents and dependencies.
-    """
-    slim = replace(session, events=tuple(map(_slim, without_recalled(session.events))))
-    read = _Reading(
-        session=redact_session(slim, settings=settings)[0], places=places, now=now,
-        touches={touch.path: touch for touch in touches},
-    )  # fmt: skip
+    """Return the nuggets of a redacted session, without ids; without `reasons` only intents and dependencies."""
+    read = _Reading(session=readable(session), places=places, now=now, touches={touch.path: touch for touch in touches})
     claims = claims_of(read.session.events)
     found = [*_intents(read), *_dependencies(read, claims), *(_reasons(read, claims) if reasons else ())]
     for path in edited_between:
@@ -183,8 +174,12 @@ def heuristic_nuggets(
     return tuple(kept)
 
 
+def readable(session: Session) -> Session:
+    """Return a session with as much of its text as the heuristics read."""
+    return replace(session, events=tuple(map(_slim, without_recalled(session.events))))
+
+
 def _slim(event: Event) -> Event:
-    """Return an event with as much of its text as the heuristics read: redaction takes its time."""
     if event.kind in (EventKind.PROMPT, EventKind.REPLY, EventKind.SUMMARY) or event.tool == "AskUserQuestion":
         return event
     if event.kind is EventKind.COMMAND:

@@ -37,7 +37,7 @@ from nugget.redaction import allow_list, is_excluded_project, rules_stamp
 from nugget.sources import ARCHIVE_ENDING, Log, source_of
 from nugget.sources.channels import channel_of_session, read_channel
 from nugget.sources.claude_code import Logged, read_logged
-from nugget.sources.sessions import CLAUDE_CODE, find_logs, read_any, read_archive
+from nugget.sources.sessions import CLAUDE_CODE, find_logs, read_any
 from nugget.text import tracked
 
 READING_VERSION = 2
@@ -228,10 +228,9 @@ def _claim(run: IngestRun, log: Log) -> LogSession:
 def _read_file(log: Log, file: SessionFile) -> Logged:
     if source_of(log) is SourceName.BRIDGE:
         return Session(id=log[0].id, agent="", path=str(file.path), events=()), [*read_channel(file.path)]
-    is_archived = file.path.name.endswith(ARCHIVE_ENDING)
-    if file.agent == CLAUDE_CODE and not is_archived:
+    if file.agent == CLAUDE_CODE and not file.path.name.endswith(ARCHIVE_ENDING):
         return read_logged(file.path)
-    return read_archive(file.path) if is_archived else read_any(file), ()
+    return read_any(file), ()
 
 
 def _put_shell(run: IngestRun, log: Log, states: Sequence[ReadState]) -> None:

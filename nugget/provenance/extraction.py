@@ -19,7 +19,7 @@ from nugget.config import Settings
 from nugget.errors import LLMUnavailable, reason_of
 from nugget.extraction.file_changes import file_touches
 from nugget.extraction.places import Places
-from nugget.extraction.reasons import heuristic_nuggets
+from nugget.extraction.reasons import heuristic_nuggets, readable
 from nugget.extraction.requests import cleaned, is_request, one_line
 from nugget.extraction.tuning import find_tunings
 from nugget.infra import files
@@ -40,6 +40,9 @@ _NOTHING = "nothing"
 """Method noted for a session without anything worth keeping."""
 NOTHING_NEW = "nothing new since it was extracted"
 _PROMPT_CHARS = 2000
+
+ReadSession = tuple[Session, Session, Mapping[str, int]]
+"""A session as its transcript has it, from which hashes are made; redacted; and the secrets removed, by kind."""
 
 _SEEN_VERSION = 4
 """Version of what the heuristics find. A session that an earlier version read is read again."""
@@ -84,11 +87,12 @@ class ExtractedSession:
 
 
 def extract_sessions(
-    found: Sequence[SessionFile], extractor: Extractor, *, workspace: str | None = None
+    found: Sequence[SessionFile], extractor: Extractor, *, workspace: str | None = None, read: ReadSession | None = None
 ) -> Iterator[ExtractedSession]:
     """Extract these sessions, those of one workspace (by identity) or all; yield each one's outcome as it is known.
 
-    Sessions of other workspaces have no outcome. One that fails stops nothing.
+    Sessions of other workspaces have no outcome. One that fails stops nothing. `read` is the session if the caller has
+    read it already.
     """
     file_of_seen = extractor.home / "provenance" / "seen.json"
     seen: dict[str, Any] = {}  # by locator: [size, mtime, version, workspaces, how]
@@ -112,7 +116,7 @@ def extract_sessions(
                     )
                     continue
             is_old = isinstance(entry, list) and entry[2:3] != [_SEEN_VERSION]
-            extracted, names = _extract(file, replace(extractor, rereads=is_old), finder, workspace)
+            extracted, names = _extract(file, replace(extractor, rereads=is_old), finder, workspace, read)
             if extracted is None:  # of other workspaces
                 seen[file.locator] = [*state, names, ""]
                 continue
@@ -126,8 +130,10 @@ def extract_sessions(
                 files.replace(file_of_seen, json.dumps(seen).encode())
 
 
-def extract_captured(transcript: Path, *, home: Path, settings: Settings, now: datetime) -> ExtractedSession | None:
-    """Extract a session that was just captured, by the heuristics, and look for files changed by hand since.
+def extract_captured(
+    transcript: Path, read: ReadSession, *, home: Path, settings: Settings, now: datetime
+) -> ExtractedSession | None:
+    """Extract a session that is captured, by the heuristics, and look for files changed by hand since.
 
     None if `provenance` is switched off or the session cannot be read; nothing that a transcript or the disk can cause
     is raised.
@@ -138,7 +144,7 @@ def extract_captured(transcript: Path, *, home: Path, settings: Settings, now: d
         return None
     extractor = Extractor(home=home, settings=settings, now=now)
     try:
-        outcome = next(extract_sessions([replace(file, path=transcript)], extractor), None)
+        outcome = next(extract_sessions([replace(file, path=transcript)], extractor, read=read), None)
         known = store.known_workspaces(home)
         for place in map(WorkspaceFinder(known).of_folder, known):
             if outcome and outcome.state == "extracted" and place.identity in outcome.workspaces:
@@ -177,12 +183,12 @@ def _of(record: SessionRecord | None, kind: NuggetType) -> list[Nugget]:
 
 
 def _extract(
-    file: SessionFile, extractor: Extractor, finder: WorkspaceFinder, wanted: str | None
+    file: SessionFile, extractor: Extractor, finder: WorkspaceFinder, wanted: str | None, read: ReadSession | None
 ) -> tuple[ExtractedSession | None, list[str]]:
     """Extract one session; return its outcome (None if it is of another workspace) and its workspaces."""
     plain = ExtractedSession(session=file.id, agent=file.agent, state="skipped")
     try:
-        session = read_any(file)
+        session = read[0] if read else read_any(file)
         grouped = finder.of_session(session)
         names = list(grouped)
         if wanted is not None and wanted not in grouped:
@@ -196,7 +202,9 @@ def _extract(
         plain = replace(plain, title=redact(session.title or one_line(request)).text)
         if reason := _known_already(session, _stored(session, names[0], extractor), extractor):
             return replace(plain, reason=reason), names
-        parts = [_of_workspace(session, name, grouped, extractor, replace(plain, title=request)) for name in grouped]
+        redacted = read[1] if read else redact_session(readable(session), settings=extractor.settings)[0]
+        asked = replace(plain, title=request)
+        parts = [_of_workspace((session, redacted), name, grouped, extractor, asked) for name in grouped]
     except Exception as error:
         return replace(plain, state="failed", reason=reason_of(error)), []
     kept = [part for part in parts if part.state == "extracted"]
@@ -238,13 +246,14 @@ def _stored(session: Session, workspace: str, extractor: Extractor) -> SessionRe
 
 
 def _of_workspace(
-    session: Session,
+    read: tuple[Session, Session],
     name: str,
     grouped: Mapping[str, Sequence[Workspace]],
     extractor: Extractor,
     plain: ExtractedSession,
 ) -> ExtractedSession:  # fmt: skip
     """Extract for one workspace and store it; skipped if the session did nothing there. The title is the request."""
+    session, redacted = read
     others = [root for other, roots in grouped.items() if other != name for root in roots]
     excluded = extractor.settings.capture_exclude_paths
     places = Places(session=session, roots=grouped[name], others=others, excluded=excluded)
@@ -264,8 +273,7 @@ def _of_workspace(
                 raise
             dropped = (f"the LLM was of no help, so this is what the heuristics found: {error}",)
     nuggets = [
-        *heuristic_nuggets(session, touches, places, settings=extractor.settings, now=extractor.now,
-                           edited_between=edited_between,
+        *heuristic_nuggets(redacted, touches, places, now=extractor.now, edited_between=edited_between,
                            reasons=method == "heuristic"), *by_llm,
     ]  # fmt: skip
     tuned = {one.scope.path for one in nuggets if one.type is NuggetType.TUNING}

@@ -113,7 +113,7 @@ def _id_by_prefix(ids: Iterable[str], prefix: str) -> str | None:
 
 
 def read_any(file: SessionFile | Path) -> Session:
-    """Read the session in a file of any agent; of a bare path, the content decides, never the name.
+    """Read the session in a file of any agent, or of the archive; of a bare path, its content decides on the agent.
 
     A session in a database is named `PATH#ID`. Raises TranscriptError if the file is absent, unreadable, or nothing
     that a known agent writes.
@@ -124,6 +124,8 @@ def read_any(file: SessionFile | Path) -> Session:
             return read_stored(file.path, file.id)
         file = file.path
     path, name = split_locator(file)
+    if path.name.endswith(ARCHIVE_ENDING):
+        return read_archive(path)
     if path.is_dir() and path.parent.name == "message":
         return opencode.read(path)
     if path.exists() and not (path.is_file() or path.is_dir()):  # read twice, a pipe would be half or for ever

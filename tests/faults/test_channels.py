@@ -41,7 +41,7 @@ def learned(session: Session, workspace: str = "w") -> list[Unit | Nugget]:
     redacted, _ = redact_session(session, settings=Settings())
     units = [one.unit for one in extract_offline(redacted, embed=None, now=NOW)]
     places = Places(session=session, roots=[])
-    return [*units, *heuristic_nuggets(session, (), places, settings=Settings(), now=NOW)]
+    return [*units, *heuristic_nuggets(session, (), places, now=NOW)]
 
 
 def said_to_be_the_users(session: Session) -> list[Unit | Nugget]:
