@@ -26,13 +26,7 @@ from nugget.index.connection import (
     open_existing,
     open_memory,
 )
-from nugget.index.fulltext import (
-    COLUMN_WEIGHTS,
-    LARGE_INDEX_CHUNKS,
-    Terms,
-    Vocabulary,
-    terms_of,
-)
+from nugget.index.fulltext import COLUMN_WEIGHTS, LARGE_INDEX_CHUNKS, Terms, Vocabulary, terms_of
 from nugget.index.protocols import IndexReader, Lists
 from nugget.index.units import CHUNK_COLUMNS, Edge, StoredChunk, conditions_of, select_in
 from nugget.models import Filter, Problem, RelationType, SourceName, Unit

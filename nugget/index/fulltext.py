@@ -12,7 +12,7 @@ import math
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, pairwise
@@ -302,19 +302,31 @@ def inverse_frequency(chunks: int, matching: int) -> float:
     return max(math.log(max(chunks - matching + 0.5, 0.5) / (matching + 0.5)), 1e-6)
 
 
+_idle: list[sqlite3.Connection] = []
+"""Tables that nobody holds: to make one takes ten times as long as to use it."""
+
+
 @contextmanager
 def documents(rows: Iterable[Document]) -> Iterator[sqlite3.Connection]:
     """Hold an FTS5 in memory with these documents in `docs`, and their terms in `instances`."""
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        columns = ", ".join(COLUMNS)
-        connection.execute(f"CREATE VIRTUAL TABLE docs USING fts5 ({columns}, content='', tokenize='{_TOKENIZER}')")
-        connection.execute("CREATE VIRTUAL TABLE instances USING fts5vocab (docs, 'instance')")
-        connection.execute("BEGIN")
+    connection = _idle.pop() if _idle else _no_documents()
+    connection.execute("BEGIN")
+    try:
         connection.executemany(
             "INSERT INTO docs (rowid, title, body, parts) VALUES (?,?,?,?)", ((key, *columns) for key, columns in rows)
         )
-        connection.execute("COMMIT")
         yield connection
+    finally:
+        connection.execute("ROLLBACK")
+        _idle.append(connection)
+
+
+def _no_documents() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    columns = ", ".join(COLUMNS)
+    connection.execute(f"CREATE VIRTUAL TABLE docs USING fts5 ({columns}, content='', tokenize='{_TOKENIZER}')")
+    connection.execute("CREATE VIRTUAL TABLE instances USING fts5vocab (docs, 'instance')")
+    return connection
 
 
 def terms_in(texts: Sequence[str]) -> list[list[str]]:

@@ -269,21 +269,11 @@ def remove_unit(connection: sqlite3.Connection, source: SourceName, unit_id: str
 
 def put_files(connection: sqlite3.Connection, source: SourceName, files: Iterable[FileState]) -> None:
     """Remember what was seen of each file."""
-    connection.executemany(
-        "INSERT OR REPLACE INTO files VALUES (?,?,?,?,?,?,?)",
-        [
-            (
-                source,
-                file.path,
-                file.hash,
-                file.size,
-                file.mtime_ns,
-                file.unit_id,
-                json.dumps([{"line": p.line, "reason": p.reason, "severity": p.severity} for p in file.problems]),
-            )
-            for file in files
-        ],
-    )
+    rows = []
+    for file in files:
+        problems = json.dumps([{"line": p.line, "reason": p.reason, "severity": p.severity} for p in file.problems])
+        rows.append((source, file.path, file.hash, file.size, file.mtime_ns, file.unit_id, problems))
+    connection.executemany("INSERT OR REPLACE INTO files VALUES (?,?,?,?,?,?,?)", rows)
 
 
 def remove_file(connection: sqlite3.Connection, source: SourceName, path: str) -> None:
@@ -300,10 +290,8 @@ def unit_of(row: Any, related: Sequence[Relation]) -> Unit:
     """Return the unit of a row of UNIT_COLUMNS."""
     (source, id_, path, title, type_, domain, tags, confidence, origin, created, last_modified, stale_after,
      repo, scope_path, symbol, session, details_json, content) = row  # fmt: skip
-    details, days = (
-        json.loads(details_json),
-        {"created": created, "last_modified": last_modified, "stale_after": stale_after},
-    )
+    details = json.loads(details_json)
+    days = {"created": created, "last_modified": last_modified, "stale_after": stale_after}
     has_scope = repo or scope_path or symbol
     return Unit(
         id=id_, source=SourceName(source), type=type_, title=title, body=content, path=path, domain=domain,

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from nugget.index.postgres.words import CHUNKS, LAST, UNITS, matching, ranking
+from nugget.index.fulltext import LARGEST_CHARACTER
+from nugget.index.postgres.words import CHUNKS, UNITS, matching, ranking
 from nugget.index.units import UNIT_COLUMNS, conditions_of
 from nugget.models import Filter
 
@@ -27,12 +28,12 @@ VOCABULARY = f"""
         WHERE coalesce(asked.docs, 0) = 0) AS parts GROUP BY part
     UNION ALL SELECT '~' || a.term, p.term, p.docs FROM asked a CROSS JOIN LATERAL (
         SELECT p.term, sum(p.docs)::int AS docs {_DOCS}
-            AND p.term BETWEEN left(a.term, 2) AND left(a.term, 2) || '{LAST}'
+            AND p.term BETWEEN left(a.term, 2) AND left(a.term, 2) || '{LARGEST_CHARACTER}'
             AND abs(length(p.term) - length(a.term)) <= 2 GROUP BY p.term) AS p
         WHERE coalesce(a.docs, 0) = 0 AND a.term = ANY(%(guessed)s) AND p.docs > 0
     UNION ALL SELECT 'character', c.term, count(DISTINCT u.key)::int FROM unnest(%(characters)s::text[]) AS c(term)
         JOIN nugget.postings p ON p.space = %(space)s AND p.kind = {CHUNKS}
-            AND p.term BETWEEN c.term AND c.term || '{LAST}'
+            AND p.term BETWEEN c.term AND c.term || '{LARGEST_CHARACTER}'
         CROSS JOIN LATERAL unnest(p.keys) AS u(key) JOIN nugget.chunks k ON k.space = %(space)s AND k.key = u.key
         GROUP BY c.term"""
 """Frequencies of terms and, of those that stand nowhere, of what they may mean."""

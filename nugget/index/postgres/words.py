@@ -15,6 +15,7 @@ from typing import Any
 from nugget.index.fulltext import (
     COLUMN_WEIGHTS,
     COLUMNS,
+    LARGEST_CHARACTER,
     Document,
     Vocabulary,
     compound_parts,
@@ -27,8 +28,6 @@ from nugget.index.fulltext import (
 
 CHUNKS, UNITS = 0, 1
 """Kinds of documents."""
-LAST = "\U0010ffff"
-"""Behind every term that begins so."""
 _WEIGHTS = dict(zip(COLUMNS, COLUMN_WEIGHTS, strict=True))
 _HALVES = " ".join(f"WHEN '{name}' THEN {round(weight * 2)}" for name, weight in _WEIGHTS.items())
 _ITEM = re.compile(r'(?P<column>- parts : )?(?:NEAR\([^)]*\)|"(?P<text>[^"]*)"(?P<begins>\*?))')
@@ -159,7 +158,7 @@ def ranges(items: Sequence[Item], name: str) -> dict[str, list[Any]]:
     return {
         f"{name}_items": [at for at, _ in plain],
         f"{name}_lows": [item.terms[0] for _, item in plain],
-        f"{name}_highs": [item.terms[0] + (LAST if item.begins else "") for _, item in plain],
+        f"{name}_highs": [item.terms[0] + (LARGEST_CHARACTER if item.begins else "") for _, item in plain],
     }
 
 
