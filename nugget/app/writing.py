@@ -279,8 +279,8 @@ def note_review(brain: Brain) -> None:
             files.replace(file, json.dumps(state | {str(brain.path): [waiting, merged]}).encode())
 
 
-def secret_lines(text: str) -> list[tuple[int, str]]:
-    """Return the line and rule of each secret that redaction would remove from a text."""
+def secret_lines(text: str) -> list[tuple[int, str, str]]:
+    """Return the line, kind and rule of each secret that redaction would remove from a text."""
     return find_secrets(text, allow=allow_list(load_settings(read_environment())))
 
 

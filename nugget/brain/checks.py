@@ -92,7 +92,7 @@ def _secrets(brain: Path, paths: Sequence[str], settings: Settings) -> Iterator[
             text = brains.read_file(brain, path).decode("utf-8", "replace")
         except NuggetError:
             continue
-        for line, kind in secret_lines(text, allow=allow):
+        for line, kind, _ in secret_lines(text, allow=allow):
             reason = (
                 f"holds what looks like a secret ({kind}); take it out here and in git's history, or let it through "
                 "with `redaction.allow` in your configuration"

@@ -179,7 +179,7 @@ def _read(file: str) -> bytes:
 @commands.command()
 def redact(
     file: Annotated[str, Argument(metavar="FILE|-", help="The file to read; - is standard input.")],
-    stats: Annotated[bool, Option("--stats", help="Show the number of secrets of each kind, and the speed.")] = False,
+    stats: Annotated[bool, Option("--stats", help="Show the number of secrets by rule, and the speed.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show what redaction would remove from a file and by which rule, without showing the secret.
@@ -193,10 +193,10 @@ def redact(
     begin = time.perf_counter()
     found = secret_lines(content.decode("utf-8", "replace"))
     seconds = time.perf_counter() - begin
-    counts = Counter(kind for _, kind in found)
-    lines = [{"line": line, "rule": kind} for line, kind in found]
-    show({"file": file, "found": lines, "counts": dict(counts)} if as_json else None,
-         report="redaction", file=file, found=found, counts=counts.most_common() if stats else None,
+    lines = [{"line": line, "kind": kind, "rule": rule} for line, kind, rule in found]
+    kinds, rules = Counter(kind for _, kind, _ in found), Counter((kind, rule) for _, kind, rule in found)
+    show({"file": file, "found": lines, "counts": dict(kinds)} if as_json else None,
+         report="redaction", file=file, found=found, counts=rules.most_common() if stats else None,
          size=len(content) / 1e6, seconds=seconds)  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from nugget.config import Settings, expanded
 from nugget.errors import UsageError
 from nugget.models import Session
 from nugget.redaction.echoes import echoes, in_whole, without_repetition
-from nugget.redaction.engine import digest_of, issued_secrets, private_keys
+from nugget.redaction.engine import digest_of, issued_secrets, kind_of, private_keys
 from nugget.redaction.paths import without_excluded
 from nugget.redaction.structured import Span
 
@@ -58,10 +58,10 @@ def redact_all(
     ]
 
 
-def secret_lines(text: str, *, allow: Sequence[re.Pattern[str]] = ()) -> list[tuple[int, str]]:
-    """Return the line (from 1) and kind of everything that `redact` would take out; never what it is."""
+def secret_lines(text: str, *, allow: Sequence[re.Pattern[str]] = ()) -> list[tuple[int, str, str]]:
+    """Return the line (from 1), kind and rule of everything that `redact` would take out; never what it is."""
     view = _view(text)
-    return [(view.count("\n", 0, start) + 1, kind) for start, _, kind in _secrets([view], allow)[0]]
+    return [(view.count("\n", 0, start) + 1, kind_of(rule), rule) for start, _, rule in _secrets([view], allow)[0]]
 
 
 def within(text: str, most: int, *, was: int) -> str:
@@ -82,16 +82,16 @@ def _view(text: str) -> str:
 def _replaced(view: str, spans: Sequence[Span], keep_lines: bool) -> Redacted:
     parts: list[str] = []
     position = 0
-    for start, end, kind in spans:
+    for start, end, rule in spans:
         while "\x7f" < view[start] < "\xc0":  # a rule may stop within the bytes of a character
             start -= 1
         while "\x7f" < view[end : end + 1] < "\xc0":
             end += 1
         breaks = "\n" * view.count("\n", start, end) if keep_lines else ""
-        parts += [view[position:start], f"[redacted:{kind}]{breaks}"]
+        parts += [view[position:start], f"[redacted:{kind_of(rule)}]{breaks}"]
         position = end
     text = "".join([*parts, view[position:]]).encode("latin-1").decode("utf-8", "surrogatepass")
-    return Redacted(text=text, counts=dict(Counter(kind for _, _, kind in spans)))
+    return Redacted(text=text, counts=dict(Counter(kind_of(rule) for _, _, rule in spans)))
 
 
 def rules_stamp(settings: Settings) -> str:
@@ -107,15 +107,12 @@ def _secrets(views: Sequence[str], allow: Sequence[re.Pattern[str]]) -> list[lis
     joined, cuts = without_repetition(_BETWEEN.join(views))
     found = [*find_secrets(joined, _FINDERS)]
     if len(views) > 1:
-        if any(kind == FAILED for _, _, kind in found):
+        if any(rule == FAILED for _, _, rule in found):
             return [_secrets([view], allow)[0] for view in views]
-        found = [(start, start + len(joined[start:end].split(_BETWEEN, 1)[0]), kind) for start, end, kind in found]
+        found = [(start, start + len(joined[start:end].split(_BETWEEN, 1)[0]), rule) for start, end, rule in found]
     if allow:
-        found = [
-            (start, end, kind)
-            for start, end, kind in found
-            if kind == "private" or not any(pattern.search(joined[start:end]) for pattern in allow)
-        ]
+        allowed = {span for span in found if any(pattern.search(joined[span[0] : span[1]]) for pattern in allow)}
+        found = [span for span in found if span not in allowed or span[2] == "private"]
     found = _merged(found)
     again = [*echoes(joined, found)]
     return _by_view(_merged(in_whole([*found, *again], cuts)) if again or cuts else found, views)
@@ -125,15 +122,15 @@ def _merged(spans: Sequence[Span]) -> list[Span]:
     """Return spans in the order of the text, those that overlap as one; each is named by the first rule."""
     merged: list[Span] = []
     named_by, stop = 0, -1
-    for start, rule, end, kind in sorted((start, rule, end, kind) for rule, (start, end, kind) in enumerate(spans)):
+    for start, order, end, rule in sorted((start, order, end, rule) for order, (start, end, rule) in enumerate(spans)):
         if start >= stop:
-            merged.append((start, end, kind))
-            named_by, stop = rule, end
+            merged.append((start, end, rule))
+            named_by, stop = order, end
         else:
             first, _, known = merged[-1]
             stop = max(stop, end)
-            merged[-1] = (first, stop, known if named_by < rule else kind)
-            named_by = min(named_by, rule)
+            merged[-1] = (first, stop, known if named_by < order else rule)
+            named_by = min(named_by, order)
     return merged
 
 
@@ -141,11 +138,11 @@ def _by_view(spans: Sequence[Span], views: Sequence[str]) -> list[list[Span]]:
     """Return the spans of the joined text as spans of each view."""
     shared: list[list[Span]] = [[] for _ in views]
     begins = [0, *accumulate(len(view) + len(_BETWEEN) for view in views)]
-    for start, end, kind in spans:
+    for start, end, rule in spans:
         for number in range(bisect_right(begins, start) - 1, bisect_left(begins, end)):
             at, size = begins[number], len(views[number])
             if start - at < size:
-                shared[number].append((max(start - at, 0), min(end - at, size), kind))
+                shared[number].append((max(start - at, 0), min(end - at, size), rule))
     return shared
 
 
@@ -182,12 +179,10 @@ def is_excluded_project(session: Session, *, settings: Settings) -> bool:
     return any(fnmatchcase(place, pattern) for pattern in patterns for place in places)
 
 
-def find_secrets(
-    view: str, finders: Iterable[Callable[[str], Iterator[tuple[int, int, str]]]]
-) -> Iterator[tuple[int, int, str]]:
-    """Yield the start, end and kind of every secret, the more telling kinds first; spans may overlap.
+def find_secrets(view: str, finders: Iterable[Callable[[str], Iterator[Span]]]) -> Iterator[Span]:
+    """Yield every secret, the more telling kinds first; spans may overlap.
 
-    When a finder fails, the whole text counts as one secret of the kind `failed-rule`.
+    When a finder fails, the whole text counts as one secret, found by the rule `failed-rule`.
     """
     for find in finders:
         try:
@@ -201,7 +196,7 @@ def _private_blocks(view: str) -> Iterator[Span]:
 
 
 FAILED = "failed-rule"
-"""The kind of a text on which a rule failed: it counts as a secret."""
+"""Names the kind and the rule of a text on which a rule failed: it counts as a secret."""
 _BETWEEN = "\n---\x1f\n"
 """Stands between the texts of a session that are searched as one: neither a line nor a document goes on after it."""
 _PRIVATE = re.compile(rf"<private>.*?(?:</private>|\Z|(?={_BETWEEN}))", re.DOTALL | re.IGNORECASE)

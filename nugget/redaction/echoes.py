@@ -20,22 +20,22 @@ _BREAK = " \t\r\n\"'\\+>|"
 
 
 def echoes(text: str, spans: Sequence[Span]) -> Iterator[Span]:
-    """Yield the start, end and kind of each place at which one of the secrets at `spans` stands once more."""
-    kinds = {text[start:end]: kind for start, end, kind in spans if kind != "private"}
-    if len(kinds) > _FEW:
+    """Yield each place at which one of the secrets at `spans` stands once more."""
+    rules = {text[start:end]: rule for start, end, rule in spans if rule != "private"}
+    if len(rules) > _FEW:
         ends = [0, *(end for _, end, _ in spans)]
         elsewhere = " ".join([text[last:start] for last, (start, _, _) in zip(ends, spans, strict=False)])
-        again = {word for word in kinds.keys() & _WORD.findall(elsewhere + " " + text[ends[-1] :]) if _is_telling(word)}
+        again = {word for word in rules.keys() & _WORD.findall(elsewhere + " " + text[ends[-1] :]) if _is_telling(word)}
         words = _WORD.finditer(text) if again else ()
-        yield from ((*word.span(), kinds[word[0]]) for word in words if word[0] in again)
+        yield from ((*word.span(), rules[word[0]]) for word in words if word[0] in again)
         return
-    for secret in filter(_is_telling, kinds):
+    for secret in filter(_is_telling, rules):
         for form in (secret, quote(secret.encode("latin-1"), safe=""), *_encoded(secret)):
-            yield from ((at, at + len(form), kinds[secret]) for at in places(text, form))
+            yield from ((at, at + len(form), rules[secret]) for at in places(text, form))
         begun = [at for at in places(text, secret[:6]) if not text.startswith(secret, at)]
         if len(secret) >= 16 and begun:
             split = re.compile("".join(map(_after_break, secret[:256])))
-            yield from ((*found.span(), kinds[secret]) for at in begun if (found := split.match(text, at)))
+            yield from ((*found.span(), rules[secret]) for at in begun if (found := split.match(text, at)))
 
 
 def _after_break(char: str) -> str:
@@ -96,7 +96,7 @@ def without_repetition(text: str) -> tuple[str, list[tuple[int, int, int]]]:
 def in_whole(spans: Sequence[Span], cuts: Sequence[tuple[int, int, int]]) -> Sequence[Span]:
     """Return spans of a shortened text as spans of the whole; repetition that holds a secret goes as a whole."""
     for at, size, period in cuts:
-        near = [kind for start, end, kind in spans if start < at + period and end > at - period]
-        spans = [(start + size * (start >= at), end + size * (end > at), kind) for start, end, kind in spans]
+        near = [rule for start, end, rule in spans if start < at + period and end > at - period]
+        spans = [(start + size * (start >= at), end + size * (end > at), rule) for start, end, rule in spans]
         spans += [(at, at + size, near[0])] if near else []
     return spans

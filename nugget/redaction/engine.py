@@ -105,7 +105,7 @@ def manifests(text: str, marks: Sequence[int], _known: bytearray) -> Iterator[Sp
                     for entry in entries.finditer(view, *body.span("body")):
                         group = entry.lastgroup or "value"
                         if judge.is_given_password(entry[group].strip()):
-                            yield *entry.span(group), "kubernetes-secret"
+                            yield *entry.span(group), "manifest.kubernetes-secret"
 
 
 _INSERT = re.compile(
@@ -129,7 +129,7 @@ def rows(text: str, marks: Sequence[int], _known: bytearray) -> Iterator[Span]:
             at = row.end()
             for is_secret, cell in zip(columns, _CELL.finditer(text, *row.span("row")), strict=False):
                 if is_secret and cell["value"] and judge.is_given_password(cell["value"]) and cell["value"][0] != "$":
-                    yield *cell.span("value"), "password"
+                    yield *cell.span("value"), "insert.password"
 
 
 _KEY = re.compile(
@@ -145,7 +145,7 @@ def private_keys(view: str) -> Iterator[Span]:
     """Yield PEM and OpenPGP blocks, also with escaped line breaks; of a cut one, what there is of it."""
     for found in _KEY.finditer(view) if "PRIVATE KEY" in view else ():
         if _KEY_BODY.search(view, *found.span()):
-            yield *found.span(), "private-key"
+            yield *found.span(), "pem.private-key"
 
 
 _READERS: dict[str, Callable[[str, Sequence[int], bytearray], Iterator[Span]]] = {
@@ -183,21 +183,21 @@ def digest_of(*patterns: str) -> str:
 
 
 def issued_secrets(view: str) -> Iterator[Span]:
-    """Yield the start, end and kind of every secret, the more telling kinds first; a view has a character for a byte.
+    """Yield every secret, the more telling kinds first; a view has a character for a byte.
 
     What the engine's rules find, ours first, is skipped by those who look for names, then for words without any.
     """
     data, known = view.encode("latin-1").replace(b"\0", b"\x1f"), bytearray(len(view))  # zeros read like UTF-16
     marks: dict[str, list[int]] = defaultdict(list)
     judged, small = _judged(view, data, marks), data.lower().decode("latin-1")
-    for start, end, kind in chain(
-        ((start, end, kind) for rank, start, end, kind in judged if rank < _LAST_RANK or not known[end - 1]),
+    for start, end, rule in chain(
+        ((start, end, rule) for rank, start, end, rule in judged if rank < _LAST_RANK or not known[end - 1]),
         *(named_secrets(view, places(small, stem), known) for stem in STEMS),
         *(_READERS[kind](view, sorted(starts), known) for kind, starts in marks.items()),
         _shaped(view, data, known),
     ):
         known[start:end] = b"\1" * (end - start)
-        yield start, end, kind
+        yield start, end, rule
 
 
 def _end_of_run(pattern: re.Pattern[str], view: str, last: list[int], at: int) -> int:
@@ -228,7 +228,7 @@ def scanned(data: bytes, size: int = 32_768, margin: int = 2048) -> Iterator[Spa
 
 
 def _judged(view: str, data: bytes, marks: dict[str, list[int]]) -> list[tuple[int, int, int, str]]:
-    """Return the rank, start, end and kind of what the engine's rules find in a text; its `marks` are noted."""
+    """Return the rank, start, end and rule of what the engine's rules find in a text; its `marks` are noted."""
     found: list[tuple[int, int, int, str]] = []
     word_end, run_end = (partial(_end_of_run, pattern, view, [-1, -1]) for pattern in (_WORD, _RUN))
     parts_at = cache(lambda at: _JWT_PARTS.match(view, at))
@@ -247,9 +247,7 @@ def _judged(view: str, data: bytes, marks: dict[str, list[int]]) -> list[tuple[i
             end = parts.end()
         if kind == "encoded-secret":
             start, end = _whole(view, start, end, _OF_TOKENS, run_end)
-        if kind in ("encoded-secret", "typed-password") and judge.is_told_public(
-            view[max(0, start - 120) : start], view[end : end + 120]
-        ):
+        if kind in ("encoded-secret", "typed-password") and judge.is_told_public(view, start, end):
             continue
         value = view[start:end]
         if family == "prose":
@@ -263,7 +261,7 @@ def _judged(view: str, data: bytes, marks: dict[str, list[int]]) -> list[tuple[i
             stop = run_end(end)
             if (len(value) >= 95 and kind != "webhook-url") or judge.is_random(view[end : min(stop, end + 160)]):
                 end = stop
-            found.append((rank, start, end, kind))
+            found.append((rank, start, end, rule))
     return sorted(found)
 
 
@@ -273,7 +271,7 @@ _LEAST_RUN = b"w" * 20
 
 
 def _shaped(view: str, data: bytes, known: bytearray) -> Iterator[Span]:
-    """Yield the words, with their kinds, that nothing but their random letters and digits tells."""
+    """Yield the words that nothing but their random letters and digits tells."""
     runs, run_end = data.translate(_RUNS), partial(_end_of_run, _RUN, view, [-1, -1])
     stop = 0
     while (at := runs.find(_LEAST_RUN, stop)) >= 0:
@@ -292,9 +290,8 @@ def _shaped(view: str, data: bytes, known: bytearray) -> Iterator[Span]:
             else:
                 fits = before not in _OF_DATA and not _DATA_AFTER.match(view, stop)
             start, end = _whole(view, at, stop, signs, run_end) if fits else (0, 0)
-            around = view[max(0, start - 120) : start], view[end : end + 120]
-            if fits and accepts(view[start:end]) and not judge.is_told_public(*around):
-                yield start, end, kind
+            if fits and accepts(view[start:end]) and not judge.is_told_public(view, start, end):
+                yield start, end, f"shape.{kind}"
                 break
 
 
@@ -316,10 +313,14 @@ def _rule(rule: str) -> tuple[int, str, str, Callable[[str], bool]]:
 
     A rule that finds no secrets has no kind.
     """
-    family, _, rest = rule.partition(".")
+    family, kind = rule.partition(".")[0], kind_of(rule)
     if family in _JUDGES:
-        kind = re.sub(r"\.\d+$", "", rest)
         given = judge.is_given_password if kind.endswith("-password") else _JUDGES[family]
         return _LAST_RANK * (kind in _LAST), kind, family, _JUDGES_OF_KINDS.get(kind, given)
-    kind = re.split(r"[./]", rule, maxsplit=1)[-1].removeprefix("secrets/")
     return 1, "" if _NO_SECRET.search(kind) else kind, "", judge.is_not_placeholder
+
+
+@cache
+def kind_of(rule: str) -> str:
+    """Return the kind of secret that a rule finds: `github-token` for `issued.github-token.1`."""
+    return re.sub(r"^\w+\.(?:secrets/)?|\.\d+$", "", rule)

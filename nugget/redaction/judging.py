@@ -165,8 +165,9 @@ def is_random_word(value: str) -> bool:
     return value[:2] != "0x" and is_random(value) and (len(value) >= 30 or 3 * len(_parts(value)) > len(value))
 
 
-def is_told_public(before: str, after: str) -> bool:
+def is_told_public(view: str, start: int, end: int) -> bool:
     """Return True if the text around a random word tells that it is an id, a hash or a line of encoded data."""
+    before, after = view[max(0, start - 120) : start], view[end : end + 120]
     name = before.rstrip(" \t\"'\\=:(").removesuffix(": W/")  # a weak ETag
     word = name.rsplit(None, 1)[-1] if name else ""
     if name[-1:].isalnum() and _PUBLIC_NAME.search(name, max(0, len(name) - 12)):

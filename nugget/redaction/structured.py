@@ -31,6 +31,7 @@ from nugget.redaction.judging import (
 )
 
 Span = tuple[int, int, str]
+"""Start and end of a secret, and the rule that found it, which names its kind (`kind_of`)."""
 
 STEMS = ("pass", "pw", "secret", "token", "key", "credential", "auth")
 """What the names of most secrets hold; plain search finds them faster than rules, which find the others."""
@@ -139,19 +140,19 @@ def _named(view: str, at: int) -> Span | None:
     meaning = _meaning(name)
     if not meaning or (meaning in ("key", "token") and view[max(0, head - 7) : head].lower().endswith(_PUBLIC)):
         return None
-    kind = "password" if meaning in ("password", "part") else "secret"
+    rule = "name.password" if meaning in ("password", "part") else "name.secret"
     near = view[after : after + 60].lower()
     value = _PAIR.match(view, after) if "value" in near or "content" in near else None
     if value or (value := _ASSIGNED.match(view, after)):
         start, given, quoted = value.start("value"), value["value"], bool(value["open"] or not value["sign"])
         if _is_given(view, (head, start), name, meaning, (value["sign"] or "=").strip(), quoted, given):
-            return start, start + len(given), kind
+            return start, start + len(given), rule
     if bridged := _BRIDGED.match(view, after):
         group = bridged.lastgroup or "value"
         given = bridged[group]
-        is_likely = is_generated(given, quoted=True) or (kind == "password" and is_strong(given))
+        is_likely = is_generated(given, quoted=True) or (rule == "name.password" and is_strong(given))
         if is_likely and not re.search(r"[()\[\]{}*|\\]", given):
-            return *bridged.span(group), kind
+            return *bridged.span(group), rule
     return None
 
 
@@ -241,7 +242,7 @@ def _below(view: str, at: int) -> Iterator[Span]:
             return
         elif len(value) >= 5 and " " not in value and (is_strong(value) or is_generated(value, quoted=True)):
             start = first + sum(map(len, cells[:column])) + column + cells[column].index(value)
-            yield start, start + len(value), "password" if meant == "password" else "secret"
+            yield start, start + len(value), "table.password" if meant == "password" else "table.secret"
         if last < 0:
             return
 
@@ -315,7 +316,7 @@ def _told(view: str, at: int) -> Span | None:
                 and ("w" in word or word.startswith(("passp", "passe", "contr", "clave", "sen", "mdp")))
                 and _SAID_ALONE.match(view, stop)
             ):
-                return start, stop, "password"
+                return start, stop, "sentence.password"
         if not is_word and not _PROSE.match(given):
             return None
         last, place = given.lower() or last, token.end()

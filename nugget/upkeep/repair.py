@@ -115,10 +115,10 @@ def find_leaks(home: Path, brain: Path, *, allow: Sequence[re.Pattern[str]] = ()
     for store, folder in (("home", home), ("brain", brain)):
         for file in tracked(_stored_files(folder), f"Reading the {store} (MB)", _megabytes):
             with suppress(OSError, EOFError, sqlite3.Error):
-                for line, kind in secret_lines(_text_of(file), allow=allow):
+                for line, kind, _ in secret_lines(_text_of(file), allow=allow):
                     yield {"store": store, "place": str(file), "line": line, "kind": kind}
     for name, text in tracked(_object_texts(brain), "Reading the history"):
-        for line, kind in secret_lines(text, allow=allow):
+        for line, kind, _ in secret_lines(text, allow=allow):
             yield {"store": "history", "place": name, "line": line, "kind": kind}
 
 

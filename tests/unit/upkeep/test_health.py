@@ -270,8 +270,8 @@ def test_the_commands_name_places_and_rules_but_no_secret(isolated_home, words, 
     file = tmp_path / "f.txt"
     file.write_text("one\nDB_PASSWORD=Winter2026!x\n")
     shown = nugget("redact", file, "--stats")
-    assert (shown.code, f"{file.name}:2: password" in shown.out.replace("\n", "")) == (0, True)
-    assert nugget("redact", file, "--json").json["counts"] == {"password": 1}
+    assert (shown.code, f"{file.name}:2: password (name.password)" in shown.out.replace("\n", "")) == (0, True)
+    assert nugget("redact", file, "--json").json["found"] == [{"line": 2, "kind": "password", "rule": "name.password"}]
     ledger = isolated_home / ".nugget/ledger/notes.jsonl"
     ledger.parent.mkdir(parents=True, exist_ok=True)
     ledger.write_text("password: Winter2026!x\n")
