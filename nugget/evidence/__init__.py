@@ -80,7 +80,7 @@ class BundleOptions:
 class EvidenceBundle:
     """The answer to a question about what happened. `context_text` is never longer than `max_chars`.
 
-    `session` is None if several sessions were asked; `category_caps` are those of the profile.
+    `session` is None if several sessions were asked.
     """
 
     session: str | None
@@ -92,7 +92,6 @@ class EvidenceBundle:
     context_text: str
     truncated: bool
     candidate_count: int
-    category_caps: Mapping[str, int]
     degraded: tuple[str, ...] = ()
 
 
@@ -201,7 +200,7 @@ def _bundle(
     caps = {**profile.caps, "incident": min(profile.caps["incident"], options.max_incidents)}
     bundle = EvidenceBundle(
         session=session.id if session else None, query=query, intent=intent, candidate_count=len(candidates),
-        category_caps=profile.caps, incidents=_first(scored, "incident", options.max_incidents),
+        incidents=_first(scored, "incident", options.max_incidents),
         notes=_first(scored, "note", profile.caps["note"]), selected=tuple(_selected(scored, caps)), context_text="",
         truncated=False, degraded=degraded,
     )  # fmt: skip
@@ -368,7 +367,7 @@ def bundle_json(bundle: EvidenceBundle, *, explain: bool = False) -> dict[str, A
             "intent": bundle.intent, "selected_count": len(bundle.selected),
             "candidate_count": bundle.candidate_count,
             "profile": {
-                "name": bundle.intent, "category_caps": bundle.category_caps, "weights": profile.weights,
+                "name": bundle.intent, "category_caps": profile.caps, "weights": profile.weights,
                 "boosts": profile.boosts,
             },
         }  # fmt: skip

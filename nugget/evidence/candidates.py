@@ -117,20 +117,18 @@ _KEYWORDS: Mapping[str, re.Pattern[str]] = {
 }
 
 
-def detect_intent(query: str) -> str:
-    """Return the intent of a question: the first of debug, resume, what-changed and status whose words are in it."""
-    return next((intent for intent, words in _KEYWORDS.items() if words.search(query)), "general")
-
-
 def is_diagnostic(query: str) -> bool:
     """Return whether a question asks what went wrong, so that a call in mode `diagnostic` is given evidence."""
     return _DIAGNOSTIC.search(query) is not None
 
 
 def known_intent(name: str | None, query: str) -> str:
-    """Return the intent asked for, else the one detected. Raises UsageError for one that does not exist."""
+    """Return the intent that is named, else the first whose words are in the question.
+
+    Raises UsageError for one that does not exist.
+    """
     if not name:
-        return detect_intent(query)
+        return next((intent for intent, words in _KEYWORDS.items() if words.search(query)), "general")
     if name not in PROFILES:
         raise UsageError(f"There is no intent {name[:40]!r}.", hint=f"Intents are: {', '.join(INTENTS)}.")
     return name

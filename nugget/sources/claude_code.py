@@ -21,6 +21,7 @@ from typing import Any
 from nugget.errors import TranscriptError
 from nugget.models import Event, EventKind, Session, SessionFile, SpeechOrigin
 from nugget.sources import (
+    Log,
     blocks_of,
     channels,
     joined_text,
@@ -243,8 +244,8 @@ Logged = tuple[Session, Sequence[channels.Message]]
 """A file of a session, and the messages in it."""
 
 
-def find_files(projects: Path) -> Iterator[SessionFile]:
-    """Yield the transcripts of all projects, each before those of its subagents.
+def find_logs(projects: Path) -> Iterator[Log]:
+    """Yield the sessions of all projects, each as its transcript and those of its subagents.
 
     Those that clients before 2.0 wrote for subagents, beside the sessions, are left out.
     """
@@ -255,9 +256,7 @@ def find_files(projects: Path) -> Iterator[SessionFile]:
             name, extension = os.path.splitext(entry.name)  # noqa: PTH122
             is_own = extension == ".jsonl" and not name.startswith("agent-")
             if is_own and (file := session_file(entry, agent=AGENT, name=name)):
-                yield file
-                if name in folders:
-                    yield from find_subagents(file.path)
+                yield (file, *(find_subagents(file.path) if name in folders else ()))
 
 
 def find_subagents(transcript: Path) -> Iterator[SessionFile]:

@@ -198,11 +198,11 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(str(path).encode("utf-8", "replace")).hexdigest()[:6]
 
 
-def canon_of(
-    folders: CanonFolders, *, redact: Callable[[str], str], max_files: int,
-    private: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset()),
-) -> UnitFiles:  # fmt: skip
-    """Return the files of the canon folders, except those that `private` lists: names and real folders of memory."""
+def open_canon(environment: Environment, settings: Settings, brain: Path) -> UnitFiles:
+    """Return the canon folders that the settings name, without the memory of any identity."""
+    folders = canon_folders(settings.canon_folders, base=brain)
+    memories = (environment.home / "memory", environment.claude_config / "projects", brain / "memory")
+    names = frozenset(Path(name).name.lower() for names in INSTRUCTIONS.values() for name in names)
     days: dict[str, dict[str, date]] = {}
 
     def walk(problems: list[Problem], left_out: list[Problem]) -> Iterator[tuple[str, str]]:
@@ -214,8 +214,8 @@ def canon_of(
                 problems.append(Problem(path=str(place), reason=reason))
                 continue
             found = Walk(
-                root=place, suffixes=SUFFIXES, max_files=max_files, problems=problems, left_out=left_out,
-                private_names=private[0], private_folders=private[1],
+                root=place, suffixes=SUFFIXES, max_files=settings.canon_max_files, problems=problems,
+                left_out=left_out, private_names=names, private_folders=frozenset(map(os.path.realpath, memories)),
             )  # fmt: skip
             yield from ((f"{name}/{path}", file) for path, file in found.files())
 
@@ -227,16 +227,7 @@ def canon_of(
                 days[name] = git.last_commit_days(folders[name][0])
         return days[name].get(path)
 
-    return _notes(SourceName.CANON, redact, walk, committed)
-
-
-def open_canon(environment: Environment, settings: Settings, brain: Path) -> UnitFiles:
-    """Return the canon folders that the settings name, without the memory of any identity."""
-    folders = canon_folders(settings.canon_folders, base=brain)
-    memories = (environment.home / "memory", environment.claude_config / "projects", brain / "memory")
-    names = frozenset(Path(name).name.lower() for names in INSTRUCTIONS.values() for name in names)
-    private = names, frozenset(map(os.path.realpath, memories))
-    return canon_of(folders, redact=redacting(settings), max_files=settings.canon_max_files, private=private)
+    return _notes(SourceName.CANON, redacting(settings), walk, committed)
 
 
 def redacting(settings: Settings) -> Callable[[str], str]:

@@ -77,7 +77,7 @@ def find_sessions(
     wanted = AGENTS if agents is None or ALL_AGENTS in agents else agents
     found: list[SessionFile] = []
     if CLAUDE_CODE in wanted:
-        found += (file for file in claude_code.find_files(environment.claude_config / "projects") if not file.part)
+        found += (log[0] for log in claude_code.find_logs(environment.claude_config / "projects"))
     if others := [source for source in _OTHERS if source.AGENT in wanted]:
         folders = agent_folders(environment, settings)
         found += [file for source in others for file in source.find(folders)]
@@ -207,14 +207,9 @@ def find_logs(environment: Environment, settings: Settings, brain: Path | None =
     """
     if not settings.history_enabled:
         return []
-    of_claude: list[list[SessionFile]] = []
-    for file in claude_code.find_files(environment.claude_config / "projects"):
-        if not file.part:
-            of_claude.append([])
-        of_claude[-1].append(file)
     others = [agent for agent in AGENTS if agent != CLAUDE_CODE]
     found: list[Log] = [(file,) for file in find_sessions(environment, others, settings)]
-    found += map(tuple, of_claude)
+    found += claude_code.find_logs(environment.claude_config / "projects")
     present = {log[0].id for log in found}
     for session, path in archived_sessions(environment.home).items():
         if session not in present and (archived := session_file(path, agent=CLAUDE_CODE, name=session)):

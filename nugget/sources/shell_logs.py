@@ -29,7 +29,6 @@ MAX_EVENT_BYTES = 1 << 24
 """A longer line of events.jsonl is counted as malformed."""
 _MAX_KIND_CHARS = 2000
 
-_BLOCK_BYTES = 1 << 22
 _KEPT_BYTES = 1 << 17
 """Bytes of output that are kept whole at the beginning and at the end."""
 _MAX_FAILURES = 2000
@@ -111,8 +110,9 @@ def read_text(file: Path, *, now_ms: int, most_chars: int = MAX_LINE_CHARS) -> t
             return [], 0, False
         state = os.fstat(opened.fileno())
         mtime_ms = int(state.st_mtime * 1000)
-        end = state.st_size if now_ms - mtime_ms > 5000 else _last_border(opened, state.st_size)
-        return list(_keep_lines(opened, end, most_chars)), mtime_ms, end < state.st_size
+        opened.seek(max(0, state.st_size - _MAX_RAW_BYTES))
+        torn = len(opened.read(_MAX_RAW_BYTES).rpartition(b"\n")[2]) if now_ms - mtime_ms <= 5000 else 0
+        return list(_keep_lines(opened, state.st_size - torn, most_chars)), mtime_ms, torn > 0
 
 
 @contextmanager
@@ -186,13 +186,3 @@ def _keep_lines(file: BinaryIO, end: int, most_chars: int) -> Iterator[LogLine]:
 
 def _has_sign(lowered: bytes) -> bool:
     return any(sign in lowered for sign in _SIGNS)
-
-
-def _last_border(file: BinaryIO, end: int) -> int:
-    """Return the end of the last whole line; a line is cut after 4 MB."""
-    file.seek(max(0, end - _BLOCK_BYTES))
-    block = file.read(_BLOCK_BYTES)
-    newline = block.rfind(b"\n")
-    if newline >= 0:
-        return end - len(block) + newline + 1
-    return end if len(block) >= _BLOCK_BYTES else 0

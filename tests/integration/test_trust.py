@@ -15,8 +15,7 @@ from mcp_wire import asked_over_mcp
 from paths import REPOSITORY
 from programs import program
 
-from nugget.config import documented_keys, load_settings, read_brain_file, read_environment
-from nugget.sources.notes import canon_folders
+from nugget.config import Settings, documented_keys, load_settings, read_brain_file, read_environment
 from nugget.upkeep import default_brain, trusted
 
 COMMANDS = (
@@ -216,15 +215,15 @@ def test_the_user_is_stronger_than_the_brain_and_the_environment_than_both(words
 
 @pytest.mark.proves("SETTINGS-KNOWLEDGE")
 def test_a_folder_of_canon_in_the_brain_may_not_be_a_link_out_of_it(words, tmp_path):
-    from nugget.sources.notes import canon_of
+    from nugget.sources.notes import open_canon
 
     (tmp_path / "private").mkdir()
     (words / "docs").mkdir()
     for place in (tmp_path / "private", words / "docs"):
         (place / "a.md").write_text("A note.")
     (words / "linked").symlink_to(tmp_path / "private")
-    folders = canon_folders(["docs", "linked", "x=./linked"], base=words)
-    canon = canon_of(folders, redact=lambda text: text, max_files=10)
+    settings = Settings(canon_folders=("docs", "linked", "x=./linked"))
+    canon = open_canon(read_environment(), settings, words)
     assert [key for key, _ in canon.files()] == ["docs/a.md"]
     assert [Path(problem.path).name for problem in canon.problems] == ["linked"]
     assert read_brain_file(words)[1] == []

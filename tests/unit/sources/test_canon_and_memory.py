@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nugget.config import read_environment
+from nugget.config import Settings, read_environment
 from nugget.errors import UsageError
 from nugget.index import read_memory
 from nugget.index import units as stored
@@ -16,12 +16,13 @@ from nugget.index.connection import memory_index_file, open_home, open_memory
 from nugget.index.sync import sync_documents
 from nugget.models import Relation, RelationType, SourceName, Unit
 from nugget.sources import UnitFiles
-from nugget.sources.notes import canon_folders, canon_of, check_identity, memory_of
+from nugget.sources.notes import check_identity, memory_of, open_canon
+
+SECRET = "ghp_" + "a1B2c3D4e5F6" * 3
 
 
-def canon(*folders: Path, max_files: int = 1000) -> UnitFiles:
-    named = canon_folders([str(folder) for folder in folders], base=Path("/"))
-    return canon_of(named, redact=lambda text: text.replace("hunter2", "[redacted:password]"), max_files=max_files)
+def canon(folder: Path) -> UnitFiles:
+    return open_canon(read_environment(), Settings(canon_folders=(str(folder),)), Path("/"))
 
 
 def write(folder: Path, **files: str) -> None:
@@ -48,7 +49,7 @@ def vault(tmp_path: Path) -> Path:
         "```\n[[not this]]\n```\n",
         ops__Rates_md="---\ntitle: Rate limits\ntags: [ops, limits]\naliases: [quota, throttle]\n"
         "created: 2025-03-04\n---\n"
-        "Back to [home](../Home.md#top), [out](https://example.com/x.md). #ops/limits and the password hunter2",
+        f"Back to [home](../Home.md#top), [out](https://example.com/x.md). #ops/limits and the token {SECRET}",
     )
     (folder / "Retry Policy.md").write_text("Retry three times.")
     return folder
@@ -62,7 +63,7 @@ def test_a_vault_is_read_with_its_titles_tags_names_dates_and_links(vault):
     assert (rates.id, rates.ref, rates.title) == ("vault/ops/Rates.md", "canon:vault/ops/Rates.md", "Rate limits")
     assert (rates.tags, rates.created) == (("ops", "limits", "ops/limits"), date(2025, 3, 4))
     assert "Also called: quota, throttle" in rates.body
-    assert "hunter2" not in rates.body
+    assert SECRET not in rates.body
     assert rates.related == (Relation(id="vault/Home.md", relation=RelationType.INFORMED_BY),)
     home = unit(source, "vault/Home.md")
     assert [edge.id for edge in home.related] == [
