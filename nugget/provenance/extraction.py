@@ -2,7 +2,7 @@
 
 read -> find its workspaces -> touches (by hash) -> redact -> nuggets -> store; then, over all sessions of a workspace,
 the files that a person changed since. What was read before and is unchanged is not read again: size and time of each
-transcript are in `$NUGGET_HOME/provenance/seen.json`. That file is only a cache; without it everything is read.
+transcript are in `$NUGGET_HOME/provenance/seen.json`. Without that file everything is read again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 _NOTHING = "nothing"
 """Method noted for a session without anything worth keeping."""
-NOTHING_NEW = "nothing new since it was extracted"
 _PROMPT_CHARS = 2000
 
 ReadSession = tuple[Session, Session, Mapping[str, int]]
@@ -53,7 +52,6 @@ class Extractor:
     """Everything that extraction needs, bound once by the face. Without `llm` it is heuristic.
 
     `is_optional`: a session for which the LLM fails is kept with what the heuristics found.
-    `rereads`: a session is read again even if it has not grown.
     """
 
     home: Path
@@ -62,7 +60,6 @@ class Extractor:
     llm: Model | None = None
     is_optional: bool = True
     force: bool = False
-    rereads: bool = False
     dry_run: bool = False
 
 
@@ -111,18 +108,17 @@ def extract_sessions(
                     continue
                 is_kept = any(store.session_file(extractor.home, one, file.id).is_file() for one in names)
                 if how == _NOTHING or (is_kept and how in (method, "generative")):
+                    reason = "nothing new since it was extracted"
                     yield ExtractedSession(
-                        session=file.id, agent=file.agent, state="skipped", reason=NOTHING_NEW, workspaces=tuple(names)
+                        session=file.id, agent=file.agent, state="skipped", reason=reason, workspaces=tuple(names)
                     )
                     continue
-            is_old = isinstance(entry, list) and entry[2:3] != [_SEEN_VERSION]
-            extracted, names = _extract(file, replace(extractor, rereads=is_old), finder, workspace, read)
+            extracted, names = _extract(file, extractor, finder, workspace, read)
             if extracted is None:  # of other workspaces
                 seen[file.locator] = [*state, names, ""]
                 continue
             if extracted.state != "failed":
-                how = extracted.method if extracted.state == "extracted" else _NOTHING
-                seen[file.locator] = [*state, names, method if extracted.reason == NOTHING_NEW else how]
+                seen[file.locator] = [*state, names, extracted.method if extracted.state == "extracted" else _NOTHING]
             yield extracted
     finally:
         if not extractor.dry_run:
@@ -200,8 +196,9 @@ def _extract(
         prompts = (one.text for one in session.events if one.kind is EventKind.PROMPT and is_request(one.text))
         request = cleaned(next(prompts, ""))[:_PROMPT_CHARS]
         plain = replace(plain, title=redact(session.title or one_line(request)).text)
-        if reason := _known_already(session, _stored(session, names[0], extractor), extractor):
-            return replace(plain, reason=reason), names
+        known = _stored(session, names[0], extractor)
+        if known is not None and known.records > session.records and not extractor.force:
+            return replace(plain, reason="a longer transcript of it was extracted already"), names
         redacted = read[1] if read else redact_session(readable(session), settings=extractor.settings)[0]
         asked = replace(plain, title=request)
         parts = [_of_workspace((session, redacted), name, grouped, extractor, asked) for name in grouped]
@@ -227,17 +224,6 @@ def reason_to_skip(session: Session, home: Path, settings: Settings) -> str:
     if not any(event.kind in (EventKind.PROMPT, EventKind.REPLY, EventKind.FILE_EDIT) for event in session.events):
         return "the session holds no conversation"
     return ""
-
-
-def _known_already(session: Session, known: SessionRecord | None, extractor: Extractor) -> str:
-    """Return the reason why a session need not be extracted; empty if it has to be."""
-    if extractor.force or known is None:
-        return ""
-    if known.records > session.records:
-        return "a longer transcript of it was extracted already"
-    until = _read_until(_by_llm_before(known))
-    asked = extractor.llm is None or (until is not None and (session.ended is None or until >= session.ended))
-    return NOTHING_NEW if known.records == session.records and asked and not extractor.rereads else ""
 
 
 def _stored(session: Session, workspace: str, extractor: Extractor) -> SessionRecord | None:

@@ -12,11 +12,11 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 43_464,
+    "lines": 43_422,
     "lines of a file": 400,
     "classes": 216,
     "re.compile": 200,
-    "lines of tests": 20_133,  # with the fault laboratory
+    "lines of tests": 20_131,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

@@ -174,16 +174,14 @@ def test_a_session_is_extracted_once_and_again_when_it_has_grown_with_the_same_i
     agent.prompt("Repair the login of the shop")
     agent.edit("src/auth.py", "None", "1")
     assert [one.state for one in extracted(isolated_home)] == ["extracted"]
-    assert [one.state for one in extracted(isolated_home)] == ["skipped"]
+    (again,) = extracted(isolated_home)
+    assert (again.state, again.reason) == ("skipped", "nothing new since it was extracted")
     before = {one.summary: one.id for one in nuggets(isolated_home)}
     seen = isolated_home / ".nugget" / "provenance" / "seen.json"
     whole = seen.read_text()
-    for entry in (whole.replace(", 4, [", ", 3, ["), json.dumps({key: [] for key in json.loads(whole)})):
+    for entry in (whole.replace(", 4, [", ", 3, ["), json.dumps({key: [] for key in json.loads(whole)}), "broken"):
         seen.write_text(entry)  # by an earlier version, or damaged
         assert [one.state for one in extracted(isolated_home)] == ["extracted"]
-    seen.write_text("broken")
-    (again,) = extracted(isolated_home)
-    assert (again.state, again.reason) == ("skipped", "nothing new since it was extracted")
     agent.prompt("Also write the changelog")
     agent.write("CHANGELOG.md", "- login\n")
     assert [one.state for one in extracted(isolated_home)] == ["extracted"]
