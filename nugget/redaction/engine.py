@@ -266,15 +266,13 @@ def _judged(view: str, data: bytes, marks: dict[str, list[int]]) -> list[tuple[i
 
 
 _RUNS = bytes.maketrans(_WORD_SIGNS.encode(), b"w" * len(_WORD_SIGNS))
-_LEAST_RUN = b"w" * 20
-"""The shortest run of letters, digits, `_` and `-` that can be random without a word that tells of it."""
 
 
 def _shaped(view: str, data: bytes, known: bytearray) -> Iterator[Span]:
-    """Yield the words that nothing but their random letters and digits tells."""
+    """Yield the words of 20 characters or more that nothing but their random letters and digits tells."""
     runs, run_end = data.translate(_RUNS), partial(_end_of_run, _RUN, view, [-1, -1])
     stop = 0
-    while (at := runs.find(_LEAST_RUN, stop)) >= 0:
+    while (at := runs.find(b"w" * 20, stop)) >= 0:
         run = _WORD.match(view, at)
         word = run.group() if run else ""
         stop, before = at + len(word), view[at - 1 : at]

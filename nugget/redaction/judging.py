@@ -18,7 +18,7 @@ _WORDS, _GRAMMAR, OTHER_NAMES, LAST_NAMES, TRAILERS = (frozenset(part.split()) f
 SAYS, VERBS = (frozenset(part.encode().decode("latin-1").lower().split()) for part in _LISTS[5:])
 
 _PLACEHOLDER = re.compile(
-    r"""(?x) [\W_]*$ | [$@&%*]\w+[%*]?$ | [$%@]?[({<\[] | \\ | my(?:[_-]|passw|secret|token)
+    r"""(?x) [\W_]*$ | [$@&%*]\w+[%*]?$ | :[a-z_]+;?$ | [$%@]?[({<\[] | \\ | my(?:[_-]|passw|secret|token)
     | (?:https?|file|ssm|urn|projects|secretsmanager):[/:] | (?:arn|op|vault|ref|secrets?): | env[:.] | @microsoft\.
     | enc\[ | /(?![a-z0-9+]{9}) | ~/ | \.\.?/ | (?:none|null|nil|true|false|undefined|string|str|int|bool|boolean|number
         |any|bytes|object|optional|required|unset|empty|test|testing|(?:super)?secret|password|passwd|pass|pwd|token|user
@@ -56,7 +56,7 @@ _DIGEST = re.compile(
 _VERSION_LIKE = re.compile(
     r"[\w-]++(?:[./:][\w-]++)++(?:@v?\d[\w.]*)?$|0x[\dA-Fa-f]|[vV]?\d+[a-z]{0,3}$|[A-Z]{2,6}-?\d+$|\d[\d.,:%-]*\w{0,3}$|\w++=(?!=?$)"
     r"|[\w.+-]++@[\w-]++(?:\.[\w-]+)*\.[a-z]{2,6}$"
-    r"|[A-Za-z]++@\d{1,2}$"
+    r"|[A-Za-z]++@\d{1,2}$|(?:AES|X?ChaCha|RSA|SHA|HMAC|ECDSA|Argon|PBKDF)-?\d\w{0,5}(?:[-_/][A-Z]\w{1,9}){0,4}$"
 )
 _CODE = re.compile(r"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+$|[A-Z][A-Z0-9]*_[A-Z0-9_]*$|[A-Za-z]+$|--?[a-z]")
 _NAMED = re.compile(r"[A-Z]*[a-z]*\d{0,5}(?:[A-Z][a-z]{2,})+|[a-z]+(?:\.[a-z-]+)+/[\w.-]+")
@@ -172,7 +172,9 @@ def is_told_public(view: str, start: int, end: int) -> bool:
     word = name.rsplit(None, 1)[-1] if name else ""
     if name[-1:].isalnum() and _PUBLIC_NAME.search(name, max(0, len(name) - 12)):
         return True
-    hashed = word.count("$") > 1 or (word.startswith("{") and "}" in word and '"' not in word)
+    hashed = (
+        word.count("$") > 1 or _DIGEST.match(word.lower()) or (word.startswith("{") and "}" in word and '"' not in word)
+    )
     if hashed or "did:" in before[-20:] or '"kty"' in before or (before.endswith("/") and len(word) > 24):
         return True
     *above, line = before.replace("\\n", "\n").rsplit("\n", 2)
