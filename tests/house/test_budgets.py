@@ -16,7 +16,7 @@ BUDGETS = {
     "lines of a file": 400,
     "classes": 216,
     "re.compile": 200,
-    "lines of tests": 20_131,  # with the fault laboratory
+    "lines of tests": 20_019,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from paths import REPOSITORY
 
+from nugget.brain import knowledge_file as knowledge
 from nugget.capture.review import Decided, Decision, decide
+from nugget.models import Unit
 
 
 def write(brain: Path, path: str, text: str) -> None:
@@ -58,6 +60,16 @@ def add_first_units(brain: Path) -> Path:
         file.write_text(text.replace("2026-02-24", "2026-03-01"), "utf-8")
     commit(brain, ["domains"], "First units")
     return brain
+
+
+KNOWN_PATH = "domains/coding/patterns/retry-with-idempotency.md"
+
+
+def known_unit(brain: Path) -> Unit:
+    """The unit that the test brain holds at KNOWN_PATH."""
+    found = knowledge.parse((brain / KNOWN_PATH).read_text("utf-8"), path=KNOWN_PATH).unit
+    assert found is not None
+    return found
 
 
 def accept(brain: Path, name: str | None = None, *, now: datetime, units: Sequence[str] | None = None) -> Decided:

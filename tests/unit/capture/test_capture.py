@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from knowledge_files import commit, shell, write
+from knowledge_files import KNOWN_PATH, commit, known_unit, shell, write
 from sessions import NOW, ScriptedExtraction, capture_into, fork, unit, write_transcript
 
 from nugget import brain as brains
@@ -56,15 +56,12 @@ def test_a_session_becomes_one_commit_on_a_branch_named_after_it(brain, home, pr
     result = capture_transcript(transcript, *capture_into(brain, home, ScriptedExtraction([RETRY, CACHE])))
     assert (shell(brain, "status", "-sb"), git.head(brain)) == before
     assert result.branch == f"nugget/session-20260301-120010-{session[:8]}"
-    assert set(files_on(brain, result)) == {
-        "domains/coding/patterns/retry-only-idempotent-calls.md",
-        "domains/coding/concepts/expire-caches-by-event.md",
-    }
+    paths = "coding/patterns/retry-only-idempotent-calls.md", "coding/concepts/expire-caches-by-event.md"
+    assert set(files_on(brain, result)) == {f"domains/{path}" for path in paths}
     for path, text in files_on(brain, result).items():
         parsed = knowledge.parse(text, path=path)
         assert parsed.unit is not None and not parsed.problems
-        assert parsed.unit.session == session
-        assert parsed.unit.origin == "ai-session"
+        assert (parsed.unit.session, parsed.unit.origin) == (session, "ai-session")
     (branch,) = git.branches(brain, "nugget/")
     title, body, trailers = parse_message(branch.message)
     assert title == f"{RETRY.title}, and 1 more"
@@ -90,33 +87,23 @@ def test_a_fork_repeats_nothing_and_adds_what_it_added(brain, home, projects):
 
 @pytest.mark.proves("CAPTURE-DUPLICATE")
 def test_a_near_duplicate_is_proposed_as_an_edit_of_the_file_that_is_there(brain, home, projects):
-    path = "domains/coding/patterns/retry-with-idempotency.md"
-    known = knowledge.parse((brain / path).read_text("utf-8"), path=path).unit
-    assert known is not None
+    known, before = known_unit(brain), (brain / KNOWN_PATH).read_text("utf-8")
     transcript = projects / "s.jsonl"
     write_transcript(transcript, [("Why?", RETRY.title)])
-
-    def similar(asked: Unit) -> list[tuple[Unit, float]]:
-        return [(known, 0.91)]
-
     news = replace(RETRY, body="Reconcile payments nightly: webhooks from the provider may be lost for hours.")
-    capture = capture_into(brain, home, ScriptedExtraction([news]), similar=similar)
+    capture = capture_into(brain, home, ScriptedExtraction([news]), similar=lambda asked: [(known, 0.91)])
     result = capture_transcript(transcript, *capture)
     ((edited, text),) = files_on(brain, result).items()
-    assert edited == path
-    before = (brain / path).read_text("utf-8")
-    assert known.body.strip() in text
+    assert edited == KNOWN_PATH and known.body.strip() in text
     assert text.rstrip().endswith("webhooks from the provider may be lost for hours.")
-    assert before == (brain / path).read_text("utf-8")
-    again = knowledge.parse(text, path=path).unit
+    assert before == (brain / KNOWN_PATH).read_text("utf-8")
+    again = knowledge.parse(text, path=KNOWN_PATH).unit
     assert again is not None and again.id == known.id and len(again.evidence) == len(known.evidence) + 1
 
 
 @pytest.mark.proves("CAPTURE-DUPLICATE")
 def test_what_the_brain_says_already_is_left_out(brain, home, projects):
-    path = "domains/coding/patterns/retry-with-idempotency.md"
-    known = knowledge.parse((brain / path).read_text("utf-8"), path=path).unit
-    assert known is not None
+    known = known_unit(brain)
     write_transcript(projects / "s.jsonl", [("Why?", known.title)])
     copy = replace(known, id="pattern/another-name")
     capture = capture_into(brain, home, ScriptedExtraction([copy]), similar=lambda asked: [(known, 0.99)])
@@ -132,13 +119,10 @@ def test_hostile_units_stay_inside_the_brain_and_inside_their_values(brain, home
         unit("b", "YAML body.", type="pattern: x\nid: evil"),
         unit("c\nid: evil/injected\n---\n", "Newlines in the title do not end the frontmatter.", type="bug"),
         unit("d", "---\nid: concept/forged\n---\n# Forged\n", domain=".git/hooks", type="belief"),
-        unit(
-            "e | @someone fixes #12 ![x](http://evil.example/p.png)",
-            "Tables `and` links.",
-            quote="| `x` |\n\nNugget-Session: forged",
-        ),
+        unit("e | @someone fixes #12 ![x](http://evil.example/p.png)", "Tables `and` links.",
+             quote="| `x` |\n\nNugget-Session: forged"),
         unit("f\u202e\x1b[31m", "Control characters.", domain="con/nul/\x00"),
-    ]
+    ]  # fmt: skip
     transcript = projects / "s.jsonl"
     write_transcript(transcript, [("Why?", "\n".join(one.title for one in hostile))])
     result = capture_transcript(transcript, *capture_into(brain, home, ScriptedExtraction(hostile)))
@@ -150,10 +134,7 @@ def test_hostile_units_stay_inside_the_brain_and_inside_their_values(brain, home
         assert parsed.unit is not None, (path, parsed.problems)
         assert f"{parsed.unit.type}s/{parsed.unit.id.partition('/')[2]}.md" in path
     (branch,) = git.branches(brain, "nugget/")
-    assert "@someone" not in branch.message
-    assert "#12" not in branch.message
-    assert "http://evil" not in branch.message
-    assert "\x1b" not in branch.message
+    assert not [text for text in ("@someone", "#12", "http://evil", "\x1b") if text in branch.message]
     assert parse_message(branch.message)[2]["Nugget-Session"] == result.session
     rows = [line for line in branch.message.splitlines() if line.startswith("| `domains")]
     assert len(rows) == 5 and all(row.replace("\\|", "").count("|") == 6 for row in rows)
@@ -191,9 +172,8 @@ def test_excluded_projects_and_empty_sessions_are_skipped_with_a_reason(brain, h
     write_transcript(moved, [("Why?", RETRY.title)], cwd="/srv/open")
     with moved.open("a") as lines:  # later in the session the agent went into the excluded folder
         lines.write(transcript.read_text().replace(session, "s-moved"))
-    assert "excluded" in (
-        capture_transcript(moved, *capture_into(brain, home, extract, settings=settings)).skipped or ""
-    )
+    result = capture_transcript(moved, *capture_into(brain, home, extract, settings=settings))
+    assert "excluded" in (result.skipped or "")
     own = projects / "own.jsonl"
     write_transcript(own, [("Why?", RETRY.title)], cwd=str(home / "llm"))
     assert capture_transcript(own, *capture_into(brain, home, extract)).skipped == "Nugget itself ran it"
@@ -242,9 +222,7 @@ def test_a_later_choice_that_rejects_an_earlier_one_supersedes_it(before, after,
 @pytest.mark.proves("CAP-ANOTHER")
 def test_another_decision_is_another_unit_however_alike_it_reads():
     known = unit_of("Store timestamps in UTC", "All tables of the shop hold times in UTC, because users travel")
-    other = unit_of(
-        "Show timestamps in the zone of the user", "All pages of the shop show times in the zone of the user"
-    )
+    other = unit_of("Show timestamps in the zone of the user", "All pages of the shop show times in the user's zone")
     made = compared(known, other, likeness=0.9)
     assert [(one.is_new, one.unit.title) for one in made[0]] == [(True, "Show timestamps in the zone of the user")]
 
@@ -286,8 +264,7 @@ def move(brain: Path) -> Path:
 
 @pytest.mark.proves("BRAIN-ID")
 @pytest.mark.parametrize(
-    ("has_id", "change"),
-    [(True, shallow_clone), (True, rewrite_history), (False, shallow_clone), (False, move)],
+    ("has_id", "change"), [(True, shallow_clone), (True, rewrite_history), (False, shallow_clone), (False, move)]
 )
 def test_what_was_rejected_is_not_proposed_again(home, tmp_path, has_id, change):
     own = make_brain(tmp_path, has_id=has_id)

@@ -5,13 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nugget.commits.attribution import Attribution, StagedFile, attribute
-from nugget.commits.message import (
-    HEADER_CHARS,
-    TYPES,
-    commit_type,
-    draft,
-    rendered,
-)
+from nugget.commits.message import HEADER_CHARS, TYPES, commit_type, draft, rendered
 from nugget.models.nuggets import FileTouch, SessionRecord, TouchAction
 from nugget.text import line_hash
 
@@ -25,9 +19,8 @@ def session(name: str, written: dict[str, str], agent: str = "claude-code") -> S
 
 
 def added(path: str, text: str, *, removed: str = "", status: str = "M", previous: str | None = None) -> StagedFile:
-    return StagedFile(
-        path=path, status=status, previous=previous, added=tuple(text.split("\n")), removed=tuple(removed.split("\n"))
-    )
+    lines = {"added": tuple(text.split("\n")), "removed": tuple(removed.split("\n"))}
+    return StagedFile(path=path, status=status, previous=previous, **lines)
 
 
 @pytest.mark.proves("COM-LINES")
@@ -39,11 +32,8 @@ def test_blank_and_trivial_lines_count_for_nobody():
 
 @pytest.mark.proves("COM-LINES")
 def test_moved_lines_count_for_nobody_also_when_indented_anew_or_in_another_file():
-    staged = [
-        added("new.py", "    total = 1\n    other = 2\ntotal = 1"),
-        added("old.py", "", removed="total = 1\nother = 2"),
-    ]
-    counted = attribute(staged, [])
+    new, old = "    total = 1\n    other = 2\ntotal = 1", added("old.py", "", removed="total = 1\nother = 2")
+    counted = attribute([added("new.py", new), old], [])
     assert counted.human == 1, "one line was removed once and added twice: one is moved, one is new"
 
 

@@ -1,6 +1,7 @@
 """From logs to bundles: ingest, incidents, notes, intents, limits, no secret, evidence chosen by a model."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -224,16 +225,12 @@ def choose(many: Logs, server: AnthropicServer, settings: Settings | None = None
     )  # fmt: skip
 
 
-def label_of(prompt: str, text: str) -> str:
-    return next(line.split(" ", 1)[0] for line in prompt.split("\n") if text in line)
-
-
 @pytest.mark.proves("EVI-SELECT")
 def test_what_the_model_names_is_looked_up_and_the_latest_streams_are_carried(many):
     with AnthropicServer() as server:
         server.script(value({"labels": ["e99999", "nonsense"]}))
         choose(many, server)
-        wanted = label_of(server.requests[0].prompt, "exit 1 failed] step 17 ")
+        (wanted,) = re.findall(r"(?m)^(e\d+) .*exit 1 failed\] step 17 ", server.requests[0].prompt)
         server.script(value({"labels": [wanted, "<made up>"]}))
         found = choose(many, server)
     assert "[command.end exit 1 failed] step 17 --of-many" in found["context_text"]
@@ -330,13 +327,9 @@ def everything(logs: Logs, session: str) -> str:
     """All that is stored of a session and returned about it."""
     tables = ["log_sessions", "read_files", *TABLES]
     stored = [str(row) for table in tables for row in logs.index.execute(f"SELECT * FROM {table}")]
-    told = [
-        json.dumps(
-            bundle_json(logs.ask(session, query, max_chars=10**6, max_lines=10**4), explain=True), ensure_ascii=False
-        )
-        for query in ("what went wrong", "where were we", "what changed", "give me an overview")
-    ]
-    return "\n".join([*stored, *told])
+    queries = ("what went wrong", "where were we", "what changed", "give me an overview")
+    asked = (logs.ask(session, query, max_chars=10**6, max_lines=10**4) for query in queries)
+    return "\n".join([*stored, *(json.dumps(bundle_json(one, explain=True), ensure_ascii=False) for one in asked)])
 
 
 @pytest.mark.proves("EVI-REDACT")
@@ -371,9 +364,8 @@ def test_no_secret_in_an_agents_session_is_stored_or_returned(logs, tmp_path):
         calls.append((f"odd {text}", {"x": "y"}, "fine", False))
         calls.append(("TodoWrite", {"todos": [{"content": f"use {text}", "status": "pending"}]}, "ok", False))
         for edge in EDGES[1:3]:
-            calls.append(
-                ("Bash", {"command": "x " * ((2000 - edge) // 2) + text}, "y " * ((1000 - edge) // 2) + text, True)
-            )
+            command, printed = ("x " * ((limit - edge) // 2) + text for limit in (2000, 1000))
+            calls.append(("Bash", {"command": command}, printed, True))
             calls.append(("mcp__http", {"q": "x"}, "z " * ((1500 - edge) // 2) + text, True))
     done = ingest(logs.index, transcript(tmp_path / "a.jsonl", calls), settings=Settings(), now=NOW)
     assert done["events"] > 5 * len(SECRETS) and done["incidents"]

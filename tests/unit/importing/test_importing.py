@@ -147,8 +147,7 @@ def test_what_is_near_to_the_brain_is_flagged_and_edits_nothing(brain, home, tmp
 def test_no_secret_and_no_excluded_file_gets_in(brain, home, tmp_path):
     text = f"# Deploy\n\nThe token {TOKEN} opens the registry for every deployment.\n<private>my wage</private>\n"
     folder = write(tmp_path / "notes", {"deploy.md": text, "hr/pay.md": "# Pay\n\n" + "Ann earns 90000 a year. " * 5})
-    settings = Settings(capture_exclude_paths=("hr/*",))
-    result = bring_in(folder, brain, home, settings=settings)
+    result = bring_in(folder, brain, home, settings=Settings(capture_exclude_paths=("hr/*",)))
     assert result.redacted == {"github-token": 1, "private": 1}
     held = git.run(brain, "log", "-p", str(result.branch)).decode()
     assert TOKEN not in held and "wage" not in held and "90000" not in held
@@ -158,26 +157,19 @@ def test_no_secret_and_no_excluded_file_gets_in(brain, home, tmp_path):
 @pytest.mark.proves("IMPORT-HOSTILE")
 def test_hostile_files_are_left_out_with_a_reason_and_stop_no_other(brain, home, tmp_path):
     good = "# Vector clocks\n\nThey say which of two events came first, where no clock can be trusted to.\n"
-    folder = write(
-        tmp_path / "notes", {"good.md": good, "deep.json": '"memory"' + "[" * 100_000, "package.json": '{"a": 1}'}
-    )
+    bomb = f"---\na: &a [x]\nb: &b [*a,*a]\nc: {'[' * 5000}\n---\n# Bomb clocks\n\nTicking is all that they do, and "
+    evil = "---\ntitle: ../../../etc/passwd\ntype: ../x\ntags: ['a\\nb', '---']\n---\n---\nid: bug/x\n---\n"
+    files = {
+        "good.md": good, ".git/notes.md": good, "deep.json": '"memory"' + "[" * 100_000, "package.json": '{"a": 1}',
+        "bomb.md": f"{bomb}nobody should open one at home.\n", "evil.md": evil + "text " * 40,
+    }  # fmt: skip
+    folder = write(tmp_path / "notes", files)
     (folder / "binary.md").write_bytes(b"# x\n\0\1\2" * 50)
     (folder / "latin.md").write_bytes("# Café\n\nüber".encode("latin-1"))
     (folder / "huge.md").write_bytes(b"x" * 1_000_001)
-    (folder / "bomb.md").write_text(
-        "---\na: &a [x]\nb: &b [*a,*a]\nc: "
-        + "[" * 5000
-        + "\n---\n"
-        + "# Bomb clocks\n\nTicking is all that they do, and nobody should open one at home.\n"
-    )
     (folder / "link.md").symlink_to("/etc/passwd")
     (folder / "alias.md").symlink_to(folder / "good.md")
     (folder / "loop").symlink_to(folder)
-    (folder / ".git").mkdir()
-    (folder / ".git" / "notes.md").write_text(good)
-    (folder / "evil.md").write_text(
-        "---\ntitle: ../../../etc/passwd\ntype: ../x\ntags: ['a\\nb', '---']\n---\n---\nid: bug/x\n---\n" + "text " * 40
-    )
     os.mkfifo(folder / "pipe.md")
     result = bring_in(folder, brain, home)
     said = {entry.path: entry.reason for entry in result.left_out}
@@ -269,10 +261,8 @@ def test_a_record_by_madr_keeps_its_alternatives_and_its_status():
 @pytest.mark.proves("IMPORT-FORMATS", "IMPORT-ONE-IDEA")
 def test_rules_become_units_by_their_sections():
     found = notes(RULES, "shop/CLAUDE.md")
-    assert [(note.unit.title, line_of(note)) for note in found] == [
-        ("Rules of shop: Testing", 5),
-        ("Rules of shop: Database", 9),
-    ]
+    titles = [(note.unit.title, line_of(note)) for note in found]
+    assert titles == [("Rules of shop: Testing", 5), ("Rules of shop: Database", 9)]
     assert "### Migrations" in found[1].unit.body and "@docs" not in found[1].unit.body
     assert {note.unit.type for note in found} == {"pattern"}
     assert reasons(RULES, "shop/CLAUDE.md") == ["only says what the file is for"]
@@ -328,15 +318,13 @@ LEARNED = {
 @pytest.mark.proves("IMPORT-REAL")
 @pytest.mark.parametrize("form", ["export.json", "observations.json", "claude-mem.db", "folder"])
 def test_what_claude_mem_itself_wrote_is_read_in_each_of_its_forms(brain, home, tmp_path, form):
-    file = tmp_path / "home" / form
-    file.parent.mkdir()
+    file = tmp_path / "home" / ".claude-mem" / form.replace("folder", "claude-mem.db")
+    file.parent.mkdir(parents=True)
     if form in ("export.json", "observations.json"):
         file.write_bytes((EXPORTS / "claude-mem" / form).read_bytes())
     else:
-        database = tmp_path / "home" / ".claude-mem" / "claude-mem.db"
-        database.parent.mkdir()
-        database.write_bytes(gzip.decompress((EXPORTS / "claude-mem" / "claude-mem.db.gz").read_bytes()))
-        file = database.parent if form == "folder" else database
+        file.write_bytes(gzip.decompress((EXPORTS / "claude-mem" / "claude-mem.db.gz").read_bytes()))
+        file = file.parent if form == "folder" else file
     before = {path: path.stat().st_mtime_ns for path in file.parent.rglob("*")}
     result = bring_in(file, brain, home)
     found = {(change.unit.type, change.unit.title, change.unit.domain) for change in result.changes}
@@ -351,13 +339,9 @@ def test_what_claude_mem_itself_wrote_is_read_in_each_of_its_forms(brain, home, 
 @pytest.mark.proves("IMPORT-REAL")
 @pytest.mark.parametrize(
     ("form", "beginnings"),
-    [
-        ("get_all.json", ["Migrations", "Team", "The"]),
-        ("history.db", ["Migrations", "Team", "The"]),
-        ("history.json", ["The"]),
-        ("search.json", ["The"]),
-    ],
-)
+    [*((form, ["Migrations", "Team", "The"]) for form in ("get_all.json", "history.db")),
+     *((form, ["The"]) for form in ("history.json", "search.json"))],
+)  # fmt: skip
 def test_what_mem0_itself_wrote_is_read_in_each_of_its_forms(brain, home, form, beginnings):
     result = bring_in(EXPORTS / "mem0" / form, brain, home)
     said = sorted(change.unit.body.removeprefix("#").strip() for change in result.changes)
@@ -406,8 +390,6 @@ CLAUDE = {
 @pytest.mark.proves("IMPORT-GRAPH")
 def test_links_aliases_and_embeds_become_relations(nugget, words, tmp_path):
     vault = tmp_path / "vault"
-    (vault / "ops").mkdir(parents=True)
-    (vault / "Daily").mkdir()
     notes = {
         "ops/Queue limits.md": "---\naliases: [Backpressure]\nstatus: evergreen\ntags: [queues]\n---\n# Queue limits\n"
                                f"Cap each queue, see [[Retry policy|how we retry]], {LONG} ![[limits.png]]\n",
@@ -416,9 +398,7 @@ def test_links_aliases_and_embeds_become_relations(nugget, words, tmp_path):
                        f"{LONG} [[Nowhere]]\n",
         "Daily/2026-03-01.md": f"# Today\n\nNothing much, {LONG}\n",
     }  # fmt: skip
-    for name, text in notes.items():
-        (vault / name).write_text(text, "utf-8")
-    done = nugget("import", vault)
+    done = nugget("import", write(vault, notes))
     assert done.code == 0 and "1 daily note" in done.err and "canon.folders" in done.err
     assert nugget("review", "accept").code == 0
     slugs = ("queue-limits", "retry-policy", "timeouts")
@@ -442,10 +422,8 @@ def shown(nugget: Nugget):  # type: ignore[no-untyped-def]
 @pytest.mark.proves("IMPORT-CHATS")
 @pytest.mark.parametrize("form", ["file", "folder", "zip"])
 def test_conversations_are_sessions_that_are_found_shown_and_captured(nugget, words, tmp_path, form):
-    folder = tmp_path / "export"
-    folder.mkdir()
     text = json.dumps([CHATGPT, CLAUDE, {"mapping": 3}, "noise", {"uuid": "x", "chat_messages": [None]}])
-    (folder / "conversations.json").write_text(text, "utf-8")
+    folder = write(tmp_path / "export", {"conversations.json": text})
     place = folder if form == "folder" else folder / "conversations.json"
     if form == "zip":
         place = tmp_path / "export.zip"

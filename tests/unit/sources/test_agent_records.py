@@ -7,19 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_events import (
-    CLAUDE_ID,
-    CODEX_ID,
-    META,
-    call,
-    codex_call,
-    lines,
-    record,
-    refusal,
-    result,
-    said,
-    shown,
-)
+from agent_events import CLAUDE_ID, CODEX_ID, META, call, codex_call, lines, record, refusal, result, said, shown
 from backports import zstd
 
 from nugget.errors import TranscriptError

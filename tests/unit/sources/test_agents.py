@@ -59,9 +59,8 @@ def test_each_agents_variable_and_setting_says_where_to_look(tmp_path):
     for last, folder in enumerate([".codex", "moved", "set"]):
         rollout(folder, last)
     lines(tmp_path / "g/.gemini/tmp/ab/chats/session-1.json", {"sessionId": "g1", "projectHash": "x", "messages": []})
-    lines(
-        tmp_path / "x/opencode/storage/message/ses_1/msg_1.json", {"id": "msg_1", "sessionID": "ses_1", "role": "user"}
-    )
+    message = {"id": "msg_1", "sessionID": "ses_1", "role": "user"}
+    lines(tmp_path / "x/opencode/storage/message/ses_1/msg_1.json", message)
 
     def ids(**variables: str) -> list[str]:
         return [file.id[-1] for file in find_sessions(read_environment({"HOME": str(tmp_path), **variables}))]
@@ -91,11 +90,8 @@ def test_capture_session_takes_a_transcript_of_any_agent(brain, tmp_path):
     ruled = "never log a webhook payload: it contains card holder names"
     file = lines(tmp_path / "anything.txt", META, said(f"From now on, {ruled}."), said("Understood.", role="assistant"))
     nugget = [sys.executable, "-m", "nugget", "capture-session", "--with", "offline", "--json"]
-    done = subprocess.run(
-        [*nugget, "--brain", str(brain), "--transcript", str(file)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    captured = json.loads(done.stdout)
+    command = [*nugget, "--brain", str(brain), "--transcript", str(file)]
+    captured = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert any("webhook" in unit["title"].lower() for unit in captured["units"])
 
 
@@ -118,10 +114,8 @@ def environment(tmp_path: Path) -> Environment:
 @pytest.mark.proves("AGT-ENTRANCE")
 def test_sessions_are_found_oldest_first_with_agent_id_time_and_size(environment):
     found = list(find_sessions(environment))
-    assert [(file.id, file.agent, file.mtime) for file in found] == [
-        (FIRST, "claude-code", 1_699_999_980.0),
-        (SECOND, "claude-code", 1_699_999_990.0),
-    ]
+    ages = [(file.id, file.agent, file.mtime - 1_700_000_000) for file in found]
+    assert ages == [(FIRST, "claude-code", -20), (SECOND, "claude-code", -10)]
     assert found[0].size == len(LINE % FIRST)
 
 
@@ -163,25 +157,15 @@ def cursor_database(file: Path, *, wal: bool = False) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
     for table in ("ItemTable", "cursorDiskKV"):
         connection.execute(f"CREATE TABLE {table} (key TEXT UNIQUE ON CONFLICT REPLACE, value BLOB)")
-    headers = [
-        {"bubbleId": bubble["bubbleId"], "type": bubble["type"]}
-        for bubble in [*BUBBLES, {"bubbleId": "lost", "type": 2}]
-    ]
     about = {
-        "composerId": "c1",
-        "name": "Retry payments",
-        "createdAt": 1772359200000,
-        "lastUpdatedAt": 1772359260000,
-        "fullConversationHeadersOnly": headers,
-    }
+        "name": "Retry payments", "createdAt": 1772359200000, "lastUpdatedAt": 1772359260000,
+        "fullConversationHeadersOnly": [*BUBBLES, {"bubbleId": "lost", "type": 2}],
+    }  # fmt: skip
     rows = {
-        "composerData:c1": json.dumps(about),
+        "composerData:c1": json.dumps(about), "composerData:empty": "{}", "composerData:null": None,
         "composerData:c2": json.dumps({"conversation": [{"type": 1, "text": "why"}, {"type": 2, "text": "because"}]}),
-        "composerData:empty": "{}",
-        "composerData:null": None,
-        "composer.content.1": "one\n",
-        "composer.content.2": "one\ntwo\n",
-    }
+        "composer.content.1": "one\n", "composer.content.2": "one\ntwo\n",
+    }  # fmt: skip
     rows |= {f"bubbleId:c1:{bubble['bubbleId']}": json.dumps(bubble) for bubble in BUBBLES}
     connection.executemany("INSERT INTO cursorDiskKV VALUES (?, ?)", rows.items())
     connection.commit()
@@ -193,9 +177,8 @@ def test_sessions_in_cursors_database_are_found_and_read(tmp_path):
     user = tmp_path / ".config/Cursor/User"
     cursor_database(user / "globalStorage/state.vscdb").close()
     workspace = user / "workspaceStorage/abc/workspace.json"
-    with closing(
-        sqlite3.connect(lines(workspace, {"folder": "file:///srv/my%20shop"}).with_name("state.vscdb"))
-    ) as own:
+    lines(workspace, {"folder": "file:///srv/my%20shop"})
+    with closing(sqlite3.connect(workspace.with_name("state.vscdb"))) as own:
         own.execute("CREATE TABLE ItemTable (key TEXT, value BLOB)")
         listed = json.dumps({"allComposers": [{"composerId": "c1"}]})
         own.execute("INSERT INTO ItemTable VALUES ('composer.composerData', ?)", (listed,))

@@ -66,11 +66,8 @@ def test_a_vault_is_read_with_its_titles_tags_names_dates_and_links(vault):
     assert SECRET not in rates.body
     assert rates.related == (Relation(id="vault/Home.md", relation=RelationType.INFORMED_BY),)
     home = unit(source, "vault/Home.md")
-    assert [edge.id for edge in home.related] == [
-        "vault/Retry Policy.md",
-        "vault/missing note.md",
-        "vault/ops/Rates.md",
-    ]
+    linked = ["vault/Retry Policy.md", "vault/missing note.md", "vault/ops/Rates.md"]
+    assert [edge.id for edge in home.related] == linked
 
 
 @pytest.mark.proves("CANON-IGNORE")
@@ -151,9 +148,8 @@ def test_memory_stands_in_an_index_of_its_identity_and_can_stand_in_no_other(wor
         sync_documents(source, connection, embedder=None, cache_folder=environment.home / "embeddings")
     index = read_memory(environment.home, "zealot")
     assert index.unit_ids(SourceName.MEMORY) == ["zealot/@brain/brainy.md", "zealot/plan.md"]
-    assert read_memory(environment.home, "Zealot").unit_ids(SourceName.MEMORY) == [], (
-        "another identity, whatever the file system says"
-    )
+    other = read_memory(environment.home, "Zealot")
+    assert other.unit_ids(SourceName.MEMORY) == [], "another identity, whatever the file system says"
     note = Unit(id="zealot/plan.md", source=SourceName.MEMORY, type="document", title="x", body="x")
     with closing(open_home(environment.home)) as machine, pytest.raises(ValueError, match="its identity"):
         stored.put_unit(machine, note, [])
