@@ -164,7 +164,7 @@ def _read_transcripts(
             is_here = any(Path(place) == root.root or relative_path(root, place) for root, place in places)
             if is_here and not is_excluded_project(session, settings=settings):
                 excluded = settings.capture_exclude_paths
-                touches, _ = file_touches(session, Places(session=session, roots=roots, excluded=excluded))
+                touches = file_touches(session, Places(session=session, roots=roots, excluded=excluded))
                 yield _record(session, roots, touches)
 
 

@@ -146,12 +146,8 @@ class _Track:
         self.exists, self.after_hash, self.content, self.at = False, None, None, at
 
 
-def file_touches(session: Session, places: Places) -> tuple[tuple[FileTouch, ...], tuple[str, ...]]:
-    """Return the files of a workspace that a session, not yet redacted, touched, and the paths edited in between.
-
-    The latter had, at an edit of the session, other content than its edit before had left, although no command had run
-    since. Files outside the workspace are left out.
-    """
+def file_touches(session: Session, places: Places) -> tuple[FileTouch, ...]:
+    """Return the files of a workspace that a session, not yet redacted, touched; those outside it are left out."""
     outputs = {one.call_id: one for one in session.events if one.kind is EventKind.OUTPUT and one.call_id}
     commands = [(one, outputs.get(one.call_id or "")) for one in session.events if one.kind is EventKind.COMMAND]
     changes = {id(event): list(_named(event, output, session, places)) for event, output in commands}
@@ -165,7 +161,6 @@ def file_touches(session: Session, places: Places) -> tuple[tuple[FileTouch, ...
         needs_period=any(_REWRITES.search(event.text) for event, _ in commands),
     )
     tracks: dict[str, _Track] = {}
-    edited_between: dict[str, None] = {}
     ran = rewritten = 0
     for event in session.events:
         if event.kind is EventKind.COMMAND:
@@ -173,8 +168,8 @@ def file_touches(session: Session, places: Places) -> tuple[tuple[FileTouch, ...
             rewritten = ran if _REWRITES.search(event.text) else rewritten
             for change in changes[id(event)]:
                 _follow(change, event.timestamp, tracks, traces)
-        elif (path := edited.get(id(event))) and _edit(path, event, tracks, traces, ran):
-            edited_between[path] = None
+        elif path := edited.get(id(event)):
+            _edit(path, event, tracks, traces, ran)
     for path, track in tracks.items():
         if (
             track.exists
@@ -183,8 +178,7 @@ def file_touches(session: Session, places: Places) -> tuple[tuple[FileTouch, ...
         ):
             track.after_hash = traces.hash_after(path)
     _add_committed(commands, tracks, traces, places.excluded)
-    touches = tuple(touch for path, track in tracks.items() if (touch := _touch(path, track, traces)))
-    return touches, tuple(edited_between)
+    return tuple(touch for path, track in tracks.items() if (touch := _touch(path, track, traces)))
 
 
 def is_made_edit(event: Event, session: Session) -> bool:
@@ -203,18 +197,15 @@ def _named(event: Event, output: Event | None, session: Session, places: Places)
             yield change._replace(path=path, previous=previous)
 
 
-def _edit(path: str, event: Event, tracks: dict[str, _Track], traces: _Traces, ran: int) -> bool:
-    """Follow one edit; return True if somebody else had changed the file since the session's last."""
+def _edit(path: str, event: Event, tracks: dict[str, _Track], traces: _Traces, ran: int) -> None:
+    """Follow one edit, after `ran` commands."""
     track = tracks.get(path)
-    is_between = False
     if track is None:
         track = tracks[path] = _begin(path, event, traces)
-    elif track.after_hash and event.before_hash and track.after_hash != event.before_hash:
-        is_between = track.commands_seen == ran + 1
     track.commands_seen, track.at = ran + 1, event.timestamp or track.at
     if event.tool == "Delete":
         track.delete(track.at)
-        return is_between
+        return
     track.exists, after = True, event.after or ""
     if event.tool == "NotebookEdit":
         track.content = None
@@ -229,7 +220,6 @@ def _edit(path: str, event: Event, tracks: dict[str, _Track], traces: _Traces, r
     track.after_hash = event.after_hash or known_hash
     if event.after_hash and known_hash != event.after_hash:
         track.content = None
-    return is_between
 
 
 def _begin(path: str, event: Event, traces: _Traces) -> _Track:

@@ -1,15 +1,18 @@
-"""Find the files that an agent means by a path or by a shell command, and read them without leaving the workspace."""
+"""Find the files that an agent means by a path or by a shell command, and what they define (`ast`, tree-sitter)."""
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from textwrap import dedent
+from typing import Any, NamedTuple
 
 from nugget.infra.workspace import Workspace, relative_path
 from nugget.models import Session
@@ -29,6 +32,7 @@ class Places:
     excluded: Sequence[str] = ()
     others: Sequence[Workspace] = ()
     known: dict[str, str | None] = field(default_factory=dict)
+    functions: dict[str, tuple[str, list[Found]]] = field(default_factory=dict)
 
     @property
     def repo(self) -> str | None:
@@ -44,6 +48,21 @@ class Places:
     def is_file(self, path: str) -> bool:
         """Return whether a path of the workspace is a file now."""
         return any(file_inside(root.root, path) is not None for root in self.roots)
+
+    def symbol_at(self, path: str, text: str) -> str:
+        """Return the function or class of a file that holds a text, else the only one that the text defines."""
+        if path not in self.functions:
+            contents = (read_inside(root.root, path) for root in self.roots)
+            content = next((one for one in contents if one is not None), b"").decode("utf-8", "replace")
+            self.functions[path] = content, functions_in(path, content)
+        content, functions = self.functions[path]
+        lines = text.strip("\n").rstrip()
+        first = content.count("\n", 0, content.find(lines)) + 1 if lines and lines in content else 0
+        last = first + lines.count("\n")
+        if around := [names for names, _, begin, end in functions if begin <= first and last <= end]:
+            return around[-1][-1]
+        named = {names[0] for names, *_ in functions_in(path, dedent(text))}
+        return named.pop() if len(named) == 1 else ""
 
     def _inside(self, path: str) -> Iterator[str | None]:
         folder = self.session.cwd
@@ -186,3 +205,95 @@ def is_generated(path: str) -> bool:
 def is_test(path: str) -> bool:
     """Return whether a file holds tests."""
     return _TEST.search(path) is not None
+
+
+GRAMMARS = {
+    ".js": "javascript", ".jsx": "javascript", ".mjs": "javascript", ".cjs": "javascript", ".ts": "typescript",
+    ".mts": "typescript", ".cts": "typescript", ".tsx": "tsx", ".go": "go", ".rs": "rust", ".java": "java",
+    ".rb": "ruby", ".c": "c", ".h": "c", ".cc": "cpp", ".cpp": "cpp", ".cxx": "cpp", ".hpp": "cpp", ".hh": "cpp",
+}  # fmt: skip
+"""File endings with the tree-sitter grammar that reads them."""
+PYTHON = (".py", ".pyi")
+_DEFINES = re.compile(
+    r"(function|method|class|interface|struct|enum|trait|union|module|type|impl|mod|const|static|macro|record"
+    r"|type_alias|abstract_class|generator_function|singleton_method|constructor|annotation_type|public_field|field)"
+    r"_?(declaration|definition|item|specifier|spec)?|variable_declarator"
+)
+_VALUES = ("variable", "const", "static", "field", "public", "mod", "module")
+"""Kinds of definitions that hold no code."""
+
+Found = tuple[tuple[str, ...], str, int, int]
+"""The names of a definition with those around it, its kind, its first and last line."""
+
+
+def functions_in(path: str, content: str) -> list[Found]:
+    """Return the functions, classes and types of a file's content, each after the one that it is in."""
+    read = definition_reader(path)
+    return [one for one in read(content.encode()) if one[1] not in _VALUES] if read else []
+
+
+def definition_reader(path: str) -> Callable[[bytes], Iterator[Found]] | None:
+    """Return the parser for a file; None if no grammar is known or installed."""
+    suffix = PurePosixPath(path).suffix.lower()
+    grammar = GRAMMARS.get(suffix)
+    if suffix in PYTHON:
+        return _in_python
+    if grammar is None:
+        return None
+    try:
+        from tree_sitter import Language, Parser
+
+        package = import_module(f"tree_sitter_{'typescript' if grammar == 'tsx' else grammar}")
+        # The one package with two grammars names them.
+        make = getattr(package, f"language_{grammar}", None) or package.language
+        parser = Parser(Language(make()))
+    except (ImportError, AttributeError, ValueError, OSError):
+        return None
+    return lambda content: _in_tree(parser.parse(content).root_node)
+
+
+def _in_python(content: bytes) -> Iterator[Found]:
+    try:
+        yield from _in_body(ast.parse(content).body, ())
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+
+
+def _in_body(body: Sequence[ast.stmt], outer: tuple[str, ...]) -> Iterator[Found]:
+    for node in body:
+        last = node.end_lineno or node.lineno
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            kind = "class" if isinstance(node, ast.ClassDef) else "method" if outer else "function"
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            yield (*outer, node.name), kind, first, last
+            yield from _in_body(node.body, (*outer, node.name))
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if isinstance(target, ast.Name):
+                    yield (*outer, target.id), "variable", node.lineno, last
+        elif isinstance(node, ast.If | ast.Try | ast.With):
+            for inner in ("body", "orelse", "finalbody"):
+                yield from _in_body(getattr(node, inner, []), outer)
+
+
+def _in_tree(root: Any) -> Iterator[Found]:
+    """Yield every definition of a syntax tree, with the names around it. Not recursive: generated code nests deeply."""
+    waiting: list[tuple[Any, tuple[str, ...]]] = [(root, ())]
+    while waiting:
+        node, names = waiting.pop()
+        if _DEFINES.fullmatch(node.type) and (name := _name_of(node)):
+            names = (*names, name)
+            kind = node.type.partition("_")[0] if node.type != "variable_declarator" else "variable"
+            yield names, kind, node.start_point[0] + 1, node.end_point[0] + 1
+        waiting += [(child, names) for child in reversed(node.named_children)]
+
+
+def _name_of(node: Any) -> str | None:
+    """Return the name that a definition gives: its `name`, the type that an `impl` is for, C's innermost declarator."""
+    for key in ("name", "type" if node.type == "impl_item" else "declarator"):
+        named = node.child_by_field_name(key)
+        while named is not None and (inner := named.child_by_field_name("declarator")) is not None:
+            named = inner
+        if named is not None and named.text and (named.child_count == 0 or named.type == "qualified_identifier"):
+            return str(named.text.decode("utf-8", "replace")).rpartition("::")[2]
+    return None

@@ -8,10 +8,10 @@ nugget belongs to the file, and the symbol, that its evidence names; to the whol
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
 from nugget.extraction import phrases, titles
@@ -28,29 +28,29 @@ from nugget.extraction.requests import (
     aim_of,
     cleaned,
     is_request,
-    is_wish,
     one_line,
     shared_words,
-    wanted,
+    wish_of,
 )
 from nugget.extraction.speech import Channel
 from nugget.models import Event, EventKind, Evidence, KnowledgeType, Scope, Session, Speaker, SpeechOrigin
 from nugget.models.nuggets import SUMMARY_CHARS, FileTouch, Nugget, NuggetType, TouchAction
 from nugget.sources.condense import Exchange, exchanges, without_recalled
-from nugget.sources.speakers import passes_on
+from nugget.sources.speakers import PLAN_OPENING, passes_on
 from nugget.text import shorten
 
-INTENT, FILE_INTENT, TUNING, DEPENDENCY = 0.6, 0.7, 0.65, 0.7
+INTENT, FILE_INTENT, DEPENDENCY = 0.6, 0.7, 0.7
 """Confidence of nuggets that no judge looked at."""
 MAX_FILE_INTENTS = 40
-PROMPT_CHARS, QUOTE_CHARS, _COMMAND_CHARS = 500, 280, 300
-_GROUPED_DEPENDENCIES, _REPEATS = 4, 0.9
+PROMPT_CHARS, QUOTE_CHARS = 500, 280
+_GROUPED_DEPENDENCIES, _FEW_FILES, _REPEATS = 4, 4, 0.9
+_READ = (EventKind.PROMPT, EventKind.REPLY, EventKind.SUMMARY, EventKind.COMMAND, EventKind.FILE_EDIT)
 _NEXT_STEP = phrases.any_of(r"(?:test|check|verify|run|add|write|update|create|implement)\b")
 """How an agent begins what it does next, which is no choice between ways to do it."""
-_WORTH_READING = ("git commit", "gh pr ", " install", " i ", " add ", " get ", " rem")
-"""Parts of commands that say why, or change a dependency."""
-_OF_WORK = phrases.any_of(r"\b(?:i|we|our|let'?s)\b|^(?:fixed|added|removed|updated|changed|consider)\b")
+_OF_WORK = phrases.any_of(r"^(?:fixed|added|removed|updated|changed|consider)\b")
 """A title that tells of the work warns of nothing."""
+_OF_NOW = phrases.any_of(r"\b(?:i|we|our|you|your|let'?s|lint\w*|warnings?|passe[sd]|compiles|will)\b")
+"""A title that an agent writes of itself, of the moment, or of what comes next, holds for nobody else."""
 _PRINTED = re.compile(r"\S+:\d+(?::\d+)?:")
 """How a line of a compiler or linter begins that was pasted."""
 _WORDS = re.compile(r"[^\W\d_]{2,}(?![^\W\d_]).*?[^\W\d_]{2,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}", re.DOTALL)
@@ -58,13 +58,6 @@ _MENTION = re.compile(r"(?<![\w/])@?((?:~|\.{1,2})?/?(?:[\w.@+-]+/)*[\w@+-][\w.@
 """What may be a path in prose; only files of the workspace count."""
 _SYMBOL = re.compile(
     r"`([A-Za-z_$][\w$.:]*)(?:\([^`]*\))?`|\b([A-Za-z_]\w*(?:_\w+|[a-z][A-Z]\w*))\b|\b([A-Za-z_]\w{2,})\(\)"
-)
-_DEFINITION = re.compile(
-    r"^[ \t]*(?:(?:export|default|pub(?:\([^)]*\))?|public|private|protected|internal|static|final|abstract"
-    r"|async|const|override|open|suspend|unsafe|inline)\s+)*"
-    r"(?:def|class|func|function\*?|fn|type|interface|struct|enum|trait|module|object|record|const|let|var|val)\s+"
-    r"(?:\([^)\n]*\)\s*)?([A-Za-z_$][\w$]*)",
-    re.MULTILINE,
 )
 
 
@@ -84,6 +77,7 @@ class _Reading:
     touched_in: list[list[str]] = field(default_factory=list)
     number_of: dict[int, int] = field(default_factory=dict)
     symbols: dict[str, set[str]] = field(default_factory=dict)
+    edited: dict[tuple[str, int], Counter[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.exchanges = exchanges(self.session)
@@ -99,9 +93,14 @@ class _Reading:
                 path = self.places.find(event.path or "") if is_made_edit(event, self.session) else None
                 if path is not None:
                     touched[path] = None
-                    for match in _DEFINITION.finditer(event.after or ""):
-                        self.symbols.setdefault(match[1], set()).add(path)
+                    symbol = self.places.symbol_at(path, event.after or event.before or "")
+                    for key in ((path, number), (path, -1)):
+                        self.edited.setdefault(key, Counter())[symbol] += 1
+                    self.symbols.setdefault(symbol, set()).add(path)
             self.touched_in.append(list(touched))
+        for path in self.touches:
+            for names, *_ in self.places.functions.get(path, ("", []))[1]:
+                self.symbols.setdefault(names[-1], set()).add(path)
 
     def nugget(
         self, type_: NuggetType, summary: str, confidence: float, *, event: Event | None, quote: str = "",
@@ -141,32 +140,31 @@ class _Reading:
         quote = draft.anchor.sentence.quote
         words = {re.split(r"[.:]+", next(filter(None, match.groups())))[-1] for match in _SYMBOL.finditer(quote)}
         defined = [(word, *self.symbols[word]) for word in words if word in self.symbols]
-        named = self.files_in(quote)
-        if not named:
-            inside = {path for word in _words_in(quote) if "/" in word and (path := self.places.find(word))}
-            named = [path for path in inside if self.places.is_file(path)]
+        inside = {path for word in _words_in(quote) if "/" in word and (path := self.places.find(word))}
+        named = self.files_in(quote) or [path for path in inside if self.places.is_file(path)]
         if len(defined) == 1 and len(defined[0]) == 2 and (len(named) != 1 or named == [defined[0][1]]):
             return defined[0][1], defined[0][0]
-        if len(named) == 1:
-            return named[0], None
         number = self.number_of.get(id(draft.anchor.sentence.event), 0)
+        if len(named) == 1:
+            return named[0], self.symbol_of(named[0], number)
         touched = self.touched_in[number] if self.touched_in else []
         touched = [path for path in touched if path in self.touches and not is_test(path)] or touched
-        return (touched[0], None) if len(touched) == 1 else (None, None)
+        return (touched[0], self.symbol_of(touched[0], number)) if len(touched) == 1 else (None, None)
+
+    def symbol_of(self, path: str, number: int) -> str | None:
+        """Return what at least half of the edits of a file were made in: those of an exchange, else of all."""
+        edits = self.edited.get((path, number)) or self.edited.get((path, -1)) or Counter()
+        symbol, count = max(edits.items(), key=lambda one: one[1], default=("", 0))
+        return symbol if symbol and 2 * count >= edits.total() else None
 
 
 def heuristic_nuggets(
-    session: Session, touches: Sequence[FileTouch], places: Places, *, now: datetime,
-    edited_between: Sequence[str] = (), reasons: bool = True,
-) -> tuple[Nugget, ...]:  # fmt: skip
+    session: Session, touches: Sequence[FileTouch], places: Places, *, now: datetime, reasons: bool = True
+) -> tuple[Nugget, ...]:
     """Return the nuggets of a redacted session, without ids; without `reasons` only intents and dependencies."""
     read = _Reading(session=readable(session), places=places, now=now, touches={touch.path: touch for touch in touches})
     claims = claims_of(read.session.events)
     found = [*_intents(read), *_dependencies(read, claims), *(_reasons(read, claims) if reasons else ())]
-    for path in edited_between:
-        if path in read.touches and not is_generated(path):
-            summary = f"Human-edited AI output in {path} during the session"
-            found.append(read.nugget(NuggetType.TUNING, summary, TUNING, event=None, path=path))
     kept: list[Nugget] = []
     for nugget in found:
         if nugget.summary and not is_repeated(nugget, kept, least=_REPEATS):
@@ -175,21 +173,12 @@ def heuristic_nuggets(
 
 
 def readable(session: Session) -> Session:
-    """Return a session with as much of its text as the heuristics read."""
-    return replace(session, events=tuple(map(_slim, without_recalled(session.events))))
-
-
-def _slim(event: Event) -> Event:
-    if event.kind in (EventKind.PROMPT, EventKind.REPLY, EventKind.SUMMARY) or event.tool == "AskUserQuestion":
-        return event
-    if event.kind is EventKind.COMMAND:
-        is_worth_it = any(word in event.text for word in _WORTH_READING)
-        return event if is_worth_it else replace(event, text=event.text[:_COMMAND_CHARS])
-    name = (event.path or "").replace("\\", "/").rpartition("/")[2]
-    if event.kind is EventKind.FILE_EDIT and any(fnmatchcase(name, entry[0]) for entry in MANIFESTS):
-        return event
-    defined = _DEFINITION.finditer((event.after or "")[:200_000])
-    return replace(event, text="", before=None, after="\n".join(match[0].strip() for match in defined))
+    """Return a session with as much of its text as the heuristics read: redaction takes its time."""
+    return replace(session, events=tuple(
+        event if event.kind in _READ or event.tool == "AskUserQuestion"
+        else replace(event, text="", before=None, after=None)
+        for event in without_recalled(session.events)
+    ))  # fmt: skip
 
 
 def _intents(read: _Reading) -> Iterator[Nugget]:
@@ -197,37 +186,34 @@ def _intents(read: _Reading) -> Iterator[Nugget]:
     aim, event = next(((aim, event) for aim, event in read.aims if aim), (one_line(read.session.title or ""), None))
     if len(aim) >= 8:
         yield read.nugget(NuggetType.INTENT, aim, INTENT, event=event, quote=event.text.strip() if event else "")
-    wishes, began = _wishes(read), dict[str, int]()
-    for number, touched in enumerate(read.touched_in):
-        began = dict.fromkeys(touched, number) | began
+    wishes = _wishes(read)
+    began = {path: number for number, touched in reversed([*enumerate(read.touched_in)]) for path in touched}
     for path, touch in [one for one in read.touches.items() if not is_generated(one[0])][:MAX_FILE_INTENTS]:
-        number = began.get(path, -1)
-        if number < 0 and touch.at is not None:  # a command touched it: in the last exchange begun by then
-            begun = [n for n, one in enumerate(read.exchanges) if one.started and one.started <= touch.at]
-            number = begun[-1] if begun else 0
+        number = began.get(path, 0)
+        if path not in began and touch.at is not None:  # a command touched it: in the last exchange begun by then
+            begun = (n for n, one in enumerate(read.exchanges) if one.started and one.started <= touch.at)
+            number = max(begun, default=0)
         asked, event = read.aims[number] if read.aims else ("", None)
-        event = event if asked else None
-        wish, quote, event = wishes.get(path, (asked, event.text.strip() if event else "", event))
+        together = read.touched_in[number] if event else []
+        if event and path not in wishes and (len(together) <= _FEW_FILES or event.text.startswith(PLAN_OPENING)):
+            wishes[path] = asked, event.text.strip(), event
+        if path not in wishes:
+            continue
+        wish, quote, event = wishes[path]
         name, previous = path.rpartition("/")[2], (touch.previous_path or "").rpartition("/")[2]
         verb = "Changed" if touch.action is TouchAction.MODIFIED else touch.action.capitalize()
-        what = f"{verb} {previous} to {name}" if previous else f"{verb} {name}"
-        room = SUMMARY_CHARS - len(what) - 2
-        if wish and room >= 30:
-            what = f"{what}: {one_line(wish, room)}"
-        elif verb == "Changed":
-            continue
-        lines = [f"For: {shorten(wish, 300)}"] if len(wish) > room else []
-        others = [one for one in (read.touched_in[number] if read.touched_in else ()) if one != path]
-        more = f" and {len(others) - 8} more" if len(others) > 8 else ""
-        lines += [f"Together with: {', '.join(others[:8])}{more}"] if others else []
-        detail = "\n".join(lines)
-        yield read.nugget(NuggetType.INTENT, what, FILE_INTENT, event=event, quote=quote, path=path, detail=detail)
+        what = f"{verb} {f'{previous} to ' if previous else ''}{name}: {wish}"
+        yield read.nugget(
+            NuggetType.INTENT, what, FILE_INTENT, event=event, quote=quote, path=path,
+            symbol=read.symbol_of(path, number), detail=wish if len(what) > SUMMARY_CHARS else "",
+        )  # fmt: skip
 
 
 def _wishes(read: _Reading) -> dict[str, tuple[str, str, Event]]:
-    """Return the first sentence of a request that names a file, with its words and event, by the file's path.
+    """Return what a request wants of a file that it names, with its words and event, by the file's path.
 
-    A line that names files and says nothing more, a heading in a plan, speaks for the sentence below it.
+    The first sentence that names code counts, or else the first. A line that names files and says nothing more, a
+    heading in a plan, speaks for the sentence below it.
     """
     found: dict[str, tuple[str, str, Event]] = {}
     for exchange in read.exchanges:
@@ -243,8 +229,10 @@ def _wishes(read: _Reading) -> dict[str, tuple[str, str, Event]]:
             if not _WORDS.search(re.sub(r"\S*[/.:`]\S+", " ", sentence)):  # it says nothing beside the paths
                 above = named
                 continue
-            for path in (named or above) if is_wish(sentence, event.text) and not NO_AIM.match(sentence) else ():
-                found.setdefault(path, (wanted(sentence), quote, event))
+            wish = wish_of(sentence, event.text)
+            for path in (named or above) if wish else ():
+                if path not in found or ("`" in wish and "`" not in found[path][0]):
+                    found[path] = wish, quote, event
             above = []
     return found
 
@@ -286,7 +274,7 @@ def _why(read: _Reading, change: DependencyChange, claims: SessionClaims) -> str
     near: list[tuple[int, str]] = []
     for sentence in (claim.sentence for claim in claims.claims):
         away, text = abs(number - read.number_of.get(id(sentence.event), number + 9)), sentence.text
-        if away <= 2 and short in text.lower() and len(text) > len(short) + 12 and not text.rstrip().endswith("?"):
+        if away <= 2 and short in text.lower() and len(text) > len(short) + 12 and text.rstrip()[-1:] not in "?:":
             near.append((away, text))
     return min(near, key=lambda one: one[0], default=(0, ""))[1]
 
@@ -323,7 +311,8 @@ def _reasons(read: _Reading, claims: SessionClaims) -> Iterator[Nugget]:
         summary = one_line(whole)  # whole sentences, unless the first is too long
         title, found = draft.title if summary.endswith("…") else summary, draft.anchor.features
         is_choice = kind in (NuggetType.DECISION, NuggetType.REJECTION)
-        is_fixed = (found["found then fixed"] or found["fix"]) and found["risk"] and not found["must"]
+        is_fixed = found["past"] or ((found["found then fixed"] or found["fix"]) and found["risk"])
+        is_fixed = is_fixed and not found["must"]
         if kind is NuggetType.CAVEAT and is_fixed:  # warns of nothing any more
             kind, title = NuggetType.DECISION, f"Fixed: {draft.title}"
         nugget = read.nugget(
@@ -342,11 +331,12 @@ def _kind(draft: Draft) -> NuggetType | None:
         return NuggetType.REJECTION
     if draft.kind is KnowledgeType.BELIEF:
         return NuggetType.CONSTRAINT if is_user and phrases.RULES.search(text) else None
-    if NO_AIM.match(draft.title) or text.rstrip().endswith("?"):
+    is_choice = any(found[name] for name in ("decided", "instead", "offer accepted", "option chosen"))
+    is_passing = not (is_user or is_choice) and _OF_NOW.search(draft.title)
+    if is_passing or NO_AIM.match(draft.title) or text.rstrip().endswith("?"):
         return None
     if phrases.WORKAROUND.search(draft.statement):
         return NuggetType.WORKAROUND if is_user or is_adopted(draft) else None
-    is_choice = any(found[name] for name in ("decided", "instead", "offer accepted", "option chosen"))
     if draft.kind is KnowledgeType.DECISION and (is_user or is_choice or not found["risk"]):
         is_meant = is_user or (is_adopted(draft) and not _NEXT_STEP.match(draft.title))
         return NuggetType.DECISION if is_meant else None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 
 from nugget.extraction import titles
-from nugget.extraction.phrases import ENGLISH, ERRAND, SENTENCE_END, WIDE, any_of
+from nugget.extraction.claims import FIRST_PERSON
+from nugget.extraction.phrases import ENGLISH, ERRAND, FEATURES, SENTENCE_END, WIDE, any_of
 from nugget.models.nuggets import SUMMARY_CHARS
 from nugget.sources.speakers import PLAN_OPENING
 
@@ -17,7 +19,7 @@ _RULE = re.compile(r"^\s*[-=*_]{3,}\s*$")
 _COURTESY = any_of(
     r"^(?:(?:hi|hey|hello|ok(?:ay)?|so|now|great|thanks?(?: you)?|alright|also|and|then|well|yes|no|claude)\b"
     r"[\s,.!:;—-]*"
-    r"|(?:please|pls|kindly)[\s,]+|i(?:'d| would) like you to |i (?:want|need) you to )+"
+    r"|(?:please|pls|kindly)[\s,]+|i(?:'d| would) like (?:you )?to |i (?:want|need) you to |let'?s )+"
 )
 _ASKED = any_of(r"^(?:can|could|would|will) (?:you|we) (?:please |also |now |maybe )*")
 _GO_ON = any_of(
@@ -32,20 +34,19 @@ _WANTED = any_of(
     r"\b(?:needs?|wants?|should|must|has to|have to|let'?s|would like|'d like to|consider(?= \w+ing\b)"
     r"|instead|so that(?!')|please|never|always|don't)\b"
 )
-NO_AIM = any_of(r"^(?:sorry|go on|thanks?|run|stop|yes|no|as|start with|you can|https?:)\b")
-"""How a sentence begins that is no errand, and yet does not say what a change is for."""
-_WISHING = any_of(
-    r"^(?:(?:and|so|also|then|now|but|instead|ok(?:ay)?|i think|maybe|perhaps)[, ]+)*(?:let'?s |please "
-    r"|(?:we|you|i)(?:'d| would)? (?:do |really )?(?:should|need to|want to|have to|like to"
-    r"|like you to|must)(?: also| just)? |consider (?=\w+ing\b))"
+NO_AIM = any_of(
+    r"^(?:sorry|go on|thanks?|run|stop|yes|no|as|start with|you can|https?:)\b|\"[^\"]+\"=\"",
+    r"^(?:das|es|hier|ça|ce|c['’]est|eso|esto|es|это|那|这|それ|これ)(?:\b|(?<=[那这])是|(?<=れ)は)",
 )
-"""How a sentence begins that says what is wanted by more than the verb."""
+"""How a sentence begins that is no errand, and yet does not say what a change is for: chat, an answer, a remark."""
+_ENGLISH = any_of(ENGLISH.pattern, r"\b(?:let's|here's|i'd|i'm|my|about|please|can|what|how)\b")
+_PERSONAL = any_of(
+    r"^(?:we|you|they|he|she|here|while|although|but|because|let'?s|consider)\b",
+    r"^\w+ (?:it|them|this|that|these|those)\b",
+)
+"""How a sentence begins that is about the moment, or leans on another one."""
 PARTS = any_of(SENTENCE_END.pattern, r",\s+(?:and )?(?=(?:can|could) you\b)")
 """Where a sentence of a request ends, or a question begins that asks for help with what it said."""
-_PROBLEM = any_of(r"\b(?:bugs?|errors?|issues?|problems?|broken|fail(?:s|ed|ing|ure)?|wrong|crash\w*|delay|slow)\b")
-_NOTICED = any_of(
-    r"^(?:i think|i(?:'ve| have)? notic\w+|i (?:just )?(?:see|saw|had|found)|it (?:seems|looks like))(?: that)? "
-)
 _SYMPTOM = any_of(
     r"\b(?:fail\w*|errors?|wrong|broken|breaks?|crash\w*|refused|rejected|hangs?|time[sd]? ?out|twice|missing|leak\w*"
     r"|slow|stuck|cannot|can't|doesn't|does not|invalid|exceptions?|panics?)\b"
@@ -82,39 +83,43 @@ def is_request(prompt: str) -> bool:
     return enough and not _GO_ON.fullmatch(text)
 
 
-def is_wish(text: str, prompt: str = "") -> bool:
-    """Return whether a sentence of a prompt says what is wanted, and not how things are, as far as it is in English."""
-    if not ENGLISH.search(prompt or text):
-        return len(text.split()) > 1 or WIDE.search(text) is not None
-    first = text.lower().lstrip("`'\" ").split(" ", 1)[0].rstrip(".,:;!")
-    return first in titles.IMPERATIVES or (_WANTED.search(text) is not None and not text.rstrip().endswith("?"))
+def wish_of(sentence: str, prompt: str) -> str:
+    """Return what a sentence of a prompt wants, in words that stand alone; empty for chat, errands and questions."""
+    sentence = _COURTESY.sub("", sentence).rstrip(" :")
+    if _is_errand(sentence) or (sentence[-1:] in "?？" and not _ASKED.match(sentence)):
+        return ""
+    said = titles.wish(sentence)
+    is_told = said.lower().lstrip("`'\" ").split(" ", 1)[0].rstrip(".,:;!") in titles.IMPERATIVES
+    if not (is_told or _ENGLISH.search(prompt)):
+        return sentence if len(sentence.split()) > 1 or WIDE.search(sentence) else ""
+    return said if (is_told or _WANTED.search(said)) and len(said.split()) > 2 and _is_whole(said, prompt) else ""
 
 
 def aim_of(text: str) -> str:
-    """Return what a request wants, in one line from its first sentence that says so; empty for chat and questions."""
+    """Return what a request wants and why, in one line; empty if it says neither."""
     prose = re.sub(r",? please(?=[.!]?$)", "", cleaned(text))
     if text.startswith(PLAN_OPENING):
         return one_line(prose)
-    for sentence in PARTS.split(prose):
-        bare = _WISHING.sub("", sentence)
-        if is_wish(sentence, prose) and not _is_errand(bare) and not sentence.endswith(("?", ":")):
-            rest = prose[prose.index(sentence) + len(sentence) :]
-            return titles.capitalised(one_line(bare if rest.startswith(",") else bare + rest))
-    reported = (
-        one for one in PARTS.split(prose)
-        if _PROBLEM.search(one) and not one.endswith(("?", ":")) and not _is_errand(one)
-    )  # fmt: skip
-    return titles.capitalised(one_line(_NOTICED.sub("", next(reported, ""))))
-
-
-def wanted(sentence: str) -> str:
-    """Return what a sentence wants, without `I'd like to` before it and a colon behind it."""
-    return titles.capitalised(_WISHING.sub("", sentence).rstrip(" :"))
+    parts = PARTS.split(prose)
+    for place, sentence in enumerate(parts):
+        if (said := wish_of(sentence, prose)) and sentence[-1] != ":":
+            if not _ENGLISH.search(prose):
+                return one_line(prose[prose.index(sentence) :])
+            more = takewhile(lambda one: wish_of(one, prose) or FEATURES["because"].search(one), parts[place + 1 :])
+            return titles.capitalised(one_line(_joined([said, *map(titles.capitalised, more)])))
+    said = symptom_of(text)
+    return one_line(said) if said and not _is_errand(said) and _is_whole(said, prose) else ""
 
 
 def _is_errand(text: str) -> bool:
     found = ERRAND.match(text)
     return bool(NO_AIM.match(text) or (found and not found["tidies"]))
+
+
+def _is_whole(said: str, prompt: str) -> bool:
+    """Return whether a sentence needs no other one, and speaks of the code and not of who says it."""
+    is_clear = not FIRST_PERSON.search(said) and not _PERSONAL.match(said) and "..." not in said[:-3]
+    return is_clear and said.count('"') % 2 == 0 and titles.stands_alone(said, prompt)
 
 
 def symptom_of(prompt: str) -> str:

@@ -15,7 +15,6 @@ from datetime import UTC, datetime, timedelta
 
 from nugget.errors import GitError
 from nugget.extraction.places import is_generated, read_inside
-from nugget.extraction.reasons import TUNING
 from nugget.extraction.requests import one_line
 from nugget.infra import git
 from nugget.infra.git import Change, versions_of
@@ -38,7 +37,7 @@ _Versions = Mapping[str, tuple[Change, bytes]]
 
 
 def find_tunings(records: Sequence[SessionRecord], workspace: Workspace, *, now: datetime) -> dict[str, list[Nugget]]:
-    """Return the tuning nuggets (without ids) of each session, by session, from all sessions known of a workspace."""
+    """Return the tuning nuggets (without ids) by session: of changes that can be shown, from all sessions known."""
     found: dict[str, list[Nugget]] = {}
     for record, touch, next_hash in _left_files(records):
         content = read_inside(workspace.root, touch.path) if next_hash is None else None
@@ -49,8 +48,10 @@ def find_tunings(records: Sequence[SessionRecord], workspace: Workspace, *, now:
         commit, held = versions.get(hash_, (None, content))
         if _is_tuned(record, touch, commit, held):
             summary, detail = _difference(touch, versions, held)
+            if not detail:
+                continue
             nugget = Nugget(
-                id="", type=NuggetType.TUNING, summary=summary, confidence=TUNING, session=record.session,
+                id="", type=NuggetType.TUNING, summary=summary, confidence=0.65, session=record.session,
                 detail=detail, scope=Scope(repo=record.workspace, path=touch.path), agent=record.agent,
                 session_started=record.started, extracted_at=now, file_hash=hash_, source_prompt=record.first_prompt,
             )  # fmt: skip

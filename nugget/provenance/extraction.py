@@ -43,7 +43,7 @@ _PROMPT_CHARS = 2000
 ReadSession = tuple[Session, Session, Mapping[str, int]]
 """A session as its transcript has it, from which hashes are made; redacted; and the secrets removed, by kind."""
 
-_SEEN_VERSION = 4
+_SEEN_VERSION = 5
 """Version of what the heuristics find. A session that an earlier version read is read again."""
 
 
@@ -243,7 +243,7 @@ def _of_workspace(
     others = [root for other, roots in grouped.items() if other != name for root in roots]
     excluded = extractor.settings.capture_exclude_paths
     places = Places(session=session, roots=grouped[name], others=others, excluded=excluded)
-    touches, edited_between = file_touches(session, places)
+    touches = file_touches(session, places)
     is_main = name == next(iter(grouped))
     if not touches and not is_main:
         return plain
@@ -259,8 +259,7 @@ def _of_workspace(
                 raise
             dropped = (f"the LLM was of no help, so this is what the heuristics found: {error}",)
     nuggets = [
-        *heuristic_nuggets(redacted, touches, places, now=extractor.now, edited_between=edited_between,
-                           reasons=method == "heuristic"), *by_llm,
+        *heuristic_nuggets(redacted, touches, places, now=extractor.now, reasons=method == "heuristic"), *by_llm
     ]  # fmt: skip
     tuned = {one.scope.path for one in nuggets if one.type is NuggetType.TUNING}
     nuggets += [one for one in _of(known, NuggetType.TUNING) if one.scope.path not in tuned]

@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from nugget.config import Settings
+from nugget.extraction.places import definition_reader
 from nugget.index import provenance as stored
 from nugget.models import Problem, Scope, Speaker, SpeechOrigin, Unit
 from nugget.models.nuggets import FileTouch, Nugget, SessionRecord
-from nugget.provenance.checkout import Checkout, can_read, find_definitions, follow_renames
+from nugget.provenance.checkout import Checkout, find_definitions, follow_renames
 from nugget.redaction import allow_list
 from nugget.sources import nugget_store as store
 from nugget.sources import read_lines
@@ -131,7 +132,7 @@ def check_names(
         present = aliases.get(scope.path, scope.path) if scope.path else None
         if present and not checkout.exists(present):
             yield "path", present
-        elif present and (word := scope.symbol) and can_read(present) and not definitions(word, present):
+        elif present and (word := scope.symbol) and definition_reader(present) and not definitions(word, present):
             yield "symbol", word
         for path in _paths_in(text):
             # A path may be told from a folder inside: `auth/login.py` for `src/auth/login.py`.

@@ -179,17 +179,13 @@ def _learned(nugget: Nugget) -> datetime | None:
     return nugget.session_started or nugget.extracted_at
 
 
-def rank(hit: NuggetHit) -> tuple[bool, bool, bool, float, float]:
-    """Return a sort key: matches of place and words first, then of the very file, then by score, then the newest.
-
-    A change by hand of which nothing is known but that it was made comes after what says more of the same file.
-    """
+def rank(hit: NuggetHit) -> tuple[bool, bool, float, float]:
+    """Return a sort key: matches of place and words first, then of the very file, then by score, then the newest."""
     is_found = any(part.name in ("text", "meaning") for part in hit.addends)
     matches_both = is_found and hit.match is not ScopeMatch.ELSEWHERE
     learned = _learned(hit.nugget)
     is_exact, newest = hit.match is ScopeMatch.EXACT, learned.timestamp() if learned else 0.0
-    is_bare = hit.nugget.type is NuggetType.TUNING and not hit.nugget.detail
-    return not matches_both, not is_exact, is_bare, -hit.score, -newest
+    return not matches_both, not is_exact, -hit.score, -newest
 
 
 def weigh(

@@ -15,7 +15,7 @@ BUDGETS = {
     "lines": 43_422,
     "lines of a file": 400,
     "classes": 216,
-    "re.compile": 200,
+    "re.compile": 199,
     "lines of tests": 20_019,  # with the fault laboratory
 }
 LONG_FUNCTION = 60

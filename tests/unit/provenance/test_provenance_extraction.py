@@ -62,9 +62,18 @@ def said(found: Sequence[Nugget]) -> list[tuple[str, str | None, float]]:
     return [(one.summary, one.scope.path, one.confidence) for one in found]
 
 
+CHAT = (
+    "That is wrong.", "ok continue", "The issue is the linter, not db:generate, I think.", "Das ist falsch so.",
+    "ah I remember now, the issue was that I had uncommitted files", "Here's a secret: haha", "Put it there.",
+    "We merged that PR. We need a new one", "let's use something simple", "C'est encore faux", '"Which?"="The first"',
+)  # fmt: skip
+
+
 @pytest.mark.proves("PROVENANCE-INTENTS")
 def test_the_first_request_is_the_intent_of_the_session_and_files_have_their_own(agent, isolated_home):
-    agent.prompt("ok")
+    for number, chat in enumerate(CHAT):
+        agent.prompt(chat)
+        agent.write(f"{number}.py", "A = 1\n")
     agent.prompt("Hi Claude, could you please add JWT authentication? Put the key code into src/keys.py.")
     agent.write("src/keys.py", "KEY = 1\n")
     agent.edit("src/auth.py", "None", "KEY")
@@ -77,7 +86,7 @@ def test_the_first_request_is_the_intent_of_the_session_and_files_have_their_own
         ("Changed auth.py: Add JWT authentication. Put the key code into src/keys.py.", "src/auth.py", 0.7),
         ("Deleted README.md: Delete the readme", "README.md", 0.7),
     ]
-    assert [(one.session, one.branch, one.records) for one in records(isolated_home)] == [(agent.session, "main", 9)]
+    assert [(one.session, one.branch, one.records) for one in records(isolated_home)] == [(agent.session, "main", 41)]
 
 
 @pytest.mark.proves("PROVENANCE-REASONS")
@@ -179,7 +188,7 @@ def test_a_session_is_extracted_once_and_again_when_it_has_grown_with_the_same_i
     before = {one.summary: one.id for one in nuggets(isolated_home)}
     seen = isolated_home / ".nugget" / "provenance" / "seen.json"
     whole = seen.read_text()
-    for entry in (whole.replace(", 4, [", ", 3, ["), json.dumps({key: [] for key in json.loads(whole)}), "broken"):
+    for entry in (whole.replace(", 5, [", ", 4, ["), json.dumps({key: [] for key in json.loads(whole)}), "broken"):
         seen.write_text(entry)  # by an earlier version, or damaged
         assert [one.state for one in extracted(isolated_home)] == ["extracted"]
     agent.prompt("Also write the changelog")

@@ -215,21 +215,12 @@ SCORES: list[tuple[NuggetType, ScopeMatch, float, dict[str, Any], float]] = [
 
 
 @pytest.mark.proves("WHY-SCOPE-VALUES", "WHY-SHARES", "WHY-TYPE-PRIORITY", "WHY-HALF-LIFE", "WHY-BOOSTS",
-                    "WHY-STALE-PENALTY", "WHY-CLAMP")  # fmt: skip
+                    "WHY-STALE-PENALTY", "WHY-CLAMP", "WHY-EXPLAIN")  # fmt: skip
 @pytest.mark.parametrize(("type_", "match", "confidence", "signals", "score"), SCORES)
-def test_scores_are_those_of_the_design(type_, match, confidence, signals, score):
-    assert weighed(type_, match, confidence, **signals).score == pytest.approx(score, abs=1e-5)
-
-
-@pytest.mark.proves("WHY-EXPLAIN")
-@pytest.mark.parametrize("is_stale", [True, False])
-@pytest.mark.parametrize("match", list(ScopeMatch))
-@pytest.mark.parametrize("type_", list(NuggetType))
-def test_contributions_add_up_to_the_score(type_, match, is_stale):
-    for text in (None, 0.3, 1.0):
-        hit = weighed(type=type_, match=match, confidence=0.65, age_days=12.5, text=text, is_stale=is_stale)
-        assert sum(part.value for part in hit.contributions) == pytest.approx(hit.score)
-        assert 0 <= hit.score <= 1
+def test_scores_are_those_of_the_design_and_the_sum_of_their_contributions(type_, match, confidence, signals, score):
+    hit = weighed(type_, match, confidence, **signals)
+    assert hit.score == pytest.approx(score, abs=1e-5)
+    assert sum(part.value for part in hit.contributions) == pytest.approx(score, abs=1e-5)
 
 
 def hit(number: int, *, detail: str = "", prompt: str = "", type_: str = "decision") -> NuggetHit:
