@@ -20,6 +20,7 @@ from nugget.errors import NuggetError, UsageError
 from nugget.evaluation.query_log import Asked, Face, asked_of, record
 from nugget.index import Index, IndexReader, SyncResult, Unusable, read_home
 from nugget.index.connection import home_index_file, index_folder
+from nugget.index.postgres import PostgresIndex
 from nugget.index.postgres.connection import place_of
 from nugget.index.sync import sync
 from nugget.infra import git
@@ -27,17 +28,17 @@ from nugget.infra.embedding import Embedder, embedder_or_problem
 from nugget.infra.llm import open_llm
 from nugget.models import Bundle, Depth, Query, SourceName, Unit
 from nugget.models.nuggets import NuggetBundle, NuggetQuery
-from nugget.retrieval import retrieve
+from nugget.retrieval import refs, retrieve
 from nugget.retrieval.candidates import configured
 from nugget.retrieval.llm import Reranker, answer, answered, choose_reranker, citations_in
 from nugget.retrieval.query_language import SearchQuery, merge_filters, parse_search, with_saved, with_synonyms
 from nugget.retrieval.search import Indexes, chosen_sources
 from nugget.upkeep import find_brain
+from nugget.upkeep.repair import repair
 
 if TYPE_CHECKING:
     from nugget.app.provenance import Provenance
     from nugget.infra.llm import LLM
-    from nugget.retrieval.refs import Shown
 
 SEARCH_TOKENS = 200_000
 """Token budget of a search, larger than its snippets ever need."""
@@ -114,8 +115,6 @@ class Brain:
             return self.embedded_index
         with self._lock:  # one for all calls, since a reader shares a transaction within `reading`
             if self._team is None:
-                from nugget.index.postgres import PostgresIndex
-
                 self._team = PostgresIndex(*place_of(self.settings, self.path))
             return self._team
 
@@ -173,9 +172,7 @@ class Brain:
         """
         moment = now or datetime.now(UTC)
         limit = self.settings.retrieval_limit
-        usual = Query(
-            "", limit=limit, budget_tokens=SEARCH_TOKENS, depth=Depth.SUMMARY, profile="task"
-        )  # fmt: skip
+        usual = Query("", limit=limit, budget_tokens=SEARCH_TOKENS, depth=Depth.SUMMARY, profile="task")
         query = checked(question, usual)
         parsed = parse_search(with_saved(query.text, self.settings.retrieval_searches), today=moment.date())
         merged = merge_filters(query.filter, parsed.filter)
@@ -221,11 +218,9 @@ class Brain:
 
     def related(self, question: Query | str, *, fresh: bool = True) -> Bundle:
         """Return what is similar to a ref or to a text. Raises NuggetError for an unknown ref."""
-        from nugget.retrieval.refs import related
-
         query = checked(question, Query("", limit=self.settings.retrieval_limit, depth=Depth.SUMMARY, profile="task"))
         chosen = chosen_sources(query.filter.sources, identity=query.identity)
-        return related(
+        return refs.related(
             self._named(query, fresh=fresh), query, self.indexes(query.identity), sources=chosen, now=datetime.now(UTC),
             profile=configured("task", self.settings), embedder=self.embedder,
         )  # fmt: skip
@@ -266,19 +261,17 @@ class Brain:
         """Return the ids of the units that an answer cites, in the order of the answer."""
         return citations_in(answer, bundle.hits)
 
-    def get(self, ref: str, *, identity: str | None = None, around: int = 1, fresh: bool = True) -> Shown:
+    def get(self, ref: str, *, identity: str | None = None, around: int = 1, fresh: bool = True) -> refs.Shown:
         """Return what a ref names: a unit or a section of it, an exchange or message with its neighbours.
 
         Raises UsageError for an invalid ref, NuggetError for an unknown one.
         """
-        from nugget.retrieval.refs import show, split_ref
-
         check_identity(identity)
-        source, _ = split_ref(ref)
+        source, _ = refs.split_ref(ref)
         if fresh:
             self.refresh((source,))
         try:
-            return show(ref, self.indexes(identity), identity=identity, neighbours=around)
+            return refs.show(ref, self.indexes(identity), identity=identity, neighbours=around)
         except UsageError:
             raise
         except NuggetError:
@@ -289,15 +282,11 @@ class Brain:
 
     def suggest(self, prefix: str, *, limit: int = 10) -> dict[str, list[tuple[str, int]]]:
         """Return domains, tags, types, paths, people and words that begin with a prefix, with counts."""
-        from nugget.retrieval.refs import suggest
-
-        return suggest(prefix, self.indexes(), brain=self.path, limit=limit)
+        return refs.suggest(prefix, self.indexes(), brain=self.path, limit=limit)
 
     def refs_beginning(self, prefix: str, *, limit: int) -> list[tuple[str, str]]:
         """Return refs that begin with a prefix, with their titles; none of memory."""
-        from nugget.retrieval.refs import refs_beginning
-
-        return refs_beginning(prefix, self.indexes(), limit=limit)
+        return refs.refs_beginning(prefix, self.indexes(), limit=limit)
 
     def indexes(self, identity: str | None = None) -> Indexes:
         """Return the indexes to search: the brain's, that of local sources and, for an identity, its memory."""
@@ -326,8 +315,6 @@ class Brain:
 
     def repair(self) -> list[str]:
         """Repair what killed processes and failing disks left, rebuild removed indexes, and return what was done."""
-        from nugget.upkeep.repair import repair
-
         machine = home_index_file(self.environment.home)
         was_there, done = machine.exists(), repair(self.path, self.environment.home)
         self.sync()

@@ -24,11 +24,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nugget.app import SEARCH_TOKENS, Brain, brains
 from nugget.app.brains import check_identity
 from nugget.config import Environment, Settings, expanded, load_settings, read_environment
 from nugget.errors import BrainError, IndexUnavailable, LLMUnavailable, NuggetError, UsageError
 from nugget.evaluation.query_log import Face
 from nugget.infra import files, resident, system
+from nugget.infra.embedding import Embedder
 from nugget.infra.llm import LLM, DailyBudget, open_llm
 from nugget.models import Bundle, Depth, Query, SourceName
 from nugget.redaction import redact
@@ -36,7 +38,6 @@ from nugget.retrieval.packing import pack
 from nugget.upkeep import find_brain
 
 if TYPE_CHECKING:
-    from nugget.app import Brain
     from nugget.models.nuggets import NuggetBundle
 
 PATIENCE_S = 20.0
@@ -75,8 +76,6 @@ class AgentSession:
 
     def open(self) -> Brain:
         """Return the brain; when it is first found, start its warm-up. Raises BrainError if there is none."""
-        from nugget.app import Brain, brains
-
         with self._lock:
             if self._brain is None:
                 path = find_brain(self.environment, flag=self._flag, cwd=self.cwd)
@@ -149,8 +148,6 @@ class AgentSession:
 
         If `sessions` are given, only those are searched in the source `sessions`.
         """
-        from nugget.app import SEARCH_TOKENS
-
         brain, given = self.ready(), query.filter
         filters = [given]
         if sessions and SourceName.SESSIONS in given.sources:
@@ -337,7 +334,6 @@ async def _serve_window(
 
 def _recalled(question: dict[str, Any], sessions: Sequence[AgentSession]) -> dict[str, Any]:
     """Return `{"lines": [...]}` for `{"recall": prompt, "brains": {name: folder}, "folder": ...}`."""
-    from nugget.infra.embedding import Embedder
     from nugget.upkeep.briefing import recalled
 
     embedders: list[Embedder] = []
@@ -348,8 +344,8 @@ def _recalled(question: dict[str, Any], sessions: Sequence[AgentSession]) -> dic
     if len(prompt) > _MOST_PROMPT_CHARS:
         return {}
     home, now, embedder = read_environment().home, datetime.now(UTC), next(iter(embedders), None)
-    brains = {name: Path(path) for name, path in question["brains"].items()}
-    return {"lines": recalled(home, prompt, brains, Path(folder), embedder=embedder, now=now)}
+    asked = {name: Path(path) for name, path in question["brains"].items()}
+    return {"lines": recalled(home, prompt, asked, Path(folder), embedder=embedder, now=now)}
 
 
 class Lines:

@@ -13,12 +13,19 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from nugget import evaluation
+from nugget.brain.checks import read_golden
+from nugget.brain.filing import forgotten
+from nugget.capture.ledger import declared_id
 from nugget.errors import EmbeddingUnavailable, IndexUnavailable, NuggetError, ReviewError, UsageError, reason_of
 from nugget.evaluation import query_log
 from nugget.index import IndexReader, Unusable
 from nugget.index.connection import discard_damaged, find_damage, is_damage
 from nugget.index.postgres.connection import migrate, place_of
+from nugget.index.postgres.writer import PublishedUnits, publish
 from nugget.models import Bundle, Depth, Filter, Hit, Query, SourceName, Unit
+from nugget.sources import notes
+from nugget.sources.sessions import read_any
 from nugget.upkeep import brain_for_session, usable_brains
 
 if TYPE_CHECKING:
@@ -28,7 +35,6 @@ if TYPE_CHECKING:
     from nugget.app import Brain
     from nugget.capture.compare import Similar
     from nugget.capture.review import ProposalBranch
-    from nugget.index.postgres.writer import PublishedUnits
 
 T = TypeVar("T")
 NEIGHBOURS = 5
@@ -63,8 +69,6 @@ def checked(question: Query | str, usual: Query) -> Query:
 def check_identity(identity: str | None) -> None:
     """Raise UsageError for an invalid identity."""
     if identity is not None:
-        from nugget.sources import notes
-
         notes.check_identity(identity)
 
 
@@ -118,9 +122,7 @@ def ask_all(brain: Brain, ask: Callable[[dict[str, IndexReader]], Bundle], *, al
         answer = ask(indexes)
     except UsageError:
         raise
-    except (
-        Exception
-    ) as error:  # an index is damaged: ask this brain alone, and rebuild its index if that one is damaged
+    except Exception as error:  # an index is damaged: ask this brain alone, and rebuild its index if it is that one
         left_out += [f"{name}: {reason_of(error)}" for name in indexes]
         answer = guarded(brain, lambda: ask({}))
     return replace(answer, degraded=(*answer.degraded, *(f"brain_left_out: {one}" for one in left_out)))
@@ -168,8 +170,6 @@ def capturing(brain: Brain, folder: Path | None, *, transcript: Path | None = No
     `folder` defaults to the transcript's. Raises NuggetError if the rule's brain cannot be used, so that its sessions
     go nowhere else.
     """
-    from nugget.sources.sessions import read_any
-
     if brain.is_chosen or not brain.settings.brains_captures:
         return brain
     if folder is None and transcript is not None and (cwd := read_any(transcript).cwd):
@@ -186,10 +186,6 @@ def evaluate(
     A run that is accepted, or no worse than the last one, becomes the next baseline. Raises NuggetError if the named
     baseline cannot be read.
     """
-    from nugget import evaluation
-    from nugget.brain.checks import read_golden
-    from nugget.brain.filing import forgotten
-
     (questions, problems), kept = read_golden(brain.path, files), brain.index_folder / "evals" / "last.json"
     is_local = brain.settings.retrieval_reranker.startswith("cross-encoder:")
     reranker, now = brain.reranker(None) if is_local else None, datetime.now(UTC)
@@ -269,9 +265,6 @@ def publish_index(brain: Brain, *, rebuild: bool = False) -> PublishedUnits | No
     """
     if not brain.settings.index:
         return None
-    from nugget.capture.ledger import declared_id
-    from nugget.index.postgres.writer import publish
-
     origin = declared_id(brain.path) or ""
     return publish(brain.embedded_index, *place_of(brain.settings, brain.path), origin=origin, rebuild=rebuild)
 

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import math
 import secrets
+import shlex
 import shutil
 import subprocess
 from collections import Counter
@@ -17,14 +18,22 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
+from nugget.brain import read_file
+from nugget.brain.filing import replace_unit
 from nugget.capture import queue
 from nugget.errors import NuggetError, UsageError
+from nugget.evaluation import query_log
+from nugget.evaluation.query_log import Asked
 from nugget.infra import files, git
+from nugget.infra.git import head as head
+from nugget.infra.llm import spending as spending
 from nugget.models import Filter, Query, SourceName, Unit
+from nugget.redaction import allow_list
+from nugget.retrieval.scoring import stale_reasons
+from nugget.upkeep.doctor import doctor
 
 if TYPE_CHECKING:
     from nugget.app import Brain
-    from nugget.evaluation.query_log import Asked
     from nugget.provenance.inventory import Covered, Gaps
 
 MAX_NODES = 60
@@ -54,13 +63,13 @@ def new_key(home: Path, port: int) -> str:
     """Create the key that lets one browser into the page on a port, replacing the previous one."""
     key = secrets.token_urlsafe(24)
     files.private_folder(home / "run")
-    files.replace(_key_file(home, port), key.encode())
+    files.replace(key_file(home, port), key.encode())
     return key
 
 
 def use_key(home: Path, port: int, key: str) -> bool:
     """Return whether this is the key of the page on a port, and invalidate it."""
-    file = _key_file(home, port)
+    file = key_file(home, port)
     try:
         kept = file.read_bytes()
     except OSError:
@@ -71,17 +80,8 @@ def use_key(home: Path, port: int, key: str) -> bool:
     return True
 
 
-def is_shown(home: Path, port: int) -> bool:
-    """Return whether a page was opened on this port and not closed."""
-    return _key_file(home, port).is_file()
-
-
-def forget_key(home: Path, port: int) -> None:
-    """Invalidate the key of a port whose page is closed."""
-    _key_file(home, port).unlink(missing_ok=True)
-
-
-def _key_file(home: Path, port: int) -> Path:
+def key_file(home: Path, port: int) -> Path:
+    """Return the file of the key of a port, which is there while its page is open."""
     return home / "run" / f"web-{port}.key"
 
 
@@ -192,15 +192,8 @@ def domain_map(brain: Brain) -> list[dict[str, Any]]:
     return areas
 
 
-def head(brain: Brain) -> str | None:
-    """Return the checked-out commit; None if there is none."""
-    return git.head(brain.path)
-
-
 def unit_file(brain: Brain, unit: Unit) -> tuple[str, str]:
     """Return the text of a unit's file and the SHA-256 of its content. Raises KnowledgeError."""
-    from nugget.brain import read_file
-
     content = read_file(brain.path, unit.path or "")
     return content.decode("utf-8", "replace"), hashlib.sha256(content).hexdigest()
 
@@ -219,12 +212,8 @@ def unit_history(brain: Brain, unit: Unit) -> list[git.Change]:
 
 def edit_unit(brain: Brain, unit_id: str, text: str, *, expect: str) -> str:
     """Replace the file of a unit in a commit, as `filing.replace_unit` does; return its path."""
-    from nugget.brain.filing import replace_unit
-    from nugget.redaction import allow_list
-
-    path = replace_unit(
-        brain.path, unit_id, text, expect=expect, allow=allow_list(brain.settings), now=datetime.now(UTC)
-    )
+    allow, now = allow_list(brain.settings), datetime.now(UTC)
+    path = replace_unit(brain.path, unit_id, text, expect=expect, allow=allow, now=now)
     brain.make_current()
     return path
 
@@ -246,15 +235,11 @@ def titles(brain: Brain, ids: Iterable[str]) -> dict[str, str]:
 
 def questions(brain: Brain, since: date) -> list[Asked]:
     """Return the questions asked of the brain since a day, newest first."""
-    from nugget.evaluation import query_log
-
     return list(query_log.read(brain.environment.home, brain=brain.path, since=since))[::-1]
 
 
 def stale_cause(brain: Brain, unit: Unit) -> str | None:
     """Return why a unit of the brain is stale; None if it is not."""
-    from nugget.retrieval.scoring import stale_reasons
-
     today = datetime.now(UTC).date()
     with brain.index.reading():
         keys = brain.index.unit_keys([unit.id])
@@ -267,8 +252,6 @@ def stale_cause(brain: Brain, unit: Unit) -> str | None:
 
 def open_file(brain: Brain, unit: Unit) -> None:
     """Open a unit's file in $VISUAL or $EDITOR; if that needs a terminal, in the desktop's default program."""
-    import shlex
-
     import click
 
     file = str(brain.path / (unit.path or ""))
@@ -290,17 +273,8 @@ def queue_session(brain: Brain, session: str) -> None:
 
 def problems(brain: Brain) -> list[dict[str, Any]]:
     """Return the problems that `nugget doctor` finds, without waiting reviews."""
-    from nugget.upkeep.doctor import doctor
-
     found = doctor(brain.path, brain.settings, brain.environment, now=datetime.now(UTC))
     return [one for one in found if one["state"] != "ok" and one["name"] != "review"]
-
-
-def spent(brain: Brain, since: datetime) -> tuple[int, float]:
-    """Return the number and the cost of LLM calls since a moment."""
-    from nugget.infra.llm import spending
-
-    return spending(brain.environment.home, since=since)
 
 
 def coverage(brain: Brain, folder: Path) -> tuple[list[Covered], Gaps | None]:

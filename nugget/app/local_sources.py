@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING
 from nugget.app.brains import source_names
 from nugget.config import Environment, Settings, expanded
 from nugget.errors import BrainError, IndexUnavailable, NuggetError
+from nugget.evidence.derive import derive_sessions, put_evidence_units
 from nugget.index import Index, SyncResult, read_memory
 from nugget.index.connection import discard_damaged, open_home, open_memory
 from nugget.index.events import underived_sessions
+from nugget.index.ingest import changed_logs, ingest_all, is_outdated
 from nugget.index.sync import document_changes, pending_changes, sync_documents, sync_provenance
-from nugget.index.vectors import any_missing
+from nugget.index.vectors import any_missing, embed_missing
 from nugget.infra import files, git
 from nugget.infra.workspace import find_workspace
 from nugget.models import Problem, SourceName
@@ -169,8 +171,6 @@ def _sync_all(brain: Brain, sources: Sequence[SourceName]) -> dict[SourceName, S
         if _HISTORY & {*sources}:
             done[SourceName.SESSIONS] = read_logs(connection, brain.environment, brain.settings, brain.path)
         if embedder and done:
-            from nugget.index.vectors import embed_missing
-
             # Only now, so that the words of every source are searchable before the first vector is made.
             made = embed_missing(connection, embedder=embedder, cache_folder=home / "embeddings")
             first = next(iter(done))
@@ -182,9 +182,6 @@ def read_logs(
     connection: sqlite3.Connection, environment: Environment, settings: Settings, brain: Path | None
 ) -> SyncResult:
     """Read new entries of sessions, shells and channels, and derive incidents from them."""
-    from nugget.evidence.derive import derive_sessions, put_evidence_units
-    from nugget.index.ingest import ingest_all
-
     result = ingest_all(connection, environment, settings, brain=brain, now=datetime.now(UTC))
     derive_sessions(connection, underived_sessions(connection))
     put_evidence_units(connection)
@@ -196,8 +193,6 @@ def read_new_logs(
     connection: sqlite3.Connection, environment: Environment, settings: Settings, brain: Path | None
 ) -> int:
     """Read the changed logs if they are few; return how many are left to a sync."""
-    from nugget.index.ingest import changed_logs, ingest_all, is_outdated
-
     changed, size, gone = changed_logs(connection, environment, settings, brain)
     is_small = size <= INLINE_BYTES and len(changed) <= INLINE_FILES
     if not (changed or gone) or not is_small or is_outdated(connection, settings):

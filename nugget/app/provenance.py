@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from nugget import commits
 from nugget.config import Environment, Settings, load_settings
 from nugget.errors import GitError, TranscriptError
 from nugget.evaluation import query_log
@@ -42,7 +43,6 @@ from nugget.upkeep import default_brain
 
 if TYPE_CHECKING:
     from nugget.app import Brain
-    from nugget.commits import Commit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,10 +191,8 @@ class Provenance:
         return embedder
 
 
-def prepare_commit(environment: Environment, folder: Path, *, offline: bool) -> Commit:
+def prepare_commit(environment: Environment, folder: Path, *, offline: bool) -> commits.Commit:
     """Return the planned commit of the staged changes, with a message from their sessions. Raises GitError."""
-    from nugget import commits
-
     settings = load_settings(environment, environment.brain or default_brain(environment))
     llm = None if offline else open_llm(settings, environment)
     made = commits.prepare(folder, environment, settings, now=datetime.now(UTC), llm=llm)

@@ -17,6 +17,7 @@ from nugget.capture import ledger, queue
 from nugget.config import expanded
 from nugget.errors import IndexUnavailable, NuggetError, UsageError
 from nugget.evidence.derive import derive_sessions, put_evidence_units
+from nugget.importing import chats
 from nugget.index import Index, events, provenance
 from nugget.index.connection import open_home, write_transaction
 from nugget.index.sync import sync_provenance
@@ -279,8 +280,6 @@ def import_chats(brain: Brain, path: Path, *, dry_run: bool = False) -> dict[str
 
     Returns None if the path is not such an export. Raises UsageError if it cannot be read.
     """
-    from nugget.importing import chats
-
     file = chats.find_export(expanded(path))
     if file is None:
         return None

@@ -20,14 +20,15 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from nugget.capture import queue, read_redacted
+from nugget.capture import queue as queue
+from nugget.capture import read_redacted
 from nugget.config import Environment, Settings, import_extra, load_settings
 from nugget.errors import ConflictError, NuggetError, TranscriptError, UsageError
 from nugget.infra import files, git, http_client, remotes
 from nugget.redaction import redact_session, rules_stamp
 from nugget.sources.sessions import archive_file, read_archive, write_archive
 from nugget.text import is_name, printable
-from nugget.upkeep import usable_brains
+from nugget.upkeep import usable_brains as usable_brains
 
 TOKEN_PREFIX = "nug_"
 READ, WRITE = "read", "write"
@@ -52,11 +53,6 @@ class Token:
 def require(module: str, purpose: str) -> ModuleType:
     """Import a module of the extra `team`. Raises UsageError that says how to install it."""
     return import_extra(module, "team", purpose, UsageError)
-
-
-def spaces(environment: Environment) -> tuple[dict[str, Path], tuple[str, ...]]:
-    """Return the brains to serve by name, and a sentence for each that cannot be served."""
-    return usable_brains(environment, load_settings(environment))
 
 
 def parse_rights(values: Sequence[str]) -> dict[str, str]:
@@ -169,11 +165,6 @@ def _reply_of(url: str, body: bytes | None = None, headers: Mapping[str, str] | 
     with suppress(ValueError):
         return status, json.loads(reply)
     return status, None
-
-
-def queue_states(home: Path) -> dict[str, int]:
-    """Return the number of jobs in the capture queue by state."""
-    return queue.count(home)
 
 
 def take_session(environment: Environment, brain: Path, upload: Path, *, identity: str, now: datetime) -> str:

@@ -17,8 +17,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nugget import capture, importing
 from nugget.app import brains
-from nugget.brain import load, validate_domain
+from nugget.brain import checks, filing, load, validate_domain
+from nugget.brain.filing import UnitMove
+from nugget.capture import following, ledger, publish, review
+from nugget.capture.compare import ProposalTarget
 from nugget.config import expanded, load_settings, read_environment
 from nugget.errors import ConflictError, NuggetError, UsageError
 from nugget.infra import files, git, remotes
@@ -26,14 +30,11 @@ from nugget.models import KnowledgeType, Problem, StaleReason
 from nugget.models.nuggets import Nugget
 from nugget.redaction import allow_list, redact
 from nugget.redaction import secret_lines as find_secrets
-from nugget.upkeep import is_trusted
+from nugget.sources.sessions import redact_again
+from nugget.upkeep import is_trusted, repair
 
 if TYPE_CHECKING:
     from nugget.app import Brain
-    from nugget.brain.filing import UnitMove
-    from nugget.capture import CaptureResult, following, review
-    from nugget.capture.compare import ProposalTarget
-    from nugget.importing import ImportResult
 
 IMPORT_LIMIT = 100
 """Maximum number of units that an import proposes."""
@@ -59,9 +60,7 @@ def add(
     report: Callable[[Mapping[str, int]], None] = lambda counts: None,
 ) -> tuple[str, str]:
     """Commit a text as a new unit; return its id and path. `report` receives the counts of redacted kinds."""
-    from nugget.brain.filing import add_unit
-
-    path, counts = add_unit(
+    path, counts = filing.add_unit(
         brain.path, f"# {' '.join(title.split())}\n\n{text}" if title else text, type=type, domain=domain, tags=tags,
         confidence=confidence, now=datetime.now(UTC), allow=allow_list(brain.settings),
     )  # fmt: skip
@@ -73,29 +72,21 @@ def add(
 
 def forget(brain: Brain, ref: str) -> tuple[UnitMove, Places]:
     """Remove a unit for good; return what changed, and the golden questions that expect it."""
-    from nugget.brain.checks import expecting
-    from nugget.brain.filing import forget_unit
-
-    result = forget_unit(brain.path, ref.removeprefix("brain:"))
+    result = filing.forget_unit(brain.path, ref.removeprefix("brain:"))
     make_current(brain)
-    return result, expecting(brain.path, result.old_id)
+    return result, checks.expecting(brain.path, result.old_id)
 
 
 def move(brain: Brain, ref: str, *, domain: str | None = None, name: str | None = None) -> tuple[UnitMove, Places]:
     """File a unit elsewhere or rename it; return what changed, and the golden questions that expect the old id."""
-    from nugget.brain.checks import expecting
-    from nugget.brain.filing import move_unit
-
-    result = move_unit(brain.path, ref.removeprefix("brain:"), domain=domain, slug=name)
+    result = filing.move_unit(brain.path, ref.removeprefix("brain:"), domain=domain, slug=name)
     make_current(brain)
-    return result, expecting(brain.path, result.old_id) if result.new_id != result.old_id else []
+    return result, checks.expecting(brain.path, result.old_id) if result.new_id != result.old_id else []
 
 
 def lint(brain: Brain, paths: Sequence[Path] = ()) -> list[Problem]:
     """Check knowledge files, all of them by default."""
-    from nugget.brain.checks import lint as check
-
-    return check(brain.path, paths, settings=brain.settings)
+    return checks.lint(brain.path, paths, settings=brain.settings)
 
 
 def import_notes(
@@ -105,15 +96,12 @@ def import_notes(
     domain: str | None = None,
     limit: int = IMPORT_LIMIT,
     dry_run: bool = False,
-) -> ImportResult:
+) -> importing.ImportResult:
     """Propose units from a folder of notes or an export, on a branch, with a pull request as for sessions.
 
     `domain` is that of all units; by default it follows the folders. `dry_run` writes nothing.
     Raises UsageError for an invalid path, domain or limit, BrainError and GitError; nothing was proposed then.
     """
-    from nugget import importing
-    from nugget.capture.publish import publish
-
     if limit < 1:
         raise UsageError(f"limit must be at least 1, not {limit}.")
     target = proposal_target(brain, dry_run=dry_run)
@@ -121,7 +109,7 @@ def import_notes(
         expanded(path), target, domain=validate_domain(domain) if domain else None, limit=limit
     )
     if done.branch:
-        published = publish(brain.path, environment=brain.environment, settings=brain.settings, now=target.now)
+        published = publish.publish(brain.path, environment=brain.environment, settings=brain.settings, now=target.now)
         done = replace(done, published=published)
     note_review(brain)
     return done
@@ -129,21 +117,16 @@ def import_notes(
 
 def promote(
     brain: Brain, nugget: Nugget, *, stale: StaleReason | None, type: str | None, domain: str, dry_run: bool
-) -> CaptureResult:
+) -> capture.CaptureResult:
     """Propose a nugget as a unit of the brain, on a branch."""
-    from nugget import capture
-
     return capture.promote(nugget, proposal_target(brain, dry_run=dry_run), type=type, domain=domain, stale=stale)
 
 
-def propose(brain: Brain, *, folder: Path, **note: Any) -> CaptureResult:
+def propose(brain: Brain, *, folder: Path, **note: Any) -> capture.CaptureResult:
     """Propose a note of an agent that works in `folder`, once, as `capture.propose_note` does.
 
     Raises UsageError for a note that cannot become a unit.
     """
-    from nugget import capture
-    from nugget.capture import ledger
-
     brain = brains.capturing(brain, folder)
     home = brain.environment.home
     with files.locked(ledger.lock_file(home, ledger.remember_brain(brain.path, home))):
@@ -153,8 +136,6 @@ def propose(brain: Brain, *, folder: Path, **note: Any) -> CaptureResult:
 
 def proposal_target(brain: Brain, *, dry_run: bool = False) -> ProposalTarget:
     """Return the context of a new proposal for a brain."""
-    from nugget.capture.compare import ProposalTarget
-
     return ProposalTarget(
         brain=brain.path, home=brain.environment.home, settings=brain.settings, similar=brains.similar_units(brain),
         now=datetime.now(UTC).astimezone(), dry_run=dry_run,
@@ -163,22 +144,16 @@ def proposal_target(brain: Brain, *, dry_run: bool = False) -> ProposalTarget:
 
 def proposals(brain: Brain) -> list[review.ProposalBranch]:
     """Return the proposals that wait, oldest first."""
-    from nugget.capture import review
-
     return review.proposals(brain.path)
 
 
 def proposal(brain: Brain, name: str | None) -> review.ProposalBranch:
     """Return one proposal by a part of its branch's name, or the only one. Raises ReviewError."""
-    from nugget.capture import review
-
     return review.show(brains.reviewed_in(brain, name).path, name)
 
 
 def proposal_diff(brain: Brain, shown: review.ProposalBranch) -> str:
     """Return a proposal as a diff."""
-    from nugget.capture import review
-
     return review.diff(brains.reviewed_in(brain, shown.branch).path, shown)
 
 
@@ -196,8 +171,6 @@ def decide(
     Units are named by id or path; None means all. `edits` are new texts of accepted units, which are redacted. Raises
     ConflictError if the proposal is no longer at `expect_sha`. If it raises, nothing was changed.
     """
-    from nugget.capture import following, publish, review
-
     now, one = datetime.now(UTC), brains.reviewed_in(brain, name)
     environment, settings = brain.environment, one.settings
     allow = allow_list(settings)
@@ -237,8 +210,6 @@ def follow(brain: Brain, *, rebase: bool = False, if_due: bool = False) -> follo
     Returns None without a remote, for a brain that is not trusted, and with `if_due` if this was done recently. Raises
     GitError.
     """
-    from nugget.capture import following
-
     now, environment = datetime.now(UTC), brain.environment
     if not (git.is_repository(brain.path) and remotes.find_remote(brain.path) and is_trusted(environment, brain.path)):
         return None
@@ -261,8 +232,6 @@ def make_current(brain: Brain) -> None:
 
 def note_review(brain: Brain) -> None:
     """Record how many proposals wait and were merged in all brains, for the line at a session's start."""
-    from nugget.capture import publish
-
     home = brain.environment.home
     file = Path(files.queue_folder(home)) / files.REVIEW_STATE
     with suppress(NuggetError, OSError):
@@ -286,9 +255,7 @@ def secret_lines(text: str) -> list[tuple[int, str, str]]:
 
 def leaks(brain: Brain) -> Iterator[dict[str, Any]]:
     """Yield the places where Nugget's stores hold a secret."""
-    from nugget.upkeep.repair import find_leaks
-
-    return find_leaks(brain.environment.home, brain.path, allow=allow_list(brain.settings))
+    return repair.find_leaks(brain.environment.home, brain.path, allow=allow_list(brain.settings))
 
 
 def scrub(brain: Brain, known: Sequence[str]) -> dict[str, list[str]]:
@@ -296,9 +263,6 @@ def scrub(brain: Brain, known: Sequence[str]) -> dict[str, list[str]]:
 
     Archived sessions that were redacted by older rules are first redacted again.
     """
-    from nugget.sources.sessions import redact_again
-    from nugget.upkeep import repair
-
     home = brain.environment.home
     again = redact_again(home, brain.settings)
     done = repair.scrub(home, brain.path, known, allow=allow_list(brain.settings))
@@ -341,8 +305,6 @@ def undo(brain: Brain, commit: str | None = None) -> BrainChange:
 
     Raises NuggetError if there is none, ConflictError if the same lines changed since, or a file has uncommitted work.
     """
-    from nugget.capture.review import merge_sides
-
     with git.only_writer(brain.path):
         branch, tip = git.ready_branch(brain.path)
         undoable = (one for one in changes(brain, limit=_LOOKED_AT) if one.kind != "taken back" and not one.undone_by)
@@ -354,7 +316,7 @@ def undo(brain: Brain, commit: str | None = None) -> BrainChange:
             sides = (f"{tip}:{change.path}", f"{last.commit}:{change.path}", f"{last.before}:{change.path}")
             ours, after, before = git.read_objects(brain.path, sides)
             try:
-                restored[change.path] = merge_sides(change.path, ours, after, before)
+                restored[change.path] = review.merge_sides(change.path, ours, after, before)
             except ConflictError as error:
                 raise ConflictError(
                     f"{change.path} was changed since `{last.title}`; nothing was taken back.",

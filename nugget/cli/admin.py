@@ -18,7 +18,7 @@ from nugget.errors import UsageError
 from nugget.models import Severity
 from nugget.render.terminal import note, put, put_report
 from nugget.text import clean, counted, printable
-from nugget.upkeep import distrust, trust, trusted
+from nugget.upkeep import clone_brain, distrust, make_brain, trust, trusted, usable_brains
 
 commands = typer.Typer(add_completion=False)
 
@@ -40,10 +40,8 @@ def init(
 
     A brain is a git repository of markdown files. Running the command again changes nothing that is there.
     """
-    from nugget import upkeep as setup
-
     environment = read_environment()
-    root, is_new = setup.make_brain(environment, path or brain, remote=remote, examples=examples, note=note)
+    root, is_new = make_brain(environment, path or brain, remote=remote, examples=examples, note=note)
     put(f"{'Made the brain' if is_new else 'The brain is there already:'} {root}")
     put("It is the default brain now; `--brain` and NUGGET_BRAIN choose another.", style="dim")
     prepare(environment, root)
@@ -62,9 +60,7 @@ def clone(
 
     It becomes the default brain if there is none. Its hooks and submodules are not run.
     """
-    from nugget import upkeep as setup
-
-    real, first = setup.clone_brain(read_environment(), url, path)
+    real, first = clone_brain(read_environment(), url, path)
     with open_brain(real) as opened, progress():
         problems = opened.lint()
         opened.sync()
@@ -237,7 +233,7 @@ def new_token(
     if expires not in (None, "never") and days is None:
         raise UsageError(f"{expires!r} is not a number of days.", hint="Write 90d, or never.")
     environment = read_environment()
-    rights, known = team.parse_rights(space), team.spaces(environment)[0]
+    rights, (known, _) = team.parse_rights(space), usable_brains(environment, load_settings(environment))
     for name in rights.keys() - known.keys():
         note(f"There is no space {name} yet. Spaces are your brains: {', '.join(known) or 'none'}.")
     put(team.make_token(environment.home, identity, rights, days=int(days[1]) if days else None, now=datetime.now(UTC)))

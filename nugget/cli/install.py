@@ -18,8 +18,8 @@ from nugget.config import Environment, current_folder, documented_keys, read_env
 from nugget.errors import BrainError, NuggetError, UsageError
 from nugget.render.terminal import console, note, put
 from nugget.text import clean, counted, one_line
-from nugget.upkeep import set_values
-from nugget.upkeep.client_settings import FileChange, SettingsScope
+from nugget.upkeep import prepare_machine, set_values
+from nugget.upkeep.client_settings import FileChange, SettingsScope, apply, diff
 
 commands = typer.Typer(add_completion=False)
 
@@ -128,8 +128,6 @@ def uninstall(
 
 def prepare(environment: Environment, brain: Path | None = None) -> None:
     """Compile the redaction rules and index the brain, so that no session waits for them."""
-    from nugget.upkeep import prepare_machine
-
     prepare_machine(environment, note)
     with suppress(NuggetError), open_brain(brain) as opened, progress():
         opened.sync()
@@ -182,8 +180,6 @@ def offer_install(environment: Environment) -> bool:
 
 def _carry_out(changes: Sequence[FileChange], *, dry_run: bool) -> bool:
     """Write the changes, or show them; return whether anything was written."""
-    from nugget.upkeep.client_settings import apply, diff
-
     if dry_run:
         console().print(clean(diff(changes)), end="\n" if changes else "")
         return False

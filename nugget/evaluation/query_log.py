@@ -22,6 +22,7 @@ from nugget.config import Environment, Settings
 from nugget.errors import UsageError
 from nugget.infra import files
 from nugget.models import Bundle, Event, EventKind, Session, SourceName
+from nugget.redaction import allow_list, redact
 
 if TYPE_CHECKING:
     from nugget.models.nuggets import NuggetBundle
@@ -121,8 +122,6 @@ def record(home: Path, entry: Asked, *, settings: Settings) -> bool:
     try:
         line = asdict(entry) | {"time": entry.time.isoformat(timespec="milliseconds")}
         if not holds_no_secret(entry.text):
-            from nugget.redaction import allow_list, redact
-
             line["text"] = redact(entry.text, allow=allow_list(settings)).text
         with files.locked(file.with_suffix(".lock")):
             if file.exists() and file.stat().st_size > MAX_BYTES:

@@ -27,7 +27,7 @@ from starlette.datastructures import Headers
 
 from nugget.app.agent_session import AgentSession, header_file, http_token
 from nugget.app.logs import Logs
-from nugget.app.team import MAX_SESSION_BYTES, spaces
+from nugget.app.team import MAX_SESSION_BYTES, usable_brains
 from nugget.config import Environment, Settings, read_environment
 from nugget.errors import BrainError, NuggetError, UsageError
 from nugget.http.models import Refusal, bearer
@@ -215,7 +215,7 @@ def serve(
 def serve_team(environment: Environment, settings: Settings, address: str | None) -> None:
     """Serve all spaces on `HOST:PORT` until SIGTERM or Ctrl-C. Raises UsageError, BrainError, NuggetError."""
     host, port = parse_address(address)
-    brains, left_out = spaces(environment)
+    brains, left_out = usable_brains(environment, settings)
     for sentence in left_out:
         print(f"nugget: not served: {sentence}", file=sys.stderr)
     if not brains:

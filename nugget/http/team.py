@@ -184,7 +184,7 @@ def _add_probes(app: FastAPI, environment: Environment, spaces: Mapping[str, Age
     @app.get("/metrics")
     async def metrics() -> Response:
         """Return counters for Prometheus."""
-        states = await to_thread.run_sync(team.queue_states, environment.home)
+        states = await to_thread.run_sync(team.queue.count, environment.home)
         for state, number in states.items():
             jobs.labels(state).set(number)
         for name, session in spaces.items():

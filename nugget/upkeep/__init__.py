@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from nugget.brain import is_brain
+from nugget.brain import init_brain, is_brain
 from nugget.config import (
     Environment,
     Settings,
@@ -28,6 +28,7 @@ from nugget.config import (
 )
 from nugget.errors import BrainError, GitError, NuggetError, UsageError, reason_of
 from nugget.infra import files, git, remotes, system
+from nugget.infra.embedding import embedder_or_problem
 from nugget.infra.workspace import remote_address
 from nugget.text import printable
 
@@ -202,8 +203,6 @@ def make_brain(
 
     The path defaults to the current folder if that is empty or a brain, else to ~/brain.
     """
-    from nugget.brain import init_brain
-
     before = default_brain(environment)  # raises for an unreadable config.yaml before anything is created
     folder = path or environment.brain
     if folder is None:
@@ -244,7 +243,6 @@ def _push(environment: Environment, brain: Path, note: Callable[[str], None]) ->
 
 def prepare_machine(environment: Environment, note: Callable[[str], None]) -> None:
     """Compile the redaction rules and load the embedding model, so that no session waits for them."""
-    from nugget.infra.embedding import embedder_or_problem
     from nugget.redaction import redact
 
     redact("")

@@ -29,10 +29,13 @@ from nugget.config import (
 from nugget.errors import NuggetError, reason_of
 from nugget.index.connection import find_damage
 from nugget.infra import git
+from nugget.infra.embedding import open_embedder
 from nugget.models import Severity, SourceName
+from nugget.sources.notes import open_canon
 from nugget.sources.sessions import outdated_archives
 from nugget.text import ago, counted
 from nugget.upkeep import usable_brains
+from nugget.upkeep.install import connections
 from nugget.upkeep.status import drift, index_file, index_status, status
 
 _COMMIT_TAKES = timedelta(seconds=10)
@@ -70,7 +73,6 @@ def quick_checks(seen: dict[str, Any], settings: Settings, environment: Environm
 
 def doctor(brain: Path, settings: Settings, environment: Environment, *, now: datetime) -> list[Finding]:
     """Run all checks; return their findings."""
-    from nugget.upkeep.install import connections
 
     def of_others() -> Iterator[Finding]:
         known, left_out = usable_brains(environment, settings)
@@ -182,8 +184,6 @@ def _check_files(seen: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _check_canon(brain: Path, settings: Settings, environment: Environment) -> Iterator[Finding]:
-    from nugget.sources.notes import open_canon
-
     if not settings.canon_folders:
         return
     source = open_canon(environment, settings, brain)
@@ -192,8 +192,6 @@ def _check_canon(brain: Path, settings: Settings, environment: Environment) -> I
 
 
 def _check_model(brain: Path, settings: Settings, environment: Environment) -> Iterator[Finding]:
-    from nugget.infra.embedding import open_embedder
-
     name, model = "embedding model", settings.embedding_model
     try:
         if embedder := open_embedder(settings, environment):

@@ -14,15 +14,20 @@ from typing import Any
 from nugget import __version__
 from nugget.brain import changed_files, knowledge_paths
 from nugget.capture import queue
+from nugget.capture.publish import publications
+from nugget.capture.review import proposals
 from nugget.config import Environment, Settings, read_brain_file
 from nugget.errors import IndexUnavailable, NuggetError
 from nugget.index import Index
 from nugget.index.connection import empty_home, index_folder, open_read_only
 from nugget.index.ingest import changed_logs
+from nugget.index.postgres.connection import place_of
+from nugget.index.postgres.writer import space_state
 from nugget.index.sync import document_changes
 from nugget.index.units import file_marks, file_states
 from nugget.index.vectors import embedding_under_way
 from nugget.infra import git, remotes
+from nugget.infra.llm import spending
 from nugget.models import SourceName
 from nugget.sources import source_of
 from nugget.sources.notes import open_canon
@@ -55,9 +60,6 @@ def status(brain: Path, settings: Settings, environment: Environment) -> dict[st
 
     `misplaced` are ignored keys of brain.yaml, which it may not set.
     """
-    from nugget.capture.review import proposals
-    from nugget.infra.llm import spending
-
     captured, (calls, usd) = queue.overview(environment.home), spending(environment.home)
     usual = default_brain(environment)
     waiting: set[str] = set()
@@ -118,9 +120,6 @@ def team_status(brain: Path, settings: Settings, environment: Environment) -> di
     """
     if not settings.index:
         return None
-    from nugget.index.postgres.connection import place_of
-    from nugget.index.postgres.writer import space_state
-
     known: dict[str, Any] = {
         "space": None, "state": "unusable", "reason": None, "hint": None, "behind": 0, "published": None,
     }  # fmt: skip
@@ -237,8 +236,6 @@ def _publishing_status(brain: Path, home: Path, waiting: set[str]) -> dict[str, 
 
     `ahead` and `behind` count commits that only the brain or only the remote has; None if it was never seen.
     """
-    from nugget.capture.publish import publications
-
     try:
         remote = remotes.find_remote(brain) if git.is_repository(brain) else None
         known = publications(brain, home=home) if remote else {}

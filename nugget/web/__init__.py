@@ -123,7 +123,7 @@ def serve(
     except NuggetError as error:
         taken = error.__cause__
         is_taken = isinstance(taken, OSError) and taken.errno == errno.EADDRINUSE
-        if is_taken and browsing.is_shown(environment.home, port):
+        if is_taken and browsing.key_file(environment.home, port).is_file():
             _show(environment.home, port, opens=opens)
             return
         raise NuggetError(str(error), hint=f"Choose another port: nugget web --port {port + 1}") from error
@@ -136,7 +136,7 @@ def serve(
     try:
         run(app, listening)
     finally:
-        browsing.forget_key(environment.home, own)
+        browsing.key_file(environment.home, own).unlink(missing_ok=True)
         session.close()
 
 

@@ -249,7 +249,7 @@ def activity(site: Site, request: Request) -> Response:
         site, request, "activity", days=days, asked=asked[:100], filter=wanted, more=len(asked[100:]),
         sessions=[one for one in sessions if wanted in _words_of(one.title, one.first_prompt, one.agent, one.outcome)],
         report=site.once(f"questions {since}", tags["log"] + tags["index"], lambda: brain.asked_questions(since)),
-        spent=browsing.spent(brain, begin),
+        spent=browsing.spending(brain.environment.home, since=begin),
         titles=browsing.titles(brain, {name for one in asked[:100] for name in one.unit_ids}),
     )  # fmt: skip
 

@@ -209,7 +209,7 @@ def change_unit(site: Site, request: Request) -> Response:
     shown = brain.get(ref, fresh=False).unit
     if shown is None or shown.source is not SourceName.BRAIN:
         raise ErrorPage(422, "That did not work", "Only units of the brain can be changed.")
-    act, goes_to, before = str(form.get("act", "")), shown.ref, browsing.head(brain)
+    act, goes_to, before = str(form.get("act", "")), shown.ref, browsing.head(brain.path)
     if act == "open":
         browsing.open_file(brain, shown)
     elif act == "forget":
@@ -233,14 +233,14 @@ def add(site: Site, request: Request) -> Response:
     form = request.state.form
     text, kind, domain = (str(form.get(name, "")) for name in ("text", "type", "domain"))
     brain = site.session.ready()
-    before = browsing.head(brain)
+    before = browsing.head(brain.path)
     unit_id, _ = brain.add(text.replace("\r\n", "\n"), type=kind, domain=domain.strip() or "general")
     return _after(brain, "add", unit_id, before)
 
 
 def _after(brain: Brain, act: str, ref: str, before: str | None) -> Response:
     """Redirect to a unit, or home if it is gone, with a message on what was done since the commit `before`."""
-    head = browsing.head(brain)
+    head = browsing.head(brain.path)
     place = link_to(ref) if ref else "/"
     return RedirectResponse(f"{place}?done={act}&commit={head if head not in (None, before) else ''}", 303)
 
