@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -45,9 +45,9 @@ PATIENCE_S = 20.0
 _BEHIND = frozenset({"index_behind", "vectors_behind"})
 """Values of `degraded` that a sync resolves."""
 MIN_TOKEN_CHARS = 16
-_BEARER = "Authorization: Bearer "
-ServeLines = Callable[["AgentSession", "Lines", bool], Awaitable[None]]
-"""Serve one client over its lines until it disconnects; the flag adds openqed's tools."""
+HEADER_FILE, _BEARER = "http-header", "Authorization: Bearer "
+Serve = Callable[["AgentSession", asyncio.StreamReader, asyncio.StreamWriter, bool], Awaitable[None]]
+"""Serve one client over its connection until it disconnects; the flag adds openqed's tools."""
 _MAX_LINE_BYTES, _MOST_PROMPT_CHARS = 1 << 26, 8_000
 _REQUEST_PATIENCE_S, _CHECK_S = 5.0, 2.0
 
@@ -239,11 +239,6 @@ def print_traceback(error: Exception) -> None:
     warn("".join(traceback.format_exception(error)).rstrip())
 
 
-def header_file(home: Path) -> Path:
-    """Return the file that holds the HTTP server's `Authorization` header."""
-    return home / "http-header"
-
-
 def http_token(environment: Environment) -> str:
     """Return the token of NUGGET_HTTP_TOKEN, else the one in the header file, which is made if it is missing.
 
@@ -256,7 +251,7 @@ def http_token(environment: Environment) -> str:
                 hint="Make one with: python3 -c 'import secrets; print(secrets.token_urlsafe(32))'",
             )
         return chosen
-    file = header_file(environment.home)
+    file = environment.home / HEADER_FILE
     with files.locked(environment.home / "run" / "http-header.lock"):
         try:
             held = file.lstat()
@@ -274,7 +269,7 @@ def _is_token(text: str) -> bool:
     return len(text) >= MIN_TOKEN_CHARS and text.isascii() and text.isprintable() and " " not in text
 
 
-async def _serve_socket(file: Path, serve: ServeLines) -> None:
+async def _serve_socket(file: Path, serve: Serve) -> None:
     """Serve windows and hooks on a socket until the last window has been closed for a while or the socket is gone."""
     sessions: list[AgentSession] = []
     last_window = time.monotonic()
@@ -312,7 +307,7 @@ async def _serve_socket(file: Path, serve: ServeLines) -> None:
 
 
 async def _serve_window(
-    window: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter, serve: ServeLines,
+    window: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter, serve: Serve,
     sessions: list[AgentSession],
 ) -> None:  # fmt: skip
     """Serve one window until it disconnects; meanwhile its session is among `sessions`."""
@@ -326,7 +321,7 @@ async def _serve_window(
     sessions.append(session)
     try:
         writer.write(resident.READY)
-        await serve(session, Lines(reader, writer), "compat" in window)
+        await serve(session, reader, writer, "compat" in window)
     finally:
         sessions.remove(session)
         session.close()
@@ -348,30 +343,6 @@ def _recalled(question: dict[str, Any], sessions: Sequence[AgentSession]) -> dic
     return {"lines": recalled(home, prompt, asked, Path(folder), embedder=embedder, now=now)}
 
 
-class Lines:
-    """A connection that reads and writes like a text file."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-
-    def __aiter__(self) -> AsyncIterator[str]:
-        return self
-
-    async def __anext__(self) -> str:
-        if line := await self._reader.readline():
-            return line.decode("utf-8", "replace")
-        raise StopAsyncIteration
-
-    async def write(self, text: str) -> None:
-        """Send text with the next flush."""
-        self._writer.write(text.encode("utf-8", "replace"))
-
-    async def flush(self) -> None:
-        """Send what was written."""
-        await self._writer.drain()
-
-
 def _listen(file: Path) -> socket.socket:
     """Return a listening socket; its file appears only once it listens. Raises OSError."""
     partial = file.with_suffix(".partial")
@@ -384,7 +355,7 @@ def _listen(file: Path) -> socket.socket:
     return listening
 
 
-def run_resident(serve: ServeLines) -> None:
+def run_resident(serve: Serve) -> None:
     """Run the server of the socket named on the command line, with its stderr in `$NUGGET_HOME/log/serve.log`."""
     home = read_environment().home
     os.chdir(home)

@@ -45,6 +45,9 @@ class KnownSession:
 
     `captured` is `yes`, `no`, `queued` or `failed`. `units` counts those that capture proposed: `kept`, `waiting` and
     `rejected`. `store_file` is its file in the store of provenance, None if nothing was extracted.
+
+    From `session` on the fields are set by `find_session` alone: the conversation, redacted, read from the archive if
+    `is_archived`, since the client's own transcript is gone; or the `problem` if it cannot be read.
     """
 
     id: str
@@ -64,6 +67,12 @@ class KnownSession:
     counts: Mapping[str, int] = field(default_factory=dict)
     captured: str = "no"
     units: Mapping[str, int] = field(default_factory=dict)
+    session: Session | None = None
+    exchanges: tuple[Exchange, ...] = ()
+    is_archived: bool = False
+    touches: tuple[FileTouch, ...] = ()
+    learned: tuple[Nugget, ...] = ()
+    problem: NuggetError | None = None
 
     @property
     def seconds(self) -> int | None:
@@ -78,27 +87,11 @@ class KnownSession:
         more = {"nugget": self.nuggets, "open failure": self.counts.get("open", 0)}
         return ", ".join(units + [counted(count, what) for what, count in more.items() if count])
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionDetail:
-    """A session in full: the conversation, what it touched and what was learned; `problem` if it cannot be read.
-
-    `session` is redacted, and read from the archive if `is_archived`, since the client's own transcript is gone.
-    """
-
-    known: KnownSession
-    session: Session | None = None
-    exchanges: tuple[Exchange, ...] = ()
-    is_archived: bool = False
-    touches: tuple[FileTouch, ...] = ()
-    nuggets: tuple[Nugget, ...] = ()
-    problem: NuggetError | None = None
-
     @property
     def prompts(self) -> list[str]:
         """The texts of its prompts."""
         said = [event.text for one in self.exchanges for event in one.events if event.kind is EventKind.PROMPT]
-        return said or [self.known.first_prompt] * bool(self.known.first_prompt)
+        return said or [self.first_prompt] * bool(self.first_prompt)
 
     @property
     def events(self) -> Counter[str]:
@@ -135,7 +128,7 @@ def list_sessions(
         return workspace, _with_outcomes(connection, asked, chosen)
 
 
-def find_session(asked: Provenance, name: str) -> SessionDetail:
+def find_session(asked: Provenance, name: str) -> KnownSession:
     """Return one session by its id, an id prefix, or a ref. Raises UsageError if there is not exactly one."""
     prefix = name.removeprefix("session:").removeprefix("sessions:").partition("#")[0]
     _, everything = list_sessions(asked, everything=True)
@@ -153,15 +146,13 @@ def find_session(asked: Provenance, name: str) -> SessionDetail:
     if len(found) > 1:
         some = ", ".join(one.id for one in found[:3])
         raise UsageError(f"{len(found)} sessions have an id that begins with {prefix!r} ({some}…).", hint="Give more.")
-    (known,) = found
-    detail = SessionDetail(known=known, session=session, exchanges=exchanges, is_archived=is_archived, problem=problem)
+    known = replace(found[0], session=session, exchanges=exchanges, is_archived=is_archived, problem=problem)
     if known.store_file is None:
-        return detail
+        return known
     with opened_index(asked.environment.home) as connection:
-        return replace(
-            detail, touches=tuple(provenance.touches_of(connection, known.store_file)),
-            nuggets=tuple(provenance.nugget_list(connection, known.workspace or "", session=known.id)),
-        )  # fmt: skip
+        touches = tuple(provenance.touches_of(connection, known.store_file))
+        learned = tuple(provenance.nugget_list(connection, known.workspace or "", session=known.id))
+        return replace(known, touches=touches, learned=learned)
 
 
 def _stored_sessions(connection: sqlite3.Connection, here: str) -> dict[str, KnownSession]:
@@ -246,7 +237,7 @@ def erase_session(asked: Provenance, name: str) -> tuple[str, list[str]]:
     The client's own transcript and the brain are not changed, and the session is not read again. Raises UsageError if
     there is not exactly one.
     """
-    home, known = asked.environment.home, find_session(asked, name).known
+    home, known = asked.environment.home, find_session(asked, name)
     session, removed = known.id, []
     files.append_line(home / ERASED, {"session": session}, once=True)
     named = nugget_store.session_file(home, "", session).name

@@ -96,7 +96,7 @@ def show_session(
     from nugget.app.sessions import find_session
 
     detail = find_session(open_provenance(), session)
-    if detail.problem and not (summary and detail.known.store_file):
+    if detail.problem and not (summary and detail.store_file):
         raise detail.problem
     value = session_detail_json(detail, summary=summary) if as_json else None
     with paged(is_wanted=pager and not (summary or as_json)):

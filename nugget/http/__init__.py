@@ -25,7 +25,7 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.datastructures import Headers
 
-from nugget.app.agent_session import AgentSession, header_file, http_token
+from nugget.app.agent_session import HEADER_FILE, AgentSession, http_token
 from nugget.app.logs import Logs
 from nugget.app.team import MAX_SESSION_BYTES, usable_brains
 from nugget.config import Environment, Settings, read_environment
@@ -250,7 +250,7 @@ def _access_line(url: str, session: AgentSession, token: str | None) -> str:
         spends = f" and spend up to ${session.settings.http_max_usd_per_day:.2f} a day with your key"
         opened = "every program and every user of this machine can read what you know"
         return f"No token is asked for: {opened}{spends if session.llm() else ''}."
-    kept = shlex.quote(f"@{header_file(environment.home)}")
+    kept = shlex.quote(f"@{environment.home / HEADER_FILE}")
     header = '"Authorization: Bearer $NUGGET_HTTP_TOKEN"' if environment.http_token else kept
     return f"Ask it: curl -H {header} '{url}/v1/search?q=cache'"
 

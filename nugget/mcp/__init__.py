@@ -10,10 +10,11 @@ the protocol: the SDK diverts everything else that is printed to stderr.
 import asyncio
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal, cast
 
 from mcp.server.mcpserver import MCPServer
@@ -22,7 +23,7 @@ from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 
 from nugget import __version__
-from nugget.app.agent_session import AgentSession, Lines, print_traceback, run_resident
+from nugget.app.agent_session import AgentSession, print_traceback, run_resident
 from nugget.app.brains import depth_named, source_names
 from nugget.config import read_environment
 from nugget.errors import NuggetError
@@ -80,13 +81,24 @@ def serve(brain: Path | None = None, *, openqed: bool = False, identity: str | N
 
 def serve_windows() -> None:
     """Run the resident server for all windows of a home, as `infra.resident` starts it."""
-    run_resident(_serve_lines)
+    run_resident(_serve_window)
 
 
-async def _serve_lines(session: AgentSession, lines: Lines, openqed: bool) -> None:
-    """Serve one client over its lines until it disconnects."""
-    server, stream = make_server(session, openqed=openqed)._lowlevel_server, cast("Any", lines)
-    async with stdio_server(stream, stream) as (received, sent):
+async def _serve_window(
+    session: AgentSession, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, openqed: bool
+) -> None:
+    """Serve one client over its connection, which the SDK reads and writes like text files, until it disconnects."""
+
+    async def lines() -> AsyncIterator[str]:
+        while line := await reader.readline():
+            yield line.decode("utf-8", "replace")
+
+    async def write(text: str) -> None:
+        writer.write(text.encode("utf-8", "replace"))
+
+    server = make_server(session, openqed=openqed)._lowlevel_server
+    stdin, stdout = cast("Any", lines()), cast("Any", SimpleNamespace(write=write, flush=writer.drain))
+    async with stdio_server(stdin, stdout) as (received, sent):
         await server.run(received, sent, server.create_initialization_options())
 
 

@@ -14,7 +14,7 @@ from nugget.render import iso_date, speaker_of_hit
 from nugget.text import clean_values, map_texts
 
 if TYPE_CHECKING:
-    from nugget.app.sessions import KnownSession, SessionDetail
+    from nugget.app.sessions import KnownSession
     from nugget.capture import CaptureResult
     from nugget.capture.review import ProposalBranch, ProposedFile
     from nugget.importing import ImportResult
@@ -209,15 +209,15 @@ def session_json(one: KnownSession) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def session_detail_json(detail: SessionDetail, *, summary: bool) -> dict[str, Any]:
+def session_detail_json(detail: KnownSession, *, summary: bool) -> dict[str, Any]:
     """Return a session as `nugget sessions show --json` prints it, with `summary` without its exchanges."""
     events = dict(detail.events)
-    value = session_json(detail.known) | {
+    value = session_json(detail) | {
         "prompts": detail.prompts, "failed": events.pop("failed", 0), "events": events,
         "artifacts": [fields(touch, "path", "action", previousPath="previous_path", sha256="after_hash")
                       for touch in detail.touches],
         "learned": [fields(one, "id", "type", "summary") | {"scope": one.scope.path or "workspace"}
-                    for one in detail.nuggets],
+                    for one in detail.learned],
         "problem": detail.problem and str(detail.problem),
     }  # fmt: skip
     session = detail.session

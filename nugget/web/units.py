@@ -270,7 +270,7 @@ def _says(event: Event, quoted: str) -> bool:
 def capture(site: Site, request: Request) -> Response:
     """Queue a session for capture and show its page."""
     brain, session = site.session.ready(), request.path_params["session"]
-    browsing.queue_session(brain, find_session(brain.provenance(site.session.cwd), session).known.id)
+    browsing.queue_session(brain, find_session(brain.provenance(site.session.cwd), session).id)
     return RedirectResponse(f"/session/{quote(session, safe='')}?queued=1", 303)
 
 
