@@ -12,9 +12,9 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 43_422,
+    "lines": 43_275,
     "lines of a file": 400,
-    "classes": 216,
+    "classes": 214,
     "re.compile": 199,
     "lines of tests": 20_019,  # with the fault laboratory
 }
