@@ -57,7 +57,7 @@ def taken(work: Callable[[], object]) -> float:
     return time.process_time() - begin
 
 
-def growth(unit: str, between: str = "", size: int = 200_000) -> tuple[float, float]:
+def growth(unit: str, between: str = "", size: int = 400_000) -> tuple[float, float]:
     """Return MB per second on a unit repeated, and how many times as long twice of it takes.
 
     With `between`, a template, something else stands behind each, so that the text does not repeat itself.
@@ -139,7 +139,7 @@ def main() -> None:
         print(f"{template:45} {dense(template):6.1f} MB/s, each line another")
     slow = []
     for name, unit in HOSTILE.items():
-        for kind, between in (("", ""), (", varied", "<L4>")):
+        for kind, between in (("", ""), (", varied", "<L4>"), (", in lines", "<L4>\n")):
             rate, times = growth(unit, between)
             print(f"{name + kind:28} {rate:6.1f} MB/s, twice the length takes {times:.2f} times as long")
             slow += [name + kind] if rate < SLOWEST or times > LINEAR else []

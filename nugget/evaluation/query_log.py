@@ -19,7 +19,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
 from nugget.config import Environment, Settings
-from nugget.errors import UsageError
 from nugget.infra import files
 from nugget.models import Bundle, Event, EventKind, Session, SourceName
 from nugget.redaction import allow_list, redact
@@ -127,7 +126,7 @@ def record(home: Path, entry: Asked, *, settings: Settings) -> bool:
             if file.exists() and file.stat().st_size > MAX_BYTES:
                 file.replace(file.with_name(OLD_QUERIES))
         files.append_line(file, {name: value for name, value in line.items() if value is not None}, durable=False)
-    except (OSError, UsageError):  # UsageError: a bad pattern in `redaction.allow`, which other commands report
+    except OSError:
         return False
     return True
 

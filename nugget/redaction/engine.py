@@ -48,8 +48,8 @@ _CODES = re.compile(
     r"(?:[\s,;*•|-]{0,8}(?:and\s|\d{1,2}[.)]\s)?(?:(?=[A-Za-z]{0,9}\d)[A-Za-z0-9]{4,10}|[a-f]{5}\b)"
     r"(?:-[A-Za-z0-9]{3,10}|[ ]\d{4}\b){0,3})+"
 )
-"""Codes in a row, each of which holds a digit."""
-
+_LISTED = re.compile(r"[0-9A-Za-z ,;*|\t\n.()-]*")
+"""Codes in a row, each of which holds a digit, and the text that they are looked for in."""
 
 _JUDGES: dict[str, Callable[[str], bool]] = {
     "issued": lambda value: judge.is_not_placeholder(value) and judge.is_jumbled(value),
@@ -138,13 +138,12 @@ _KEY = re.compile(
     r"|(?:\s*(?:Proc-Type|DEK-Info|Comment|Version): [^\n]*)*"
     r"(?:(?:\s|\\{1,16}[nrt]|\d+(?:â\x86\x92|\|)|[+-](?=[A-Za-z0-9]))*[A-Za-z0-9+/=]{20,})*(?:\s*[A-Za-z0-9+/]+={1,2})?)"
 )
-_KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{24}")
 
 
 def private_keys(view: str) -> Iterator[Span]:
     """Yield PEM and OpenPGP blocks, also with escaped line breaks; of a cut one, what there is of it."""
     for found in _KEY.finditer(view) if "PRIVATE KEY" in view else ():
-        if _KEY_BODY.search(view, *found.span()):
+        if re.search("[A-Za-z0-9+/=]{24}", found[0]):
             yield *found.span(), "pem.private-key"
 
 
@@ -210,7 +209,7 @@ def _end_of_run(pattern: re.Pattern[str], view: str, last: list[int], at: int) -
     return last[1]
 
 
-def scanned(data: bytes, size: int = 32_768, margin: int = 2048) -> Iterator[Span]:
+def scanned(data: bytes, size: int = 98_304, margin: int = 2048) -> Iterator[Span]:
     """Yield start, end and rule of all that the engine finds in a text.
 
     Some rules take time by the square of a text's length, so the engine reads pieces of one `size`, cut where a line
@@ -230,7 +229,7 @@ def scanned(data: bytes, size: int = 32_768, margin: int = 2048) -> Iterator[Spa
 def _judged(view: str, data: bytes, marks: dict[str, list[int]]) -> list[tuple[int, int, int, str]]:
     """Return the rank, start, end and rule of what the engine's rules find in a text; its `marks` are noted."""
     found: list[tuple[int, int, int, str]] = []
-    word_end, run_end = (partial(_end_of_run, pattern, view, [-1, -1]) for pattern in (_WORD, _RUN))
+    word_end, run_end, list_end = (partial(_end_of_run, signs, view, [-1, -1]) for signs in (_WORD, _RUN, _LISTED))
     parts_at = cache(lambda at: _JWT_PARTS.match(view, at))
     for start, end, rule in scanned(data):
         rank, kind, family, accepts = _rule(rule)
@@ -253,7 +252,7 @@ def _judged(view: str, data: bytes, marks: dict[str, list[int]]) -> list[tuple[i
         if family == "prose":
             value = value.rstrip(".,;:!?)]*")  # signs of the sentence
             if kind == "recovery-code":
-                codes = _CODES.search(value)
+                codes = _CODES.search(value := view[start : min(list_end(start), start + 400)])
                 start, value = start + (codes.start() if codes else 0), codes.group() if codes else ""
             value = judge.before_grammar(value) if kind == "passphrase" else value
             end = start + len(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from string import hexdigits
 
@@ -48,7 +48,6 @@ _CODE_WITHIN = re.compile(r"[({\[\]})]|=>|\|\||&&|::|(?<=\w)\|\w|password=")
 _NAME_WORDS = re.compile("password|passwd|passwort|passphrase|secret|credential|token")
 PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z\x80-\xff]+\d*|\d+")
 """The parts of a name."""
-_parts = lru_cache(maxsize=64)(PARTS.findall)
 _WORD = re.compile(r"^(?:[A-Z]?[a-z]+|[A-Z]+)\d{0,4}$|^\d{1,4}$|^v\d+$")
 _DIGEST = re.compile(
     r"^(?:sha\d{1,3}|md5|h1|blake\w*)[-:=]|^\$(?:2[aby]|argon2|pbkdf2|[156]\$)|^Ag[A-Za-z0-9+/]{150,}|^[\da-fA-F]{8}(?:-[\da-fA-F]{4}){3}-[\da-fA-F]{12}$"
@@ -89,7 +88,6 @@ _PUBLIC_NAME = re.compile(
     r"|build|cache|trace|span|request|version|list))\Z"
 )
 """How names end of values that are no secrets, although they look random."""
-_ENCODED_LINE = re.compile(r"[A-Za-z0-9+/=]{60,}|-----.*|.*-----")
 _PAIR = re.compile(r"(?:[0-9a-f]{24}|[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f-]{27})[.:/][0-9a-f]{32,64}$")
 _MIXED = re.compile(r"[a-z]\d+[a-z]+\d|\d[a-z]+\d+[a-z]")
 _ENCODED_CHAR = re.compile("%[0-9A-F]{2}|&#|&[a-z]+;?|^[A-Za-z]+#[0-9a-f]{5}")
@@ -124,18 +122,30 @@ def is_jumbled(value: str) -> bool:
     return letters and (is_scrambled(value) or not value.isalnum())
 
 
+@cache
+def _beginning(parts: int) -> re.Pattern[str]:
+    """Return a pattern for text that begins with so many parts of a name: it matches faster than they are listed."""
+    return re.compile(rf"(?>[^A-Za-z\d\x80-\xff]*+(?:{PARTS.pattern})){{{parts}}}")
+
+
+def _changes(value: str, share: float, least: int = 1) -> bool:
+    """Return True if a value has the `least` parts, of fewer than `share` characters on average."""
+    value = value[:_LOOKED_AT]
+    return bool(_beginning(max(least, int(len(value) / share) + 1)).match(value))
+
+
 def is_random(value: str) -> bool:
     """Return True if digits and letters of both cases change so often that no name is written so."""
     value = value[:_LOOKED_AT]
     mixed = len(value) >= 12 and not value.isupper() and not value.islower() and is_issued(value)
-    return mixed and (3.4 if len(value) >= 20 else 3) * len(_parts(value)) > len(value)
+    return mixed and _changes(value, 3.4 if len(value) >= 20 else 3)
 
 
 def is_scrambled(value: str) -> bool:
     """Return True for letters whose case changes too often for a name: `kUXIgAAsDHPr`, not `hashedPassword`."""
-    parts = _parts(value)
-    unspoken = len(value) >= 10 and any(len(part) > 2 and not re.search("(?i)[aeiouy]", part) for part in parts)
-    return 8 <= len(value) < 3.4 * len(parts) and (len(parts) > 3 or (len(parts) == 3 and unspoken))
+    if len(value) == 10 and len(parts := PARTS.findall(value)) == 3:
+        return any(len(part) > 2 and not re.search("(?i)[aeiouy]", part) for part in parts)
+    return len(value) >= 8 and _changes(value, 3.4, least=4)
 
 
 def is_camel(value: str) -> bool:
@@ -162,26 +172,24 @@ def is_random_word(value: str) -> bool:
     letters = value.replace("_", "").replace("-", "")
     if not (26 <= len(value) <= 512 and letters.isalnum() and value.isascii()) or _ADDRESS.match(value):
         return False
-    return value[:2] != "0x" and is_random(value) and (len(value) >= 30 or 3 * len(_parts(value)) > len(value))
+    return value[:2] != "0x" and is_random(value) and (len(value) >= 30 or _changes(value, 3))
 
 
 def is_told_public(view: str, start: int, end: int) -> bool:
     """Return True if the text around a random word tells that it is an id, a hash or a line of encoded data."""
     before, after = view[max(0, start - 120) : start], view[end : end + 120]
     name = before.rstrip(" \t\"'\\=:(").removesuffix(": W/")  # a weak ETag
-    word = name.rsplit(None, 1)[-1] if name else ""
+    word = (name.split() or [""])[-1]
     if name[-1:].isalnum() and _PUBLIC_NAME.search(name, max(0, len(name) - 12)):
         return True
-    hashed = (
-        word.count("$") > 1 or _DIGEST.match(word.lower()) or (word.startswith("{") and "}" in word and '"' not in word)
-    )
+    hashed = word.count("$") > 1 or _DIGEST.match(word.lower()) or (word[:1] == "{" and "}" in word and '"' not in word)
     if hashed or "did:" in before[-20:] or '"kty"' in before or (before.endswith("/") and len(word) > 24):
         return True
     *above, line = before.replace("\\n", "\n").rsplit("\n", 2)
     if line.strip(" \"'+>"):
         return False
-    below = after.replace("\\n", "\n").split("\n", 2)[1:2]
-    return any(_ENCODED_LINE.fullmatch(text.strip(" \r\"'+>")) for text in (*above[-1:], *below))
+    lines = *above[-1:], *after.replace("\\n", "\n").split("\n", 2)[1:2]
+    return any(re.fullmatch("[A-Za-z0-9+/=]{60,}|-----.*|.*-----", text.strip(" \r\"'+>")) for text in lines)
 
 
 def is_random_pair(value: str) -> bool:
