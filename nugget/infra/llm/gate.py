@@ -12,6 +12,7 @@ import logging
 import math
 import re
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -181,7 +182,7 @@ def spending(
     return len(found), sum(found)
 
 
-class Model:
+class Model(ABC):
     """Base of all models; each subclass makes the body of a call and sends it. Thread-safe.
 
     `secret` never appears in a message; `budget` limits the calls of a face; `name` is who answers, for messages.
@@ -211,13 +212,13 @@ class Model:
         """Return the price of a model, None if it is unknown."""
         return price_of(model)
 
+    @abstractmethod
     def _body(self, request: Request, schema: Mapping[str, Any]) -> dict[str, Any]:
         """Return the redacted body of a call."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _complete(self, call: ModelCall, schema: Mapping[str, Any]) -> str:
         """Send a call; return the text of the reply, and note its tokens, its cost and why it ended in the call."""
-        raise NotImplementedError
 
     def spent_usd(self, session: str, *, within: timedelta) -> float:
         """Return the recent cost of the calls for a session, as it counts for caps."""
