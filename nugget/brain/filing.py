@@ -185,7 +185,8 @@ def _drafted(text: str, *, type: str, domain: str, tags: Sequence[str], confiden
     if not 0 <= confidence <= 1:
         raise UsageError(f"The confidence must be a number from 0 to 1, not {confidence}.")
     body = plain_line_ends(text).strip("\n").rstrip()
-    heading, sentence = title_of(body), _first_sentence(body.lstrip("-*>#`_ \n"))
+    heading = title_of(body)
+    sentence = re.split(r"(?<=[.!?])\s|(?<=[。！？])|\n", body.lstrip("-*>#`_ \n"), maxsplit=1)[0]
     first = shorten(sentence, _MAX_TITLE_CHARS).removesuffix("[…]").rstrip(" .") or shorten(body, _MAX_TITLE_CHARS)
     named = " ".join((heading or first).split())
     return Unit(
@@ -194,10 +195,6 @@ def _drafted(text: str, *, type: str, domain: str, tags: Sequence[str], confiden
         tags=tuple(dict.fromkeys(tag.strip() for tag in tags if tag.strip())), confidence=confidence,
         origin=Origin.MANUAL, created=now.date(), last_modified=now.date(),
     )  # fmt: skip
-
-
-def _first_sentence(text: str) -> str:
-    return re.split(r"(?<=[.!?])\s|(?<=[。！？])|\n", text, maxsplit=1)[0]
 
 
 def _place(brain: Path, unit: Unit, *, finished: bool) -> tuple[Unit, str]:
