@@ -120,7 +120,7 @@ class Brain:
 
     @property
     def embedded_index(self) -> Index:
-        """Return the brain's own index, opened for reading; build it first if there is no usable one."""
+        """Return the brain's own index for reading, built first if it is missing or unusable."""
         with self._lock:
             if self._index is None:
                 file = self.index_folder / "index.db"
@@ -334,7 +334,7 @@ class Brain:
 def brain_in_use(path: Path | str | None, environment: Environment) -> Path:
     """Return the folder of the brain in use, after finishing a change that a killed process left.
 
-    Raises BrainError if there is none.
+    Raises BrainError without a brain.
     """
     flag = expanded(path) if path is not None else None
     found = find_brain(environment, flag=flag, cwd=current_folder())

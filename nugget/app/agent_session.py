@@ -75,7 +75,7 @@ class AgentSession:
         self._closed = threading.Event()
 
     def open(self) -> Brain:
-        """Return the brain; when it is first found, start its warm-up. Raises BrainError if there is none."""
+        """Return the brain, and warm it up when it is first opened. Raises BrainError without a brain."""
         with self._lock:
             if self._brain is None:
                 path = find_brain(self.environment, flag=self._flag, cwd=self.cwd)
@@ -126,7 +126,7 @@ class AgentSession:
         return open_llm(brain.settings if brain else self.settings, self.environment, budget=self._budget)
 
     def required_llm(self) -> LLM:
-        """Return the LLM of the server's settings. Raises LLMUnavailable if there is none."""
+        """Return the LLM of the server's settings. Raises LLMUnavailable without a key."""
         if llm := self.llm():
             return llm
         if not self.settings.llm_enabled:

@@ -10,7 +10,7 @@ import shlex
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -225,12 +225,6 @@ def newest(brain: Brain, *, since: date) -> tuple[list[Unit], Counter[str]]:
         units = brain.index.units(keys)
     imported = Counter(one.domain or "general" for one in units.values() if str(one.origin) == "imported")
     return [units[key] for key in keys if str(units[key].origin) != "imported"], imported
-
-
-def titles(brain: Brain, ids: Iterable[str]) -> dict[str, str]:
-    """Return the titles of the brain's units by id, without units that are gone."""
-    keys = brain.index.unit_keys(ids)
-    return {unit.id: unit.title for unit in brain.index.units(keys.values()).values()}
 
 
 def questions(brain: Brain, since: date) -> list[Asked]:

@@ -246,7 +246,7 @@ def _embed(brain: Brain) -> Embed | None:
 
 
 def find_transcript(environment: Environment, session: str | None) -> Path:
-    """Return the transcript of a session of any agent. Raises TranscriptError if there is none."""
+    """Return the transcript of a session of any agent. Raises TranscriptError if it cannot be found."""
     found = find_session_by_id(environment, session) if session else None
     if found is None and session and (kept := archive_file(environment.home, session)).is_file():
         return kept.with_name(session)  # `read_redacted` falls back to the archive

@@ -90,12 +90,7 @@ def lint(brain: Brain, paths: Sequence[Path] = ()) -> list[Problem]:
 
 
 def import_notes(
-    brain: Brain,
-    path: Path | str,
-    *,
-    domain: str | None = None,
-    limit: int = IMPORT_LIMIT,
-    dry_run: bool = False,
+    brain: Brain, path: Path | str, *, domain: str | None = None, limit: int = IMPORT_LIMIT, dry_run: bool = False
 ) -> importing.ImportResult:
     """Propose units from a folder of notes or an export, on a branch, with a pull request as for sessions.
 
@@ -303,7 +298,7 @@ def changes(brain: Brain, *, limit: int = 20) -> list[BrainChange]:
 def undo(brain: Brain, commit: str | None = None) -> BrainChange:
     """Undo the change of a commit, by default the last change that is not undone, in a new commit; return the change.
 
-    Raises NuggetError if there is none, ConflictError if the same lines changed since, or a file has uncommitted work.
+    Raises NuggetError without such a change, ConflictError if its lines changed since or a file has uncommitted work.
     """
     with git.only_writer(brain.path):
         branch, tip = git.ready_branch(brain.path)

@@ -90,7 +90,7 @@ DryRunOption = Annotated[bool, Option("--dry-run", help="Show what would be done
 
 
 def open_brain(flag: Path | None) -> Brain:
-    """Open the brain in use. Raises BrainError if there is none, UsageError for invalid settings."""
+    """Open the brain in use. Raises BrainError without a brain, UsageError for invalid settings."""
     from nugget import app
 
     return app.open(flag, face="cli")
@@ -219,7 +219,7 @@ def _suggested(ask: Callable[[Brain], list[tuple[str, Any]]]) -> list[tuple[str,
 
 
 def words(given: Sequence[str], what: str) -> str:
-    """Join the words of an argument. Raises UsageError if there are none."""
+    """Join the words of an argument. Raises UsageError if they are empty."""
     text = " ".join(given).strip()
     if not text:
         raise UsageError(f"Give {what}.")
@@ -255,8 +255,8 @@ def _date(text: str, found: Day | None) -> Day:
     return found
 
 
-def refresh(brain: Brain, sources: Sequence[SourceName] = (SourceName.BRAIN,), *, is_quiet: bool = False) -> bool:
-    """Index a few changes of these sources; return True if there are more, so that the answer is older than the files.
+def refresh(brain: Brain, sources: Sequence[SourceName] = (SourceName.BRAIN,), *, is_quiet: bool = False) -> str:
+    """Index a few changes of these sources; return `index_behind` if there are more, else an empty text.
 
     The others, and the vectors of another configured model, are made in the background. `is_quiet` says nothing of the
     sources outside the brain.
@@ -283,7 +283,9 @@ def refresh(brain: Brain, sources: Sequence[SourceName] = (SourceName.BRAIN,), *
         if total and not is_quiet:
             parts = ", ".join(f"{count} of {source}" for source, count in waiting.items())
             note(f"{counted(total, 'file')} changed beside the brain ({parts}); {_indexing(started)}")
-    return bool(state.files)
+    if sources == (SourceName.CANON,) and not brain.settings.canon_folders:
+        note(f"No folder is canon yet: name some as `canon.folders` in {brain.environment.home / 'config.yaml'}.")
+    return "index_behind" if state.files else ""
 
 
 def _indexing(started: bool) -> str:

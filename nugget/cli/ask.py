@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
@@ -34,11 +34,8 @@ from nugget.errors import LLMUnavailable, UsageError
 from nugget.models import Bundle, Depth, Filter, KnowledgeType, Query, SourceName
 from nugget.models.nuggets import TYPES
 from nugget.render.json import bundle_json, shown_json
-from nugget.render.terminal import console, note, put, put_report, put_text
+from nugget.render.terminal import console, put, put_report, put_text
 from nugget.text import DATE_FORMS, clean, estimate_tokens
-
-if TYPE_CHECKING:
-    from nugget.app import Brain
 
 commands = typer.Typer(add_completion=False)
 
@@ -112,7 +109,7 @@ def ask(
             text, filter=filter_, limit=limit, offset=more * limit, budget_tokens=budget, identity=identity,
             depth=depth, explain=explain,
         )  # fmt: skip
-        behind = _refresh(opened, filter_, is_quiet=as_json)
+        behind = refresh(opened, filter_.sources or tuple(SourceName), is_quiet=as_json)
         bundle = opened.ask(query, fresh=False, reranker=None if no_llm else opened.reranker(llm))
         missing = "no_llm" if not llm and (as_json or not no_llm) else ""
         bundle = _with_degraded(bundle, behind, missing)
@@ -137,15 +134,6 @@ def ask(
         cited, by_name = opened.citations(written, bundle), {hit.name: hit for hit in bundle.hits}
         shown = [by_name[name] for name in cited] or bundle.hits
         put_report("sources", hits=shown, cited=cited, bundle=bundle, explain=explain)
-
-
-def _refresh(opened: Brain, filter_: Filter, *, is_quiet: bool) -> str:
-    """Index changes in the sources to search; return `index_behind` if some are left."""
-    sources = filter_.sources or tuple(SourceName)
-    behind = refresh(opened, sources, is_quiet=is_quiet)
-    if sources == (SourceName.CANON,) and not opened.settings.canon_folders:
-        note(f"No folder is canon yet: name some as `canon.folders` in {opened.environment.home / 'config.yaml'}.")
-    return "index_behind" if behind else ""
 
 
 def _with_degraded(bundle: Bundle, *names: str) -> Bundle:
@@ -192,7 +180,7 @@ def search(
         asked = Query(
             related or text, filter=filter_, limit=limit, offset=more * limit, identity=identity, explain=explain
         )
-        behind = _refresh(opened, filter_, is_quiet=quiet)
+        behind = refresh(opened, filter_.sources or tuple(SourceName), is_quiet=quiet)
         bundle = opened.related(asked, fresh=False) if related else opened.search(asked, fresh=False)
     bundle = _with_degraded(bundle, behind)
     if as_json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
@@ -37,7 +38,6 @@ from nugget.render.json import (
     listed_json,
     session_detail_json,
     session_json,
-    sync_json,
     whole_json,
 )
 from nugget.render.terminal import note
@@ -121,7 +121,7 @@ def ingest(
     with _opened() as opened:
         if session is None:
             result = opened.ingest_all()
-            show(sync_json(result) if as_json else None, report="sync", result=result, published=None, beside={})
+            show(asdict(result) if as_json else None, report="sync", result=result, published=None, beside={})
         else:
             done = opened.ingest(session)
             show(done if as_json else None, report="ingested", done=done)

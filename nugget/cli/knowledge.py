@@ -15,7 +15,7 @@ from nugget.cli import BrainOption, DryRunOption, JsonOption, listed, open_brain
 from nugget.config import current_folder, expanded
 from nugget.errors import UsageError
 from nugget.models import KnowledgeType, Severity
-from nugget.render.json import fields, import_json, problem_json
+from nugget.render.json import fields, import_json
 from nugget.render.terminal import put_report
 
 commands = typer.Typer(add_completion=False)
@@ -136,7 +136,7 @@ def lint(
         problems = opened.lint([here / expanded(path) for path in paths or ()])
     errors = sum(problem.severity is Severity.ERROR for problem in problems)
     warnings = len(problems) - errors
-    value = {"errors": errors, "warnings": warnings, "problems": [problem_json(found) for found in problems]}
+    value = {"errors": errors, "warnings": warnings, "problems": [asdict(found) for found in problems]}
     show(value if as_json else None, report="lint", problems=problems, errors=errors, warnings=warnings)
     raise typer.Exit(1 if errors else 0)
 

@@ -6,6 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,19 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from nugget.cli import (
-    BrainOption,
-    JsonOption,
-    day,
-    listed,
-    open_brain,
-    progress,
-    show,
-)
+from nugget.cli import BrainOption, JsonOption, day, listed, open_brain, progress, show
 from nugget.config import current_folder, expanded
 from nugget.errors import GitError, NuggetError, UsageError, reason_of
 from nugget.models import SourceName
-from nugget.render.json import sync_json
 from nugget.render.terminal import note, put_report
 from nugget.text import DATE_FORMS, counted
 
@@ -69,8 +61,8 @@ def sync(
             published = opened.publish_index(rebuild=rebuild)
         others = [name for name in names if name is not SourceName.BRAIN]
         beside = opened.sync_local_sources(others) if others else {}
-    value = sync_json(result) if result else {}
-    value |= {"sources": {str(name): sync_json(its) for name, its in beside.items()}}
+    value = asdict(result) if result else {}
+    value |= {"sources": {str(name): asdict(its) for name, its in beside.items()}}
     show(value if as_json else None, report="sync", result=result, published=published, beside=beside)
     if obstacle is not None and (pull or rebase):
         raise obstacle

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -69,9 +69,7 @@ def evaluate(
         "false_alarms": sum(one["weak"] for one in answerable),
         "unanswerable": {"questions": len(unanswerable), "flagged": sum(one["weak"] for one in unanswerable)},
         "results": results,
-        "problems": [
-            {"path": one.path, "line": one.line, "severity": str(one.severity), "reason": one.reason} for one in found
-        ],
+        "problems": [asdict(one) for one in found],
     }  # fmt: skip
 
 

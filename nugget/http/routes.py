@@ -54,8 +54,10 @@ SessionId = Annotated[
 ]
 
 
-def make_app(session: AgentSession, logs: Logs, *, lifespan: Callable[[FastAPI], Any]) -> FastAPI:
-    """Return the application."""
+def make_app(
+    session: AgentSession, logs: Logs | None = None, *, lifespan: Callable[[FastAPI], Any] | None = None
+) -> FastAPI:
+    """Return the application of a brain; a space of a team's server has no `logs`."""
     app = FastAPI(
         title="Nugget", summary="The memory layer for coding agents", version=__version__, lifespan=lifespan,
         license_info={"name": "MIT", "identifier": "MIT"}, docs_url=None, redoc_url=None, redirect_slashes=False,
@@ -64,16 +66,8 @@ def make_app(session: AgentSession, logs: Logs, *, lifespan: Callable[[FastAPI],
     )  # fmt: skip
     llm_threads = CapacityLimiter(LLM_THREADS)
     _add_brain(app, session, llm_threads)
-    _add_logs(app, session, logs, llm_threads)
-
-    @app.get("/healthz")
-    async def health(request: Request) -> Response:
-        """Return the state of the server."""
-        if not request.state.knows_token:
-            return json_reply({"status": "ok"})
-        state = {"status": "ok", "version": __version__, "pid": os.getpid(), "under_way": request.state.under_way}
-        return json_reply({**state, "brain": session.folder and str(session.folder), "backfill": logs.backfill})
-
+    if logs is not None:
+        _add_logs(app, session, logs, llm_threads)
     add_handlers(app)
     return app
 
@@ -84,14 +78,6 @@ def mcp_route(server: MCPServer[Any]) -> Route:
     app = server.streamable_http_app(json_response=True, stateless_http=True, host="0.0.0.0")
     # POST alone: without sessions a GET would hold a stream open for nothing.
     return Route("/mcp", app.routes[0].app, methods=["POST"])  # type: ignore[attr-defined]
-
-
-def make_space_app(session: AgentSession) -> FastAPI:
-    """Return the application of one brain, for a server of several."""
-    app = FastAPI(title="Nugget", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
-    _add_brain(app, session, CapacityLimiter(LLM_THREADS))
-    add_handlers(app)
-    return app
 
 
 def add_handlers(app: FastAPI) -> None:
@@ -147,7 +133,15 @@ def _add_brain(app: FastAPI, session: AgentSession, llm_threads: CapacityLimiter
 
 
 def _add_logs(app: FastAPI, session: AgentSession, logs: Logs, llm_threads: CapacityLimiter) -> None:
-    """Add the endpoints of shell logs, and of completions with evidence from them."""
+    """Add the endpoints of the server's state, of shell logs, and of completions with evidence from them."""
+
+    @app.get("/healthz")
+    async def health(request: Request) -> Response:
+        """Return the state of the server."""
+        if not request.state.knows_token:
+            return json_reply({"status": "ok"})
+        state = {"status": "ok", "version": __version__, "pid": os.getpid(), "under_way": request.state.under_way}
+        return json_reply({**state, "brain": session.folder and str(session.folder), "backfill": logs.backfill})
 
     @app.post("/v1/sessions", status_code=201)
     def make_session(request: models.SessionRequest = models.SessionRequest()) -> Response:  # noqa: B008

@@ -35,7 +35,7 @@ from nugget.app.agent_session import AgentSession
 from nugget.config import Environment, Settings
 from nugget.errors import NuggetError, UsageError
 from nugget.http.models import Refusal, bearer, json_reply
-from nugget.http.routes import add_handlers, make_space_app, mcp_route
+from nugget.http.routes import add_handlers, make_app, mcp_route
 from nugget.mcp import make_server
 
 OPEN_PATHS = ("/healthz", "/readyz", "/hooks/github")
@@ -74,7 +74,7 @@ def make_team_app(environment: Environment, settings: Settings, brains: Mapping[
     if metadata:
         app.add_api_route(_METADATA + "/{resource:path}", partial(_metadata, settings, url))
     for name, session in spaces.items():
-        space_app = make_space_app(session)
+        space_app = make_app(session)
         space_app.router.routes.append(mcp_route(servers[name]))
         app.router.routes.append(Mount(f"/s/{name}", app=space_app))
     _add_access(app, identify_by(settings, environment), registry, _tracer(environment), spaces.keys(), metadata)

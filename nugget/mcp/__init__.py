@@ -197,8 +197,7 @@ def _add_openqed_tools(server: MCPServer[Any], session: AgentSession) -> None:
 
     @tool(description="Get the AI session history for a specific file: which sessions touched it and when.")
     def openqed_file_history(
-        path: Annotated[str, Field(description="Relative file path to look up")],
-        token_budget: Budget = 1500,
+        path: Annotated[str, Field(description="Relative file path to look up")], token_budget: Budget = 1500
     ) -> CallToolResult:
         return reply(lambda: answers.openqed_file_history(session, path=path, budget=token_budget))
 

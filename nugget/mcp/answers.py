@@ -87,7 +87,7 @@ def _answer_brain(session: AgentSession, question: Query) -> str:
     query = replace(
         question, text=_words(question), path=None, symbol=None, only_helpful=True,
         filter=Filter(types=types, sources=given.sources or REVIEWED),
-        budget_tokens=max(budget - _used(code), _MIN_TOKENS),
+        budget_tokens=max(budget - (code.budget.used if code else 0), _MIN_TOKENS),
     )  # fmt: skip
     bundle = session.caught_up(brain.ask(query, reranker=brain.reranker(session.llm(brain))))
     if not text:
@@ -123,7 +123,7 @@ def _answer_sources(session: AgentSession, question: Query) -> str:
             words, filter=Filter(sources=rest, types=question.filter.types), profile="task",
             limit=question.limit or _HITS_A_SOURCE, depth=question.depth,
         )  # fmt: skip
-        left = max(budget - (_used(code) if wants_code else 0), _MIN_TOKENS)
+        left = max(budget - (code.budget.used if code and wants_code else 0), _MIN_TOKENS)
         bundle = session.search(query, [one.session for one in code.sessions] if code else [], budget_tokens=left)
         if bundle.hits:
             room = _max_chars(question) - sum(len(part) + 2 for part in parts if part)
@@ -178,10 +178,6 @@ def _budget(question: Query) -> int:
 def _max_chars(question: Query) -> int:
     """Return the maximum length of the answer."""
     return min(max(MAX_CHARS, 5 * _budget(question)), LARGEST_CHARS)
-
-
-def _used(code: NuggetBundle | None) -> int:
-    return code.budget.used if code else 0
 
 
 def _answer_ref(session: AgentSession, ref: str, *, budget_tokens: int) -> str:

@@ -95,9 +95,9 @@ class Problem:
     """A problem of a file, reported and never raised. `line` counts from 1."""
 
     path: str
-    reason: str
     line: int | None = None
     severity: Severity = Severity.ERROR
+    reason: str
 
     def __str__(self) -> str:
         where = self.path if self.line is None else f"{self.path}:{self.line}"

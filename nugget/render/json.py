@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from nugget.capture import CaptureResult
     from nugget.capture.review import ProposalBranch, ProposedFile
     from nugget.importing import ImportResult
-    from nugget.index import SyncResult
     from nugget.infra.workspace import Workspace
-    from nugget.models import Bundle, Event, Hit, Problem, StaleReason, Unit
+    from nugget.models import Bundle, Event, Hit, StaleReason, Unit
     from nugget.models.nuggets import Nugget, NuggetBundle, NuggetHit, SessionRecord
     from nugget.provenance.extraction import ExtractedSession
     from nugget.provenance.inventory import Gaps
@@ -277,16 +276,6 @@ def extraction_json(
         "usd": round(sum(one.usd for one in outcomes), 6), "dry_run": dry_run,
         "workspace": None if everything else here.identity, "sessions": [asdict(one) for one in outcomes],
     }  # fmt: skip
-
-
-def problem_json(problem: Problem) -> dict[str, object]:
-    """Return a problem of a file as JSON."""
-    return fields(problem, "path", "line", "severity", "reason")
-
-
-def sync_json(result: SyncResult) -> dict[str, object]:
-    """Return the result of a sync as JSON."""
-    return asdict(result) | {"problems": [problem_json(problem) for problem in result.problems]}
 
 
 def _event_json(event: Event) -> dict[str, Any]:

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from nugget.capture.review import ProposedFile
     from nugget.index import SyncResult
-    from nugget.models import StaleReason, Unit
 
 
 MAX_WIDTH = 110
@@ -236,7 +235,8 @@ def _templates() -> Environment:
         "facts_of": facts_of, "flags_of": _flags_of, "grouped": grouped, "heading_of": heading_of,
         "lines_of": _event_lines, "note": Markup(_NOTE),
         "origin_text": origin_text, "said_how": said_how, "scope_text": scope_text, "speaker_of": _speaker,
-        "stale": _stale, "stale_words": stale_words, "sync_words": _sync_words,
+        "stale": lambda reason: Markup(f"[yellow]  {escape(stale_suffix(reason))}[/]" if reason else ""),
+         "stale_words": stale_words, "sync_words": _sync_words,
         "without_heading": without_heading, "without_title": without_title,
     }  # fmt: skip
     return made
@@ -280,10 +280,6 @@ def _flags_of(unit: Unit, **sides: str | None) -> tuple[str, ...]:
     from nugget.capture.proposals import flags_of
 
     return flags_of(unit, **sides)
-
-
-def _stale(reason: StaleReason | None) -> Markup:
-    return Markup(f"[yellow]  {escape(stale_suffix(reason))}[/]" if reason else "")
 
 
 def _fitted(text: str, width: int) -> str:

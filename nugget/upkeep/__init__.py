@@ -44,8 +44,7 @@ def default_brain(environment: Environment) -> Path | None:
 def find_brain(environment: Environment, *, flag: Path | None = None, cwd: Path | None) -> Path:
     """Return the brain in use: `--brain` > `NUGGET_BRAIN` > the one that `cwd` is in > the user's default.
 
-    Raises BrainError if there is none or the named folder is not a brain, UsageError if `cwd` is in a brain that is not
-    trusted.
+    Raises BrainError without a brain or if the named folder is not one, UsageError if `cwd` is in an untrusted one.
     """
     named = flag or environment.brain or (brain_around(environment, cwd) if cwd else None)
     if named is None and cwd and (cwd / "brain.yaml").is_file():

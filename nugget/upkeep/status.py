@@ -7,6 +7,7 @@ import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -97,10 +98,7 @@ def index_status(brain: Path, environment: Environment) -> tuple[dict[str, Any],
             counts, states = index.counts(), file_states(index.connection, SourceName.BRAIN)
             modified, removed, _ = changed_files(brain, file_marks(index.connection, SourceName.BRAIN))
             behind, late = len(modified) + len(removed), [*_times(brain / path for path in modified)]
-            problems = [
-                {"path": one.path, "line": one.line, "severity": str(one.severity), "reason": one.reason}
-                for path in sorted(states) for one in states[path].problems
-            ]  # fmt: skip
+            problems = [asdict(one) for path in sorted(states) for one in states[path].problems]
             row = _documents(index.connection, SourceName.BRAIN, "", behind, late)
             return known | {
                 "state": "behind" if behind else "ready", "reason": None, "behind": behind, "units": counts["units"],
@@ -210,7 +208,7 @@ def _times(paths: Iterable[Path]) -> Iterator[int]:
 
 
 def index_file(brain: Path, environment: Environment) -> Path | None:
-    """Return the path of the index without creating its folder; None if there is none yet."""
+    """Return the path of the index without creating its folder; None before the first sync."""
     if not (brain / ".nugget").is_dir() and os.access(brain, os.W_OK):
         return None
     return index_folder(brain, environment) / "index.db"

@@ -65,7 +65,8 @@ class Gate:
         problem = self._refused(scope["method"], headers)
         if problem is None and path == "/enter":
             key = dict(part.partition("=")[::2] for part in scope["query_string"].decode("latin-1").split("&"))
-            if session := self._let_in(key.get("key", "")):
+            if browsing.use_key(self._home, self._port, key.get("key", "")):
+                self._sessions.add(session := secrets.token_urlsafe(32))
                 reply = RedirectResponse("/", status_code=303)
                 reply.set_cookie(self._cookie, session, httponly=True, samesite="lax", path="/")
                 await reply(scope, receive, send)
@@ -92,14 +93,6 @@ class Gate:
         elif method == "POST" and site == "same-origin" and headers.get("origin") == f"http://{host}":
             return None
         return ErrorPage(403, "Not from here", "Another page may not do this; only the pages of this server can.")
-
-    def _let_in(self, key: str) -> str | None:
-        """Exchange the current key for a new session; return None for any other key."""
-        if not browsing.use_key(self._home, self._port, key):
-            return None
-        session = secrets.token_urlsafe(32)
-        self._sessions.add(session)
-        return session
 
     def _knows(self, headers: Headers) -> bool:
         try:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode
 
 from starlette.applications import Starlette
@@ -39,9 +39,6 @@ from nugget.web.site import (
     render,
     sentence,
 )
-
-if TYPE_CHECKING:
-    from nugget.evaluation.query_log import Asked
 
 _RECENT = timedelta(days=14)
 _PAUSE_S = 1800
@@ -244,18 +241,16 @@ def activity(site: Site, request: Request) -> Response:
         lambda: list_sessions(brain.provenance(site.session.cwd), everything=True, since=begin),
     )  # fmt: skip
     wanted = request.query_params.get("filter", "")[:200].casefold()
-    asked = [one for one in browsing.questions(brain, since) if wanted in _words_of(one.text, one.face, _outcome(one))]
+    questions = [(one, "not answered" * (one.weak or not one.units)) for one in browsing.questions(brain, since)]
+    asked = [one for one, outcome in questions if wanted in _words_of(one.text, one.face, outcome)]
+    keys = brain.index.unit_keys({name for one in asked[:100] for name in one.unit_ids})
     return render(
         site, request, "activity", days=days, asked=asked[:100], filter=wanted, more=len(asked[100:]),
         sessions=[one for one in sessions if wanted in _words_of(one.title, one.first_prompt, one.agent, one.outcome)],
         report=site.once(f"questions {since}", tags["log"] + tags["index"], lambda: brain.asked_questions(since)),
         spent=browsing.spending(brain.environment.home, since=begin),
-        titles=browsing.titles(brain, {name for one in asked[:100] for name in one.unit_ids}),
+        titles={unit.id: unit.title for unit in brain.index.units(keys.values()).values()},
     )  # fmt: skip
-
-
-def _outcome(asked: Asked) -> str:
-    return "not answered" if asked.weak or not asked.units else ""
 
 
 def _words_of(*parts: object) -> str:

@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from nugget.app import browsing
 from nugget.app.sessions import find_session
 from nugget.errors import NuggetError, ReviewError
-from nugget.models import Event, SourceName, Unit
+from nugget.models import SourceName, Unit
 from nugget.render.json import without_secrets
 from nugget.text import clean
 from nugget.web.site import ErrorPage, Site, comes_from_here, link_to, render, sentence
@@ -155,17 +155,12 @@ def unit(site: Site, request: Request, *, problem: str = "", typed: str = "") ->
     else:
         near = brain.related(found.ref, fresh=False).hits[:5]
     report = site.once("all questions", browsing.pulse(brain)["log"], brain.asked_questions)
+    asked = [one for one in report["queries"] if is_ours and any(found.id == its["id"] for its in one["units"])]
     return render(
         site, request, "unit", unit=found, graph=graph_ and drawn(graph_), near=near or (), history=history, file=file,
         digest=digest, is_ours=is_ours, typed=typed, problem=problem, status=409 if problem else 200,
-        asked=_askings(report, found) if is_ours else [], stale=browsing.stale_cause(brain, found) if is_ours else None,
-        done=done_of(request),
+        asked=asked[:8], stale=browsing.stale_cause(brain, found) if is_ours else None, done=done_of(request),
     )  # fmt: skip
-
-
-def _askings(report: Mapping[str, Any], unit: Unit) -> list[Any]:
-    """Return the questions whose answers contained the unit."""
-    return [one for one in report["queries"] if any(unit.id == its["id"] for its in one["units"])][:8]
 
 
 def around(site: Site, ref: str, *, steps: int, near: bool = True) -> browsing.Graph:
@@ -246,7 +241,7 @@ def _after(brain: Brain, act: str, ref: str, before: str | None) -> Response:
 
 
 def done_of(request: Request) -> tuple[str, str]:
-    """Return the message on what was just done and the commit to undo, each empty if there is none."""
+    """Return the message on what was just done and the commit to undo, or empty texts."""
     if not comes_from_here(request):
         return "", ""
     return _DONE.get(request.query_params.get("done", ""), ""), request.query_params.get("commit", "")
@@ -258,13 +253,10 @@ def conversation(site: Site, request: Request) -> Response:
     detail = find_session(brain.provenance(site.session.cwd), request.path_params["session"])
     quoted = " ".join(request.query_params.get("quote", "")[:300].split())
     if "partial" in request.query_params and detail.session:
-        found = [one for one in detail.exchanges if any(_says(event, quoted) for event in one.events)]
+        texts = [(one, [" ".join(event.text.split()) for event in one.events]) for one in detail.exchanges]
+        found = [one for one, said in texts if quoted and any(quoted[:60] in text for text in said)]
         return render(site, request, "exchanges", exchanges=found[:1], quote=quoted)
     return render(site, request, "session", detail=detail, quote=quoted)
-
-
-def _says(event: Event, quoted: str) -> bool:
-    return bool(quoted) and quoted[:60] in " ".join(event.text.split())
 
 
 def capture(site: Site, request: Request) -> Response:
