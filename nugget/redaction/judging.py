@@ -23,7 +23,7 @@ _PLACEHOLDER = re.compile(
     | enc\[ | /(?![a-z0-9+]{9}) | ~/ | \.\.?/ | (?:none|null|nil|true|false|undefined|string|str|int|bool|boolean|number
         |any|bytes|object|optional|required|unset|empty|test|testing|(?:super)?secret|password|passwd|pass|pwd|token|user
         |username|guest|admin|root|key|value|default|hidden)\d{0,3}$
-    | (?:0+|1+|123|123456?7?8?9?0?|abc|abcdef|xyz|foo|bar|baz|foobar|qwerty)$
+    | (?:0+|1+|123|123456?7?8?9?0?|abc|abcdef|xyz|foo|bar|baz|foobar|qwerty)$ | ~\w+(?:\.\w+)+$
     """
 )
 """How a placeholder in lower case begins, or reads as a whole."""
@@ -54,7 +54,7 @@ _DIGEST = re.compile(
 )
 _VERSION_LIKE = re.compile(
     r"[\w-]++(?:[./:][\w-]++)++(?:@v?\d[\w.]*)?$|0x[\dA-Fa-f]|[vV]?\d+[a-z]{0,3}$|[A-Z]{2,6}-?\d+$|\d[\d.,:%-]*\w{0,3}$|\w++=(?!=?$)"
-    r"|[\w.+-]++@[\w-]++(?:\.[\w-]+)*\.[a-z]{2,6}$"
+    r"|[\w.+-]++@[\w-]++(?:\.[\w-]+)*\.[a-z]{2,6}$|(?i:utf|latin|iso|cp)[_-]?\d[\d-]{0,8}$"
     r"|[A-Za-z]++@\d{1,2}$|(?:AES|X?ChaCha|RSA|SHA|HMAC|ECDSA|Argon|PBKDF)-?\d\w{0,5}(?:[-_/][A-Z]\w{1,9}){0,4}$"
 )
 _CODE = re.compile(r"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+$|[A-Z][A-Z0-9]*_[A-Z0-9_]*$|[A-Za-z]+$|--?[a-z]")
