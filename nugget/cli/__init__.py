@@ -1,7 +1,7 @@
 """The command line: a command parses its arguments, makes one call, prints the result and returns an exit code.
 
 Exit codes: 0 done, 1 an expected failure, 2 wrong usage, 3 unexpected, 130 interrupted. This module lists the commands
-and holds what they share: options, the brain in use, JSON, errors, progress, pager, completion.
+and holds what they share: options, the brain in use, JSON, errors, progress, pager.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import click
@@ -25,17 +26,37 @@ from typer.core import TyperGroup
 from nugget import __version__
 from nugget.config import current_folder, read_environment
 from nugget.errors import BrainError, NuggetError, UsageError
-from nugget.models import KnowledgeType, SourceName
+from nugget.models import SourceName
 from nugget.render.terminal import console, console_of, note, put, put_report
 from nugget.text import DATE_FORMS, counted, on_progress, one_line, parse_day, parse_moment, printable
 
+
+def _on_use(name: str) -> Any:
+    """Return a stand-in for a module, which is imported when something of it is first used."""
+    module = ModuleType(name)
+    module.__getattr__ = lambda attribute: getattr(import_module(name), attribute)  # type: ignore[method-assign]
+    return module
+
+
+__all__ = [
+    "brains", "briefing", "doctor", "install", "library", "logs", "provenance", "repair", "sessions", "status", "team",
+    "worker", "writing",
+]  # fmt: skip
 if TYPE_CHECKING:
-    from nugget.app import Brain
-    from nugget.app.provenance import Provenance
+    from nugget import app as library
+    from nugget.app import Brain, brains, logs, provenance, sessions, team, worker, writing
+    from nugget.upkeep import briefing, doctor, install, repair, status
+else:  # reading them takes half a second, which `--help` and completion do without
+    library = _on_use("nugget.app")
+    brains, logs, provenance, sessions, team, worker, writing = map(
+        _on_use, (f"nugget.app.{name}" for name in "brains logs provenance sessions team worker writing".split())
+    )
+    briefing, doctor, install, repair, status = map(
+        _on_use, (f"nugget.upkeep.{name}" for name in "briefing doctor install repair status".split())
+    )
 
 BAR_FROM = 10
 """Number of steps from which a progress bar is shown."""
-_MOST = 100
 Day = TypeVar("Day", date, datetime)
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 """Typer's class of all usage errors, which it does not export by name."""
@@ -91,22 +112,20 @@ DryRunOption = Annotated[bool, Option("--dry-run", help="Show what would be done
 
 def open_brain(flag: Path | None) -> Brain:
     """Open the brain in use. Raises BrainError without a brain, UsageError for invalid settings."""
-    from nugget import app
-
-    return app.open(flag, face="cli")
+    return library.open(flag, face="cli")
 
 
-def open_provenance(flag: Path | None = None) -> Provenance:
+def open_provenance(flag: Path | None = None) -> provenance.Provenance:
     """Return the provenance of the current folder, with the brain in use if there is one."""
-    from nugget.app.provenance import Provenance
-
     try:
         brain: Brain | None = open_brain(flag)
     except BrainError:
         if flag is not None:
             raise
         brain = None
-    return Provenance(environment=read_environment(), folder=current_folder(), brain=brain, face="cli", note=note)
+    return provenance.Provenance(
+        environment=read_environment(), folder=current_folder(), brain=brain, face="cli", note=note
+    )
 
 
 def print_json(value: Any) -> None:
@@ -181,41 +200,6 @@ def paged(*, is_wanted: bool = True) -> Iterator[None]:
     with console().capture() as shown:
         yield
     click.echo_via_pager(shown.get(), color=True)
-
-
-def complete_ref(incomplete: str) -> list[tuple[str, str]]:
-    """Complete a ref; return refs with their titles, none of memory."""
-    return _suggested(lambda brain: brain.refs_beginning(incomplete, limit=_MOST))
-
-
-def _named(kind: str, incomplete: str) -> list[str]:
-    return [name for name, _ in _suggested(lambda brain: brain.suggest(incomplete, limit=_MOST)[kind])]
-
-
-def complete_domain(incomplete: str) -> list[str]:
-    """Complete the name of a domain."""
-    return _named("domains", incomplete)
-
-
-def complete_tag(incomplete: str) -> list[str]:
-    """Complete a tag."""
-    return _named("tags", incomplete)
-
-
-def complete_type(incomplete: str) -> list[str]:
-    """Complete a type of knowledge unit."""
-    return [name for name in KnowledgeType if name.startswith(incomplete)]
-
-
-def _suggested(ask: Callable[[Brain], list[tuple[str, Any]]]) -> list[tuple[str, Any]]:
-    """Ask the brain in use without syncing; errors are swallowed during completion."""
-    from nugget import app
-
-    try:
-        with app.open() as brain:
-            return ask(brain)
-    except Exception:
-        return []
 
 
 def words(given: Sequence[str], what: str) -> str:

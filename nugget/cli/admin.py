@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from nugget.cli import BrainOption, JsonOption, open_brain, progress, show
+from nugget.cli import BrainOption, JsonOption, brains, doctor, open_brain, progress, repair, show, team
 from nugget.cli.install import offer_install, prepare
 from nugget.config import current_folder, expanded, load_settings, read_environment
 from nugget.errors import UsageError
@@ -84,16 +84,16 @@ def trust_brain(
     """
     environment, folder = read_environment(), expanded(path) if path else current_folder()
     if listed:
-        brains = [str(one["path"]) for one in trusted(environment)]
-        text = "\n".join(brains) or "No brain is trusted but the default one."
+        named = [str(one["path"]) for one in trusted(environment)]
+        text = "\n".join(named) or "No brain is trusted but the default one."
     elif remove:
         if not distrust(environment, folder):
             raise UsageError(f"{printable(str(folder))} is not trusted.", hint="`nugget trust --list` shows what is.")
-        brains, text = [], f"{folder} is not trusted any more."
+        named, text = [], f"{folder} is not trusted any more."
     else:
         real = trust(environment, folder)
-        brains, text = [str(real)], f"{real} is trusted: commands that you run in it use it."
-    show({"trusted": brains} if as_json else None, text)
+        named, text = [str(real)], f"{real} is trusted: commands that you run in it use it."
+    show({"trusted": named} if as_json else None, text)
 
 
 @commands.command()
@@ -120,9 +120,7 @@ def serve(
     """
     if compat not in (None, "openqed"):
         raise UsageError(f"There is no --compat {compat!r}.", hint="The one there is: openqed.")
-    from nugget.app.brains import check_identity
-
-    check_identity(identity)
+    brains.check_identity(identity)
     folder, openqed = expanded(brain) if brain else None, compat == "openqed"
     if http:
         from nugget.http import serve as answer_requests
@@ -152,18 +150,14 @@ def make_backup(file: ArchiveArgument) -> None:
 
     The brain is a git repository and is not in it. The archive holds what you said in sessions: keep it private.
     """
-    from nugget.upkeep.repair import backup
-
-    count = backup(read_environment().home, expanded(file))
+    count = repair.backup(read_environment().home, expanded(file))
     put(f"{counted(count, 'file')} in {file}.")
 
 
 @commands.command("restore")
 def restore_backup(file: ArchiveArgument) -> None:
     """Put a backup back into NUGGET_HOME, which has to be empty."""
-    from nugget.upkeep.repair import restore
-
-    count = restore(read_environment().home, expanded(file))
+    count = repair.restore(read_environment().home, expanded(file))
     put(f"{counted(count, 'file')} restored. Next: nugget sync")
 
 
@@ -173,10 +167,8 @@ def check_itself(as_json: JsonOption = False) -> None:
 
     Your brain and your settings are neither read nor changed. The exit code is 1 if something does not work.
     """
-    from nugget.upkeep.doctor import self_check
-
     found = []
-    for finding in self_check():
+    for finding in doctor.self_check():
         found.append(finding)
         if not as_json:
             put("{state:7} {name:10} {said}".format(**finding))
@@ -212,9 +204,7 @@ commands.add_typer(index, name="index")
 @index.command()
 def migrate() -> None:
     """Create the schema of a team's index, or bring it forward. Run it as the owner of the database."""
-    from nugget.app.brains import migrate_index
-
-    before, after = migrate_index(load_settings(read_environment()).index)
+    before, after = brains.migrate_index(load_settings(read_environment()).index)
     put(f"The schema is at version {after}" + ("." if before == after else f"; it was at {before}."))
 
 
@@ -227,8 +217,6 @@ def new_token(
     expires: Annotated[str | None, Option("--expires", metavar="90d", help="Days until it expires, or never.")] = "90d",
 ) -> None:
     """Create a token and print it. It is stored as a hash and cannot be shown again."""
-    from nugget.app import team
-
     days = re.fullmatch(r"([1-9]\d{0,4})d", expires or "")
     if expires not in (None, "never") and days is None:
         raise UsageError(f"{expires!r} is not a number of days.", hint="Write 90d, or never.")
@@ -242,8 +230,6 @@ def new_token(
 @token.command("list")
 def list_tokens(as_json: JsonOption = False) -> None:
     """List the tokens with their identity, their rights and their last day."""
-    from nugget.app import team
-
     known = team.tokens(read_environment().home)
     values = [{key: value for key, value in asdict(one).items() if key != "hash"} for one in known]
     show({"tokens": values} if as_json else None, report="tokens", tokens=known)
@@ -252,7 +238,5 @@ def list_tokens(as_json: JsonOption = False) -> None:
 @token.command("revoke")
 def revoke_token(token_id: Annotated[str, Argument(metavar="ID", help="The id from `nugget token list`.")]) -> None:
     """Revoke a token at once."""
-    from nugget.app import team
-
     gone = team.revoke_token(read_environment().home, token_id)
     put(f"Revoked {gone.id} of {clean(gone.identity)}.")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -15,11 +15,10 @@ from nugget.cli import (
     ExplainOption,
     JsonOption,
     PagerOption,
-    complete_domain,
-    complete_ref,
-    complete_tag,
-    complete_type,
+    brains,
+    briefing,
     day,
+    library,
     listed,
     open_brain,
     paged,
@@ -37,7 +36,45 @@ from nugget.render.json import bundle_json, shown_json
 from nugget.render.terminal import console, put, put_report, put_text
 from nugget.text import DATE_FORMS, clean, estimate_tokens
 
+if TYPE_CHECKING:
+    from nugget.app import Brain
+
 commands = typer.Typer(add_completion=False)
+_MOST = 100
+"""Most completions that are offered."""
+
+
+def complete_ref(incomplete: str) -> list[tuple[str, str]]:
+    """Complete a ref; return refs with their titles, none of memory."""
+    return _suggested(lambda brain: brain.refs_beginning(incomplete, limit=_MOST))
+
+
+def _named(kind: str, incomplete: str) -> list[str]:
+    return [name for name, _ in _suggested(lambda brain: brain.suggest(incomplete, limit=_MOST)[kind])]
+
+
+def complete_domain(incomplete: str) -> list[str]:
+    """Complete the name of a domain."""
+    return _named("domains", incomplete)
+
+
+def complete_tag(incomplete: str) -> list[str]:
+    """Complete a tag."""
+    return _named("tags", incomplete)
+
+
+def complete_type(incomplete: str) -> list[str]:
+    """Complete a type of knowledge unit."""
+    return [name for name in KnowledgeType if name.startswith(incomplete)]
+
+
+def _suggested(ask: Callable[[Brain], list[tuple[str, Any]]]) -> list[tuple[str, Any]]:
+    """Ask the brain in use without syncing; errors are swallowed during completion."""
+    try:
+        with library.open() as brain:
+            return ask(brain)
+    except Exception:
+        return []
 
 
 TypeOption = Annotated[
@@ -197,10 +234,8 @@ def _filter(
     known: Sequence[str] | type[KnowledgeType], types: Sequence[str] | None, domains: Sequence[str] | None,
     tags: Sequence[str] | None, since: str | None, sources: Sequence[str] | None,
 ) -> Filter:  # fmt: skip
-    from nugget.app.brains import source_names
-
     return Filter(
-        sources=source_names([name.lower() for name in listed(sources)]),
+        sources=brains.source_names([name.lower() for name in listed(sources)]),
         types=types_among(known, types),
         domains=listed(domains),
         tags=listed(tags),
@@ -263,8 +298,6 @@ def brief(as_json: JsonOption = False) -> None:
     With `nugget install --brief`, each new session starts with it: the last failure and its fix, open todos,
     constraints of this code, and the state of capture.
     """
-    from nugget.upkeep import briefing
-
     text = briefing.brief(read_environment(), current_folder(), now=datetime.now(UTC))
     _show_text(text, "There is nothing to tell about this folder.", as_json=as_json)
 
@@ -279,8 +312,6 @@ def recall(
     With `nugget install --recall`, each prompt gets it: the few strongest units, found by words (and by meaning while
     an agent is connected), or nothing if nothing is likely to help.
     """
-    from nugget.upkeep import briefing
-
     asked = words(prompt, "a prompt")
     text = briefing.recall(read_environment(), asked, current_folder(), now=datetime.now(UTC))
     _show_text(text, "Nothing is likely to help with this.", as_json=as_json)

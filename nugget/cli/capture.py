@@ -20,12 +20,16 @@ from nugget.cli import (
     BrainOption,
     DryRunOption,
     JsonOption,
+    library,
     listed,
     open_brain,
     open_provenance,
     print_json,
     progress,
+    sessions,
     show,
+    team,
+    worker,
 )
 from nugget.config import expanded, load_settings, read_environment
 from nugget.errors import BrainError, ForgeError, PushRefused, UsageError
@@ -73,21 +77,18 @@ def capture_session(
     The proposed units are committed on a branch of the brain for review. With a hook payload on stdin and no options,
     the session is queued and the command returns at once.
     """
-    from nugget.app.team import send_session
-    from nugget.app.worker import capture_file, explain_session
-
     chosen = way or ("offline" if method == "heuristic" else method)
     file = _transcript(transcript, session, foreground=foreground)
     environment = read_environment()
-    if not (brain or explain or dry_run) and (sent := send_session(file, environment, load_settings(environment))):
+    if not (brain or explain or dry_run) and (sent := team.send_session(file, environment, load_settings(environment))):
         show({"session": file.stem, "sent": sent} if as_json else None, f"{sent[0].upper()}{sent[1:]}.")
         return
     with open_brain(brain) as opened:
         if explain:
-            name, claims = explain_session(file, opened, way=chosen)
+            name, claims = worker.explain_session(file, opened, way=chosen)
             show({"session": name, "claims": claims} if as_json else None, "\n".join(claims))
             return
-        result, published = capture_file(file, opened, way=chosen, dry_run=dry_run)
+        result, published = worker.capture_file(file, opened, way=chosen, dry_run=dry_run)
     value = capture_json(result) | {"published": [asdict(entry) for entry in published.publications]}
     show(value if as_json else None, report="capture", result=result, dry_run=dry_run, published=published)
 
@@ -101,12 +102,9 @@ def capture(
     brain: BrainOption = None,
 ) -> None:
     """Process queued sessions now."""
-    from nugget.app import brain_in_use
-    from nugget.app.worker import work
-
     environment, folder = read_environment(), None
     try:
-        folder = brain_in_use(brain, environment)
+        folder = library.brain_in_use(brain, environment)
     except BrainError:
         if brain or not load_settings(environment).capture_server:
             raise
@@ -119,7 +117,7 @@ def capture(
         on_progress.get()("Capturing", number, number + left)
 
     with progress():
-        found, done, by_brain = work(environment, catch_up=catch_up, retry=retry, flag=folder if brain else None,
+        found, done, by_brain = worker.work(environment, catch_up=catch_up, retry=retry, flag=folder if brain else None,
                                      publish=publish, report=tell)  # fmt: skip
     failed = sum(job.state == "failed" for job in done)
     here = by_brain.get(folder) if folder else None
@@ -134,8 +132,6 @@ def capture(
 
 def _transcript(transcript: Path | None, session: str | None, *, foreground: bool) -> Path:
     """Return the transcript given by its path, its session's id, or the payload on stdin."""
-    from nugget.app.worker import find_transcript
-
     if transcript is None and session is None and foreground:
         try:
             payload = {} if sys.stdin.isatty() else json.loads(sys.stdin.read(4_000_000) or "{}")
@@ -152,7 +148,7 @@ def _transcript(transcript: Path | None, session: str | None, *, foreground: boo
             "Say which session: --transcript PATH, --session ID, or a hook payload on stdin.",
             hint="Transcripts are under ~/.claude/projects/.",
         )
-    return find_transcript(read_environment(), session)
+    return worker.find_transcript(read_environment(), session)
 
 
 review = typer.Typer(help="Accept or reject what capture proposed.", invoke_without_command=True)
@@ -333,9 +329,7 @@ def pause(
 
     Sessions that end meanwhile are not captured later either, unless you ask for one with `capture-session`.
     """
-    from nugget.app import sessions as known
-
-    known.pause(read_environment().home, session=session, end=end)
+    sessions.pause(read_environment().home, session=session, end=end)
     what = f"session {session}" if session else "sessions"
     put(f"{what.capitalize()}: captured again." if end else f"{what.capitalize()}: not captured until you say --end.")
 
@@ -349,9 +343,7 @@ def erase(
 
     The client's own transcript stays, and is not read again. What was accepted into the brain stays too.
     """
-    from nugget.app.sessions import erase_session
-
-    name, removed = erase_session(open_provenance(), session)
+    name, removed = sessions.erase_session(open_provenance(), session)
     text = f"Session {name} is erased: {', '.join(removed) or 'nothing was kept of it'}."
     show({"session": name, "removed": removed} if as_json else None, text)
     note("Units that it proposed stay in the brain and in review: `nugget forget ID`, `nugget review reject`.")

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import typer
 from typer import Argument, Option
@@ -23,8 +23,11 @@ from nugget.cli import (
     open_provenance,
     paged,
     progress,
+    provenance,
     show,
 )
+from nugget.cli import logs as app_logs
+from nugget.cli import sessions as app_sessions
 from nugget.cli.capture import WayOption
 from nugget.config import current_folder, expanded, load_settings, read_environment
 from nugget.errors import UsageError
@@ -42,9 +45,6 @@ from nugget.render.json import (
 )
 from nugget.render.terminal import note
 from nugget.text import DATE_FORMS, counted
-
-if TYPE_CHECKING:
-    from nugget.app.logs import Logs
 
 commands = typer.Typer(add_completion=False)
 sessions = typer.Typer(
@@ -69,11 +69,9 @@ def list_sessions(
     ctx: typer.Context, everything: AllOption = False, since: SinceOption = None, as_json: JsonOption = False
 ) -> None:
     """List the sessions of this workspace, newest first, with what came of each."""
-    from nugget.app.sessions import list_sessions as known_sessions
-
     if ctx.invoked_subcommand is not None:
         return
-    workspace, found = known_sessions(open_provenance(), everything=everything, since=moment(since))
+    workspace, found = app_sessions.list_sessions(open_provenance(), everything=everything, since=moment(since))
     named = None if everything else workspace.identity
     value = {"workspace": named, "sessions": [session_json(one) for one in found]} if as_json else None
     ids = {one.id for one in found}
@@ -93,9 +91,7 @@ def show_session(
 
     Secrets are removed. A session that the client deleted is read from Nugget's archive.
     """
-    from nugget.app.sessions import find_session
-
-    detail = find_session(open_provenance(), session)
+    detail = app_sessions.find_session(open_provenance(), session)
     if detail.problem and not (summary and detail.store_file):
         raise detail.problem
     value = session_detail_json(detail, summary=summary) if as_json else None
@@ -152,11 +148,9 @@ def bundle(
 
     New logs of the session are read first.
     """
-    from nugget.app.logs import BundleOptions, evidence_json
-
     if sum((session is not None, last, workspace)) > 1:
         raise UsageError("Give one of --session, --last and --workspace.")
-    options = BundleOptions(
+    options = app_logs.BundleOptions(
         intent=intent, max_lines=max_lines, max_chars=max_chars, output_window=output_window,
         max_incidents=max_incidents, include_artifacts=artifacts, explain=explain,
     )  # fmt: skip
@@ -172,7 +166,8 @@ def bundle(
             found = opened.workspace_evidence(current_folder(), text, options)
         else:
             found = opened.session_evidence(session, text, options)
-    show(evidence_json(found, explain=explain) if as_json else None, report="evidence", found=found, explain=explain)
+    value = app_logs.evidence_json(found, explain=explain) if as_json else None
+    show(value, report="evidence", found=found, explain=explain)
 
 
 @logs.command("sessions", hidden=True)
@@ -182,12 +177,10 @@ def list_logged(ctx: typer.Context, as_json: JsonOption = False) -> None:
 
 
 @contextmanager
-def _opened() -> Iterator[Logs]:
-    from nugget.app.logs import Logs
-
+def _opened() -> Iterator[app_logs.Logs]:
     environment = read_environment()
     with progress():
-        yield Logs(environment=environment, settings=load_settings(environment), note=note)
+        yield app_logs.Logs(environment=environment, settings=load_settings(environment), note=note)
 
 
 @commands.command()
@@ -197,9 +190,7 @@ def shell_init(shell: Annotated[Shell, Argument(help="The shell to print the hoo
     Nothing is recorded until your shell evaluates it, as in `eval "$(nugget shell-init bash)"`. Commands that begin
     with a space or match NUGGET_SHELL_IGNORE are not recorded.
     """
-    from nugget.app.logs import shell_hook
-
-    typer.echo(shell_hook(shell), nl=False)
+    typer.echo(app_logs.shell_hook(shell), nl=False)
 
 
 NuggetTypeOption = Annotated[
@@ -293,15 +284,13 @@ def commit(
     The message is a conventional commit message; trailers name the sessions and who wrote the lines. The editor opens
     as with git; your hooks run, and the commit is signed as git is configured.
     """
-    from nugget.app.provenance import commit_staged, prepare_commit
-
     here = current_folder()
-    made = prepare_commit(read_environment(), here, offline=offline)
+    made = provenance.prepare_commit(read_environment(), here, offline=offline)
     for text in made.notes:
         note(text)
     if dry_run:
         typer.echo(made.message, nl=False)
-    elif file := commit_staged(here, made.message, edit=not auto):
+    elif file := provenance.commit_staged(here, made.message, edit=not auto):
         note(f"Nothing was committed. The message is in {file}")
         raise typer.Exit(1)
 

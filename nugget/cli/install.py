@@ -13,7 +13,8 @@ import typer
 from typer import Argument, Option
 
 from nugget import config as settings_of
-from nugget.cli import BrainOption, DryRunOption, JsonOption, open_brain, progress, show
+from nugget.cli import BrainOption, DryRunOption, JsonOption, library, open_brain, progress, show
+from nugget.cli import install as installing
 from nugget.config import Environment, current_folder, documented_keys, read_environment, read_user_file
 from nugget.errors import BrainError, NuggetError, UsageError
 from nugget.render.terminal import console, note, put
@@ -63,12 +64,10 @@ def install(
     holds reviewed knowledge of its repository; --brief makes it longer, --no-brief switches it off. With git-hook: git
     proposes commit messages.
     """
-    from nugget.upkeep.install import install_hook, own_command, plan_install
-
     environment = read_environment()
-    command = own_command(environment)
+    command = installing.own_command(environment)
     if place == "git-hook":
-        for line in install_hook(current_folder(), command=command, dry_run=dry_run):
+        for line in installing.install_hook(current_folder(), command=command, dry_run=dry_run):
             put(line)
         return
     if remember is not None and not dry_run:
@@ -78,7 +77,7 @@ def install(
         _install_clients(None if every else place, environment, command, dry_run=dry_run)
         if not (every and environment.claude_config.is_dir()):
             return
-    changes = plan_install(
+    changes = installing.plan_install(
         scope, environment, command=command, cwd=current_folder(), brief=brief, recall=recall, notes=notes
     )
     if not dry_run:
@@ -109,19 +108,17 @@ def uninstall(
     Only Nugget's entries are removed; the rest keeps its order and indent. The brain stays. With git-hook: remove the
     hook from the repository in the current folder.
     """
-    from nugget.upkeep.install import clients, plan_client, plan_uninstall, uninstall_hook
-
     if place == "git-hook":
-        for line in uninstall_hook(current_folder(), dry_run=dry_run):
+        for line in installing.uninstall_hook(current_folder(), dry_run=dry_run):
             put(line)
         return
     environment = read_environment()
-    known = clients(environment, Path("nugget"))
+    known = installing.clients(environment, Path("nugget"))
     for one in ("claude-code", *known) if every else (place,):
         if client := known.get(one):
-            changes, name = plan_client(client, remove=True), f"the settings of {client.title}"
+            changes, name = installing.plan_client(client, remove=True), f"the settings of {client.title}"
         else:
-            changes, name = plan_uninstall(scope, environment, cwd=current_folder()), "these settings"
+            changes, name = installing.plan_uninstall(scope, environment, cwd=current_folder()), "these settings"
         if not _carry_out(changes, dry_run=dry_run) and not changes and not every:
             put(f"Nugget is not in {name}; nothing to change.")
 
@@ -135,14 +132,12 @@ def prepare(environment: Environment, brain: Path | None = None) -> None:
 
 def _install_clients(place: Place | None, environment: Environment, command: Path, *, dry_run: bool) -> None:
     """Connect one agent, or each whose folder is on this machine."""
-    from nugget.upkeep.install import clients, plan_client
-
-    known = clients(environment, command)
+    known = installing.clients(environment, command)
     chosen = [known[place]] if place else [client for client in known.values() if client.folder.is_dir()]
     if not dry_run:
         prepare(environment)
     for client in chosen:
-        changes = plan_client(client)
+        changes = installing.plan_client(client)
         if _carry_out(changes, dry_run=dry_run) or not changes:
             put(f"{client.title} is connected{'' if changes else ' already'}.")
     if chosen and not dry_run:
@@ -166,11 +161,11 @@ def _ask_for_claude(environment: Environment) -> None:
 
 def offer_install(environment: Environment) -> bool:
     """Ask at the terminal whether to install now; return whether Nugget is installed."""
-    from nugget.upkeep.install import own_command, plan_install
-
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
-    changes = plan_install("user", environment, command=own_command(environment), cwd=current_folder())
+    changes = installing.plan_install(
+        "user", environment, command=installing.own_command(environment), cwd=current_folder()
+    )
     if changes and typer.confirm("Connect Claude Code now (two hooks, the MCP server, one permission)?"):
         _carry_out(changes, dry_run=False)
         _ask_for_claude(environment)
@@ -200,11 +195,10 @@ def watch(
     Checks every two minutes for sessions that have been idle for ten; needed for agents without hooks.
     """
     from nugget.app import worker
-    from nugget.upkeep.install import own_command
 
     environment = read_environment()
     if install or uninstall:
-        for line in worker.set_up(environment, own_command(environment), remove=uninstall):
+        for line in worker.set_up(environment, installing.own_command(environment), remove=uninstall):
             put(line)
         return
     put("Looking for sessions that have ended; Ctrl-C ends this.")
@@ -220,11 +214,9 @@ def show_settings(ctx: typer.Context, as_json: JsonOption = False, brain: BrainO
     """Show your settings, or change them. Without a subcommand: list each setting, its value and its origin."""
     if ctx.invoked_subcommand is not None:
         return
-    from nugget.app import brain_in_use
-
     environment = read_environment()
     try:
-        folder: Path | None = brain_in_use(brain, environment)
+        folder: Path | None = library.brain_in_use(brain, environment)
     except BrainError:
         if brain:
             raise
@@ -275,10 +267,8 @@ def move_settings(
 
     Shows each value and asks first, because such settings decide where texts and keys are sent. Your own values stay.
     """
-    from nugget.app import brain_in_use
-
     environment = read_environment()
-    mine, folder = read_user_file(environment), brain_in_use(brain, environment)
+    mine, folder = read_user_file(environment), library.brain_in_use(brain, environment)
     found = {key: entry for key, entry in settings_of.read_brain_file(folder)[2].items() if key not in mine}
     if not found:
         put("There is nothing to move.")

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from nugget.cli import BrainOption, DryRunOption, JsonOption, listed, open_brain, progress, show
+from nugget.cli import BrainOption, DryRunOption, JsonOption, listed, open_brain, progress, sessions, show
 from nugget.config import current_folder, expanded
 from nugget.errors import UsageError
 from nugget.models import KnowledgeType, Severity
@@ -159,13 +159,11 @@ def import_notes(
     claude-mem and basic-memory. The proposed units are committed on a branch of the brain for review; your notes are
     not changed. The conversations.json (or the zip) of a ChatGPT or Claude export becomes sessions.
     """
-    from nugget.app.sessions import import_chats
-
     with open_brain(brain) as opened:
-        chats = import_chats(opened, path, dry_run=dry_run)
+        chats = sessions.import_chats(opened, path, dry_run=dry_run)
         if chats is not None:
-            sessions = [{"id": name, "title": title or None} for name, title in chats.items()]
-            show({"sessions": sessions} if as_json else None, report="chats", chats=chats, dry_run=dry_run)
+            named = [{"id": name, "title": title or None} for name, title in chats.items()]
+            show({"sessions": named} if as_json else None, report="chats", chats=chats, dry_run=dry_run)
             return
         with progress():
             result = opened.import_notes(path, domain=domain, limit=limit, dry_run=dry_run)

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from nugget.cli import BrainOption, JsonOption, day, listed, open_brain, progress, show
+from nugget.cli import BrainOption, JsonOption, day, listed, open_brain, progress, show, writing
+from nugget.cli import doctor as checks
+from nugget.cli import status as states
 from nugget.config import current_folder, expanded
 from nugget.errors import GitError, NuggetError, UsageError, reason_of
 from nugget.models import SourceName
@@ -113,9 +115,6 @@ def status(as_json: JsonOption = False, brain: BrainOption = None) -> None:
 
     The exit code is 0 whatever is shown; `nugget doctor` ends with 1 if something is wrong.
     """
-    from nugget.upkeep import doctor as checks
-    from nugget.upkeep import status as states
-
     with open_brain(brain) as opened:
         seen, *others = [states.status(one.path, one.settings, one.environment) for one in (opened, *opened.others)]
         found = checks.quick_checks(seen, opened.settings, opened.environment, datetime.now(UTC))
@@ -142,9 +141,6 @@ def doctor(
     Changes nothing without --repair, which removes stale locks, leftovers and damaged indexes, and rebuilds the
     indexes. The exit code is 1 if something is wrong (✗), 0 if there are only warnings (!).
     """
-    from nugget.upkeep.doctor import doctor as diagnose
-    from nugget.upkeep.doctor import open_checks
-
     with open_brain(brain) as opened:
         if secrets:
             with progress():
@@ -152,11 +148,11 @@ def doctor(
             show({"ok": not leaks, "leaks": leaks} if as_json else None, report="leaks", leaks=leaks)
             raise typer.Exit(1 if leaks else 0)
         repaired = (opened.repair() or ["There was nothing to repair."]) if mend else []
-        found = diagnose(opened.path, opened.settings, opened.environment, now=datetime.now(UTC))
+        found = checks.doctor(opened.path, opened.settings, opened.environment, now=datetime.now(UTC))
     wrong = sum(finding["state"] == "error" for finding in found)
     value = {"ok": not wrong, "brain": str(opened.path), "findings": found} | ({"repaired": repaired} if mend else {})
     show(value if as_json else None, report="findings", repaired=repaired, brain=opened.path, found=found,
-         verdict=open_checks(found))  # fmt: skip
+         verdict=checks.open_checks(found))  # fmt: skip
     raise typer.Exit(1 if wrong else 0)
 
 
@@ -178,12 +174,10 @@ def redact(
 
     Changes nothing. `redaction.allow` in your settings keeps what only looks like a secret.
     """
-    from nugget.app.writing import secret_lines
-
     content = _read(file)
-    secret_lines("")  # the rules are opened before the time is taken
+    writing.secret_lines("")  # the rules are opened before the time is taken
     begin = time.perf_counter()
-    found = secret_lines(content.decode("utf-8", "replace"))
+    found = writing.secret_lines(content.decode("utf-8", "replace"))
     seconds = time.perf_counter() - begin
     lines = [{"line": line, "kind": kind, "rule": rule} for line, kind, rule in found]
     kinds, rules = Counter(kind for _, kind, _ in found), Counter((kind, rule) for _, kind, rule in found)

@@ -162,7 +162,7 @@ def test_suggestions_say_what_can_be_asked(world, nugget):
 
 @pytest.mark.proves("SEARCH-COMPLETION")
 def test_a_shell_completes_refs_domains_tags_and_types(world):
-    from nugget.cli import complete_domain, complete_ref, complete_tag, complete_type
+    from nugget.cli.ask import complete_domain, complete_ref, complete_tag, complete_type
 
     assert complete_ref("pattern/retry")[0][0] == "pattern/retry-with-idempotency"
     assert "cooking" in complete_domain("coo")
