@@ -17,8 +17,9 @@ from sessions import write_transcript
 from waiting import wait_for
 
 import nugget as library
+from nugget.capture import queue
 from nugget.config import load_settings, read_environment
-from nugget.infra import git
+from nugget.infra import files, git
 
 
 @pytest.mark.proves("CLI-COMMANDS")
@@ -283,6 +284,23 @@ def test_explain_shows_what_a_model_found_and_what_kept_it_out(nugget, words, se
     assert "it surprised everybody" in shown.out and f"“{quote}” said by the user" in shown.out
     assert "left out: Kafka holds the queue: its quotes do not say it" in shown.out
     assert nugget("review", "list", "--json").json == []
+
+
+@pytest.mark.proves("GEN-FAILURE")
+def test_a_session_of_which_a_model_says_nothing_twice_is_captured_later(nugget, words, home, server, monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-x")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+    assert nugget("config", "set", "extraction.with", "api").code == 0
+    transcript = words.parent / "s.jsonl"
+    session = write_transcript(transcript, [("Why is it booked again?", "Stripe sends some events twice, so I look.")])
+    server.default = lambda request: value({})
+    files.queue_job(home, {"version": 1, "queued": 1.0, "session": session, "transcript": str(transcript)})
+    nugget("capture")
+    (job,) = queue.jobs(home, "failed")
+    assert "did not reply as asked" in (job.reason or "") and job.next_try is not None and len(server.requests) == 2
+    server.default = lambda request: value({"summary": "s", "units": []})
+    nugget("capture", "--retry")
+    assert len(server.requests) == 3 and not queue.jobs(home, "failed")
 
 
 @pytest.mark.proves("CLI-CAPTURE")
