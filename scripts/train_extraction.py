@@ -229,7 +229,7 @@ def main() -> None:
     seen = [name for name in trainer.sessions if not bench.is_apart(name)]
     unseen = leave_one_out(trainer, seen)
     slope, offset = calibrated(trainer, unseen)
-    threshold = float(next((arg.split("=")[1] for arg in sys.argv if arg.startswith("--threshold=")), 0.6))
+    threshold = float(next((arg.split("=")[1] for arg in sys.argv if arg.startswith("--threshold=")), 0.62))
     scale = {"slope": slope, "offset": offset, "threshold": threshold}
     by_one_out = measured(trainer, unseen, f"leave-one-session-out at {threshold}", **scale)
     if "--check" in sys.argv and "--apart" not in sys.argv:

@@ -47,15 +47,13 @@ _LINK = phrases.any_of(
     r"^(?:(?:and|but|so|or) )?(?:this|that|it|they|these|those|otherwise|because|since|instead|without|which|however"
     r"|only|when|if|unless|even|so|but|thus|therefore|then|such|both|no longer|not|given)\b"
 )
-_SHORT_PROMPT = 160
-
 _TRIED = 9
 """Events behind a claim in which the agent says that what it tried did not help."""
 _LATER_EDITS = 50
 """Edits of a file among which the one is looked for that reverts an earlier one."""
-_TELLING = ("must", "instead", "because", "cause", "fix", "intent", "decided", "default", "risk", "contrast")
+TELLING = ("must", "instead", "because", "cause", "fix", "intent", "decided", "risk", "contrast")
 _NO_SUPPORT = ("question", "colon", "very short", "next_step", "offer")
-_IDLE = ("next_step", "report", "maybe", "offer")
+_IDLE = ("next_step", "offer")
 
 
 @dataclass(slots=True)
@@ -145,14 +143,11 @@ def _add_features(session: SessionClaims) -> None:
 
 def _of_words(sentence: Sentence) -> dict[str, float]:
     body = plain(sentence.text)
-    names = len(set(_CODE.findall(body)))
     count = len(_WORD.findall(body)) + len(phrases.WIDE.findall(body)) / 2
     patterns = phrases.FEATURES | phrases.FORMS
     made = {name: float(bool(pattern.search(body))) for name, pattern in patterns.items()}
     made |= {
-        "telling": (sum(made[name] for name in _TELLING) - sum(made[name] for name in _IDLE)) / 4,
-        "names": min(names, 4) / 4,
-        "no names": float(names == 0),
+        "telling": (sum(made[name] for name in TELLING) - sum(made[name] for name in _IDLE)) / 4,
         "short": float(count < 7),
         "very short": float(count < 4),
         "long": float(count > 32),
@@ -265,39 +260,13 @@ def continued(claim: Claim, session: SessionClaims) -> list[Claim]:
     return found
 
 
-def answers(claim: Claim, session: SessionClaims) -> list[Claim]:
-    """Return how the agent took up what a person said: the point it agreed with, and what it did in the end."""
-    episode = claim.episode
-    if claim.features["option chosen"] and claim.features["short"]:
-        return _said_of(episode, session.claims[: claim.number])
-    if claim.sentence.event.kind is EventKind.SUMMARY:  # the replies are to what was said after it
-        return []
-    replies: dict[int, list[Claim]] = {}
-    for other in session.claims:
-        if other.episode is episode and other.sentence.channel is Channel.REPLY:
-            replies.setdefault(other.sentence.place, []).append(other)
-    if not replies:
-        return []
-    events = [replies[min(replies)]] if episode.conceded else []
-    if episode.edits and (not events or len(replies) > 1):
-        events.append(replies[max(replies)])
-    found = []
-    for event in events:
-        usable = (
-            one
-            for one in event[:5]
-            if is_usable(one)
-            and len(titles.point_of(one.sentence.text)) >= 40
-            and (len(episode.prompt) < _SHORT_PROMPT or session.likeness(claim, one) >= 0.1)
-        )
-        if (first := next(usable, None)) is not None:
-            found.append(first)
-    return found
-
-
-def _said_of(episode: Episode, before: Sequence[Claim]) -> list[Claim]:
+def said_of_pick(claim: Claim, session: SessionClaims) -> list[Claim]:
     """Return what the offer says of the option that a person picked in a few words."""
+    episode = claim.episode
+    if not (claim.features["option chosen"] and claim.features["short"]):
+        return []
     names = [name.lower() for name in picked(episode.prompt, episode.offer)]
+    before = session.claims[: claim.number]
     said = [one for one in before if episode.offer.endswith(one.sentence.event.text) and is_usable(one)]
     return [one for one in said if any(name in one.sentence.text.lower() for name in names)][:2]
 

@@ -14,13 +14,14 @@ from nugget.extraction.claims import (
     CHORE,
     FIRST_PERSON,
     SUBJECT_PRONOUN,
+    TELLING,
     Claim,
     SessionClaims,
-    answers,
     continued,
     is_close,
     is_confirmed,
     is_usable,
+    said_of_pick,
     words_of,
 )  # fmt: skip
 from nugget.extraction.episodes import OPENING, Turn
@@ -35,48 +36,24 @@ _MAX_SUPPORT = 2
 _BODY_CHARS = 480
 _NEAR = 0.26
 _SAME = 0.62
-_SUBJECT = re.compile(r"`[^`\n]{3,60}`")
+_SHORT_CHOICE = 60
+_CHOOSES = phrases.any_of(
+    r"^(?:(?:we|i) )?[a-z]+ (?:with |to |the |a |only )?(?P<name>`[^`]+`|(?-i:[A-Z])[\w.+#-]*\w|[\w.-]+/[\w./:-]+)"
+)
 _TAG = phrases.any_of(r"</?[a-z_-]+>")
 _PURPOSE = phrases.any_of(r"\bto (?:avoid|prevent|protect|ensure|support|keep|allow|preserve|guard|handle|end)\b")
 _INTERIM = phrases.any_of(
     r"\bstill (?:slow|fail|there|~|not|the same|\d|show|need)|\bthere(?:'s| is| are) still\b|\bso far\b|^still\b"
 )
-_STATUS = phrases.any_of(
-    r"\b(?:tests?|lint\w*|builds?|checks?|ci)\b.{0,30}\b(?:pass\w*|fail\w*|green|red|clean|ok)\b",
-    r"\b\d+ (?:new |more |test |lint |real |other )*(?:failures?|errors?|issues?|warnings?|commits|files"
-    r"|conflicts?|lines)\b",
-    r"\bHEAD's\b|^(?:keep|take|use) (?:HEAD|ours|theirs)\b|\bmerge both\b|\bconflict(?:ed)? (?:files?|regions?)\b",
-    r"\b(?:updated|opened|created|pushed|merged) (?:the |a |your )?(?:pr|branch|pull request)\b|\bcommit"
-    r" `?[0-9a-f]{7,}",
-    r"\bstraightforward\b|\bchanges? needed\b|\b(?:just|only) one real\b|\bwill display as\b|^here(?:'s| is| are)\b",
-    r"\b(?:remaining|so far|no longer needed now|as requested|as expected)\b|^(?:scroll|click|run) ",
-)
 _TESTS = phrases.any_of(r"\bTest[A-Z]\w+|^test\b|^(?:documentation|docs|(?:added|integration|unit) .*tests)\b")
-_IDLE = phrases.any_of(
-    r"^found (?:it|the)\b|^(?:added?|updated|fixed|wrote) (?:\w+ ){0,3}tests?\b"
-    r"|\bstraightforward\b|\bknow what you'd like\b|\blet me know\b|^should i\b"
-    r"|^(?:the |this )?(?:fix|approach|change)s? (?:works?|addresses|looks?|handles?)\b"
-    r"|^(?:the )?(?:approach|plan|resolution|fix) (?:would be|will be|is):"
-    r"|^(?:the|all|most) (?:\w+ ){0,2}(?:reviewer|feedback|tests?|issues?|comments?|implementation) (?:is|are|has been"
-    r"|have been|provides?|covers?) (?:\w+ )?(?:right|correct|resolved|addressed|fixed|done|comprehensive)\b"
-    r"|\bshould (?:now )?work (?:correctly|now)|\bproduction-ready\b|^something (?:broke|is (?:wrong|broken))\b"
-)
-"""Where things stand, what a review came to, and what says nothing."""
 _PROPOSES = phrases.any_of(
     r"\b(?:can|could|should|shouldn't|why (?:don't|aren't|isn't|not)) (?:we|you|it|this|that)?\b|\binstead\b"
 )
-_CHAT = phrases.any_of(
-    r"\bi (?:remember|had|was|am|see|noticed|just|tried|ran|got|checked|looked|pushed|merged|wonder|assume"
-    r"|don't know)\b",
-    r"\bi'(?:m|ve)\b|^(?:check|look|see|show|tell|explain|help|what|why|how|where|like)\b|\blet me know\b|\bdo we\b",
-    r"\bwhat (?:do you think|you think)\b|\bthere is a (?:pr|review)\b|\breview comments?\b|\bmight be\b",
+_NARRATES = phrases.any_of(
+    r"^(?:the |a )?(?:\w+ )?(?:`[^`]+`|[\w.]+\(\))(?: \w+)? (?:\w+ly )?[a-z]{2,}s\b"
+    r"(?!.*\b(?:when|if|unless|before|after)\b)"
 )
-_ADVISES = phrases.any_of(
-    r"\bconsider \w+ing\b|^(?:do|does|did|is|are|can|could)\b(?!.*\binstead\b).*\?|^(?:is|are) there\b|^do (?:we|you)\b"
-    r"|^(?:q: ?)?(?:why do|what (?!about|if)|how (?!about)|which|where|who)\b.*\?"
-    r"|\bwe need to (?:fix|add|check|merge|push)\b|\bwhy (?:has|have|is|are we|does|did)\b"
-)
-"""Words of reviewers, questions and errands: no choice of the person."""
+"""What code does: the repository says so already, unless the sentence gives a reason or a limit."""
 _UNSURE = phrases.any_of(r"\b(?:likely|probably|maybe|perhaps|might|seems?)\b")
 _PLEASE = phrases.any_of(
     r"(?:(?:but|and) )?(?:please|bitte|can you|could you|you can|let'?s|s'il|por favor|i think|i don't know|i'm not)\b"
@@ -96,7 +73,10 @@ _ORDER = ("", "Rule", "Decision", "Problem", "Cause", "Fix", "Because", "Why", "
 
 @dataclass(slots=True)
 class Draft:
-    """A unit in the making. `support` are sentences that say why, how, or instead of what."""
+    """A unit in the making. `support` are sentences that say why, how, or instead of what.
+
+    `better` is the draft about the same subject that was proposed in its place.
+    """
 
     anchor: Claim
     title: str
@@ -105,6 +85,7 @@ class Draft:
     kind: KnowledgeType = KnowledgeType.CONCEPT
     features: dict[str, float] = field(default_factory=dict)
     confidence: float = 0.0
+    better: Draft | None = None
 
     @property
     def claims(self) -> list[Claim]:
@@ -112,10 +93,19 @@ class Draft:
         return [self.anchor, *(claim for _, claim in self.support)]
 
     @property
+    def subjects(self) -> frozenset[str]:
+        """The names that a decision chooses or rejects; none for other types."""
+        if self.kind is not KnowledgeType.DECISION:
+            return frozenset()
+        chosen = _CHOOSES.match(self.title)
+        names = (*phrases.rejected_in(self.statement), *([chosen["name"]] if chosen else []))
+        return frozenset(name.lower().strip("`().") for name in names)
+
+    @property
     def telling(self) -> list[tuple[str, Claim]]:
         """The support without sentences that only tell how far the work is."""
         texts = [(one, one[1].sentence.text) for one in self.support]
-        return [one for one, text in texts if not (_STATUS.search(text) or _IDLE.search(text))]
+        return [one for one, text in texts if not (phrases.STATUS.search(text) or phrases.IDLE.search(text))]
 
     def text(self) -> str:
         """The body: a paragraph for each slot of its type, at most three sentences each."""
@@ -195,7 +185,7 @@ def _is_told(claim: Claim) -> bool:
     if found["offer accepted"] or found["option chosen"]:
         return True
     text = claim.sentence.text
-    if claim.sentence.channel is not Channel.USER or phrases.REPORTS_BUG.search(text) or _ADVISES.search(text):
+    if claim.sentence.channel is not Channel.USER or phrases.REPORTS_BUG.search(text) or phrases.ADVISES.search(text):
         return False
     if found["very short"]:
         is_refusal = found["not"] and claim.episode.turn is Turn.OBJECTION
@@ -216,7 +206,7 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     said = titles.wish(sentence.text) if is_user or offers else titles.point_of(sentence.text)
     if claim.features["option chosen"] and is_user:
         said = _as_choice(said)
-    said = _with_subject(said, claim, session)
+    said = _without_pronoun(said)
     if said.count('"') % 2:
         said = said.replace('"', "") if said[:1] == '"' or said[-2:].rstrip(".") == '"' else ""
     if not said or _TAG.search(said):
@@ -227,15 +217,14 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
             return None
     if _is_passing(claim, said):
         return None
-    if is_user and len(said) < 160:
-        said = _with_rest(said, claim, session)
-    draft = Draft(anchor=claim, title="", statement=said)
-    following = answers if is_user else continued
-    draft.support = [("", one) for one in following(claim, session)]
-    draft.support += _support(draft, session)[: max(0, 3 - len(draft.support))]
-    draft.title = _title(claim, said)
-    if not draft.title:
+    whole = _with_rest(said, claim, session) if is_user and len(said) < 160 else said
+    title = _title(claim, said) or _title(claim, whole)
+    if not title:
         return None
+    draft = Draft(anchor=claim, title=title, statement=whole)
+    following = said_of_pick if is_user else continued
+    draft.support = [*_reason_before(claim, session), *(("", one) for one in following(claim, session))]
+    draft.support += _support(draft, session)[: max(0, 3 - len(draft.support))]
     if not draft.statement.endswith((".", "!", "?", "。")):
         draft.statement = draft.statement.rstrip(" ;,") + "."
     return draft
@@ -247,8 +236,9 @@ def _title(claim: Claim, said: str) -> str:
     if not title and _is_told(claim):
         title = titles.title_of(said)  # what is wanted is too short to say it without the reason
     context = claim.sentence.event.text
-    is_vague = phrases.ERRAND.match(title) or _UNSURE.search(title) or _IDLE.search(title)
-    if is_vague or not titles.stands_alone(title, context):
+    is_vague = any(pattern.search(title) for pattern in (phrases.ERRAND, _UNSURE, phrases.IDLE, FIRST_PERSON))
+    tells = _is_told(claim) or any(claim.features[name] for name in (*TELLING, "not"))
+    if is_vague or (_NARRATES.match(title) and not tells) or not titles.stands_alone(title, context):
         return ""
     is_clear = claim.features["option chosen"] or claim.features["offer accepted"] or claim.sentence.event.tool
     if not is_clear and not titles.is_statement(title, context):
@@ -273,18 +263,20 @@ def _is_passing(claim: Claim, said: str) -> bool:
     is_user = claim.sentence.channel is Channel.USER
     if found["question"] and not (is_user or found["offer accepted"]):
         return True
-    if _IDLE.search(said) or phrases.ERRAND.match(said):
+    if phrases.IDLE.search(said) or phrases.ERRAND.match(said):
         return True
     if not is_user and claim.sentence.text.startswith("And "):
         return True
     if is_user:
         rules = phrases.RULES.search(said) or phrases.CHOSEN.search(said) or claim.sentence.event.tool
         asks = found["question"] and not _PROPOSES.search(claim.sentence.text)
-        return bool((asks or _CHAT.search(said)) and not rules and not _is_told(claim))
-    if (found["next_step"] and not found["offer accepted"]) or _INTERIM.search(said):
+        return bool((asks or phrases.CHAT.search(said)) and not rules and not _is_told(claim))
+    if (phrases.FEATURES["next_step"].search(said) and not found["offer accepted"]) or _INTERIM.search(said):
         return True
     has_reason = any(found[name] for name in ("because", "instead", "intent", "cause", "contrast", "not"))
-    is_chore = found["chore"] or found["task"] or CHORE.search(said) or _TESTS.search(said) or _STATUS.search(said)
+    is_chore = (
+        found["chore"] or found["task"] or CHORE.search(said) or _TESTS.search(said) or phrases.STATUS.search(said)
+    )
     if is_chore and not has_reason and not _PURPOSE.search(said):
         return True
     return bool(FIRST_PERSON.search(said) and not found["offer accepted"])
@@ -309,24 +301,25 @@ def _with_rest(said: str, claim: Claim, session: SessionClaims) -> str:
     return f"{said.rstrip(' .?')}{'. ' if more[:1].isupper() else '; '}{more}"
 
 
-def _with_subject(said: str, claim: Claim, session: SessionClaims) -> str:
-    """Return the claim with a noun for `It` at its head: what it stands under, or the sentence before begins with."""
-    found = SUBJECT_PRONOUN.match(said)
-    if not found:
+def _reason_before(claim: Claim, session: SessionClaims) -> list[tuple[str, Claim]]:
+    """Return the sentence before a choice that a person made in a few words: it says why."""
+    before = session.claims[claim.number - 1] if claim.number and _is_told(claim) else claim
+    is_beside = before is not claim and before.sentence.place == claim.sentence.place
+    if claim.sentence.channel is not Channel.USER or not is_beside or len(claim.sentence.text) > _SHORT_CHOICE:
+        return []
+    is_reason = before.sentence.block == claim.sentence.block and not (
+        before.features["very short"] or before.features["question"] or "://" in before.sentence.text
+    )
+    return [("Why", before)] if is_reason and not phrases.ERRAND.match(titles.wish(before.sentence.text)) else []
+
+
+def _without_pronoun(said: str) -> str:
+    """Return a claim without an aside that begins with `It` or `This`; nothing if all of it leans on that."""
+    if not SUBJECT_PRONOUN.match(said):
         return said
-    rest, sentence = said[found.end() :], claim.sentence
-    if re.match(r"\w+ing\b|[a-z]+ (?:is|was|are|means)\b", rest) and said[:1] in "Tt":
-        return said
-    before = session.claims[claim.number - 1].sentence if claim.number else sentence
-    follows = before.place == sentence.place and before is not sentence
-    for context in (before.text if follows else "", sentence.lead_in, sentence.heading):
-        names = set(_SUBJECT.findall(context))
-        if said[:2] == "It" and len(names) == 1:
-            return f"{names.pop()} {'is ' if found.group('is') else ''}{rest}"
-    more = said.partition(", ")[2]
-    is_rule = sentence.channel is Channel.USER and re.match(r"(?:must|should|has to|needs to|can't|cannot) ", rest)
-    is_whole = is_rule and len(more) > 30 and titles.is_statement(more, said)
-    return titles.capitalised(more) if is_whole and not SUBJECT_PRONOUN.match(more) else ""
+    aside, _, rest = said.partition(" - ")
+    stands = len(aside) < 40 and not SUBJECT_PRONOUN.match(rest) and titles.is_statement(rest, said)
+    return titles.capitalised(rest) if rest and stands else ""
 
 
 def _support(draft: Draft, session: SessionClaims) -> list[tuple[str, Claim]]:
@@ -383,6 +376,9 @@ def _features(draft: Draft, session: SessionClaims) -> dict[str, float]:
     anchor = draft.anchor
     channels = {claim.sentence.channel for claim in draft.claims}
     made = {f"anchor {name}": value for name, value in anchor.features.items()}
+    first = draft.title.lower().partition(" ")[0]
+    made["title fixes"] = float(first in ("fix", "fixed", "fixes"))
+    made["title does"] = float(first in titles.IMPERATIVES and first != "fix")
     made |= {
         "support": len(draft.support) / 3,
         "channels": len(channels) / 4,
@@ -391,9 +387,8 @@ def _features(draft: Draft, session: SessionClaims) -> dict[str, float]:
         "has why": float(any(role == "Why" for role, _ in draft.support)),
         "has cause": float(any(role == "Cause" for role, _ in draft.support)),
         "has fix": float(any(role == "Fix" for role, _ in draft.support)),
-        "title first person": float(bool(FIRST_PERSON.search(draft.title))),
         "tests": float(bool(_TESTS.search(draft.statement))),
-        "status": float(bool(_STATUS.search(draft.statement))),
+        "status": float(bool(phrases.STATUS.search(draft.statement))),
         "purpose": float(bool(_PURPOSE.search(draft.statement))),
         "cut": float(len(draft.title) + 2 < len(draft.statement)),
     }

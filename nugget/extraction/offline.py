@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 MAX_UNITS = 5
 
-_SURE = 0.7
+_SURE = 0.8
 """Confidence at least of what a person laid down as a rule, or chose when asked."""
 _AGREED = 0.7
 """The same of what the agent offered and the person agreed to."""
-_REFUSED = 0.5
-"""The same of what a person does not want."""
+_THEIRS = 0.05
+"""How much more a unit counts that the person stated."""
 _QUOTE_CHARS, _SHOWN_QUOTE_CHARS, _QUESTION_CHARS = 240, 200, 160
 _UNCONFIRMED = 0.79
 """Most confidence in what neither the user said nor a check confirmed."""
@@ -103,9 +103,9 @@ def explain(session: Session, *, embed: Embed | None = None) -> tuple[str, ...]:
     kept = {id(draft) for draft in select([one for one in judged if one.confidence >= threshold], read, embed)}
     lines = []
     for draft in sorted(judged, key=lambda one: -one.confidence):
-        fate = f"below {threshold}" if draft.confidence < threshold else "proposed"
-        if fate == "proposed" and id(draft) not in kept:
-            fate = f"same subject as a better one, or more than {MAX_UNITS}"
+        fate = f"below {threshold}" if draft.confidence < threshold else f"{MAX_UNITS} better ones were taken"
+        fate = f"about the subject of “{draft.better.title}”" if draft.better else fate
+        fate = "proposed" if id(draft) in kept else fate
         cues = [name for name in phrases.FEATURES if draft.anchor.features.get(name)]
         told = ", ".join([draft.anchor.sentence.channel, draft.anchor.episode.turn, *cues[:4]])
         lines.append(f"{draft.confidence:.2f} {draft.kind} ({told}) {draft.title}: {fate}")
@@ -141,7 +141,10 @@ def select(made: Sequence[Draft], read: SessionClaims, embed: Embed | None = Non
         near = [max((_likeness(one, other, read) for other in kept), default=0.0) for one in ranked]
         said = [id(one.anchor.episode) for one in kept]
         values = [
-            one.confidence - _AGAIN * said.count(id(one.anchor.episode)) - _ALIKE * likeness
+            one.confidence
+            - _AGAIN * said.count(id(one.anchor.episode))
+            - _ALIKE * likeness
+            + _THEIRS * (one.anchor.sentence.channel is Channel.USER)
             for one, likeness in zip(ranked, near, strict=True)
         ]
         place = values.index(max(values))
@@ -150,16 +153,20 @@ def select(made: Sequence[Draft], read: SessionClaims, embed: Embed | None = Non
             kept.append(best)
         else:
             twin = next(at for at, other in enumerate(kept) if _likeness(best, other, read) == likeness)
-            kept[twin] = best if _replaces(best, kept[twin]) else kept[twin]
+            if _replaces(best, kept[twin]):
+                best, kept[twin] = kept[twin], best
+            best.better = kept[twin]
     return kept
 
 
 def _replaces(one: Draft, other: Draft) -> bool:
-    """Return whether a person said later that something else holds now."""
-    found = one.anchor.features
-    are_theirs = all(draft.anchor.sentence.channel is Channel.USER for draft in (one, other))
-    is_later = one.anchor.sentence.place > other.anchor.sentence.place
-    return bool(are_theirs and is_later and (found["instead"] or _NOW.search(one.anchor.sentence.text)))
+    """Return whether a person said later that something else holds now, or what was planned is done."""
+    found, channels = one.anchor.features, [draft.anchor.sentence.channel for draft in (one, other)]
+    if one.anchor.sentence.place <= other.anchor.sentence.place:
+        return False
+    if channels == [Channel.USER, Channel.USER]:
+        return bool(found["instead"] or _NOW.search(one.anchor.sentence.text))
+    return channels[1] is Channel.PLAN and channels[0] in (Channel.COMMIT, Channel.PUBLISHED)
 
 
 def _settle(draft: Draft) -> None:
@@ -178,8 +185,21 @@ def _settle(draft: Draft) -> None:
             draft.kind, draft.confidence = KnowledgeType.DECISION, max(draft.confidence, _AGREED)
         elif found["failed before"] and found["passed after"] and found["because"] and not found["decided"]:
             draft.kind = KnowledgeType.BUG
+        elif draft.kind is KnowledgeType.BUG and draft.features["title does"] and not found["cause"]:
+            draft.kind = KnowledgeType.DECISION
         return
-    if anchor.episode.turn is Turn.CHOICE and anchor.sentence.event.tool:
+    _settle_told(draft)
+
+
+def _settle_told(draft: Draft) -> None:
+    """Type what a person said, and raise what is a rule, a choice or a refusal."""
+    anchor = draft.anchor
+    text, found = anchor.sentence.text, anchor.features
+    if draft.features["told"] and phrases.FOR_EVER.match(draft.statement) and not found["instead"]:
+        draft.kind, draft.confidence = KnowledgeType.BELIEF, max(draft.confidence, _SURE)
+    elif draft.features["told"] and found["instead"] and phrases.rejected_in(text) and not phrases.ERRAND.match(text):
+        draft.kind, draft.confidence = KnowledgeType.DECISION, max(draft.confidence, _SURE)
+    elif anchor.episode.turn is Turn.CHOICE and anchor.sentence.event.tool:
         if not phrases.ABOUT_THE_WORK.search(text):
             draft.kind, draft.confidence = KnowledgeType.DECISION, max(draft.confidence, _SURE)
     elif phrases.ONE_OFF.search(text) or (len(text.split()) < 3 and len(anchor.words) < 3):
@@ -189,7 +209,7 @@ def _settle(draft: Draft) -> None:
     elif phrases.RULES.search(text):
         draft.kind, draft.confidence = KnowledgeType.BELIEF, max(draft.confidence, _SURE)
     elif phrases.REJECTS.search(text):
-        draft.kind, draft.confidence = KnowledgeType.DECISION, max(draft.confidence, _REFUSED)
+        draft.kind = KnowledgeType.DECISION
 
 
 def _with_alternatives(draft: Draft, read: SessionClaims) -> str:
@@ -216,6 +236,8 @@ def _likeness(one: Draft, other: Draft, read: SessionClaims) -> float:
         titles.clean(one.anchor.sentence.text) in other.statement
         or titles.clean(other.anchor.sentence.text) in one.statement
     ):
+        return 1.0
+    if one.anchor.episode is other.anchor.episode and one.subjects & other.subjects:
         return 1.0
     near = max(read.likeness(one.anchor, theirs) for theirs in other.claims)
     ours, theirs = one.anchor.vector, other.anchor.vector
@@ -288,8 +310,12 @@ def _reason(draft: Draft) -> str:
 def _path(draft: Draft, read: SessionClaims, session: Session) -> str | None:
     """The file of the repository that the unit is about: one it names that was edited, else the only one edited."""
     edited: dict[str, None] = {}
-    episode = draft.anchor.episode
     named: dict[str, None] = {}
+    anchor, episode = draft.anchor, draft.anchor.episode
+    if anchor.sentence.channel is Channel.REPLY and (
+        anchor.features["offer accepted"] or anchor.features["option chosen"]
+    ):
+        episode = next((one for one in read.episodes if one.first > episode.last), episode)  # the person's agreement
     text = f"{draft.title} {draft.text()}"
     for place, event in enumerate(read.events):
         if event.kind is not EventKind.FILE_EDIT or event.ok is False or not event.path:

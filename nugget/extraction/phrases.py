@@ -95,13 +95,6 @@ FEATURES = {
         r"\b(?:decid\w+|elegi\w*|usemos|vamos a usar|prefer\w+|deberíamos)\b",
         r"決め|にします|にしよう|採用|决定|选择|采用|我们用|改用|使用",
     ),
-    "default": any_of(
-        r"\b(?:default\w*|fall(?:s|ing)? back|deprecated|backwards?|legacy|compatib\w+|migration|limit\w*|unless)\b",
-        r"\b(?:standard\w*|veraltet|rückwärts\w*|abwärts\w*|es sei denn)\b",
-        r"\b(?:par défaut|déprécié|rétro\w*|sauf si)\b",
-        r"\b(?:por defecto|obsoleto|retro\w*|salvo)\b",
-        r"デフォルト|非推奨|互換|默认|弃用|兼容|除非",
-    ),
     "risk": any_of(
         r"\b(?:race|leak\w*|panic\w*|crash\w*|stale|lost?|lose|silent\w*|wrong|break\w*|broke|conflict\w*|mismatch"
         r"|duplicat\w+|undefined|nil|null|corrupt\w*|insecure|visible|hang\w*|block\w*|flaky|brittle|misleading)\b",
@@ -119,22 +112,6 @@ FEATURES = {
         r"\b(?:voy a|déjame|ahora|a continuación)\b",
         r"確認します|見てみ|次に|让我|我来|我将|接下来|现在",
     ),
-    "report": any_of(
-        r"^(?:`[^`]+` )?(?:added?|updated?|removed?|changed?|created?|fixed?|renamed?|moved?|refactored?|implemented?"
-        r"|modified?|committed|pushed|verified|checked?|kept|extracted?|replaced?|simplified|test(?:ed|s)?|run"
-        r"|write|read)\b",
-        r"\b(?:i(?:'ve| have)? (?:added|updated|removed|changed|created|fixed|made))\b",
-        r"hinzugefügt|aktualisiert|geändert|ajouté|mis à jour|modifié|añadid|actualizad|modificad",
-        r"追加しました|添加了|更新了",
-    ),
-    "maybe": any_of(
-        r"\b(?:might|may|maybe|perhaps|probably|likely|seems?|could|possibl[ey]|i think|presumably|suggests?|appears?"
-        r"|not sure|hopefully|potential\w*|consider)\b",
-        r"\b(?:vielleicht|wahrscheinlich|könnte|vermutlich|scheint)\b",
-        r"\b(?:peut-être|probablement|pourrait|semble)\b",
-        r"\b(?:quizás|tal vez|probablemente|podría|parece)\b",
-        r"かもしれ|おそらく|たぶん|可能|也许|大概|或许",
-    ),
     "offer": OFFERS,
     "remember": any_of(
         r"\b(?:remember|note that|keep in mind|important|be careful|convention|rule|policy|please always"
@@ -151,10 +128,7 @@ FORMS = {
         r"\bbut\b|, not |\b(?:however|whereas|while)\b|\b(?:aber|sondern)\b|\bmais\b|\b(?:pero|sino)\b|但|しかし"
     ),
     "task": any_of(r"^(?:task|step|phase|todo)\b|^\W*(?:task|step|phase) \d"),
-    "past": any_of(
-        r"\b(?:was|were|had|did|didn't|wasn't|would)\b|\b(?:war|waren|hatte)\b|\bétait\b|\b(?:era"
-        r"|estaba)\b"
-    ),
+    "past": any_of(r"\b(?:was|were|had|did|didn't|wasn't|would|war|waren|hatte|était|era|estaba)\b"),
     "future": any_of(r"\b(?:will|going to|would|could|can be)\b|\b(?:wird|würde)\b|\bsera\b|\bserá\b"),
 }
 """How a sentence is built."""
@@ -221,6 +195,12 @@ RULES = any_of(
     r"\b(?:никогда|всегда|нельзя|должен|должн[аоы]|обязательно)\b",
 )
 """What a person says that holds beyond the moment."""
+
+FOR_EVER = any_of(
+    r"(?:please )?(?:always|never|don't ever|immer|niemals|nie|toujours|jamais|siempre|nunca|jamás)\b",
+    r"絶対|必ず|绝不|永远|始终|总是",
+)
+"""How a rule begins that is no choice between two things."""
 
 STATES = any_of(
     r"\b(?:i (?:do )?(?:also )?(?:think|know|feel|want|need|guess|bet)|i kind of feel|i'd|i would|we'd|we)\b.{0,40}"
@@ -346,5 +326,43 @@ def rejected_in(text: str) -> tuple[str, ...]:
     found = _OVER.search(_OTHERWISE.split(text)[0])
     if not found or found[0].count("`") % 2 or (found[0].lower().startswith("not ") and "`" not in found[0]):
         return ()  # code that was cut off, or no name
+    if found[1].startswith("`"):
+        return (found[1].split("`")[1],)
     name = _CLAUSE.sub("", re.sub(r"^(?:the|a|an|using|use) ", "", found[1].strip())).strip(" `\"'")
     return (name,) if 1 < len(name) <= 60 else ()
+
+
+STATUS = any_of(
+    r"\b(?:tests?|lint\w*|builds?|checks?|ci)\b.{0,30}\b(?:pass\w*|fail\w*|green|red|clean|ok)\b",
+    r"\b\d+ (?:\w+ )?(?:failures?|errors?|issues?|warnings?|commits|files|conflicts?|lines)\b|\bHEAD's\b",
+    r"^(?:keep|take|use) (?:HEAD|ours|theirs)\b|\bmerge both\b|\bconflict(?:ed)? (?:files?|regions?)\b",
+    r"\b(?:updated|opened|created|pushed|merged) (?:the |a |your )?(?:pr|branch|pull request)\b",
+    r"\bcommit `?[0-9a-f]{7,}|\bstraightforward\b|\bchanges? needed\b|\b(?:just|only) one real\b|\bwill display as\b",
+    r"^here(?:'s| is| are)\b|\b(?:remaining|so far|as requested|as expected)\b|^(?:scroll|click|run) ",
+)
+
+IDLE = any_of(
+    r"^found (?:it|the)\b|^(?:added?|updated|fixed|wrote) (?:\w+ ){0,3}tests?\b"
+    r"|\bstraightforward\b|\bknow what you'd like\b|\blet me know\b|^should i\b"
+    r"|^(?:the |this )?(?:fix|approach|change)s? (?:works?|addresses|looks?|handles?|has been|have been)\b"
+    r"|^(?:the )?(?:approach|plan|resolution|fix) (?:would be|will be|is):"
+    r"|^(?:the|all|most) (?:\w+ ){0,2}(?:reviewer|feedback|tests?|issues?|comments?|implementation) (?:is|are|has been"
+    r"|have been|provides?|covers?) (?:\w+ )?(?:right|correct|resolved|addressed|fixed|done|comprehensive)\b"
+    r"|^(?:fixed|resolved|solved) by\b|\balready (?:fixed|done|handled)\b|^(?:thread \d|pros?:|cons?:|next steps?:)"
+    r"|^(?:our|you(?! can'?t| cannot| must)|your)\b"
+    r"|\bshould (?:now )?work (?:correctly|now)|\bproduction-ready\b|^something (?:broke|is (?:wrong|broken))\b"
+)
+"""Where things stand, what a review came to, and what says nothing."""
+
+CHAT = any_of(
+    r"\bi (?:remember|had|was|am|see|noticed|just|tried|ran|got|checked|looked|pushed|wonder|assume|don't know)\b",
+    r"\bi'(?:m|ve)\b|^(?:check|look|see|show|tell|explain|help|what|why|how|where|like)\b|\blet me know\b|\bdo we\b",
+    r"\bwhat (?:do )?you think\b|\bthere is a (?:pr|review)\b|\breview comments?\b|\bmight be\b",
+)
+
+ADVISES = any_of(
+    r"\bconsider \w+ing\b|^(?:do|does|did|is|are|can|could)\b(?!.*\binstead\b).*\?|^(?:is|are) there\b|^do (?:we|you)\b"
+    r"|^(?:q: ?)?(?:why do|what (?!about|if)|how (?!about)|which|where|who)\b.*\?"
+    r"|\bwe need to (?:fix|add|check|merge|push)\b|\bwhy (?:has|have|is|are we|does|did)\b"
+)
+"""Words of reviewers, questions and errands: no choice of the person."""

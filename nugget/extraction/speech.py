@@ -34,7 +34,7 @@ _NO_PROSE = (_CODE_LINE, _LOG_LINE, _NUMBERED_READ, _TRAILER)
 _SENTENCE_BREAK = re.compile(
     r"(?<=[.!?])(?:[\"')*_`\]]{0,3})\s+(?=[\"'(*_`\[]{0,3}[A-ZÀ-ÖØ-ÞА-ЯЁ0-9`~/.<-])|(?<=[.!?])\s+(?=\*\*)|(?<=[。！？])\s*"
 )
-_LOOSE_BREAK = re.compile(r"(?<=[a-z)`\"'][.!?])\s+(?=[a-z])")
+_LOOSE_BREAK = re.compile(r"(?:(?<=[a-z)`\"'][.!?])|(?<=[A-Z][!?]))\s+(?=[a-z])")
 _ABBREVIATION = re.compile(
     r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|Mr|Dr|No|Fig|resp|incl|z\.B|bzw)\.|(?:^|\s)\d{1,2}\.|\bv\d+\.)$"
 )

@@ -10,31 +10,24 @@ TITLE_CHARS = 80
 
 _MARKS = re.compile(r"(`[^`\n]*`)|(?<![\w/*!.])\*\*(?=[^\s/*])|(?<=\S)\*\*(?![\w/*])|^[\s✅❌⚠️•🎯🚀🎉>-]+")
 _LINK = re.compile(r"\[([^\[\]]{1,300})\]\([^)]{0,500}\)")
-_PLACE = any_of(
-    r"^the (?:real |actual |memory |root )?(?:issue|problem|bug|cause|leak|culprit|error|fault|race|bottleneck)"
-    r" (?:is|was|sits|lies|lives) in (?P<where>`[^`]+`)[^:—–-]{0,20}?\s*(?::|—|–|-)\s+"
-)
 _LABEL = re.compile(
     r"^(?:\*\*)?(?P<label>[\w`](?:[^*\n:—–]|:(?=\d)){1,60}?)(?:\*\*)?\s*(?::|\s[-–—])(?:\*\*)?\s+(?=\S)"
 )
 _BARE_LABEL = any_of(
-    r"^(?:(?:the )?(?:root )?cause|(?:the )?(?:fix|issue|problem|bug|solution|result|effect|symptom|debug"
-    r"|reason|conclusion|summary)"
-    r"|note|important|major|minor|nit|before|after|old|new|now|why|what|how|what (?:changed|i changed|the issue was)"
-    r"|key (?:insight|difference|point)"
-    r"|correct(?: by design)?|deterministic|update|verdict|agree[d]?|disagree|good catch|not a real issue"
-    r"|my assessment|tl;?dr|example"
-    r"|fixed in [0-9a-f]{7,40}|(?:thread|conflict|problem|option|step|phase|task|issue|commit|line|file"
-    r"|critical issue|approach|bug fix) ?[#`\w.\d/]*(?: \([^)]*\))?"
-    r"|[\w/.`-]+\.(?:go|py|ts|tsx|js|rs|java|yml|yaml|md|json|sh)`?(?::[\d-]+)?`?"
-    r"|behaviou?ral change(?: documentation)?)$"
+    r"^(?:(?:the )?(?:root )?cause|(?:the )?(?:fix|issue|problem|bug|solution|result|effect|symptom|reason|conclusion"
+    r"|summary)|note|important|major|minor|nit|before|after|old|new|now|why|what|how|update|verdict|agreed?|disagree"
+    r"|what (?:changed|i changed|the issue was)|key (?:insight|difference|point)|correct(?: by design)?|good catch"
+    r"|not a real issue|my assessment|tl;?dr|example|fixed in [0-9a-f]{7,40}"
+    r"|(?:critical )?(?:thread|conflict|problem|option|step|phase|task|issue|commit|line|file|approach) ?[#`\w.\d/]*"
+    r"(?: \([^)]*\))?|[\w/.`-]+\.[a-z]{1,4}`?(?::[\d-]+)?`?|behaviou?ral change(?: documentation)?)$"
 )
 _LEAD_IN = any_of(
     r"^(?:(?:found (?:it|the (?:issue|problem|bug|root cause))|got it|i see(?: the (?:issue|problem"
     r"|full picture)(?: now)?)?"
     r"|(?:good|great|excellent) (?:question|catch|point|idea|find|feedback|observations?)s?"
     r"|you're (?:absolutely |completely )?right"
-    r"|(?:actually |oh |ah |well |hmm? |yeah |ok )?(?:yes|yeah|yep|no|wait)|right|ah+|oh|ok(?:ay)?(?: so)?|so|actually"
+    r"|(?:actually |oh |ah |well |hmm? |yeah |ok )?(?:yes|yeah|yep|no|nope|wait)|right|ah+|oh|ok(?:ay)?(?: so)?|so"
+    r"|actually|nein|doch|halt|non|attends|いや|いいえ|違う|違います|不|不对|不是"
     r"|hmm?|now|well|indeed|interesting(?:ly)?|(?:be )?careful|heads up|fyi|btw|by the way|(?:friendly )?reminder"
     r"|hey|important(?:ly)?|from now on|going forward|in (?:the )?future|bitte|ab (?:jetzt|sofort)|in zukunft|künftig"
     r"|désormais|à partir de maintenant|a partir de ahora|de ahora en adelante"
@@ -44,41 +37,38 @@ _LEAD_IN = any_of(
     r"|in short|note|basically"
     r"|as a result|that said|of course|additional feedback|looking (?:at|more) [^,—–-]{3,60}|if anything"
     r"|in this case|for example)"
-    r"(?:\s*[,.!:;]+\s*|\s+[—–-]+\s+|\s*$)|(?:so|but|and|now|then|also|yes|yeah|ok|sure|btw|by the way|fyi|from now on"
-    r"|going forward) )+"
+    r"(?:\s*[,.!:;、，。]+\s*|\s+[—–-]+\s+|\s*$)|(?:so|but|and|now|then|also|yes|yeah|ok|sure|btw|by the way|fyi"
+    r"|actually|from now on|going forward) )+"
 )
 _SAYS = any_of(
-    r"^(?:(?:so |but )?the (?:(?:real|actual|underlying|core|key|main|root|old|current|proper|cleanest|correct"
-    r"|only|simplest|easiest|best|lightest-weight) )?"
-    r"(?:issue|problem|cause|root cause|bug|reason|point|fix|solution|trick|idea|intent|approach"
-    r"|insight) (?:here )?(?:is|was|seems to be|(?:should|would|could) be)"
-    r"(?: that| because| to)?[:,]?\s+|(?:it )?turns? out(?: that)?[,:]?\s+|this mean(?:s|t)(?: that)?\s+"
-    r"|(?:please )?(?:note|worth noting|keep in mind|remember|be aware)(?: that|:)?\s+|which means(?: that)?\s+"
-    r"|(?:i|we) (?:also )?(?:found|see|noticed|realized|think|believe|know|feel|guess|confirmed"
-    r"|agree)(?: out)?(?: that|,| why)?\s+(?=\S+ \S+)"
-    r"|we(?:'re| are) (?:discovering|finding|learning|seeing)(?: out| more and more| now)* that\s+"
+    r"^(?:(?:so |but )?the (?:[\w-]+ )?(?:issue|problem|cause|bug|reason|point|fix|solution|trick|idea|intent|approach"
+    r"|insight) (?:here )?(?:is|was|seems to be|(?:should|would|could) be)(?: that| because| to)?[:,]?\s+"
+    r"|(?:it )?turns? out(?: that)?[,:]?\s+|this mean(?:s|t)(?: that)?\s+|which means(?: that)?\s+"
+    r"|(?:please )?(?:note|worth noting|keep in mind|remember|be aware)(?: that|:)?\s+"
+    r"|(?:i|we) (?:also )?(?:found|see|noticed|realized|think|believe|know|feel|guess|confirmed|agree)(?: out)?"
+    r"(?: that|,| why)?\s+(?=\S+ \S+)|we(?:'re| are) \w+ing(?: out| more and more| now)* that\s+"
     r"|(?:fix(?:ed|es)?|resolved?) (?:an? |the )?(?:\w+ )?(?:bug|issue|problem|case) (?:where|in which|that)\s+"
     r"|(?:root cause fix [-–—:] )?(?:correctly )?(?:identifies|determined|ensures|confirms) that\s+"
+    r"|you're (?:absolutely )?right that |you can (?:still |also |just )?(?=[a-z]+ )"
+    r"|there(?:'s| is| was) an? (?:[\w`]+ ){1,3}[-–—:] (?=\w)"
     r"|(?:my|the) (?:understanding|guess|recommendation|suggestion) is(?: that)?\s+"
-    r"|(?:bitte )?merk(?: es)? dir(?: bitte)?[:,]?\s*(?:dass )?"
-    r"|remember[:,]\s*)"
-)
-_REJECTED = any_of(
-    r"^(?:i|we) (?:rejected|ruled out|decided against) (?P<what>[^,.;]{2,40}?)(?= (?:because"
-    r"|since|as|for|due)\b)"
+    r"|(?:bitte )?merk(?: es)? dir(?: bitte)?[:,]?\s*(?:dass )?|remember[:,]\s*)"
 )
 _OPENER = any_of(
     r"^(?:(?:yeah|ye[sp]|ok(?:ay)?|nope?|well|oh|ah|hm+|so|and|but|also|really|because|cos)[\s,.…]+)+"
     r"(?=(?:let'?s|we|i|i'd|you|just|use|maybe|please|don't)\b)"
 )
 """What opens a turn before it says what is wanted."""
-_PLEASE = any_of(r",? (?:please|pls|bitte)(?=[ ,.;!?]|$)")
+_PLEASE = any_of(r",? (?:please|pls|bitte|for (?:this|that|it))(?=[ ,.;!?]|$)")
 _WANTS = (
     r"^(?:looks like |i (?:kind of )?(?:think|feel|guess)(?: like)? |maybe |perhaps )*(?:we|i)"
     r"(?: might| do| just| really| only| also)* (?P<verb>want|need)"
 )
 _WISHES = (
     (any_of(r"^(?:i|we) want (?P<what>.+?) (?P<done>\w{3,}ed)\.?$"), r"\g<what> must be \g<done>"),
+    (any_of(r"^(?P<what>[^,?]{15,}), why aren't (?:we|you) using (?P<how>.+)$"), r"\g<what>: use \g<how>"),
+    (any_of(r"^(?P<what>[^,?]{15,}), why don't (?:we|you) (?:just )?(?P<how>.+)$"), r"\g<what>: \g<how>"),
+    (any_of(r"^[^,.]{3,40}, (?P<what>the \w+ (?:is|are) (?:right|correct|fine|wrong|intended))\.?$"), r"\g<what>"),
     (any_of(r"^(?:we(?:'re| are) (?:now )?going with |let'?s (?:do|use|go with) (?=`))"), "Use "),
     (any_of(r"^(?:i|we)(?:'d| would| will)?(?: still| strongly)? (?:recommend|suggest|choose|go with"
             r"|propose)(?: to)?(?: use| using)? "
@@ -97,7 +87,7 @@ _WISHES = (
     r"|i'd suggest|i'd recommend|i recommend|i suggest"
                 r"|i'll|i will|let me(?! know)|let'?s|let us|we'll|we will|we (?:can|could)|you (?:can|could))(?: also"
                 r"| just| now| then| instead)* (?!against\b)"), ""),
-    (any_of(r"^(?:i think |maybe |perhaps |probably )*(?:we|you|i|it)(?: probably| just| only)? (?:should"
+    (any_of(r"^(?:i think |maybe |perhaps |probably )*(?:we|you|i|it)(?: probably| just| only| also)? (?:should"
     r"|must|have to|need to)(?: just)? "), ""),
     (any_of(rf"{_WANTS} to (?:use|have) "), "Use "),
     (any_of(rf"{_WANTS} (?=\S*\w[./:`]\w)"), "Use "),
@@ -119,18 +109,13 @@ _ENDS = (
     re.compile(r"\s[—–-]\s|:\s|;\s"),
     re.compile(
         r",\s(?:which|so|because|but|since|and|even|where|then|not|rather|as|while|making|meaning|causing"
-        r"|leading)\b|\s(?:because|so that|since|even though|although)\s"
+        r"|leading)\b|\s(?:because|so that|since|even though|although|rather than|instead of)\s"
     ),
     re.compile(r",\s(?!(?:if|when|unless|until|except|only|wenn|falls|si|cuando)\b)|、|，"),
 )
-_KIND_WORD = any_of(
-    r"^the (`[^`]+`|[\w.]+\(\)|[a-z]+[A-Z]\w*|[A-Z][a-z]+[A-Z]\w*)"
-    r" (?:function|method|command|struct|field|parameter|class)(?= )"
-)
-"""`The X function` is X when a title is too long."""
 _MIDDLE = any_of(
     r"(?<=[\w`)]) (?:in|for|by|before|after|at|on|of|from|via|during)"
-    r" (?:(?! (?:when|if|unless|to|instead|rather|without)\b)[^,;:.]){3,40}?"
+    r" (?:(?! (?:when|if|unless|to|instead|rather|without)\b| [-–—] )[^,;:.]){3,40}?"
     r"(?= (?:when|if|unless|to (?:avoid|prevent)|without)\b)"
 )
 """A place or time in the middle that a title can do without; the condition behind it is needed."""
@@ -141,15 +126,16 @@ _SPARE = any_of(
 """Words that a title can do without when it is too long."""
 _LAST_ENDS = re.compile(r"\s(?:for|by|via|with|using|to|from|which|that|and|or|in|on|at)\s")
 """Where a sentence may be cut in the end; before `if` or `when` it would no longer be true."""
+_PASSIVE = any_of(r"\b(?:is|are|was|were) (?:\w+ed|shown|set|made|built|run)$")
+"""How no sentence may end that was cut before `by`, `in` or `to`: that says the thing."""
 _DANGLING = any_of(
-    r"[\s,]+(?:because|since|that|so|and|or|with|as|by|to|in|is|are|was|be|been|the|a|an|of|for|from|on|at|when"
-    r"|if|not|but|which|it|via|than|rather|e\.g|even|though|although|never|only|just|also|any|will|would|should|can|could|its|this"
-    r"|these|has|have|does|do|in other words|such as|(?:by|for|without|of|while) \w+ing|especially|e\.g\."
-    r"|i\.e\.|based)$"
+    r"\s(?:by|in|to|for|of|with) both (?!.* and ).*$|[\s,]+(?:because|since|that|so|and|or|with|as|by|to|in|is|are|was"
+    r"|be|been|the|a|an|of|for|from|on|at|when|if|not|but|which(?: \w+s)?|it|via|than|rather|e\.g\.?|i\.e\.|even|though"
+    r"|although|never|only|just|also|any|will|would|should|can|could|its|this|these|has|have|does|do|in other words"
+    r"|such as|based|especially|(?:by|for|without|of|while) \w+ing)$"
 )
 _MAY_END, _END_CHARS = (" it", " that", " does", " is", " are"), 12
 """How a sentence may end that was not cut, and how much of its end shows that."""
-_BUT = re.compile(r",? but \w+$")
 _REPORTED = any_of(
     r"^(?:Updated|Changed|Added|Fixed|Modified|Created|Made) (?:the )?(?P<name>`[^`]+`)[^—–:`-]*(?:`[^`]+`)?"
     r"(?: function)?\s*[—–:-]\s+(?:now )?(?P<does>(?:\w+ly )?[a-z]+s\b.*)$"
@@ -159,7 +145,9 @@ _CLAUSE_FIRST = re.compile(
     r"^(?P<side>(?:If|When|Since|Because|As|While|For|After|Before|With|In|Once|To|By|Without"
     r"|Where)\b[^,]{5,120}),\s+(?:then )?(?P<main>[^,].{20,})$"
 )
-_PASSING = any_of(r"(?<=\w) (?:(?<!from )now|already|currently|still)(?= \w)|^(?:now|currently),? |,? now(?=[.,;]|$)")
+_PASSING = any_of(
+    r"(?<=\w) (?:(?<!from )now|already|currently|still)(?= \w)|^(?:now|currently),? |,? now(?=[.,;]|$)| here$"
+)
 _CHAT = any_of(r"(?:yes|yeah|okay|ok|sure|great|perfect|done|wait|hmm|now|so|let me|let's|i(?=['’ ]))\b")
 _LINES = re.compile(
     r"\s*\((?:~?lines?|line|see) ~?[\d–-]+(?:[^()]*)\)|(?<=\.go):\d+(?:-\d+)?|\s+at lines? \d+(?:-\d+)?"
@@ -168,11 +156,11 @@ _LINES = re.compile(
 
 
 _REASON = any_of(
-    r",? (?:because|since(?= \w+ \w)|so that|as otherwise|or else)\b ?|, (?=(?:otherwise|it|they|we got|we"
-    r" were|there)\b)"
-    r"|: (?=(?:it|they)\b)|; (?=(?:it|they|otherwise|we got)\b)"
-    r"|,? (?:weil|denn|damit) |, (?=sonst\b)|, (?:car|parce que|puisque) |, (?=sinon\b)|,? (?:porque|ya"
-    r" que) |，(?=因为|否则)"
+    r",? (?:because|since(?= \w+ \w)|so that|as otherwise|or else"
+    r"|as (?=(?:that|it|they|we|there) (?:is|was|are|were|has|had|does|would|will|\w+s)\b))\b ?"
+    r"|, (?=(?:otherwise|it|they|we got|we were|there)\b)|: (?=(?:it|they)\b)|; (?=(?:it|they|otherwise|we got)\b)"
+    r"|,? (?:weil|denn|damit) |, (?=sonst\b)|, (?:car|parce que|puisque) |, (?=sinon\b)"
+    r"|,? (?:porque|ya que) |，(?=因为|否则)"
 )
 _HANGS = any_of(
     r"(?:(?:(?:given|all(?: of)?) )?(?:these|those|this|that)|the (?:rest|others?|former|latter|above)|both|which"
@@ -183,13 +171,15 @@ _HANGS = any_of(
     r"(?:,\s*(?:when|if|where|while)\b[^,]*)?$"
 )
 _FLEETING = any_of(
-    r"^→|^(?:(?:shall|should) (?:i|we)|want me|do you (?:want|prefer))\b"
-    r"|\bthis (?:pr|pull request|merge|commit|branch|session)\b"
-    r"|^or (?:would|should|could|can|do)\b|, (?:can|could|would) you\b"
-    r"|\bshould (?:now )?(?:be (?:\w+ )?green|pass)\b|^you can (?:see|quickly)\b"
-    r"|^the (?:first|second|third|last|next|remaining|failing) (?:tests?|problems?|issues?|failures?|errors?|cases?)\b"
-    r"|\b(?:option|task|step|phase|approach|point) #?\d+\b|^your\b|\bwhy (?:are|is|do|does|can|did)(?:n't)?\b"
-    r"|\b(?:too|as well)$|\b(?:for|in|with|by|from) (?:this|that|these|those) (?:reasons?|cases?|ways?|points?)\b"
+    r"^→|^(?:(?:shall|should) (?:i|we)|want me|do you (?:want|prefer)|or (?:would|should|could|can|do)|your)\b"
+    r"|\bthis (?:pr|pull request|merge|commit|branch|session)\b|, (?:can|could|would) you\b|^you can (?:see|quickly)\b"
+    r"|\bshould (?:now )?(?:be (?:\w+ )?green|pass)\b|\b(?:option|task|step|phase|approach|point) #?\d+\b"
+    r"|^the (?:first|second|third|last|next|remaining|failing) (?:test|problem|issue|failure|error|case)s?\b"
+    r"|\bwhy (?:are|is|do|does|can|did)(?:n't)?\b|\b(?:too|as well)$|\b(?:so far|as requested)\b"
+    r"|\b(?:this|these|those)(?= (?:is|was|are|were|will|would|should|can|could|has|had|does|way|too|instead|in|on|at"
+    r"|for|to|from|with|and|or|but|reasons?|cases?|points?)\b|[.,;:!?]|$)|\bthat (?:instead|too|way)\b"
+    r"|\b(?:do|with|for|like|of|about|after|before|than|using) (?:this|that|it)(?=$|[.,;:])"
+    r"|\b(?:is|are|looks?) (?:done|complete|green|ready|in place|up to date|running|resolved|implemented)$"
 )
 """What is true of the moment, or goes on from something else."""
 _TELLS = any_of(r"^(?:no|only|rather|prefer|merk)\b|\b(?:never|always|don't|do not|must)\b")
@@ -202,6 +192,7 @@ _VERB = re.compile(
     r"|\b(?:[Ww]e|[Yy]ou|[Tt]hey) (?!are\b)[a-z]+ |(?:`[^`]+`|\b[A-Z][A-Za-z]+|\(\)) (?:also |only |never "
     r"|always |silently )?[a-z]{2,}s\b"
 )
+_CODE = re.compile(r"`[^`]*`|\([^)]*\)")
 _IN_QUOTES = re.compile(r'"[^"]*"')
 IMPERATIVES = frozenset(
     """
@@ -233,13 +224,12 @@ def point_of(text: str) -> str:
     marked, said = _LABEL.match(plain), clean(text)
     if marked and _BARE_LABEL.match(clean(marked["label"])):
         said = clean(plain[marked.end() :])
-    said = _REJECTED.sub(r"\g<what> was rejected", _COMMIT_PREFIX.sub("", _LINES.sub("", said)))
-    before, said = "", _PLACE.sub(r"\g<where>: ", said)
+    before, said = "", _COMMIT_PREFIX.sub("", _LINES.sub("", said))
     while said != before:
         before = said
         for pattern in (_LEAD_IN, _SAYS):
             shorter = pattern.sub("", said, count=1)
-            if len(shorter) >= 10:
+            if len(shorter) + 3 * len(WIDE.findall(shorter)) >= 6:
                 said = shorter
     return capitalised(_PASSING.sub("", said))
 
@@ -251,6 +241,7 @@ def wish(text: str) -> str:
     said = next((shorter for shorter in worded if shorter != said and len(shorter) >= 12), said)
     if said.startswith("Rather ") and " than " in said:
         said = said.removeprefix("Rather ").replace(" than ", " rather than ", 1)
+        said = said if is_statement(said, "the") else f"Use {said[:1].lower()}{said[1:]}"
     return capitalised(_PLEASE.sub("", said).rstrip("?").strip())
 
 
@@ -259,8 +250,6 @@ def title_of(text: str) -> str:
     said = _main_first(_of_label(_LINES.sub("", text).strip()))
     if len(said) > TITLE_CHARS:
         said = _ASIDE.sub("", said)
-    if len(said.rstrip(" .:;,")) > TITLE_CHARS:
-        said = _KIND_WORD.sub(r"\1", said)
     if len(said.rstrip(" .:;,")) > TITLE_CHARS:
         shorter = _MIDDLE.sub("", said, count=1)
         said = shorter if len(shorter.rstrip(" .:;,")) <= TITLE_CHARS else said
@@ -271,7 +260,7 @@ def title_of(text: str) -> str:
     is_cut = not text.rstrip(" .,;:!—–-。").endswith(said[-_END_CHARS:])
     before = ""
     while before != said and (is_cut or not said.endswith(_MAY_END)):
-        before, said = said, _DANGLING.sub("", _BUT.sub("", said) if is_cut else said)
+        before, said = said, _DANGLING.sub("", said)
     said = capitalised(said)
     if len(said) > TITLE_CHARS or len(said) + len(WIDE.findall(said)) < 12 or _CHAT.match(said):
         return ""
@@ -289,6 +278,7 @@ def _cut(said: str, most: int) -> str:
             if 0.35 * most <= found.start() <= most
             and said[: found.start()].count("`") % 2 == 0
             and said[: found.start()].count("(") == said[: found.start()].count(")")
+            and not (ends is _LAST_ENDS and _PASSIVE.search(said[: found.start()]))
         ]
         if cuts:
             said = said[: cuts[-1]]
@@ -354,7 +344,7 @@ def stands_alone(title: str, context: str) -> bool:
     """Return whether a title needs no sentence before it and says a whole thing."""
     if _HANGS.match(title) or _FLEETING.search(title):
         return False
-    label, colon, rest = title.partition(": ")
+    label, colon, rest = _CODE.sub("``", title).partition(": ")
     return not colon or is_statement(rest, context) or "?" in label
 
 

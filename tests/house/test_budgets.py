@@ -12,10 +12,10 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 43_154,
-    "lines of a file": 400,
+    "lines": 43_152,
+    "lines of a file": 398,
     "classes": 214,
-    "re.compile": 199,
+    "re.compile": 198,
     "lines of tests": 20_013,  # with the fault laboratory
 }
 LONG_FUNCTION = 60

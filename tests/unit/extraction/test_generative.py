@@ -111,14 +111,9 @@ def test_the_session_is_fenced_and_whole(llm, server):
 @pytest.mark.proves("GEN-EVIDENCE")
 @pytest.mark.parametrize(
     "quotes",
-    [
-        ["The proxy rewrites the body, so the signed bytes are lost."],
-        ["so the BYTES that were signed are gone."],
-        ["gone."],
-        ["[redacted:aws-access-key]"],
-        [BODY],
-    ],
-)
+    [["The proxy rewrites the body, so the signed bytes are lost."], ["so the BYTES that were signed are gone."],
+     ["gone."], ["[redacted:aws-access-key]"], [BODY]],
+)  # fmt: skip
 def test_a_unit_whose_quote_is_not_in_the_session_is_dropped(quotes, llm, server):
     server.script(reply(unit(quotes=quotes), unit(title="Signatures of the body are checked")))
     extraction = extract(llm)
@@ -131,10 +126,7 @@ def test_a_unit_whose_quote_is_not_in_the_session_is_dropped(quotes, llm, server
 @pytest.mark.parametrize(
     "hostile",
     [
-        {"domain": "../../../etc"},
-        {"domain": "..\\..\\windows"},
-        {"domain": "coding/../../.git/hooks"},
-        {"domain": "a\x00b\nc"},
+        *({"domain": domain} for domain in ("../../../etc", "..\\..\\windows", "coding/../../.git/hooks", "a\x00b\nc")),
         {"title": "../../.git/config of signed bytes"},
         {"title": "x\n---\nid: concept/evil\nsource: manual\n---\n# signed bytes"},
         {"title": "signed bytes \" and ' and: colon #comment !!python/object:os.system [a, {b"},
@@ -179,13 +171,9 @@ def test_a_secret_that_a_reply_brings_is_redacted(llm, server):
 @pytest.mark.proves("GEN-REPAIR")
 @pytest.mark.parametrize(
     "malformed",
-    [
-        text("Here are the units I found: ..."),
-        reply(unit(type="story")),
-        text('{"summary": "cut", "units": [{"type": "bu', stop_reason="max_tokens"),
-        tool_use("save_unit", unit()),
-    ],
-)
+    [text("Here are the units I found: ..."), reply(unit(type="story")), tool_use("save_unit", unit()),
+     text('{"summary": "cut", "units": [{"type": "bu', stop_reason="max_tokens")],
+)  # fmt: skip
 def test_a_malformed_reply_is_asked_for_once_more(malformed, llm, server):
     server.script(malformed, reply(unit()))
     extraction = extract(llm)

@@ -9,9 +9,9 @@ import pytest
 from nugget.config import Settings, load_settings, read_environment
 from nugget.errors import TranscriptError
 from nugget.extraction.episodes import picked
-from nugget.extraction.offline import MAX_UNITS, extract_offline
+from nugget.extraction.offline import MAX_UNITS, explain, extract_offline
 from nugget.extraction.proposals import Proposal
-from nugget.extraction.titles import TITLE_CHARS
+from nugget.extraction.titles import TITLE_CHARS, wish
 from nugget.models import Event, EventKind, KnowledgeType, Session, Speaker
 from nugget.redaction import redact_session
 from nugget.sources.claude_code import read_session
@@ -78,12 +78,9 @@ CHATTER = """\
 Let me look at the file to understand how the cache works.
 Now I'll run the tests to make sure everything passes.
 All tests pass and lint is clean.
-Good question! Let me check that first.
-I've committed the change and pushed it to your branch.
-Task 8 is complete. Moving on to Task 9.
-Would you like me to open a pull request?
+Good question! Let me check that first. I've committed the change and pushed it to your branch.
+Task 8 is complete. Moving on to Task 9. Would you like me to open a pull request?
 Here's a summary of what I changed:
-Done.
 """
 
 
@@ -93,10 +90,8 @@ Done.
     [
         [*prompt("fix the tests please"), *(said(line) for line in CHATTER.splitlines())],
         [*prompt("ok, works. great"), said("Thanks.")],
-        [
-            *prompt("fix the lint errors"), *ran("make lint", "app.go:19:13: G304 (gosec)", ok=False),
-            edited("app.go"), *ran("make lint", "0 issues", ok=True), said("Fixed the lint errors. Lint is clean now."),
-        ],
+        [*prompt("fix the lint errors"), *ran("make lint", "app.go:19:13: G304 (gosec)", ok=False), edited("app.go"),
+         *ran("make lint", "0 issues", ok=True), said("Fixed the lint errors. Lint is clean now.")],
     ],
 )  # fmt: skip
 def test_plans_status_reports_small_talk_and_requests_give_no_units(talk):
@@ -125,6 +120,7 @@ def test_a_root_cause_becomes_a_bug_with_its_reason():
     [
         ("Always store the idempotency key before the first attempt, otherwise a retry charges twice.", "charges"),
         ("never log the webhook payload, it contains card holder names", "card holder"),
+        ("No. Never mock the database, we got burned when mocks hid a broken migration", "burned"),
         ("Merk dir: Migrationen müssen immer rückwärtskompatibel sein, sonst bricht der Deploy.", "sonst bricht"),
         ("Il ne faut jamais écrire le jeton dans les logs, car ils sont partagés avec le support.", "partagés"),
         ("Nunca guardes la clave en el disco, porque los servidores se clonan.", "porque"),
@@ -133,7 +129,7 @@ def test_a_root_cause_becomes_a_bug_with_its_reason():
     ],
 )
 def test_a_rule_of_the_person_becomes_a_belief_with_its_reason(rule, reason):
-    (proposal,) = extract(prompt(rule), said("Understood."))
+    (proposal,) = extract(prompt(rule), said("You're right."), edited("a.py"))
     assert proposal.reason == "You said so"
     assert proposal.unit.type == BELIEF
     assert reason in proposal.unit.body
@@ -143,14 +139,9 @@ def test_a_rule_of_the_person_becomes_a_belief_with_its_reason(rule, reason):
 
 @pytest.mark.proves("EXT-DECISION")
 def test_a_correction_of_the_agent_is_a_decision():
-    (proposal,) = extract(
-        prompt("add a cache"),
-        said("I will add an in-memory dict cache."),
-        prompt("no, use the Redis client from `lib/cache.py` instead, an in-memory cache breaks with several workers"),
-        said("You're right."),
-        edited("svc.py"),
-        ran("pytest", "ok", ok=True),
-    )
+    correction = "no, use the Redis client from `lib/cache.py` instead, an in-memory cache breaks with several workers"
+    talk = prompt("add a cache"), said("I will add an in-memory dict cache."), prompt(correction), said("You're right.")
+    (proposal,) = extract(*talk, edited("svc.py"), ran("pytest", "ok", ok=True))
     assert proposal.unit.type == DECISION
     assert proposal.unit.title == "Use the Redis client from `lib/cache.py` instead"
     assert "several workers" in proposal.unit.body
@@ -158,14 +149,11 @@ def test_a_correction_of_the_agent_is_a_decision():
 
 @pytest.mark.proves("EXT-DECISION")
 def test_an_answer_in_a_dialog_is_a_decision_with_its_alternatives():
-    asked = said(
-        'questions: [{"question": "Which token pushes to the tap?", "options": [{"label": "GitHub App '
-        '(Recommended)"}, {"label": "Personal access token"}]}]',
-        EventKind.TOOL_CALL, tool="AskUserQuestion", call_id="c",
-    )  # fmt: skip
-    answer = said(
-        '"Which token pushes to the tap?"="GitHub App (Recommended)"', PROMPT, tool="AskUserQuestion", call_id="c"
-    )
+    dialog = {"tool": "AskUserQuestion", "call_id": "c"}
+    options = '[{"label": "GitHub App (Recommended)"}, {"label": "Personal access token"}]'
+    question = f'questions: [{{"question": "Which token pushes to the tap?", "options": {options}}}]'
+    asked = said(question, EventKind.TOOL_CALL, **dialog)
+    answer = said('"Which token pushes to the tap?"="GitHub App (Recommended)"', PROMPT, **dialog)
     (proposal,) = extract(prompt("release to the tap"), asked, answer)
     assert "GitHub App" in proposal.unit.title
     assert proposal.unit.alternatives == ("Personal access token",)
@@ -221,6 +209,7 @@ def test_of_two_choices_about_one_subject_the_later_one_is_kept():
     choices = "We decided to use port 8080 for the server.", "We now use port 9090 for the server instead of 8080."
     [proposal] = extract(*map(prompt, choices))
     assert "9090" in proposal.unit.title and proposal.unit.alternatives == ("8080",)
+    assert f"about the subject of “{proposal.unit.title}”" in "".join(explain(session_of(*map(prompt, choices))))
 
 
 @pytest.mark.proves("EXT-VERBATIM", "EXT-REAL")
@@ -247,52 +236,57 @@ def test_every_quote_of_every_real_session_is_verbatim(shared_data, embed):
 @pytest.mark.parametrize(
     ("reply", "prompted", "title", "body"),
     [
-        (
-            "Should I use turborepo or nx, and pnpm or yarn?",
-            "turborepo and pnpm. nx is too much magic, we tried it in 2024 and nobody could debug it",
-            "Use turborepo and pnpm; nx is too much magic",
-            "**Instead of:** nx; yarn.",
-        ),
-        (
-            "I can use WebSockets or server-sent events. I'd suggest WebSockets since they are bidirectional.",
-            "SSE. our proxy (an old nginx) kills websockets after 60s",
-            "Use SSE: our proxy (an old nginx) kills websockets after 60s",
-            "",
-        ),
-        (
-            "Alpine is smaller, but musl breaks numpy. debian-slim has wheels for all packages. I'd use debian-slim.",
-            "ok debian-slim",
-            "Use debian-slim",
-            "debian-slim has wheels for all packages.",
-        ),
-        (
-            "The gateway sees all requests. The service could limit per tenant plan, or per user?",
-            "gateway, but make the limits configurable per route",
-            "Use gateway, but make the limits configurable per route",
-            "",
-        ),
+        ("Should I use turborepo or nx, and pnpm or yarn?",
+         "turborepo and pnpm. nx is too much magic, we tried it in 2024 and nobody could debug it",
+         "Use turborepo and pnpm instead of nx and yarn", "nx is too much magic"),
+        ("I can use WebSockets or server-sent events. I'd suggest WebSockets since they are bidirectional.",
+         "SSE. our proxy (an old nginx) kills websockets after 60s",
+         "Use SSE: our proxy (an old nginx) kills websockets after 60s", ""),
+        ("Alpine is smaller, but musl breaks numpy. debian-slim has wheels for all packages. I'd use debian-slim.",
+         "ok debian-slim", "Use debian-slim", "debian-slim has wheels for all packages."),
+        ("The gateway sees all requests. The service could limit per tenant plan, or per user?",
+         "gateway, but make the limits configurable per route",
+         "Use gateway, but make the limits configurable per route", ""),
     ],
-)
+)  # fmt: skip
 def test_a_pick_among_options_in_prose_is_a_decision(reply, prompted, title, body):
-    asked = [prompt("how shall we set it up?"), said(reply), prompt(prompted), edited("setup.toml")]
-    units = [proposal.unit for proposal in extract_offline(session_of(*asked), embed=None, now=NOW)]
-    chosen = next(unit for unit in units if unit.title == title)
+    proposals = extract(prompt("how shall we set it up?"), said(reply), prompt(prompted), edited("setup.toml"))
+    chosen = next(proposal.unit for proposal in proposals if proposal.unit.title == title)
     assert chosen.type is DECISION and body in chosen.body
 
 
 def test_thanks_for_an_answer_accept_no_offer():
-    asked = [
-        prompt("how does auth work here?"),
-        said(
-            "The cookie lives for 15 minutes and each request renews it. Let me know if you want details on any of it!"
-        ),
-        prompt("great thanks, now add a logout button"),
-    ]
-    units = [proposal.unit for proposal in extract_offline(session_of(*asked), embed=None, now=NOW)]
-    assert not any("details" in unit.title for unit in units)
+    reply = "The cookie lives for 15 minutes and each request renews it. Let me know if you want details on any of it!"
+    proposals = extract(
+        prompt("how does auth work here?"), said(reply), prompt("great thanks, now add a logout button")
+    )
+    assert not any("details" in proposal.unit.title for proposal in proposals)
 
 
 @pytest.mark.parametrize("prompted", ["commit this", "fix it", "we're in a worktree. or are we?"])
 def test_an_errand_in_words_of_the_reply_picks_nothing(prompted):
     reply = "Should I commit this or fix it first? We're in a worktree."
     assert not picked(prompted, reply) and picked("option b", "There are two options: a, or option b?")
+
+
+@pytest.mark.proves("EXT-DECISION")
+def test_an_accepted_offer_is_a_decision_about_the_file_that_was_changed_for_it():
+    offer = said("I recommend Postgres for the job queue, because Redis loses jobs when it restarts.")
+    (proposal,) = extract(prompt("where?"), offer, prompt("ok do that"), edited("/home/robin/src/shop/jobs/queue.py"))
+    assert proposal.reason == "The agent offered it and you agreed"
+    assert proposal.unit.type is DECISION and "Postgres" in proposal.unit.title
+    assert proposal.unit.scope is not None and proposal.unit.scope.path == "jobs/queue.py"
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("Non, utilise Redis pour le cache", "Utilise Redis pour le cache"),
+        ("いや、Redisを使ってください", "Redisを使ってください"),
+        ("Actually use Postgres for the queue", "Use Postgres for the queue"),
+        ("fix the test, the code is right", "The code is right"),
+        ("the hook names its agent, why aren't we using that", "The hook names its agent: use that"),
+    ],
+)
+def test_a_wish_is_worded_without_what_opens_the_turn(text, title):
+    assert wish(text) == title
