@@ -209,10 +209,8 @@ def test_without_a_token_it_answers_on_loopback_only_and_says_what_that_opens(tm
         (line,) = server.said
         assert b"every user of this machine can read what you know" in line and b"$2.00 a day" in line
     assert not (tmp_path / ".nugget/http-header").exists()
-    with (
-        pytest.raises(AssertionError, match="so a token is needed"),
-        served(tmp_path, "--no-token", address="0.0.0.0:0"),
-    ):
+    refused = pytest.raises(AssertionError, match="so a token is needed")
+    with refused, served(tmp_path, "--no-token", address="0.0.0.0:0"):
         pass
 
 

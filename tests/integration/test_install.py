@@ -304,8 +304,7 @@ def test_an_agent_gets_the_server_and_a_paragraph_and_loses_nothing_else(name, i
 
 @pytest.mark.proves("CLIENTS-REFUSE")
 @pytest.mark.parametrize(
-    ("name", "text"),
-    [("codex", "[mcp_servers\n"), ("cursor", '{"mcpServers": []}'), ("gemini", "// a comment\n{}")],
+    ("name", "text"), [("codex", "[mcp_servers\n"), ("cursor", '{"mcpServers": []}'), ("gemini", "// a comment\n{}")]
 )
 def test_settings_that_cannot_be_understood_are_left_alone(name, text, isolated_home, nugget):
     client = clients(read_environment(), COMMAND)[name]

@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -26,14 +25,11 @@ from sessions import write_transcript
 from waiting import PATIENCE_S
 
 import nugget
-from nugget.app import Brain
 from nugget.app.agent_session import AgentSession, print_traceback
 from nugget.capture import review
 from nugget.config import load_settings, read_environment
 from nugget.evaluation import query_log
 from nugget.mcp import INSTRUCTIONS
-from nugget.mcp.answers import answer as answer_question
-from nugget.models import Query
 from nugget.render import MAX_CHARS
 from nugget.upkeep import trust
 
@@ -259,22 +255,6 @@ def test_it_ends_when_its_client_goes_away(brain, is_warming):
         assert process.returncode == 0
         assert output == b"", "stdout belongs to the protocol"
         assert b"Traceback" not in errors
-
-
-@pytest.fixture
-def session(brain: Path) -> Iterator[AgentSession]:
-    with Brain(brain) as first:  # a slow machine reads it longer than an agent waits
-        first.sync()
-    opened = AgentSession(flag=brain, environment=read_environment(), cwd=brain)
-    yield opened
-    for thread in threading.enumerate():  # what it says must not end up in another test
-        if thread.name in ("nugget-warm-up", "nugget-catch-up"):
-            thread.join(PATIENCE_S)
-    opened.close()
-
-
-def answer(session: AgentSession, text: str = "cache invalidation", **options: int) -> str:
-    return answer_question(session, Query(text, **options))
 
 
 @pytest.mark.proves("MCP-STDERR")

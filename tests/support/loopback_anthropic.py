@@ -80,12 +80,7 @@ class Slow:
 Answer = Message | Raw | Slow
 Responder = Callable[[Request], Answer]
 
-USAGE = {
-    "input_tokens": 1000,
-    "output_tokens": 200,
-    "cache_creation_input_tokens": 0,
-    "cache_read_input_tokens": 0,
-}
+USAGE = {"input_tokens": 1000, "output_tokens": 200, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
 
 
 def text(content: str, **fields: Any) -> Message:

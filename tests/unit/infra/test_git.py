@@ -25,10 +25,6 @@ def repo(tmp_path: Path) -> Path:
     return folder
 
 
-def change(repo: Path, files: dict[str, bytes | None], message: str) -> None:
-    git.commit_change(repo, files, message, branch="main", expect_head=git.head(repo))
-
-
 def snapshot(repo: Path) -> tuple[str, str, str, bytes]:
     """Everything of the user's that a proposal must leave alone: HEAD, branch, status, index."""
     index = git.run(repo, "ls-files", "--stage")

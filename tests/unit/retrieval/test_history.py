@@ -37,12 +37,6 @@ class World:
         write_transcript(file, turns, session=name, **more)
         return file
 
-    def write_line(self, number: int, prompt: str) -> None:
-        """A session of one prompt, one of many."""
-        file = self.projects / f"p{number % 10}" / f"{number:08}-aaaa.jsonl"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps({"type": "user", "uuid": f"u{number}", "message": {"content": prompt}}) + "\n")
-
     def sync(self, settings: Settings | None = None) -> IngestRun:
         return ingest_all(self.connection, self.environment, settings or Settings())
 

@@ -21,7 +21,7 @@ from knowledge_files import commit, linked_brain, shell
 from programs import program
 
 from nugget.app import Brain
-from nugget.brain.filing import add_unit, move_unit
+from nugget.brain.filing import move_unit
 from nugget.config import load_settings, read_environment
 from nugget.errors import NuggetError
 from nugget.index.connection import find_damage
@@ -175,7 +175,6 @@ def test_a_damaged_index_is_healed_by_a_question_or_named_and_repaired(words, ho
     assert healed > 1 and named > 0
 
 
-NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 GIT = shutil.which("git")
 
 
@@ -183,10 +182,6 @@ GIT = shutil.which("git")
 def own(tmp_path: Path) -> Path:
     """A brain of linked units, and work of the user's under way."""
     return linked_brain(tmp_path / "own")
-
-
-def add(brain: Path) -> object:
-    return add_unit(brain, "Always set a timeout.", type="pattern", domain="coding", now=NOW)[0]
 
 
 def move(brain: Path) -> object:
