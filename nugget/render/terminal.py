@@ -288,12 +288,9 @@ def _fitted(text: str, width: int) -> str:
     return f"{text:<{width}}" if len(text) <= width else f"…{text[-(width - 1) :]}"
 
 
-_SAID_BY = {Speaker.USER: "You", Speaker.AGENT: "Agent", Speaker.TOOL: "Tool", Speaker.QUOTED: "Quoted"}
-
-
 def _speaker(event: Event) -> str:
     if event.kind is EventKind.PROMPT and not event.agent_id:
-        return _SAID_BY[event.speaker]
+        return "You" if event.speaker is Speaker.USER else str(event.speaker).title()
     if event.kind in (EventKind.REPLY, EventKind.COMMAND, EventKind.FILE_EDIT, EventKind.TOOL_CALL):
         return f"Agent ({one_line(event.agent_id)[:40]})" if event.agent_id else "Agent"
     return ""
