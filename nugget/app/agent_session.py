@@ -90,7 +90,7 @@ class AgentSession:
         _reported(self.open)
 
     def ready(self) -> Brain:
-        """Wait until the brain is read and return it. Raises BrainError, or IndexUnavailable after too long."""
+        """Return the brain once it has been read. Raises BrainError, or IndexUnavailable after `PATIENCE_S`."""
         brain = self.open()
         if not self._is_warm.wait(PATIENCE_S):
             hint = "Go on with the task, and ask again in a minute."

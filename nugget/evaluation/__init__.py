@@ -25,9 +25,9 @@ from nugget.models import Bundle, Depth, Filter, Hit, Problem, Query, Severity, 
 
 METRICS = ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")
 LISTED = 50
-"""Units looked at to say where an expected one stands."""
+"""Number of hits among which the rank of an expected unit is looked for."""
 SHOWN = 3
-"""Units named that came instead."""
+"""Number of first hits that a result names."""
 _DEPTH = 10
 
 Ask = Callable[[Query], Bundle]

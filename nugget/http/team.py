@@ -258,7 +258,7 @@ Identify = Callable[[Request], Awaitable[Caller | None]]
 def identify_by(settings: Settings, environment: Environment) -> Identify:
     """Return the function that identifies callers by `http.auth`. Raises UsageError if it cannot be used."""
     if settings.http_auth == "token":
-        return partial(_by_token, environment)
+        return partial(_by_bearer, partial(_known_token, environment))
     if settings.http_auth == "proxy":
         if not settings.http_proxies:
             raise UsageError("`http.auth: proxy` needs `http.proxies`.", hint="Name the addresses of your proxies.")
@@ -269,13 +269,17 @@ def identify_by(settings: Settings, environment: Environment) -> Identify:
     parts = urlsplit(settings.http_issuer)
     if parts.scheme != "https" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
         raise UsageError("`http.issuer` must be an https address.")
-    return partial(_by_openid, settings)
+    return partial(_by_bearer, partial(_checked_token, settings))
 
 
-async def _by_token(environment: Environment, request: Request) -> Caller | None:
-    if (text := bearer(request.headers)) is None:
-        return None
-    found = await to_thread.run_sync(partial(team.token_of, environment.home, text, now=datetime.now(UTC)))
+async def _by_bearer(check: Callable[[str], Caller | None], request: Request) -> Caller | None:
+    """Return the caller of a valid bearer token. Raises NuggetError if the provider's keys are unavailable."""
+    text = bearer(request.headers)
+    return await to_thread.run_sync(check, text) if text else None
+
+
+def _known_token(environment: Environment, text: str) -> Caller | None:
+    found = team.token_of(environment.home, text, now=datetime.now(UTC))
     return (found.identity, found.spaces) if found else None
 
 
@@ -298,12 +302,6 @@ def _rights(settings: Settings, names: list[str]) -> dict[str, str]:
             for space, right in team.parse_rights([given]).items():
                 rights[space] = team.WRITE if team.WRITE in (right, rights.get(space)) else right
     return rights
-
-
-async def _by_openid(settings: Settings, request: Request) -> Caller | None:
-    """Return the caller of a valid access token. Raises NuggetError if the provider's keys are unavailable."""
-    text = bearer(request.headers)
-    return await to_thread.run_sync(_checked_token, settings, text) if text else None
 
 
 def _checked_token(settings: Settings, text: str) -> Caller | None:

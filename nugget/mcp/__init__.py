@@ -60,7 +60,7 @@ you found out what cost effort and cannot be read from the code: a decision with
 rule of the person. Never secrets, plans or progress. It is kept only if a person accepts it in a review."""
 
 _NAME_CHARS = 1_000
-"""Maximum length of most arguments; a longer one names nothing and would fill the answer."""
+"""Maximum length of most arguments, which errors quote."""
 WARM_UP_DELAY_S = 0.05
 """Delay of the warm-up after the first reply, so that the two do not compete for the interpreter."""
 _READ_ONLY = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)

@@ -1,4 +1,4 @@
-"""Words that the renderers share, and markdown for agents, with everything that is quoted inside fences."""
+"""Text that the renderers share, and markdown for agents, which quotes everything inside fences."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def shown_json(shown: Shown) -> dict[str, Any]:
 
 
 def context_json(bundle: NuggetBundle, *, explain: bool = False, strict: bool = False) -> dict[str, Any]:
-    """Return an answer about code in openqed's shape (`ContextResponse`), without keys that say nothing.
+    """Return an answer about code in openqed's shape (`ContextResponse`), without empty keys.
 
     Every nugget has its `speaker` and whether it is `reviewed`; a unit of the brain has its `ref` and its own type.
     `explain` adds scores. With `strict` a unit has no `ref`, and the type it is ranked as: openqed has no units.

@@ -1,4 +1,4 @@
-"""Reports for people at a terminal, from the templates in this folder, wrapped there and only there.
+"""Reports for people, from the templates in this folder, wrapped only at a terminal.
 
 A template is Jinja's: a line that begins with `%` is a statement, `[bold]…[/]` is a style of rich's, and a line that
 begins with `{{ note }}` goes to stderr. Every value is made safe to show when it is put in.
