@@ -9,16 +9,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nugget.config import Settings
 from nugget.errors import LLMUnavailable
 from nugget.evidence import BundleOptions, evidence_bundle, fitted, ingested_session, output_lines
 from nugget.index import events as store
+from nugget.infra.llm import LLM, Reply, Request
 from nugget.text import CHARS_PER_TOKEN, shorten
-
-if TYPE_CHECKING:
-    from nugget.infra.llm import LLM, Reply
 
 LEAST_CHUNK_TOKENS, MOST_CHUNK_TOKENS, MOST_CHUNKS = 500, 500_000, 64
 _MOST_CHOSEN = 60
@@ -128,8 +126,6 @@ def _ask(
     options: BundleOptions,
     usd: float,
 ) -> Reply:
-    from nugget.infra.llm import Request
-
     log = "\n".join(f"e{number} {line}" for number, (_, line) in enumerate(chunk, 1))
     prompt = f"{llm.fence(log, 'session', id=session)}\n\n{llm.fence(query[:8000], 'question')}"
     request = Request(

@@ -32,6 +32,7 @@ from nugget.provenance.checkout import (
     is_symbol,
 )
 from nugget.provenance.ranking import TEXT_CANDIDATES, Reviewed, locate, why
+from nugget.retrieval.candidates import embed_question
 from nugget.retrieval.scoring import stale_reasons as stale_units
 
 NEAREST = 50
@@ -195,8 +196,6 @@ def _meant(
     """Return the nuggets that mean the like of a text, by the vectors of the machine's index: id -> cosine."""
     if connection.execute("SELECT 1 FROM unit_vectors LIMIT 1").fetchone() is None:
         return {}
-    from nugget.retrieval.candidates import embed_question
-
     with closing(read_home(home)) as index:
         vector, _ = embed_question(text, index, embedder())
         if vector is None:

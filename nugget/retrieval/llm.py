@@ -10,15 +10,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from nugget.config import Environment, Settings
 from nugget.errors import LLMUnavailable, UsageError
 from nugget.infra.embedding.other_models import CrossEncoder
+from nugget.infra.llm import LLM, Request
 from nugget.models import Bundle, Hit
-
-if TYPE_CHECKING:
-    from nugget.infra.llm import LLM
 
 NOTHING_FOUND = "Nothing that is indexed is on this."
 PASSAGE_CHARS = 1200
@@ -116,8 +114,6 @@ def judged_by_claude(question: str, hits: Sequence[Hit], llm: LLM | None, settin
 
     Raises LLMUnavailable also when the reply judges fewer than half of them.
     """
-    from nugget.infra.llm import Request
-
     if llm is None:
         raise LLMUnavailable(
             "`retrieval.reranker` is `claude`, but there is no API key, or `llm.enabled` is false.",
@@ -155,8 +151,6 @@ def answer(question: str, hits: Sequence[Hit], llm: LLM, settings: Settings) -> 
 
     Raises LLMUnavailable, also in the middle of the answer.
     """
-    from nugget.infra.llm import Request
-
     if not hits:
         yield NOTHING_FOUND
         return
