@@ -452,7 +452,7 @@ PROMISES = {
     "ASK-EXPLAIN": "The contributions that --explain shows add up to each hit's score, under every ranking.",
     "ASK-ANY-TEXT": "Any text is a valid query: random Unicode, every FTS5 operator, nothing at all.",
     "ASK-FILTER": "Filters by type, domain with sub-domains, tag, date and source admit only what they name.",
-    "INDEX-NUMPY": "Where sqlite-vec cannot be loaded, numpy finds the same.",
+    "INDEX-NUMPY": "Vectors find the nearest chunks and words the scores of FTS5, with a filter and after a write.",
     "ASK-TIME": "A time in a question puts what is of that time first, and leaves nothing out.",
     "ASK-RELATED": "Related units of the best hits are added and say how they were reached.",
     "ASK-SUPERSEDED": "A superseded unit is returned, labelled, behind the one that supersedes it.",

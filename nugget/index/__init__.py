@@ -7,26 +7,26 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nugget.index import bm25, vectors
 from nugget.index import units as stored
-from nugget.index import vectors
 from nugget.index.connection import (
     SCHEMA_VERSION,
     Unusable,
     home_index_file,
     home_version,
-    load_sqlite_vec,
     memory_index_file,
     open_existing,
     open_memory,
 )
-from nugget.index.fulltext import COLUMN_WEIGHTS, LARGE_INDEX_CHUNKS, Terms, Vocabulary, terms_of
+from nugget.index.fulltext import COLUMN_WEIGHTS, SMALL_INDEX_CHUNKS, Terms, Vocabulary, terms_of
 from nugget.index.protocols import IndexReader, Lists
 from nugget.index.units import CHUNK_COLUMNS, Edge, StoredChunk, conditions_of, select_in
 from nugget.models import Filter, Problem, RelationType, SourceName, Unit
@@ -34,32 +34,24 @@ from nugget.models import Filter, Problem, RelationType, SourceName, Unit
 if TYPE_CHECKING:
     from nugget.infra.embedding import Vector
 
+_MOST_KNOWN = 16
+"""Of what a thread read: the documents, and what so many filters admit."""
 _WEIGHTS = ", ".join(map(str, COLUMN_WEIGHTS))
 
-__all__ = [
-    "Edge",
-    "Index",
-    "IndexReader",
-    "StoredChunk",
-    "SyncResult",
-    "Terms",
-    "Unusable",
-    "read_home",
-    "read_memory",
-]
+__all__ = ["Edge", "Index", "IndexReader", "StoredChunk", "SyncResult", "Terms", "Unusable", "read_home", "read_memory"]
 
 
 class Index(IndexReader):
     """An index file, opened for reading. Thread-safe: each thread has a connection of its own.
 
-    `use_sqlite_vec=False` compares vectors with numpy even if sqlite-vec could be loaded.
     Raises Unusable if the file must be rebuilt first.
     """
 
-    def __init__(self, file: Path, *, use_sqlite_vec: bool = True, version: str = SCHEMA_VERSION) -> None:
+    vector_search, other_model = "numpy", "no_vectors"  # a sync gives this index the vectors of the client's model
+
+    def __init__(self, file: Path, *, version: str = SCHEMA_VERSION) -> None:
         self.file = file
         self._version = version
-        self._use_sqlite_vec = use_sqlite_vec
         self._signs = vectors.Signs()
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
@@ -71,11 +63,7 @@ class Index(IndexReader):
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = open_existing(self.file, version=self._version)
-            self._local.connection = connection
-            self._local.vector_search = "sqlite-vec"
-            if not (self._use_sqlite_vec and load_sqlite_vec(connection)):
-                self._local.vector_search = "numpy"
-                vectors.add_distance(connection)
+            self._local.connection, self._local.state = connection, (0, -1)
             self._opened.append(connection)
         return connection
 
@@ -87,22 +75,14 @@ class Index(IndexReader):
             yield
             return
         connection.execute("BEGIN")
+        state = connection.execute("PRAGMA data_version").fetchone()[0], connection.total_changes
+        if state != self._local.state or len(self._local.known) > _MOST_KNOWN:
+            self._local.state, self._local.known = state, {}
         try:
             yield
         finally:
             with suppress(sqlite3.Error):
                 connection.execute("COMMIT")
-
-    @property
-    def vector_search(self) -> str:
-        """How this thread compares vectors: `sqlite-vec` or `numpy`."""
-        _ = self.connection
-        return str(self._local.vector_search)
-
-    @property
-    def other_model(self) -> str:
-        """The entry of `degraded` for a client with another model: a sync gives this index the client's own."""
-        return "no_vectors"
 
     @property
     def chunk_count(self) -> int:
@@ -147,19 +127,19 @@ class Index(IndexReader):
 
     def search_text(self, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
         """Return the k best chunks for any of these terms as (chunk key, BM25 score, higher is better)."""
-        return self._search_text("chunks_fts", terms, k, *_allowed_chunks(filter_))
+        return self._search_text("chunks", terms, k, filter_)
 
     def search_unit_text(self, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
         """Return the k best units, read as a whole, for any of these terms as (unit key, BM25 score)."""
-        conditions, parameters = conditions_of(filter_)
-        allowed = f"SELECT key FROM units u WHERE {conditions}" if conditions else ""
-        return self._search_text("units_fts", terms, k, allowed, parameters)
+        return self._search_text("units", terms, k, filter_)
 
-    def _search_text(
-        self, table: str, terms: Terms, k: int, allowed_sql: str, parameters: Sequence[object]
-    ) -> list[tuple[int, float]]:
+    def _search_text(self, kind: str, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
         if not terms.match:
             return []
+        if self._has_numpy and (alone := bm25.terms_alone(terms)):
+            admitted = self._admitted(filter_, kind)
+            return bm25.best(self.connection, kind, alone, k, self._documents(kind)[0], admitted)
+        table, (allowed_sql, parameters) = f"{kind}_fts", _allowed(filter_, kind)
         where = f"AND +rowid IN ({allowed_sql})" if allowed_sql else ""  # the plus: match first, not row by row
         rows = self.connection.execute(
             # `ORDER BY rank` takes twice as long.
@@ -169,34 +149,66 @@ class Index(IndexReader):
         )
         return list(rows)
 
+    @property
+    def _has_numpy(self) -> bool:
+        """Whether numpy answers sooner than SQLite alone: in a small index never, and not if it must be imported."""
+        return self.chunk_count > SMALL_INDEX_CHUNKS and "numpy" in sys.modules
+
+    def _documents(self, kind: str) -> Any:
+        return self._once(kind, lambda: bm25.read_documents(self.connection, kind))
+
+    def _admitted(self, filter_: Filter, kind: str) -> Any:
+        """Return by key whether a filter admits each chunk or unit; None if it admits all."""
+        import numpy as np
+
+        sql, parameters = _allowed(filter_, "units")
+        if not sql:
+            return None
+
+        def read() -> Any:
+            one_text = f"SELECT coalesce(group_concat(key), '') FROM ({sql})"  # a row for each key takes twice as long
+            keys = self.connection.execute(one_text, parameters).fetchone()[0]
+            mask = np.zeros(len(self._documents("units")[0]), bool)
+            mask[np.fromstring(keys, np.int64, sep=",")] = True
+            return mask
+
+        units = self._once(filter_, read)
+        return units if kind == "units" else units[self._documents("chunks")[1]]
+
+    def _once(self, name: object, read: Callable[[], Any]) -> Any:
+        """Return what is read; within `reading` only once, until something is written."""
+        is_same = self.connection.in_transaction and self._local.state[1] == self.connection.total_changes
+        known = self._local.known if is_same else {}
+        if name not in known:
+            known[name] = read()
+        return known[name]
+
     def search_vectors(self, vector: Vector, k: int, filter_: Filter) -> list[tuple[int, float]]:
         """Return the k chunks of highest cosine with a normalised vector, as (chunk key, cosine)."""
-        is_small = self.vector_search == "sqlite-vec" and self.chunk_count <= LARGE_INDEX_CHUNKS
-        signs = None if is_small else self._signs
-        return vectors.search(self.connection, vector, k, *_allowed_chunks(filter_), signs)
+        near = self._signs.near(self.connection, vector, k, self._admitted(filter_, "chunks"))
+        return vectors.nearest_of(self.connection, vector, near, k)
 
     def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, vectors.UnitCosines]:
         """Return the cosines with each of these units that has vectors: of its nearest chunk, the whole, its title."""
-        sql = (
-            "SELECT unit_key, vec_distance_L2(embedding, ?), "
-            "CASE WHEN title_embedding IS NOT NULL THEN vec_distance_L2(title_embedding, ?) END "
-            "FROM unit_vectors WHERE unit_key IN"
-        )
+        sql = "SELECT unit_key, embedding, title_embedding FROM unit_vectors WHERE unit_key IN"
+        rows = list(select_in(self.connection, sql, unit_keys))
+        wholes = vectors.cosines(vector, [row[1] for row in rows])
+        titles = vectors.cosines(vector, [row[2] or row[1] for row in rows])
         found = {
-            unit: (vectors.cosine(whole), None if title is None else vectors.cosine(title))
-            for unit, whole, title in select_in(self.connection, sql, unit_keys, [vector.tobytes()] * 2)
+            row[0]: (whole, title if row[2] else None) for row, whole, title in zip(rows, wholes, titles, strict=True)
         }
         nearest = vectors.nearest_chunks(self.connection, vector, unit_keys)
         return {unit: (cosine, *found.get(unit, (0.0, None))) for unit, (_, cosine) in nearest.items()}
 
     def nearness(self, unit_key: int, unit_keys: Sequence[int]) -> dict[int, float]:
         """Return the cosine of each of these units with another one, each as a whole; 0 if it is below."""
-        vector = self.connection.execute(
-            "SELECT embedding FROM unit_vectors WHERE unit_key = ?", (unit_key,)
-        ).fetchone()
-        sql = "SELECT unit_key, vec_distance_L2(embedding, ?) FROM unit_vectors WHERE unit_key IN"
-        near = select_in(self.connection, sql, unit_keys, vector) if vector else ()
-        return {key: max(vectors.cosine(distance), 0.0) for key, distance in near}
+        vector = self.unit_vector(unit_key)
+        if vector is None:
+            return {}
+        sql = "SELECT unit_key, embedding FROM unit_vectors WHERE unit_key IN"
+        rows = list(select_in(self.connection, sql, unit_keys))
+        found = vectors.cosines(vector, [row[1] for row in rows])
+        return {row[0]: max(cosine, 0.0) for row, cosine in zip(rows, found, strict=True)}
 
     def nearest_chunks(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, int]:
         """Return the nearest chunk of each of these units that has vectors: unit key -> chunk key."""
@@ -205,6 +217,9 @@ class Index(IndexReader):
 
     def units_of_chunks(self, keys: Sequence[int]) -> dict[int, int]:
         """Return the unit of each of these chunks: chunk key -> unit key."""
+        if self._has_numpy:
+            units = self._documents("chunks")[1]
+            return {key: int(units[key]) for key in keys}
         return dict(select_in(self.connection, "SELECT key, unit_key FROM chunks WHERE key IN", keys))
 
     def chunks(self, keys: Iterable[int]) -> dict[int, StoredChunk]:
@@ -267,15 +282,11 @@ class Index(IndexReader):
 
     def superseded_by(self, keys: Sequence[int]) -> dict[int, str]:
         """For each of these units that a newer one supersedes: the id of the newer one."""
-        rows = select_in(
-            self.connection,
-            """SELECT t.key, s.id FROM units t
-               JOIN relationships r ON r.target_id = t.id AND r.relation_type = 'supersedes'
-               JOIN units s ON s.key = r.source_key AND s.source = t.source AND s.key != t.key
-               WHERE t.key IN""",
-            keys,
-        )
-        return dict(rows)
+        sql = """SELECT t.key, s.id FROM units t
+                 JOIN relationships r ON r.target_id = t.id AND r.relation_type = 'supersedes'
+                 JOIN units s ON s.key = r.source_key AND s.source = t.source AND s.key != t.key
+                 WHERE t.key IN"""
+        return dict(select_in(self.connection, sql, keys))
 
     def close(self) -> None:
         """Close every thread's connection; the index may not be used afterwards."""
@@ -309,13 +320,11 @@ class SyncResult:
         return bool(self.added or self.modified or self.moved or self.removed or self.rebuilt)
 
 
-def _allowed_chunks(filter_: Filter) -> tuple[str, list[object]]:
-    """Return a SELECT of the keys of the chunks that a filter admits, and its parameters; no text for no filter."""
+def _allowed(filter_: Filter, kind: str) -> tuple[str, list[object]]:
+    """Return a SELECT of the keys of the chunks or units that a filter admits, and its parameters; no text for all."""
     conditions, parameters = conditions_of(filter_)
-    sql = (
-        f"SELECT c.key FROM units u CROSS JOIN chunks c ON c.unit_key = u.key WHERE {conditions}" if conditions else ""
-    )
-    return sql, parameters
+    tables = "units u CROSS JOIN chunks c ON c.unit_key = u.key" if kind == "chunks" else "units u"
+    return f"SELECT {kind[0]}.key FROM {tables} WHERE {conditions}" if conditions else "", parameters
 
 
 def read_home(home: Path) -> Index:

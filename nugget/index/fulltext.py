@@ -170,10 +170,10 @@ def match_any(words: Sequence[str]) -> str:
 
 
 LARGE_INDEX_CHUNKS = 20_000
-"""Above this many chunks, frequent words are asked only if there is room, and vectors are searched in memory."""
+"""Above this many chunks, frequent words are asked only if there is room."""
 
 SMALL_INDEX_CHUNKS = 5_000
-"""Up to this many chunks every word that tells anything at all is asked."""
+"""Up to this many chunks every word that tells anything at all is asked, and FTS5 scores it."""
 
 _COMMON_SHARE = 0.3
 _AFFORDED_SHARE, _AFFORDED_ROWS = 0.06, 15_000
@@ -192,14 +192,11 @@ class Terms:
     """The words to look for and what they weigh.
 
     `words` are those of the question and what its unknown ones may mean; in a large index the frequent ones are
-    left out. `stems` are the same words by a name that all words with the same matches share; empty
-    where `match` is not of the words. `match` is the FTS5
-    query for any of them. `idfs` are the inverse document frequencies of the question's
+    left out. `match` is the FTS5 query for any of them. `idfs` are the inverse document frequencies of the question's
     own words, those that are not asked among them.
     """
 
     words: tuple[str, ...]
-    stems: tuple[str, ...]
     match: str
     idfs: Mapping[str, float]
 
@@ -243,7 +240,6 @@ class Vocabulary:
 def terms_of(vocabulary: Vocabulary, text: str) -> Terms:
     """Look the words of a question up in the vocabulary of an index."""
     words: dict[str, int] = {}
-    stems: dict[str, str] = {}
     idfs: dict[str, float] = {}
     seen: set[str] = set()
     chunks = vocabulary.chunks
@@ -253,19 +249,12 @@ def terms_of(vocabulary: Vocabulary, text: str) -> Terms:
             continue
         seen.add(term)
         words[word] = vocabulary.beginning_with(word) if is_unspaced_character(word) else vocabulary.frequency(term)
-        stems[word] = " ".join(tokens)
         idfs[word] = inverse_frequency(chunks, words[word])
         if not words[word]:
             for meant in _meant(vocabulary, word, term):
                 words[meant] = vocabulary.frequency(meant)
-                stems[meant] = f"~{meant}"  # a term, which the search stems once more
     chosen = _affordable(words, chunks) if chunks > LARGE_INDEX_CHUNKS else _rare_enough(words, chunks)
-    return Terms(
-        words=tuple(chosen),
-        stems=tuple(stems[word] for word in chosen),
-        match=match_any(chosen),
-        idfs=idfs,
-    )
+    return Terms(words=tuple(chosen), match=match_any(chosen), idfs=idfs)
 
 
 def _rare_enough(words: Mapping[str, int], chunks: int) -> list[str]:

@@ -246,7 +246,7 @@ def _put_shell(run: IngestRun, log: Log, states: Sequence[ReadState]) -> None:
         store.put_state(run.connection, replace(state, session=session.key, size=size))
     _note_read(
         run, session, shell.ids, folder=shell.folder, workspace=workspace_of(shell.folder),
-        started_ms=shell.started_ms or None, ended_ms=shell.ts_ms or None,
+        started_ms=shell.started_ms or None, ended_ms=shell.ts_ms or None
     )  # fmt: skip
 
 
@@ -277,7 +277,7 @@ def _put_session(run: IngestRun, session: LogSession, read: Sequence[tuple[ReadS
         run.malformed += own.skipped_records
         maker = RowMaker(
             ids=ids, file=state.key, ts_ms=ms_of(own.started) or ms_of(main.started) or written_ms, cwd=cwd or None,
-            repeated=repeated_records(run, session.key, own.events),
+            repeated=repeated_records(run, session.key, own.events)
         )  # fmt: skip
         number = 0
         for event in cleaned_events(run, own.events):
@@ -287,7 +287,7 @@ def _put_session(run: IngestRun, session: LogSession, read: Sequence[tuple[ReadS
     _note_read(
         run, session, ids, agent=main.agent, folder=cwd or None, workspace=workspace_of(cwd),
         title=run.clean(main.title or "") or None, started_ms=ms_of(main.started) or None,
-        ended_ms=max(ms_of(own.ended) for _, (own, _) in read) or written_ms,
+        ended_ms=max(ms_of(own.ended) for _, (own, _) in read) or written_ms
     )  # fmt: skip
     for state, (_, messages) in read:
         put_messages(run, channel_of_session(session.id), messages, state)

@@ -30,7 +30,7 @@ _ROWS = {
     f"CASE r.stream WHEN 'merged' THEN 'output' ELSE r.stream END || '.log', {_SESSION} FROM pane_output r",
 }
 _ROLES = {
-    "prompt": "you", "paste": "you", "reply": "agent", "message": "message", "command": "command", "output": "output",
+    "prompt": "you", "paste": "you", "reply": "agent", "message": "message", "command": "command", "output": "output"
 }  # fmt: skip
 _MOMENT = (
     "CASE {id} & 7 WHEN 0 THEN (SELECT ts_ms FROM events WHERE id = {id}) "

@@ -60,7 +60,7 @@ def ids_beginning_with(connection: sqlite3.Connection, prefix: str, *, workspace
 
 def nuggets_at(
     connection: sqlite3.Connection, workspace: str, *, paths: Sequence[str], folders: Sequence[str] = (),
-    below: Sequence[str] = (), types: Sequence[str] = (), since: datetime | None = None,
+    below: Sequence[str] = (), types: Sequence[str] = (), since: datetime | None = None
 ) -> list[Nugget]:  # fmt: skip
     """Return the nuggets scoped to one of `paths`, to a file right in one of `folders`, or to anything `below` one.
 
@@ -78,7 +78,7 @@ def nuggets_at(
 
 def search_nuggets(
     connection: sqlite3.Connection, workspace: str, text: str, *, limit: int,
-    types: Sequence[str] = (), since: datetime | None = None,
+    types: Sequence[str] = (), since: datetime | None = None
 ) -> dict[str, float]:  # fmt: skip
     """Return the ids of a workspace's nuggets in which words of a text stand, with their BM25 scores, best first."""
     terms = terms_of(Vocabulary(connection), text)
@@ -186,7 +186,7 @@ def sessions_of(connection: sqlite3.Connection, workspace: str) -> list[str]:
     """Return the ids of the sessions that worked in a workspace."""
     rows = connection.execute(
         "SELECT session FROM provenance_sessions WHERE workspace = ?1 UNION SELECT id FROM log_sessions "
-        "WHERE workspace = ?1", (workspace,),
+        "WHERE workspace = ?1", (workspace,)
     )  # fmt: skip
     return [row[0] for row in rows]
 
@@ -230,7 +230,7 @@ def _nugget_row(file: str, record: SessionRecord, nugget: Nugget) -> tuple[objec
     return (
         nugget.id, file, record.workspace, nugget.type, path, path.rpartition("/")[0], nugget.scope.symbol,
         nugget.confidence, nugget.session, _stamp(started), _stamp(nugget.extracted_at),
-        nugget.stale_after.isoformat() if nugget.stale_after else None, _line(nugget),
+        nugget.stale_after.isoformat() if nugget.stale_after else None, _line(nugget)
     )  # fmt: skip
 
 

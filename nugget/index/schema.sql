@@ -52,7 +52,7 @@ CREATE TABLE chunks (
 );
 CREATE INDEX chunks_unit ON chunks (unit_key, position);
 
--- float32, little-endian, L2-normalised. Plain blobs: any SQLite can write them, sqlite-vec and numpy can search them.
+-- float32, little-endian, L2-normalised. Plain blobs: any SQLite can write them, numpy can search them.
 CREATE TABLE vectors (chunk_key INTEGER PRIMARY KEY REFERENCES chunks (key), embedding BLOB NOT NULL);
 -- One bit for each number of the vector: a search reads all of these, and the vectors of the nearest.
 -- The numbers only rise, so that a reader that holds the signs in memory finds what was added since.
@@ -86,3 +86,14 @@ CREATE VIRTUAL TABLE units_fts USING fts5 (
     content='', tokenize='porter unicode61 remove_diacritics 2'
 );
 CREATE VIRTUAL TABLE chunks_vocabulary USING fts5vocab (chunks_fts, 'row');
+CREATE VIRTUAL TABLE chunks_places USING fts5vocab (chunks_fts, 'instance');
+CREATE VIRTUAL TABLE units_places USING fts5vocab (units_fts, 'instance');
+
+-- Numbers of 500 documents with keys that follow each other: four bytes for each, as the machine has them.
+CREATE TABLE documents (
+    kind TEXT NOT NULL,                 -- chunks | units
+    number INTEGER NOT NULL,            -- from 0, by key
+    words BLOB NOT NULL,                -- how many terms a document has, and one; 0 where there is none
+    units BLOB NOT NULL,                -- the key of its unit
+    PRIMARY KEY (kind, number)
+);

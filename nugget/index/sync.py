@@ -88,7 +88,7 @@ def sync(
 
 def _update(
     brain: Path, folder: Path, connection: sqlite3.Connection, embedder: Embedder | None, unavailable: str | None,
-    *, in_passing: bool,
+    *, in_passing: bool
 ) -> SyncResult:  # fmt: skip
     """Write what changed into the index that is there; raise Unusable if another model wants it rebuilt.
 
@@ -155,7 +155,7 @@ def _install(fresh: sqlite3.Connection, file: Path) -> None:
 
 def _write(
     brain: Path, folder: Path, connection: sqlite3.Connection, embedder: Embedder | None, unavailable: str | None,
-    *, rebuilt: str | None = None,
+    *, rebuilt: str | None = None
 ) -> SyncResult:  # fmt: skip
     """Write what changed in one transaction, then embed what has no vectors."""
     modified, removed, problems = brains.changed_files(brain, stored.file_marks(connection, _BRAIN))
@@ -170,13 +170,13 @@ def _write(
     total = connection.execute("SELECT count(unit_id) FROM files WHERE source = ?", (_BRAIN,)).fetchone()[0]
     return replace(
         result, unchanged=total - result.added - result.modified - result.moved,
-        problems=(*problems, *stored.problems(connection, _BRAIN)),
+        problems=(*problems, *stored.problems(connection, _BRAIN))
     )  # fmt: skip
 
 
 def _apply(
     brain: Path, connection: sqlite3.Connection, count_tokens: Callable[[str], int], modified: Sequence[str],
-    removed: Sequence[str], result: SyncResult,
+    removed: Sequence[str], result: SyncResult
 ) -> SyncResult:  # fmt: skip
     """Take out what the changed files held, then put in what they hold now."""
     before = stored.file_states(connection, _BRAIN, [*modified, *removed])
@@ -278,7 +278,7 @@ def sync_documents(
     result = SyncResult(
         added=added, modified=modified, removed=len(gone),
         unchanged=same + len(changed) - added - modified,
-        problems=tuple(stored.problems(connection, source.name)),
+        problems=tuple(stored.problems(connection, source.name))
     )  # fmt: skip
     if embedder is None or not with_vectors:
         return result

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any, NamedTuple
 
+from nugget.index.bm25 import note_documents
 from nugget.index.fulltext import chunk_columns, unit_columns
 from nugget.markdown import body_below_title
 from nugget.models import (
@@ -143,7 +144,7 @@ def file_states(
             problems=tuple(
                 Problem(path=printable(path), reason=p["reason"], line=p["line"], severity=Severity(p["severity"]))
                 for p in json.loads(problems)
-            ),
+            )
         )
         for path, hash_, size, mtime_ns, unit_id, problems in rows
     }  # fmt: skip
@@ -187,7 +188,7 @@ def meta(connection: sqlite3.Connection, key: str) -> str | None:
 
 def select_in(
     connection: sqlite3.Connection, sql: str, values: Sequence[object],
-    parameters: Sequence[object] = (),
+    parameters: Sequence[object] = ()
 ) -> Iterator[Any]:  # fmt: skip
     """Yield the rows of a query that ends in `IN`, for any number of values."""
     for start in range(0, len(values), _IN_ONE_QUERY):
@@ -216,8 +217,8 @@ def put_unit(connection: sqlite3.Connection, unit: Unit, chunks: Sequence[Chunk]
         (
             unit.source, unit.id, unit.path, unit.title, unit.type, unit.domain, _json(unit.tags), unit.confidence,
             unit.origin, *(str(day) if day else None for day in (unit.created, unit.last_modified, unit.stale_after)),
-            scope.repo, scope.path, scope.symbol, unit.session, _json(details), unit.body,
-        ),
+            scope.repo, scope.path, scope.symbol, unit.session, _json(details), unit.body
+        )
     ).lastrowid  # fmt: skip
     assert key is not None
     connection.executemany(
@@ -227,8 +228,7 @@ def put_unit(connection: sqlite3.Connection, unit: Unit, chunks: Sequence[Chunk]
     title = indexed_title(unit.title, unit.body)
     rows = list(enumerate(chunks, start=first))
     connection.executemany(
-        "INSERT INTO chunks VALUES (?,?,?,?,?)",
-        [(k, key, c.position, c.breadcrumb, c.text) for k, c in rows],
+        "INSERT INTO chunks VALUES (?,?,?,?,?)", [(k, key, c.position, c.breadcrumb, c.text) for k, c in rows]
     )
     connection.executemany(
         "INSERT INTO chunks_fts (rowid, title, body, parts) VALUES (?,?,?,?)",
@@ -238,6 +238,8 @@ def put_unit(connection: sqlite3.Connection, unit: Unit, chunks: Sequence[Chunk]
         "INSERT INTO units_fts (rowid, title, body, parts) VALUES (?,?,?,?)",
         (key, *unit_columns(title, unit.tags, body_below_title(unit.body))),
     )
+    note_documents(connection, "chunks", [k for k, _ in rows], key)
+    note_documents(connection, "units", [key], key)
     return key
 
 
@@ -249,20 +251,23 @@ def remove_unit(connection: sqlite3.Connection, source: SourceName, unit_id: str
     if row is None:
         return
     key, title, tags, body = row[0], indexed_title(row[1], row[3]), json.loads(row[2]), row[3]
-    chunks = connection.execute("SELECT key, heading_breadcrumb, content FROM chunks WHERE unit_key = ?", (key,))
+    sql = "SELECT key, heading_breadcrumb, content FROM chunks WHERE unit_key = ? ORDER BY key"
+    chunks = connection.execute(sql, (key,)).fetchall()
     # A contentless FTS5 table forgets a row only if it is given the very text that was indexed.
     connection.executemany(
         "INSERT INTO chunks_fts (chunks_fts, rowid, title, body, parts) VALUES ('delete',?,?,?,?)",
-        [(k, *chunk_columns(title, tags, breadcrumb, text)) for k, breadcrumb, text in chunks.fetchall()],
+        [(k, *chunk_columns(title, tags, breadcrumb, text)) for k, breadcrumb, text in chunks],
     )
     connection.execute(
         "INSERT INTO units_fts (units_fts, rowid, title, body, parts) VALUES ('delete',?,?,?,?)",
         (key, *unit_columns(title, tags, body_below_title(body))),
     )
+    note_documents(connection, "chunks", [chunk[0] for chunk in chunks], key)
+    note_documents(connection, "units", [key], key)
     for table, where in (
         ("vectors", "chunk_key IN (SELECT key FROM chunks WHERE unit_key = ?)"),
         ("signs", "chunk_key IN (SELECT key FROM chunks WHERE unit_key = ?)"), ("unit_vectors", "unit_key = ?"),
-        ("chunks", "unit_key = ?"), ("relationships", "source_key = ?"), ("units", "key = ?"),
+        ("chunks", "unit_key = ?"), ("relationships", "source_key = ?"), ("units", "key = ?")
     ):  # fmt: skip
         connection.execute(f"DELETE FROM {table} WHERE {where}", (key,))
 
@@ -300,7 +305,7 @@ def unit_of(row: Any, related: Sequence[Relation]) -> Unit:
         session=session,
         evidence=tuple(map(evidence_of, details["evidence"])),
         alternatives=tuple(details["alternatives"]),
-        **{name: date.fromisoformat(day) if day else None for name, day in days.items()},
+        **{name: date.fromisoformat(day) if day else None for name, day in days.items()}
     )  # fmt: skip
 
 
@@ -317,6 +322,6 @@ def learned_in(connection: sqlite3.Connection, sessions: Sequence[str], *, limit
     """Return (id, title) of the brain's newest units that were learned in one of these sessions."""
     rows = connection.execute(
         "SELECT id, title FROM units WHERE source = 'brain' AND session IN (SELECT value FROM json_each(?)) "
-        "ORDER BY coalesce(last_modified, created) DESC, confidence DESC, id LIMIT ?", (json.dumps(sessions), limit),
+        "ORDER BY coalesce(last_modified, created) DESC, confidence DESC, id LIMIT ?", (json.dumps(sessions), limit)
     )  # fmt: skip
     return rows.fetchall()

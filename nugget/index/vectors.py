@@ -4,20 +4,18 @@ Units are written without vectors, so that they are found by their words at once
 from a cache or from the model. That makes a long first indexing resumable, and a switch of the embedding model is the
 same thing again.
 
-A search compares the signs of the numbers, which are a thirty-second of a vector, and measures the nearest of them
-exactly. In a small index sqlite-vec does both; of a large one, or without sqlite-vec, the signs are held in memory.
+A search compares the signs of the numbers, which are a thirty-second of a vector and held in memory, and measures the
+nearest of them exactly.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import sqlite3
 import threading
 import time
-from array import array
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -41,33 +39,32 @@ PROGRESS = "progress.json"
 """In the folder of the vector cache while vectors are made: `done` of `total` units since `started`, as of `at`."""
 _FORGOTTEN_AFTER_S = 120.0
 _UNITS_A_BATCH = 16
-_MEASURED = 10
-"""Chunks measured exactly for each one wanted, if signs alone choose them: of the nearest 50, .98 are among them."""
 _CHOSEN, _COMPARED = 6, 5
-"""The same if signs are compared with the numbers of the question, and how many are compared for each one chosen."""
+"""Chunks measured exactly for each one wanted, and how many have their signs compared with the numbers for each."""
 _WHOLE_UNIT_CHARS = 4000
 
 
 class Signs:
-    """The signs of a large index's vectors in memory: what sync adds is read, and what it removes is never measured."""
+    """The signs of an index's vectors in memory: what sync adds is read, and what it removes is never measured."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._read: tuple[str | None, int, Any, Any] = ("", 0, None, None)
 
-    def near(self, connection: sqlite3.Connection, vector: Vector, count: int, allowed: str | None) -> Any:
-        """Return about `count` chunk keys near a vector, chosen from the `allowed` ones, which commas part.
+    def near(self, connection: sqlite3.Connection, vector: Vector, k: int, admitted: Any) -> list[int]:
+        """Return the keys of chunks, the nearest k almost surely among them; `admitted` says by key which may be.
 
         Of those whose signs differ least, the best by the numbers of the vector against their signs.
         """
         import numpy as np
 
+        count = k * _CHOSEN
         keys, signs = self._known(connection)
+        if not len(keys):
+            return []
         query = np.frombuffer(vector.tobytes(), "<f4")
-        if allowed is not None:
-            mask, wanted = np.zeros(int(keys.max(initial=0)) + 1, bool), np.fromstring(allowed, np.int64, sep=",")
-            mask[wanted[wanted < len(mask)]] = True
-            keys, signs = keys[mask[keys]], signs[:, mask[keys]]
+        if admitted is not None:
+            keys, signs = keys[admitted[keys]], signs[:, admitted[keys]]
         differing = np.zeros(len(keys), np.uint16)
         for own, asked in zip(signs, np.frombuffer(_in_words(np.packbits(query > 0).tobytes()), "<u8"), strict=True):
             differing += np.bitwise_count(own ^ asked)
@@ -75,7 +72,7 @@ class Signs:
         first = np.flatnonzero(differing <= most)  # all that differ as much, in whatever order the rows were read
         bits = np.ascontiguousarray(signs[:, first].T).view(np.uint8)
         scores = np.unpackbits(bits, axis=1)[:, : len(query)].astype(np.float32) @ query
-        return np.sort(keys[first[np.lexsort((keys[first], -scores))[:count]]])
+        return np.sort(keys[first[np.lexsort((keys[first], -scores))[:count]]]).tolist()  # type: ignore[no-any-return]
 
     def _known(self, connection: sqlite3.Connection) -> tuple[Any, Any]:
         import numpy as np
@@ -89,66 +86,44 @@ class Signs:
                 count = connection.execute("SELECT count(*) FROM signs").fetchone()[0]
                 if len(keys) + len(rows) > 1.25 * count:  # too many that are gone
                     known, rows = "", connection.execute(sql, (0,)).fetchall()
-            if rows or known != made:
-                added = np.frombuffer(b"".join(_in_words(row[2]) for row in rows), "<u8").reshape(len(rows), -1).T
-                more = np.array([row[1] for row in rows], np.int64)
-                if known != made:
-                    keys, signs = more[:0], added[:, :0]
-                keys, signs = np.concatenate((keys, more)), np.ascontiguousarray(np.concatenate((signs, added), axis=1))
-                self._read = (made, rows[-1][0] if rows else 0, keys, signs)
+            if not rows:
+                return (keys, signs) if known == made else ((), ())
+            added = np.frombuffer(b"".join(_in_words(row[2]) for row in rows), "<u8").reshape(len(rows), -1).T
+            more = np.array([row[1] for row in rows], np.int64)
+            if known != made:
+                keys, signs = more[:0], added[:, :0]
+            keys, signs = np.concatenate((keys, more)), np.ascontiguousarray(np.concatenate((signs, added), axis=1))
+            self._read = (made, rows[-1][0], keys, signs)
             return keys, signs
 
 
-def add_distance(connection: sqlite3.Connection) -> None:
-    """Give a connection without sqlite-vec the one function of it that is used besides `search`."""
+def cosines(vector: Vector, embeddings: Sequence[bytes]) -> list[float]:
+    """Return the cosine of a normalised vector with each of these."""
+    import numpy as np
 
-    def distance(one: bytes, other: bytes) -> float:
-        import numpy as np
-
-        difference = np.frombuffer(one, "<f4") - np.frombuffer(other, "<f4")
-        return math.sqrt(float(difference @ difference))
-
-    connection.create_function("vec_distance_L2", 2, distance, deterministic=True)
+    asked = np.frombuffer(vector.tobytes(), "<f4")
+    found: list[float] = (np.frombuffer(b"".join(embeddings), "<f4").reshape(-1, len(asked)) @ asked).tolist()
+    return found
 
 
-def search(
-    connection: sqlite3.Connection, vector: Vector, k: int, allowed_sql: str, parameters: Sequence[object],
-    signs: Signs | None,
-) -> list[tuple[int, float]]:  # fmt: skip
-    """Return the k chunks of highest cosine as (chunk key, cosine).
-
-    `allowed_sql` selects the chunk keys that may be found; empty for all. Without `signs` sqlite-vec compares those in
-    the index, which a small one does sooner than numpy is imported.
-    """
-    embedding = vector.tobytes()
-    if signs is None:
-        where = f"WHERE chunk_key IN ({allowed_sql})" if allowed_sql else ""
-        rows = connection.execute(
-            f"SELECT chunk_key FROM signs {where} "
-            "ORDER BY vec_distance_hamming(vec_bit(bits), vec_bit(?)), chunk_key LIMIT ?",
-            (*parameters, _signs(embedding), k * _MEASURED),
-        )
-        near = [row[0] for row in rows]
-    else:
-        sql = f"SELECT coalesce(group_concat(key), '0') FROM ({allowed_sql})"  # a row for each key takes twice as long
-        allowed = connection.execute(sql, parameters).fetchone()[0] if allowed_sql else None
-        near = signs.near(connection, vector, k * _CHOSEN, allowed).tolist()
-    # Of all its measures L2 is the one that spares sqlite-vec two norms a row.
-    sql = "SELECT vec_distance_L2(embedding, ?), chunk_key FROM vectors WHERE chunk_key IN"
-    best = sorted(stored.select_in(connection, sql, near, (embedding,)))[:k]
-    return [(key, cosine(distance)) for distance, key in best]
+def nearest_of(connection: sqlite3.Connection, vector: Vector, keys: Sequence[int], k: int) -> list[tuple[int, float]]:
+    """Return the k of these chunks with the highest cosine, as (chunk key, cosine)."""
+    rows = list(stored.select_in(connection, "SELECT chunk_key, embedding FROM vectors WHERE chunk_key IN", keys))
+    found = zip((row[0] for row in rows), cosines(vector, [row[1] for row in rows]), strict=True)
+    return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:k]
 
 
 def nearest_chunks(
     connection: sqlite3.Connection, vector: Vector, units: Sequence[int]
 ) -> dict[int, tuple[int, float]]:
     """Return the nearest chunk of each of these units that has vectors: unit key -> (chunk key, cosine)."""
-    sql = (  # beside min(), SQLite takes `key` from the row that is least
-        "SELECT unit_key, chunks.key, min(vec_distance_L2(embedding, ?)) FROM json_each(?) AS unit "
-        "JOIN chunks ON unit_key = unit.value JOIN vectors ON chunk_key = chunks.key GROUP BY unit_key"
+    sql = (
+        "SELECT unit_key, chunks.key, embedding FROM json_each(?) AS unit "
+        "JOIN chunks ON unit_key = unit.value JOIN vectors ON chunk_key = chunks.key"
     )
-    rows = connection.execute(sql, (vector.tobytes(), json.dumps(list(units))))
-    return {unit: (key, cosine(distance)) for unit, key, distance in rows}
+    rows = connection.execute(sql, (json.dumps(list(units)),)).fetchall()
+    found = zip(cosines(vector, [row[2] for row in rows]), (-row[1] for row in rows), rows, strict=True)
+    return {row[0]: (row[1], cosine) for cosine, _, row in sorted(found)}  # the nearest stays, of equals the first
 
 
 def any_missing(connection: sqlite3.Connection) -> bool:
@@ -286,6 +261,8 @@ def _texts(connection: sqlite3.Connection, keys: Sequence[int]) -> dict[int, lis
 
 def _put(connection: sqlite3.Connection, embedded: Mapping[int, Sequence[str]], ready: Mapping[bytes, bytes]) -> None:
     """Write the vectors of the units that are still what was embedded: another process may have replaced some."""
+    import numpy as np
+
     chunks = stored.chunks_of_units(connection, list(embedded))
     for key, texts in _texts(connection, list(embedded)).items():
         vectors = [ready[of_text] for text in texts if (of_text := _hash(text)) in ready]
@@ -293,17 +270,11 @@ def _put(connection: sqlite3.Connection, embedded: Mapping[int, Sequence[str]], 
             continue
         of_chunks = list(zip((chunk.key for chunk in chunks[key]), vectors, strict=False))
         connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?,?)", of_chunks)
-        signs = [(chunk, _signs(vector)) for chunk, vector in of_chunks]
+        signs = [(chunk, np.packbits(np.frombuffer(vector, "<f4") > 0).tobytes()) for chunk, vector in of_chunks]
         connection.executemany("INSERT OR REPLACE INTO signs (chunk_key, bits) VALUES (?,?)", signs)
         whole, *of_title = vectors[len(chunks[key]) :]
         title = of_title[0] if of_title else None
         connection.execute("INSERT OR REPLACE INTO unit_vectors VALUES (?,?,?)", (key, whole, title))
-
-
-def _signs(vector: bytes) -> bytes:
-    """Return a bit for each number of a vector: 1 if it is above zero."""
-    bits = "".join("1" if number > 0 else "0" for number in array("f", vector))
-    return int(bits, 2).to_bytes((len(bits) + 7) // 8)
 
 
 def _in_words(bits: bytes) -> bytes:
@@ -313,8 +284,3 @@ def _in_words(bits: bytes) -> bytes:
 
 def _hash(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-
-
-def cosine(distance: float) -> float:
-    """Return the cosine of two unit vectors at this Euclidean distance: |a-b|^2 = 2 - 2 cos(a, b)."""
-    return 1.0 - distance * distance / 2.0

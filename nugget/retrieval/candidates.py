@@ -167,7 +167,7 @@ def gather(
     """
     terms = index.terms(query.text, matches=[query.match_any, query.filter.match])
     if query.match_any:
-        terms = replace(terms, match=query.match_any, stems=())
+        terms = replace(terms, match=query.match_any)
     days = asked_days(query.text, today=today)
     within = replace(query.filter, since=days[0], until=days[1]) if days else None
     vector, degraded = embed_question(query.text, index, embedder)

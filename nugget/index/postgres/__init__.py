@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from nugget.index.bm25 import CHUNKS, UNITS, AskedWords, Item, items_of, places, ranges
 from nugget.index.fulltext import LARGE_INDEX_CHUNKS, Document, Terms, chunk_columns, terms_of, unit_columns
 from nugget.index.postgres import statements as sql
 from nugget.index.postgres.connection import Rows, Statement, Transactions
-from nugget.index.postgres.words import CHUNKS, UNITS, AskedWords, Item, items_of, places, ranges
 from nugget.index.protocols import IndexReader, Lists, Scored
 from nugget.index.units import Edge, StoredChunk, indexed_title, unit_of
 from nugget.markdown import body_below_title

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from nugget.errors import IndexUnavailable
 from nugget.index import Index
+from nugget.index.bm25 import CHUNKS, UNITS, Postings, add_postings
 from nugget.index.connection import SCHEMA_VERSION
 from nugget.index.fulltext import LARGE_INDEX_CHUNKS, Document, chunk_columns, unit_columns
 from nugget.index.postgres.connection import begin, check_version, clean, clear_errors, open_connection, space_lock
-from nugget.index.postgres.words import CHUNKS, UNITS, Postings, add_postings
 from nugget.index.units import UNIT_COLUMNS, indexed_title, select_in
 from nugget.markdown import body_below_title
 from nugget.models import SourceName

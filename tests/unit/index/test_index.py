@@ -3,7 +3,7 @@
 import random
 import sqlite3
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import date
@@ -20,7 +20,7 @@ from nugget.index.fulltext import Vocabulary, compound_parts, nearest, pieces, q
 from nugget.index.vectors import Signs
 from nugget.markdown import chunk_markdown
 from nugget.models import Chunk, Filter, SourceName, Unit
-from nugget.retrieval.query_language import SearchQuery, merge_filters, parse_search
+from nugget.retrieval.query_language import merge_filters, parse_search
 
 
 def unit(number: int, body: str = "text", *, title: str = "Some title") -> Unit:
@@ -39,9 +39,8 @@ def test_in_a_large_index_frequent_words_are_not_asked_and_the_rows_that_matter_
             texts = [f"the cache and the queue hold item {number} {part}" for part in range(100)]
             if number == 77:
                 texts[5] = "the cache of the zorblatt must be flushed before the queue"
-            body = "\n".join(texts)
             chunks = [chunk(text, position) for position, text in enumerate(texts)]
-            stored.put_unit(connection, unit(number, body), chunks)
+            stored.put_unit(connection, unit(number, "\n".join(texts)), chunks)
     with closing(Index(file)) as index:
         terms = index.terms("how is the cache of the zorblatt flushed before item 77 in the queue")
         assert {"zorblatt", "flushed"} <= set(terms.words)
@@ -60,16 +59,10 @@ def test_a_unit_that_is_taken_out_leaves_nothing_behind(tmp_path):
         for _ in range(3):
             with write_transaction(connection):
                 key = stored.put_unit(connection, unit(1, "zorblatt retryWithBackoff"), [chunk("zorblatt")])
-                connection.execute("INSERT INTO vectors SELECT key, x'00' FROM chunks WHERE unit_key = ?", (key,))
-                connection.execute(
-                    "INSERT INTO signs (chunk_key, bits) SELECT key, x'00' FROM chunks WHERE unit_key = ?", (key,)
-                )
+                put_vector(connection, 1, np.zeros(8))
                 connection.execute("INSERT INTO unit_vectors VALUES (?, x'00', NULL)", (key,))
-        counted = {
-            table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-            for table in ("units", "chunks", "vectors", "signs", "unit_vectors")
-        }
-        assert set(counted.values()) == {1}
+        for table in ("units", "chunks", "vectors", "signs", "unit_vectors"):
+            assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (1,)
         with write_transaction(connection):
             stored.remove_unit(connection, SourceName.BRAIN, "concept/n1")
             stored.remove_unit(connection, SourceName.BRAIN, "concept/n1")
@@ -78,6 +71,43 @@ def test_a_unit_that_is_taken_out_leaves_nothing_behind(tmp_path):
             assert found.fetchone() == (0,)
             connection.execute(f"INSERT INTO {table} ({table}) VALUES ('integrity-check')")
         assert connection.execute("SELECT count(*) FROM chunks_vocabulary").fetchone() == (0,)
+
+
+@pytest.mark.proves("INDEX-NUMPY")
+def test_words_are_scored_as_fts5_does_it_also_after_writes(tmp_path):
+    chance, file = random.Random(5), tmp_path / "index.db"
+    words = [f"word{number}" for number in range(300)] + ["retryWithBackoff", "Caches", "缓存失效"]
+
+    def put_some(connection: sqlite3.Connection, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            texts = [" ".join(chance.choices(words, k=chance.randrange(30))) for _ in range(chance.randrange(25))]
+            made = replace(unit(number, "\n".join(texts)), title=chance.choice(words), domain=str(number % 3))
+            stored.put_unit(connection, made, [chunk(text, position) for position, text in enumerate(texts)])
+
+    def check(index: Index, question: str, filter_: Filter) -> None:
+        terms = index.terms(question)
+        for kind, search in (("chunks", index.search_text), ("units", index.search_unit_text)):
+            sql = f"SELECT rowid, -bm25({kind}_fts, 2, 1, .5) FROM {kind}_fts WHERE {kind}_fts MATCH ?"
+            scores = dict(index.connection.execute(sql, (terms.match,)).fetchall())
+            units = index.units_of_chunks(list(scores)) if kind == "chunks" else {key: key for key in scores}
+            admitted = index.admitted(list(units.values()), filter_)
+            best, found = {key: scores[key] for key in scores if units[key] in admitted}, search(terms, 40, filter_)
+            assert [score for _, score in found] == pytest.approx(sorted(best.values(), reverse=True)[:40])
+            assert [score for _, score in found] == pytest.approx([best[key] for key, _ in found])
+
+    with closing(create(file)) as connection, write_transaction(connection):
+        put_some(connection, range(600))
+    with closing(Index(file)) as index, closing(connect(file)) as other:
+        for writer in (other, index.connection):
+            for question in ("word7 cache", "retry word1 word2 word3", "缓存 word9", "nowhere backoff", "nowhere"):
+                with index.reading():
+                    check(index, question, Filter())
+                    check(index, question, Filter(domains=("1",)))
+            with write_transaction(writer):
+                put_some(writer, chance.sample(range(620), 40))
+                stored.remove_unit(writer, SourceName.BRAIN, "concept/n599")
+        check(index, "word7 cache", Filter(domains=("1",)))
+        assert index.chunk_count > 5000
 
 
 @pytest.mark.proves("TEXT-IDENTIFIERS")
@@ -117,43 +147,39 @@ NUMBERS = np.random.default_rng(3)
 
 def put(connection: sqlite3.Connection, keys: range) -> None:
     made = NUMBERS.normal(size=(len(keys), 100)).astype("<f4")
-    for key, vector in zip(keys, made / np.linalg.norm(made, axis=1, keepdims=True), strict=True):
-        connection.execute("INSERT OR REPLACE INTO vectors VALUES (?,?)", (key, vector.tobytes()))
-        bits = np.packbits(vector > 0).tobytes()
-        connection.execute("INSERT OR REPLACE INTO signs (chunk_key, bits) VALUES (?,?)", (key, bits))
+    with write_transaction(connection):
+        for key, vector in zip(keys, made / np.linalg.norm(made, axis=1, keepdims=True), strict=True):
+            put_vector(connection, key, vector)
+
+
+def put_vector(connection: sqlite3.Connection, key: int, vector: Any) -> None:
+    connection.execute("INSERT OR REPLACE INTO vectors VALUES (?,?)", (key, vector.tobytes()))
+    bits = np.packbits(vector > 0).tobytes()
+    connection.execute("INSERT OR REPLACE INTO signs (chunk_key, bits) VALUES (?,?)", (key, bits))
 
 
 def nearest_keys(connection: sqlite3.Connection, vector: Any, count: int) -> set[int]:
     rows = connection.execute("SELECT chunk_key, embedding FROM vectors").fetchall()
-    cosines = [(float(np.frombuffer(blob, "<f4") @ np.frombuffer(vector, "<f4")), key) for key, blob in rows]
-    return {key for _, key in sorted(cosines, reverse=True)[:count]}
+    rows.sort(key=lambda row: -float(np.frombuffer(row[1], "<f4") @ np.frombuffer(vector, "<f4")))
+    return {key for key, _ in rows[:count]}
 
 
 @pytest.mark.proves("INDEX-NUMPY")
 def test_signs_in_memory_find_the_nearest_and_follow_what_is_written(tmp_path):
-    with closing(create(tmp_path / "index.db")) as connection, closing(connect(tmp_path / "index.db")) as other:
-        follow_what_is_written(connection, other)
-
-
-def follow_what_is_written(connection: sqlite3.Connection, other: sqlite3.Connection) -> None:
-    signs = Signs()
+    connection, other, signs = create(tmp_path / "index.db"), connect(tmp_path / "index.db"), Signs()
     put(connection, range(1, 401))
     question = array("f", NUMBERS.normal(size=100).astype("<f4").tobytes())
 
     def found(allowed: list[int] | None = None) -> set[int]:
-        text = None if allowed is None else ",".join(map(str, allowed))
-        return set(signs.near(connection, question, 80, text).tolist())
+        admitted = None if allowed is None else np.isin(np.arange(1000), allowed)
+        return set(signs.near(connection, question, 14, admitted))
 
     assert len(nearest_keys(connection, question, 10) & found()) >= 7
     assert found([3, 5, 9999]) == {3, 5}
     best = nearest_keys(connection, question, 1).pop()
-    blob = np.negative(np.frombuffer(question, "<f4"))  # a write of another process: one chunk changed, more came
-    other.execute("UPDATE vectors SET embedding = ? WHERE chunk_key = ?", (blob.tobytes(), best))
-    bits = np.packbits(blob > 0).tobytes()
-    other.execute("INSERT OR REPLACE INTO signs (chunk_key, bits) VALUES (?,?)", (best, bits))
+    put_vector(other, best, np.negative(np.frombuffer(question, "<f4")))  # another process: one changed, more came
     put(other, range(401, 901))
     assert len(nearest_keys(connection, question, 10) & found()) >= 7
-    assert max(found()) > 400
     connection.execute("DELETE FROM signs WHERE chunk_key > 20")
     connection.execute("UPDATE meta SET value = 'again' WHERE key = 'made'")  # what a rebuild does
     assert found() == set(range(1, 21))
@@ -180,13 +206,9 @@ def index(tmp_path: Path) -> Iterator[Index]:
         yield opened
 
 
-def parsed(text: str) -> SearchQuery:
-    return parse_search(text, today=TODAY)
-
-
 def found(index: Index, text: str) -> list[str]:
     """The ids that a query admits."""
-    query = parsed(text)
+    query = parse_search(text, today=TODAY)
     assert query.problem is None, query.problem
     chosen = merge_filters(query.filter, Filter(match=query.match))
     terms = terms_of(Vocabulary(index.connection), query.text)
@@ -235,7 +257,7 @@ def test_each_operator_finds_what_it_should(index, text, ids):
     ],
 )
 def test_a_malformed_query_is_plain_text_and_says_so(text, problem):
-    query = parsed(text)
+    query = parse_search(text, today=TODAY)
     assert query.problem is not None
     assert problem in query.problem
     assert (query.text, query.match, query.filter.is_empty) == (text, "", True)
@@ -248,7 +270,7 @@ def test_every_string_is_a_query_that_sqlite_takes(index):
               "缓存", "\x00", "\ud800", "'", "^", "{title}", ":", "-", "+", "\\", "\n", "\u202e", "%"]  # fmt: skip
     for _ in range(500):
         text = "".join(random.choice(scraps) + random.choice(["", " "]) for _ in range(random.randint(1, 12)))
-        query = parsed(text)
+        query = parse_search(text, today=TODAY)
         chosen = merge_filters(query.filter, Filter(match=query.match))
         index.search_unit_text(terms_of(Vocabulary(index.connection), query.text or "pool"), 9, chosen)
         for match in filter(None, (query.match, query.match_any)):

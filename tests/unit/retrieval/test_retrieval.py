@@ -16,7 +16,6 @@ from paths import REPOSITORY
 from nugget.app import Brain
 from nugget.config import Settings, read_environment
 from nugget.errors import LLMUnavailable, UsageError
-from nugget.index import Index
 from nugget.models import Bundle, Chunk, Contribution, Depth, Filter, Hit, Query, SourceName, StaleReason, Unit
 from nugget.render import bundle_markdown
 from nugget.retrieval.candidates import fuse
@@ -166,26 +165,6 @@ def test_filters_admit_only_what_they_name_related_units_included(asked):
     assert not hits(Filter(sources=(SourceName.CANON,)))
     with pytest.raises(UsageError, match="attic"):
         hits(Filter(sources=("attic",)))  # type: ignore[arg-type]
-
-
-@pytest.mark.proves("ASK-FILTER", "INDEX-NUMPY")
-def test_sqlite_vec_and_numpy_find_the_same_with_and_without_a_filter(asked):
-    file = asked.index.file
-    model = asked.embedder
-    assert model is not None
-    by_sql, by_numpy = Index(file), Index(file, use_sqlite_vec=False)
-    assert (by_sql.vector_search, by_numpy.vector_search) == ("sqlite-vec", "numpy")
-    for filter_ in (Filter(), Filter(types=("pattern",)), Filter(domains=("cooking",)), Filter(tags=("no-such",))):
-        for question in ("retry", "what makes bread rise", "who decides in an incident"):
-            vector = model.embed_query(question)
-            one, other = (index.search_vectors(vector, 20, filter_)[:10] for index in (by_sql, by_numpy))
-            assert [key for key, _ in one] == [key for key, _ in other]
-            assert [cosine for _, cosine in one] == pytest.approx([cosine for _, cosine in other], abs=1e-4)
-            stored = by_sql.connection.execute("SELECT chunk_key, vec_distance_L2(embedding, ?) FROM vectors", [vector])
-            nearest = min(stored, key=lambda row: row[1])[0]  # of all; by their signs eight are measured for each
-            assert filter_ != Filter() or by_sql.search_vectors(vector, 1, filter_)[0][0] == nearest
-    by_sql.close()
-    by_numpy.close()
 
 
 @pytest.mark.proves("ASK-RELATED")
