@@ -342,15 +342,15 @@ STATUS = any_of(
 )
 
 IDLE = any_of(
-    r"^found (?:it|the)\b|^(?:added?|updated|fixed|wrote) (?:\w+ ){0,3}tests?\b"
-    r"|\bstraightforward\b|\bknow what you'd like\b|\blet me know\b|^should i\b"
+    r"^found (?:it|the)\b|^(?:added?|updated|fixed|wrote) (?:\w+ ){0,3}tests?\b|^(?:fixed|resolved|solved) by\b"
+    r"|\bstraightforward\b|\bknow what you'd like\b|\blet me know\b|^should i\b|\balready (?:fixed|done|handled)\b"
     r"|^(?:the |this )?(?:fix|approach|change)s? (?:works?|addresses|looks?|handles?|has been|have been)\b"
-    r"|^(?:the )?(?:approach|plan|resolution|fix) (?:would be|will be|is):"
+    r"|^(?:the )?(?:approach|plan|resolution|fix) (?:would be|will be|is):|\bshould (?:now )?work (?:correctly|now)"
     r"|^(?:the|all|most) (?:\w+ ){0,2}(?:reviewer|feedback|tests?|issues?|comments?|implementation) (?:is|are|has been"
     r"|have been|provides?|covers?) (?:\w+ )?(?:right|correct|resolved|addressed|fixed|done|comprehensive)\b"
-    r"|^(?:fixed|resolved|solved) by\b|\balready (?:fixed|done|handled)\b|^(?:thread \d|pros?:|cons?:|next steps?:)"
-    r"|^(?:our|you(?! can'?t| cannot| must)|your)\b"
-    r"|\bshould (?:now )?work (?:correctly|now)|\bproduction-ready\b|^something (?:broke|is (?:wrong|broken))\b"
+    r"|^(?:(?:copilot |cursor\S* |thread )#?\d|test fix|pros?:|cons?:|next steps?:)"
+    r"|^something (?:broke|is (?:wrong|broken))"
+    r"|^(?:our|you(?! can'?t| cannot| must)|your|(?:the|our) (?:parent|branch|pr|reviewer|commit) \w+ed)\b"
 )
 """Where things stand, what a review came to, and what says nothing."""
 

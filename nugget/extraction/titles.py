@@ -113,12 +113,6 @@ _ENDS = (
     ),
     re.compile(r",\s(?!(?:if|when|unless|until|except|only|wenn|falls|si|cuando)\b)|、|，"),
 )
-_MIDDLE = any_of(
-    r"(?<=[\w`)]) (?:in|for|by|before|after|at|on|of|from|via|during)"
-    r" (?:(?! (?:when|if|unless|to|instead|rather|without)\b| [-–—] )[^,;:.]){3,40}?"
-    r"(?= (?:when|if|unless|to (?:avoid|prevent)|without)\b)"
-)
-"""A place or time in the middle that a title can do without; the condition behind it is needed."""
 _SPARE = any_of(
     r"(?:^the|(?<=\w )(?:the|an?|just|also|actually|really|simply|basically|explicitly|correctly|pre-existing|current"
     r"|entire|itself|own|any))\s(?=[\w`])"
@@ -175,7 +169,8 @@ _FLEETING = any_of(
     r"|\bthis (?:pr|pull request|merge|commit|branch|session)\b|, (?:can|could|would) you\b|^you can (?:see|quickly)\b"
     r"|\bshould (?:now )?(?:be (?:\w+ )?green|pass)\b|\b(?:option|task|step|phase|approach|point) #?\d+\b"
     r"|^the (?:first|second|third|last|next|remaining|failing) (?:test|problem|issue|failure|error|case)s?\b"
-    r"|\bwhy (?:are|is|do|does|can|did)(?:n't)?\b|\b(?:too|as well)$|\b(?:so far|as requested)\b"
+    r"|\bwhy (?:are|is|do|does|can|did)(?:n't)?\b|\b(?:too|as well)$"
+    r"|\b(?:so far|as requested|was (?:meant|supposed) to)\b"
     r"|\b(?:this|these|those)(?= (?:is|was|are|were|will|would|should|can|could|has|had|does|way|too|instead|in|on|at"
     r"|for|to|from|with|and|or|but|reasons?|cases?|points?)\b|[.,;:!?]|$)|\bthat (?:instead|too|way)\b"
     r"|\b(?:do|with|for|like|of|about|after|before|than|using) (?:this|that|it)(?=$|[.,;:])"
@@ -250,9 +245,6 @@ def title_of(text: str) -> str:
     said = _main_first(_of_label(_LINES.sub("", text).strip()))
     if len(said) > TITLE_CHARS:
         said = _ASIDE.sub("", said)
-    if len(said.rstrip(" .:;,")) > TITLE_CHARS:
-        shorter = _MIDDLE.sub("", said, count=1)
-        said = shorter if len(shorter.rstrip(" .:;,")) <= TITLE_CHARS else said
     if len(said.rstrip(" .:;,")) > TITLE_CHARS:
         tight = _SPARE.sub("", said) if said.startswith("`") else _SPARE.sub("", said).replace("`", "")
         said = tight if len(tight.rstrip(" .:;,")) <= TITLE_CHARS else said
