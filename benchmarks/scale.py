@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import closing
@@ -136,6 +137,37 @@ def ask(index: Any, embedder: Seeded, question: str, filter_: Filter = EVERYTHIN
     return retrieve(query, TASK, Indexes(brain=index), embedder=embedder, now=NOW)
 
 
+STAGES = (
+    "terms", "search_text", "search_unit_text", "search_vectors", "units_of_chunks", "unit_cosines", "nearness",
+    "units", "chunks", "chunks_of_units", "words_of_unit",
+)  # fmt: skip
+
+
+def stages(index: Index, embedder: Seeded, asked: list[str]) -> None:
+    """Print the processor time of each stage of a question to the embedded index, in ms; the rest is retrieval's."""
+    spent: Counter[str] = Counter()
+
+    def timed(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def measured(*given: Any, **named: Any) -> Any:
+            start = time.process_time()
+            result = call(*given, **named)
+            spent[name] += (time.process_time() - start) * 1000
+            return result
+
+        return measured
+
+    for name in STAGES:
+        setattr(index, name, timed(name, getattr(index, name)))
+    start = time.process_time()
+    for question in asked:
+        ask(index, embedder, question)
+    whole = (time.process_time() - start) * 1000
+    for name in STAGES:
+        delattr(index, name)
+    parts = ", ".join(f"{name} {total / len(asked):.2f}" for name, total in spent.most_common())
+    print(f"  stages of {whole / len(asked):.1f} ms: {parts}, rest {(whole - spent.total()) / len(asked):.2f}")
+
+
 def memory(file: Path, embedder: Seeded, asked: list[str]) -> list[float]:
     """Return the memory that questions to an embedded index take in a new process, in MB: its own, and files mapped."""
     import psutil
@@ -189,6 +221,7 @@ def measure(chunks: int, seeds: Numbers, model: str, folder: Path, server: Any) 
             its = sorted(times[8:])
             print(f"  {label:12} {kind:10} p50 {its[len(its) // 2]:6.1f} p95 {its[int(len(its) * 0.95)]:6.1f} ms")
         print(f"  {label:12} the same ten hits: {same} of {QUESTIONS}; {team.trips} trips")
+    stages(index, embedder, asked)
     with ThreadPoolExecutor(8) as pool:
         walls = sorted(pool.map(lambda question: seconds(partial(ask, team, embedder, question)), asked * 8))
     p50, p99 = (walls[int(len(walls) * part)] * 1000 for part in (0.5, 0.99))
