@@ -46,9 +46,6 @@ _INTERIM = phrases.any_of(
     r"\bstill (?:slow|fail|there|~|not|the same|\d|show|need)|\bthere(?:'s| is| are) still\b|\bso far\b|^still\b"
 )
 _TESTS = phrases.any_of(r"\bTest[A-Z]\w+|^test\b|^(?:documentation|docs|(?:added|integration|unit) .*tests)\b")
-_PROPOSES = phrases.any_of(
-    r"\b(?:can|could|should|shouldn't|why (?:don't|aren't|isn't|not)) (?:we|you|it|this|that)?\b|\binstead\b"
-)
 _NARRATES = phrases.any_of(
     r"^(?:the |a )?(?:\w+ )?(?:`[^`]+`|[\w.]+\(\))(?: \w+)? (?:\w+ly )?[a-z]{2,}s\b"
     r"(?!.*\b(?:when|if|unless|before|after)\b)"
@@ -268,9 +265,7 @@ def _is_passing(claim: Claim, said: str) -> bool:
     if not is_user and claim.sentence.text.startswith("And "):
         return True
     if is_user:
-        rules = phrases.RULES.search(said) or phrases.CHOSEN.search(said) or claim.sentence.event.tool
-        asks = found["question"] and not _PROPOSES.search(claim.sentence.text)
-        return bool((asks or phrases.CHAT.search(said)) and not rules and not _is_told(claim))
+        return False  # what is no more than a request is left out by its confidence
     if (phrases.FEATURES["next_step"].search(said) and not found["offer accepted"]) or _INTERIM.search(said):
         return True
     has_reason = any(found[name] for name in ("because", "instead", "intent", "cause", "contrast", "not"))

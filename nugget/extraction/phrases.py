@@ -354,12 +354,6 @@ IDLE = any_of(
 )
 """Where things stand, what a review came to, and what says nothing."""
 
-CHAT = any_of(
-    r"\bi (?:remember|had|was|am|see|noticed|just|tried|ran|got|checked|looked|pushed|wonder|assume|don't know)\b",
-    r"\bi'(?:m|ve)\b|^(?:check|look|see|show|tell|explain|help|what|why|how|where|like)\b|\blet me know\b|\bdo we\b",
-    r"\bwhat (?:do )?you think\b|\bthere is a (?:pr|review)\b|\breview comments?\b|\bmight be\b",
-)
-
 ADVISES = any_of(
     r"\bconsider \w+ing\b|^(?:do|does|did|is|are|can|could)\b(?!.*\binstead\b).*\?|^(?:is|are) there\b|^do (?:we|you)\b"
     r"|^(?:q: ?)?(?:why do|what (?!about|if)|how (?!about)|which|where|who)\b.*\?"
