@@ -34,8 +34,6 @@ from nugget.models import Filter, Problem, RelationType, SourceName, Unit
 if TYPE_CHECKING:
     from nugget.infra.embedding import Vector
 
-_MOST_KNOWN = 16
-"""Of what a thread read: the documents, and what so many filters admit."""
 _WEIGHTS = ", ".join(map(str, COLUMN_WEIGHTS))
 
 __all__ = ["Edge", "Index", "IndexReader", "StoredChunk", "SyncResult", "Terms", "Unusable", "read_home", "read_memory"]
@@ -76,7 +74,7 @@ class Index(IndexReader):
             return
         connection.execute("BEGIN")
         state = connection.execute("PRAGMA data_version").fetchone()[0], connection.total_changes
-        if state != self._local.state or len(self._local.known) > _MOST_KNOWN:
+        if state != self._local.state or len(self._local.known) > 16:  # what so many filters admit
             self._local.state, self._local.known = state, {}
         try:
             yield

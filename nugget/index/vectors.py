@@ -21,7 +21,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from nugget.errors import EmbeddingUnavailable
+from nugget.errors import EmbeddingUnavailable, IndexUnavailable
 from nugget.index import units as stored
 from nugget.index.connection import connect, remove_database, write_transaction
 from nugget.index.fulltext import pieces
@@ -58,21 +58,23 @@ class Signs:
         """
         import numpy as np
 
-        count = k * _CHOSEN
         keys, signs = self._known(connection)
         if not len(keys):
             return []
         query = np.frombuffer(vector.tobytes(), "<f4")
         if admitted is not None:
             keys, signs = keys[admitted[keys]], signs[:, admitted[keys]]
+        asked = np.frombuffer(_in_words(np.packbits(query > 0).tobytes()), "<u8")
+        if len(asked) != len(signs):
+            raise IndexUnavailable("The index has vectors of another size than the model.", hint="Run: nugget rebuild")
         differing = np.zeros(len(keys), np.uint16)
-        for own, asked in zip(signs, np.frombuffer(_in_words(np.packbits(query > 0).tobytes()), "<u8"), strict=True):
-            differing += np.bitwise_count(own ^ asked)
-        most = np.searchsorted(np.bincount(differing).cumsum(), count * _COMPARED)
+        for own, word in zip(signs, asked, strict=True):
+            differing += np.bitwise_count(own ^ word)
+        most = np.searchsorted(np.bincount(differing).cumsum(), k * _CHOSEN * _COMPARED)
         first = np.flatnonzero(differing <= most)  # all that differ as much, in whatever order the rows were read
         bits = np.ascontiguousarray(signs[:, first].T).view(np.uint8)
         scores = np.unpackbits(bits, axis=1)[:, : len(query)].astype(np.float32) @ query
-        return np.sort(keys[first[np.lexsort((keys[first], -scores))[:count]]]).tolist()  # type: ignore[no-any-return]
+        return np.sort(keys[first[np.lexsort((keys[first], -scores))[: k * _CHOSEN]]]).tolist()  # type: ignore[no-any-return]
 
     def _known(self, connection: sqlite3.Connection) -> tuple[Any, Any]:
         import numpy as np
