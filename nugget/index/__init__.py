@@ -22,6 +22,7 @@ from nugget.index.connection import (
     Unusable,
     home_index_file,
     home_version,
+    load_sqlite_vec,
     memory_index_file,
     open_existing,
     open_memory,
@@ -45,7 +46,7 @@ class Index(IndexReader):
     Raises Unusable if the file must be rebuilt first.
     """
 
-    vector_search, other_model = "numpy", "no_vectors"  # a sync gives this index the vectors of the client's model
+    other_model = "no_vectors"  # a sync gives this index the vectors of the client's model
 
     def __init__(self, file: Path, *, version: str = SCHEMA_VERSION) -> None:
         self.file = file
@@ -62,8 +63,17 @@ class Index(IndexReader):
         if connection is None:
             connection = open_existing(self.file, version=self._version)
             self._local.connection, self._local.state = connection, (0, -1)
+            self._local.vector_search = "sqlite-vec" if load_sqlite_vec(connection) else "numpy"
+            if self._local.vector_search == "numpy":
+                vectors.add_distance(connection)
             self._opened.append(connection)
         return connection
+
+    @property
+    def vector_search(self) -> str:
+        """How this thread measures vectors: by `sqlite-vec` or, where that does not load, by `numpy`."""
+        _ = self.connection
+        return str(self._local.vector_search)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -188,25 +198,26 @@ class Index(IndexReader):
 
     def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, vectors.UnitCosines]:
         """Return the cosines with each of these units that has vectors: of its nearest chunk, the whole, its title."""
-        sql = "SELECT unit_key, embedding, title_embedding FROM unit_vectors WHERE unit_key IN"
-        rows = list(select_in(self.connection, sql, unit_keys))
-        wholes = vectors.cosines(vector, [row[1] for row in rows])
-        titles = vectors.cosines(vector, [row[2] or row[1] for row in rows])
+        sql = (
+            "SELECT unit_key, vec_distance_L2(embedding, ?), "
+            "CASE WHEN title_embedding IS NOT NULL THEN vec_distance_L2(title_embedding, ?) END "
+            "FROM unit_vectors WHERE unit_key IN"
+        )
         found = {
-            row[0]: (whole, title if row[2] else None) for row, whole, title in zip(rows, wholes, titles, strict=True)
+            unit: (vectors.cosine(whole), None if title is None else vectors.cosine(title))
+            for unit, whole, title in select_in(self.connection, sql, unit_keys, [vector.tobytes()] * 2)
         }
         nearest = vectors.nearest_chunks(self.connection, vector, unit_keys)
         return {unit: (cosine, *found.get(unit, (0.0, None))) for unit, (_, cosine) in nearest.items()}
 
     def nearness(self, unit_key: int, unit_keys: Sequence[int]) -> dict[int, float]:
         """Return the cosine of each of these units with another one, each as a whole; 0 if it is below."""
-        vector = self.unit_vector(unit_key)
-        if vector is None:
-            return {}
-        sql = "SELECT unit_key, embedding FROM unit_vectors WHERE unit_key IN"
-        rows = list(select_in(self.connection, sql, unit_keys))
-        found = vectors.cosines(vector, [row[1] for row in rows])
-        return {row[0]: max(cosine, 0.0) for row, cosine in zip(rows, found, strict=True)}
+        vector = self.connection.execute(
+            "SELECT embedding FROM unit_vectors WHERE unit_key = ?", (unit_key,)
+        ).fetchone()
+        sql = "SELECT unit_key, vec_distance_L2(embedding, ?) FROM unit_vectors WHERE unit_key IN"
+        near = select_in(self.connection, sql, unit_keys, vector) if vector else ()
+        return {key: max(vectors.cosine(distance), 0.0) for key, distance in near}
 
     def nearest_chunks(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, int]:
         """Return the nearest chunk of each of these units that has vectors: unit key -> chunk key."""

@@ -12,11 +12,11 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 43_112,
+    "lines": 43_177,
     "lines of a file": 398,
     "classes": 214,
     "re.compile": 198,
-    "lines of tests": 19_970,  # with the fault laboratory
+    "lines of tests": 19_986,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02
