@@ -52,7 +52,7 @@ class _Run:
 
 
 def is_due(brain: Path, home: Path, *, now: datetime) -> bool:
-    """Return True if the remote was not checked recently, and note that it is checked now."""
+    """Return True if the remote is due for a check, and record this check's time."""
     stamp = ledger.lock_file(home, ledger.brain_key(brain, home), "-follow").with_suffix(".stamp")
     if stamp.exists() and 0 <= now.timestamp() - stamp.stat().st_mtime < files.FOLLOW_EVERY_S:
         return False

@@ -41,7 +41,7 @@ def remember_brain(brain: Path, home: Path) -> str:
 
 
 def lock_file(home: Path, key: str, purpose: str = "") -> Path:
-    """Return the file whose lock serialises captures, or another `purpose`, for a brain."""
+    """Return the lock file of a brain for captures, or for another `purpose`."""
     return home / "locks" / f"{key.replace('/', '_')[-60:]}{purpose}.lock"
 
 
@@ -55,7 +55,7 @@ def declared_id(brain: Path) -> str | None:
 
 
 def write_id(brain: Path, home: Path) -> str | None:
-    """Commit the id of a brain that declares none to its brain.yaml and return it; None if there is nothing to do.
+    """Give a brain without an id one in its brain.yaml, commit that, and return the id; None if it has one.
 
     Raises BrainError during a merge or rebase, ConflictError if the file has uncommitted changes.
     """
@@ -73,10 +73,9 @@ def write_id(brain: Path, home: Path) -> str | None:
 
 
 def record_keys(session: Session) -> list[str]:
-    """Return twelve hex digits for the record of every event, in the order of the transcript.
+    """Return a hash of twelve hex digits for the record of each event, in the order of the transcript.
 
-    Hashes of the records' uuids, which resumed and forked sessions keep, or of session and content if an agent writes
-    none.
+    It is made of the record's uuid, which resumed and forked sessions keep, or of session and content without one.
     """
 
     def key(event: Event) -> str:

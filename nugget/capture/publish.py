@@ -74,9 +74,9 @@ def publications(brain: Path, *, home: Path) -> dict[str, Publication]:
 def publish(
     brain: Path, *, environment: Environment, settings: Settings, now: datetime, forced: bool = False
 ) -> Published:
-    """Open a pull request for every proposal that waits without one; `forced` overrides `capture.publish: never`.
+    """Open a pull request for each waiting proposal that has none; `forced` overrides `capture.publish: never`.
 
-    A failed proposal stays local, and its publication says why.
+    A proposal that cannot be published stays local, and its publication says why.
     """
     target = find_target(brain, environment, None if forced else settings)
     if isinstance(target, str):
@@ -120,7 +120,7 @@ def _open(
     brain: Path, proposal: ProposalBranch, before: Publication | None, remote: remotes.Remote, repository: Forge,
     tip: tuple[str, str], labels: Sequence[str],
 ) -> Publication:  # fmt: skip
-    """Push a proposal, open its pull request if there is none yet, and return the publication."""
+    """Push a proposal, open a pull request for it unless it has one, and return the publication."""
     sha, reason = proposal.sha, None
     found, is_pushed = repository.find_pull(proposal.branch), False
     if found is None or found.state == "open":
@@ -175,8 +175,8 @@ def close_pull_requests(
 ) -> Published:
     """Close the pull request of every proposal that was rejected here, with a comment, and delete its branch.
 
-    `failed` and `local` say what remains to be done, and why; the next `nugget capture --publish` or run of the worker
-    retries it. `forced` overrides `capture.publish: never`.
+    `failed` and `local` say what could not be done and why; the next `nugget capture --publish` or run of the worker
+    tries again. `forced` overrides `capture.publish: never`.
     """
     home = environment.home
     target = find_target(brain, environment, None if forced else settings)

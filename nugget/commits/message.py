@@ -45,6 +45,7 @@ _KINDS = {
     "chore": r"(?:^|/)\.[^/]+$|\.(?:ya?ml|toml|ini|cfg|json)$",
 }
 """Paths by the type of a change to them, the first that fits; every other is code."""
+_VERBS = {"A": "add", "D": "remove", "R": "rename", "C": "copy"}
 _GENERIC = frozenset("src lib app pkg packages internal source main java python core index mod __init__".split())
 _REQUESTS = {
     "chore": r"\b(?:bump|upgrade (?:the )?dependenc|reformat|lint(?:er|ing)?)\b",
@@ -143,7 +144,7 @@ def subject_of(intent: str) -> str:
 
 def described(staged: Sequence[StagedFile]) -> str:
     """Return a subject made of the changed files alone."""
-    verbs = {_verb(file) for file in staged}
+    verbs = {_VERBS.get(file.status, "update") for file in staged}
     verb = verbs.pop() if len(verbs) == 1 else "update"
     if len(staged) <= 2:
         return f"{verb} {' and '.join(_printable(PurePosixPath(file.path).name) for file in staged)}"
@@ -202,10 +203,6 @@ def _kind(path: str) -> str:
     if PurePosixPath(path).name in LOCK_FILES:
         return "build"
     return next((kind for kind, pattern in _KINDS.items() if re.search(pattern, path)), "code")
-
-
-def _verb(file: StagedFile) -> str:
-    return {"A": "add", "D": "remove", "R": "rename", "C": "copy"}.get(file.status, "update")
 
 
 def _printable(path: str) -> str:

@@ -33,7 +33,7 @@ _UNITS_A_SESSION = 100
 
 
 def ingest(connection: sqlite3.Connection, log: Log, *, settings: Settings, now: datetime) -> dict[str, Any]:
-    """Take in what is new in the logs of a session; return the counts. Two at once do each part once.
+    """Read new entries of a session's logs and return their counts; two calls at once read each entry once.
 
     Raises NuggetError for logs that cannot be read.
     """
@@ -48,13 +48,13 @@ def ingest(connection: sqlite3.Connection, log: Log, *, settings: Settings, now:
 
 
 def ingested(session: str, source: SourceName, **counts: Any) -> dict[str, Any]:
-    """Return the counts of what was new in a session's logs as JSON; what is not given is 0."""
+    """Return the counts of new entries in a session's logs as JSON; those not given are 0."""
     names = (*store.READ_TABLES, "working_notes", "incidents", "malformed", "bytes_read")
     return {"session_id": session, "source": str(source), **dict.fromkeys(names, 0), "redacted": {}, **counts}
 
 
 def derive_sessions(connection: sqlite3.Connection, keys: Iterable[int]) -> tuple[int, int]:
-    """Derive the incidents and notes of sessions that gained rows; return how many there are more than before."""
+    """Derive the incidents and notes of sessions that gained rows; return how many of each were added."""
     incidents = notes = 0
     for key in keys:
         with write_transaction(connection):

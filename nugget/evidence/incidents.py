@@ -47,6 +47,8 @@ _STRONG = re.compile(
     r"|\s*--- FAIL|E   |thread '.*' panicked|make(?:\[\d+\])?: \*\*\*|ERROR\b|Failed to |Cannot find |"
     r".*\berror TS\d+:|.*: command not found|.*No such file or directory|.*(?:[1-9]\d*) (?:failed|failing|errors?)\b)"
 )
+_MASKS = frozenset("|;&")
+"""Characters of a command line whose exit code may hide that of one of its parts."""
 _CD = re.compile(
     r"^(?:\s*(?:cd|export|source|set|timeout)\s+[^&;|]+(?:&&|;)\s*"
     r"|\s*[A-Z_][A-Z0-9_]*=(?:\$\([^()]*\)|\"[^\"]*\"|'[^']*'|[^\s;&|()\"'])*(?:\s*(?:&&|;)\s*|\s+))+"
@@ -92,17 +94,12 @@ def bare_command(text: str) -> str:
 
 def _is_masked_failure(command: str, lines: Sequence[str]) -> bool:
     """Return True if the output of a command with exit code 0 shows a failure, as after `| tail` or `; echo`."""
-    if not _may_mask(command) or _is_reading(command):
+    if _MASKS.isdisjoint(command) or _is_reading(command):
         return False
     failing = (line for line in lines if _STRONG.match(line.strip()))
     return any(
         not re.search(r"\b0 (?:failed|failing|errors?)\b", line) or re.search(r"\b[1-9]\d* ", line) for line in failing
     )
-
-
-def _may_mask(command: str) -> bool:
-    """Return True if the exit code of a command line may hide that of one of its parts."""
-    return any(mark in command for mark in "|;&")
 
 
 def _is_reading(command: str) -> bool:
@@ -212,7 +209,7 @@ def _note_command(
     row: Sequence[Any], step: int, pending: list[OpenIncident], lines_of: Callable[[int], Sequence[str]]
 ) -> None:
     _, ts_ms, _, _, command, ok, code, started = row
-    if not command or ok is None or code == _STOPPED_BY_PERSON or (ok and not pending and not _may_mask(command)):
+    if not command or ok is None or code == _STOPPED_BY_PERSON or (ok and not pending and _MASKS.isdisjoint(command)):
         return
     lines = lines_of(started) if started else ()
     errors = error_lines(lines)

@@ -40,6 +40,7 @@ MAX_FILES, MAX_NOTE_BYTES, MAX_EXPORT_BYTES = 50_000, 1_000_000, 50_000_000
 _EXPORT_ENDINGS, _DATABASE_ENDINGS = (".json", ".jsonl"), (".db", ".sqlite", ".sqlite3")
 _ENDINGS = (".md", ".markdown", ".mdc", *_EXPORT_ENDINGS)
 _NAMED = frozenset((".cursor", ".cursorrules", "claude-mem.db", "history.db"))
+_EXPORT_KEYS = ("observations", "narrative", "memory", "new_memory")
 _TEMPLATES = frozenset(("templates", "template", "_templates"))
 _BEYOND = "more than the limit"
 
@@ -113,8 +114,8 @@ def _read(path: Path, settings: Settings) -> tuple[int, dict[str, Proposal], lis
             continue
         is_export = name.endswith((*_DATABASE_ENDINGS, *_EXPORT_ENDINGS))
         try:
-            text = read_database(file) if name.endswith(_DATABASE_ENDINGS) else _read_text(file)
-            if is_export and path.is_dir() and not may_be_export(text):
+            text = _read_database(file) if name.endswith(_DATABASE_ENDINGS) else _read_text(file)
+            if is_export and path.is_dir() and not any(f'"{key}"' in text for key in _EXPORT_KEYS):
                 continue  # a folder holds JSON and databases of all kinds; only what may be an export is worth a word
             files += 1
             redacted = redact(text, allow=allow)
@@ -205,7 +206,7 @@ _CONCEPTS = {
 """claude-mem's words for what an observation is about, the more telling first."""
 
 
-def read_database(file: Path) -> str:
+def _read_database(file: Path) -> str:
     """Return the export of claude-mem's or mem0's database. Raises TranscriptError, also for any other database."""
     with open_database(file) as connection:
         for table, (order, wanted) in _TABLES.items():
@@ -217,11 +218,6 @@ def read_database(file: Path) -> str:
                 )
                 return json.dumps({table: [dict(zip(columns, row, strict=True)) for row in rows]}, default=str)
     raise TranscriptError("is not a known database")
-
-
-def may_be_export(text: str) -> bool:
-    """Return whether a text names what an export holds; without reading it as JSON."""
-    return any(f'"{key}"' in text for key in ("observations", "narrative", "memory", "new_memory"))
 
 
 def notes_of_export(text: str, *, path: str) -> Iterator[Proposal | Problem]:

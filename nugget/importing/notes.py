@@ -30,7 +30,7 @@ TOO_LITTLE = "says too little to stand alone"
 
 _RULE_FILES = ("CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", "AGENT.md", "GEMINI.md", ".cursorrules")
 _QUOTE_CHARS, _MIN_CHARS = 200, 60
-"""Less than this says too little to stand alone."""
+"""A note with fewer characters says too little to stand alone."""
 _MAX_PAGE_CHARS, _MAX_RULES_CHARS = 6_000, 2_500  # what is longer is cut at the sections below it
 _STANDINGS = {"superseded": 0.3, "deprecated": 0.3, "rejected": 0.4, "proposed": 0.4, "draft": 0.4}
 """Statuses that weaken a decision, with the confidence that remains."""
@@ -58,7 +58,7 @@ _KINDS: Mapping[KnowledgeType, tuple[str, str]] = {
     KnowledgeType.BELIEF: ("belief principle opinion value preference hypothesis assumption", ""),
     KnowledgeType.CONCEPT: ("concept definition glossary term idea fact insight", ""),
 }
-"""What people call a folder, a tag, a type or a category, in the singular; and a section that only such a note has."""
+"""Words for a type as a folder, tag or category, in the singular; and headings that only such a note has."""
 _WORDS = {word: kind for kind, (words, _) in _KINDS.items() for word in words.split()}
 _HEADINGS = {heading: kind for kind, (_, headings) in _KINDS.items() for heading in headings.split("|")}
 _TITLES = re.compile(

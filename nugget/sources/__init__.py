@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
 from nugget.config import Environment, Settings, absolute_folder, config_home, load_settings, user_home
-from nugget.errors import TranscriptError
+from nugget.errors import TranscriptError, reason_of
 from nugget.models import Problem, SessionFile, SourceName, Unit
 from nugget.models.nuggets import SessionRecord
 
@@ -233,10 +233,8 @@ def open_database(path: Path) -> Iterator[sqlite3.Connection]:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
             connection.text_factory = lambda value: value.decode("utf-8", "replace")
             yield connection
-    except sqlite3.Error as error:
-        raise TranscriptError(f"{path} cannot be read as a database ({error}).") from error
-    except OSError as error:
-        raise TranscriptError(f"{path} cannot be read ({error.strerror or error}).") from error
+    except (sqlite3.Error, OSError) as error:
+        raise TranscriptError(f"{path} {reason_of(error)}.") from error
 
 
 def columns_of(connection: sqlite3.Connection, table: str) -> set[str]:

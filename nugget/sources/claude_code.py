@@ -35,7 +35,15 @@ from nugget.sources import (
     storable,
     text_of,
 )  # fmt: skip
-from nugget.sources.event_builder import MAX_TEXT_CHARS, USER_SHELL, EventBuilder, command, read_call, text_call
+from nugget.sources.event_builder import (
+    MAX_TEXT_CHARS,
+    USER_SHELL,
+    EventBuilder,
+    command,
+    first_text,
+    read_call,
+    text_call,
+)
 from nugget.text import MAX_HASHED_CHARS, apply_edit, content_hash
 
 AGENT = "claude-code"
@@ -101,9 +109,7 @@ def _read_record(record: Mapping[str, Any], reader: TranscriptReader) -> None:
     if (branch := text_of(record.get("gitBranch"))) and branch != "HEAD":
         reader.branch = branch
     if kind in ("ai-title", "custom-title"):
-        if title := next(
-            (text for key in ("customTitle", "aiTitle", "title") if (text := text_of(record.get(key)))), ""
-        ):
+        if title := first_text(record, ("customTitle", "aiTitle", "title")):
             reader.titles[kind] = storable(title)
     elif kind == "summary" and record.get("summary"):
         reader.summaries.append((text_of(record.get("leafUuid")), storable(text_of(record.get("summary")))))
@@ -200,7 +206,7 @@ def _read_result(block: Mapping[str, Any], record: Mapping[str, Any], reader: Tr
 
 
 def _note_outcome(positions: list[int], details: Mapping[str, Any], reader: TranscriptReader, *, ok: bool) -> None:
-    """Note the outcome of a call's edits, and the file's hashes before and after if the result tells them."""
+    """Record whether a call's edits succeeded, and the file's hashes before and after if the result holds them."""
     original, notebook = details.get("originalFile"), details.get("original_file")
     is_new = details.get("type") == "create" or ("originalFile" in details and original is None)
     before = original if isinstance(original, str) else "" if is_new else None

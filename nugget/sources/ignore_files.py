@@ -31,12 +31,12 @@ _CONFLICT_COPIES = ("conflicted copy 2", ".sync-conflict-2")
 """In the names that Dropbox, Nextcloud and Syncthing give to conflicting copies of a note, before the year."""
 
 _Rules = tuple[str, "GitIgnoreSpec"]
-"""An ignore file: its folder, with `/` at the end, and what it says."""
+"""An ignore file: its folder, with `/` at the end, and its rules."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Walk:
-    """A walk through a folder. `problems` tell what could not be read, `left_out` what was left out on purpose.
+    """A walk through a folder. `problems` lists what could not be read, `left_out` what was skipped on purpose.
 
     `named` are files wanted and hidden folders entered by their whole name. `private_names` and `private_folders` (real
     paths) are memory, which only its identity may read: with names, the memory in a brain that is the root is left out

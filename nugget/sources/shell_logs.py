@@ -101,9 +101,9 @@ def read_events(file: Path) -> tuple[list[LogEvent], int]:
 
 
 def read_text(file: Path, *, now_ms: int, most_chars: int = MAX_LINE_CHARS) -> tuple[list[LogLine], int, bool]:
-    """Return the lines of a file of text, of each at most `most_chars`, its time in ms, and whether one was left out.
+    """Return the lines of a text file, its time in ms, and whether its last line was left out.
 
-    That is a last line without end, unless the file has rested for five seconds.
+    A line is cut at `most_chars`. A last line without an end is left out if the file changed within five seconds.
     """
     with _opened(file) as opened:
         if opened is None:

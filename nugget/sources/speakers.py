@@ -31,7 +31,7 @@ COMPACTION_OPENING = "This session is being continued from a previous conversati
 """First words of the summary that replaces a compacted conversation."""
 
 MEMORY_TAG = "nugget-memory"
-"""Around what Nugget itself tells a session (nugget/briefing.py), so that memory does not feed on itself."""
+"""Tag around what Nugget adds to a session (nugget/upkeep/briefing.py), so that memory never feeds on itself."""
 
 _ANSWERED = "User has answered your question"
 _REFUSAL = "The user doesn't want to proceed with this tool use."
@@ -64,6 +64,10 @@ _REVIEW = re.compile(
     re.IGNORECASE,
 )
 _IN_PERSON = re.compile(r"\b(?:I|we|us|me|my|our|you|your|let'?s|please|pls|plz|i'?m|i'?d|i'?ve)\b")
+_REVIEW_CHARS = 120
+"""A shorter paragraph is a person's own words, however it reads."""
+_MARKED_WORDS = 3
+"""Fewer words between quotation marks name something and quote nobody."""
 _LINE_CHARS = 300
 
 _FENCE = re.compile(r"^\s{0,3}(?:[-*+>]\s+|\d+[.)]\s+)?(?P<mark>`{3,}|~{3,})")
@@ -88,7 +92,7 @@ _LAYOUT = (
 )
 _WORD = r"[(\"']?[a-zA-Z]+(?:['’/-][a-zA-Z]+)*[)\"']?[.,:;!?]*|.*[^\W\da-zA-Z_].*"
 _ENOUGH = {"layout": 2, "item": 6, "printed": 8}
-"""How many lines of a look people do not type: headings and check boxes, long items, lines in a row, a third odd."""
+"""Number of lines of a look from which they are pasted: headings and check boxes, long items, printed lines."""
 _FOREIGN = (
     r"(?:page|website|site|web|articles?|posts?|blog|docs?|documentation|readme|manual|guide|wiki|comments?|reviews?"
     r"|reviewers?|bots?|copilot|coderabbit|greptile|cursor|codex|gemini|chatgpt|gpt|claude|linter|ci|tickets?|threads?"
@@ -143,7 +147,7 @@ def split_pasted(text: str) -> tuple[str, str]:
 
 def quoted_spans(text: str) -> list[Span]:
     """Return the spans that quote somebody else: quoted lines, tags, and text in quotation marks."""
-    marked = (found.span() for found in _MARKS.finditer(text) if len(found[0].split()) >= 3)
+    marked = (found.span() for found in _MARKS.finditer(text) if len(found[0].split()) >= _MARKED_WORDS)
     return _merged([*_delimited(text), *marked])
 
 
@@ -239,7 +243,7 @@ def _open_end(text: str, spans: list[Span]) -> int | None:
             looks[look].append(begin)
             if len(looks[look]) >= _ENOUGH[look] and (look != "printed" or 3 * odd >= len(looks[look])):
                 return min([looks[look][0], *looks["layout"][:1]])
-        is_introduced = _LEAD_IN.search(line[-300:]) is not None
+        is_introduced = _LEAD_IN.search(line[-_LINE_CHARS:]) is not None
     return None
 
 
@@ -262,7 +266,7 @@ def _is_odd(line: str, above: str) -> bool:
 def _reviews(text: str) -> Iterator[Span]:
     """Yield the paragraphs that read like a reviewer's remark and not like a person's request."""
     for found in re.finditer(r"\S[^\n]*(?:\n[^\n]*\S[^\n]*)*", text):
-        if len(found[0]) >= 120 and _REVIEW.search(found[0]) and not _IN_PERSON.search(found[0]):
+        if len(found[0]) >= _REVIEW_CHARS and _REVIEW.search(found[0]) and not _IN_PERSON.search(found[0]):
             yield found.span()
 
 
