@@ -210,6 +210,8 @@ def _settle_told(draft: Draft) -> None:
         draft.kind, draft.confidence = KnowledgeType.BELIEF, max(draft.confidence, _SURE)
     elif phrases.REJECTS.search(text):
         draft.kind = KnowledgeType.DECISION
+    elif found["because"] and draft.features["told"]:
+        draft.confidence = max(draft.confidence, _AGREED)
 
 
 def _with_alternatives(draft: Draft, read: SessionClaims) -> str:

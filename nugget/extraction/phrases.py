@@ -7,6 +7,7 @@ Chinese. Patterns without word boundaries serve scripts that do not put spaces b
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import date, timedelta
 
 
@@ -273,37 +274,39 @@ def options_not_taken(asked: str, answered: str, limit: int = 6) -> tuple[str, .
     return tuple(label for label in labels if label not in answered)[:limit]
 
 
-_END = re.compile(
-    r"\b(?:until|till|bis|jusqu'(?:à|au)|hasta) (?:the end of )?(?P<until>[^.,;]{2,60})"
-    r"|\bfor (?:this|the next) (?P<span>release|sprint|week"
-    r"|month|quarter)\b",
-    re.IGNORECASE,
+_END = any_of(
+    r"\b(?:until|till?|bis(?: zu[mr]?)?|jusqu['’](?:à ce que|à|aux?)|hasta)(?: the)? (?P<until>[^.,;]{2,60})",
+    r"\b(?:for|für|pour|para) (?:this|the next|diese[nrs]?|cette|ce|est[ea]) (?P<span>week|woche|semain|semana|sprint"
+    r"|month|monat|mois|mes\b|release|versi[oó]n|quarter|quartal|trimestre)",
+    r"(?P<when>直到[^，。；]{2,30}|[^、。]{2,30}(?:るまで|完了まで|之前))",
 )
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_DAYS = {"week": 7, "sprint": 14, "month": 31, "release": 60, "quarter": 92}
-_OPEN_END_DAYS = 90
-"""Days after which one asks again whether `until the migration is done` still holds."""
+_MONTHS = "jan|ene feb|fév mar|mär apr|avr|abr may|mai jun jul aug|ago sep oct|okt nov dec|dez|dic|déc".split()
+_DAYS = {"we": 7, "wo": 7, "se": 7, "sp": 14, "mo": 31, "me": 31, "re": 60, "ve": 60, "qu": 92, "tr": 92}
+"""Days of a span, by the beginning of its name."""
+_STATE = any_of(
+    r"\b(?:we|is|are|has|have|gets?|was|ist|sind|wird|soit|est|esté|next|release[ds]?|migrat?ion|migración|launch|merged?"
+    r"|ships?|lands?|v\d[\d.]*|version|end|ende|fin)\b|[\u3040-\u9fff]"
+)
 
 
 def end_of(text: str, said_on: date) -> date | None:
-    """Return the day up to which a sentence holds, if it gives an end."""
+    """Return the day up to which a sentence holds, if it gives an end: of `until it is done` to be asked again."""
     found = _END.search(text)
     if found is None:
         return None
     if found["span"]:
-        return said_on + timedelta(days=_DAYS[found["span"].lower()])
-    if exact := re.search(r"\b(\d{4})-(\d\d)-(\d\d)\b", found["until"]):
-        try:
-            return date(*map(int, exact.groups()))
-        except ValueError:
-            return None
-    month = next((n for n, name in enumerate(_MONTHS, 1) if found["until"].lower().startswith(name)), None)
-    if month is not None and len(found["until"].split()) <= 2:
-        return date(said_on.year + (month < said_on.month), month, 28)
-    is_state = re.search(
-        r"\b(?:is|are|has|have|gets?|was)\b|\b(?:release[ds]?|migration|launch|merged?)\b", found["until"]
-    )
-    return said_on + timedelta(days=_OPEN_END_DAYS) if is_state else None
+        return said_on + timedelta(days=_DAYS[found["span"][:2].lower()])
+    until = found["until"] or found["when"]
+    with suppress(ValueError):
+        if exact := re.search(r"\b\d{4}-\d\d-\d\d\b", until):
+            return date.fromisoformat(exact[0])
+    starts = (until.lower().startswith(tuple(name.split("|"))) for name in _MONTHS)
+    quarter, month = re.match(r"[QT]([1-4])\b", until), next((n for n, does in enumerate(starts, 1) if does), 0)
+    number = 3 * int(quarter[1]) if quarter else month if len(until.split()) <= 2 else 0
+    if number:
+        year = re.search(r"\b20\d\d\b", until)
+        return date(int(year[0]) if year else said_on.year + (number < said_on.month), number, 28)
+    return said_on + timedelta(days=90) if _STATE.search(until) else None
 
 
 _OVER = any_of(

@@ -53,6 +53,17 @@ _OF_NOW = phrases.any_of(r"\b(?:i|we|our|you|your|let'?s|lint\w*|warnings?|passe
 """A title that an agent writes of itself, of the moment, or of what comes next, holds for nobody else."""
 _PRINTED = re.compile(r"\S+:\d+(?::\d+)?:")
 """How a line of a compiler or linter begins that was pasted."""
+_BINDS = phrases.any_of(
+    r"\b(?:has|have|needs?) to\b|\bcan(?:'t|not)\b|\bmust\b|^(?:please )?(?:keep|leave|make sure|don'?t|do not|avoid)\b"
+)
+"""How a person says that something has to stay so; with its reason it is a rule."""
+_CHAT = phrases.any_of(
+    r"^(?:never ?mind|(?:never|always|only) (?:\w+(?:ing|ed|d)|the|an?|my|some|one|half|saw|had|got|been|seen|again"
+    r"|nice))\b|^(?:don'?t (?:worry|bother|stop|run|commit|push|like|know|think|see|care|mind)|(?:keep|leave) me)\b",
+    r"^(?:it|that|this|we|you|there)?\s*(?:must|has to|have to|can'?t|never|always) (?:be|have|say|\w+ed|told)\b",
+    r"\b(?:yet|for now)\W*$|\b(?:i|must'?ve|today|tomorrow|tonight|anything else)\b",
+)
+"""What a person says with the words of a rule, of the moment or of themselves."""
 _WORDS = re.compile(r"[^\W\d_]{2,}(?![^\W\d_]).*?[^\W\d_]{2,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}", re.DOTALL)
 _MENTION = re.compile(r"(?<![\w/])@?((?:~|\.{1,2})?/?(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*)")
 """What may be a path in prose; only files of the workspace count."""
@@ -115,7 +126,7 @@ class _Reading:
         speaker, origin = (event.speaker, event.origin) if event else (Speaker.AGENT, SpeechOrigin.WRITTEN)
         if event is not None and speaker is Speaker.USER and event.tool is None and passes_on(quote or event.text):
             speaker = Speaker.QUOTED
-        records = (event.uuid,) if event is not None and event.uuid else ()
+        records = (event.uuid,) if event and event.uuid else ()
         evidence = Evidence(session=self.session.id, quote=quote, records=records, speaker=speaker, origin=origin)
         return Nugget(
             id="", type=type_, summary=one_line(summary), confidence=confidence, session=self.session.id,
@@ -219,8 +230,7 @@ def _wishes(read: _Reading) -> dict[str, tuple[str, str, Event]]:
     for exchange in read.exchanges:
         above: list[str] = []
         event = exchange.events[0]
-        is_asked = exchange.prompt and is_request(exchange.prompt)
-        lines = event.text[:6000].split("\n") if is_asked else []
+        lines = event.text[:6000].split("\n") if exchange.prompt and is_request(exchange.prompt) else []
         for quote in (part for line in lines for part in PARTS.split(line.strip())):
             sentence = cleaned(quote)
             if not sentence or _PRINTED.match(sentence) or phrases.ERRAND.match(sentence):
@@ -311,9 +321,9 @@ def _reasons(read: _Reading, claims: SessionClaims) -> Iterator[Nugget]:
         summary = one_line(whole)  # whole sentences, unless the first is too long
         title, found = draft.title if summary.endswith("…") else summary, draft.anchor.features
         is_choice = kind in (NuggetType.DECISION, NuggetType.REJECTION)
-        is_fixed = found["past"] or ((found["found then fixed"] or found["fix"]) and found["risk"])
-        is_fixed = is_fixed and not found["must"]
-        if kind is NuggetType.CAVEAT and is_fixed:  # warns of nothing any more
+        is_mended = found["risk"] and (found["found then fixed"] or found["fix"])
+        is_over = (found["past"] or is_mended) and not found["must"]
+        if kind is NuggetType.CAVEAT and is_over:  # warns of nothing any more
             kind, title = NuggetType.DECISION, f"Fixed: {draft.title}"
         nugget = read.nugget(
             kind, title, round(draft.confidence, 2), event=sentence.event, quote=sentence.quote, path=path,
@@ -329,11 +339,13 @@ def _kind(draft: Draft) -> NuggetType | None:
     is_user = draft.anchor.sentence.channel is Channel.USER
     if is_user and phrases.REJECTS.search(text):
         return NuggetType.REJECTION
-    if draft.kind is KnowledgeType.BELIEF:
-        return NuggetType.CONSTRAINT if is_user and phrases.RULES.search(text) else None
+    has_reason = found["because"] or ": " in draft.statement
+    is_rule = draft.kind is KnowledgeType.BELIEF and phrases.RULES.search(text)
+    if is_user and (is_rule or (has_reason and _BINDS.search(text))):
+        return None if _CHAT.search(text) else NuggetType.CONSTRAINT
     is_choice = any(found[name] for name in ("decided", "instead", "offer accepted", "option chosen"))
-    is_passing = not (is_user or is_choice) and _OF_NOW.search(draft.title)
-    if is_passing or NO_AIM.match(draft.title) or text.rstrip().endswith("?"):
+    is_passing = NO_AIM.match(draft.title) or (not (is_user or is_choice) and _OF_NOW.search(draft.title))
+    if is_passing or draft.kind is KnowledgeType.BELIEF or text.rstrip().endswith("?"):
         return None
     if phrases.WORKAROUND.search(draft.statement):
         return NuggetType.WORKAROUND if is_user or is_adopted(draft) else None

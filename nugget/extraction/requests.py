@@ -35,7 +35,7 @@ _WANTED = any_of(
     r"|instead|so that(?!')|please|never|always|don't)\b"
 )
 NO_AIM = any_of(
-    r"^(?:sorry|go on|thanks?|run|stop|yes|no|as|start with|you can|https?:)\b|\"[^\"]+\"=\"",
+    r"^(?:sorry|go on|thanks?|run|stop|don'?t|yes|no|as|start with|you can|https?:)\b|\"[^\"]+\"=\"",
     r"^(?:das|es|hier|ça|ce|c['’]est|eso|esto|es|это|那|这|それ|これ)(?:\b|(?<=[那这])是|(?<=れ)は)",
 )
 """How a sentence begins that is no errand, and yet does not say what a change is for: chat, an answer, a remark."""
@@ -53,8 +53,6 @@ _SYMPTOM = any_of(
 )
 _SYMPTOM_CHARS = 240
 _PLAN_TITLE = re.compile(r"^#+\s+(?:plan:?\s+)?(.+)$", re.MULTILINE | re.IGNORECASE)
-_LETTER = re.compile(r"[^\W\d_]")
-_LATIN_WORD = re.compile(r"[A-Za-z_]\w{2,}")
 
 
 def cleaned(prompt: str) -> str:
@@ -77,7 +75,7 @@ def cleaned(prompt: str) -> str:
 def is_request(prompt: str) -> bool:
     """Whether a prompt asks for something of its own, and does not merely say `yes` or `go on`."""
     text = cleaned(prompt)
-    letters = len(_LETTER.findall(text))
+    letters = len(re.findall(r"[^\W\d_]", text))
     is_wide = WIDE.search(text) is not None
     enough = letters >= 4 if is_wide else letters >= 8 and len(text.split()) > 1
     return enough and not _GO_ON.fullmatch(text)
@@ -150,7 +148,7 @@ def one_line(text: str, max_chars: int = SUMMARY_CHARS) -> str:
 
 def shared_words(one: str, other: str) -> float:
     """Return how much of the shorter text's distinct words the other has too (0..1)."""
-    ours, theirs = (set(map(str.lower, _LATIN_WORD.findall(text))) for text in (one, other))
+    ours, theirs = (set(map(str.lower, re.findall(r"[A-Za-z_]\w{2,}", text))) for text in (one, other))
     return len(ours & theirs) / max(1, min(len(ours), len(theirs)))
 
 

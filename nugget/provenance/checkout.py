@@ -260,27 +260,23 @@ def find_definitions(checkout: Checkout, name: str, path: str | None = None) -> 
 
     A dotted name says what it is in: `Session.refresh`. By path and line. A file that cannot be parsed has none.
     """
-    is_file = path and not checkout.is_folder(path)
-    paths = [path] if path and is_file else _paths_with(checkout, _parts(name)[-1], path or ".")[:MAX_FILES]
-    contents = ((one, checkout.read(one, max_bytes=MAX_FILE_BYTES) or b"") for one in paths)
-    return [definition for one, content in contents for definition in definitions_in(one, content, name)]
-
-
-def definitions_in(path: str, content: bytes, name: str) -> list[Definition]:
-    """Return the definitions of a symbol in the content of a file, whose language its ending tells."""
-    wanted = _parts(name)
-    read = definition_reader(path) if wanted and wanted[-1].encode() in content else None
-    everything = list(read(content)) if read else []
-    return [
-        Definition(
-            path=path, name=".".join(names), kind=kind, first_line=first, last_line=last,
-            inner=tuple(dict.fromkeys(
-                other[-1] for other, *_ in everything if len(other) > len(names) and other[: len(names)] == names
-            )),
-        )
-        for names, kind, first, last in everything
-        if names[-len(wanted) :] == wanted
-    ]  # fmt: skip
+    is_file, wanted = path and not checkout.is_folder(path), _parts(name)
+    found: list[Definition] = []
+    for file in [path] if path and is_file else _paths_with(checkout, wanted[-1], path or ".")[:MAX_FILES]:
+        content = checkout.read(file, max_bytes=MAX_FILE_BYTES) or b""
+        read = definition_reader(file) if wanted and wanted[-1].encode() in content else None
+        everything = list(read(content)) if read else []
+        found += [
+            Definition(
+                path=file, name=".".join(names), kind=kind, first_line=first, last_line=last,
+                inner=tuple(dict.fromkeys(
+                    other[-1] for other, *_ in everything if len(other) > len(names) and other[: len(names)] == names
+                )),
+            )
+            for names, kind, first, last in everything
+            if names[-len(wanted) :] == wanted
+        ]  # fmt: skip
+    return found
 
 
 def _parts(name: str) -> tuple[str, ...]:

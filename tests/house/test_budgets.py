@@ -15,7 +15,7 @@ BUDGETS = {
     "lines": 43_174,
     "lines of a file": 398,
     "classes": 214,
-    "re.compile": 198,
+    "re.compile": 195,
     "lines of tests": 19_986,  # with the fault laboratory
 }
 LONG_FUNCTION = 60

@@ -62,16 +62,13 @@ def said(found: Sequence[Nugget]) -> list[tuple[str, str | None, float]]:
     return [(one.summary, one.scope.path, one.confidence) for one in found]
 
 
-CHAT = (
-    "That is wrong.", "ok continue", "The issue is the linter, not db:generate, I think.", "Das ist falsch so.",
-    "ah I remember now, the issue was that I had uncommitted files", "Here's a secret: haha", "Put it there.",
-    "We merged that PR. We need a new one", "let's use something simple", "C'est encore faux", '"Which?"="The first"',
-)  # fmt: skip
-
-
 @pytest.mark.proves("PROVENANCE-INTENTS")
 def test_the_first_request_is_the_intent_of_the_session_and_files_have_their_own(agent, isolated_home):
-    for number, chat in enumerate(CHAT):
+    for number, chat in enumerate((
+        "That is wrong.", "ok continue", "The issue is the linter, not db:generate, I think.", "Das ist falsch so.",
+        "We merged that PR. We need a new one", "let's use something simple", "C'est encore faux", "don't commit yet",
+        "Never mind, I found it.", '"Which?"="The first"', "we can't do this today because Tom is out", "Put it there.",
+    )):  # fmt: skip
         agent.prompt(chat)
         agent.write(f"{number}.py", "A = 1\n")
     agent.prompt("Hi Claude, could you please add JWT authentication? Put the key code into src/keys.py.")
@@ -80,13 +77,13 @@ def test_the_first_request_is_the_intent_of_the_session_and_files_have_their_own
     agent.prompt("now delete the readme")
     agent.run("git rm -q README.md")
     assert [one.state for one in extracted(isolated_home)] == ["extracted"]
-    assert said(nuggets(isolated_home, NuggetType.INTENT)) == [
+    assert said(nuggets(isolated_home, NuggetType.INTENT, NuggetType.CONSTRAINT)) == [
         ("Add JWT authentication. Put the key code into src/keys.py.", None, 0.6),
         ("Created keys.py: Put the key code into src/keys.py.", "src/keys.py", 0.7),
         ("Changed auth.py: Add JWT authentication. Put the key code into src/keys.py.", "src/auth.py", 0.7),
         ("Deleted README.md: Delete the readme", "README.md", 0.7),
     ]
-    assert [(one.session, one.branch, one.records) for one in records(isolated_home)] == [(agent.session, "main", 41)]
+    assert [(one.session, one.branch, one.records) for one in records(isolated_home)] == [(agent.session, "main", 44)]
 
 
 @pytest.mark.proves("PROVENANCE-REASONS")
@@ -121,21 +118,24 @@ def test_sentences_that_give_a_reason_become_nuggets_of_their_type_at_the_file_t
 @pytest.mark.parametrize(
     ("prompt", "constraint"),
     [
-        ("Bitte die Anmeldung reparieren. Tokens nie ins Log schreiben.", "Tokens nie ins Log schreiben."),
-        ("Corrige la connexion. Il ne faut jamais écrire le jeton.", "Il ne faut jamais écrire le jeton."),
+        ("Fix the login. Keep the hook sync because it has no loop.", "Keep the hook sync because it has no loop."),
+        ("Repair the login. Never call v2 from the handlers till Q3.", "Never call v2 from the handlers till Q3."),
+        ("Bitte die Anmeldung reparieren. Nie v2 aufrufen bis zur Migration.", "Nie v2 aufrufen bis zur Migration."),
+        ("Répare tout. Ne jamais appeler v2 jusqu'à la migration.", "Ne jamais appeler v2 jusqu'à la migration."),
         ("Arregla el inicio de sesión. Nunca guardes la clave en el disco.", "Nunca guardes la clave en el disco."),
         ("Почини вход. Никогда не пиши токен в лог.", "Никогда не пиши токен в лог."),
         ("修复登录功能。绝不要把令牌写进日志。", "绝不要把令牌写进日志"),
         ("ログインを直して。トークンは絶対に書かないで。", "トークンは絶対に書かないで"),
     ],
 )  # fmt: skip
-def test_prompts_in_other_languages_give_intents_and_constraints(agent, isolated_home, prompt, constraint):
+def test_prompts_in_any_language_give_intents_and_constraints_with_their_end(agent, isolated_home, prompt, constraint):
     agent.prompt(prompt)
     agent.edit("src/auth.py", "None", "1")
     extracted(isolated_home)
     assert nuggets(isolated_home, NuggetType.INTENT)[0].summary == prompt
-    found = [one.summary.rstrip(".") for one in nuggets(isolated_home, NuggetType.CONSTRAINT)]
-    assert found == [constraint.rstrip(".")]
+    found = nuggets(isolated_home, NuggetType.CONSTRAINT)
+    assert [one.summary.rstrip(".") for one in found] == [constraint.rstrip(".")]
+    assert (found[0].stale_after is not None) == any(word in prompt for word in ("Q3", "igration"))
 
 
 @pytest.mark.proves("PROVENANCE-DEPENDENCIES")
