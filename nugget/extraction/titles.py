@@ -88,7 +88,7 @@ _WISHES = (
                 r"|i'll|i will|let me(?! know)|let'?s|let us|we'll|we will|we (?:can|could)|you (?:can|could))(?: also"
                 r"| just| now| then| instead)* (?!against\b)"), ""),
     (any_of(r"^(?:i think |maybe |perhaps |probably )*(?:we|you|i|it)(?: probably| just| only| also)? (?:should"
-    r"|must|have to|need to)(?: just)? "), ""),
+    r"|must|have to|need to)(?: just)? (?!not )"), ""),
     (any_of(rf"{_WANTS} to (?:use|have) "), "Use "),
     (any_of(rf"{_WANTS} (?=\S*\w[./:`]\w)"), "Use "),
     (any_of(rf"{_WANTS} (?!to\b|you\b)"), r"We \g<verb> "),
