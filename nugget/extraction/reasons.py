@@ -45,14 +45,12 @@ MAX_FILE_INTENTS = 40
 PROMPT_CHARS, QUOTE_CHARS = 500, 280
 _GROUPED_DEPENDENCIES, _FEW_FILES, _REPEATS = 4, 4, 0.9
 _READ = (EventKind.PROMPT, EventKind.REPLY, EventKind.SUMMARY, EventKind.COMMAND, EventKind.FILE_EDIT)
-_NEXT_STEP = phrases.any_of(r"(?:test|check|verify|run|add|write|update|create|implement)\b")
+_NEXT_STEP = phrases.any_of(r"(?:\w+ly )?(?:test|check|verify|run|add|write|update|create|implement)\b")
 """How an agent begins what it does next, which is no choice between ways to do it."""
 _OF_WORK = phrases.any_of(r"^(?:fixed|added|removed|updated|changed|consider)\b")
 """A title that tells of the work warns of nothing."""
-_OF_NOW = phrases.any_of(r"\b(?:i|we|our|you|your|let'?s|lint\w*|warnings?|passe[sd]|compiles|will)\b")
+_OF_NOW = phrases.any_of(r"\b(?:i|we|our|you|your|let'?s|lint\w*|warnings?|passe[sd]|compiles|will|being|ready)\b")
 """A title that an agent writes of itself, of the moment, or of what comes next, holds for nobody else."""
-_PRINTED = re.compile(r"\S+:\d+(?::\d+)?:")
-"""How a line of a compiler or linter begins that was pasted."""
 _BINDS = phrases.any_of(
     r"\b(?:has|have|needs?) to\b|\bcan(?:'t|not)\b|\bmust\b|^(?:please )?(?:keep|leave|make sure|don'?t|do not|avoid)\b"
 )
@@ -61,7 +59,7 @@ _CHAT = phrases.any_of(
     r"^(?:never ?mind|(?:never|always|only) (?:\w+(?:ing|ed|d)|the|an?|my|some|one|half|saw|had|got|been|seen|again"
     r"|nice))\b|^(?:don'?t (?:worry|bother|stop|run|commit|push|like|know|think|see|care|mind)|(?:keep|leave) me)\b",
     r"^(?:it|that|this|we|you|there)?\s*(?:must|has to|have to|can'?t|never|always) (?:be|have|say|\w+ed|told)\b",
-    r"\b(?:yet|for now)\W*$|\b(?:i|must'?ve|today|tomorrow|tonight|anything else)\b",
+    r"\b(?:yet|for now)\W*$|\?\s*$|\b(?:i|must'?ve|today|tomorrow|tonight|anything else)\b",
 )
 """What a person says with the words of a rule, of the moment or of themselves."""
 _WORDS = re.compile(r"[^\W\d_]{2,}(?![^\W\d_]).*?[^\W\d_]{2,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}", re.DOTALL)
@@ -233,7 +231,7 @@ def _wishes(read: _Reading) -> dict[str, tuple[str, str, Event]]:
         lines = event.text[:6000].split("\n") if exchange.prompt and is_request(exchange.prompt) else []
         for quote in (part for line in lines for part in PARTS.split(line.strip())):
             sentence = cleaned(quote)
-            if not sentence or _PRINTED.match(sentence) or phrases.ERRAND.match(sentence):
+            if not sentence or phrases.ERRAND.match(sentence):
                 continue
             named = read.files_in(sentence)
             if not _WORDS.search(re.sub(r"\S*[/.:`]\S+", " ", sentence)):  # it says nothing beside the paths
@@ -350,7 +348,8 @@ def _kind(draft: Draft) -> NuggetType | None:
     if phrases.WORKAROUND.search(draft.statement):
         return NuggetType.WORKAROUND if is_user or is_adopted(draft) else None
     if draft.kind is KnowledgeType.DECISION and (is_user or is_choice or not found["risk"]):
-        is_meant = is_user or (is_adopted(draft) and not _NEXT_STEP.match(draft.title))
+        is_stated = is_choice or phrases.CHOSEN.search(text) or wish_of(draft.title, text)  # and no report of a defect
+        is_meant = is_stated if is_user else is_adopted(draft) and not _NEXT_STEP.match(draft.title)
         return NuggetType.DECISION if is_meant else None
     is_task = _OF_WORK.search(draft.title) or draft.title.split(" ", 1)[0].lower() in titles.IMPERATIVES
     if not is_user and not is_task and is_checked(draft) and (found["risk"] or found["not"] or found["must"]):

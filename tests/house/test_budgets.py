@@ -12,11 +12,11 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 43_174,
+    "lines": 43_173,
     "lines of a file": 398,
     "classes": 214,
-    "re.compile": 195,
-    "lines of tests": 19_986,  # with the fault laboratory
+    "re.compile": 194,
+    "lines of tests": 19_996,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

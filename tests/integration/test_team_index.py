@@ -29,7 +29,7 @@ from nugget.errors import IndexUnavailable, UsageError
 from nugget.index import Index
 from nugget.index.connection import create
 from nugget.index.postgres import PostgresIndex
-from nugget.index.postgres.connection import MIGRATIONS, MOST_CONNECTIONS, IndexBusy, migrate
+from nugget.index.postgres.connection import MIGRATIONS, MOST_CONNECTIONS, IndexBusy, migrate, space_lock
 from nugget.index.postgres.writer import PublishedUnits, publish
 from nugget.models import Filter, Query
 from nugget.retrieval import retrieve
@@ -332,6 +332,22 @@ def test_a_network_that_is_cut_in_a_transaction_leaves_what_was_there(index, tea
                 published.result()
         assert index.unit_ids() == team.unit_ids()
         assert [hit.ref for hit in ask(team).hits] == before
+
+
+@pytest.mark.proves("TEAM-IDEMPOTENT")
+def test_a_publication_that_waits_for_another_one_publishes_what_is_there_after_it(tmp_path, team_database):
+    import psycopg
+
+    with closing(create(tmp_path / "one.db")), closing(Index(tmp_path / "one.db")) as index:
+        team_load.add(index, "one", 0)
+        with psycopg.connect(team_database) as other, ThreadPoolExecutor(1) as pool:
+            other.execute("SELECT pg_advisory_xact_lock(%s)", (space_lock("one"),))
+            published = pool.submit(publish, index, team_database, "one")
+            waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            wait_for(lambda: other.execute(waiting).fetchone() != (0,))
+            team_load.add(index, "one", 1)
+            other.rollback()
+            assert published.result() == PublishedUnits(written=2)
 
 
 @pytest.mark.proves("TEAM-FAULTS")

@@ -258,11 +258,8 @@ def test_messages_of_channels_are_found_and_read_as_a_thread(world):
 
 @pytest.mark.proves("HIS-REAL", "HIS-INJECTED")
 def test_every_hit_in_real_sessions_can_be_read_and_none_is_what_the_client_put_in(real_world):
-    hits = [
-        hit
-        for query in ("session", "test", "command caveat", "continued from a previous conversation", "system reminder")
-        for hit in real_world.search(query, limit=30)
-    ]
+    queries = ("session", "test", "command caveat", "continued from a previous conversation", "system reminder")
+    hits = [hit for query in queries for hit in real_world.search(query, limit=30)]
     assert len(hits) > 60
     for hit in hits:
         passages = read_excerpt(real_world.connection, hit.ref, 0).passages
