@@ -66,8 +66,8 @@ def said(found: Sequence[Nugget]) -> list[tuple[str, str | None, float]]:
 def test_the_first_request_is_the_intent_of_the_session_and_files_have_their_own(agent, isolated_home):
     for number, chat in enumerate((
         "That is wrong.", "ok continue", "The issue is the linter, not db:generate, I think.", "Das ist falsch so.",
-        "We merged that PR. We need a new one", "let's use something simple", "C'est encore faux", "don't commit yet",
-        "Never mind, I found it.", '"Which?"="The first"', "we can't do this today because Tom is out", "Put it there.",
+        "We merged that. We need a new one", "The label shows one word only.", "C'est encore faux", "don't commit yet",
+        "Never mind, I found it.", "we can't do this today because Tom is out", "Put it there.", '"Which?"="The first"',
     )):  # fmt: skip
         agent.prompt(chat)
         agent.write(f"{number}.py", "A = 1\n")
@@ -77,7 +77,7 @@ def test_the_first_request_is_the_intent_of_the_session_and_files_have_their_own
     agent.prompt("now delete the readme")
     agent.run("git rm -q README.md")
     assert [one.state for one in extracted(isolated_home)] == ["extracted"]
-    assert said(nuggets(isolated_home, NuggetType.INTENT, NuggetType.CONSTRAINT)) == [
+    assert said(nuggets(isolated_home, NuggetType.INTENT, NuggetType.CONSTRAINT, NuggetType.DECISION)) == [
         ("Add JWT authentication. Put the key code into src/keys.py.", None, 0.6),
         ("Created keys.py: Put the key code into src/keys.py.", "src/keys.py", 0.7),
         ("Changed auth.py: Add JWT authentication. Put the key code into src/keys.py.", "src/auth.py", 0.7),
