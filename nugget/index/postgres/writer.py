@@ -52,9 +52,12 @@ def publish(index: Index, url: str, space: str, *, origin: str = "", rebuild: bo
 
     Raises IndexUnavailable if the database cannot be written, or if the space is another brain's.
     """
-    with clear_errors(), open_connection(url) as connection, index.reading():
+    with clear_errors(), open_connection(url) as connection:
         with connection.transaction():
-            result = _publish(index, connection, space, origin, rebuild=rebuild)
+            check_version(_one(connection, "SELECT nugget.schema_version()"))
+            _enter(connection, space)
+            with index.reading():  # no sooner: another writer may have published a later state of it
+                result = _publish(index, connection, space, origin, rebuild=rebuild)
         if result != PublishedUnits():
             with connection.transaction():
                 _enter(connection, space)
@@ -93,12 +96,9 @@ def _enter(connection: Connection[Any], space: str) -> None:
 
 
 def _publish(index: Index, connection: Connection[Any], space: str, origin: str, *, rebuild: bool) -> PublishedUnits:
-    check_version(_one(connection, "SELECT nugget.schema_version()"))
-    _enter(connection, space)
     model, dimensions = index.embedding_model or "", _dimensions(index)
-    known = connection.execute(
-        "SELECT model, dimensions, origin FROM nugget.spaces WHERE space = %s", (space,)
-    ).fetchone()
+    sql = "SELECT model, dimensions, origin FROM nugget.spaces WHERE space = %s"
+    known = connection.execute(sql, (space,)).fetchone()
     if known and known[2] != origin:
         raise IndexUnavailable(
             f"The space {space} is another brain's.", hint="Name another space: index: postgresql://…/database#SPACE"
