@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import sqlite3
 import threading
@@ -64,7 +63,8 @@ class Signs:
             return []
         query = np.frombuffer(vector.tobytes(), "<f4")
         if admitted is not None:
-            keys, signs = keys[admitted[keys]], signs[:, admitted[keys]]
+            chosen = admitted.take(keys, mode="clip")  # another thread's later keys have no vector here
+            keys, signs = keys[chosen], signs[:, chosen]
         asked = np.frombuffer(_in_words(np.packbits(query > 0).tobytes()), "<u8")
         if len(asked) != len(signs):
             raise IndexUnavailable("The index has vectors of another size than the model.", hint="Run: nugget rebuild")
@@ -106,8 +106,7 @@ def add_distance(connection: sqlite3.Connection) -> None:
     def distance(one: bytes, other: bytes) -> float:
         import numpy as np
 
-        difference = np.frombuffer(one, "<f4") - np.frombuffer(other, "<f4")
-        return math.sqrt(float(difference @ difference))
+        return float(np.linalg.norm(np.frombuffer(one, "<f4") - np.frombuffer(other, "<f4")))
 
     connection.create_function("vec_distance_L2", 2, distance, deterministic=True)
 

@@ -180,13 +180,13 @@ def test_signs_in_memory_find_the_nearest_and_follow_what_is_written(tmp_path):
     put_vector(other, best, np.negative(np.frombuffer(question, "<f4")))  # another process: one changed, more came
     put(other, range(401, 901))
     assert len(nearest_keys(connection, question, 10) & found()) >= 7
+    assert signs.near(connection, question, 14, np.ones(500, bool)), "this thread's state may be earlier than the signs"
     connection.execute("DELETE FROM signs WHERE chunk_key > 20")
     connection.execute("UPDATE meta SET value = 'again' WHERE key = 'made'")  # what a rebuild does
     assert found() == set(range(1, 21))
 
 
 TODAY = date(2026, 11, 21)
-
 NOTES = {
     "redis": "Redis cache: retry the connection pool after a timeout.",
     "memcached": "Memcached cache: no retries, the connection is cheap. A pool would be too much.",
