@@ -70,8 +70,13 @@ class Claim:
     is_refuted: bool = False
 
     @property
+    def is_agreed(self) -> bool:
+        """Whether it is an offer that the person accepted, or the option that they chose."""
+        return bool(self.features["offer accepted"] or self.features["option chosen"])
+
+    @property
     def speaker(self) -> Speaker:
-        """Who said it; a sentence of the user that passes on other words is quoted."""
+        """The speaker; words that the user passes on are quoted."""
         return Speaker.QUOTED if self.sentence.channel is Channel.QUOTED else self.sentence.event.speaker
 
 
@@ -111,7 +116,7 @@ def claims_of(events: Sequence[Event]) -> SessionClaims:
 
 
 def words_of(text: str) -> frozenset[str]:
-    """The telling words of a text: names in code whole, other words in lower case, wide scripts in pairs."""
+    """Return the telling words of a text: names in code whole, other words in lower case, wide scripts in pairs."""
     found = [name.strip("`().").lower() for name in _CODE.findall(text)]
     found += [word for word in map(str.lower, _WORD.findall(text)) if word not in _STOP]
     if phrases.WIDE.search(text):
@@ -120,7 +125,7 @@ def words_of(text: str) -> frozenset[str]:
 
 
 def plain(text: str) -> str:
-    """A sentence without bold and label signs, on one line."""
+    """Return a sentence without bold and label signs, on one line."""
     return " ".join(re.sub(r"\*\*|__|^[✅❌⚠️•]\s*", "", text).split())
 
 

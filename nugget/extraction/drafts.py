@@ -72,7 +72,7 @@ _ORDER = ("", "Rule", "Decision", "Problem", "Cause", "Fix", "Because", "Why", "
 class Draft:
     """A unit in the making. `support` are sentences that say why, how, or instead of what.
 
-    `better` is the draft about the same subject that was proposed in its place.
+    `alternatives` are what was not chosen, `better` is the draft about the same subject that was proposed in its place.
     """
 
     anchor: Claim
@@ -82,6 +82,7 @@ class Draft:
     kind: KnowledgeType = KnowledgeType.CONCEPT
     features: dict[str, float] = field(default_factory=dict)
     confidence: float = 0.0
+    alternatives: tuple[str, ...] = ()
     better: Draft | None = None
 
     @property
@@ -177,9 +178,9 @@ def _compare(made: Sequence[Draft], session: SessionClaims) -> None:
 
 
 def _is_told(claim: Claim) -> bool:
-    """Return whether the person said it as more than a request, or accepted it."""
+    """Return whether the person accepted a claim, or made it as more than a request."""
     found = claim.features
-    if found["offer accepted"] or found["option chosen"]:
+    if claim.is_agreed:
         return True
     text = claim.sentence.text
     if claim.sentence.channel is not Channel.USER or phrases.REPORTS_BUG.search(text) or phrases.ADVISES.search(text):
@@ -228,7 +229,7 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
 
 
 def _title(claim: Claim, said: str) -> str:
-    """Return the title of a statement; empty if none stands alone."""
+    """Return a title for a statement, empty if none stands alone."""
     title = titles.title_of(titles.title_part(said, is_told=_is_told(claim)))
     if not title and _is_told(claim):
         title = titles.title_of(said)  # what is wanted is too short to say it without the reason
@@ -237,7 +238,7 @@ def _title(claim: Claim, said: str) -> str:
     tells = _is_told(claim) or any(claim.features[name] for name in (*TELLING, "not"))
     if is_vague or (_NARRATES.match(title) and not tells) or not titles.stands_alone(title, context):
         return ""
-    is_clear = claim.features["option chosen"] or claim.features["offer accepted"] or claim.sentence.event.tool
+    is_clear = claim.is_agreed or claim.sentence.event.tool
     if not is_clear and not titles.is_statement(title, context):
         return ""
     is_short = len(title.split()) < (2 if _is_told(claim) else 3)

@@ -1,4 +1,4 @@
-"""A session as episodes: what a person asked for, what was found and changed, and how it ended."""
+"""Cut a session into episodes, each with a request, its findings and changes, and its outcome."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class _Traces:
     committed: dict[str, Change] = field(default_factory=dict)
 
     def ask_git(self, paths: Iterable[str], changes: Iterable[ShellChange], *, needs_period: bool) -> None:
-        """Ask once for all `paths` and what `changes` name, and for the commits of the time if these may show them."""
+        """Ask git once for `paths` and what `changes` name, and for the commits of that time if they may show them."""
         named = {path for one in changes for path in (one.path, one.previous) if path}
         wanted = tuple(sorted(named | set(paths)))
         if self.repo is None or not (wanted or needs_period) or self.started is None or self.ended is None:
@@ -91,7 +91,7 @@ class _Traces:
         return content_hash(raw) if plain != raw and content_hash(plain) == hash_ else hash_
 
     def shows(self, change: ShellChange) -> bool:
-        """Return whether a write is to be seen: committed meanwhile, or on disk since, or told without a disk."""
+        """Return whether a write can be seen in a later commit, on disk, or, without a disk, in the session."""
         if change.path in self.committed:
             return self.committed[change.path].after is not None
         if change.content is not None:

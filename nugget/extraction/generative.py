@@ -85,12 +85,12 @@ class Work:
 
     @property
     def left_usd(self) -> float:
-        """What may still be spent on this session: a retry within a day counts what was spent before."""
+        """The dollars that this session may still cost; a retry within a day counts those spent before."""
         return self.settings.llm_max_usd_per_session - self.llm.spent_usd(self.session.id, within=CAP_WINDOW)
 
     @property
     def max_tokens(self) -> int:
-        """The longest reply that is asked for, which a small context has no room for."""
+        """The most tokens to ask for in a reply, fewer if the model has a small context."""
         return min(MAX_OUTPUT_TOKENS, self.settings.extraction_window_chars // 4)
 
     def cost_usd(self, chars: int, max_output_tokens: int) -> float:
@@ -167,7 +167,7 @@ def extract_nuggets(
 
 
 def read_each(work: Work, read: Callable[[str, str], None]) -> None:
-    """Call `read` with the text of each window, and what to call it.
+    """Call `read` with the text and the name of each window.
 
     A window that could not be read is noted in `work.dropped`, as long as another one could. Raises LLMUnavailable
     where none could, or where asking again later may.

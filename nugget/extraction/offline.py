@@ -117,14 +117,17 @@ def drafts(read: SessionClaims, judge: Judge | None = None, *, least: float | No
     judge = judge or trained()
     made = drafts_of(read)
     for draft in made:
-        draft.confidence = judge.draft_score(draft.features)
         draft.kind = KnowledgeType(judge.type_of(draft.features))
-        _settle(draft)
-        draft.title = _with_alternatives(draft, read)
+        draft.kind, least_sure = _settled(draft)
+        draft.confidence = max(judge.draft_score(draft.features), least_sure)
         is_request = not draft.features["told"] or draft.anchor.sentence.text.lower().startswith(("next:", "next,"))
         if draft.anchor.sentence.channel is Channel.USER and is_request:
             draft.confidence = 0.0
-    return [draft for draft in made if draft.confidence >= (judge.threshold if least is None else least)]
+    kept = [draft for draft in made if draft.confidence >= (judge.threshold if least is None else least)]
+    for draft in kept:
+        draft.alternatives = _alternatives(draft, read)
+        draft.title = _with_alternatives(draft)
+    return kept
 
 
 def select(made: Sequence[Draft], read: SessionClaims, embed: Embed | None = None) -> list[Draft]:
@@ -169,58 +172,53 @@ def _replaces(one: Draft, other: Draft) -> bool:
     return channels[1] is Channel.PLAN and channels[0] in (Channel.COMMIT, Channel.PUBLISHED)
 
 
-def _settle(draft: Draft) -> None:
-    """Raise what a person laid down as a rule or chose: that needs no guess."""
-    anchor = draft.anchor
+def _settled(draft: Draft) -> tuple[KnowledgeType, float]:
+    """Return the type of a draft, and its least confidence: what a person laid down or chose needs no guess."""
+    anchor, as_judged = draft.anchor, (draft.kind, 0.0)
     text, found = anchor.sentence.text, anchor.features
     if draft.statement.rstrip(" .").endswith(("?", "？")):
-        return
-    if found["offer accepted"] or found["option chosen"]:
-        if not (phrases.ABOUT_THE_WORK.search(text) or CHORE.search(draft.statement)):
-            draft.kind, draft.confidence = KnowledgeType.DECISION, max(draft.confidence, _AGREED)
-        return
-    if anchor.sentence.channel is not Channel.USER:
-        has_reason = found["because"] or found["instead"]
-        if found["decided"] and has_reason and is_adopted(draft) and not found["future"]:
-            draft.kind, draft.confidence = KnowledgeType.DECISION, max(draft.confidence, _AGREED)
-        elif found["failed before"] and found["passed after"] and found["because"] and not found["decided"]:
-            draft.kind = KnowledgeType.BUG
-        elif draft.kind is KnowledgeType.BUG and draft.features["title does"] and not found["cause"]:
-            draft.kind = KnowledgeType.DECISION
-        return
-    _settle_told(draft)
+        return as_judged
+    if anchor.is_agreed:
+        is_of_work = phrases.ABOUT_THE_WORK.search(text) or CHORE.search(draft.statement)
+        return as_judged if is_of_work else (KnowledgeType.DECISION, _AGREED)
+    if anchor.sentence.channel is Channel.USER:
+        return _settled_by_user(draft)
+    has_reason = found["because"] or found["instead"]
+    if found["decided"] and has_reason and is_adopted(draft) and not found["future"]:
+        return KnowledgeType.DECISION, _AGREED
+    if found["failed before"] and found["passed after"] and found["because"] and not found["decided"]:
+        return KnowledgeType.BUG, 0.0
+    is_change = draft.kind is KnowledgeType.BUG and draft.features["title does"] and not found["cause"]
+    return (KnowledgeType.DECISION, 0.0) if is_change else as_judged
 
 
-def _settle_told(draft: Draft) -> None:
-    """Type what a person said, and raise what is a rule, a choice or a refusal."""
-    anchor = draft.anchor
+def _settled_by_user(draft: Draft) -> tuple[KnowledgeType, float]:
+    """Return the same of what a person said: a rule, a choice, a refusal, or something with a reason."""
+    anchor, is_told = draft.anchor, draft.features["told"]
     text, found = anchor.sentence.text, anchor.features
-    if draft.features["told"] and phrases.FOR_EVER.match(draft.statement) and not found["instead"]:
-        draft.kind, draft.confidence = KnowledgeType.BELIEF, max(draft.confidence, _SURE)
-    elif draft.features["told"] and found["instead"] and phrases.rejected_in(text) and not phrases.ERRAND.match(text):
-        draft.kind, draft.confidence = KnowledgeType.DECISION, max(draft.confidence, _SURE)
-    elif anchor.episode.turn is Turn.CHOICE and anchor.sentence.event.tool:
-        if not phrases.ABOUT_THE_WORK.search(text):
-            draft.kind, draft.confidence = KnowledgeType.DECISION, max(draft.confidence, _SURE)
-    elif phrases.ONE_OFF.search(text) or (len(text.split()) < 3 and len(anchor.words) < 3):
-        return
-    elif phrases.CHOSEN.search(text) or _is_followed_correction(draft):
-        draft.kind, draft.confidence = KnowledgeType.DECISION, max(draft.confidence, _SURE)
-    elif phrases.RULES.search(text):
-        draft.kind, draft.confidence = KnowledgeType.BELIEF, max(draft.confidence, _SURE)
-    elif phrases.REJECTS.search(text):
-        draft.kind = KnowledgeType.DECISION
-    elif found["because"] and draft.features["told"]:
-        draft.confidence = max(draft.confidence, _AGREED)
+    if is_told and phrases.FOR_EVER.match(draft.statement) and not found["instead"]:
+        return KnowledgeType.BELIEF, _SURE
+    if is_told and found["instead"] and phrases.rejected_in(text) and not phrases.ERRAND.match(text):
+        return KnowledgeType.DECISION, _SURE
+    if anchor.episode.turn is Turn.CHOICE and anchor.sentence.event.tool:
+        return (draft.kind, 0.0) if phrases.ABOUT_THE_WORK.search(text) else (KnowledgeType.DECISION, _SURE)
+    if phrases.ONE_OFF.search(text) or (len(text.split()) < 3 and len(anchor.words) < 3):
+        return draft.kind, 0.0
+    if phrases.CHOSEN.search(text) or _is_followed_correction(draft):
+        return KnowledgeType.DECISION, _SURE
+    if phrases.RULES.search(text):
+        return KnowledgeType.BELIEF, _SURE
+    if phrases.REJECTS.search(text):
+        return KnowledgeType.DECISION, 0.0
+    return draft.kind, _AGREED if found["because"] and is_told else 0.0
 
 
-def _with_alternatives(draft: Draft, read: SessionClaims) -> str:
+def _with_alternatives(draft: Draft) -> str:
     """Return the title of a choice; one of a few words names what was not chosen, as `Use it` says too little."""
-    if draft.kind is not KnowledgeType.DECISION or len(draft.title.split()) > _FEW_WORDS:
-        return draft.title
-    full = f"{draft.title} instead of {' and '.join(alternatives_of(draft, read))}"
-    is_better = not full.endswith(" of ") and len(full) <= titles.TITLE_CHARS and "instead" not in draft.title
-    return full if is_better else draft.title
+    full = f"{draft.title} instead of {' and '.join(draft.alternatives)}"
+    is_short = draft.kind is KnowledgeType.DECISION and len(draft.title.split()) <= _FEW_WORDS
+    fits = draft.alternatives and len(full) <= titles.TITLE_CHARS and "instead" not in draft.title
+    return full if is_short and fits else draft.title
 
 
 def _is_followed_correction(draft: Draft) -> bool:
@@ -252,7 +250,7 @@ def _proposal(draft: Draft, read: SessionClaims, session: Session, now: datetime
     moment = draft.anchor.sentence.event.timestamp or session.ended or session.started or now
     is_certain = draft.anchor.sentence.channel is Channel.USER or is_checked(draft)
     is_choice = draft.kind in (KnowledgeType.DECISION, KnowledgeType.BELIEF)
-    alternatives = alternatives_of(draft, read) if is_choice else ()
+    alternatives = draft.alternatives if is_choice else ()
     quotes = [_evidence(claim, session) for claim in (draft.anchor, *(claim for _, claim in draft.telling))]
     path = _path(draft, read, session)
     unit = Unit(
@@ -270,8 +268,7 @@ def _proposal(draft: Draft, read: SessionClaims, session: Session, now: datetime
 def _body(draft: Draft, alternatives: Sequence[str]) -> str:
     """Return what was asked, the slots of a draft, what was not chosen, and the words that it rests on."""
     text, episode = draft.text(), draft.anchor.episode
-    is_answer = draft.anchor.features["offer accepted"] or draft.anchor.features["option chosen"]
-    if is_answer and episode.turn is Turn.QUESTION:
+    if draft.anchor.is_agreed and episode.turn is Turn.QUESTION:
         asked = phrases.SENTENCE_END.split(episode.prompt.strip().rpartition("\n")[2])[-1]
         text = f"**Question:** {asked}\n\n{text}" if len(asked) <= _QUESTION_CHARS else text
     if alternatives and draft.kind is KnowledgeType.DECISION and "**Instead of:**" not in text:
@@ -298,8 +295,7 @@ def _reason(draft: Draft) -> str:
         return "You decided this when asked" if draft.anchor.sentence.event.tool else "You said so"
     if channel is Channel.QUOTED:
         return "You pasted it and the agent acted on it" if is_confirmed(draft.anchor) else "You pasted it"
-    accepted = draft.anchor.features.get("offer accepted") or draft.anchor.features.get("option chosen")
-    if accepted:
+    if draft.anchor.is_agreed:
         return "The agent offered it and you agreed"
     return {
         Channel.COMMIT: "The agent wrote it in a commit message",
@@ -310,13 +306,11 @@ def _reason(draft: Draft) -> str:
 
 
 def _path(draft: Draft, read: SessionClaims, session: Session) -> str | None:
-    """The file of the repository that the unit is about: one it names that was edited, else the only one edited."""
+    """Return the file that a unit is about: one that was edited and that it names, else the only one edited."""
     edited: dict[str, None] = {}
     named: dict[str, None] = {}
     anchor, episode = draft.anchor, draft.anchor.episode
-    if anchor.sentence.channel is Channel.REPLY and (
-        anchor.features["offer accepted"] or anchor.features["option chosen"]
-    ):
+    if anchor.sentence.channel is Channel.REPLY and anchor.is_agreed:
         episode = next((one for one in read.episodes if one.first > episode.last), episode)  # the person's agreement
     text = f"{draft.title} {draft.text()}"
     for place, event in enumerate(read.events):
@@ -335,14 +329,14 @@ def _path(draft: Draft, read: SessionClaims, session: Session) -> str | None:
 
 
 def _in_repository(path: str, session: Session) -> str | None:
-    """A path relative to the folder that the session worked in; None for a file elsewhere."""
+    """Return a path relative to the folder that the session worked in; None for a file elsewhere."""
     folders = (folder.rstrip("/") + "/" for folder in (session.cwd, *session.folders) if folder)
     inside = (path.removeprefix(folder) for folder in folders if path.startswith(folder))
     return next(inside, None) if path.startswith("/") else path
 
 
 def _domain(draft: Draft, session: Session, path: str | None) -> str:
-    """`projects/NAME` for what is true of one repository; the domain of the language for what holds in general."""
+    """Return `projects/NAME` for what is true of one repository, the domain of the language for a general rule."""
     project = project_of(session)
     is_rule = draft.kind is KnowledgeType.BELIEF and path is None
     if project is None or is_rule:
@@ -353,10 +347,8 @@ def _domain(draft: Draft, session: Session, path: str | None) -> str:
 def is_adopted(draft: Draft) -> bool:
     """Return whether the session acted on what the agent said: it was accepted or committed, or edits followed."""
     anchor = draft.anchor
-    if anchor.features["offer accepted"] or anchor.features["option chosen"]:
-        return True
     is_committed = anchor.sentence.channel in (Channel.COMMIT, Channel.PUBLISHED)
-    return is_committed or bool(anchor.episode.edits)
+    return anchor.is_agreed or is_committed or bool(anchor.episode.edits)
 
 
 def is_checked(draft: Draft) -> bool:
@@ -367,7 +359,7 @@ def is_checked(draft: Draft) -> bool:
     return is_adopted(draft) and (is_committed or bool(episode.edits and any(at > episode.edits[-1] for at in done)))
 
 
-def alternatives_of(draft: Draft, read: SessionClaims) -> tuple[str, ...]:
+def _alternatives(draft: Draft, read: SessionClaims) -> tuple[str, ...]:
     """Return what was not chosen: the other options of a dialog, or what follows `instead of`."""
     event = draft.anchor.sentence.event
     if event.call_id and event.speaker is Speaker.USER and event.tool:

@@ -287,10 +287,12 @@ _STATE = any_of(
     r"\b(?:we|is|are|has|have|gets?|was|ist|sind|wird|soit|est|esté|next|release[ds]?|migrat?ion|migración|launch|merged?"
     r"|ships?|lands?|v\d[\d.]*|version|end|ende|fin)\b|[\u3040-\u9fff]"
 )
+_STATE_DAYS = 90
+"""Days after which one asks again whether the state was reached up to which something holds."""
 
 
 def end_of(text: str, said_on: date) -> date | None:
-    """Return the day up to which a sentence holds, if it gives an end: of `until it is done` to be asked again."""
+    """Return the day up to which a sentence holds, or on which to ask whether its end came; None without an end."""
     found = _END.search(text)
     if found is None:
         return None
@@ -300,13 +302,18 @@ def end_of(text: str, said_on: date) -> date | None:
     with suppress(ValueError):
         if exact := re.search(r"\b\d{4}-\d\d-\d\d\b", until):
             return date.fromisoformat(exact[0])
-    starts = (until.lower().startswith(tuple(name.split("|"))) for name in _MONTHS)
-    quarter, month = re.match(r"[QT]([1-4])\b", until), next((n for n, does in enumerate(starts, 1) if does), 0)
-    number = 3 * int(quarter[1]) if quarter else month if len(until.split()) <= 2 else 0
-    if number:
+    if month := _month_in(until):
         year = re.search(r"\b20\d\d\b", until)
-        return date(int(year[0]) if year else said_on.year + (number < said_on.month), number, 28)
-    return said_on + timedelta(days=90) if _STATE.search(until) else None
+        return date(int(year[0]) if year else said_on.year + (month < said_on.month), month, 28)
+    return said_on + timedelta(days=_STATE_DAYS) if _STATE.search(until) else None
+
+
+def _month_in(until: str) -> int:
+    """Return the number of the month that an end names, or of the last one of its quarter; 0 if it names neither."""
+    if quarter := re.match(r"[QT]([1-4])\b", until):
+        return 3 * int(quarter[1])
+    names = _MONTHS if len(until.split()) <= 2 else ()
+    return next((n for n, name in enumerate(names, 1) if re.match(name, until, re.IGNORECASE)), 0)
 
 
 _OVER = any_of(
@@ -325,7 +332,7 @@ _OTHERWISE = any_of(r"\b(?:otherwise|or else|sonst|sinon|si no|否则)\b")
 
 
 def rejected_in(text: str) -> tuple[str, ...]:
-    """Return what a sentence says was not chosen, or is no longer: `… instead of X`, `no longer X`."""
+    """Return the names that a sentence says were not chosen or given up: `… instead of X`, `no longer X`."""
     found = _OVER.search(_OTHERWISE.split(text)[0])
     if not found or found[0].count("`") % 2 or (found[0].lower().startswith("not ") and "`" not in found[0]):
         return ()  # code that was cut off, or no name

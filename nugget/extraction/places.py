@@ -21,7 +21,7 @@ from nugget.text import MAX_HASHED_CHARS
 
 @dataclass(slots=True)
 class Places:
-    """Finds the path in the workspace of a path as the agent named it.
+    """Find the path in the workspace that an agent meant by a path.
 
     `roots` are the checkouts of the workspace that the session worked in, `others` those of other workspaces that may
     lie inside them, and `excluded` globs of files to leave out.

@@ -1,4 +1,4 @@
-"""What extraction hands to capture, and the domain and tags that it is filed under."""
+"""Proposals of extraction, with the domain and tags under which they are filed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extraction:
-    """What extraction found.
+    """The result of extraction.
 
     `dropped` says for each rejected unit why; `summary` says what the session was about; `usd` is what it cost.
     """
@@ -71,7 +71,7 @@ class Extraction:
 
 
 def language_of(session: Session) -> str | None:
-    """The language of most files that were edited (counted thrice) or read."""
+    """Return the language of most files that were edited (counted thrice) or read."""
     counts: Counter[str] = Counter()
     for event in session.events:
         if event.path:
@@ -82,7 +82,7 @@ def language_of(session: Session) -> str | None:
 
 
 def domain_of(session: Session) -> str:
-    """`coding/<language>` where files of one were touched, `coding` where commands ran, else `general`."""
+    """Return `coding/<language>` if files of one were touched, `coding` if commands ran, else `general`."""
     language = language_of(session)
     if language:
         return f"coding/{language}"
@@ -90,13 +90,13 @@ def domain_of(session: Session) -> str:
 
 
 def tags_of(text: str, language: str | None, *, limit: int = 4) -> tuple[str, ...]:
-    """The language and the topics that the text names."""
+    """Return the language and the topics that a text names."""
     topics = [name for name, pattern in _TOPIC_PATTERNS.items() if pattern.search(text)]
     return tuple(dict.fromkeys([*([language] if language else []), *topics]))[:limit]
 
 
 def project_of(session: Session) -> str | None:
-    """The name of the folder that the session ran in; of a worktree below `.worktrees`, that of its repository."""
+    """Return the name of the folder of a session; of a worktree below `.worktrees` that of its repository."""
     kept: list[str] = []
     for part in PurePosixPath(session.cwd or "").parts:
         if part in (".worktrees", "worktrees", ".claude"):

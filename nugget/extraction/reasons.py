@@ -19,7 +19,7 @@ from nugget.extraction.claims import SessionClaims, claims_of
 from nugget.extraction.dependencies import MANIFESTS, DependencyChange, dependency_changes
 from nugget.extraction.drafts import Draft
 from nugget.extraction.file_changes import is_made_edit
-from nugget.extraction.offline import MAX_UNITS, SHARED_WORDS, alternatives_of, is_adopted, is_checked
+from nugget.extraction.offline import MAX_UNITS, SHARED_WORDS, is_adopted, is_checked
 from nugget.extraction.offline import drafts as judged_drafts
 from nugget.extraction.places import Places, is_generated, is_test
 from nugget.extraction.requests import (
@@ -161,7 +161,7 @@ class _Reading:
         return (touched[0], self.symbol_of(touched[0], number)) if len(touched) == 1 else (None, None)
 
     def symbol_of(self, path: str, number: int) -> str | None:
-        """Return what at least half of the edits of a file were made in: those of an exchange, else of all."""
+        """Return the symbol in which at least half of the edits of a file (of an exchange, else of all) were made."""
         edits = self.edited.get((path, number)) or self.edited.get((path, -1)) or Counter()
         symbol, count = max(edits.items(), key=lambda one: one[1], default=("", 0))
         return symbol if symbol and 2 * count >= edits.total() else None
@@ -182,7 +182,7 @@ def heuristic_nuggets(
 
 
 def readable(session: Session) -> Session:
-    """Return a session with as much of its text as the heuristics read: redaction takes its time."""
+    """Return a session with only the text that the heuristics read, as redaction takes time."""
     return replace(session, events=tuple(
         event if event.kind in _READ or event.tool == "AskUserQuestion"
         else replace(event, text="", before=None, after=None)
@@ -191,7 +191,7 @@ def readable(session: Session) -> Session:
 
 
 def _intents(read: _Reading) -> Iterator[Nugget]:
-    """Yield what the session was for (its first aim, else its title) and what each file was changed for, once each."""
+    """Yield the aim of the session (its first, else its title) and of each file that it changed, once each."""
     aim, event = next(((aim, event) for aim, event in read.aims if aim), (one_line(read.session.title or ""), None))
     if len(aim) >= 8:
         yield read.nugget(NuggetType.INTENT, aim, INTENT, event=event, quote=event.text.strip() if event else "")
@@ -219,7 +219,7 @@ def _intents(read: _Reading) -> Iterator[Nugget]:
 
 
 def _wishes(read: _Reading) -> dict[str, tuple[str, str, Event]]:
-    """Return what a request wants of a file that it names, with its words and event, by the file's path.
+    """Return the wish that a request has for each file it names, by path, with its words and event.
 
     The first sentence that names code counts, or else the first. A line that names files and says nothing more, a
     heading in a plan, speaks for the sentence below it.
@@ -309,8 +309,7 @@ def _reasons(read: _Reading, claims: SessionClaims) -> Iterator[Nugget]:
         if kind is None or is_said or len(kept) == MAX_UNITS:
             continue
         path, symbol = read.scope_of(draft)
-        is_chosen = draft.anchor.features["option chosen"] or draft.anchor.features["offer accepted"]
-        is_general = sentence.channel is Channel.USER and (kind is not NuggetType.DECISION or is_chosen)
+        is_general = sentence.channel is Channel.USER and (kind is not NuggetType.DECISION or draft.anchor.is_agreed)
         if path is None and not is_general:
             continue
         kept.append(draft)
@@ -327,7 +326,7 @@ def _reasons(read: _Reading, claims: SessionClaims) -> Iterator[Nugget]:
             kind, title, round(draft.confidence, 2), event=sentence.event, quote=sentence.quote, path=path,
             symbol=symbol, detail=text if text.rstrip(".。") != summary else "",
         )  # fmt: skip
-        alternatives = alternatives_of(draft, claims) if is_choice else ()
+        alternatives = draft.alternatives if is_choice else ()
         yield replace(nugget, alternatives=alternatives, stale_after=phrases.end_of(sentence.text, moment.date()))
 
 
@@ -341,7 +340,7 @@ def _kind(draft: Draft) -> NuggetType | None:
     is_rule = draft.kind is KnowledgeType.BELIEF and phrases.RULES.search(text)
     if is_user and (is_rule or (has_reason and _BINDS.search(text))):
         return None if _CHAT.search(text) else NuggetType.CONSTRAINT
-    is_choice = any(found[name] for name in ("decided", "instead", "offer accepted", "option chosen"))
+    is_choice = found["decided"] or found["instead"] or draft.anchor.is_agreed
     is_passing = NO_AIM.match(draft.title) or (not (is_user or is_choice) and _OF_NOW.search(draft.title))
     if is_passing or draft.kind is KnowledgeType.BELIEF or text.rstrip().endswith("?"):
         return None

@@ -1,4 +1,4 @@
-"""What a model proposes, checked piece by piece: nothing of a reply is trusted, and each unit stands on its own.
+"""Check the reply of a model piece by piece: nothing of it is trusted, and each unit stands on its own.
 
 A unit is taken when it is well formed, in the language of the session, and carries a quote that stands word for
 word in what the model was shown. Whatever it names - a domain, a related unit - is reduced to what may be named.
@@ -152,7 +152,7 @@ def cleaned(text: str, allow: Sequence[re.Pattern[str]]) -> str:
 def proved(
     claim: str, body: str, quotes: Sequence[str], shown: PromptTexts, session: Session, *, is_rule: bool
 ) -> tuple[tuple[Evidence, ...], float] | str:
-    """Return the evidence of a claim and how far it bears the claim (0 to 1); else why the claim is dropped."""
+    """Return the evidence of a claim and how far it supports it (0 to 1), or why the claim is dropped."""
     if not claim or not body:
         return "nothing is left of it without comments and invisible characters"
     found = [find_quote(quote, shown, session) for quote in quotes[:5]]
@@ -168,7 +168,7 @@ def proved(
 
 
 def find_quote(quote: str, shown: PromptTexts, session: Session) -> Evidence | None:
-    """The evidence for a quote: the very characters that it stands for, and the records that hold them.
+    """Return the evidence for a quote: the characters that it stands for, and the records that hold them.
 
     Spacing may differ, nothing else: the passage is found by its words. None where it is not in what was shown.
     """
@@ -191,7 +191,7 @@ def find_quote(quote: str, shown: PromptTexts, session: Session) -> Evidence | N
 
 
 def script_of(text: str) -> Counter[str]:
-    """How many letters of which script (`LATIN`, `CYRILLIC`, `CJK`, `HANGUL`...) the start of a text has."""
+    """Count the letters of each script (`LATIN`, `CYRILLIC`, `CJK`, `HANGUL`...) at the start of a text."""
     letters = [char for char in text[:_LETTERS_SAMPLED] if char.isalpha()]
     return Counter(unicodedata.name(char, "UNKNOWN").split(" ")[0].split("-")[0] for char in letters)
 
@@ -220,7 +220,7 @@ def _proposal(
 
 
 def support_of(title: str, body: str, evidence: Sequence[Evidence], shown: PromptTexts) -> float | None:
-    """Return the share of a claim's words that its quotes hold, less if in doubt; None if they do not say the claim.
+    """Return the share of a claim's words in its quotes, less if in doubt; None if they do not support the claim.
 
     They do not if they share nothing with it, if it names what the session never does, or if it turns round what
     they say: by a `not`, by another name or number, or by what was chosen instead of what.
@@ -255,7 +255,7 @@ def _is_swapped(title: str, nearest: str, quotes: str, shown: PromptTexts) -> bo
 
 
 def bounded(confidence: float, support: float) -> float:
-    """Return the confidence that a model gives, as far as the quotes bear it."""
+    """Return the confidence that a model gives, limited to what the quotes support."""
     return float(min(max(confidence, 0), 1 if support >= _SUPPORTED else UNSUPPORTED))
 
 
@@ -281,7 +281,7 @@ def _stems(text: str) -> frozenset[str]:
 def _relations(
     entries: Sequence[Mapping[str, Any]], existing: Sequence[Unit]
 ) -> tuple[tuple[Relation, ...], Unit | None]:
-    """The relations to units that were shown, and the one that is to be updated."""
+    """Return the relations to units that were shown, and the unit to update."""
     relations: dict[Relation, None] = {}
     updated: Unit | None = None
     for entry in entries[:20]:
@@ -301,7 +301,7 @@ def _domain(named: str) -> str:
 
 
 def is_foreign(text: str, session: Session) -> bool:
-    """Whether most of a text is in a script in which hardly anything was said in the session."""
+    """Return whether most of a text is in a script in which hardly anything was said in the session."""
     said = (event.text for event in session.events if event.kind in (EventKind.PROMPT, EventKind.REPLY))
     letters, known = script_of(text), script_of("\n".join(said))
     if not letters or not known:

@@ -1,4 +1,4 @@
-"""Requests: prompts in one line, in any language, what they want, and the symptom that they tell."""
+"""Requests in any language on one line: the wish and the symptom that a prompt states."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _PLAN_TITLE = re.compile(r"^#+\s+(?:plan:?\s+)?(.+)$", re.MULTILINE | re.IGNOREC
 
 
 def cleaned(prompt: str) -> str:
-    """A prompt as prose on one line: without code, markup, images, tags, and without `could you please` in front."""
+    """Return a prompt as prose on one line, without code, markup, images, tags and `could you please`."""
     text = prompt
     if prompt.startswith(PLAN_OPENING):
         titled = _PLAN_TITLE.search(prompt)
@@ -73,7 +73,7 @@ def cleaned(prompt: str) -> str:
 
 
 def is_request(prompt: str) -> bool:
-    """Whether a prompt asks for something of its own, and does not merely say `yes` or `go on`."""
+    """Return whether a prompt asks for something of its own, and does not merely say `yes` or `go on`."""
     text = cleaned(prompt)
     letters = len(re.findall(r"[^\W\d_]", text))
     is_wide = WIDE.search(text) is not None
@@ -82,7 +82,7 @@ def is_request(prompt: str) -> bool:
 
 
 def wish_of(sentence: str, prompt: str) -> str:
-    """Return what a sentence of a prompt wants, in words that stand alone; empty for chat, errands and questions."""
+    """Return the wish of a sentence in words that stand alone; empty for chat, errands and questions."""
     sentence = _COURTESY.sub("", sentence).rstrip(" :")
     if _is_errand(sentence) or (sentence[-1:] in "?？" and not _ASKED.match(sentence)):
         return ""
@@ -94,7 +94,7 @@ def wish_of(sentence: str, prompt: str) -> str:
 
 
 def aim_of(text: str) -> str:
-    """Return what a request wants and why, in one line; empty if it says neither."""
+    """Return the wish of a request and its reason on one line; empty if it has neither."""
     prose = re.sub(r",? please(?=[.!]?$)", "", cleaned(text))
     if text.startswith(PLAN_OPENING):
         return one_line(prose)
@@ -130,7 +130,7 @@ def symptom_of(prompt: str) -> str:
 
 
 def one_line(text: str, max_chars: int = SUMMARY_CHARS) -> str:
-    """As many whole sentences as fit into `max_chars`, else the first one cut at a word with `…`."""
+    """Return as many whole sentences as fit into `max_chars`, else the first one cut at a word with `…`."""
     if len(text) <= max_chars:
         return text.rstrip()
     kept = ""
@@ -153,7 +153,7 @@ def shared_words(one: str, other: str) -> float:
 
 
 def _joined(lines: list[str]) -> str:
-    """Lines as one text; a line without an end of its own gets a full stop where a new sentence follows."""
+    """Join lines to one text; a line without an end gets a full stop where a new sentence follows."""
     parts = []
     for place, line in enumerate(lines):
         following = lines[place + 1] if place + 1 < len(lines) else ""

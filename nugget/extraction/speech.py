@@ -49,7 +49,7 @@ _QUOTED_PROMPT = re.compile(r'\s*(?:[-*]|\d{1,2}[.)])\s+"(?:\d\.\s+)?(?P<text>[^
 
 
 class Channel(StrEnum):
-    """How something was said."""
+    """The way in which something was said."""
 
     USER = "user"
     QUOTED = "quoted"
@@ -75,8 +75,6 @@ class Sentence:
     end: int
     block: int
     number: int
-    heading: str = ""
-    lead_in: str = ""
     is_listed: bool = False
 
     @property
@@ -96,7 +94,7 @@ def sentences_of(events: Sequence[Event]) -> list[Sentence]:
 
 
 def _speech(event: Event) -> Iterator[tuple[Channel, int, int]]:
-    """(channel, start, end) of what was said in an event."""
+    """Yield (channel, start, end) of the speech in an event."""
     everything = (0, len(event.text))
     if event.kind is EventKind.PROMPT:
         yield _PROMPTED.get(event.speaker, Channel.QUOTED), *everything
@@ -135,14 +133,14 @@ def split(text: str, start: int, end: int, *, loose: bool = False) -> list[tuple
 
 
 def _cut(event: Event, place: int, channel: Channel, start: int, end: int) -> Iterator[Sentence]:
-    heading = lead_in = ""
+    heading = ""
     is_summary, is_user = channel is Channel.SUMMARY, channel is Channel.USER
     quoted = quoted_spans(event.text) if is_user else []
     for block, (begin, stop) in enumerate(_blocks(event.text, start, end)):
         line = event.text[begin:stop]
         titled = (_NUMBERED_HEADING.match(line) if is_summary else None) or _HEADING.match(line)
         if titled:
-            heading, lead_in = next(part for part in titled.groups() if part).strip(" *:"), ""
+            heading = next(part for part in titled.groups() if part).strip(" *:")
             continue
         bullet = _BULLET.match(line)
         offset = bullet.end() if bullet else len(line) - len(line.lstrip(" >"))
@@ -154,11 +152,8 @@ def _cut(event: Event, place: int, channel: Channel, start: int, end: int) -> It
                 passes_on = is_user and event.tool is None and is_quote(text, left, right, quoted)
                 yield Sentence(
                     text=text, event=event, place=place, channel=Channel.QUOTED if passes_on else channel,
-                    start=left, end=right, block=block, number=number, heading=heading,
-                    lead_in=lead_in if bullet else "", is_listed=bool(bullet),
+                    start=left, end=right, block=block, number=number, is_listed=bool(bullet),
                 )  # fmt: skip
-        if not bullet:
-            lead_in = line.strip() if line.rstrip().endswith(":") else ""
 
 
 def _quoted_prompt(event: Event, place: int, begin: int, stop: int, block: int) -> Iterator[Sentence]:
@@ -173,7 +168,7 @@ def _quoted_prompt(event: Event, place: int, begin: int, stop: int, block: int) 
 
 
 def _blocks(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """(start, end) of each line of prose outside code and tables; lines wrapped by hand are joined."""
+    """Yield (start, end) of each line of prose outside code and tables; lines wrapped by hand are joined."""
     in_code = False
     position, open_from, open_to = start, -1, -1
     for line in text[start:end].split("\n"):

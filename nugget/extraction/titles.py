@@ -1,4 +1,4 @@
-"""Titles and sentences of units: what was said, worded so that it stands alone."""
+"""Titles and sentences of units, worded so that they stand alone."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def clean(text: str) -> str:
 
 
 def point_of(text: str) -> str:
-    """Return what a sentence says, without label, `Found it!` and `The root cause is that` before it."""
+    """Return a sentence without label, `Found it!` and `The root cause is that` before it."""
     if answered := ANSWERED.match(text.strip()):
         return _answer(answered.group("question"), answered.group("answer"))
     plain = text.strip()
@@ -230,7 +230,7 @@ def point_of(text: str) -> str:
 
 
 def wish(text: str) -> str:
-    """Return what a person (or an offer that they accepted) wants, without `I want` or `Should I`."""
+    """Return the wish of a person, or an offer that they accepted, without `I want` or `Should I`."""
     said = capitalised(_OPENER.sub("", point_of(text)))
     worded = (pattern.sub(replacement, said, count=1) for pattern, replacement in _WISHES)
     said = next((shorter for shorter in worded if shorter != said and len(shorter) >= 12), said)
@@ -241,7 +241,7 @@ def wish(text: str) -> str:
 
 
 def title_of(text: str) -> str:
-    """Return a title of at most TITLE_CHARS characters that says what `text` says, or nothing if none fits."""
+    """Return a title of at most TITLE_CHARS characters for a text, empty if none fits."""
     said = _main_first(_of_label(_LINES.sub("", text).strip()))
     if len(said) > TITLE_CHARS:
         said = _ASIDE.sub("", said)
@@ -278,7 +278,7 @@ def _cut(said: str, most: int) -> str:
 
 
 def _of_label(text: str) -> str:
-    """Return what a long sentence says behind a label or a report: `Updated X - now does Y` as `X does Y`."""
+    """Return a long sentence without its label or report: `Updated X - now does Y` as `X does Y`."""
     if len(text.rstrip(" .")) <= TITLE_CHARS:
         return text
     if found := _REPORTED.match(text):

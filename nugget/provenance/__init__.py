@@ -46,7 +46,7 @@ def code_query(
     *, path: str | None = None, symbol: str | None = None, text: str | None = None, types: Sequence[str] = (),
     since: datetime | None = None, depth: Depth | str = Depth.STANDARD, budget_tokens: int = 2000,
 ) -> NuggetQuery:  # fmt: skip
-    """Return a query from what a face was given. Raises UsageError for what it cannot take."""
+    """Return the query that the parameters of a face describe. Raises UsageError for invalid ones."""
     if budget_tokens < 1:
         raise UsageError(f"budget must be at least 1, not {budget_tokens}.")
     if depth not in list(Depth):
@@ -83,7 +83,7 @@ def answer_code(
     brain_index: Index | None = None,
     embedder: Callable[[], Embedder | None] | None = None,
 ) -> NuggetBundle:
-    """Answer a question whose path is as it was named, meant from `folder`.
+    """Answer a question about code; its path is relative to `folder`.
 
     `home` is `$NUGGET_HOME`. `brain_index` adds the brain's units on the same code. `embedder` gives the model by which
     words are compared in meaning too; it is loaded only if there are words and vectors to compare.
@@ -193,7 +193,7 @@ def is_about(repo: str | None, workspace: Workspace) -> bool:
 def _meant(
     home: Path, connection: sqlite3.Connection, text: str, embedder: Callable[[], Embedder | None]
 ) -> dict[str, float]:
-    """Return the nuggets that mean the like of a text, by the vectors of the machine's index: id -> cosine."""
+    """Return id -> cosine of the nuggets near to a text in meaning, by the vectors of the machine's index."""
     if connection.execute("SELECT 1 FROM unit_vectors LIMIT 1").fetchone() is None:
         return {}
     with closing(read_home(home)) as index:

@@ -51,11 +51,11 @@ class Checkout:
 
     @property
     def is_bare(self) -> bool:
-        """True for a bare repository."""
+        """Whether the repository is bare."""
         return self.workspace.common_dir is not None and not (self.workspace.root / ".git").exists()
 
     def exists(self, path: str) -> bool:
-        """Return whether something is at a path now."""
+        """Return whether a path exists now."""
         return os.path.lexists(f"{self.workspace.root}/{path}") or self.is_bare  # a Path is slow for thousands
 
     def is_folder(self, path: str) -> bool:
@@ -63,14 +63,14 @@ class Checkout:
         return path == "" or os.path.isdir(f"{self.workspace.root}/{path}")  # noqa: PTH112
 
     def hash_of(self, path: str) -> str | None:
-        """Return the SHA-256 of the file at a path now, None if that is not known; each is read once."""
+        """Return the SHA-256 of the file at a path now, None if unknown; each file is read once."""
         if path not in self._hashes:
             content = self.read(path, max_bytes=MAX_HASHED_BYTES)
             self._hashes[path] = None if content is None else hashlib.sha256(content).hexdigest()
         return self._hashes[path]
 
     def git(self, *command: str, stdin: bytes | None = None, check: bool = False) -> str | None:
-        """Return what git prints here; None if this is no repository, or git fails or takes too long."""
+        """Return the output of git here; None if this is not a repository, or git fails or takes too long."""
         with suppress(GitError):
             if self.workspace.common_dir is not None:
                 output = git.run(self.workspace.root, *command, check=check, timeout_s=20, stdin=stdin)

@@ -49,7 +49,7 @@ _SEEN_VERSION = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extractor:
-    """Everything that extraction needs, bound once by the face. Without `llm` it is heuristic.
+    """The parameters of extraction, bound once by the face. Without `llm` it is heuristic.
 
     `is_optional`: a session for which the LLM fails is kept with what the heuristics found.
     """
@@ -65,7 +65,7 @@ class Extractor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractedSession:
-    """Result for a session: `extracted`, `skipped` or `failed`, with the reason for the latter two.
+    """The result of a session: `extracted`, `skipped` or `failed`, with the reason for the latter two.
 
     `nuggets` and `touches` are counts over all its workspaces; `dropped` what was found and could not be kept.
     """
@@ -308,5 +308,5 @@ def _by_llm_before(known: SessionRecord | None) -> tuple[Nugget, ...]:
 
 
 def _read_until(by_llm: Sequence[Nugget]) -> datetime | None:
-    """Return when the LLM read the session last, as far as what it found tells."""
+    """Return the time at which the LLM last read the session, as its nuggets show."""
     return max((one.extracted_at for one in by_llm if one.extracted_at), default=None)

@@ -1,4 +1,4 @@
-"""The nuggets of a workspace by file, what is missing, and what is named and gone.
+"""List the nuggets of a workspace by file, what is missing, and names of what is gone.
 
 Nuggets travel between machines as the lines of the store: a `session` line, then its nuggets and touches. An import
 only adds: nuggets that the store has by session, type, summary and scope stay as they are. Every line is checked,
@@ -178,7 +178,7 @@ def export_lines(home: Path, workspace: str | None = None) -> Iterator[str]:
 def import_lines(
     home: Path, stream: BinaryIO, *, name: str, settings: Settings, dry_run: bool = False
 ) -> dict[str, Any]:
-    """Take in what `export_lines` gave; return the counts and the problems. One bad line stops nothing else.
+    """Import the lines of `export_lines`; return the counts and the problems. One bad line stops nothing else.
 
     `name` is the file's, for its problems.
     """
