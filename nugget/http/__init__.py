@@ -50,53 +50,24 @@ _ADDED = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff
 _BACKLOG = 256
 
 
-class Guard:
-    """ASGI middleware that checks access, body size, and the number of concurrent requests.
+def guarded(
+    app: ASGIApp, *, host: str, allowed_hosts: Sequence[str], token: str | None, limits: Mapping[str, int]
+) -> ASGIApp:
+    """Return an application behind checks of access, of body sizes, and of the number of concurrent requests.
 
     On a wildcard address every IP address is accepted as a Host, since no name can point to one.
     """
+    ip, under_way = _ip(host), 0
+    any_address = ip is not None and ip.is_unspecified
+    own = socket.gethostname() if any_address else host
+    hosts = frozenset(host.strip().lower().rstrip(".") for host in (*allowed_hosts, own))
 
-    def __init__(
-        self, app: ASGIApp, *, host: str, allowed_hosts: Sequence[str], token: str | None, limits: Mapping[str, int]
-    ) -> None:
-        self._app, self._token, self._limits = app, token, limits
-        ip = _ip(host)
-        self._any_address = ip is not None and ip.is_unspecified
-        own = socket.gethostname() if self._any_address else host
-        self._hosts = frozenset(host.strip().lower().rstrip(".") for host in (*allowed_hosts, own))
-        self.under_way = 0
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer it with a refusal."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        headers, path, send = Headers(scope=scope), scope["path"], with_headers(send, _ADDED)
-        limit = self._limits.get(path, MAX_BODY_BYTES)
-        too_large = Refusal(413, "body_too_large", f"The body is larger than {limit:,} bytes.", hint="Send less.")
-        try:
-            knows_token = self._check(headers, path)
-            if int(headers.get("content-length", 0)) > limit:
-                raise too_large
-            if self.under_way >= MAX_UNDER_WAY:
-                busy, retry = "The server has more to do than it can take.", {"retry-after": "1"}
-                raise Refusal(429, "busy", busy, hint="Try again in a moment.", headers=retry)
-        except Refusal as refusal:
-            await refusal.reply()(scope, receive, send)
-            return
-        scope.setdefault("state", {}).update(knows_token=knows_token, under_way=self.under_way)
-        self.under_way += 1
-        try:
-            await self._app(scope, limited(receive, limit, too_large), send)
-        finally:
-            self.under_way -= 1
-
-    def _check(self, headers: Headers, path: str) -> bool:
+    def check(headers: Headers, path: str) -> bool:
         """Check a request; return whether it has a valid token. Raises Refusal if it is not allowed."""
         host = headers.get("host", "")
         found = re.fullmatch(_HOST, host)
         name = (found[1] or found[2] or "").lower().rstrip(".") if found else ""
-        if not (name in self._hosts or is_loopback(name) or (self._any_address and _ip(name))):
+        if not (name in hosts or is_loopback(name) or (any_address and _ip(name))):
             hint = "Call it by localhost or by its address; `http.allowed_hosts` adds names."
             raise Refusal(421, "wrong_host", "This server does not answer to the Host of this request.", hint=hint)
         own = (None, f"http://{host}".lower(), f"https://{host}".lower())
@@ -104,13 +75,40 @@ class Guard:
             hint = "Call it from a program, not from a browser."
             raise Refusal(403, "foreign_origin", "Web pages of another origin may not call this server.", hint=hint)
         given = bearer(headers)
-        if self._token is None or (given and hmac.compare_digest(given.encode(), self._token.encode())):
+        if token is None or (given and hmac.compare_digest(given.encode(), token.encode())):
             return True
         if path == OPEN_PATH:
             return False
         text = "This server asks for a bearer token, and this request has none or a wrong one."
         hint = "Send the header that the server named when it started."
         raise Refusal(401, "unauthorized", text, hint=hint, headers={"www-authenticate": 'Bearer realm="nugget"'})
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal under_way
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+        headers, path, send = Headers(scope=scope), scope["path"], with_headers(send, _ADDED)
+        limit = limits.get(path, MAX_BODY_BYTES)
+        too_large = Refusal(413, "body_too_large", f"The body is larger than {limit:,} bytes.", hint="Send less.")
+        try:
+            knows_token = check(headers, path)
+            if int(headers.get("content-length", 0)) > limit:
+                raise too_large
+            if under_way >= MAX_UNDER_WAY:
+                busy, retry = "The server has more to do than it can take.", {"retry-after": "1"}
+                raise Refusal(429, "busy", busy, hint="Try again in a moment.", headers=retry)
+        except Refusal as refusal:
+            await refusal.reply()(scope, receive, send)
+            return
+        scope.setdefault("state", {}).update(knows_token=knows_token, under_way=under_way)
+        under_way += 1
+        try:
+            await app(scope, limited(receive, limit, too_large), send)
+        finally:
+            under_way -= 1
+
+    return answer
 
 
 def limited(receive: Receive, limit: int, too_large: Exception) -> Receive:
@@ -207,7 +205,7 @@ def serve(
 
     app = make_app(session, logs, lifespan=lifespan)
     app.router.routes.append(mcp_route(mcp))
-    app.add_middleware(Guard, host=host, allowed_hosts=settings.http_allowed_hosts, token=token,
+    app.add_middleware(guarded, host=host, allowed_hosts=settings.http_allowed_hosts, token=token,
                        limits={"/v1/completions": MAX_COMPLETION_BYTES})  # fmt: skip
     run(app, listening)
 
@@ -224,7 +222,7 @@ def serve_team(environment: Environment, settings: Settings, address: str | None
     url = _url(host, listening)
     app = make_team_app(environment, settings, brains, url=(settings.http_public_url or url).rstrip("/"))
     # The guard checks Host, Origin and sizes; callers are identified behind it.
-    app.add_middleware(Guard, host=host, allowed_hosts=settings.http_allowed_hosts, token=None,
+    app.add_middleware(guarded, host=host, allowed_hosts=settings.http_allowed_hosts, token=None,
                        limits={"/v1/sessions": MAX_SESSION_BYTES})  # fmt: skip
     print(f"Nugget serves the team on {url} (Ctrl-C ends it).", file=sys.stderr)
     print(f"Spaces: {', '.join(brains)}.", file=sys.stderr, flush=True)

@@ -30,6 +30,14 @@ MAX_WAIT_S = 60
 """GitHub may ask to wait so long before a retry; a longer wait is an error."""
 MAX_TITLE_CHARS, MAX_BODY_CHARS = 250, 65_000
 """GitHub takes 65,536 characters in the text of a pull request."""
+_REFUSALS = {
+    401: ("{self.forge} does not accept the token ({reason}).", "{self.renewal}"),
+    403: ("The token may not do that in {self.name} ({reason}).", "{self.rights}"),
+    404: ("{self.forge} knows no {self.thing} {self.name}, or does not show it to this token.",
+          "Look at `git remote -v` in the brain and at what the token may see."),
+    429: ("{self.forge}'s rate limit is used up ({reason}).", "Try again in some minutes."),
+}  # fmt: skip
+"""What a status means, and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +65,14 @@ class PullRequest:
 class Forge(Protocol):
     """A repository on a forge, whose merge requests count as pull requests. Every failure is a ForgeError.
 
-    `refusals` say what a status means, with `{name}` and `{reason}`, and what to do; `variable` names the address of
-    the server in the environment.
+    `variable` names the address of the server in the environment; `renewal` and `rights` say what a token needs.
     """
 
     forge: ClassVar[str]
+    thing: ClassVar[str]
     variable: ClassVar[str]
-    refusals: ClassVar[Mapping[int, tuple[str, str]]]
+    renewal: ClassVar[str]
+    rights: ClassVar[str]
     name: str
     token: str
 
@@ -157,22 +166,16 @@ class Forge(Protocol):
         plain = re.sub(r"[^ -~…]", "?", " ".join(words.split()).replace(self.token, "…"))
         reason = plain[:300].rstrip(".") or "no reason was given"
         status = 429 if status == 403 and "rate limit" in reason.lower() else status
-        sentence, hint = self.refusals.get(status, (f"{self.forge} refused with {status}: {{reason}}.", None))
-        return ForgeError(sentence.format(name=self.name, reason=reason), hint=hint)
+        sentence, hint = _REFUSALS.get(status, (f"{self.forge} refused with {status}: {{reason}}.", ""))
+        return ForgeError(sentence.format(self=self, reason=reason), hint=hint.format(self=self) or None)
 
 
 class GitHub(Forge):
     """A repository on GitHub or its Enterprise."""
 
-    forge, variable = "GitHub", "GITHUB_API_URL"
-    refusals: ClassVar = {
-        401: ("GitHub does not accept the token ({reason}).", "Renew GITHUB_TOKEN, or run `gh auth login`."),
-        403: ("The token may not do that in {name} ({reason}).",
-              "It needs the permissions `contents: write` and `pull requests: write`."),
-        404: ("GitHub knows no repository {name}, or does not show it to this token.",
-              "Look at `git remote -v` in the brain and at what the token may see."),
-        429: ("GitHub's rate limit is used up ({reason}).", "Try again in some minutes."),
-    }  # fmt: skip
+    forge, thing, variable = "GitHub", "repository", "GITHUB_API_URL"
+    renewal = "Renew GITHUB_TOKEN, or run `gh auth login`."
+    rights = "It needs the permissions `contents: write` and `pull requests: write`."
 
     def __init__(self, name: str, *, token: str, api_url: str | None = None) -> None:
         from github import Auth, Github
@@ -242,14 +245,8 @@ class GitHub(Forge):
 class GitLab(Forge):
     """A project on GitLab."""
 
-    forge, variable = "GitLab", GITLAB_VARIABLE
-    refusals: ClassVar = {
-        401: ("GitLab does not accept the token ({reason}).", "Renew GITLAB_TOKEN."),
-        403: ("The token may not do that in {name} ({reason}).", "It needs the scope `api` and the role Developer."),
-        404: ("GitLab knows no project {name}, or does not show it to this token.",
-              "Look at `git remote -v` in the brain and at what the token may see."),
-        429: ("GitLab's rate limit is used up ({reason}).", "Try again in some minutes."),
-    }  # fmt: skip
+    forge, thing, variable = "GitLab", "project", GITLAB_VARIABLE
+    renewal, rights = "Renew GITLAB_TOKEN.", "It needs the scope `api` and the role Developer."
 
     def __init__(self, name: str, *, token: str, server: str) -> None:
         import gitlab

@@ -47,8 +47,8 @@ class PostgresIndex(Transactions, IndexReader):
         placed = [item for match in matches for item in items_of(match) if item.is_placed]
         with self.reading():
             rows, *found = self._trip(
-                (sql.VOCABULARY, {"space": self.space, **asked.parameters}),
-                *((sql.DOCUMENTS[kind], {"space": self.space, "terms": item.required})
+                (sql.VOCABULARY, asked.parameters),
+                *((sql.DOCUMENTS[kind], {"terms": item.required})
                   for item in placed for kind in (CHUNKS, UNITS)),
             )  # fmt: skip
             self._remember_places(placed, found)
@@ -67,7 +67,7 @@ class PostgresIndex(Transactions, IndexReader):
             known = self._now.of("places") if self._now else {}
             placed = [item for item in items if item.is_placed and (item.given, UNITS) not in known]
             if placed:
-                asked = [(sql.DOCUMENTS[kind], {"space": self.space, "terms": item.required})
+                asked = [(sql.DOCUMENTS[kind], {"terms": item.required})
                          for item in placed for kind in (CHUNKS, UNITS)]  # fmt: skip
                 self._remember_places(placed, self._trip(*asked))
             parameters = ranges(items, name)
@@ -84,17 +84,16 @@ class PostgresIndex(Transactions, IndexReader):
     ) -> Lists:
         """Return the best `depth` chunks and units by words, the best k chunks by vectors, and k units of a period."""
         with self.reading():
-            now, vector = self._now, self._fitting(vector)
+            now, numbers = self._now, self._fitting(vector)
             assert now is not None
             now.vector, now.filter = vector, filter_
-            parameters: dict[str, Any] = {"space": self.space, "k": k, "depth": depth, **self._vector(vector)}
+            parameters: dict[str, Any] = {"k": k, "depth": depth, "vector": numbers}
             parameters |= self._parameters(terms.match, "any")
             tests, of_filter = sql.conditions(filter_, "f")
             period, of_period = sql.conditions(within, "p") if within else (None, {})
             parameters |= of_filter | of_period | (self._parameters(filter_.match, "must") if filter_.match else {})
-            statement = sql.search(
-                tests, period, prefixes='"*' in terms.match, vectors=self._by_vectors(bool(tests), vector)
-            )
+            vectors = self._by_vectors(bool(tests)) if numbers else ""
+            statement = sql.search(tests, period, prefixes='"*' in terms.match, vectors=vectors)
             rows = self._trip((statement, parameters))[0]
             unit_of = {row[1]: row[3] for row in rows if row[0] in (0, 3)}
             now.of("unit_of").update(unit_of)
@@ -104,7 +103,7 @@ class PostgresIndex(Transactions, IndexReader):
                     lists[list_].append((key, score))
             for one in lists:
                 one.sort(key=lambda entry: (-entry[1], entry[0]))
-            if vector is not None:
+            if numbers:
                 best = [
                     unit_of.get(key, key) if at in (0, 3) else key for at, one in enumerate(lists) for key, _ in one[:k]
                 ]
@@ -113,31 +112,24 @@ class PostgresIndex(Transactions, IndexReader):
             texts, wholes, dated, nearest = lists
             return Lists(texts, wholes, dated, nearest, unit_of)
 
-    def _fitting(self, vector: Vector | None) -> Vector | None:
-        """Return a vector if it can be compared with those of the space."""
-        numbers = [] if vector is None else _numbers(vector)
-        return vector if len(numbers) == self._state[1] and all(map(isfinite, numbers)) else None
+    def _fitting(self, vector: Vector | None) -> array[float] | None:
+        """Return the numbers of a vector if it can be compared with those of the space."""
+        numbers = array("f", b"" if vector is None else vector.tobytes())
+        return numbers if len(numbers) == self._state[1] and all(map(isfinite, numbers)) else None
 
-    def _vector(self, vector: Vector | None) -> dict[str, Any]:
-        return {} if vector is None else {"vector": json.dumps(_numbers(vector))}
-
-    def _by_vectors(self, is_filtered: bool, vector: Vector | None) -> str:
-        if vector is None:
-            return ""
+    def _by_vectors(self, is_filtered: bool) -> str:
         _, dimensions, chunks = self._state
         return sql.by_vectors(is_filtered, dimensions=dimensions if chunks > LARGE_INDEX_CHUNKS else 0)
 
     def search_vectors(self, vector: Vector, k: int, filter_: Filter) -> Scored:
         """Return the k chunks of highest cosine with a normalised vector, as (chunk key, cosine)."""
         with self.reading():
-            if self._fitting(vector) is None:
+            if not (numbers := self._fitting(vector)):
                 return []
             tests, parameters = sql.conditions(filter_, "f")
             parameters |= self._parameters(filter_.match, "must") if filter_.match else {}
             start = sql.with_admitted(tests) if tests else ""
-            rows = self._rows(
-                f"{start} {self._by_vectors(bool(tests), vector)}", k=k, **self._vector(vector), **parameters
-            )
+            rows = self._rows(f"{start} {self._by_vectors(bool(tests))}", k=k, vector=numbers, **parameters)
             if self._now:
                 self._now.of("unit_of").update((row[0], row[2]) for row in rows)
             return sorted(((row[0], row[1]) for row in rows), key=lambda entry: (-entry[1], entry[0]))
@@ -152,11 +144,11 @@ class PostgresIndex(Transactions, IndexReader):
 
     def _cosines(self, vector: Vector, keys: Sequence[int]) -> dict[int, tuple[float, float, float | None, int]]:
         def fetch(missing: list[int]) -> dict[int, Any]:
-            rows = self._rows(sql.COSINES, keys=missing, **self._vector(vector))
+            rows = self._rows(sql.COSINES, keys=missing, vector=numbers)
             return {row[0]: (row[2], row[3], row[4], row[1]) for row in rows}
 
         with self.reading():
-            if self._fitting(vector) is None:
+            if not (numbers := self._fitting(vector)):
                 return {}
             if self._now and self._now.vector is not vector:
                 self._now.vector = vector
@@ -195,14 +187,14 @@ class PostgresIndex(Transactions, IndexReader):
             now = self._now
             assert now is not None
             names = list(sql.RELATED)
-            given: dict[str, Any] = {"space": self.space, "keys": keys}
+            given: dict[str, Any] = {"keys": keys}
             asked: list[Statement] = [(sql.NOTE_AROUND, given), *((sql.RELATED[name], given) for name in names)]
             tests, parameters = sql.conditions(now.filter, "f")
             if tests:
                 parameters |= self._parameters(now.filter.match, "must") if now.filter.match else {}
                 asked.append((f"{sql.units_admitted(tests)} AND u.key {sql.AROUND}", {**given, **parameters}))
-            if now.vector is not None:
-                of_vector = {**given, **self._vector(now.vector), "best": now.best or 0}
+            if numbers := self._fitting(now.vector):
+                of_vector = {**given, "vector": numbers, "best": now.best or 0}
                 asked += [(sql.RELATED_COSINES, of_vector), (sql.RELATED_NEARNESS, of_vector)]
             found = self._trip(*asked)[1:]
             rows = dict(zip(names, found, strict=False))
@@ -299,10 +291,6 @@ def _edges(key: int, rows: Rows) -> list[Edge]:
     """Return the edges of one unit."""
     outward = [Edge(key, target, RelationType(relation), True) for source, target, relation in rows if source == key]
     return outward + [Edge(key, source, RelationType(one), False) for source, target, one in rows if target == key]
-
-
-def _numbers(vector: Vector) -> list[float]:
-    return array("f", vector.tobytes()).tolist()
 
 
 def _document(row: Sequence[Any]) -> Document:

@@ -10,10 +10,13 @@ import hashlib
 import json
 import logging
 import re
+import struct
 import threading
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +41,8 @@ PATIENCE_S = 5
 MOST_CONNECTIONS = 8
 _MIGRATING = 0x6E756767
 _EXACT_HNSW = {"hnsw.ef_search": "200", "hnsw.iterative_scan": "strict_order"}
-_SETTINGS = {"plan_cache_mode": "force_custom_plan", "jit": "off", "enable_seqscan": "off", **_EXACT_HNSW}
+# A plan serves every question: statements name the space as text, so that its partition and graph are known.
+_SETTINGS = {"plan_cache_mode": "force_generic_plan", "jit": "off", "enable_seqscan": "off", **_EXACT_HNSW}
 
 _opening = threading.Lock()
 _pools: dict[str, ConnectionPool[Any]] = {}
@@ -96,16 +100,11 @@ def open_connection(url: str) -> Connection[Any]:
         return connection
 
 
-def lost(error: Exception) -> bool:
-    """Return whether an error means that the connection is gone."""
-    return isinstance(error, _psycopg().OperationalError)
-
-
 def clean(value: Any) -> Any:
     """Return a text, or what holds texts, without what PostgreSQL cannot hold: NUL and half surrogates."""
     if isinstance(value, str):
         return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
-    if isinstance(value, list):
+    if isinstance(value, list) and value and isinstance(value[0], str):
         return [clean(one) for one in value]
     return {key: clean(one) for key, one in value.items()} if isinstance(value, dict) else value
 
@@ -121,7 +120,7 @@ def pool_of(url: str) -> ConnectionPool[Any]:
                 open_connection(url).close()
             _pools[url] = ConnectionPool(
                 url, min_size=0, max_size=MOST_CONNECTIONS, timeout=PATIENCE_S, open=True, num_workers=1,
-                reconnect_timeout=PATIENCE_S, kwargs={"autocommit": True, **_limits(url)},
+                reconnect_timeout=PATIENCE_S, kwargs={"autocommit": True, "prepare_threshold": 0, **_limits(url)},
             )  # fmt: skip
         return _pools[url]
 
@@ -151,18 +150,20 @@ def space_lock(space: str) -> int:
     return int.from_bytes(hashlib.sha256(space.encode()).digest()[:8], signed=True)
 
 
+def enter(connection: Connection[Any], space: str, *, writes: bool) -> None:
+    """Take on the service's role in a space; to write, wait until no other writer is in it."""
+    for statement, parameters in begin(space, writes=writes)[1:]:
+        connection.execute(statement, parameters)
+    if writes:
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (space_lock(space),))
+
+
 def check_version(version: int) -> None:
     """Raise IndexUnavailable if the schema is not the one that this version of Nugget works with."""
-    if version > len(MIGRATIONS):
-        raise IndexUnavailable(
-            f"The team's index has schema {version}, this version of Nugget knows {len(MIGRATIONS)}.",
-            hint="Upgrade Nugget.",
-        )
-    if version < len(MIGRATIONS):
-        raise IndexUnavailable(
-            f"The team's index has schema {version}, this version of Nugget wants {len(MIGRATIONS)}.",
-            hint="Run: nugget index migrate",
-        )
+    if version != len(MIGRATIONS):
+        hint = "Upgrade Nugget." if version > len(MIGRATIONS) else "Run: nugget index migrate"
+        has = f"The team's index has schema {version}"
+        raise IndexUnavailable(f"{has}, this version of Nugget knows {len(MIGRATIONS)}.", hint=hint)
 
 
 def migrate(url: str) -> tuple[int, int]:
@@ -195,9 +196,27 @@ def _limits(url: str) -> dict[str, Any]:
     return {name: value for name, value in limits.items() if f"{name}=" not in url}
 
 
+def vector_bytes(numbers: array[float]) -> bytes:
+    """Return a vector in the binary format of pgvector."""
+    swapped = array("f", numbers)
+    swapped.byteswap()
+    return struct.pack(">HH", len(swapped), 0) + swapped.tobytes()
+
+
+@cache
 def _psycopg() -> Any:
     psycopg = import_extra("psycopg", "team", "A team's index", UsageError)
     logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # every failure is an exception of ours
+    from psycopg.adapt import Dumper
+    from psycopg.pq import Format
+
+    class VectorDumper(Dumper):
+        format, oid = Format.BINARY, 0  # of the type that the statement gives it
+
+        def dump(self, obj: array[float]) -> bytes:
+            return vector_bytes(obj)
+
+    psycopg.adapters.register_dumper(array, VectorDumper)
     return psycopg
 
 
@@ -223,6 +242,7 @@ class Transactions:
 
     def __init__(self, url: str, space: str) -> None:
         self._url, self.space = url, space
+        self._named = "'{}'".format(space.replace("'", "''").replace("%", "%%"))
         self._local = threading.local()
         self.trips = 0
 
@@ -257,11 +277,11 @@ class Transactions:
             assert now is not None
             if now.state is not None:
                 return self._send(now, statements)
-            first = [*begin(self.space), (STATE, {"space": self.space})]
+            first = [*begin(self.space), (STATE, {})]
             try:
                 found = self._send(now, [*first, *statements])
-            except Exception as error:  # a server that was restarted leaves dead connections in the pool
-                if not lost(error) or now.trips:
+            except _psycopg().OperationalError:  # a server that was restarted leaves dead connections in the pool
+                if now.trips:
                     raise
                 pool = pool_of(self._url)
                 pool.putconn(now.connection)
@@ -278,14 +298,17 @@ class Transactions:
     def _send(self, now: Snapshot, statements: Sequence[Statement]) -> list[Rows]:
         with now.connection.pipeline():
             cursors = [
-                now.connection.execute(text, clean(parameters) if isinstance(parameters, dict) else parameters)
+                now.connection.execute(
+                    text.replace("%(space)s", self._named),
+                    clean(parameters) if isinstance(parameters, dict) else parameters,
+                )
                 for text, parameters in statements
             ]
         now.trips += 1
         return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
     def _rows(self, statement: str, **parameters: Any) -> Rows:
-        return self._trip((statement, {"space": self.space, **parameters}))[0]
+        return self._trip((statement, parameters))[0]
 
     @property
     def _state(self) -> tuple[str, int, int]:

@@ -32,8 +32,8 @@ VOCABULARY = f"""
             AND abs(length(p.term) - length(a.term)) <= 2 GROUP BY p.term) AS p
         WHERE coalesce(a.docs, 0) = 0 AND a.term = ANY(%(guessed)s) AND p.docs > 0
     UNION ALL SELECT 'character', c.term, count(DISTINCT u.key)::int FROM unnest(%(characters)s::text[]) AS c(term)
-        JOIN nugget.postings p ON p.space = %(space)s AND p.kind = {CHUNKS}
-            AND p.term BETWEEN c.term AND c.term || '{LARGEST_CHARACTER}'
+        CROSS JOIN LATERAL (SELECT p.keys {_DOCS}
+            AND p.term BETWEEN c.term AND c.term || '{LARGEST_CHARACTER}' OFFSET 0) AS p
         CROSS JOIN LATERAL unnest(p.keys) AS u(key) JOIN nugget.chunks k ON k.space = %(space)s AND k.key = u.key
         GROUP BY c.term"""
 """Frequencies of terms and, of those that stand nowhere, of what they may mean."""
@@ -59,7 +59,8 @@ _COSINES = """
     FROM (SELECT unit_key, (array_agg(chunk_key ORDER BY distance, chunk_key))[1] AS chunk_key, -min(distance) AS cosine
           FROM (SELECT unit_key, chunk_key, embedding <#> %(vector)s::vector AS distance FROM nugget.vectors
                 WHERE space = %(space)s AND unit_key {0} OFFSET 0) AS measured GROUP BY unit_key) AS near
-    LEFT JOIN nugget.unit_vectors w ON w.space = %(space)s AND w.unit_key = near.unit_key"""
+    LEFT JOIN LATERAL (SELECT * FROM nugget.unit_vectors u
+                       WHERE u.space = %(space)s AND u.unit_key = near.unit_key OFFSET 0) AS w ON true"""
 COSINES = _COSINES.format("= ANY(%(keys)s)")
 NEARNESS = """
     SELECT unit_key, -(embedding <#> (SELECT embedding FROM nugget.unit_vectors
@@ -132,11 +133,11 @@ def by_vectors(is_filtered: bool, *, dimensions: int) -> str:
         order = f"embedding::halfvec({dimensions}) <#> %(vector)s::vector::halfvec({dimensions})"
         near = f"(SELECT chunk_key, unit_key, embedding FROM {near} ORDER BY {order} LIMIT %(k)s * 4) AS near"
     if dimensions and is_filtered:
-        of_units = "SELECT * FROM nugget.vectors WHERE space = %(space)s AND unit_key = a.key OFFSET 0"
         count = "(SELECT count(*) FROM admitted)"
         near = (
             f"(SELECT * FROM {near} WHERE {count} > {_FEW_UNITS} UNION ALL SELECT chunk_key, unit_key, embedding "
-            f"FROM admitted a CROSS JOIN LATERAL ({of_units}) AS v WHERE {count} <= {_FEW_UNITS}) AS either"
+            f"FROM nugget.vectors WHERE space = %(space)s AND unit_key = ANY (ARRAY({ADMITTED})) "
+            f"AND {count} <= {_FEW_UNITS}) AS either"
         )
     return (
         "SELECT chunk_key AS key, -(embedding <#> %(vector)s::vector) AS score, unit_key "

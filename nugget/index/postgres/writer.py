@@ -20,7 +20,7 @@ from nugget.index import Index
 from nugget.index.bm25 import CHUNKS, UNITS, Postings, add_postings
 from nugget.index.connection import SCHEMA_VERSION
 from nugget.index.fulltext import LARGE_INDEX_CHUNKS, Document, chunk_columns, unit_columns
-from nugget.index.postgres.connection import begin, check_version, clean, clear_errors, open_connection, space_lock
+from nugget.index.postgres.connection import check_version, clean, clear_errors, enter, open_connection, vector_bytes
 from nugget.index.units import UNIT_COLUMNS, indexed_title, select_in
 from nugget.markdown import body_below_title
 from nugget.models import SourceName
@@ -55,15 +55,15 @@ def publish(index: Index, url: str, space: str, *, origin: str = "", rebuild: bo
     with clear_errors(), open_connection(url) as connection:
         with connection.transaction():
             check_version(_one(connection, "SELECT nugget.schema_version()"))
-            _enter(connection, space)
+            enter(connection, space, writes=True)
             with index.reading():  # no sooner: another writer may have published a later state of it
                 result = _publish(index, connection, space, origin, rebuild=rebuild)
         if result != PublishedUnits():
             with connection.transaction():
-                _enter(connection, space)
+                enter(connection, space, writes=True)
                 _merge_segments(connection, space)
             with connection.transaction():
-                _enter(connection, space)
+                enter(connection, space, writes=True)
                 chunks = _one(connection, "SELECT count(*) FROM nugget.vectors WHERE space = %s", space)
                 if chunks > LARGE_INDEX_CHUNKS:
                     connection.execute(_ROOM_FOR_GRAPH, (min(chunks * _GRAPH_BYTES, _MOST_GRAPH_BYTES) // 1024,))
@@ -78,21 +78,13 @@ def space_state(index: Index, url: str, space: str) -> tuple[datetime, int]:
     """
     with clear_errors(), open_connection(url) as connection, connection.transaction():
         check_version(_one(connection, "SELECT nugget.schema_version()"))
-        for statement, parameters in begin(space)[1:]:
-            connection.execute(statement, parameters)
+        enter(connection, space, writes=False)
         row = connection.execute("SELECT written FROM nugget.spaces WHERE space = %s", (space,)).fetchone()
         if row is None:
             raise IndexUnavailable(f"The team's index has no space {space}.", hint="Run: nugget sync")
         theirs = {*connection.execute("SELECT id, hash FROM nugget.units WHERE space = %s", (space,))}
         mine = {(id_, hash_) for id_, _, hash_ in _content_hashes(index)}
         return row[0], len({id_ for id_, _ in mine ^ theirs})
-
-
-def _enter(connection: Connection[Any], space: str) -> None:
-    """Take on the service's role in a space and wait until no other writer is in it."""
-    for statement, parameters in begin(space, writes=True)[1:]:
-        connection.execute(statement, parameters)
-    connection.execute("SELECT pg_advisory_xact_lock(%s)", (space_lock(space),))
 
 
 def _publish(index: Index, connection: Connection[Any], space: str, origin: str, *, rebuild: bool) -> PublishedUnits:
@@ -323,7 +315,7 @@ def _vector(embedding: bytes, dimensions: int) -> bytes:
     values = np.frombuffer(embedding, "<f4", len(embedding) // 4)
     if len(embedding) != 4 * dimensions or not np.isfinite(values).all():
         raise IndexUnavailable("A vector of the index is not a row of numbers.", hint="Run: nugget rebuild")
-    return struct.pack(">HH", len(values), 0) + values.astype(">f4").tobytes()
+    return vector_bytes(array("f", embedding))
 
 
 def _array(values: array[int], element: int) -> bytes:
