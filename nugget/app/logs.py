@@ -175,9 +175,8 @@ class Logs:
             embedder = self._embed_units(connection)
             with closing(read_home(self.environment.home)) as index:
                 return evidence.workspace_bundle(
-                    index, self._redacted(question), workspace=here.identity, options=options, embedder=embedder,
-                    now=datetime.now(UTC),
-                )  # fmt: skip
+                    index, self._redacted(question), workspace=here.identity, options=options, embedder=embedder
+                )
 
     def start_backfill(self) -> None:
         """Read all logs in a thread that pauses between logs, so that questions are still answered."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate
@@ -13,6 +13,7 @@ from typing import Any
 
 from nugget.errors import NuggetError
 from nugget.evidence.candidates import (
+    CATEGORIES,
     PROFILES,
     Finding,
     IntentProfile,
@@ -22,6 +23,7 @@ from nugget.evidence.candidates import (
     strongest,
     subject_words,
 )
+from nugget.evidence.incidents import bare_command
 from nugget.index import Index
 from nugget.index import events as store
 from nugget.index.events import LogSession
@@ -42,8 +44,6 @@ _NEAR_SHARE = 0.8
 """A word of the command that printed a line counts this much of a word of the line."""
 _OFF_SUBJECT = 0.35
 """Factor on the score of a row without any word of the question's subject."""
-_LATEST = 0.95
-"""Rows more recent than this are called the latest."""
 _ROWS_A_WORD = 2000
 _MATCHES_PER_WORD = 60
 
@@ -122,7 +122,7 @@ def evidence_bundle(
     found |= evidence_by_id(connection, {row for rows in beyond for row in rows}, {known.key: known.id})
     return _bundle(
         found, query, options=options, matches={word: set(rows) for word, rows in matches.items()}, session=known,
-        now=now,
+        head=[*_last_said(connection, known, now)],
     )  # fmt: skip
 
 
@@ -133,7 +133,6 @@ def workspace_bundle(
     workspace: str,
     options: BundleOptions = BundleOptions(),
     embedder: Embedder | None,
-    now: datetime,
 ) -> EvidenceBundle:
     """Return the evidence for a question in all sessions of a workspace, of shells and agents.
 
@@ -155,7 +154,7 @@ def workspace_bundle(
     near = {} if vector is None else _near_in_meaning(index, vector, workspace)
     wanted = {row for rows in (*by_word.values(), near) for row in rows if store.session_key_of(row) in names}
     found |= evidence_by_id(connection, wanted - found.keys(), names)
-    return _bundle(found, query, options=options, matches=matches, near=near, degraded=tuple(degraded), now=now)
+    return _bundle(found, query, options=options, matches=matches, near=near, degraded=tuple(degraded))
 
 
 def _near_in_meaning(index: Index, vector: Any, workspace: str) -> dict[int, float]:
@@ -182,31 +181,28 @@ def _bundle(
     matches: Mapping[str, set[int]],
     near: Mapping[int, float] = {},
     session: LogSession | None = None,
+    head: Sequence[str] = (),
     degraded: tuple[str, ...] = (),
-    now: datetime,
 ) -> EvidenceBundle:
     """Return the bundle of these rows. `matches` are the rows by word of the question, `near` those near in meaning."""
     intent = known_intent(options.intent, query)
     profile = PROFILES[intent]
-    latest = _latest(found.values(), options.output_window) if session else {}
-    shown = {row_id for rows in latest.values() for row_id in rows}
-    candidates = [
+    candidates = [one for one in found.values() if options.include_artifacts or one.category != "note"]
+    scored = [
         one
-        for one in found.values()
-        if (options.include_artifacts or one.category != "note")
-        and (one.category != "output" or "failing" in one.marks or one.id in shown)
+        for one in _scored(candidates, matches, near, profile)
+        if one.is_asked or not profile.unasked.isdisjoint((one.category, *one.marks))
     ]
-    scored = _scored(candidates, matches, near, profile)
+    by_category = {category: tuple(one for one in scored if one.category == category) for category in CATEGORIES}
     caps = {**profile.caps, "incident": min(profile.caps["incident"], options.max_incidents)}
     bundle = EvidenceBundle(
         session=session.id if session else None, query=query, intent=intent, candidate_count=len(candidates),
-        incidents=_first(scored, "incident", options.max_incidents),
-        notes=_first(scored, "note", profile.caps["note"]), selected=tuple(_selected(scored, caps)), context_text="",
-        truncated=False, degraded=degraded,
+        incidents=by_category["incident"][: options.max_incidents], notes=by_category["note"][: profile.caps["note"]],
+        selected=tuple(_selected(scored, caps)), context_text="", truncated=False, degraded=degraded,
     )  # fmt: skip
-    lines = {stream: [found[row_id].text for row_id in rows] for stream, rows in latest.items()}
-    active = _active(session, now) if session else ""
-    text, truncated = fitted(list(_lines(bundle, lines, active, room=options.max_chars)), options)
+    is_shell = session is not None and session.source == SourceName.SHELL  # an agent says itself how far it came
+    streams = _latest(found.values(), min(_SHOWN_TAIL, options.output_window)) if is_shell else {}
+    text, truncated = fitted(list(_lines(bundle, streams, head, room=options.max_chars)), options)
     return replace(bundle, context_text=text, truncated=truncated)
 
 
@@ -250,11 +246,11 @@ def _scored(
         recency = (one.ts_ms - begin) / span
         value = profile.weights[one.category] * (_ABOUT * about + _SALIENT * salience + _RECENT * recency)
         value *= 1.0 if about else _OFF_SUBJECT
-        value *= profile.plain_share if one.category == "output" and "failing" not in one.marks else 1.0
+        one.is_asked = bool(own or one.id in near or (lent and one.category != "output"))
         one.score = round(min(1.0, value), 4)
         one.reasons = (
             *(f"matches {word}" for word in own), *one.reasons, *(f"belongs to {word}" for word in lent),
-            *(["near in meaning"] if one.id in near else []), *(["latest"] if recency > _LATEST else []),
+            *(["near in meaning"] if one.id in near else []),
         )  # fmt: skip
     return sorted(candidates, key=lambda one: (-one.score, -one.ts_ms, -one.id))
 
@@ -271,67 +267,75 @@ def _selected(scored: Sequence[Finding], caps: Mapping[str, int]) -> Iterator[Fi
             yield one
 
 
-def _first(scored: Sequence[Finding], category: str, most: int) -> tuple[Finding, ...]:
-    return tuple([one for one in scored if one.category == category][:most])
-
-
-def _latest(found: Any, window: int) -> dict[str, list[int]]:
-    """Return the rows of the last `window` lines of each stream."""
-    streams: dict[str, list[int]] = {}
+def _latest(found: Iterable[Finding], window: int) -> dict[str, list[str]]:
+    """Return the last `window` lines of each stream."""
+    streams: dict[str, list[str]] = {}
     for one in sorted((one for one in found if one.category == "output"), key=lambda one: one.id):
-        streams.setdefault(one.reasons[0], []).append(one.id)
-    return {stream: rows[-window:] for stream, rows in sorted(streams.items())} if window else {}
+        streams.setdefault(one.reasons[0], []).append(one.text)
+    return {stream: lines[-window:] for stream, lines in sorted(streams.items())} if window else {}
 
 
-def _active(session: LogSession, now: datetime) -> str:
-    """Return when a session was last active, for people; empty if its times are not those of a clock."""
-    if session.ended_ms is None or not 1 << 39 < session.ended_ms < 1 << 42:
-        return ""
-    moment = datetime.fromtimestamp(session.ended_ms / 1000, UTC)
-    return f"{moment:%Y-%m-%d %H:%M} UTC, {ago(moment, now)}"
+def _last_said(connection: sqlite3.Connection, session: LogSession, now: datetime) -> Iterator[str]:
+    """Yield when a session was last active, and the last that its user and its agent said."""
+    if session.ended_ms is not None and 1 << 39 < session.ended_ms < 1 << 42:  # else the times are not of a clock
+        moment = datetime.fromtimestamp(session.ended_ms / 1000, UTC)
+        yield f"last active: {moment:%Y-%m-%d %H:%M} UTC, {ago(moment, now)}"
+    bounds = store.id_range(session.key)
+    for kind in ("prompt", "reply"):
+        for row in store.rows_in(connection, "events", *bounds, where=f"kind = '{kind}'", limit=1, newest=True):
+            yield f"last {kind}: {shorten(row[4], _LINE_CHARS)}"
 
 
 _ORDER = {
-    "debug": ("incidents", "evidence", "", "working notes"), "what-changed": ("evidence", "working notes", "incidents"),
-    "resume": ("incidents", "working notes", "evidence", ""), "status": ("incidents", "working notes", "evidence", ""),
-    "general": ("incidents", "evidence", "working notes", ""),
+    "debug": ("incidents", "evidence", "", "edited"),
+    "what-changed": ("edited", "evidence"),
+    "resume": ("incidents", "working notes", "edited", "evidence", ""),
+    "status": ("incidents", "working notes", "edited", "evidence", ""),
+    "general": ("incidents", "evidence", "edited", "working notes", ""),
 }  # fmt: skip
 """The sections by intent; the latest output stands under the empty name."""
 
 
-def _lines(bundle: EvidenceBundle, latest: Mapping[str, Sequence[str]], active: str, *, room: int) -> Iterator[str]:
+def _lines(bundle: EvidenceBundle, latest: Mapping[str, Any], head: Sequence[str], *, room: int) -> Iterator[str]:
     """Yield the lines of the text: its head, then the sections in the order of the intent."""
     yield f"session: {bundle.session}" if bundle.session else "sessions: all of this workspace"
     yield f"intent: {bundle.intent}"
     yield f"query: {shorten(bundle.query, max(16, min(300, room // 6)))}"
-    if active and room > _LINE_CHARS:
-        yield f"last active: {active}"
-    told = {line for one in bundle.incidents for line in (one.facts["title"], *one.facts["summary"])}
-    changes = bundle.intent == "what-changed"
-    notes = [one for one in bundle.notes if one.text not in told and not (changes and one.kind == "note.edit")]
-    told |= {one.text.removeprefix("Edited ") for one in notes}
-    rest = [one for one in bundle.selected if one.category not in ("incident", "note") and one.text not in told]
+    if room > _LINE_CHARS:
+        yield from head if bundle.intent in ("resume", "status") else head[:1]
+    told = {line.partition(": ")[2] for line in head}
+    for one in bundle.incidents:
+        told |= {one.facts["title"], *one.facts["summary"], bare_command(one.facts["command"] or "")}
+    notes = [one for one in bundle.notes if one.text not in told and (one.facts["open"] or one.kind != "note.blocker")]
+    edits = [one.text.removeprefix("Edited ") for one in (*notes, *bundle.selected) if one.kind.endswith("edit")]
+    kinds = ("output", "failure") if not bundle.incidents else ()  # incidents hold the failures already
+    rest = [
+        (one.kind, shorten(bare_command(one.text) if one.kind == "command" else one.text, _LINE_CHARS))
+        for one in bundle.selected
+        if one.category in ("command", *kinds) or (one.category == "output" and one.is_asked)
+    ]
     sections = {
         "incidents": [line for one in bundle.incidents for line in _incident_lines(one, bundle)],
-        "working notes": [f"- {_note_line(one)}" for one in notes],
-        "evidence": [f"- [{one.kind}] {shorten(one.text, _LINE_CHARS)}" for one in rest],
-        "": output_lines({stream: lines[-_SHOWN_TAIL:] for stream, lines in latest.items()}),
+        "edited": [f"- {path.removesuffix(' (edit)')}" for path in dict.fromkeys(edits) if "failed)" not in path],
+        "working notes": [
+            f"- {one.facts['kind']}{'' if one.facts['open'] else ' (done)'}: {shorten(one.text, _LINE_CHARS)}"
+            for one in notes
+            if one.kind != "note.edit"
+        ],
+        "evidence": [*dict.fromkeys(f"- [{kind}] {text}" for kind, text in rest if text not in told)],
+        "": output_lines(latest),
     }
     for section in _ORDER[bundle.intent]:
         if sections[section]:
             yield from [f"{section}:"] if section else []
             yield from sections[section]
+    if not any(map(sections.get, _ORDER[bundle.intent])):
+        yield "Nothing failed." if bundle.intent == "debug" else "Nothing else is known of it."
 
 
 def _incident_lines(one: Finding, bundle: EvidenceBundle) -> list[str]:
     where = f" [{one.session}]" if bundle.session is None else ""
     return [f"- {one.facts['title']}{where}", *(f"    {shorten(line, _LINE_CHARS)}" for line in one.facts["summary"])]
-
-
-def _note_line(one: Finding) -> str:
-    kind = one.facts["kind"]
-    done = "" if one.facts["open"] or kind in ("edit", "decision") else " (done)"
-    return f"{kind}{done}: {shorten(one.text, _LINE_CHARS)}"
 
 
 def output_lines(latest: Mapping[str, Sequence[str]]) -> list[str]:
@@ -348,8 +352,8 @@ def bundle_json(bundle: EvidenceBundle, *, explain: bool = False) -> dict[str, A
     def item(one: Finding, facts: Mapping[str, Any]) -> dict[str, Any]:
         where = {"session_id": one.session} if bundle.session is None else {}  # else it is said once, for all
         return {
-            **facts, "score": one.score, "source_table": one.source_table, "source_id": one.id, "ts_ms": one.ts_ms,
-            "speaker": one.speaker.value, "origin": one.origin.value, **where,
+            **facts, "score": one.score, "source_table": store.table_of(one.id), "source_id": one.id,
+            "ts_ms": one.ts_ms, "speaker": one.speaker.value, "origin": one.origin.value, **where,
         }  # fmt: skip
 
     shown: dict[str, Any] = {

@@ -21,15 +21,15 @@ class IntentProfile:
     """Weights and limits for one kind of question.
 
     `weights` (0..1) say how much each category counts, `caps` how many of each are selected at most; `boosts` are
-    added for properties of a row: a line that looks like a failure (`failing`), the error stream (`stderr`),
-    an incident that nothing has fixed yet (`open`). `plain_share` (0..1) is what is left of the score of a line of
-    output that reports no failure.
+    added for properties of a row: a line with which a command failed (`failing`), the error stream (`stderr`),
+    an incident that nothing has fixed yet (`open`). `unasked` are the categories and properties that are shown even
+    if no word of the question is in the row.
     """
 
     weights: Mapping[str, float]
     caps: Mapping[str, int]
+    unasked: frozenset[str]
     boosts: Mapping[str, float] = field(default_factory=dict)
-    plain_share: float = 1.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,6 +37,7 @@ class Finding:
     """A row of a session's logs that may answer a question, later with its score (0..1) for that question.
 
     Kinds: `incident`, `failure.command`, `failure.tool`, `output`, `edit`, `command`, `prompt`, `note.<type>`.
+    `is_asked` says that the question's words, or its meaning, are in the row.
     `salience` (0..1) is how much it says whatever the question is; `marks` name boosts of a profile. `command` is the
     event of the command that printed a line. `facts` are what JSON shows of an incident or a note: title, summary,
     command, failures, fixed_by, first_ts_ms; kind, text, open.
@@ -55,6 +56,7 @@ class Finding:
     speaker: Speaker = Speaker.AGENT
     origin: SpeechOrigin = SpeechOrigin.WRITTEN
     score: float = 0.0
+    is_asked: bool = False
 
     @property
     def category(self) -> str:
@@ -62,32 +64,26 @@ class Finding:
         kind = self.kind.partition(".")[0]
         return "command" if kind == "prompt" else kind
 
-    @property
-    def source_table(self) -> str:
-        """The table of the row."""
-        return store.table_of(self.id)
-
 
 CATEGORIES = ("incident", "failure", "output", "edit", "command", "note")
 
 
-def _profile(weights: str, caps: str, *, plain_share: float = 1.0, **boosts: float) -> IntentProfile:
+def _profile(weights: str, caps: str, unasked: str, **boosts: float) -> IntentProfile:
     return IntentProfile(
         weights=dict(zip(CATEGORIES, map(float, weights.split()), strict=True)),
         caps=dict(zip(CATEGORIES, map(int, caps.split()), strict=True)),
+        unasked=frozenset(unasked.split()),
         boosts=boosts,
-        plain_share=plain_share,
     )
 
 
 PROFILES: Mapping[str, IntentProfile] = {
-    #                   incident failure output edit command note
-    "debug": _profile("1.00 0.95 0.90 0.45 0.30 0.45", "6 10 16 4 4 4", plain_share=0.4, failing=0.2, stderr=0.1,
-                      open=0.1),
-    "resume": _profile("0.90 0.55 0.40 0.80 0.50 1.00", "5 4 6 10 8 14", failing=0.1, open=0.25),
-    "what-changed": _profile("0.40 0.25 0.15 1.00 0.55 0.70", "2 2 3 20 8 10"),
-    "status": _profile("0.80 0.60 0.50 0.75 0.60 0.85", "5 5 8 8 8 10", failing=0.1, open=0.2),
-    "general": _profile("0.80 0.70 0.65 0.70 0.70 0.75", "5 6 10 8 8 8", failing=0.1, open=0.1),
+    # weights and caps of: incident failure output edit command note
+    "debug": _profile("1 .95 .9 .45 .3 .45", "6 10 16 4 4 4", "open fixed failing", failing=0.2, stderr=0.1, open=0.1),
+    "resume": _profile(".9 .55 .4 .8 .5 1", "5 4 6 10 8 14", "open note edit command", failing=0.1, open=0.25),
+    "what-changed": _profile(".4 .25 .15 1 .55 .7", "2 2 3 20 8 10", "edit note"),
+    "status": _profile(".8 .6 .5 .75 .6 .85", "5 5 8 8 8 10", "open fixed note edit command", failing=0.1, open=0.2),
+    "general": _profile(".8 .7 .65 .7 .7 .75", "5 6 10 8 8 8", "open fixed note edit command", failing=0.1, open=0.1),
 }  # fmt: skip
 
 INTENTS = tuple(PROFILES)
@@ -134,6 +130,8 @@ def known_intent(name: str | None, query: str) -> str:
     return name
 
 
+_MINOR = 0.2
+"""Incidents of less severity are shown only if they are asked for."""
 _VIEW = (
     ("incidents", "1", 200), ("events", "ok = 0", 300), ("events", "kind IN ('command.start', 'prompt')", 150),
     ("command_inputs", "1", 150), ("pane_output", "is_failure = 1", 400), ("pane_output", "1", 400),
@@ -146,7 +144,7 @@ _UNTELLING = frozenset(
     "went wrong error errors fail failed failing failure failures happened happen happens problem problems issue "
     "issues fix fixed debug broke broken bug bugs crash crashed last latest recent session sessions today tell show "
     "give explain please using use run running ran tried try trying resume continue left off status summary overview "
-    "progress changed change changes files file diff edited modified next again still out up there here now".split()
+    "progress changed change changes files file diff edited modified next again still out there here now where".split()
 )
 """Words of questions that name no subject."""
 
@@ -231,14 +229,14 @@ def _finding(table: str, row_id: int, ts_ms: int, *row: Any) -> Finding | None:
             facts={"kind": kind, "text": text, "open": bool(is_open)},
         )  # fmt: skip
     first_ms, _, title, text, command, failures, fixed_by, details = row
-    about, is_open = json.loads(details), fixed_by is None
+    about, state = json.loads(details), "open" if fixed_by is None else "fixed"
     facts = {
         "title": title, "summary": tuple(about["summary"]), "command": command or None, "failures": failures,
         "fixed_by": fixed_by, "first_ts_ms": first_ms,
     }  # fmt: skip
     return made(
-        "incident", text, about["severity"] * (1.0 if is_open else 0.85), marks=("open",) if is_open else (),
-        reasons=tuple(about["reasons"]), facts=facts,
+        "incident", text, about["severity"] * (1.0 if fixed_by is None else 0.85), facts=facts,
+        marks=(state,) if about["severity"] >= _MINOR else (), reasons=tuple(about["reasons"]),
     )  # fmt: skip
 
 

@@ -79,6 +79,12 @@ def _derive(connection: sqlite3.Connection, session: LogSession) -> None:
     if session.source != SourceName.SHELL:  # a subagent's events are read behind those of the session itself
         events, edits = (sorted(rows, key=lambda row: (row[1], row[0])) for rows in (events, edits))
     found = build_incidents(events, edits, _lines_of(connection, first, end))
+    failed = json.dumps([event for one in found for event in one.printers])
+    connection.execute(
+        "UPDATE pane_output SET is_failure = 0 WHERE id >= ? AND id < ? AND is_failure = 1 AND command IS NOT NULL "
+        "AND command NOT IN (SELECT value FROM json_each(?) WHERE value IS NOT NULL)",
+        (first, end, failed),
+    )  # a diff, a listing or a passing test only shows a word such as `error`
     _allot_loose_lines(connection, found, first, end)
     store.put_rows(connection, "incidents", [_incident_row(one, ids) for one in found])
     _derive_notes(connection, ids)
@@ -116,18 +122,18 @@ def _allot_loose_lines(connection: sqlite3.Connection, found: Sequence[OpenIncid
             best.reasons["printed in the same session"] = None
             connection.executemany(
                 "UPDATE pane_output SET command = ?, ts_ms = ? WHERE id = ?",
-                [(best.started, best.ts_ms, row[0]) for row in loose if row[3] == line],
+                [(best.printers[0], best.ts_ms, row[0]) for row in loose if row[3] == line],
             )
 
 
 def _incident_row(one: OpenIncident, ids: Ids) -> list[Any]:
-    reasons = [*one.reasons, f"failed {one.failures} times"] if one.failures > 1 else list(one.reasons)
+    reasons = [*one.reasons, f"failed {len(one.printers)} times"] if len(one.printers) > 1 else list(one.reasons)
     details = {
         "reasons": reasons, "words": sorted(one.said)[:120], "severity": round(one.severity, 3), "summary": one.summary
     }  # fmt: skip
     return [
         ids.next("incidents"), one.ts_ms, one.first_ms, one.last_event, one.title,
-        "\n".join([one.title, *one.summary]), one.command, one.failures, one.fixed_by,
+        "\n".join([one.title, *one.summary]), one.command, len(one.printers), one.fixed_by,
         json.dumps(details, ensure_ascii=False),
     ]  # fmt: skip
 

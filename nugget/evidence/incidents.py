@@ -42,6 +42,7 @@ _SIGNS = tuple(
 )
 """Forms of the line that says why something failed, the most telling first."""
 _STRONG = re.compile(
+    r"(?:\[[\w:.-]+\] )?"
     r"(?:error(?:\[\w+\])?:|\w*(?:Error|Exception): \S|FAIL(?:ED)?\b|Traceback \(most recent|panic: |fatal: |npm ERR!"
     r"|✗|✘|×|CONFLICT \(|Automatic merge failed"
     r"|\s*--- FAIL|E   |thread '.*' panicked|make(?:\[\d+\])?: \*\*\*|ERROR\b|Failed to |Cannot find |"
@@ -54,7 +55,7 @@ _CD = re.compile(
     r"|\s*[A-Z_][A-Z0-9_]*=(?:\$\([^()]*\)|\"[^\"]*\"|'[^']*'|[^\s;&|()\"'])*(?:\s*(?:&&|;)\s*|\s+))+"
 )
 _PLUMBING = re.compile(
-    r"\s*(?:2>&1|\|\s*(?:head|tail|grep|sed|awk|tee|jq|wc|cat)\b.*$|>\s*/dev/null|<<.*$|\|\|\s*true\s*$"
+    r"\s*(?:\d?>\s*(?:&\d|/dev/null)|\|\s*(?:head|tail|grep|sed|awk|tee|jq|wc|cat)\b.*$|<<-?[\"'\\]?[A-Za-z_].*$|\|\|\s*true\s*$"
     r"|\s--?(?:body|message|m|description|title)[ =]\s*[\"'].*$)",
     re.DOTALL,
 )
@@ -79,11 +80,11 @@ def error_lines(output: Sequence[str]) -> list[str]:
     lines = [line.strip() for line in plain("\n".join(output)).splitlines()]
     telling = [line for line in lines if 8 <= len(line) <= 400]
     signs = next(filter(None, ([line for line in telling if sign.match(line)] for sign in _SIGNS)), [])
-    strong = [line for line in lines if _STRONG.match(line)]
+    strong = [line for line in telling if _STRONG.match(line)]
     if not signs and not strong:
-        strong = [line for line in lines if looks_failed(line)]
-    last = [line for line in lines[-2:] if line]
-    return [shorten(line, 300) for line in dict.fromkeys([*signs[:4], *strong[:MAX_LINES], *last])][:MAX_LINES]
+        strong = [line for line in telling if looks_failed(line)]
+    found = [*signs[:4], *strong[:MAX_LINES]] or [line for line in lines[-2:] if line]
+    return [shorten(line, 300) for line in dict.fromkeys(found)][:MAX_LINES]
 
 
 def bare_command(text: str) -> str:
@@ -139,9 +140,8 @@ these, without flags."""
 
 @dataclass(slots=True)
 class OpenIncident:
-    """An incident while it is being put together."""
+    """An incident while it is being put together; `printers` are the starts of the commands that failed."""
 
-    started: int | None
     first_ms: int
     last_event: int
     ts_ms: int
@@ -152,7 +152,7 @@ class OpenIncident:
     severity: float
     tool: str | None = None
     exit_code: int | None = None
-    failures: int = 0
+    printers: list[int | None] = field(default_factory=list)
     is_masked: bool = False
     lines: list[str] = field(default_factory=list)
     edits: list[str] = field(default_factory=list)
@@ -168,7 +168,7 @@ class OpenIncident:
         if not self.command:
             named = self.target[0] if self.target[0] != self.tool else next(iter(self.lines), self.target[0])
             named = named.removeprefix(f"{self.tool}").lstrip(": ") or named
-            return f"{self.tool or 'tool'} failed: {shorten(named, 120)}"
+            return f"{self.tool or 'tool'} failed: {shorten(named, 300)}"
         return f"`{shorten(bare_command(self.command), 160)}` failed{code}"
 
     @property
@@ -176,11 +176,12 @@ class OpenIncident:
         """Lines on what was printed, edited, tried and done."""
         lines = [line for line in self.lines if self.command or line not in self.title][:MAX_LINES]
         lines += [f"then: {text}" for text in self.chained[:3]]
-        if self.failures > 1:
-            lines.append(f"failed {self.failures} times")
+        if len(self.printers) > 1:
+            lines.append(f"failed {len(self.printers)} times")
         if self.edits:
             lines.append(f"edited since: {', '.join(self.edits[:_MAX_EDITS])}")
-        return lines if self.fixed_by is None else [*lines, f"fixed by: {shorten(self.fixed_by, 200)}"]
+        fix = "the same command" if self.fixed_by == bare_command(self.command) else shorten(self.fixed_by or "", 200)
+        return [*lines, f"fixed by: {fix}"] if fix else lines
 
 
 def build_incidents(
@@ -214,7 +215,7 @@ def _note_command(
     lines = lines_of(started) if started else ()
     errors = error_lines(lines)
     if ok and not _is_masked_failure(command, lines):
-        for one in _tried_before(command, ts_ms, step, pending):
+        for one in () if "--abort" in command else _tried_before(command, ts_ms, step, pending):
             if not one.lines or one.lines[0] not in (line.strip() for line in lines):
                 _close(one, bare_command(command), pending)
         return
@@ -225,9 +226,7 @@ def _note_command(
     severity += (-0.15 if ok else 0.0) + (-0.35 if _is_reading(command) else 0.0) + (0.05 if (code or 0) > 1 else 0.0)
     known = next(reversed(_tried_before(command, ts_ms, step, pending)), None)
     if known is None:
-        known = _opened(
-            row, step, pending, started=started, command=command, target=_target_of(command), severity=severity
-        )
+        known = _opened(row, step, pending, command=command, target=_target_of(command), severity=severity)
         known.is_masked = bool(ok)
     _add_failure(known, row, step, errors)
     failing = [line for line in lines if looks_failed(line)][:30]
@@ -259,7 +258,7 @@ def _note_tool(row: Sequence[Any], step: int, pending: list[OpenIncident]) -> No
         known = same[0]
     else:
         severity = 0.15 if any(said in text.lower() for said in _TRIVIAL) else 0.5
-        known = _opened(row, step, pending, started=None, command="", target=(target, frozenset()), severity=severity)
+        known = _opened(row, step, pending, command="", target=(target, frozenset()), severity=severity)
         known.tool = tool
     said = text.removeprefix(f"{target}: ").split("\n")[:3]
     lines = [shorten(line, 300) for line in said if line.strip()]
@@ -285,19 +284,12 @@ def _note_edit(row: Sequence[Any], step: int, pending: list[OpenIncident]) -> No
 
 
 def _opened(
-    row: Sequence[Any],
-    step: int,
-    pending: list[OpenIncident],
-    *,
-    started: int | None,
-    command: str,
-    target: _Target,
-    severity: float,
+    row: Sequence[Any], step: int, pending: list[OpenIncident], *, command: str, target: _Target, severity: float
 ) -> OpenIncident:
     """Return a new incident that begins with a row, without its first failure."""
     one = OpenIncident(
-        started=started, first_ms=row[1], last_event=row[0], ts_ms=row[1], step=step,
-        command=command, target=target, words=words_of(row[4]), severity=severity,
+        first_ms=row[1], last_event=row[0], ts_ms=row[1], step=step, command=command, target=target,
+        words=words_of(row[4]), severity=severity,
     )  # fmt: skip
     pending.append(one)
     return one
@@ -310,7 +302,7 @@ def _close(one: OpenIncident, by: str, pending: list[OpenIncident]) -> None:
 
 
 def _add_failure(one: OpenIncident, row: Sequence[Any], step: int, lines: Sequence[str]) -> None:
-    one.failures += 1
+    one.printers.append(row[7])
     one.last_event, one.ts_ms, one.step = row[0], row[1], step
     one.lines = list(dict.fromkeys([*(line for line in lines if line not in one.lines), *one.lines]))[: 2 * MAX_LINES]
 

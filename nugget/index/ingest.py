@@ -40,7 +40,7 @@ from nugget.sources.claude_code import Logged, read_logged
 from nugget.sources.sessions import CLAUDE_CODE, find_logs, read_any
 from nugget.text import tracked
 
-READING_VERSION = 2
+READING_VERSION = 3
 """Raise it when what is read of a file changes: everything is then read again."""
 _EXCLUDED = "excluded"
 """The problem of a file whose content is not kept, because its project is excluded."""

@@ -172,8 +172,8 @@ class RowMaker:
                 self.rows["pane_output"].append(
                     [row, self.ts_ms, "merged", shown, int(looks_failed(shown)), begun, None]
                 )
-        was_stopped = event.ok is False and event.exit_code is None and "[Request interrupted" in event.text
-        ok = None if event.ok is None or was_stopped else int(event.ok)
+        was_stopped = is_refusal(event.text) or (event.exit_code is None and "[Request interrupted" in event.text)
+        ok = None if event.ok is None or (was_stopped and not event.ok) else int(event.ok)
         self._put(event, self.ids.next("events"), "command.end", label, ok=ok, begun=begun)
         self._close(event)
 

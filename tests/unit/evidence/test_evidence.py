@@ -131,16 +131,14 @@ def test_retries_edits_and_the_command_that_went_well_are_one_incident(logs):
     assert incident.facts["failures"] == 2 and incident.facts["first_ts_ms"] == 1001 and incident.ts_ms == 4001
     assert incident.facts["fixed_by"] == "pytest tests/test_shop.py"
     assert incident.facts["summary"] == (
-        wrong, "failed 2 times", "edited since: src/shop.py", "fixed by: pytest tests/test_shop.py",
+        wrong, "failed 2 times", "edited since: src/shop.py", "fixed by: the same command",
     )  # fmt: skip
 
 
 @pytest.mark.proves("EVI-INCIDENTS")
-@pytest.mark.parametrize(
-    ("command", "code"), [("grep -rn foo src", 1), ("git log | grep nothing", 1), ("[ -f x ]", 1), ("tail -f log", 130)]
-)
-def test_a_search_without_result_and_a_command_stopped_by_hand_are_no_incidents(logs, command, code):
-    logs.run("s", 1000, command, code)
+def test_a_search_without_result_and_a_command_stopped_by_hand_are_no_incidents(logs):
+    for command, code in (("grep -r foo src", 1), ("git log | grep nothing", 1), ("[ -f x ]", 1), ("tail -f log", 130)):
+        logs.run("s", 1000, command, code)
     logs.ingest("s")
     assert logs.ask("s", "what failed").incidents == ()
 
@@ -156,6 +154,27 @@ def transcript(file: Path, calls: list[tuple[str, dict[str, Any], str, bool]]) -
 
 FAILED = ("Bash", {"command": "npm test"}, "Exit code 1\nFAIL cart.test.ts\nTypeError: price is undefined", True)
 TODOS = {"todos": [{"content": "Mend the cart", "status": "completed"}, {"content": "Ship it", "status": "pending"}]}
+
+
+HARMLESS = [
+    ("Bash", {"command": "git diff"}, '+    t.Fatalf("failed: %v", err)\nError: none', False),
+    ("Bash", {"command": "go test ./..."}, "--- PASS: TestErrorIsTold\nok  shop  0.2s", False),
+    ("Bash", {"command": "git merge main"}, "The user doesn't want to proceed with this tool use. No.", True),
+    ("Edit", {"file_path": "/srv/shop/cart.ts", "new_string": "b"}, "File has not been read yet.", True),
+]
+
+
+@pytest.mark.proves("EVI-INCIDENTS", "EVI-RESUME")
+def test_what_is_shown_or_refused_is_no_failure_and_what_was_fixed_is_not_where_we_were(logs, tmp_path):
+    def ask(question: str, *calls: tuple[str, dict[str, Any], str, bool]) -> str:
+        ingest(logs.index, transcript(tmp_path / "a.jsonl", [*HARMLESS, *calls]), settings=Settings(), now=NOW)
+        return logs.ask("a", question).context_text
+
+    told = ["incidents:\n- `npm test` failed (exit 1)", "    TypeError: price is undefined", "    FAIL cart.test.ts"]
+    assert ask("what went wrong").endswith("\nNothing failed.")
+    assert ask("what went wrong", FAILED).endswith("\n".join(told))
+    resumed = ask("where were we", FAILED, ("Bash", {"command": "npm test"}, "12 passed", False))
+    assert "last prompt: Fix the shop.\nlast reply: Done.\n" in resumed and "failed" not in resumed
 
 
 @pytest.mark.proves("EVI-SESSIONS", "EVI-INGEST")
@@ -254,16 +273,6 @@ def test_a_cap_on_cost_and_a_failing_model_leave_an_answer_that_says_so(many):
         assert len(server.requests) == asked and "more than the $0.0000 allowed" in found["degraded"][0]
         ledger = (many.home / "ledger" / "costs.jsonl").read_text("utf-8")
     assert "select evidence" in ledger
-
-
-@pytest.mark.proves("EVI-SELECT", "EVI-REDACT")
-def test_no_secret_goes_to_the_model(many):
-    many.run("s", 99_999, "curl -H 'Authorization: Bearer ghp_" + "a1B2c3D4e5" * 3 + "abcdef'", 1)
-    many.ingest("s")
-    with AnthropicServer() as server:
-        server.default = lambda _: value({"labels": []})
-        choose(many, server)
-        assert "a1B2c3D4e5" not in server.requests[0].prompt
 
 
 @pytest.mark.proves("EVI-SELECT")

@@ -46,27 +46,20 @@ def status_of(brain: Path) -> dict[str, Any]:
 
 def snapshot(*folders: Path) -> dict[str, bytes | None]:
     """Every file and folder with its content; SQLite's shared memory is no content."""
-    return {
-        str(path): path.read_bytes() if path.is_file() else None
-        for folder in folders
-        for path in folder.rglob("*")
-        if not path.name.endswith(("-shm", "-wal"))
-    }
+    paths = (path for folder in folders for path in folder.rglob("*") if not path.name.endswith(("-shm", "-wal")))
+    return {str(path): path.read_bytes() if path.is_file() else None for path in paths}
 
 
 @pytest.mark.proves("HEALTH-READS")
 def test_status_and_doctor_write_nothing(words, nugget, isolated_home):
-    before = snapshot(words, isolated_home)
-    for command in (["status"], ["doctor"], ["status", "--json"], ["doctor", "--json"]):
-        assert nugget(*command).code == 0
-    assert snapshot(words, isolated_home) == before
-    with Brain(words) as opened:
-        opened.sync()
-    (words / "domains/coding/patterns/new.md").write_text("---\nid: pattern/new\ntype: pattern\n---\n# New\n\nText.\n")
-    before = snapshot(words, isolated_home)
-    for command in (["status"], ["doctor"]):
-        assert nugget(*command).code == 0
-    assert snapshot(words, isolated_home) == before
+    for added in ("", "---\nid: pattern/new\ntype: pattern\n---\n# New\n\nText.\n"):
+        if added:
+            assert nugget("sync").code == 0
+            (words / "domains/coding/patterns/new.md").write_text(added)
+        before = snapshot(words, isolated_home)
+        for command in (["status"], ["doctor"], ["status", "--json"], ["doctor", "--json"]):
+            assert nugget(*command).code == 0
+        assert snapshot(words, isolated_home) == before
 
 
 @pytest.mark.proves("HEALTH-NEXT")
@@ -76,11 +69,12 @@ def test_each_fault_is_told_with_its_next_step(words, nugget, isolated_home):
     assert "Something is wrong: 1 error." in nugget("status").out
     (words / "brain.yaml").write_text("owner: X\nretrival:\n  limit: 3\n")
     files.queue_job(isolated_home / ".nugget", {"session": "s1"})
-    pending = isolated_home / ".nugget/queue/pending"
-    failed = isolated_home / ".nugget/queue/failed"
-    failed.mkdir()
-    (job,) = pending.iterdir()
-    (failed / job.name).write_text(json.dumps({"session": "s1", "reason": "the disk was full", "attempts": 12}))
+    queue = isolated_home / ".nugget/queue"
+    (queue / "failed").mkdir()
+    (job,) = (queue / "pending").iterdir()
+    (queue / "failed" / job.name).write_text(
+        json.dumps({"session": "s1", "reason": "the disk was full", "attempts": 12})
+    )
     found = findings(words)
     assert found["knowledge files"]["state"] == "error" and found["knowledge files"]["next_step"] == "nugget lint"
     assert "bad.md:" in found["knowledge files"]["said"]
