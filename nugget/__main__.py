@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _reader_left() -> int:
-    """Discard the rest of the output after the reader (such as `| head`) has closed the pipe; return 0."""
+    """Discard the rest of the output, since the reader (such as `| head`) has closed the pipe; return 0."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return 0
 

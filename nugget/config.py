@@ -124,7 +124,7 @@ def absolute_folder(value: str, *, user_home: Path) -> Path:
 
 
 def requirement(extra: str) -> str:
-    """Return what `pip install` takes for an extra of this Nugget: NUGGET_PACKAGE, or where it was installed from.
+    """Return the requirement that installs an extra with pip: NUGGET_PACKAGE, or the place Nugget was installed from.
 
     A bare name is never returned: whoever publishes something under it would be installed.
     """
@@ -230,7 +230,7 @@ def read_brain_file(brain: Path) -> BrainFile:
 
 
 def taken(key: str, value: Any) -> Any:
-    """Return a value converted for its setting. Raises ValueError with what it must be."""
+    """Return a value converted for its setting. Raises ValueError with the expected form."""
     from pydantic import ValidationError
 
     if key not in _keys():
@@ -253,7 +253,7 @@ def taken(key: str, value: Any) -> Any:
 
 
 def _check_address(address: str) -> None:
-    """Raise ValueError if a team's index is not at a PostgreSQL, or if its address holds a password."""
+    """Raise ValueError if the address is not PostgreSQL's, or if it holds a password."""
     parts = urlsplit(address)
     if parts.scheme not in ("postgresql", "postgres"):
         raise ValueError("an address that begins with postgresql://")

@@ -20,7 +20,7 @@ class NuggetError(Exception):
 
 
 class UsageError(NuggetError):
-    """The command or call was given something it cannot take."""
+    """A command or call has an invalid argument."""
 
     exit_code = 2
 
@@ -30,7 +30,7 @@ class BrainError(NuggetError):
 
 
 class KnowledgeError(NuggetError):
-    """A knowledge file cannot be read or written as asked."""
+    """A knowledge file cannot be read or written."""
 
 
 class IndexUnavailable(NuggetError):

@@ -35,10 +35,10 @@ def _set(default: Any, doc: str, **limits: Any) -> Any:
 class Settings:
     """All settings. In files the first `_` of a name is a dot: `llm_base_url` is `llm.base_url`."""
 
-    owner: str = _set("", "whose brain this is; used in commits and messages")
-    name: str = _set("", "what the brain is called")
+    owner: str = _set("", "owner of the brain; used in commits and messages")
+    name: str = _set("", "name of the brain")
     index: str = _set("", "a [team's index](team.md): `postgresql://HOST/DATABASE`, without a password; empty: on disk")
-    provenance: bool = _set(True, "false: a captured session leaves no nuggets; `nugget extract` still does")
+    provenance: bool = _set(True, "false: capture extracts no nuggets; `nugget extract` still does")
     # How texts become vectors.
     embedding_model: str = _set(
         "all-MiniLM-L6-v2", "the bundled model, or one of [these](#models-for-embeddings)", min_length=1
@@ -47,18 +47,18 @@ class Settings:
     embedding_api_key_env: str | None = _set(
         None, "environment variable with the key; OPENAI_API_KEY or VOYAGE_API_KEY if empty"
     )
-    embedding_timeout_s: float = _set(30.0, "seconds before a request for vectors is given up", ge=0.1)
+    embedding_timeout_s: float = _set(30.0, "seconds before a request for vectors times out", ge=0.1)
     # How a question is answered.
-    retrieval_limit: int = _set(10, "results of a question, at most", ge=1)
-    retrieval_budget_tokens: int = _set(2000, "tokens in an answer, at most", ge=1)
-    retrieval_candidates: int = _set(50, "chunks taken from each of vectors and BM25", ge=1)
+    retrieval_limit: int = _set(10, "maximum number of results", ge=1)
+    retrieval_budget_tokens: int = _set(2000, "maximum tokens in an answer", ge=1)
+    retrieval_candidates: int = _set(50, "candidate chunks from vectors and from BM25", ge=1)
     retrieval_hops: int = _set(1, "1 adds units that are related to the best hits, 0 does not", ge=0, le=1)
     retrieval_reranker: str = _set(
         "auto", "`auto` (Claude with a key), `local`, `claude`, or `cross-encoder:<name or folder>`"
     )
-    retrieval_rerank_timeout_s: float = _set(8.0, "seconds before the LLM re-ranker is given up", ge=0.1)
-    retrieval_rerank_max_usd: float = _set(0.02, "most that one re-ranking may cost, in USD", ge=0)
-    retrieval_synonyms: tuple[str, ...] = _set((), "words that mean the same, such as `pto=paid time off`")
+    retrieval_rerank_timeout_s: float = _set(8.0, "seconds before the LLM re-ranker times out", ge=0.1)
+    retrieval_rerank_max_usd: float = _set(0.02, "maximum cost of one re-ranking, in USD", ge=0)
+    retrieval_synonyms: tuple[str, ...] = _set((), "synonyms, such as `pto=paid time off`")
     retrieval_searches: tuple[str, ...] = _set((), "saved queries `NAME=QUERY`, for `nugget search @NAME`")
     retrieval_log_queries: bool = _set(
         True, "keep questions and the units in their answers on this machine (`nugget queries`)"
@@ -69,19 +69,17 @@ class Settings:
     llm_rerank_model: str = _set("claude-haiku-5-5", "orders the candidates")
     llm_extract_model: str = _set("claude-sonnet-5-5", "finds knowledge in a session")
     llm_select_model: str = _set("claude-haiku-5-5", "chooses evidence from the history of a session (`llm-select`)")
-    llm_select_max_usd: float = _set(
-        0.25, "most that one choice of evidence may cost, in USD, over all its calls", ge=0
-    )
+    llm_select_max_usd: float = _set(0.25, "maximum cost of one choice of evidence, in USD, over all its calls", ge=0)
     llm_api: Literal["anthropic", "openai"] = _set(
         "anthropic", "`openai`: knowledge is found by a model at `llm.base_url`"
     )
     llm_base_url: str | None = _set(None, "endpoint with OpenAI's API, such as `http://localhost:11434/v1` of Ollama")
-    llm_api_key_env: str | None = _set(None, "environment variable with the key for `llm.base_url`, if it wants one")
+    llm_api_key_env: str | None = _set(None, "environment variable with the key for `llm.base_url`, if it needs one")
     llm_usd_per_million_tokens: float | None = _set(
-        None, "price at `llm.base_url`; empty: 0 on this machine, elsewhere the dearest known price counts", ge=0
+        None, "price at `llm.base_url`; empty: 0 on this machine, elsewhere the highest known price", ge=0
     )
-    llm_timeout_s: float = _set(120.0, "seconds before an answer or extraction is given up", ge=0.1)
-    llm_max_usd_per_session: float = _set(0.5, "most that one capture may cost, in USD", ge=0)
+    llm_timeout_s: float = _set(120.0, "seconds before an answer or extraction times out", ge=0.1)
+    llm_max_usd_per_session: float = _set(0.5, "maximum cost of one capture, in USD", ge=0)
     # How knowledge is found in a session.
     extraction_with: Literal["auto", "claude-code", "api", "openai", "offline"] = _set(
         "auto",
@@ -94,7 +92,7 @@ class Settings:
         80_000, "characters of a session in one request; fewer for a small context", ge=4_000
     )
     # How sessions become proposals.
-    capture_max_units: int = _set(12, "units proposed from one session, at most", ge=1)
+    capture_max_units: int = _set(12, "maximum number of units proposed from one session", ge=1)
     capture_exclude_projects: tuple[str, ...] = _set((), "folders (globs) whose sessions are never read")
     capture_exclude_paths: tuple[str, ...] = _set((), "files (globs) whose content is never read from a transcript")
     capture_notes: bool = _set(
@@ -103,7 +101,7 @@ class Settings:
     capture_publish: Literal["auto", "never"] = _set(
         "auto", "`auto`: proposals become pull requests on GitHub, with a token"
     )
-    capture_labels: tuple[str, ...] = _set((), "labels that pull requests are given")
+    capture_labels: tuple[str, ...] = _set((), "labels for pull requests")
     capture_headless: bool = _set(True, "false: sessions that a program ran (`claude -p`, the SDK) are not captured")
     capture_server: str | None = _set(
         None, "address of a space on [a team's server](team.md) that sessions are sent to"
@@ -115,29 +113,29 @@ class Settings:
     agents_cursor: str = _set("", "Cursor's `User` folder; empty: where Cursor keeps it on this system")
     agents_opencode: str = _set("", "OpenCode's folder; empty: `$XDG_DATA_HOME/opencode`, else ~/.local/share/opencode")
     # How `nugget commit` and its git hook write messages.
-    commit_recent_days: int = _set(14, "sessions that ended within so many days are looked at", ge=0, le=36_500)
+    commit_recent_days: int = _set(14, "number of days back in which sessions are considered", ge=0, le=36_500)
     commit_co_author: bool = _set(True, "false: no `Co-authored-by` for agents that wrote lines of the commit")
     commit_model: str = _set("claude-haiku-5-5", "writes the message, if there is a key")
-    commit_timeout_s: float = _set(20.0, "seconds before the model is given up", ge=0.1)
-    commit_max_usd: float = _set(0.1, "most that one message may cost, in USD", ge=0)
+    commit_timeout_s: float = _set(20.0, "seconds before the model times out", ge=0.1)
+    commit_max_usd: float = _set(0.1, "maximum cost of one message, in USD", ge=0)
     publish_every: Literal["session", "day", "week"] = _set(
         "session", "one pull request for each session, `day` or `week`"
     )
-    sync_pull: bool = _set(True, "false: a trusted brain no longer follows its remote unasked")
+    sync_pull: bool = _set(True, "false: a trusted brain no longer follows its remote by itself")
     brains_folders: tuple[str, ...] = _set((), "more [brains to search](#several-brains): paths or `name=path`")
     brains_captures: tuple[str, ...] = _set((), "`name=glob`: sessions in such a repository or folder go to that brain")
     canon_folders: tuple[str, ...] = _set(
         (), "folders to search: paths or `name=path`; from brain.yaml only those inside it"
     )
-    canon_max_files: int = _set(20_000, "notes read from one of these folders, at most", ge=1)
-    history_enabled: bool = _set(True, "false: history is not read for search, and forgotten")
+    canon_max_files: int = _set(20_000, "maximum number of notes read from each of these folders", ge=1)
+    history_enabled: bool = _set(True, "false: history is not indexed, and its index is deleted")
     memory_workspaces: tuple[str, ...] = _set((), "more workspaces whose CLAUDE.md and AGENTS.md count as memory")
     # What `nugget serve --http` does.
-    http_allowed_hosts: tuple[str, ...] = _set((), "names of the server, beside its own address")
+    http_allowed_hosts: tuple[str, ...] = _set((), "names of the server in addition to its own address")
     http_backfill: bool = _set(True, "true: all logs are read at the start, in the background")
-    http_max_usd: float = _set(2.0, "most that one call of /v1/completions may cost, in USD", ge=0)
-    http_max_usd_per_day: float = _set(2.0, "most that all calls over HTTP may cost in a day (UTC), in USD", ge=0)
-    http_auth: Literal["", "token", "oidc", "proxy"] = _set("", "how [a team's server](team.md) knows its callers")
+    http_max_usd: float = _set(2.0, "maximum cost of one call of /v1/completions, in USD", ge=0)
+    http_max_usd_per_day: float = _set(2.0, "maximum cost of all calls over HTTP in a day (UTC), in USD", ge=0)
+    http_auth: Literal["", "token", "oidc", "proxy"] = _set("", "how [a team's server](team.md) identifies callers")
     http_public_url: str | None = _set(
         None, "address of the team's server for its clients, if a proxy is in front of it"
     )
@@ -147,7 +145,9 @@ class Settings:
     http_groups_claim: str = _set("groups", "`oidc`: claim with the groups of a caller")
     http_proxies: tuple[str, ...] = _set((), "`proxy`: addresses or networks whose headers are trusted")
     http_user_header: str = _set("x-forwarded-user", "`proxy`: header with the name of the caller")
-    http_groups_header: str = _set("x-forwarded-groups", "`proxy`: header with the groups of the caller, with commas")
+    http_groups_header: str = _set(
+        "x-forwarded-groups", "`proxy`: header with the caller's groups, separated by commas"
+    )
     redaction_allow: tuple[str, ...] = _set((), "regular expressions of texts that are not secrets")
 
 

@@ -147,7 +147,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def ago(moment: datetime, now: datetime) -> str:
-    """Return how long before `now` a moment was, in words: `40 seconds ago`, `90 minutes ago`, `3 hours ago`."""
+    """Return the time since a moment in words: `40 seconds ago`, `90 minutes ago`, `3 hours ago`."""
     seconds = max(0, int((now - moment).total_seconds()))
     if seconds < 60:
         return f"{counted(seconds, 'second')} ago"
@@ -235,7 +235,7 @@ def parse_day(text: str, *, today: date, last: bool = False) -> date | None:
 
 
 def parse_moment(text: str, *, now: datetime) -> datetime | None:
-    """Parse what `parse_day` takes, to the hour, or a date with a time; return None for anything else.
+    """Parse the forms of `parse_day`, to the hour, or a date with a time; return None for anything else.
 
     The default time zone is that of this machine.
     """

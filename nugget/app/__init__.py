@@ -226,7 +226,7 @@ class Brain:
         )  # fmt: skip
 
     def _named(self, query: Query, *, fresh: bool) -> Unit | str:
-        """Return the unit that a ref names, the text of its exchange, or a text that is not a ref as it is."""
+        """Return the unit or the text of the exchange that a ref names; any other text unchanged."""
         given = query.text
         try:
             shown = self.get(given, identity=query.identity, around=0, fresh=fresh)
@@ -285,7 +285,7 @@ class Brain:
         return refs.suggest(prefix, self.indexes(), brain=self.path, limit=limit)
 
     def refs_beginning(self, prefix: str, *, limit: int) -> list[tuple[str, str]]:
-        """Return refs that begin with a prefix, with their titles; none of memory."""
+        """Return refs that begin with a prefix, with their titles, except those of memory."""
         return refs.refs_beginning(prefix, self.indexes(), limit=limit)
 
     def indexes(self, identity: str | None = None) -> Indexes:
@@ -314,7 +314,7 @@ class Brain:
         return Provenance(environment=self.environment, folder=where, brain=self, face=self.logs_as)
 
     def repair(self) -> list[str]:
-        """Repair what killed processes and failing disks left, rebuild removed indexes, and return what was done."""
+        """Repair traces of killed processes and failing disks, rebuild removed indexes, and return what was done."""
         machine = home_index_file(self.environment.home)
         was_there, done = machine.exists(), repair(self.path, self.environment.home)
         self.sync()

@@ -81,7 +81,7 @@ def use_key(home: Path, port: int, key: str) -> bool:
 
 
 def key_file(home: Path, port: int) -> Path:
-    """Return the file of the key of a port, which is there while its page is open."""
+    """Return the file that holds the key of a port while its page is open."""
     return home / "run" / f"web-{port}.key"
 
 

@@ -53,9 +53,9 @@ _HISTORY = frozenset({SourceName.SESSIONS, SourceName.SHELL, SourceName.BRIDGE})
 class IndexState:
     """State of the indexes beside their files.
 
-    `files` counts the changed files that a search does not know of yet, by source. `lacks_vectors`: some new units are
+    `files` counts the changed files that are not indexed yet, by source. `lacks_vectors`: some new units are
     found by their words alone until a sync. `other_model`: the brain's index has no vectors of the configured model,
-    and `model_problem` says why the last sync could not have it. `rebuilt` says why an index that was there has just
+    and `model_problem` says why the last sync could not load it. `rebuilt` says why an index that was there has just
     been rebuilt. `problems` are of the canon folders that were walked.
     """
 
@@ -90,7 +90,7 @@ def refresh(brain: Brain, sources: Sequence[SourceName] = (SourceName.BRAIN,)) -
 
 def _refresh_brain(brain: Brain) -> IndexState:
     if not brain.path.is_dir():
-        raise BrainError(f"{brain.path} is not there any more.", hint="Put it back, or name another brain.")
+        raise BrainError(f"{brain.path} no longer exists.", hint="Put it back, or name another brain.")
     for other in brain.others:
         with suppress(NuggetError, OSError, sqlite3.Error):
             _refresh_brain(other)

@@ -226,7 +226,7 @@ def _with_outcomes(
 
 
 def pause(home: Path, *, session: str | None = None, end: bool = False) -> None:
-    """Pause capture, of all sessions or one, or end the pause."""
+    """Pause capture of all sessions or of one, or end the pause."""
     line = {"time": datetime.now(UTC).timestamp(), "session": session, "paused": not end}
     files.append_line(home / queue.PAUSES, line)
 

@@ -95,7 +95,7 @@ def import_notes(
     """Propose units from a folder of notes or an export, on a branch, with a pull request as for sessions.
 
     `domain` is that of all units; by default it follows the folders. `dry_run` writes nothing.
-    Raises UsageError for an invalid path, domain or limit, BrainError and GitError; nothing was proposed then.
+    Raises UsageError for an invalid path, domain or limit, BrainError and GitError; nothing is proposed then.
     """
     if limit < 1:
         raise UsageError(f"limit must be at least 1, not {limit}.")
@@ -287,7 +287,7 @@ def changes(brain: Brain, *, limit: int = 20) -> list[BrainChange]:
     found = []
     for (sha, subject, seconds, _), older in pairwise(entries):
         title = subject.removeprefix("nugget: ")
-        kind = "taken back" if title.startswith("Undo: ") else _VERBS.get(title.partition(" ")[0].capitalize())
+        kind = "undone" if title.startswith("Undo: ") else _VERBS.get(title.partition(" ")[0].capitalize())
         if title != subject and kind and sha in held:
             made = datetime.fromtimestamp(int(seconds), UTC)
             found.append(BrainChange(kind=kind, title=title, time=made, before=older[0], commit=sha,
@@ -302,10 +302,10 @@ def undo(brain: Brain, commit: str | None = None) -> BrainChange:
     """
     with git.only_writer(brain.path):
         branch, tip = git.ready_branch(brain.path)
-        undoable = (one for one in changes(brain, limit=_LOOKED_AT) if one.kind != "taken back" and not one.undone_by)
+        undoable = (one for one in changes(brain, limit=_LOOKED_AT) if one.kind != "undone" and not one.undone_by)
         last = next((one for one in undoable if commit in (None, one.commit)), None)
         if last is None:
-            raise NuggetError("There is nothing to take back.", hint="`nugget log` lists what was changed here.")
+            raise NuggetError("There is nothing to undo.", hint="`nugget log` lists what was changed here.")
         restored: dict[str, bytes | None] = {}
         for change in git.changes(brain.path, last.before, last.commit):
             sides = (f"{tip}:{change.path}", f"{last.commit}:{change.path}", f"{last.before}:{change.path}")
@@ -314,7 +314,7 @@ def undo(brain: Brain, commit: str | None = None) -> BrainChange:
                 restored[change.path] = review.merge_sides(change.path, ours, after, before)
             except ConflictError as error:
                 raise ConflictError(
-                    f"{change.path} was changed since `{last.title}`; nothing was taken back.",
+                    f"{change.path} was changed since `{last.title}`; nothing was undone.",
                     hint=f"`git revert {last.commit[:10]}` in the brain lets you settle it.",
                 ) from error
         message = f"Undo: {last.title}\n\n{_UNDOES}: {last.commit}\n"

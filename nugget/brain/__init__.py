@@ -57,7 +57,7 @@ def init_brain(path: Path, *, owner: str, now: datetime, examples: bool = False)
 
 
 def is_knowledge_path(path: str) -> bool:
-    """Return True if a path in the brain is one that a knowledge file has: under `domains/`, not hidden, no README."""
+    """Return True if a path in the brain can be a knowledge file's: under `domains/`, not hidden, not a README."""
     folders, _, name = path.rpartition("/")
     is_hidden = path.startswith(".") or "/." in path
     return f"{folders}/".startswith("domains/") and name.endswith(".md") and name != "README.md" and not is_hidden
@@ -102,7 +102,7 @@ def read_file(brain: Path, path: str) -> bytes:
 
 
 def load(brain: Path, path: str, content: bytes | None = None) -> knowledge.Parsed:
-    """Read (unless its content is given) and parse one file; whatever is wrong with it comes back as problems."""
+    """Read (unless its content is given) and parse one file; defects are returned as problems."""
     shown = printable(path)
     try:
         return knowledge.parse_bytes(read_file(brain, path) if content is None else content, path=path)
@@ -138,7 +138,7 @@ def changed_files(brain: Path, known: Mapping[str, tuple[int, int]]) -> tuple[li
 
 
 def read_state(brain: Path, path: str) -> tuple[FileState, Unit | None]:
-    """Read and parse one file for the index. A file that cannot be taken gives a state with problems and no unit."""
+    """Read and parse one file for the index; an invalid file gives a state with problems and no unit."""
     try:
         found = _look(f"{brain}/{path}")
         content = read_file(brain, path)
@@ -160,7 +160,7 @@ def read_state(brain: Path, path: str) -> tuple[FileState, Unit | None]:
 
 
 def _look(file: str) -> os.stat_result:
-    """Return the status of a file, of a link's target if there is one."""
+    """Return the status of a file, or of the target of a link."""
     try:
         return os.stat(file)  # noqa: PTH116 - a Path of each of 10,000 takes longer than all else
     except OSError:
@@ -177,7 +177,7 @@ def unit_path(unit_type: str, domain: str, slug: str) -> str:
 
 
 def validate_domain(domain: str) -> str:
-    """Return a domain as its folder is named: lower case, `-` for spaces. Raises UsageError if it cannot be one."""
+    """Return a domain as its folder is named: lower case, `-` for spaces. Raises UsageError for an invalid one."""
     named = re.sub(r"\s+", "-", unicodedata.normalize("NFC", domain).strip().strip("/").lower())
     if not knowledge.is_domain(named):
         hint = "Name a folder such as `coding`, or nested ones such as `coding/go`."
@@ -186,7 +186,7 @@ def validate_domain(domain: str) -> str:
 
 
 def _inside(brain: Path, path: str) -> Path:
-    """Return the real place of a path, which is inside the brain and not git's or the index's."""
+    """Return the real path of a file that is inside the brain and not git's or the index's."""
     shown = printable(path)
     if shown != path:
         raise KnowledgeError(f"{shown}: has a line break or another unprintable character in its name; rename it")
@@ -197,7 +197,7 @@ def _inside(brain: Path, path: str) -> Path:
     if not real.is_relative_to(root):
         raise KnowledgeError(f"{path}: is a symbolic link out of the brain, which is not followed")
     if real == Path(root) or real.relative_to(root).parts[0] in _OWN_FOLDERS:
-        raise KnowledgeError(f"{path}: is, or is a link to, where no knowledge is")
+        raise KnowledgeError(f"{path}: is in, or links to, a folder that holds no knowledge")
     return real
 
 
@@ -206,7 +206,7 @@ def _reason(error: OSError) -> str:
 
 
 def _template(name: str, *, owner: str, now: datetime, examples: bool) -> dict[str, str]:
-    """Path -> text of every file of a new brain, brain.yaml last."""
+    """Return path -> text of every file of a new brain, brain.yaml last."""
     root = resource("brain-template")
     return {
         file.relative_to(root).as_posix(): _fill(file.read_text("utf-8"), name=name, owner=owner, now=now)
@@ -216,7 +216,7 @@ def _template(name: str, *, owner: str, now: datetime, examples: bool) -> dict[s
 
 
 def _fill(text: str, *, name: str, owner: str, now: datetime) -> str:
-    """Return a template's text with owner, name and dates of this brain."""
+    """Return a template's text with this brain's owner, name and dates."""
     if text.startswith("---\n"):
         return knowledge.edit(text, changes={"created": now.date(), "last_modified": now.date()})
     for key, value in (("id", uuid.uuid4().hex), ("owner", owner), ("name", name)):
@@ -236,7 +236,7 @@ def _refuse_foreign(path: Path) -> None:
 
 
 def _first_commit(path: Path, template: Mapping[str, str], *, created: bool) -> None:
-    """Commit a new brain, or the line that was added to the `.gitignore` of one that has commits."""
+    """Commit a new brain; of one with commits, only the line added to its `.gitignore`."""
     ignore = path / ".gitignore"
     text = ignore.read_text("utf-8", "replace") if ignore.is_file() else ""
     added = not created and _IGNORED not in [line.strip() for line in text.splitlines()]

@@ -35,7 +35,7 @@ _DEFAULTS = Settings()
 
 
 def lint(brain: Path, paths: Sequence[Path] = (), *, settings: Settings = _DEFAULTS) -> list[Problem]:
-    """Return the problems of a brain, sorted by path and line; with `paths` (files or folders) only those there.
+    """Return the problems of a brain, or of these files and folders, sorted by path and line.
 
     Relations and ids are always checked against the whole brain. `settings` say which texts are no secrets.
     Raises UsageError for a path outside it.
@@ -64,7 +64,7 @@ def lint(brain: Path, paths: Sequence[Path] = (), *, settings: Settings = _DEFAU
 
 
 def _relative(brain: Path, path: Path) -> str:
-    """Return a path given by a person, relative to their folder or to the brain, as one in the brain."""
+    """Return the path in the brain of a path that a person gave relative to their folder or to the brain."""
     root = brain.resolve()
     for place in (Path(os.path.abspath(path)), root / path):  # noqa: PTH100 - links are to be seen, not followed
         whole = place.parent.resolve() / place.name
@@ -85,7 +85,7 @@ def _warning(unit: Unit, lines: Mapping[str, int], reason: str, key: str) -> Pro
 
 
 def _secrets(brain: Path, paths: Sequence[str], settings: Settings) -> Iterator[Problem]:
-    """Yield kind and line of what looks like a secret, in the order of the file, never the secret itself."""
+    """Yield kind and line of what looks like a secret, in the order of the file, but never the secret itself."""
     allow = allow_list(settings)
     for path in paths:
         try:
@@ -101,7 +101,7 @@ def _secrets(brain: Path, paths: Sequence[str], settings: Settings) -> Iterator[
 
 
 def _settings(brain: Path) -> Iterator[Problem]:
-    """Yield the problems of brain.yaml: what cannot be read or taken, and keys that it cannot set."""
+    """Yield the problems of brain.yaml: unreadable or invalid entries, and keys that it may not set."""
     _, problems, misplaced = read_brain_file(brain)
     yield from problems
     for key, (_, line) in misplaced.items():
@@ -146,7 +146,7 @@ def _dangling(units: Sequence[tuple[Unit, Mapping[str, int]]]) -> Iterator[Probl
 
 
 def _golden(brain: Path, ids: Collection[str]) -> Iterator[Problem]:
-    """Yield golden questions that cannot be read, or that expect a unit which no file has."""
+    """Yield problems of golden questions that cannot be read or that expect an unknown unit."""
     questions, problems = read_golden(brain)
     yield from (replace(problem, severity=Severity.WARNING) for problem in problems)
     for question in questions:
@@ -163,7 +163,7 @@ _FILTERS = ("source", "type", "domain", "tag", "since")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoldenQuestion:
-    """A question with the ids of the units that answer it (none: it cannot be answered) and where it stands."""
+    """A question with the ids of the units that answer it (none if the brain has no answer) and its place."""
 
     text: str
     expect: tuple[str, ...]
@@ -178,7 +178,7 @@ class GoldenQuestion:
 
 
 def read_golden(brain: Path, files: Sequence[Path] = ()) -> tuple[list[GoldenQuestion], list[Problem]]:
-    """Return the golden questions of these files, by default all of the brain's, and the problems of bad ones."""
+    """Return the golden questions of these files, by default all of the brain's, and the problems found."""
     own = [file.relative_to(brain) for end in ("*.yaml", "*.yml") for file in (brain / FOLDER).glob(end)]
     questions: list[GoldenQuestion] = []
     problems: list[Problem] = []
@@ -195,7 +195,7 @@ def read_golden(brain: Path, files: Sequence[Path] = ()) -> tuple[list[GoldenQue
 
 
 def expecting(brain: Path, unit_id: str) -> list[tuple[str, int]]:
-    """Return file and line of every golden question that expects a unit."""
+    """Return the file and line of every golden question that expects a unit."""
     return [(question.path, question.line) for question in read_golden(brain)[0] if unit_id in question.expect]
 
 
@@ -216,7 +216,7 @@ def parse(content: bytes, *, path: str) -> tuple[list[GoldenQuestion], list[Prob
 
 
 def _question(node: Node, path: str, problems: list[Problem]) -> GoldenQuestion | None:
-    """Return one question; without it, its problems are added to the others."""
+    """Return one question; None if it is invalid, with its problems added to the others."""
     own: list[Problem] = []
     fields = _fields(node, path, _QUESTION, own)
     text, expect = fields.text("question"), fields.listed("expect", commas=False)
@@ -243,7 +243,7 @@ def _question(node: Node, path: str, problems: list[Problem]) -> GoldenQuestion 
 
 
 def _fields(node: Node, path: str, known: Sequence[str], problems: list[Problem]) -> Fields:
-    """Return the keys of a mapping for reading; anything but known keys is a problem."""
+    """Return the keys of a mapping for reading; unknown keys become problems."""
     pairs = node.value if node.id == "mapping" else ()
     fields = Fields(path=path, first_line=1, nodes={str(key.value): (key, value) for key, value in pairs},
                     problems=problems)  # fmt: skip

@@ -1,7 +1,7 @@
-"""Knowledge by hand: add, forget and move units, and keep the relations of other units true.
+"""Knowledge by hand: add, forget and move units, and update the relations of other units.
 
-Each change is one commit of exactly the files it is about. What was forgotten is remembered in `forgotten.yaml`,
-so that capture does not propose it again.
+Each change is one commit of exactly the files it concerns. Forgotten units are listed in `forgotten.yaml`, so that
+capture does not propose them again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MAX_TITLE_CHARS = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitMove:
-    """Result of moving a unit, or of forgetting it (it has no new place); `relinked` files had a relation to it."""
+    """Result of moving or forgetting a unit (no new place); the `relinked` files had a relation to it."""
 
     old_id: str
     old_path: str
@@ -68,7 +68,7 @@ def add_unit(
 
     `allow` names what is not redacted (`redaction.allow_list`). A text with frontmatter is taken as a finished
     knowledge file: what it says counts, and is kept as it is. The title is the first heading, else the first sentence.
-    Raises UsageError for arguments it cannot take, KnowledgeError if the very same body is in the brain already.
+    Raises UsageError for invalid arguments, KnowledgeError if the brain already has the same body.
     """
     if not re.search(r"\w", text):
         raise UsageError("There is nothing to add: the text has no words.")
@@ -89,7 +89,7 @@ def add_unit(
 
 
 def forget_unit(brain: Path, unit_id: str) -> UnitMove:
-    """Remove a unit and every relation to it, and note it as forgotten, in one commit.
+    """Remove a unit and every relation to it, and list it as forgotten, in one commit.
 
     Raises KnowledgeError if there is no such unit, ConflictError if a file that would change has uncommitted work.
     """
@@ -105,7 +105,7 @@ def forget_unit(brain: Path, unit_id: str) -> UnitMove:
 def move_unit(brain: Path, unit_id: str, *, domain: str | None = None, slug: str | None = None) -> UnitMove:
     """File a unit under another domain, or rename it (its id and every relation to it follow), in one commit.
 
-    Raises KnowledgeError if there is no such unit, UsageError for a place it cannot have, ConflictError if another
+    Raises KnowledgeError if there is no such unit, UsageError for an invalid place, ConflictError if another
     file is there or a file that would change has uncommitted work. `commit` is None if it is there already.
     """
     with git.only_writer(brain):
@@ -231,7 +231,7 @@ def _ids(brain: Path) -> list[str]:
 
 
 def _relink(brain: Path, old_id: str, new_id: str | None) -> dict[str, bytes]:
-    """Return the files that have a relation to `old_id`, with it pointing to `new_id`, or taken out."""
+    """Return the files with a relation to `old_id`, pointed at `new_id` or, if that is None, removed."""
     return {
         path: knowledge.edit(content.decode("utf-8"), relink={old_id: new_id}).encode()
         for path, content, unit in _files(brain, old_id)
@@ -240,7 +240,7 @@ def _relink(brain: Path, old_id: str, new_id: str | None) -> dict[str, bytes]:
 
 
 def _remember(brain: Path, unit: Unit) -> bytes:
-    """Return the list of the forgotten with a unit in it; bytes that are not UTF-8 stay as they are."""
+    """Return the list of forgotten units with this one added; bytes that are not UTF-8 are kept."""
     text, digest = _forgotten_text(brain) or _FORGOTTEN_HEAD, knowledge.body_digest(unit.body)
     if not {unit.id, digest} <= forgotten(brain):
         text = text.removesuffix("\n") + f"\n- id: {unit.id}\n  body_sha256: {digest}\n"

@@ -45,7 +45,7 @@ class Split:
 
 
 def split(text: str) -> Split:
-    """Part a file into frontmatter and body. Raises YAMLRefused if it has no frontmatter."""
+    """Split a file into frontmatter and body. Raises YAMLRefused if it has no frontmatter."""
     from frontmatter.default_handlers import YAMLHandler
 
     text = plain_line_ends(text)
@@ -83,7 +83,7 @@ def nodes(split: Split) -> dict[str, tuple[Node, Node]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fields:
-    """Reads typed values from the nodes of one file and gathers what is wrong with them."""
+    """Reads typed values from the nodes of one file and collects the problems."""
 
     path: str
     first_line: int
@@ -92,7 +92,7 @@ class Fields:
     lines: dict[str, int] = field(default_factory=dict)
 
     def wrong(self, node: Node | None, reason: str, severity: Severity = Severity.ERROR) -> None:
-        """Note a problem at a node, or on the first line of the file without one."""
+        """Add a problem at a node, or on the first line of the file without one."""
         line = self.line(node) if node else max(1, self.first_line - 1)
         self.problems.append(Problem(path=self.path, reason=reason, line=line, severity=severity))
 
@@ -127,7 +127,7 @@ class Fields:
         return self.line_of(self.value(key), f"`{key}`", severity)
 
     def listed(self, key: str, severity: Severity = Severity.ERROR, *, commas: bool = True) -> tuple[str, ...]:
-        """Return a list of texts, each once; with `commas`, a single text `a, b` counts as a list."""
+        """Return a list of texts without duplicates; with `commas`, a single text `a, b` counts as a list."""
         node = self.value(key)
         if node is None:
             return ()
@@ -145,7 +145,7 @@ class Fields:
     def choice(
         self, node: Node | None, key: str, kind: type[_Choice], severity: Severity = Severity.ERROR
     ) -> _Choice | None:
-        """Return the member of an enumeration that a scalar names, in any case of letters."""
+        """Return the member of an enumeration that a scalar names, in upper or lower case."""
         text = self.line_of(node, f"`{key}`", severity)
         if text is None or text.lower() in list(kind):
             return kind(text.lower()) if text else None
@@ -153,7 +153,7 @@ class Fields:
         return None
 
     def day(self, key: str, severity: Severity = Severity.ERROR) -> date | None:
-        """Return a date, from what YAML takes for a date, a time stamp or a text."""
+        """Return the date in a YAML date, time stamp or text."""
         text = self.text(key, severity)
         parts = re.fullmatch(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:[Tt ].*)?", text or "")
         with suppress(ValueError):
@@ -177,7 +177,7 @@ def plain_line_ends(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a value as a message quotes it: on one line, not too long."""
+    """Return a value for use in a message: on one line, shortened."""
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
@@ -216,8 +216,8 @@ def _dumper() -> type[yaml.SafeDumper]:
 def set_key(lines: Sequence[str], key: str, value: object, *, newline: str) -> list[str]:
     """Return the lines of frontmatter with one key set to a plain value; an empty value removes the key.
 
-    A key that has the value already stays as it is written. A comment behind a value on one line stays; a new key goes
-    to its place in the order of KEYS.
+    A key that has the value already is left alone. A comment behind a value on one line stays; a new key is inserted
+    in the order of KEYS.
     """
     found = _read(lines)
     key_node, node = found.get(key) or (next(iter(found.values()), (None,))[0], None)
@@ -238,7 +238,7 @@ def set_key(lines: Sequence[str], key: str, value: object, *, newline: str) -> l
 
 
 def relink(lines: Sequence[str], targets: Mapping[str, str | None], *, newline: str) -> list[str]:
-    """Return the lines with relations to an id of `targets` pointed at its new id, or taken out if that is None.
+    """Return the lines with relations to an id of `targets` pointed at its new id, or removed if that is None.
 
     ruamel.yaml rewrites the lines of `related`, which keeps their comments; every plain scalar stays the text it is.
     """
@@ -283,7 +283,7 @@ def _read(lines: Sequence[str]) -> dict[str, tuple[Node, Node]]:
     found = nodes(Split(frontmatter=text, first_line=2, body="", body_line=len(lines) + 3))
     rows = {key.start_mark.line for key, _ in found.values()}
     if text.lstrip().startswith(("{", "?")) or len(rows) < len(found):
-        raise KnowledgeError("The frontmatter is not written as one key a line.", hint="Edit the file by hand.")
+        raise KnowledgeError("The frontmatter does not have one key per line.", hint="Edit the file by hand.")
     return found
 
 
@@ -292,7 +292,7 @@ def _plain(lines: Sequence[str]) -> str:
 
 
 def _region(lines: Sequence[str], found: Mapping[str, tuple[Node, Node]], key: str) -> tuple[int, int]:
-    """Return the lines of a key and its value, without the comments and blank lines behind them."""
+    """Return the range of lines of a key and its value, without the comments and blank lines after them."""
     key_node, node = found[key]
     start = key_node.start_mark.line
     end = min((other.start_mark.line for other, _ in found.values() if other.start_mark.line > start),

@@ -1,7 +1,7 @@
-"""The format of a knowledge file: parse, validate, serialise, and edit without touching anything else.
+"""The format of a knowledge file: parse, validate, serialise, and edit it in place.
 
 A knowledge file is YAML frontmatter between two `---` lines, then markdown. Nothing in a file is trusted: YAML is
-read as nodes and never constructed, so tags, aliases and bombs have no effect; what cannot be taken comes back as
+read as nodes and never constructed, so tags, aliases and bombs have no effect; defects are returned as
 `Problem` values with the line. The keys and their order are those of docs/knowledge-files.md.
 """
 
@@ -53,7 +53,7 @@ _TITLE_CHARS = 80
 class Parsed:
     """Content of a knowledge file; without a unit if a problem is an error.
 
-    `lines` tells where the keys stand: `id`, `related`, and `related.0`, `related.1`... for each relation.
+    `lines` maps keys to their lines: `id`, `related`, and `related.0`, `related.1`... for each relation.
     """
 
     unit: Unit | None
@@ -89,9 +89,9 @@ def parse_bytes(content: bytes, *, path: str) -> Parsed:
 
 
 def parse(text: str, *, path: str) -> Parsed:
-    """Read a knowledge file. Bad input raises nothing: it comes back as problems.
+    """Parse a knowledge file; defects are returned as problems and never raised.
 
-    `path` is the file's place in the brain; the folder decides the domain. Optional keys that cannot be taken are
+    `path` is the file's place in the brain; the folder decides the domain. Invalid optional keys are
     left out with a warning; errors leave the file without a unit.
     """
     try:
@@ -111,7 +111,7 @@ def parse(text: str, *, path: str) -> Parsed:
 def serialise(unit: Unit) -> str:
     """Return a new knowledge file: the keys in their order, empty ones left out, then the body.
 
-    `parse(serialise(unit))` gives the unit back, but for white space at the ends of its body.
+    `parse(serialise(unit))` returns the unit, except for white space at the ends of its body.
     """
     values: dict[str, object] = {
         "id": unit.id,
@@ -132,8 +132,8 @@ def edit(
 ) -> str:
     """Change keys, relations or the body of a file; every other line stays as it is, byte for byte.
 
-    `changes` maps keys to the values of a Unit's fields, None taking the key away; `body` replaces everything
-    below the frontmatter; `relink` points relations at an id to another one, or takes them out (None). Raises
+    `changes` maps keys to the values of a Unit's fields, None to remove the key; `body` replaces everything
+    below the frontmatter; `relink` points relations at an id to another one, or removes them (None). Raises
     KnowledgeError if the frontmatter cannot be read, or cannot be changed without touching more.
     """
     parts = split(text)
@@ -156,7 +156,7 @@ def edit(
 
 
 def _plain(value: object) -> object:
-    """Return a field of a Unit as YAML takes it."""
+    """Return a field of a Unit as a value for YAML."""
     if isinstance(value, StrEnum):
         return str(value)
     if isinstance(value, (list, tuple)):
@@ -195,7 +195,7 @@ def _tidy(body: str) -> str:
 
 
 def _unit(fields: Fields, parts: Split, *, path: str) -> Unit | None:
-    """Return the unit of a file, as far as it can be read; what is wrong is left in `fields`."""
+    """Return the unit of a file, as far as it can be read; problems are added to `fields`."""
     body = _tidy(parts.body)
     unit_id = _id(fields)
     if fields.value("type") is None:
@@ -234,7 +234,7 @@ def _id(fields: Fields) -> str | None:
 
 
 def _domain(fields: Fields) -> str | None:
-    """Return the domain of the folder; the key's if the file stands elsewhere."""
+    """Return the domain of the folder, else that of the key."""
     stated, filed = (fields.text("domain") or "").strip("/"), domain_of(fields.path)
     if stated and not is_domain(stated):
         fields.wrong(fields.value("domain"), f"`domain` must be folder names such as coding/go, not {shown(stated)}")
@@ -258,7 +258,7 @@ def _confidence(fields: Fields) -> float:
 
 
 def _related(fields: Fields) -> tuple[Relation, ...]:
-    """Return the relations; entries that cannot be taken are problems."""
+    """Return the relations; invalid entries become problems."""
     node = fields.value("related")
     if node is None:
         return ()
@@ -285,7 +285,7 @@ def _related(fields: Fields) -> tuple[Relation, ...]:
 
 
 def _scope(fields: Fields) -> Scope | None:
-    """Return the scope; a plain text is taken as its path."""
+    """Return the scope; a plain text is its path."""
     node = fields.value("scope")
     if node is None:
         return None

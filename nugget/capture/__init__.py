@@ -100,7 +100,7 @@ def capture_transcript(
 
 
 def read_redacted(transcript: Path, home: Path, settings: Settings) -> ReadSession:
-    """Read a session, from the archive if the client has deleted it, and redact it; one to skip loses its events.
+    """Read a session, from the archive if the client has deleted it, and redact it; a skipped one loses its events.
 
     Raises TranscriptError.
     """
@@ -131,7 +131,7 @@ def _propose(session: Session, target: ProposalTarget, extract: Extract, line: d
     moment = (session.ended or target.now).astimezone(target.now.tzinfo)
 
     def planned(branch: str) -> str:
-        """Note the plan before the branch is made, and return its message."""
+        """Write the plan to the ledger before the branch is made, and return the commit's message."""
         line["branch"] = branch
         message = proposal_text.session_message(session, result, branch=branch, keys=keys)
         _note(target, line | records, event="planned")

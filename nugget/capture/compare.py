@@ -120,12 +120,12 @@ class KnownBrain:
         self.changes[path] = ProposedChange(path=path, unit=unit, text=text, reason=reason, before=before, note=note)
 
     def drop(self, unit: Unit, why: str) -> None:
-        """Note why a unit is not proposed."""
+        """Record why a unit is not proposed."""
         self.dropped.append(f"{shorten(unit.title, 80) or 'a unit without a title'}: {why}")
 
 
 def known_brain(target: ProposalTarget, key: str | None = None) -> KnownBrain:
-    """Return the brain as a capture sees it; `key` is its name in the ledgers, if the caller knows it."""
+    """Return the brain as a capture sees it; `key` is its name in the ledgers, if already known."""
     brain, base = target.brain, base_commit(target.brain)
 
     def read(path: str) -> str | None:
@@ -199,7 +199,7 @@ def _prune_relations(brain: KnownBrain) -> None:
 
 
 def _tidy(unit: Unit, *, today: date, session: str | None, origin: Origin) -> Unit | str:
-    """Return the unit in a form that fits a file, or the reason why it is refused.
+    """Return the unit in a form that fits a file, or the reason for refusing it.
 
     Type, domain and slug may come from a model or a transcript, so only their sanitised form is used in the path.
     """
@@ -317,7 +317,7 @@ def _place(brain: KnownBrain, unit: Unit, proposal: Proposal, *, edits: bool) ->
 
 
 def _superseded(brain: KnownBrain, unit: Unit, similar: Sequence[Unit]) -> Iterator[Relation]:
-    """Yield `supersedes` relations to the decisions whose choice this one rejects, on the same subject."""
+    """Yield `supersedes` relations to decisions on the same subject whose choice this one rejects."""
     if unit.type not in _CHOICES or not unit.alternatives:
         return
     gone = list(map(_content_words, unit.alternatives))

@@ -4,7 +4,7 @@
 before its branch is created and `captured` after. A crash in between leaves a plan; the repository tells whether it was
 carried out, because the commit has the plan's trailer.
 `rejected.jsonl` says which units a person rejected.
-`brains.jsonl` says where each brain was, so that it keeps its name when it is cloned or moved or its history is
+`brains.jsonl` records where each brain was, so that it keeps its name when it is cloned or moved or its history is
 rewritten. A brain has an `id` in its brain.yaml, else its first commit is its id. Ids can be copied, so an id counts
 only together with a place: the folder or remote noted when the ledgers were last written, or any folder once the noted
 one is gone. A brain with a copied id in another place gets a name, and so a history, of its own.
@@ -34,7 +34,7 @@ def brain_key(brain: Path, home: Path) -> str:
 
 
 def remember_brain(brain: Path, home: Path) -> str:
-    """Return the name of a brain in the ledgers, and note where it is now."""
+    """Return the name of a brain in the ledgers, and record its current place."""
     line = _identity(brain, home)
     files.append_line(home / "ledger" / BRAINS, line, once=True)
     return str(line["key"])
@@ -46,7 +46,7 @@ def lock_file(home: Path, key: str, purpose: str = "") -> Path:
 
 
 def declared_id(brain: Path) -> str | None:
-    """Return the `id` in a brain.yaml; None if there is no valid one."""
+    """Return the `id` in brain.yaml; None if it is missing or invalid."""
     try:
         named = str(read_entries(brain / "brain.yaml").get("id", ("", 0))[0])
     except YAMLRefused:
@@ -55,7 +55,7 @@ def declared_id(brain: Path) -> str | None:
 
 
 def write_id(brain: Path, home: Path) -> str | None:
-    """Give a brain without an id one in its brain.yaml, commit that, and return the id; None if it has one.
+    """Add an id to a brain.yaml without one, commit that, and return the id; None if it has one.
 
     Raises BrainError during a merge or rebase, ConflictError if the file has uncommitted changes.
     """
@@ -73,9 +73,9 @@ def write_id(brain: Path, home: Path) -> str | None:
 
 
 def record_keys(session: Session) -> list[str]:
-    """Return a hash of twelve hex digits for the record of each event, in the order of the transcript.
+    """Return a hash of twelve hex digits for the record of each event, in the transcript's order.
 
-    It is made of the record's uuid, which resumed and forked sessions keep, or of session and content without one.
+    The hash covers the record's uuid, which resumed and forked sessions keep, or else session and content.
     """
 
     def key(event: Event) -> str:

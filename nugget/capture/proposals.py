@@ -46,7 +46,7 @@ _TRAILERS = ("Nugget-Import", "Nugget-Title", "Nugget-Session", "Nugget-Records"
 def propose(
     target: ProposalTarget, name: str, changes: Sequence[ProposedChange], message: Callable[[str], str]
 ) -> str | None:
-    """Make the branch of a proposal, on top of the base commit; return its name, None for a dry run.
+    """Make the branch of a proposal on top of the base commit; return its name, None for a dry run.
 
     The name gets a number if it is taken; `message` gives the commit's message for the branch. Sessions are
     added to the digest of the day or week if `publish.every` asks for one.
@@ -83,7 +83,7 @@ def _period(day: str, every: str) -> tuple[int, ...]:
 
 
 def digest_text(units: Sequence[tuple[Unit, str]]) -> tuple[str, str]:
-    """Return title and text of a digest's pull request; each unit comes with `new` or `edited`."""
+    """Return the title and text of a digest's pull request; each unit is marked `new` or `edited`."""
     title = _titled([unit for unit, _ in units]) if units else "Nothing is left of this digest"
     parts = [f"{counted(len(units), 'unit')} from sessions, a commit for each session. Tick what you have read."]
     for unit, status in units:

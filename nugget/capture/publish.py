@@ -60,7 +60,7 @@ class Published:
 
 
 def publications(brain: Path, *, home: Path) -> dict[str, Publication]:
-    """Return the last known state of each published proposal by branch. Reads only."""
+    """Return the last known state of each published proposal by branch."""
     own = ledger.brain_key(brain, home)
     kinds = dict.fromkeys(("branch", "state", "sha", "url", "merged_as", "reason", "text"), str) | {"number": int}
     known: dict[str, Publication] = {}

@@ -70,7 +70,7 @@ def jobs(home: Path, state: str) -> list[Job]:
 
 
 def add(home: Path, *, now: datetime, event: str, **job: object) -> None:
-    """Queue a session to capture, with these fields of its job."""
+    """Queue a session for capture, with these fields of its job."""
     files.queue_job(home, {"version": 1, "queued": now.timestamp(), "event": event, **job})
 
 
@@ -88,7 +88,7 @@ def claim(home: Path, now: datetime) -> Job | None:
 
 
 def finish(home: Path, job: Job, *, branch: str | None, skipped: str | None) -> Job:
-    """Move a running job that ended well to `done`, or to `skipped` with the reason."""
+    """Move a running job to `done`, or to `skipped` with the reason."""
     ended = _rewrite(home, replace(job, reason=skipped, branch=branch))
     return _move(home, ended, "skipped" if skipped else "done") or ended
 
@@ -198,7 +198,7 @@ def drain(
 
 
 def overview(home: Path) -> dict[str, Any]:
-    """Return the queue for `nugget status`: counts by state, what failed and why, and the last capture. Reads only."""
+    """Return the queue for `nugget status`: counts by state, failed jobs with reasons, and the last capture."""
     lines = files.read_lines(home / "ledger" / ledger.CAPTURES)
     captured = [str(line.get("time")) for line in lines if line.get("event") == "captured"]
     failures = []

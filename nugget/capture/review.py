@@ -238,7 +238,7 @@ def _with_edits(kept: Sequence[ProposedFile], edits: Mapping[str, str]) -> tuple
 def _rejections(
     brain: Path, proposal: ProposalBranch, gone: Sequence[ProposedFile], *, home: Path, now: datetime
 ) -> list[tuple[Path, str, dict[str, Any]]]:
-    """Return the lines of the ledgers that remember rejected files."""
+    """Return the ledger lines for rejected files."""
     if not gone:
         return []
     key, time = ledger.remember_brain(brain, home), {"time": now.isoformat()}
@@ -354,7 +354,7 @@ def _left(
 
 
 def _remembered(file: ProposedFile, brain: str, branch: str) -> dict[str, Any]:
-    """Return the ledger line of a rejected file; for an edit only what it would have added."""
+    """Return the ledger line of a rejected file; for an edit, only with what it would have added."""
     line: dict[str, Any] = {"brain": brain, "branch": branch, "id": file.path, "quotes": []}
     if file.unit is None:
         return line | {"body": ledger.text_key(file.after or "")}

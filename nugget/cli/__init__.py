@@ -32,7 +32,7 @@ from nugget.text import DATE_FORMS, counted, on_progress, one_line, parse_day, p
 
 
 def _on_use(name: str) -> Any:
-    """Return a stand-in for a module, which is imported when something of it is first used."""
+    """Return a stand-in for a module that is imported on first use."""
     module = ModuleType(name)
     module.__getattr__ = lambda attribute: getattr(import_module(name), attribute)  # type: ignore[method-assign]
     return module
@@ -65,7 +65,7 @@ _COMMANDS = {
     "Learn from sessions": {
         "capture-session": "capture", "capture": "capture", "review": "capture", "import": "knowledge",
     },
-    "Why code is as it is": {
+    "Why code is the way it is": {
         "why": "history", "context": "history", "extract": "history", "nuggets": "history",
         "coverage": "history", "commit": "history", "promote": "history",
     },
@@ -75,7 +75,7 @@ _COMMANDS = {
     },
     "Write": {"add": "knowledge", "forget": "knowledge", "mv": "knowledge", "lint": "knowledge",
         "log": "knowledge", "undo": "knowledge"},
-    "Set up and look after": {
+    "Set up and maintain": {
         "init": "admin", "clone": "admin", "trust": "admin", "install": "install", "uninstall": "install",
         "watch": "install", "sync": "upkeep", "rebuild": "upkeep", "eval": "upkeep", "queries": "upkeep",
         "config": "install", "status": "upkeep", "doctor": "upkeep", "redact": "upkeep", "scrub": "upkeep",
@@ -89,7 +89,7 @@ _VALUES = {str: "TEXT", int: "N", float: "NUMBER", Path: "PATH"}
 
 
 def _local_or_global(ctx: typer.Context, value: Path | None) -> Path | None:
-    """Make `nugget --brain X ask` mean `nugget ask --brain X`; the option of the command wins."""
+    """Return the command's own option, else the one given before the command (`nugget --brain X ask`)."""
     above = ctx.parent
     while value is None and above is not None:
         value, above = above.params.get("brain"), above.parent
@@ -152,7 +152,7 @@ def accept_any_text() -> None:
 
 
 def complain(message: str, *, hint: str | None = None) -> None:
-    """Print an error as one sentence on stderr, with what to do about it on the next line."""
+    """Print an error as one sentence on stderr, with its hint on the next line."""
     put(("Error: ", "bold red"), message, stderr=True)
     if hint:
         put(hint, stderr=True)
@@ -178,7 +178,7 @@ def progress() -> Iterator[None]:
             if what not in tasks:
                 bar.start()
                 if what == "Embedding" and not bar.disable:
-                    bar.console.print("Found by its words from now on; by its meaning when the vectors are there.")
+                    bar.console.print("Found by words now, and by meaning once its vectors are made.")
                 tasks[what] = bar.add_task(what, total=total)
             bar.update(tasks[what], completed=done, total=total)
 
@@ -216,7 +216,7 @@ def listed(values: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def types_among(known: Iterable[str], values: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the types that --type names. Raises UsageError for one that is not known."""
+    """Return the types that --type names. Raises UsageError for an unknown one."""
     types = tuple(value.lower() for value in listed(values))
     if unknown := next((value for value in types if value not in [*known]), None):
         raise UsageError(f"There is no type {unknown!r}.", hint=f"Types are: {', '.join(known)}.")
@@ -242,7 +242,7 @@ def _date(text: str, found: Day | None) -> Day:
 def refresh(brain: Brain, sources: Sequence[SourceName] = (SourceName.BRAIN,), *, is_quiet: bool = False) -> str:
     """Index a few changes of these sources; return `index_behind` if there are more, else an empty text.
 
-    The others, and the vectors of another configured model, are made in the background. `is_quiet` says nothing of the
+    The rest, and vectors of another configured model, are made in the background. `is_quiet` suppresses notes on
     sources outside the brain.
     """
     with progress():
@@ -266,7 +266,7 @@ def refresh(brain: Brain, sources: Sequence[SourceName] = (SourceName.BRAIN,), *
         started, total = brain.sync_in_background(source="machine"), sum(waiting.values())
         if total and not is_quiet:
             parts = ", ".join(f"{count} of {source}" for source, count in waiting.items())
-            note(f"{counted(total, 'file')} changed beside the brain ({parts}); {_indexing(started)}")
+            note(f"{counted(total, 'file')} changed outside the brain ({parts}); {_indexing(started)}")
     if sources == (SourceName.CANON,) and not brain.settings.canon_folders:
         note(f"No folder is canon yet: name some as `canon.folders` in {brain.environment.home / 'config.yaml'}.")
     return "index_behind" if state.files else ""
@@ -300,7 +300,7 @@ class _Nugget(TyperGroup):
 
 
 def _with_plain_help(command: Any) -> Any:
-    """Print help as plain text, which is faster than with rich, with TEXT, N and PATH for types."""
+    """Print help as plain text, which is faster than rich, with TEXT, N and PATH for types."""
     command.rich_markup_mode = None
     for entry in command.params:
         if entry.param_type_name == "argument":

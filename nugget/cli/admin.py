@@ -1,4 +1,4 @@
-"""Commands that set up a brain, serve it and keep it: init, clone, trust, serve, web, backup, self-check, token."""
+"""Commands that set up, serve and back up a brain: init, clone, trust, serve, web, backup, self-check, token."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def init(
 ) -> None:
     """Create a brain and make it the default.
 
-    A brain is a git repository of markdown files. Running the command again changes nothing that is there.
+    A brain is a git repository of markdown files. Running the command again keeps every existing file.
     """
     environment = read_environment()
     root, is_new = make_brain(environment, path or brain, remote=remote, examples=examples, note=note)
@@ -115,11 +115,11 @@ def serve(
 ) -> None:
     """Serve the brain to coding agents over MCP (stdin and stdout), or over HTTP.
 
-    Over HTTP only this machine can connect, unless you give another address. Every request needs a token: that of
+    Over HTTP only this machine can connect, unless you give another address. Every request needs a token: the one in
     NUGGET_HTTP_TOKEN, or one that the server creates when it first starts.
     """
     if compat not in (None, "openqed"):
-        raise UsageError(f"There is no --compat {compat!r}.", hint="The one there is: openqed.")
+        raise UsageError(f"--compat does not accept {compat!r}.", hint="Use: openqed.")
     brains.check_identity(identity)
     folder, openqed = expanded(brain) if brain else None, compat == "openqed"
     if http:
@@ -146,9 +146,9 @@ ArchiveArgument = Annotated[Path, Argument(metavar="FILE", help="The archive, su
 
 @commands.command("backup")
 def make_backup(file: ArchiveArgument) -> None:
-    """Write what Nugget keeps and cannot derive again to an archive: sessions, ledgers, nuggets, settings.
+    """Archive what Nugget cannot derive again: sessions, ledgers, nuggets, settings.
 
-    The brain is a git repository and is not in it. The archive holds what you said in sessions: keep it private.
+    The brain, a git repository, is not included. The archive holds what you said in sessions: keep it private.
     """
     count = repair.backup(read_environment().home, expanded(file))
     put(f"{counted(count, 'file')} in {file}.")
@@ -156,7 +156,7 @@ def make_backup(file: ArchiveArgument) -> None:
 
 @commands.command("restore")
 def restore_backup(file: ArchiveArgument) -> None:
-    """Put a backup back into NUGGET_HOME, which has to be empty."""
+    """Restore a backup into NUGGET_HOME, which must be empty."""
     count = repair.restore(read_environment().home, expanded(file))
     put(f"{counted(count, 'file')} restored. Next: nugget sync")
 
@@ -165,7 +165,7 @@ def restore_backup(file: ArchiveArgument) -> None:
 def check_itself(as_json: JsonOption = False) -> None:
     """Check that this installation works: from a session to an answer, in a temporary home, offline.
 
-    Your brain and your settings are neither read nor changed. The exit code is 1 if something does not work.
+    Your brain and settings are neither read nor changed. The exit code is 1 if something does not work.
     """
     found = []
     for finding in doctor.self_check():
@@ -188,7 +188,7 @@ def web(
 ) -> None:
     """Show the brain in the browser: review, search, read and edit.
 
-    Only this machine can connect, by an address that works once; run again, the command makes a new one.
+    Only this machine can connect, by an address that works once; run the command again for a new one.
     """
     from nugget import web as page
 
@@ -197,13 +197,13 @@ def web(
 
 token = typer.Typer(help="Give access to the spaces of a team's server.", no_args_is_help=True)
 commands.add_typer(token, name="token")
-index = typer.Typer(help="Look after a team's index in PostgreSQL.", no_args_is_help=True)
+index = typer.Typer(help="Manage a team's index in PostgreSQL.", no_args_is_help=True)
 commands.add_typer(index, name="index")
 
 
 @index.command()
 def migrate() -> None:
-    """Create the schema of a team's index, or bring it forward. Run it as the owner of the database."""
+    """Create or upgrade the schema of a team's index. Run this as the owner of the database."""
     before, after = brains.migrate_index(load_settings(read_environment()).index)
     put(f"The schema is at version {after}" + ("." if before == after else f"; it was at {before}."))
 
@@ -229,7 +229,7 @@ def new_token(
 
 @token.command("list")
 def list_tokens(as_json: JsonOption = False) -> None:
-    """List the tokens with their identity, their rights and their last day."""
+    """List the tokens with their identities, rights and expiry dates."""
     known = team.tokens(read_environment().home)
     values = [{key: value for key, value in asdict(one).items() if key != "hash"} for one in known]
     show({"tokens": values} if as_json else None, report="tokens", tokens=known)
@@ -237,6 +237,6 @@ def list_tokens(as_json: JsonOption = False) -> None:
 
 @token.command("revoke")
 def revoke_token(token_id: Annotated[str, Argument(metavar="ID", help="The id from `nugget token list`.")]) -> None:
-    """Revoke a token at once."""
+    """Revoke a token immediately."""
     gone = team.revoke_token(read_environment().home, token_id)
     put(f"Revoked {gone.id} of {clean(gone.identity)}.")

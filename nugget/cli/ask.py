@@ -45,7 +45,7 @@ _MOST = 100
 
 
 def complete_ref(incomplete: str) -> list[tuple[str, str]]:
-    """Complete a ref; return refs with their titles, none of memory."""
+    """Return completions of a ref with their titles, except those of memory."""
     return _suggested(lambda brain: brain.refs_beginning(incomplete, limit=_MOST))
 
 
@@ -54,17 +54,17 @@ def _named(kind: str, incomplete: str) -> list[str]:
 
 
 def complete_domain(incomplete: str) -> list[str]:
-    """Complete the name of a domain."""
+    """Return completions of a domain."""
     return _named("domains", incomplete)
 
 
 def complete_tag(incomplete: str) -> list[str]:
-    """Complete a tag."""
+    """Return completions of a tag."""
     return _named("tags", incomplete)
 
 
 def complete_type(incomplete: str) -> list[str]:
-    """Complete a type of knowledge unit."""
+    """Return completions of a type of knowledge unit."""
     return [name for name in KnowledgeType if name.startswith(incomplete)]
 
 
@@ -134,8 +134,8 @@ def ask(
 ) -> None:
     """Answer a question from everything that is indexed: the brain, canon, sessions and more.
 
-    With an LLM key (ANTHROPIC_API_KEY) the answer is written for you, with its sources; without one you get the best
-    passages, those that `nugget search` finds.
+    With an LLM key (ANTHROPIC_API_KEY) you get a written answer with its sources, without one the best passages, as
+    from `nugget search`.
     """
     text = words(question, "a question")
     with open_brain(brain) as opened:
@@ -209,7 +209,7 @@ def search(
     """  # fmt: skip
     is_narrowed = any((related, source, types, domains, tags, since))
     if related and any((query, types, domains, tags, since)):
-        raise UsageError("--related stands for words and filters.", hint="It goes with --source, --as and --limit.")
+        raise UsageError("--related takes no words or filters.", hint="Only --source, --as and --limit apply.")
     text = " ".join(query or []) if is_narrowed else words(query or [], "something to look for")
     with open_brain(brain) as opened:
         filter_ = _filter(TYPES, types, domains, tags, since, source)

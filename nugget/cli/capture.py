@@ -145,7 +145,7 @@ def _transcript(transcript: Path | None, session: str | None, *, foreground: boo
         return expanded(transcript)
     if session is None:
         raise UsageError(
-            "Say which session: --transcript PATH, --session ID, or a hook payload on stdin.",
+            "Name a session: --transcript PATH, --session ID, or a hook payload on stdin.",
             hint="Transcripts are under ~/.claude/projects/.",
         )
     return worker.find_transcript(read_environment(), session)
@@ -246,7 +246,7 @@ def _show_decided(done: Decided, *, as_json: bool = False) -> None:
 
 
 def _review_by_keys(brain: BrainOption) -> None:
-    """Walk through the proposals; each is decided in one commit, after a confirmation."""
+    """Walk through the proposals and apply the decisions on each in one commit, after a confirmation."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("`nugget review -i` needs a terminal.", hint="`nugget review accept` and `reject` do not.")
     with open_brain(brain) as opened:
@@ -259,7 +259,7 @@ def _review_by_keys(brain: BrainOption) -> None:
 
 
 def _decide_by_keys(opened: Brain, proposal: ProposalBranch) -> bool:
-    """Ask for a key for each unit, then apply the choices; return False if the person stopped."""
+    """Ask for a decision on each unit, then apply them; return False if the person stopped."""
     put(f"\n{proposal.branch}", style="bold cyan")
     put(f"{one_line(proposal.title)}\n")
     chosen: dict[str, str] = {}
@@ -291,7 +291,7 @@ def _decide_by_keys(opened: Brain, proposal: ProposalBranch) -> bool:
 
 
 def _edited(text: str) -> str:
-    """Return the text as edited in the person's editor. Raises UsageError if that cannot be run."""
+    """Return the text as edited in the person's editor. Raises UsageError if the editor cannot be run."""
     variables = read_environment().variables
     editor = shlex.split(variables.get("VISUAL") or variables.get("EDITOR") or "vi")
     with tempfile.TemporaryDirectory() as folder:
@@ -327,7 +327,7 @@ def pause(
 ) -> None:
     """Capture nothing until `nugget pause --end`.
 
-    Sessions that end meanwhile are not captured later either, unless you ask for one with `capture-session`.
+    Sessions that end meanwhile are never captured, unless you name one with `capture-session`.
     """
     sessions.pause(read_environment().home, session=session, end=end)
     what = f"session {session}" if session else "sessions"

@@ -1,4 +1,4 @@
-"""Commands about what happened and why code is as it is: sessions, logs, shell-init, why, nuggets, commit."""
+"""Commands about what happened and why code is the way it is: sessions, logs, shell-init, why, nuggets, commit."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from nugget.text import DATE_FORMS, counted
 
 commands = typer.Typer(add_completion=False)
 sessions = typer.Typer(
-    help="List the sessions of this workspace, newest first, with what came of each.", invoke_without_command=True
+    help="List the sessions of this workspace and their outcomes, newest first.", invoke_without_command=True
 )
 logs = typer.Typer(help="Show what happened in shells and agent sessions: commands, failures, fixes.",
                    no_args_is_help=True)  # fmt: skip
@@ -68,7 +68,7 @@ AllOption = Annotated[bool, Option("--all", help="Sessions of every project, not
 def list_sessions(
     ctx: typer.Context, everything: AllOption = False, since: SinceOption = None, as_json: JsonOption = False
 ) -> None:
-    """List the sessions of this workspace, newest first, with what came of each."""
+    """List the sessions of this workspace and their outcomes, newest first."""
     if ctx.invoked_subcommand is not None:
         return
     workspace, found = app_sessions.list_sessions(open_provenance(), everything=everything, since=moment(since))
@@ -87,7 +87,7 @@ def show_session(
     pager: PagerOption = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a whole session: what came of it, then the conversation with commands and results folded.
+    """Show a whole session: its outcome, then the conversation with commands and results folded.
 
     Secrets are removed. A session that the client deleted is read from Nugget's archive.
     """
@@ -242,8 +242,8 @@ def why(
 ) -> None:
     """Explain why code is the way it is.
 
-    Give a path, a --query, or both; what matches both comes first. The answer holds what earlier sessions decided,
-    tried and rejected, and the brain's reviewed units about this code.
+    Give a path, a --query, or both; what matches both comes first. The answer says what earlier sessions decided,
+    tried and rejected, with the brain's reviewed units about this code.
     """
     answer = open_provenance(brain).explain({
         "path": path, "symbol": symbol, "text": query, "types": [name.lower() for name in listed(types)],
@@ -279,7 +279,7 @@ def commit(
     dry_run: Annotated[bool, Option("--dry-run", help="Print the message; commit nothing.")] = False,
     offline: Annotated[bool, Option("--offline", help="Write the message by rules, without a model.")] = False,
 ) -> None:
-    """Commit what is staged, with a message from the sessions that wrote it.
+    """Commit the staged changes, with a message from the sessions that wrote them.
 
     The message is a conventional commit message; trailers name the sessions and who wrote the lines. The editor opens
     as with git; your hooks run, and the commit is signed as git is configured.
@@ -353,7 +353,7 @@ def list_nuggets(
 
 @nuggets.command("inspect")
 def inspect_nugget(nugget: NuggetArgument, as_json: JsonOption = False) -> None:
-    """Show one nugget with everything that is known about it."""
+    """Show everything known about a nugget."""
     found, reason = open_provenance().nugget(nugget)
     show(whole_json(found, reason) if as_json else None, report="nugget", nugget=found, reason=reason)
 
@@ -382,7 +382,7 @@ def import_nuggets(
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Import exported nuggets. Nuggets that exist already are not changed."""
+    """Import exported nuggets. Existing nuggets are not changed."""
     done = open_provenance().import_lines(file, name=file.name, dry_run=dry_run)
     show(done | {"dry_run": dry_run} if as_json else None, report="imported", done=done, dry_run=dry_run)
     raise typer.Exit(1 if done["problems"] and not done["sessions"] else 0)

@@ -147,7 +147,7 @@ def _install_clients(place: Place | None, environment: Environment, command: Pat
 
 
 def _ask_for_claude(environment: Environment) -> None:
-    """Ask once at the terminal whether the `claude` command may find knowledge; keep the answer."""
+    """Ask once at the terminal whether the `claude` command may find knowledge; store the answer."""
     is_asked = "extraction.use_claude" in read_user_file(environment)
     is_there = shutil.which("claude", path=environment.variables.get("PATH")) is not None
     if is_asked or not is_there or not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -277,7 +277,7 @@ def move_settings(
         put(f"{key}: {one_line(str(value))}   (brain.yaml:{line})")
     put("These decide where your texts and keys are sent and what runs. Move only what you chose yourself.")
     if not yes and not sys.stdin.isatty():
-        raise UsageError("Nobody can be asked here.", hint="`--yes` moves these settings without asking.")
+        raise UsageError("This needs a terminal to ask for confirmation.", hint="`--yes` moves them without asking.")
     if yes or typer.confirm(f"Use these, in {environment.home / 'config.yaml'}?"):
         set_values(environment, {key: value for key, (value, _) in found.items()})
         put(f"Moved {counted(len(found), 'setting')}. Now delete what moved from brain.yaml.")

@@ -38,8 +38,8 @@ def add(
 ) -> None:
     """Add a piece of knowledge.
 
-    It becomes a new file in one commit. A text on standard input that has frontmatter is taken as a complete knowledge
-    file.
+    It becomes a new file in one commit. Text on standard input that starts with frontmatter must be a complete
+    knowledge file.
     """
     given = _stdin() if text == ["-"] else " ".join(text)
     hint = " (`nugget config set redaction.allow` lets more through)"
@@ -89,7 +89,7 @@ def move(
     Relations to it are updated.
     """
     if domain is None and name is None:
-        raise UsageError("Say where to: --domain, --name, or both.")
+        raise UsageError("Give --domain, --name, or both.")
     with open_brain(brain) as opened:
         result, golden = opened.move(unit_id, domain=domain, name=name)
     value = fields(result, "old_id", "new_id", "old_path", "new_path", "relinked", "commit")
@@ -115,10 +115,10 @@ def show_log(
 
 @commands.command()
 def undo(as_json: JsonOption = False, brain: BrainOption = None) -> None:
-    """Take back the last change that `nugget log` lists, by a new commit."""
+    """Undo the last change that `nugget log` lists, by a new commit."""
     with open_brain(brain) as opened:
         last = opened.undo()
-    show(fields(last, "kind", "title", "commit") if as_json else None, f"Taken back: {last.title}.")
+    show(fields(last, "kind", "title", "commit") if as_json else None, f"Undone: {last.title}.")
 
 
 @commands.command()

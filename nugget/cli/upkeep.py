@@ -96,7 +96,7 @@ def _follow(opened: Brain, *, rebase: bool, is_asked: bool) -> NuggetError | Non
     elif is_asked and not done.problems:
         note("Nothing to pull.")
     for problem in done.problems if not is_asked else done.problems[1:]:
-        note(f"Not in line with the remote: {problem} {problem.hint or ''}".rstrip())
+        note(f"Not synced with the remote: {problem} {problem.hint or ''}".rstrip())
     return done.problems[0] if done.problems else None
 
 
@@ -111,9 +111,9 @@ def rebuild(as_json: JsonOption = False, brain: BrainOption = None) -> None:
 
 @commands.command()
 def status(as_json: JsonOption = False, brain: BrainOption = None) -> None:
-    """Show what is indexed of each source, what waits since when, and what is captured, queued, failed and spent.
+    """Show what is indexed, what waits and since when, and what was captured, queued, failed and spent.
 
-    The exit code is 0 whatever is shown; `nugget doctor` ends with 1 if something is wrong.
+    The exit code is always 0; `nugget doctor` exits with 1 if something is wrong.
     """
     with open_brain(brain) as opened:
         seen, *others = [states.status(one.path, one.settings, one.environment) for one in (opened, *opened.others)]
@@ -261,7 +261,7 @@ def queries(
 ) -> None:  # fmt: skip
     """Show the questions asked of the brain, most frequent first.
 
-    Also shows what came back, what found nothing, how long it took, and how much of the brain was ever returned.
+    Also shows the answers, questions without an answer, times, and how much of the brain was ever returned.
     """
     with open_brain(brain) as opened:
         found = opened.asked_questions(day(since))

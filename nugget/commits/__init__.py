@@ -1,7 +1,7 @@
-"""`nugget commit`: match the staged changes to the sessions that wrote them, and make a message of both.
+"""`nugget commit`: match the staged changes to the sessions that wrote them, and draft a message from both.
 
-Sessions come from the store of provenance; a transcript of this workspace that the store does not know yet, or knows
-an older state of, is read as it is. Only recent sessions are looked at.
+Sessions come from the store of provenance; transcripts of this workspace that are newer than the store are read
+directly. Only recent sessions count.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SLACK_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """A commit to be: the sessions that it comes from (most lines first), and its message."""
+    """A planned commit: the sessions that it comes from (most lines first), and its message."""
 
     sessions: tuple[SessionRecord, ...]
     message: str
@@ -64,18 +64,18 @@ def prepare(
 ) -> Commit | None:  # fmt: skip
     """Return the commit that `git commit` in `folder` would make, with a message for it.
 
-    git's hook gives the `variables` that git gave it, and `until`, a value of time.process_time: transcripts that the
-    store does not know are read up to then (the newest in any case), and None is returned if no recent session had a
-    part in the commit. Raises GitError outside a repository, in a bare one, and if nothing is staged.
+    git's hook passes on the `variables` from git, and `until`, a value of time.process_time: transcripts newer than the
+    store are read up to then (the newest in any case), and None is returned if no recent session wrote part of
+    the commit. Raises GitError outside a repository, in a bare one, and if nothing is staged.
     """
     workspace = find_workspace(folder)
     if workspace is None or workspace.common_dir is None:
-        raise GitError(f"{folder} is in no git repository.", hint="Change to the repository whose changes to commit.")
+        raise GitError(f"{folder} is not in a git repository.", hint="Change to the repository to commit in.")
     if workspace.root == workspace.common_dir or not (workspace.root / ".git").exists():
         raise GitError(f"{workspace.root} is a bare repository: nothing can be staged there.")
     staged = staged_files(workspace.root, variables=variables)
     if not staged:
-        raise GitError("Nothing is staged.", hint="Stage what belongs into the commit: git add FILE")
+        raise GitError("Nothing is staged.", hint="Stage the changes to commit: git add FILE")
     records = _recent_sessions(workspace, staged, environment, settings, now=now, until=until)
     attribution = attribute(staged, records)
     matched = _matched(workspace.root, staged, records, attribution, variables)
@@ -122,7 +122,7 @@ def _moment(record: SessionRecord) -> datetime:
 
 
 def _read_stored(files: Iterable[Path], named: set[str]) -> Iterator[SessionRecord]:
-    """Yield the stored sessions whose files hold one of the paths: most need not be parsed."""
+    """Yield the stored sessions whose files mention one of the paths, without parsing the others."""
     for file in files:
         with suppress(Exception):
             if _holds(file, named):
@@ -130,7 +130,7 @@ def _read_stored(files: Iterable[Path], named: set[str]) -> Iterator[SessionReco
 
 
 def _holds(file: Path, names: Iterable[str]) -> bool:
-    """Return whether a file of JSON holds one of the names, in either way that it can be written there."""
+    """Return whether a JSON file holds one of the names, escaped or not."""
     content = file.read_bytes()
     forms = (json.dumps(name, ensure_ascii=is_ascii)[1:-1] for name in names for is_ascii in (True, False))
     return any(form.encode("utf-8", "replace") in content for form in forms)
@@ -169,7 +169,7 @@ def _read_transcripts(
 
 
 def _record(session: Session, roots: Sequence[Workspace], touches: Sequence[FileTouch]) -> SessionRecord:
-    """Return what the commit needs of a session: its touches, and under which prompt each file was edited."""
+    """Return the part of a session that the commit needs: its touches, and the prompt of each edit."""
     prompts = [event.text for event in session.events if event.kind is EventKind.PROMPT]
     return SessionRecord(
         session=session.id, workspace=roots[0].identity, agent=session.agent,
@@ -198,7 +198,7 @@ def _matched(
     repo: Path, staged: Sequence[StagedFile], records: Sequence[SessionRecord], attribution: Attribution,
     variables: Mapping[str, str] | None,
 ) -> list[SessionRecord]:  # fmt: skip
-    """Return the sessions that wrote lines of the commit, else left a file just as it is staged."""
+    """Return the sessions that wrote lines of the commit, else those that left a file exactly as it is staged."""
     by_id = {record.session: record for record in records}
     found = {name: by_id[name] for name in attribution.sessions}
     explained = {touch.path for record in found.values() for touch in record.touches}
@@ -225,7 +225,7 @@ def _intents(matched: Sequence[SessionRecord], staged: Sequence[StagedFile]) -> 
 
 
 def _reasons(matched: Sequence[SessionRecord], staged: Sequence[StagedFile]) -> list[str]:
-    """Return constraints, decisions and the like that are known of the staged files."""
+    """Return known constraints, decisions and other reasons about the staged files."""
     paths = {file.path for file in staged}
     nuggets = [one for record in matched for one in record.nuggets if one.scope.path in paths]
     # A summary may begin with its type already.
@@ -235,7 +235,7 @@ def _reasons(matched: Sequence[SessionRecord], staged: Sequence[StagedFile]) -> 
 
 
 def write_message(file: Path, make: Callable[[], Commit | None]) -> bool:
-    """Put a message above the comments in git's file, unless something stands there already.
+    """Put a message above the comments in git's file, unless it already has one.
 
     Returns whether the file was written.
     """

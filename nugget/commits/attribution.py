@@ -1,15 +1,15 @@
-"""Attribution of a commit's lines: what agents are recorded to have written, compared with what is staged.
+"""Attribution of a commit's lines: the recorded lines of agents, compared with the staged ones.
 
 How lines are counted:
 
 - Only added lines of the staged diff against HEAD count, renames detected; removed lines belong to nobody.
-- Blank lines and trivial ones (without a letter or a digit: `}`, `);`, `---`) do not count: anybody writes them.
+- Blank lines and trivial ones (without a letter or a digit: `}`, `);`, `---`) do not count.
 - Moved lines do not count: an added line that, apart from space at its ends, is also removed somewhere in the same
   diff. Each removed line can explain one added line.
 - Binary files, submodules and lock files, which tools write, have no lines that count.
-- A line that counts is an agent's when a session that is looked at wrote a line like it (apart from space at its ends)
-  in the same file, under its name or the one that it was renamed from. Of several sessions the newest has it.
-- Every other line is the person's, also one that they changed after the agent wrote it.
+- A line that counts is an agent's if one of the sessions wrote the same line (apart from space at its ends) in the
+  same file, under its present or previous name. Of several sessions the newest gets it.
+- Every other line is the person's, including those changed after the agent wrote them.
 
 Shares are whole percentages that add up to 100; whoever wrote a line has at least 1 %.
 """
@@ -55,7 +55,7 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribution:
-    """The lines that count, by who wrote them: agents by their names, `human` the rest.
+    """The lines that count, by author: agents by name, `human` for the rest.
 
     `sessions` are those that wrote at least one of the lines, by id, with how many, most first.
     """
@@ -112,7 +112,7 @@ def attribute(staged: Sequence[StagedFile], records: Iterable[SessionRecord]) ->
 
 
 def has_lines(file: StagedFile) -> bool:
-    """Return whether a file has lines that somebody writes."""
+    """Return whether a file has lines that people or agents write."""
     return not file.is_binary and file.mode != SUBMODULE and PurePosixPath(file.path).name not in LOCK_FILES
 
 

@@ -1,4 +1,4 @@
-"""Conventional commit messages from paths, the staged diff and what the person asked the agent for.
+"""Conventional commit messages from paths, the staged diff and the person's requests to the agent.
 
 The form is that of https://www.conventionalcommits.org/en/v1.0.0/: `type(scope): subject`, of at most 72 characters,
 a body of why and what, and git trailers.
@@ -78,10 +78,10 @@ Message = tuple[str, tuple[str, ...]]
 
 
 def draft(staged: Sequence[StagedFile], *, intents: Sequence[str] = (), reasons: Sequence[str] = ()) -> Message:
-    """Return a message by rules alone.
+    """Return a message made by rules alone.
 
-    `intents` are requests of the person, the likeliest first; `reasons` are decisions and constraints that are known of
-    the files. Both are untrusted text, redacted already.
+    `intents` are requests of the person, the likeliest first; `reasons` are known decisions and constraints about
+    the files. Both are redacted, untrusted text.
     """
     usable = [subject for intent in intents if (subject := subject_of(intent))]
     kind, scope = commit_type(staged, " ".join(usable[:1])), common_scope(staged)
@@ -115,7 +115,7 @@ def commit_type(staged: Sequence[StagedFile], intent: str = "") -> str:
 
 
 def common_scope(staged: Sequence[StagedFile]) -> str:
-    """Return the name of the folder, or file, that the change is about; empty if it is about several."""
+    """Return the name of the one folder or file that the change is about; empty if there are several."""
     paths = [PurePosixPath(file.path) for file in staged if _kind(file.path) == "code"]
     paths = paths or [PurePosixPath(file.path) for file in staged]
     levels = takewhile(lambda level: len(set(level)) == 1, zip(*(path.parts[:-1] for path in paths), strict=False))

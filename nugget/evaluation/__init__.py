@@ -1,10 +1,10 @@
 """Evaluation: the golden questions of a brain, asked of its own index, measured, and compared with an earlier run.
 
-No LLM takes part, so that a run costs nothing and two runs can be compared. Metrics are those of the literature:
+No LLM is used, so that a run costs nothing and two runs can be compared. Metrics are those of the literature:
 
     recall@k = expected units among the first k / expected units
     MRR@10   = 1 / rank of the first expected unit, 0 beyond rank 10
-    nDCG@10  = sum of (2^gain - 1) / log2(rank + 1) over the first ten / the most that this could be
+    nDCG@10  = sum of (2^gain - 1) / log2(rank + 1) over the first ten / the largest possible sum
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Ask every question; return the run as `nugget eval --json` prints it, and as a baseline file holds it.
 
-    A question that expects a unit that is not among the `known` is a problem, with its line, and is left out. A unit
-    among the `forgotten` was removed on purpose: that is a warning, and the question is asked for its other units.
+    A question that expects a unit outside `known` is left out and reported with its line. A unit in `forgotten` was
+    removed on purpose: that is a warning, and the question is asked for its other units.
     """
     found, results = list(problems), list[dict[str, Any]]()
     for question in questions:
@@ -90,7 +90,7 @@ def means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def compare(run: Mapping[str, Any], baseline: Mapping[str, Any], *, threshold: float) -> dict[str, Any] | None:
-    """Return the run against an earlier one, over the questions that both have; None if they have none in common.
+    """Compare the run with an earlier one, over their common questions; return None if there are none.
 
     `regressed` names the metrics that fell by more than the threshold, `worse` and `better` the questions whose nDCG
     changed.
@@ -134,15 +134,15 @@ def read_baseline(file: Path) -> dict[str, Any] | None:
 
 
 def store(file: Path, run: Mapping[str, Any]) -> None:
-    """Keep a run to compare the next one with. Raises NuggetError if the file cannot be written."""
+    """Store a run as the baseline of the next one. Raises NuggetError if the file cannot be written."""
     try:
         files.replace(file, json.dumps(run, ensure_ascii=False).encode())
     except OSError as error:
-        raise NuggetError(f"The run cannot be kept in {file} ({error.strerror or error}).") from error
+        raise NuggetError(f"The run cannot be stored in {file} ({error.strerror or error}).") from error
 
 
 def _result(question: GoldenQuestion, ask: Ask, *, has_vectors: bool) -> dict[str, Any]:
-    """Ask a question; return the rank of each unit that it expects, and why it stands there."""
+    """Ask a question; return the rank of each expected unit, and the reason for it."""
     bundle = ask(_query(question.text, question.filter))
     ranks = {hit.unit.id: (rank, _found_by(hit, bundle)) for rank, hit in enumerate(bundle.hits, start=1)}
     expected = [
@@ -161,13 +161,13 @@ def _result(question: GoldenQuestion, ask: Ask, *, has_vectors: bool) -> dict[st
 
 
 def _query(text: str, filter_: Filter) -> Query:
-    """Return a query for the first `LISTED` units of the brain, without a limit of tokens."""
+    """Return a query for the first `LISTED` units of the brain, without a token limit."""
     filter_ = replace(filter_, sources=(SourceName.BRAIN,))
     return Query(text=text, filter=filter_, limit=LISTED, budget_tokens=10**9, depth=Depth.SUMMARY)
 
 
 def _found_by(hit: Hit, bundle: Bundle) -> str:
-    """Return the ranks that the unit has in the lists, and the lists without it: `vector #9, bm25 misses it`."""
+    """Return the unit's ranks in the lists, and the lists without it: `vector #9, bm25 misses it`."""
     lists = ["bm25"] if "no_vectors" in bundle.degraded else ["vector", "bm25"]
     missed = [name for name in lists if not any(reason.startswith(f"{name} #") for reason in hit.reasons)]
     return ", ".join([*hit.reasons, *(f"{name} misses it" for name in missed)])

@@ -1,7 +1,7 @@
 """The query log: one JSON line for each question in `$NUGGET_HOME/ledger/queries.jsonl`, with the ids of its answer.
 
 Secrets are removed from the text first. When the file has grown too long it replaces `queries.old.jsonl`. In
-`uses.jsonl` are the returned units that the session which asked for them cited later, or whose file it edited.
+`uses.jsonl` are the returned units that the asking session cited later, or whose file it edited.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def record(home: Path, entry: Asked, *, settings: Settings) -> bool:
 
 
 def holds_no_secret(text: str) -> bool:
-    """Return True for plain words of prose, in which redaction would find nothing: loading its rules takes 0.6 s."""
+    """Return True for plain prose, in which redaction finds nothing, because loading its rules takes 0.6 s."""
     return _PLAIN.fullmatch(text) is not None and not re.search(_SECRET_HINT, text)
 
 
@@ -157,7 +157,7 @@ def read(home: Path, *, brain: Path | None = None, since: date | None = None, wi
 def report(entries: Sequence[Asked], *, used: Mapping[str, Sequence[str]], unit_ids: Sequence[str]) -> dict[str, Any]:
     """Return the questions asked of a brain that has these units now, as `nugget queries --json` prints them.
 
-    The most frequent come first, each with its latest answer; spacing and letter case do not count. Times are in ms.
+    The most frequent come first, each with its latest answer; spacing and case are ignored. Times are in ms.
     `zero` and `weak` count every time a question was asked, `used_in` those after which a unit was used. `used` has the
     units that were used after a question, by its id.
     """
@@ -192,7 +192,7 @@ def report(entries: Sequence[Asked], *, used: Mapping[str, Sequence[str]], unit_
 def note_uses(
     home: Path, brain: Path, session: Session, *, scope_of: Callable[[str], str | None], now: datetime
 ) -> None:
-    """Record what a captured session used and is not recorded yet; `scope_of` gives the path of a unit's scope."""
+    """Record new uses in a captured session; `scope_of` gives the path of a unit's scope."""
     entries = [entry for entry in read(home, brain=brain) if entry.session == session.id]
     known = {(asked, unit) for asked, units in read_uses(home).items() for unit in units}
     for asked, unit, how in uses_in(session, entries, scope_of=scope_of):
@@ -212,7 +212,7 @@ def read_uses(home: Path) -> dict[str, list[str]]:
 def uses_in(
     session: Session, entries: Sequence[Asked], *, scope_of: Callable[[str], str | None]
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield question, unit, and `cited` or `edited` for each use. Tool output does not count: it names every result."""
+    """Yield question, unit, and `cited` or `edited` for each use. Tool output is ignored: it names every result."""
     for entry in entries:
         later = [event for event in session.events if event.timestamp and event.timestamp > entry.time]
         said = "\n".join(text for event in later if event.kind in _CITING for text in (event.text, event.after) if text)

@@ -3,9 +3,9 @@
 At its start a session gets a short brief if there is reviewed knowledge of its repository, the whole brief with
 `--brief`, none with `--no-brief`; with `--recall` each prompt gets related units.
 
-Standard library only, and as little of it as possible: all SessionEnd hooks together have 1.5 s. Nothing that goes
-wrong here may disturb the client: the exit code is always 0, nothing is printed but the notice that the
-client shows at a session's start, and what failed is noted in `$NUGGET_HOME/log/hook.log`.
+Standard library only, and as little of it as possible: all SessionEnd hooks together have 1.5 s. Failures
+must not disturb the client: the exit code is always 0, nothing is printed but the notice that the client shows
+at a session's start, and errors go to `$NUGGET_HOME/log/hook.log`.
 
 Git's prepare-commit-msg hook, `nugget commit --hook FILE [SOURCE [COMMIT]]`, is as quiet and ends within five seconds;
 if it fails the message stays as git made it. It needs more than the standard library.
@@ -55,7 +55,7 @@ def is_hook_call(arguments: Sequence[str]) -> bool:
 
 
 def main(arguments: Sequence[str] = ()) -> int:
-    """Act on the hook payload on stdin; always 0.
+    """Act on the hook payload on stdin; return 0.
 
     SessionEnd (and PreCompact) queue the session; SessionStart prints the notice and, at most every five minutes, has
     the worker follow the remote and bring the indexes in line, once an hour also look for sessions that were never
@@ -108,7 +108,7 @@ def _read_payload() -> dict[str, object]:
 
 
 def _session_ends(home: str, payload: dict[str, object], event: str, *, notes: bool = False) -> None:
-    """Queue the session and start a worker; with `notes`, only keep one job of it for the next worker."""
+    """Queue the session and start a worker; with `notes`, only queue one job for the next worker."""
     job: dict[str, object] = {"version": 1, "queued": time.time(), "event": event}
     for theirs, ours in _JOB_FIELDS.items():
         value = payload.get(theirs)
@@ -146,7 +146,7 @@ def _session_starts(home: str, payload: dict[str, object], *, brief: int | None)
 
 
 def _review_state(home: str, brain: str) -> list[str]:
-    """Return the proposals that wait and how many were merged since the last session, as recorded by the worker."""
+    """Return the number of waiting proposals and of those merged since the last session, as recorded by the worker."""
     queue = files.make_queue(home)
     try:
         with open(os.path.join(queue, files.REVIEW_STATE), "rb") as file:

@@ -1,8 +1,8 @@
 """Import: existing notes become proposals on a branch, to be reviewed like those of a session.
 
 find files -> read notes -> redact -> leave out what was imported before -> compare with the brain -> branch.
-Neither the notes nor any file of the brain is changed: what is near to something known is flagged, not merged. A unit
-carries the file and line that it came from and a digest of the note, by which the next import knows it.
+Neither the notes nor any file of the brain is changed: near duplicates are flagged, not merged. A unit records the
+file and line that it came from and a digest of the note, by which the next import recognises it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def import_notes(
     git.ready_branch(target.brain)
     root = Path(os.path.realpath(path))  # pathlib's raises where links lead in a circle
     if root.is_relative_to(target.brain) or (root.is_dir() and is_brain(root)):
-        raise UsageError(f"{path} is a brain already.", hint="What is in a brain is found without being imported.")
+        raise UsageError(f"{path} is a brain already.", hint="Units of a brain are searched without an import.")
     read_files, notes, left_out, redacted = _read(path, target.settings)
     key = brain_key(target.brain, target.home)
     with locked(lock_file(target.home, key)):
@@ -103,7 +103,7 @@ def import_notes(
 
 
 def _read(path: Path, settings: Settings) -> tuple[int, dict[str, Proposal], list[Problem], Counter[str]]:
-    """Read every note below a path, redacted: the number of files, notes by key, what was left out and redacted."""
+    """Read and redact every note below a path; return the number of files, notes by key, files left out, and counts."""
     allow, files = allow_list(settings), 0
     notes: dict[str, Proposal] = {}
     left_out: list[Problem] = []
@@ -131,7 +131,7 @@ def _read(path: Path, settings: Settings) -> tuple[int, dict[str, Proposal], lis
 
 
 def _find_files(root: Path, exclude: Sequence[str]) -> Iterator[tuple[str, Path, str]]:
-    """Yield (path, file, "") of all that may hold notes, or the reason why a file is left out.
+    """Yield (path, file, "") for each file that may hold notes, or with the reason why it is left out.
 
     The path starts with the name of what is imported, and has `/`. Links are not followed, hidden folders and those of
     tools and templates not entered, and ignore files are honoured, as in canon. Raises UsageError if `root` is not a
@@ -172,7 +172,7 @@ def _read_text(file: Path) -> str:
 
 
 def _with_relations(notes: Sequence[Proposal], known: Iterable[str]) -> list[Proposal]:
-    """Return notes with relations to the notes that they link to, and to the units of the brain's files."""
+    """Return notes with relations to the notes and units that they link to."""
     ids = {unit_id_of(path).rpartition("/")[2]: unit_id_of(path) for path in known}
     for note in reversed(notes):
         ids |= dict.fromkeys(note.names, note.unit.id)
@@ -207,7 +207,7 @@ _CONCEPTS = {
 
 
 def _read_database(file: Path) -> str:
-    """Return the export of claude-mem's or mem0's database. Raises TranscriptError, also for any other database."""
+    """Return the export of a database of claude-mem or mem0. Raises TranscriptError, also for any other database."""
     with open_database(file) as connection:
         for table, (order, wanted) in _TABLES.items():
             present = columns_of(connection, table)
@@ -221,7 +221,7 @@ def _read_database(file: Path) -> str:
 
 
 def notes_of_export(text: str, *, path: str) -> Iterator[Proposal | Problem]:
-    """Return the notes of a JSON or JSON lines file; only a reason if its format is not known."""
+    """Return the notes of a JSON or JSON lines file, or the reason why there are none."""
     try:
         lines = [line for line in text.split("\n") if line.strip()] if path.endswith(".jsonl") else []
         value: Any = [json.loads(line) for line in lines] if lines else json.loads(text)
@@ -242,7 +242,7 @@ def notes_of_export(text: str, *, path: str) -> Iterator[Proposal | Problem]:
 
 
 def _final_memories(events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the memories that a history of mem0 ends with, in the order of their last change."""
+    """Return the memories at the end of a history of mem0, in the order of their last change."""
     now: dict[str, dict[str, Any]] = {}
     for event in events:
         name = str(event["memory_id"])
@@ -300,7 +300,7 @@ def _memory(entry: Mapping[str, Any], path: str, line: int) -> Proposal | Proble
 
 
 def _list(value: object) -> list[str]:
-    """Return a list of texts, which may be written as JSON within a text, or be one text."""
+    """Return a list of texts from a list, JSON in a text, or a single text."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

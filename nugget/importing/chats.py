@@ -1,7 +1,7 @@
 """Exports of ChatGPT and Claude: each conversation of their `conversations.json` becomes an archived session.
 
 From the archive it is searched, shown and captured like any other session. ChatGPT keeps the messages as a tree with
-the one that was shown last as `current_node`; Claude keeps them in a list.
+the last one shown as `current_node`; Claude keeps them in a list.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def find_export(path: Path) -> Path | None:
 def import_chats(path: Path, home: Path, settings: Settings, *, dry_run: bool = False) -> dict[str, str]:
     """Archive the conversations of an export, redacted; return their titles by session id.
 
-    Raises UsageError if the file cannot be read or holds no conversations that are known.
+    Raises UsageError if the file cannot be read or holds no known conversations.
     """
     done: dict[str, str] = {}
     for session in _sessions(_read(path), str(path)):
@@ -87,7 +87,7 @@ def _read_claude(conversation: Mapping[str, Any], builder: EventBuilder) -> None
 
 
 def _read_chatgpt(conversation: Mapping[str, Any], builder: EventBuilder) -> None:
-    """Add the messages of the branch that was shown last, from its root."""
+    """Add the messages of the last branch shown, from its root."""
     nodes, name = mapping_of(conversation.get("mapping")), conversation.get("current_node")
     branch: dict[str, Mapping[str, Any]] = {}
     while isinstance(name, str) and name in nodes and name not in branch:

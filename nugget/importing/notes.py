@@ -1,6 +1,6 @@
 """Notes of markdown files: ADRs, rules for agents, Obsidian and plain notes, notes of basic-memory.
 
-One note for one idea: an ADR is one decision, rules are cut at their sections, a page of prose is one note until it
+A note is one idea: an ADR is one decision, rules are split at their sections, a page of prose is one note unless it
 is long. Journals, task lists, lists of links and templates are left out with a reason.
 Formats: adr.github.io/madr, github.com/npryce/adr-tools (Nygard), docs.cursor.com (rules),
 docs.basicmemory.com/concepts/knowledge-format, help.obsidian.md.
@@ -217,10 +217,10 @@ def propose(
     path: str, line: int, *, title: str, body: str, reason: str, quote: str = "", warning: str | None = None,
     **values: Any,
 ) -> Proposal:  # fmt: skip
-    """Return one idea of somebody's notes as a proposal; `line` counts from 1, `values` are those of its unit.
+    """Return one idea of somebody's notes as a proposal; `line` counts from 1, `values` are its unit's fields.
 
-    The evidence is the first words of `quote`, the most telling part, or of the body, that are not a heading; its
-    record is a digest of the body, which identifies the note wherever its file lies and whatever it is called.
+    The evidence is the beginning of `quote`, the most telling part, or of the body, without headings; its record is
+    a digest of the body, which identifies the note even if its file is moved or renamed.
     """
     plain = _readable(body)
     lines = [one.strip() for one in (_readable(quote) or plain).split("\n")]
@@ -236,7 +236,7 @@ def propose(
 
 
 def _domain(path: str) -> str:
-    """Return the subject by the folders of a note: at most two, without those that name a type."""
+    """Return the domain from the folders of a note: at most two, without those that name a type."""
     folders = [slugify(name) for name in path.split("/")[1:-1] if not name.startswith(".")]
     named = [name for name in folders if name not in _NO_DOMAINS and named_kind(name) is None]
     return "/".join(named[:2]) or "general"
@@ -271,7 +271,7 @@ def _adr(page: _Page, form: str, texts: Mapping[str, str]) -> Proposal | Problem
 
 
 def _rules(page: _Page, name: str) -> Iterator[Proposal | Problem]:
-    """Yield rules by their sections: each is what somebody laid down about one matter."""
+    """Yield the sections of a file of rules."""
     lines = page.body.split("\n")  # a line such as `@docs/style.md` imports another file
     body = "\n".join("" if line.strip().startswith("@") and " " not in line.strip() else line for line in lines)
     subject = title_of(body) or ""
@@ -318,7 +318,7 @@ def _prose(page: _Page, sections: Sequence[_Section]) -> Iterator[Proposal | Pro
 
 
 def _no_knowledge(page: _Page) -> str | None:
-    """Return the reason why a page is not proposed, by its form alone."""
+    """Return the reason, from its form alone, why a page is not proposed."""
     if len(_words_only(body_below_title(page.body))) < _MIN_CHARS:
         return TOO_LITTLE
     if re.fullmatch(r"\d{4}[-_.]?\d{2}[-_.]?\d{2}(?:\b.*)?|\d{4}-W\d{2}", page.stem):
@@ -374,7 +374,7 @@ def _kind_of(page: _Page, title: str, headings: Sequence[str]) -> tuple[Knowledg
 
 
 def kind_of_sentence(sentence: str) -> tuple[KnowledgeType, str]:
-    """Return the type that a title or a single sentence reads like, and the reason."""
+    """Return the type that the wording of a title or sentence suggests, and the reason."""
     found = {one.lastgroup: one[0] for one in _TITLES.finditer(sentence[:300])}
     kind = next((kind for kind in _TITLES.groupindex if kind in found), None)
     if kind is None:

@@ -74,9 +74,9 @@ def open_private(path: StrPath, mode: str) -> IO[Any]:
 
 
 def replace(path: StrPath, content: bytes, *, mode: int = _FILE_MODE) -> None:
-    """Give a file this content by fsync and rename: readers see the old or the new, never a part.
+    """Replace a file's content by fsync and rename: readers see the old or the new, never a part.
 
-    A power cut may bring the old content back, unless `sync_folder` is called afterwards.
+    A power cut may restore the old content, unless `sync_folder` is called afterwards.
     """
     folder, name = os.path.split(path)
     private_folder(folder)
@@ -107,7 +107,7 @@ def sync_folder(folder: StrPath) -> None:
 
 
 def try_lock(path: StrPath, *, wait: bool = False) -> int | None:
-    """Take a lock file: a descriptor that holds it until it is closed, None if another process has it.
+    """Take a lock file; return the descriptor that holds it until closed, None if another process has it.
 
     The kernel drops the lock when its last holder dies, so a lock is never stale.
     """
@@ -136,9 +136,9 @@ def locked(path: StrPath, *, wait: bool = True) -> Iterator[None]:
 
 
 def append_line(file: StrPath, line: Mapping[str, object], *, durable: bool = True, once: bool = False) -> None:
-    """Append one line of JSON to a file; with `once` only a new one, if `durable` wait until it is on the disk.
+    """Append one line of JSON to a file; with `once` only a new one, with `durable` wait until it is on the disk.
 
-    A line that a crash or a full disk cut short is closed off first, so that it spoils nothing but itself.
+    A line that a crash or a full disk cut short is ended first, so that it does not spoil the new one.
     """
     with locked(os.path.splitext(file)[0] + ".lock"), open_private(file, "ab+") as opened:
         if once and dict(line) in read_lines(file):
@@ -154,7 +154,7 @@ def append_line(file: StrPath, line: Mapping[str, object], *, durable: bool = Tr
 
 
 def read_lines(file: StrPath) -> Iterator[dict[str, Any]]:
-    """Yield every line of a file of JSON objects that can be read, oldest first; nothing if there is no such file."""
+    """Yield every readable line of a file of JSON objects, oldest first; nothing if the file is missing."""
     with suppress(FileNotFoundError), open(file, "rb") as opened:
         for raw in opened:
             with suppress(ValueError):
@@ -168,7 +168,7 @@ def queue_folder(home: StrPath) -> str:
 
 
 def make_queue(home: StrPath) -> str:
-    """Make the queue's folder if it is missing, with a file whose time says since when it exists."""
+    """Make the queue's folder if it is missing, with a file whose time is that of its creation."""
     queue = queue_folder(home)
     private_folder(queue)
     private_file(os.path.join(queue, "installed"))
@@ -189,7 +189,7 @@ def queue_job(home: StrPath, job: Mapping[str, object], *, name: str = "") -> st
 
 
 def start_worker(home: StrPath, *arguments: str) -> bool:
-    """Start a detached worker on the queue and return True, unless one is at work.
+    """Start a detached worker on the queue and return True, unless one is running.
 
     The lock is taken here and inherited, so of any number of hooks at the same moment one starts a worker.
     """
@@ -209,7 +209,7 @@ def start_worker(home: StrPath, *arguments: str) -> bool:
 
 
 def start_detached(command: Sequence[str], *, keep: int, variables: Mapping[str, str] | None = None) -> None:
-    """Start a process in a session of its own, which neither the caller's exit nor a hang-up reaches.
+    """Start a process in a session of its own, which survives the caller's exit and a hang-up.
 
     It inherits the descriptor `keep`, such as that of a lock, and gets `variables` on top of the environment.
     """
@@ -236,7 +236,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def resource(name: str) -> Path:
-    """Return a folder or file that comes with Nugget, such as `brain-template`, from a wheel or a checkout."""
+    """Return the path of a folder or file that comes with Nugget, such as `brain-template`."""
     from pathlib import Path
 
     from nugget.errors import NuggetError
@@ -249,7 +249,7 @@ def resource(name: str) -> Path:
 
 
 def make_private(*roots: StrPath) -> list[str]:
-    """Take the rights of others off everything in and under `roots` that is ours; return what changed."""
+    """Remove other users' rights from everything of ours in and under `roots`; return what changed."""
     changed = []
     for root in roots:
         inside = (os.path.join(folder, name) for folder, folders, files in os.walk(root) for name in (*folders, *files))
@@ -264,7 +264,7 @@ def make_private(*roots: StrPath) -> list[str]:
 
 
 def _open(path: StrPath, flags: int) -> int:
-    """Open a file, making it if it is missing; a file of ours that others can read is closed to them."""
+    """Open a file, creating it if it is missing; a file of ours that others can read becomes private."""
     descriptor = os.open(path, flags | os.O_CREAT, _FILE_MODE)
     found = os.fstat(descriptor)
     if stat.S_ISREG(found.st_mode) and stat.S_IMODE(found.st_mode) != _FILE_MODE and found.st_uid == system.user_id():

@@ -1,7 +1,7 @@
-"""The way to the resident server: one process that answers all windows of one `$NUGGET_HOME`.
+"""The client of the resident server: one process that answers all windows of one `$NUGGET_HOME`.
 
 `nugget serve` over stdio pipes its client's bytes to it, so a window costs a bare Python instead of a model, and starts
-it if it does not run. Hooks and commands ask it for what needs the model. It listens on a Unix socket in a folder that
+it if it does not run. Hooks and commands use its model. It listens on a Unix socket in a folder that
 only its owner can enter, so nobody else can ask, and no other program can take its place as one can take a port.
 Standard library only: this is all that a window runs.
 """
@@ -37,7 +37,7 @@ _OPTIONS = {"--brain": "brain", "--as": "identity", "--compat": "compat"}
 
 
 def idle_s() -> float:
-    """Return how many seconds the resident server outlives its last window; 0: there is none, as on Windows."""
+    """Return how many seconds the resident server outlives its last window; 0 if there is none, as on Windows."""
     if not system.IS_POSIX:
         return 0.0
     with suppress(ValueError):
@@ -73,7 +73,7 @@ def ask(home: files.StrPath, question: Mapping[str, object], timeout_s: float = 
 def forward(home: files.StrPath, arguments: Sequence[str]) -> int | None:
     """Run `nugget serve <arguments>` by piping stdin and stdout to the resident server; return the exit code.
 
-    None if the call is another one or no server can be had: nothing has been read from stdin then.
+    None, before reading stdin, if this is another command or no server can be started.
     """
     given = dict(zip(arguments[::2], arguments[1::2], strict=False))
     if len(arguments) % 2 or not given.keys() <= _OPTIONS.keys() or sys.stdin.isatty() or idle_s() <= 0:
@@ -144,7 +144,7 @@ def _connected(home: files.StrPath, options: dict[str, str]) -> socket.socket | 
 
 
 def _pipe_stdin(connection: socket.socket, is_over: threading.Event) -> None:
-    """Pass on what the client writes; `is_over` is set when it has closed stdin."""
+    """Forward the client's input; `is_over` is set when it has closed stdin."""
     with suppress(OSError):
         while part := os.read(0, _CHUNK):
             connection.sendall(part)

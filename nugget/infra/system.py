@@ -1,4 +1,4 @@
-"""What POSIX systems and Windows do differently; every call that Windows lacks is made here and nowhere else.
+"""The differences between POSIX systems and Windows; every call that Windows lacks is made here and nowhere else.
 
 Each docstring says what happens on Windows. Standard library only, because the hooks import it.
 """
@@ -44,7 +44,7 @@ def is_own_group(group: int) -> bool:
 
 
 def make_private(descriptor: int, mode: int) -> None:
-    """Give an open file this mode; on Windows nothing, as only the flag for reading is kept there."""
+    """Set the mode of an open file; no effect on Windows, which only has a read-only flag."""
     if IS_POSIX:
         os.fchmod(descriptor, mode)
 
@@ -68,7 +68,7 @@ def lock(descriptor: int, *, wait: bool) -> None:
 
 
 def spawn(command: Sequence[str], variables: Mapping[str, str], *, keep: int) -> int | None:
-    """Start a process in a session of its own and return its id if it has to be waited for.
+    """Start a process in a session of its own and return its id if it must be waited for.
 
     It inherits the descriptor `keep`. On Windows it inherits none, so that a lock ends with its holder.
     """
@@ -86,14 +86,14 @@ def spawn(command: Sequence[str], variables: Mapping[str, str], *, keep: int) ->
 
 
 def has_ended(process: int) -> bool:
-    """Return True once a started process has ended and been waited for; on Windows there is nothing to wait for."""
+    """Return True once a started process has ended and been waited for; always on Windows."""
     with suppress(ChildProcessError):
         return not IS_POSIX or os.waitpid(process, os.WNOHANG) != (0, 0)
     return True
 
 
 def is_running(process: int) -> bool:
-    """Return True if a process may exist; on Windows always, where the question would end it."""
+    """Return True if a process may exist; always on Windows, where the test would kill it."""
     if not IS_POSIX:
         return True
     try:
@@ -106,7 +106,7 @@ def is_running(process: int) -> bool:
 
 
 def end_group(process: Any, *, gently: bool = False) -> None:
-    """End a process that leads its group with all that it started; on Windows the process alone."""
+    """End a process group by its leader; on Windows the process alone."""
     if IS_POSIX:
         os.killpg(process.pid, signal.SIGTERM if gently else signal.SIGKILL)
     else:
@@ -114,7 +114,7 @@ def end_group(process: Any, *, gently: bool = False) -> None:
 
 
 def leave_session(max_memory_bytes: int) -> None:
-    """Take a session of its own, low priority and limited memory; nothing of that on Windows."""
+    """Start a session, with low priority and limited memory; no effect on Windows."""
     if not IS_POSIX:
         return
     import resource
@@ -129,7 +129,7 @@ def leave_session(max_memory_bytes: int) -> None:
 
 
 def start_alarm(seconds: float, ring: Callable[..., None]) -> Callable[[], None]:
-    """Call `ring` in the main thread after a time, and return what stops that; never in other threads or on Windows."""
+    """Call `ring` in the main thread after a time, except on Windows and in other threads; return what cancels it."""
     if not IS_POSIX:
         return lambda: None
     try:
@@ -146,14 +146,14 @@ def start_alarm(seconds: float, ring: Callable[..., None]) -> Callable[[], None]
 
 
 def unix_socket() -> socket.socket:
-    """Return a socket that has a file; Windows has none (OSError), and each window of a client serves itself."""
+    """Return a Unix socket; on Windows raise OSError, so that each window of a client serves itself."""
     if not IS_POSIX:
         raise OSError("this system has no sockets with a file")
     return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 
 
 def has_input(seconds: float) -> bool:
-    """Return True if stdin can be read within a time; on Windows always: reading waits for a pipe there."""
+    """Return True if stdin can be read within a time; always on Windows, where reading a pipe blocks."""
     if not IS_POSIX:
         return True
     import select

@@ -1,6 +1,6 @@
 """Identify the code repository of a folder: worktrees, clones and renamed folders share one identity.
 
-The identity is made of the first of these that there is: the address of the remote, the first commit of a repository
+The identity is made of the first of these that exists: the address of the remote, the first commit of a repository
 without one, the git folder of a repository without commits, the path of a folder without git. Addresses are compared
 without scheme, user, port, `.git` and case, so that a clone over ssh and one over https are the same workspace.
 """
@@ -43,8 +43,8 @@ class Workspace:
 def find_workspace(folder: Path, *, is_known: Callable[[str], bool] | None = None) -> Workspace | None:
     """Return the workspace of a folder; None if there is no such folder.
 
-    A folder without git is a workspace of its own. If `is_known` accepts the identity of one of its parents, it belongs
-    to that one: a session there was started further up.
+    A folder without git is a workspace of its own, unless `is_known` accepts the identity of one of its parents,
+    where a session was started.
     """
     folder = folder.absolute()
     if not folder.is_dir():
@@ -57,7 +57,7 @@ def find_workspace(folder: Path, *, is_known: Callable[[str], bool] | None = Non
 
 
 def vanished_workspace(folder: Path) -> Workspace:
-    """Return the workspace of a folder that is gone: the repository it was in, if that is left, else its path."""
+    """Return the workspace of a folder that is gone: the repository it was in, if that still exists, else its path."""
     folder = folder.absolute()
     if side := re.match(_SIDE_FOLDER, folder.as_posix()):
         main = vanished_workspace(Path(side[1]))
@@ -71,7 +71,7 @@ def vanished_workspace(folder: Path) -> Workspace:
 class WorkspaceFinder:
     """Find the workspaces of folders, asking git once for each repository.
 
-    `known` has the identities of folders that workspaces were seen in, for those that are gone.
+    `known` maps folders of workspaces to identities, for folders that are gone.
     """
 
     known: Mapping[str, str]
@@ -203,7 +203,7 @@ def _by_path(folder: Path) -> Workspace:
 
 
 def _identity(readable: str, key: str) -> str:
-    """Return a slug for people, a hash to tell apart: `github.com-acme-shop-1a2b3c4d`."""
+    """Return a readable slug with a hash: `github.com-acme-shop-1a2b3c4d`."""
     plain = unicodedata.normalize("NFKD", readable).encode("ascii", "ignore").decode().lower()
     slug = re.sub(r"[^a-z0-9._]+", "-", plain).strip("-.")[:60].strip("-.") or "workspace"
     return f"{slug}-{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"

@@ -1,8 +1,8 @@
 """Markdown as Nugget needs it: the title of a body, and its chunks.
 
 Blocks are found by markdown-it-py (CommonMark 0.31 with GitHub tables), so a `#` inside a code fence, a quote or a
-list is not a section heading. Every chunk is a verbatim span of the body; only where a code fence or a table is too
-long and has to be cut are its first lines (and a fence's last) repeated, so that each part still is one.
+list is not a section heading. Every chunk is a verbatim span of the body, except that a code fence or table too
+long for one chunk repeats its first lines (and a fence its last) in each part.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FIRST_H1 = re.compile(r"(?:[ \t]*(?:\r\n|\r|\n))* {0,3}#[ \t]+([^\r\n]*)(?:[\r\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Section:
-    """A heading with what follows it up to the next heading: lines `start` (its heading) or `content` to `end`.
+    """A heading with the text up to the next heading: lines `start` (its heading) or `content` to `end`.
 
     `blocks` are the (line, token) indexes at which its top-level blocks start, `token_end` the index behind its last
     token.
@@ -83,14 +83,14 @@ def chunk_markdown(body: str, *, title: str, count_tokens: CountTokens = estimat
 
     Sections are split at headings; what is too long is split at its blocks, then list entries, lines, sentences,
     words; what is too short joins the next section of the same parent (else the one before). A chunk's breadcrumb
-    is the path of headings that holds for all of its text; the heading that it ends with is not repeated in the
-    text. `count_tokens` is called about once a section.
+    is the path of headings above all of its text; the last of them is not repeated in the text.
+    `count_tokens` is called about once a section.
     """
     return list(itertools.islice(_chunks(body, title, count_tokens), MAX_CHUNKS))
 
 
 def left_out(body: str) -> str | None:
-    """Return what of a body is too much to be indexed, as the reason of a problem."""
+    """Return which part of a body is too long to be indexed, for a problem."""
     lines = _normalise(body).count("\n") + 1
     if lines > MAX_LINES:
         return f"has {lines:,} lines; only the first {MAX_LINES:,} are indexed: split it into several files"
@@ -150,7 +150,7 @@ def _without_closing(heading: str) -> str:
 
 
 def _normalise(text: str) -> str:
-    """Return a text with line ends as markdown-it-py counts them."""
+    """Return a text with the line ends that markdown-it-py counts."""
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 

@@ -106,7 +106,7 @@ class Cutter:
         )
 
     def framed(self, inside: str, *, first: str, opening: str, closing: str = "", last: str = "") -> Iterator[Block]:
-        """Yield lines cut into even parts, each between `opening` and `closing`; the outer ends stay as they are."""
+        """Yield lines cut into even parts, each between `opening` and `closing` except at the outer ends."""
         frame = self.count_tokens(opening) + self.count_tokens(closing)
         room = max(MAX_TOKENS // 2, MAX_TOKENS - frame)
         atoms = list(self.text(inside, (_AFTER_LINE,), room=room))
@@ -129,7 +129,7 @@ class Cutter:
     def text(
         self, text: str, boundaries: Sequence[re.Pattern[str]], *, room: int = _ROOM, is_prose: bool = False
     ) -> Iterator[Block]:
-        """Yield a text cut at the first kind of boundary; longer parts at the next, finally anywhere."""
+        """Yield a text cut at the first kind of boundary; longer parts at the next kind, finally anywhere."""
         size = self.count_tokens(text)
         if size <= room:
             yield Block(text=text, size_tokens=size, is_prose=is_prose)

@@ -1,7 +1,7 @@
-"""The MCP face: one tool over stdio, in front of a brain that is kept open, warm and fresh.
+"""The MCP face: one tool over stdio, backed by a brain that is kept open, warm and current.
 
 The server answers `initialize` (and `server/discover`) before anything of the brain is loaded; reading the index and
-the embedding model starts in a thread after the first reply, while the client is busy with itself. stdout belongs to
+the embedding model starts in a thread after the first reply. stdout belongs to
 the protocol: the SDK diverts everything else that is printed to stderr.
 """
 
@@ -87,7 +87,7 @@ def serve_windows() -> None:
 async def _serve_window(
     session: AgentSession, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, openqed: bool
 ) -> None:
-    """Serve one client over its connection, which the SDK reads and writes like text files, until it disconnects."""
+    """Serve one client, whose connection the SDK reads and writes like text files, until it disconnects."""
 
     async def lines() -> AsyncIterator[str]:
         while line := await reader.readline():

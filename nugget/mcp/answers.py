@@ -72,7 +72,7 @@ def openqed_decisions(session: AgentSession, *, path: str | None, budget: float)
 
 
 def _answer_brain(session: AgentSession, question: Query) -> str:
-    """Answer from the brain and, by default, canon, after what is known of the code in question."""
+    """Answer from the brain and, by default, canon, after known facts about the code in question."""
     given, budget = question.filter, _budget(question)
     text, code = _code_part(session, question, budget_tokens=budget // 2)
     types = tuple(name for name in given.types if name in list(KnowledgeType))
@@ -136,7 +136,7 @@ def _answer_sources(session: AgentSession, question: Query) -> str:
 
 
 def _code_part(session: AgentSession, question: Query, *, budget_tokens: int) -> tuple[str, NuggetBundle | None]:
-    """Return what is known of the question's path or symbol, as markdown and as a value.
+    """Return provenance of the question's path or symbol, as markdown and as a value.
 
     If it cannot be found, the markdown says so and the rest of the answer goes on. If `types` name no type of nugget,
     the markdown is empty.
@@ -205,7 +205,7 @@ def _text_of(shown: Shown) -> str:
 
 
 def _check(question: Query, *, ref: str | None) -> None:
-    """Check what neither the tool's schema nor the brain checks. Raises UsageError."""
+    """Check arguments that neither the tool's schema nor the brain checks. Raises UsageError."""
     if not question.text.strip() and not ref:
         raise UsageError("task_description is empty.", hint="Say in a sentence what you are about to do.")
     named: Sequence[str] = TYPES if _is_beyond_the_brain(question) else list(KnowledgeType)

@@ -216,7 +216,7 @@ class Filter:
     match: str = ""
 
     def named(self) -> dict[str, object]:
-        """Return the filters that are set, by their names on the command line, as JSON has them."""
+        """Return the filters that are set as JSON, by their names on the command line."""
         named = {
             "source": list(map(str, self.sources)), "type": list(map(str, self.types)), "domain": list(self.domains),
             "tag": list(self.tags), "since": self.since.isoformat() if self.since else None,
@@ -268,7 +268,7 @@ class Hit:
 
     `contributions` add up to the score; they are set if the query asks to `explain`. `relevance` is the
     probability that the unit helps, None if it was not judged.
-    `named` is the ref of an exchange or message, if that was found instead of a unit.
+    `named` is the ref of an exchange or message found instead of a unit.
     `brain` is the name of its brain if several were searched.
     """
 

@@ -78,7 +78,7 @@ class Nugget:
     `id` is `<first 8 of the session id>-<number>`, longer if that is taken; it stays the same when a session is
     extracted again. `summary` is one sentence of at most SUMMARY_CHARS characters. A scope without a path is the
     whole workspace; `scope.repo` is the workspace's identity. `file_hash` is the SHA-256 of the scoped file as the
-    session left it. `speaker` and `origin` tell who gave the reason, and how; what is not known is the agent's.
+    session left it. `speaker` and `origin` say who gave the reason, and how; unknown ones are the agent's.
     """
 
     id: str
@@ -105,8 +105,8 @@ class Nugget:
 class SessionRecord:
     """Provenance of one session of a workspace: its nuggets and the files that it touched.
 
-    `workspace` is the identity of the code repository; `records` counts the transcript's records that were read, by
-    which a session that has grown is known.
+    `workspace` is the identity of the code repository; `records` counts the transcript's records read so
+    far, which shows whether the session has grown.
     """
 
     session: str
@@ -171,7 +171,7 @@ class NuggetHit:
 
     @property
     def contributions(self) -> tuple[Contribution, ...]:
-        """The addends, and what keeps the score between 0 and 1."""
+        """The addends, with the correction that keeps the score between 0 and 1."""
         clamped = self.score - sum(part.value for part in self.addends)
         clamp = Contribution(name="clamp", value=clamped, detail="scores lie between 0 and 1")
         return (*self.addends, clamp) if clamped else self.addends

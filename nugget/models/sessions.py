@@ -40,7 +40,7 @@ _SPEAKERS: Mapping[Speaker | None, str] = {
 
 
 def said_how(speaker: Speaker | None, origin: SpeechOrigin | None = None) -> str:
-    """Return who said something, and how if that is unusual: `somebody else's words (pasted)`."""
+    """Return who said something, and how if unusual: `somebody else's words (pasted)`."""
     usual = {
         Speaker.USER: SpeechOrigin.TYPED,
         Speaker.AGENT: SpeechOrigin.WRITTEN,

@@ -112,7 +112,7 @@ def context_json(bundle: NuggetBundle, *, explain: bool = False, strict: bool = 
     """Return an answer about code in openqed's shape (`ContextResponse`), without empty keys.
 
     Every nugget has its `speaker` and whether it is `reviewed`; a unit of the brain has its `ref` and its own type.
-    `explain` adds scores. With `strict` a unit has no `ref`, and the type it is ranked as: openqed has no units.
+    `explain` adds scores. With `strict` a unit has no `ref`, and the type it is ranked as, since openqed has no units.
     """
     asked = fields(bundle.query, "path", "symbol", "text", "depth")
     value: dict[str, Any] = {

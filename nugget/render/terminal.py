@@ -58,7 +58,7 @@ def console(*, stderr: bool = False) -> Console:
 
 @cache
 def console_of(stderr: bool) -> Console:
-    """Return the only console of a stream, so that a pager captures all of its output."""
+    """Return the one console of a stream, so that a pager captures all of its output."""
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
@@ -165,7 +165,7 @@ def heading_of(hit: Hit) -> str:
 
 
 def excerpt_of(hit: Hit) -> str:
-    """Return the text of a hit without its title, cut at a sentence."""
+    """Return the text of a hit without its title, cut after a sentence."""
     unit, chunk = hit.unit, next(iter(hit.chunks), None)
     text = clean(without_title(chunk, unit.title).text) if chunk else ""
     rest = text.removeprefix(unit.title)
@@ -283,7 +283,7 @@ def _flags_of(unit: Unit, **sides: str | None) -> tuple[str, ...]:
 
 
 def _fitted(text: str, width: int) -> str:
-    """Return a path padded to a width; of a longer one, the end."""
+    """Return a path padded to a width, or the end of a longer one."""
     text = one_line(text)
     return f"{text:<{width}}" if len(text) <= width else f"…{text[-(width - 1) :]}"
 

@@ -1,9 +1,9 @@
-"""Sources: where units and sessions come from. A module each; none of them knows the index.
+"""Sources of units and sessions. Each has a module; none of them knows the index.
 
-Here: the values that they give, and how other programs keep what Nugget reads: their folders and files, JSON that may
-hold anything, and databases. A database of another program is read without touching it: no lock is taken, no file is
-made next to it. At rest it is opened as `immutable`. If it has a write-ahead log, both are copied first, since
-reading the log in place would take locks and write to its index. The copies of a process are kept until it ends.
+Here: the values that they return, and readers for the folders, files, JSON and databases of other programs. Such a
+database is read without touching it: no lock is taken, no file is made next to it. At rest it is opened as
+`immutable`. If it has a write-ahead log, both are copied first, since reading the log in place would take locks and
+write to its index. The copies of a process are kept until it ends.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ def source_of(log: Log) -> SourceName:
 
 
 def order_of(log: Log) -> tuple[int, Path, str]:
-    """Return the key by which logs are sorted, those written to last at the end."""
+    """Return the key by which logs are sorted, most recently written last."""
     return max(file.mtime_ns for file in log), log[0].path, log[0].id
 
 
 def agent_folders(environment: Environment, settings: Settings | None = None) -> dict[str, Path]:
-    """Return where the other agents keep their sessions, by the settings or else by the agents' own variables."""
+    """Return the session folders of the other agents, from the settings or else from the agents' own variables."""
     env = environment.variables
     chosen = settings or load_settings(environment)
     user = user_home(environment)
@@ -139,7 +139,7 @@ def records_of(path: Path) -> Iterator[dict[str, Any] | None]:
 
 
 def unreadable(path: Path, error: OSError) -> TranscriptError:
-    """Return the error for a file that the system does not let us read."""
+    """Return the error for a file that cannot be opened."""
     if isinstance(error, FileNotFoundError):
         return TranscriptError(f"There is no transcript at {path}.", hint="The client may have deleted it.")
     return TranscriptError(f"{path} cannot be read ({error.strerror or error}).")
@@ -198,13 +198,13 @@ def joined_text(content: object, keys: Iterable[str] = ("text",)) -> str:
 
 
 def between(text: str, opening: str, closing: str) -> str:
-    """Return what stands between two marks; empty if they are not both there."""
+    """Return the text between two marks; empty if one is missing."""
     inside, end, _ = text.partition(opening)[2].partition(closing)
     return inside if end else ""
 
 
 def storable(text: str) -> str:
-    """Return the text without NUL and lone surrogates, which neither UTF-8 files nor the index can hold."""
+    """Return the text without NUL and lone surrogates, which neither UTF-8 files nor the index can store."""
     return text.replace("\0", "�").encode("utf-8", "replace").decode("utf-8")
 
 
@@ -248,7 +248,7 @@ def _parts(path: Path) -> tuple[Path, Path]:
 
 @lru_cache(maxsize=4)
 def _copy(path: Path, state: tuple[tuple[int, int], ...]) -> TemporaryDirectory[str]:
-    """Return a folder with a copy of a database in this state, its log folded in."""
+    """Return a folder with a copy of a database in this state, including its write-ahead log."""
     folder = TemporaryDirectory(prefix="nugget-")
     for file in reversed(_parts(path)):
         shutil.copyfile(file, Path(folder.name) / file.name)

@@ -1,8 +1,8 @@
-"""Bridge messages: what agents wrote to each other, found in transcripts and in the files of channels.
+"""Bridge messages that agents sent each other, found in transcripts and in the files of channels.
 
 Agent teams keep their inboxes only as long as the session lasts, so the transcripts are where messages stay: the
-sender's as a `SendMessage` call, the receiver's as `<teammate-message>` or `<cross-session-message>` in what looks
-like a prompt. A channel of one's own is a file `bridge/<channel>.jsonl` below `$NUGGET_HOME` or in the brain, one JSON
+sender's as a `SendMessage` call, the receiver's as `<teammate-message>` or `<cross-session-message>` in an
+apparent prompt. Your own channels are files `bridge/<channel>.jsonl` below `$NUGGET_HOME` or in the brain, one JSON
 object a line: `{"from": "...", "to": "...", "text": "...", "timestamp": "..."}`.
 """
 

@@ -3,8 +3,8 @@
 Format (clients 1.0 to 2.1): every line is an object with a `type`. Only `user`, `assistant` and `attachment` records
 carry conversation; the rest is the client's own state. One assistant record holds one content block; a tool's result
 stands in a user record that names the call. Records form a tree by `parentUuid`: going back to an earlier prompt leaves
-a dead branch, whose events are dropped. A line that cannot be read is counted in `Session.skipped_records` and never
-stops the reading; nothing in a record is trusted to have the type that it should have. Subagents have transcripts of
+a dead branch, whose events are dropped. Unreadable lines are counted in `Session.skipped_records` and
+skipped; no value in a record is trusted to have its type. Subagents have transcripts of
 their own, in a folder beside it.
 """
 
@@ -71,7 +71,7 @@ class TranscriptReader(EventBuilder):
 
     @property
     def best_title(self) -> str | None:
-        """Title given by the person, else by the client, else the last summary of this session."""
+        """The title given by the person, else by the client, else the last summary of this session."""
         own = [text for leaf, text in self.summaries if leaf in self.parents]
         return self.titles.get("custom-title") or self.titles.get("ai-title") or (own[-1] if own else None)
 
@@ -226,7 +226,7 @@ def _note_outcome(positions: list[int], details: Mapping[str, Any], reader: Tran
 def _edited_hashes(
     original: str | None, edits: Sequence[tuple[str | None, str]], details: Mapping[str, Any]
 ) -> tuple[str | None, str | None]:
-    """Return the hashes of a file before and after a call's edits, (old, new) each; None for unknown content.
+    """Return the hashes of a file before and after a call's edits, each as (old, new); None for unknown content.
 
     `original` is empty for a file that did not exist. An edit without an old text gives the whole file.
     """
@@ -253,7 +253,7 @@ Logged = tuple[Session, Sequence[channels.Message]]
 def find_logs(projects: Path) -> Iterator[Log]:
     """Yield the sessions of all projects, each as its transcript and those of its subagents.
 
-    Those that clients before 2.0 wrote for subagents, beside the sessions, are left out.
+    Subagent transcripts beside the sessions, as clients before 2.0 wrote them, are left out.
     """
     for project in list_folder(projects):
         entries = list(list_folder(project))
@@ -314,7 +314,7 @@ def _read_file(path: Path) -> TranscriptReader:
 
 
 def _add_subagents(reader: TranscriptReader, path: Path) -> None:
-    """Insert each subagent's events behind the call that started it, else at the end."""
+    """Insert each subagent's events after the call that started it, else at the end."""
     for found in find_subagents(path):
         try:
             own = _read_file(found.path)

@@ -1,6 +1,6 @@
-"""A session condensed to what was said and done: exchanges, and texts that fit a limit.
+"""A session condensed to exchanges, and to texts that fit a limit.
 
-Injected text is gone since reading. What Nugget itself recalled during the session is left out here, so that
+Injected text was removed on reading. What Nugget itself recalled during the session is left out here, so that
 memory never feeds on itself.
 """
 
@@ -45,7 +45,7 @@ class Exchange:
 
 
 def exchanges(session: Session) -> list[Exchange]:
-    """Cut a session at its prompts. What Nugget recalled is left out."""
+    """Return the exchanges of a session, without what Nugget recalled."""
     return cut_at_prompts(without_recalled(session.events))
 
 
@@ -72,7 +72,7 @@ def without_recalled(events: Iterable[Event]) -> list[Event]:
 
 
 def is_recall(event: Event) -> bool:
-    """Return whether an event calls one of Nugget's own tools or commands, which print what is remembered."""
+    """Return whether an event calls one of Nugget's own tools or commands, which print remembered text."""
     if event.kind is EventKind.COMMAND:
         return "nugget" in event.text and _RECALL_COMMAND.search(event.text) is not None
     return event.tool is not None and event.tool.startswith(_RECALL_TOOLS)
@@ -81,7 +81,7 @@ def is_recall(event: Event) -> bool:
 def windows(session: Session, *, max_chars: int, output_chars: int = 1600) -> list[str]:
     """Return the whole session as texts of at most `max_chars` each, cut between exchanges if possible.
 
-    A command's output, an edit or a result has at most `output_chars` characters.
+    Output of commands, edits and results is limited to `output_chars` characters each.
     """
     cut: list[str] = []
     for exchange in exchanges(session):

@@ -170,7 +170,7 @@ def _read_bubble(bubble: Mapping[str, Any], builder: EventBuilder, connection: s
 
 
 def _edits(path: str | None, result: Mapping[str, Any], connection: sqlite3.Connection) -> list[Event]:
-    """Return the edits of a file by the call's result, which is more exact than the requested sketch."""
+    """Return the edits of a file from the call's result, which is more exact than the requested sketch."""
     if not path:
         return []
     if chunks := objects_in(mapping_of(result.get("diff")).get("chunks")):
@@ -216,7 +216,7 @@ def _folder_of_workspace(database: Path, name: str) -> str | None:
 
 
 def _folder_by_slug(path: Path, builder: EventBuilder) -> str | None:
-    """Return the folder above a file named in the session that the project's slug was made from."""
+    """Return the folder above a file named in the session that matches the project's slug."""
     named = [event.path for event in builder.events if event.path]
     slugs = {rest.partition("/")[0] for text in (str(path), *named) for rest in text.split("/projects/")[1:]}
     folders = (folder for text in named if text.startswith("/") for folder in map(str, Path(text).parents))

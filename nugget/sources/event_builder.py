@@ -1,4 +1,4 @@
-"""Build a session's events from the records of any agent, whatever its tools are called.
+"""Build a session's events from the records of any agent, whatever the names of its tools.
 
 Agents name the same things differently (`command`, `cmd`, `script`; `old_string`, `oldString`; ...). Patches are in
 the format of Codex' apply_patch: `*** Begin Patch`, then `*** Add File:`, `*** Update File:` (with `*** Move to:`
@@ -100,7 +100,7 @@ def text_call(tool: str, given: Mapping[str, Any]) -> Event:
 class EventBuilder:
     """Collect the events of one session. `session` is its id; `moment` and `uuid` are those of the current record.
 
-    `agent_id` names the subagent of the current record: whoever prompts a subagent is an agent too.
+    `agent_id` names the subagent of the current record: a subagent's prompts come from an agent.
     """
 
     agent: str
@@ -117,13 +117,13 @@ class EventBuilder:
     calls: dict[str, tuple[str, list[int]]] = field(default_factory=dict)
 
     def begin(self, *, moment: object, uuid: object = "") -> None:
-        """Begin the next record. One without a name gets that of the session and its number, which stays the same."""
+        """Begin the next record; one without an id gets a stable one, from the session's id and its number."""
         self.records += 1
         self.uuid = text_of(uuid) or f"{self.session}:{self.records}"
         self.moment = parse_timestamp(moment) or self.moment
 
     def work_in(self, folder: object) -> None:
-        """Add a folder that the session ran in; ignore anything but a non-empty text."""
+        """Add a folder that the session ran in; anything but a non-empty text is ignored."""
         if name := text_of(folder):
             self.folders.setdefault(name)
 
@@ -140,12 +140,12 @@ class EventBuilder:
         )
 
     def prompt(self, text: str) -> None:
-        """Append a prompt without the text that the client wove into it."""
+        """Append a prompt without the text that the client inserted."""
         if typed := speakers.typed_text(text):
             self.said(typed)
 
     def said(self, text: str, *, is_paste: bool = False, **values: Any) -> None:
-        """Append what a person typed, and what they pasted into it."""
+        """Append a person's typed text and the text pasted into it."""
         for kind, part, speaker, origin in prompt_parts(text, is_paste=is_paste):
             self.add(kind, part, speaker=speaker, origin=origin, **values)
 
@@ -201,7 +201,7 @@ class EventBuilder:
 
 
 def bounded(text: str) -> str:
-    """Return the text as it can be stored, cut after MAX_TEXT_CHARS."""
+    """Return the storable text, cut after MAX_TEXT_CHARS."""
     return storable(text if len(text) <= MAX_TEXT_CHARS else f"{text[:MAX_TEXT_CHARS]}\n… (cut)")
 
 
@@ -214,7 +214,7 @@ def arguments(value: object) -> Mapping[str, Any]:
 
 
 def shell_words(command: object) -> str:
-    """Return a command as one would type it, without the `bash -lc` around it."""
+    """Return a command as typed, without the `bash -lc` around it."""
     if not isinstance(command, list):
         return text_of(command)
     words = [word for word in command if isinstance(word, str)]

@@ -2,8 +2,8 @@
 
 A document is `{sessionId, projectHash, startTime, lastUpdated, messages}`; the JSONL form has a message a line, and
 lines `{"$set": ...}`. A message is `{id, timestamp, type: user | gemini | info | ..., content, toolCalls}`. The folder
-that it ran in is only given as its SHA-256 (`projectHash`), which the folders above the files it named are compared
-with, or by the file `.project_root` beside `chats`.
+that it ran in is known only by its SHA-256 (`projectHash`), which is compared with those of the folders above the
+files it named, or by the file `.project_root` beside `chats`.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _result_text(result: object) -> str:
 
 
 def _folder(path: Path, project_hash: str, builder: EventBuilder) -> str | None:
-    """Return the folder that a chat ran in: by its project's note or by hash."""
+    """Return the folder that a chat ran in, from its project's note or by hash."""
     with suppress(OSError, ValueError):
         noted = (path.parent.parent / ".project_root").read_text("utf-8")[:4096].strip()
         if noted.startswith("/"):

@@ -38,8 +38,8 @@ _Rules = tuple[str, "GitIgnoreSpec"]
 class Walk:
     """A walk through a folder. `problems` lists what could not be read, `left_out` what was skipped on purpose.
 
-    `named` are files wanted and hidden folders entered by their whole name. `private_names` and `private_folders` (real
-    paths) are memory, which only its identity may read: with names, the memory in a brain that is the root is left out
+    `named` are the files to find and hidden folders to enter by exact name. `private_names` and `private_folders` (real
+    paths) are memory, which only its identity may read; with names, memory in a brain at the root is left out
     too. Brains below the root are left out.
     """
 
@@ -102,7 +102,7 @@ class Walk:
         return name in self.named or (wanted and not is_other)
 
     def _is_ignored(self, path: str, rules: Sequence[_Rules]) -> bool:
-        """Count and return whether the deepest ignore file that decides on a path ignores it."""
+        """Return whether the deepest ignore file that decides on a path ignores it, and count it if so."""
         decided = (spec.check_file(path.removeprefix(folder)).include for folder, spec in reversed(rules))
         is_ignored = next((include for include in decided if include is not None), False)
         self.ignored += is_ignored
@@ -133,7 +133,7 @@ def _rules_above(root: Path) -> tuple[_Rules, ...]:
 
 
 def _rules_in(folder: str, names: Collection[str]) -> Iterator[_Rules]:
-    """Yield the ignore files of a folder that are among `names`, unless git would not take them either."""
+    """Yield the ignore files of a folder that are among `names` and that git would read."""
     for file in (Path(folder, name) for name in IGNORE_FILES if name in names):
         from pathspec import GitIgnoreSpec
 

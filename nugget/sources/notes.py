@@ -136,11 +136,11 @@ def _notes(
     walk: Callable[[list[Problem], list[Problem]], Iterator[tuple[str, Path | str]]],
     committed: Callable[[str], date | None] = lambda key: None,
 ) -> UnitFiles:
-    """Return notes as units, each with its key as id; `committed` gives when one was last committed, if known."""
+    """Return notes as units, each with its key as id; `committed` gives the day of the last commit, if known."""
     problems, left_out, names = list[Problem](), list[Problem](), dict[str, str]()
 
     def files() -> Iterator[tuple[str, Path | str]]:
-        """Yield every note as (key, place). Of two with one name, links lead to the one that sorts first."""
+        """Yield every note as (key, place). Links lead to the first of several notes with one name."""
         del problems[:], left_out[:]
         names.clear()
         for key, file in walk(problems, left_out):
@@ -189,7 +189,7 @@ def canon_folders(given: Sequence[str], *, base: Path) -> CanonFolders:
 
 
 def _plain(name: str) -> str:
-    """Return a folder's name as a part of refs."""
+    """Return a folder's name for use in refs."""
     kept = "".join(char if char.isalnum() or char in "._- " else "-" for char in name).strip(" .-")
     return kept[:80] or slugify(name)
 
@@ -231,7 +231,7 @@ def open_canon(environment: Environment, settings: Settings, brain: Path) -> Uni
 
 
 def redacting(settings: Settings) -> Callable[[str], str]:
-    """Return a function that removes secrets from a text. The rules are loaded when it is first called."""
+    """Return a function that removes secrets from a text and loads the rules on its first call."""
 
     def redact_text(text: str) -> str:
         from nugget.redaction import allow_list, redact
@@ -242,7 +242,7 @@ def redacting(settings: Settings) -> Callable[[str], str]:
 
 
 def check_identity(text: str) -> str:
-    """Return the identity if it is valid as a part of paths. Raises UsageError."""
+    """Return the identity if it is valid in a path. Raises UsageError."""
     if not is_name(text, most=64) or ".." in text:
         hint = "Use 1 to 64 letters, digits, `-`, `_` and `.`, such as claude-code."
         raise UsageError(f"{text!r} cannot be an identity.", hint=hint)

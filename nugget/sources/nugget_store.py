@@ -4,14 +4,14 @@ Every line is an object with a `kind`:
 
 - `{"format": 1, "kind": "session", ...}`: the session; the last such line counts.
 - `{"kind": "nugget", "id": ...}`: a nugget; of several with one id the last counts.
-- `{"kind": "touch", "path": ...}`: a file that the session touched, once a path; of several the last counts.
-- `{"kind": "retracted", "nugget": ID}` or `{"kind": "retracted", "touch": PATH}`: takes back what stood before it;
-  earlier versions added such lines, this one writes the present state.
+- `{"kind": "touch", "path": ...}`: a file that the session touched; of several with one path the last counts.
+- `{"kind": "retracted", "nugget": ID}` or `{"kind": "retracted", "touch": PATH}`: removes an earlier line;
+  only earlier versions added such lines, this one writes the present state.
 
 Missing keys have the defaults of nugget/models/nuggets.py; unknown keys and kinds are skipped. `line_hashes` are one
 text, 16 hex digits each. A file is replaced whole (written aside, fsync, rename), under a lock.
 
-Nothing is written unredacted, and nothing read is trusted: a line that cannot be taken is a Problem and is skipped.
+Nothing is written unredacted, and nothing read is trusted: an invalid line is skipped and becomes a Problem.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def provenance_folder(home: Path, workspace: str) -> Path:
 
 
 def session_file(home: Path, workspace: str, session: str) -> Path:
-    """Return the file of one session; an id that cannot be a file name is replaced by one that can."""
+    """Return the file of one session; an id that is not a valid file name is replaced by one that is."""
     return provenance_folder(home, workspace) / f"{_file_name(session)}.jsonl"
 
 
@@ -149,7 +149,7 @@ def line_of(value: SessionRecord | Nugget | FileTouch) -> dict[str, Any]:
 
 
 def value_in(line: str, type_: type[_Value]) -> _Value:
-    """Return the session, nugget or touch in a line that `line_of` made; what was checked before is not again."""
+    """Return the session, nugget or touch in a line that `line_of` made, without checking it again."""
     found: _Value = _adapters()[type_].validate_json(line)
     return found
 
@@ -168,7 +168,7 @@ def _adapters() -> dict[type, TypeAdapter[Any]]:
 
 
 def _validated(kind: str, given: Mapping[str, Any]) -> SessionRecord | Nugget | FileTouch:
-    """Return the value of a line by the types of its fields, if its names, paths and numbers are valid too."""
+    """Return the value of a line, validated by the types of its fields and the rules for names, paths and numbers."""
     from pydantic import ValidationError
 
     try:
@@ -190,7 +190,7 @@ def _validated(kind: str, given: Mapping[str, Any]) -> SessionRecord | Nugget | 
 
 
 def _bounded(value: Any) -> Any:
-    """Return a JSON value with short lists and texts, without characters that a file or the index cannot hold."""
+    """Return a JSON value with lists and texts cut, without characters that a file or the index cannot store."""
     if isinstance(value, str):
         return storable(value[:_MAX_TEXT])
     if isinstance(value, list):
@@ -202,8 +202,8 @@ def write_session(home: Path, record: SessionRecord, *, allow: Sequence[re.Patte
     """Write a session to the store and return its file.
 
     Nuggets without an id get one; those that the file has already, by session, type, summary and scope, keep theirs.
-    `allow` are the texts that are no secrets (`redaction.allow`). Raises OSError when it cannot be written: the file
-    is then as it was.
+    `allow` are the texts that are no secrets (`redaction.allow`). Raises OSError if it cannot be written, which leaves
+    the file unchanged.
     """
     file = session_file(home, record.workspace, record.session)
     from nugget.redaction import redact  # code that only reads the store does not load its rules
@@ -222,7 +222,7 @@ def write_session(home: Path, record: SessionRecord, *, allow: Sequence[re.Patte
 
 
 def note_workspace(home: Path, workspace: Workspace) -> None:
-    """Note where a workspace lies (`workspace.json` in its folder), so that it is known when its folder is gone.
+    """Record where a workspace is (`workspace.json` in its folder), so that it is known when its folder is gone.
 
     If a checkout had another identity before (a remote was added), its sessions move to the new one.
     """
@@ -244,7 +244,7 @@ def note_workspace(home: Path, workspace: Workspace) -> None:
 
 
 def known_workspaces(home: Path) -> dict[str, str]:
-    """Return the folders that workspaces were seen in, with the identity of each."""
+    """Return the identities of workspaces by the folders they were seen in."""
     files = sorted((home / "provenance").glob(f"*/{_WORKSPACE_FILE}"))
     return {place: file.parent.name for file in files for place in _noted(file.parent)}
 
@@ -258,13 +258,13 @@ def _noted(folder: Path) -> list[str]:
 
 
 def natural_key(nugget: Nugget) -> tuple[str, str, str, str, str]:
-    """Return the identity of a nugget on any machine: session, type, summary, path and symbol."""
+    """Return the key of a nugget that is the same on any machine: session, type, summary, path and symbol."""
     path, symbol = nugget.scope.path or "", nugget.scope.symbol or ""
     return nugget.session, nugget.type, " ".join(nugget.summary.split()).casefold(), path, symbol
 
 
 def _numbered(home: Path, record: SessionRecord, known: SessionRecord | None, file: Path) -> SessionRecord:
-    """Give each nugget an id: the one that the store knows it by, its own, or the next number."""
+    """Give each nugget an id: its stored one, its own, or the next number."""
     earlier = {natural_key(nugget): nugget.id for nugget in (known.nuggets if known else ())}
     used = [nugget.id.rpartition("-") for nugget in (*record.nuggets, *(known.nuggets if known else ()))]
     prefix = next((name.rpartition("-")[0] for name in earlier.values()), "") or _id_prefix(home, record, file)
@@ -295,7 +295,7 @@ def _hash(text: str) -> str:
 
 
 def _file_name(name: str) -> str:
-    """Return the name itself if it can be a file's, else one made of it with a hash."""
+    """Return the name if it is a valid file name, else one made from it with a hash."""
     if is_name(name):
         return name
     slug = re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:60].strip("-") or "unnamed"
@@ -321,7 +321,7 @@ def nugget_units(home: Path) -> UnitFiles:
 def unit_of(nugget: Nugget, *, workspace: str) -> Unit:
     """Return a nugget as a unit: found by its summary, its detail, its alternatives and the prompt that it came from.
 
-    It is as old as its session, whenever that was extracted.
+    Its date is that of its session, not of the extraction.
     """
     parts = [
         f"# {nugget.summary}", nugget.detail,

@@ -1,7 +1,7 @@
 """OpenCode: `$XDG_DATA_HOME/opencode/storage/{session,message,part}` as JSON files, newer ones in `opencode.db`.
 
-`session/PROJECT/ID.json` tells title, folder and times; `message/ID/*.json` the role; `part/MESSAGE/*.json` what was
-said and done: `text`, `tool` (with `state: {status, input, output, metadata}`), `reasoning`, ... The database has the
+`session/PROJECT/ID.json` has title, folder and times, `message/ID/*.json` the role, and `part/MESSAGE/*.json` the
+content: `text`, `tool` (with `state: {status, input, output, metadata}`), `reasoning`, ... The database has the
 tables session, message and part, the latter two with the same objects as JSON in `data`.
 """
 
@@ -39,7 +39,7 @@ def find(folders: Mapping[str, Path]) -> Iterator[SessionFile]:
 
 
 def recognises(document: Mapping[str, Any]) -> bool:
-    """Return whether a document is one that OpenCode keeps about a session or a message."""
+    """Return whether a document is OpenCode's record of a session or a message."""
     is_session = isinstance(document.get("time"), Mapping) and ("projectID" in document or "directory" in document)
     return "id" in document and (is_session or ("sessionID" in document and "role" in document))
 
@@ -68,7 +68,7 @@ def read(path: Path) -> Session:
         about, storage = read_document(path) or {}, path.parent.parent.parent
         name = text_of(about.get("sessionID")) or text_of(about.get("id")) or path.stem
     if not name or name.startswith(".") or not all(letter.isalnum() or letter in "_-." for letter in name):
-        raise TranscriptError(f"{path} names a session that no file can be called ({name[:60]!r}).")
+        raise TranscriptError(f"{path} names a session whose id is not a valid file name ({name[:60]!r}).")
     builder = EventBuilder(agent=AGENT, session=name)
     _read_about(about, builder)
     files = [(file, read_document(file)) for file in (storage / "message" / name).glob("*.json")]

@@ -3,8 +3,8 @@
 Each agent has a module that finds, recognises and reads its own files; `_OTHERS` lists them.
 
 Claude Code deletes its transcripts after 30 days; from the archive knowledge can be extracted again. A file of it holds
-one session as gzipped JSON lines: a line about the session, then one line an event. Only what redaction let through is
-in it, and its first line names the rules it was redacted by: `redact_again` applies stricter ones later.
+one session as gzipped JSON lines: a line about the session, then one line an event. Its text is redacted, and
+its first line names the rules used: `redact_again` applies stricter ones later.
 """
 
 from __future__ import annotations
@@ -200,9 +200,9 @@ def read_whole_session(
 
 
 def find_logs(environment: Environment, settings: Settings, brain: Path | None = None) -> list[Log]:
-    """Return all logs, those written to last at the end; none if history is switched off.
+    """Return all logs, most recently written last; none if history is switched off.
 
-    Of a session whose transcript is gone the archived one is taken.
+    A session whose transcript is gone is represented by its archive.
     """
     if not settings.history_enabled:
         return []
@@ -249,7 +249,7 @@ def archived_sessions(home: Path) -> dict[str, Path]:
 
 
 def write_archive(home: Path, session: Session, *, stamps: Sequence[str] = ()) -> Path:
-    """Archive a redacted session in place of an earlier archive of it, unless that already holds all its events.
+    """Archive a redacted session, replacing an earlier archive unless that already holds all its events.
 
     `stamps` name the rules that it was redacted by (`redaction.rules_stamp`).
     """
@@ -264,15 +264,15 @@ def write_archive(home: Path, session: Session, *, stamps: Sequence[str] = ()) -
 
 
 def outdated_archives(home: Path, settings: Settings) -> list[Path]:
-    """Return the archived sessions that were not redacted by the rules of today. Reads the first line of each only."""
+    """Return the archived sessions redacted by other than the current rules, reading only their first lines."""
     stamp = rules_stamp(settings)
     return [file for file in archived_sessions(home).values() if stamp not in _stamps(file)]
 
 
 def redact_again(home: Path, settings: Settings) -> dict[str, list[str]]:
-    """Redact what `outdated_archives` names by the rules of today; sessions of excluded projects are removed.
+    """Redact the `outdated_archives` by the current rules; sessions of excluded projects are removed.
 
-    What an earlier rule took out stays out. Each file is replaced as a whole, so this can be stopped at any time.
+    Text that an earlier rule removed stays removed. Files are replaced atomically, so this can be stopped at any time.
     Returns the files `rewritten`, those `removed`, and what `failed`.
     """
     done: dict[str, list[str]] = {"rewritten": [], "removed": [], "failed": []}

@@ -1,4 +1,4 @@
-"""Shell logs: a folder for each session, with what was typed, what happened and what was printed.
+"""Shell logs: a folder for each session, with its commands, events and output.
 
 `LOG_DIR/SESSION/` holds `events.jsonl` (one `{"ts_ms", "session_id", "kind", "data"}` a line), `stdin.log` (one command
 a line) and the streams `output.log` (what the terminal showed), `stdout.log` and `stderr.log`. Only plain files in
@@ -72,13 +72,13 @@ def is_session_id(text: str) -> bool:
 
 
 def find_shell_sessions(log_dir: Path) -> Iterator[Log]:
-    """Yield the shell sessions with logs below `log_dir`, the one written to last at the end."""
+    """Yield the shell sessions with logs below `log_dir`, most recently written last."""
     found = [log for entry in list_folder(log_dir) if (log := find_shell_session(log_dir, entry.name))]
     yield from sorted(found, key=order_of)
 
 
 def find_shell_session(log_dir: Path, name: str) -> Log | None:
-    """Return the log of a shell session with its files, which no link is; None if the id could lead elsewhere."""
+    """Return the log of a shell session with its files, links excluded; None if the id could lead elsewhere."""
     folder = log_dir / name
     if not is_session_id(name) or folder.is_symlink() or not folder.is_dir():
         return None
@@ -88,7 +88,7 @@ def find_shell_session(log_dir: Path, name: str) -> Log | None:
 
 
 def read_events(file: Path) -> tuple[list[LogEvent], int]:
-    """Return the events of events.jsonl, and how many lines are malformed; a torn last line waits for its end."""
+    """Return the events of events.jsonl, and the number of malformed lines; an unfinished last line is left out."""
     events: list[LogEvent] = []
     malformed = 0
     with _opened(file) as opened:
@@ -146,7 +146,7 @@ def looks_failed(text: str) -> bool:
 
 
 def clean_line(raw: bytes, *, most_chars: int = MAX_LINE_CHARS) -> str:
-    """Return what a terminal would show of a line; empty if it is not text, or nothing but base64."""
+    """Return the visible text of a terminal line; empty if it is not text, or only base64."""
     if b"\0" in raw:
         return ""
     text = without_escapes(raw[:_MAX_RAW_BYTES].decode("utf-8", "replace")).rstrip("\r\n \t")
@@ -159,7 +159,7 @@ def clean_line(raw: bytes, *, most_chars: int = MAX_LINE_CHARS) -> str:
 
 
 def is_opaque(text: str) -> bool:
-    """Return whether a line is nothing but base64: a part of a key or an image."""
+    """Return whether a line is only base64, such as part of a key or an image."""
     digits = text.strip().rstrip("=")
     return len(digits) >= 40 and digits.isascii() and digits.replace("+", "").replace("/", "").isalnum()
 

@@ -1,9 +1,9 @@
-"""Tell who speaks in a session: the person, a client or hook as if it were they, or somebody whom they quote.
+"""Tell who speaks in a session: the person, a client or hook in their name, or somebody whom they quote.
 
 The kinds of injected text were collected from clients 1.0 to 2.1: system reminders, editor selections, slash commands
-and their output, background-task notices, messages of other agents, compaction summaries. Of what was pasted, fences,
-`> ` lines and text between tags end where they say. Logs, diffs, tables, reviews, plans and what follows `the reviewer
-wrote:` do not, so that all that comes after their first line counts as pasted.
+and their output, background-task notices, messages of other agents, compaction summaries. Pasted fences,
+`> ` lines and text between tags have a marked end. Logs, diffs, tables, reviews, plans and text after `the reviewer
+wrote:` do not, so that everything after their first line counts as pasted.
 """
 
 from __future__ import annotations
@@ -123,9 +123,9 @@ _MARKS = re.compile(
 
 
 def prompt_parts(text: str, *, is_paste: bool = False) -> list[tuple[EventKind, str, Speaker, SpeechOrigin]]:
-    """Return the events that a prompt becomes: what was typed, then what was pasted into it.
+    """Return the events that a prompt becomes: the typed text, then the pasted text.
 
-    A prompt without typed text, or made by the client of the agent's plan, stays one prompt of another speaker.
+    A prompt without typed text, or with the agent's plan from the client, stays one prompt of another speaker.
     """
     is_plan = text.startswith(PLAN_OPENING)
     typed, pasted = ("", text) if is_paste or is_plan else split_pasted(text)
@@ -248,7 +248,7 @@ def _open_end(text: str, spans: list[Span]) -> int | None:
 
 
 def _look(line: str) -> str:
-    """Return how a line looks that people seldom type, as a key of `_ENOUGH`; empty for any other line."""
+    """Return the kind of a line that people seldom type, as a key of `_ENOUGH`; empty for any other line."""
     if re.match(_LAYOUT, line):
         return "layout"
     if re.match(r"\s*(?:[-*+•]|\d{1,2}[.)]) ", line):
@@ -288,12 +288,12 @@ def _merged(spans: list[Span]) -> list[Span]:
 
 
 def strip_injected(text: str) -> str:
-    """Return the text without reminders, editor notices and the like that the client wove into it."""
+    """Return the text without reminders, editor notices and the like that the client inserted."""
     return _BLOCKS.sub("", text) if "<" in text else text
 
 
 def unframed(text: str) -> str:
-    """Return what a tool answered without the tags that the client puts around errors and long output."""
+    """Return a tool's result without the tags that the client puts around errors and long output."""
     return re.sub(r"</?(?:tool_use_error|persisted-output)>", "", text).strip("\n") if "<" in text else text
 
 
@@ -335,8 +335,8 @@ def is_refusal(text: str) -> bool:
 def refused_by_person(text: str, block: Mapping[str, Any], record: Mapping[str, Any], *, tool: str) -> bool:
     """Return whether the client recorded that the person refused a call of `tool`; its text alone proves nothing.
 
-    Newer clients say who decided. Older ones leave the error that they worded themselves in both places, which a shell
-    or another maker's tool can imitate.
+    Newer clients record who decided. Older ones store their own error in two places, which a shell or another
+    maker's tool can imitate.
     """
     if block.get("is_error") is not True or not text.startswith(_REFUSED):
         return False
@@ -363,7 +363,7 @@ def refusal_reason(text: str) -> str:
 
 
 def answer_in(details: Mapping[str, Any], text: str) -> str:
-    """Return the person's answer in a question's dialog, as the client recorded it apart from the tool's text."""
+    """Return the person's answer to a question dialog, which the client records apart from the tool's text."""
     if not (isinstance(details.get("answers"), Mapping) and details["answers"] and text.startswith(_ANSWERED)):
         return ""
     return text.partition(": ")[2].partition(". You can now continue")[0].strip()

@@ -1,7 +1,7 @@
-"""The page in the browser, `nugget web`: for one person, on this machine, over the calls of `nugget.Brain`.
+"""The page in the browser, `nugget web`: for one person, on this machine, on top of `nugget.Brain`.
 
-Other users and other pages can reach a loopback port too. So a browser gets in with a key that works once and becomes
-a cookie, the Host must name this machine, only a POST from our own page changes anything, and no page loads anything
+Other users and other pages can reach a loopback port too. So a browser gets in with a one-time key that becomes a
+cookie, the Host must name this machine, only a POST from our own page changes anything, and no page loads anything
 from elsewhere.
 """
 

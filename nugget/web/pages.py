@@ -56,7 +56,7 @@ _SHARES = {
 
 
 def make_app(session: AgentSession) -> Starlette:
-    """Return the application of all pages."""
+    """Return the application with all pages."""
     pages: Mapping[str, Callable[[Site, Request], Response]] = {
         "/": home, "/pulse": pulse, "/review": units.waiting, "/review/{branch:path}": units.proposal,
         "/near/{branch:path}": units.nearest, "/search": results, "/unit/{ref:path}": units.unit,
@@ -149,7 +149,7 @@ def home(site: Site, request: Request) -> Response:
 
 
 def _visits(kept: str, now: datetime) -> tuple[int, int]:
-    """Return the times of the visit before this one (0 if unknown) and of this one, which ends after a pause."""
+    """Return the times of the previous visit (0 if unknown) and of this one, which ends after a pause."""
     parts = [int(part) for part in kept.split(".") if part.isdecimal() and len(part) < 12]
     before, last = parts if len(parts) == 2 else (0, 0)
     moment = int(now.timestamp())
@@ -157,7 +157,7 @@ def _visits(kept: str, now: datetime) -> tuple[int, int]:
 
 
 def results(site: Site, request: Request) -> Response:
-    """Show the hits of `nugget search` with facets, or only the list of hits for the script."""
+    """Show the hits of `nugget search` with facets, or only the hits if the script asks."""
     brain = site.session.ready()
     text = request.query_params.get("q", "")
     if len(text) > MAX_QUERY_CHARS:

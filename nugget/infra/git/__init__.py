@@ -82,7 +82,7 @@ def merge_base(repo: Path, one: str, other: str) -> str | None:
 
 
 def distance(repo: Path, one: str, other: str) -> tuple[int, int] | None:
-    """Return how many commits only the first and only the second has; None if one of them is not there."""
+    """Return how many commits only the first and only the second has; None if one of them is missing."""
     counts = word(repo, "rev-list", "--left-right", "--count", f"{one}...{other}", "--")
     return None if counts is None else (int(counts.split()[0]), int(counts.split()[1]))
 
@@ -114,7 +114,7 @@ def git_dir(repo: Path) -> Path:
 def lock_files(repo: Path) -> list[Path]:
     """Return the lock files of git's own that are in its folder now (gitrepository-layout(5)).
 
-    git deletes them when it has done its work; the lock of a git that was killed stays, and refuses every later one.
+    git deletes them when it is done; the lock of a killed git stays, and blocks every later one.
     """
     folder = git_dir(repo)
     shared = folder
@@ -162,7 +162,7 @@ def committed_between(repo: Path, since: datetime, until: datetime) -> list[Chan
 
 
 def committed_in(repo: Path, commits: Sequence[str]) -> list[Change]:
-    """Return every path that these commits changed; names of commits that do not exist are skipped."""
+    """Return every path that these commits changed; unknown commits are skipped."""
     listed = (_history(repo, "--no-walk", "--end-of-options", f"{name}^{{commit}}", "--") for name in commits)
     return [change for found in listed for change in found]
 
@@ -173,7 +173,7 @@ def versions_of(repo: Path, path: str, *, revisions: Sequence[str] = ("--branche
 
 
 def unmerged_files(repo: Path, prefix: str) -> list[tuple[str, str, bytes]]:
-    """Return (branch, path, content) of every file that a branch with this prefix changes and HEAD has otherwise.
+    """Return (branch, path, content) of every file on a branch with this prefix that differs from HEAD's.
 
     Two git processes, however many branches there are.
     """
@@ -205,7 +205,7 @@ def last_commit_days(folder: Path) -> dict[str, date]:
 
 
 def files_at(repo: Path, revision: str, *, under: Sequence[str] = (), check: bool = True) -> dict[str, str]:
-    """Return path -> blob id of every file of a commit that is one of `under` or below one; of all files by default.
+    """Return path -> blob id of a commit's files at or below the paths `under`; of all files by default.
 
     Without `check` an unknown commit has no files.
     """
@@ -221,7 +221,7 @@ def read_blob(repo: Path, revision: str, path: str) -> bytes | None:
 
 
 def read_objects(repo: Path, names: Sequence[str]) -> list[bytes | None]:
-    """Return the contents of many blobs in one process, by id or `<revision>:<path>`; None for those that are absent.
+    """Return the contents of many blobs in one process, by id or `<revision>:<path>`; None for absent ones.
 
     Format: git-cat-file(1), BATCH OUTPUT.
     """
@@ -274,7 +274,7 @@ def _history(repo: Path, *args: str) -> list[Change]:
 
 
 def _raw_changes(output: bytes) -> Iterator[tuple[str, Change]]:
-    """Yield each change of `--raw -z --no-abbrev` with the header of its commit, a `--format` that begins with %x01."""
+    """Yield each change of `--raw -z --no-abbrev` with its commit's header, a `--format` that starts with %x01."""
     header = ""
     tokens = iter(output.split(b"\0"))
     for token in tokens:

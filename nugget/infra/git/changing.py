@@ -1,9 +1,9 @@
-"""Changes to a repository, made whole or not at all.
+"""Atomic changes to a repository.
 
-Commits are built as objects first, which nobody sees. Under one lock, `change_refs` then holds git's `index.lock`,
-makes sure that nothing of the user's would be overwritten, stages everything that the checkout will need in
-`.git/nugget/work`, writes the intent there, moves the branches, and brings checkout and index along. Whatever dies on
-the way leaves that folder, and the next command drops the change (no branch has moved) or finishes it (one has).
+Commits are first built as unreferenced objects. Under one lock, `change_refs` then holds git's `index.lock`,
+makes sure that no work of the user is overwritten, stages everything that the checkout will need in
+`.git/nugget/work`, writes the intent there, moves the branches, and updates checkout and index. A killed process
+leaves that folder, and the next command drops the change (if no branch has moved) or finishes it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LedgerLine = tuple[Path, str, Mapping[str, Any]]
 
 
 class RefChange(NamedTuple):
-    """A branch that is made (`expect` None), moved, or deleted (`new` None) while it still points at `expect`."""
+    """A branch to create (`expect` None), move, or delete (`new` None) if it still points at `expect`."""
 
     ref: str
     new: str | None
@@ -62,7 +62,7 @@ class RefChange(NamedTuple):
 
 @contextmanager
 def only_writer(repo: Path, *, wait_s: float = 60.0) -> Iterator[Path]:
-    """Hold the lock of everything that changes a repository, after finishing what a killed writer left half done.
+    """Hold the lock for all changes of a repository, after finishing what a killed writer left half done.
 
     Yields the folder for temporary files. May be nested. Raises ConflictError if another process holds the lock for
     `wait_s` seconds, BrainError if the folder is not a git repository or cannot be written.
@@ -106,12 +106,12 @@ def finish_pending(repo: Path) -> None:
 def change_refs(
     repo: Path, refs: Sequence[RefChange], *, message: str, checkout: bool = False, lines: Sequence[LedgerLine] = ()
 ) -> None:
-    """Make, move and delete branches in one step; with `checkout`, the first is checked out, and its files follow.
+    """Make, move and delete branches in one step; with `checkout`, the first is checked out, and its files are updated.
 
     Once the first branch has moved, `lines` are added to their ledgers.
 
     Raises ConflictError if a branch moved or a file that would change has uncommitted work in it, GitError if git is
-    locked or fails: nothing was changed then, or the message says that only the checkout is left to be brought along.
+    locked or fails: nothing was changed then, or the message says that only the checkout has to be updated.
     """
     with only_writer(repo) as work, clear_errors(repo):
         wait_until_free(repo)
@@ -135,8 +135,8 @@ def change_refs(
             _finish(repo)
         except (NuggetError, OSError) as error:
             raise GitError(
-                f"{message.rstrip('.')}: this is committed, but not every file in {repo} follows yet ({error}).",
-                hint="See to that; the next nugget command brings the rest along.",
+                f"{message.rstrip('.')}: this is committed, but not every file in {repo} is updated yet ({error}).",
+                hint="Fix that; the next nugget command does the rest.",
             ) from error
 
 
@@ -161,7 +161,7 @@ def wait_until_free(repo: Path) -> None:
 
 
 def uncommitted(paths: Sequence[str]) -> ConflictError:
-    """Return the error of a change that would overwrite what the user has not committed."""
+    """Return the error for a change that would overwrite uncommitted work."""
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
     has = "has" if len(paths) == 1 else "have"
     return ConflictError(
@@ -173,7 +173,7 @@ def uncommitted(paths: Sequence[str]) -> ConflictError:
 def update_index(repo: Path, index: Path, entries: Mapping[str, tuple[str, str | None]]) -> None:
     """Set the mode and blob of paths in an index file; without a blob the path is removed.
 
-    Raises GitError for a path that leads out of the checkout or into `.git`, which git only passes over.
+    Raises GitError for a path that leads out of the checkout or into `.git`, which git would skip silently.
     """
     lines = [
         b"%s %s\t%s\0" % (mode.encode() if blob else b"0", (blob or "0" * 40).encode(), os.fsencode(path))
@@ -214,7 +214,7 @@ def _finish(repo: Path) -> None:
 
 
 def _drop(repo: Path) -> None:
-    """Remove everything temporary; the intent first, and `index.lock` before the file by which it is known as ours."""
+    """Remove everything temporary; the intent first, and `index.lock` before the file that marks it as ours."""
     work = _work(repo)
     (work / "intent.json").unlink(missing_ok=True)
     lock = git_dir(repo) / "index.lock"
@@ -250,7 +250,7 @@ def _drop_stale_locks(repo: Path, *, since: float) -> None:
 
 
 def _hold_index(repo: Path, work: Path) -> None:
-    """Take git's own lock of the index, as a link to a file of ours: a stale one can be told from another's."""
+    """Take git's own lock of the index as a link to a file of ours, so that a stale one is recognised."""
     mark, lock = work / "mark", git_dir(repo) / "index.lock"
     mark.touch()
     deadline = time.monotonic() + PATIENCE_S
@@ -287,7 +287,7 @@ def _moved(change: RefChange) -> ConflictError:
 
 
 def _refuse_uncommitted(repo: Path, changed: Sequence[Change]) -> None:
-    """Raise ConflictError if a file is neither as it was committed nor as it will be, or cannot be written."""
+    """Raise ConflictError if a file matches neither its old nor its new state, or cannot be written."""
     now, index = _files_now(repo, changed), _index_now(repo)
     for path in now:
         folder = next(parent for parent in (repo / path).parents if parent.is_dir())
@@ -338,7 +338,7 @@ def _stage(repo: Path, work: Path, changed: Sequence[Change]) -> None:
 
 
 def _stage_index(repo: Path, work: Path, changed: Sequence[Change]) -> None:
-    """Write the index as it is to be into the work folder; entries that the user changed meanwhile stay."""
+    """Write the new index into the work folder; entries that the user changed meanwhile stay."""
     index = _index_now(repo)
     known = [change for change in changed if index.get(change.path) in (change.before, change.after)]
     (work / "index.lock").unlink(missing_ok=True)
@@ -372,7 +372,7 @@ def _place(repo: Path, work: Path, changed: Sequence[Change]) -> None:
 
 
 def _write(work: Path, name: str, content: bytes) -> None:
-    """Write one file of the work folder, whole and on the disk."""
+    """Write one file of the work folder to the checkout, with fsync."""
     with (work / "new").open("wb") as file:
         file.write(content)
         file.flush()

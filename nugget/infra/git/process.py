@@ -129,7 +129,7 @@ def start(
     repo: Path, args: Sequence[str], *, stdin: bytes | None = None, variables: Mapping[str, str] | None = None,
     settings: Sequence[Setting] = (), timeout_s: float = 120.0,
 ) -> subprocess.CompletedProcess[bytes]:  # fmt: skip
-    """Return the ended process of `git <args>`, whatever its exit code. Raises GitError if there was none."""
+    """Return the ended process of `git <args>`, whatever its exit code. Raises GitError if it could not run."""
     verb, *rest = args
     more = {**(_place(repo) if verb not in ("init", "clone") else {}), **(variables or {})}
     neutral: list[Setting] = []
@@ -145,7 +145,7 @@ def start(
 
 
 def user_settings(repo: Path, pattern: str) -> list[Setting]:
-    """Return the settings whose keys match, of the system and the user, without those of the repository itself.
+    """Return the system's and the user's settings whose keys match, without those of the repository itself.
 
     Sections that the user's file includes for this repository (includeIf) count as the user's.
     """
@@ -160,7 +160,7 @@ def locked(repo: Path, lock: Path) -> GitError:
     """Return the error for a lock file that another git process holds, with the time it was made."""
     since = ""
     with suppress(OSError):
-        since = f", which is there since {datetime.fromtimestamp(lock.stat().st_mtime, UTC):%Y-%m-%d %H:%M} UTC"
+        since = f", which has been there since {datetime.fromtimestamp(lock.stat().st_mtime, UTC):%Y-%m-%d %H:%M} UTC"
     hint = "Another git process is at work there; if none is left, delete that file."
     return GitError(f"git holds {repo} locked by {lock}{since}.", hint=hint)
 

@@ -1,4 +1,4 @@
-"""Commits and branches, written so that nothing else of the user's changes; and the person's own next commit."""
+"""Write commits and branches without touching other work of the user, and run the person's own next commit."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def commit_files(
 
 
 def move_branch(repo: Path, name: str, sha: str | None, *, expect: str) -> None:
-    """Let a branch that still points at `expect` point at `sha`, or delete it (None).
+    """Move a branch that still points at `expect` to `sha`, or delete it (None).
 
     Raises GitError if it moved or is checked out.
     """
@@ -129,7 +129,7 @@ def refuse_checked_out(repo: Path, name: str) -> None:
 
 
 def _committer(repo: Path) -> tuple[bool, list[Setting]]:
-    """Return True if the user's own configuration asks for signed commits, and the settings of a commit."""
+    """Return whether the user's own configuration asks for signed commits, and the settings of a commit."""
     variables = environment()
     settings = user_settings(repo, r"^gpg\.")
     for key, fallback in (("name", "Nugget"), ("email", "nugget@localhost")):

@@ -56,8 +56,8 @@ _HEADERS = ("content-type", "retry-after", "request-id")
 class DailyBudget:
     """A limit in USD on the calls of one face from midnight to midnight UTC. Thread-safe.
 
-    The amount spent is read from the cost ledger, so a restart changes nothing. A call under way counts at the most
-    it can cost; the calls of other processes count once they are done.
+    The amount spent is read from the cost ledger, so it survives a restart. A call under way counts with its largest
+    possible cost; calls of other processes count once they are done.
     """
 
     def __init__(self, home: Path, *, max_usd: float, face: str) -> None:
@@ -83,7 +83,7 @@ class DailyBudget:
             self._under_way_usd += usd
 
     def release(self, usd: float) -> None:
-        """Release what was reserved for a call that is in the ledger now."""
+        """Release the amount reserved for a call once it is in the ledger."""
         with self._lock:
             self._under_way_usd -= usd
 
@@ -99,10 +99,10 @@ def open_llm(settings: Settings, environment: Environment, *, budget: DailyBudge
 
 
 def open_extractor(settings: Settings, environment: Environment, way: str | None = None) -> Model | None:
-    """Return the model that finds knowledge in sessions; None if that is to be done offline.
+    """Return the model that finds knowledge in sessions; None for offline extraction.
 
     `way` is one of `extraction.with`, the settings' by default; `generative` is `auto` that finds a model. Raises
-    LLMUnavailable if the model that was asked for cannot be had.
+    LLMUnavailable if the requested model is unavailable.
     """
     variables, found = environment.variables, None
     way = way or (settings.extraction_with if settings.llm_enabled else "offline")
@@ -138,7 +138,7 @@ class LLM(Model):
         self._base_url = base_url or "https://api.anthropic.com"
 
     def stream(self, request: Request) -> Generator[str]:
-        """Ask for text and yield it as it comes, without control characters, which a terminal would obey.
+        """Ask for text and yield it as it comes, without control characters.
 
         Raises LLMUnavailable, also in the middle of the text.
         """
@@ -158,9 +158,9 @@ class LLM(Model):
     def forward(
         self, body: Mapping[str, Any], *, purpose: str, timeout_s: float, max_usd: float, session: str | None = None
     ) -> Generator[tuple[int, Mapping[str, str]] | bytes]:
-        """Pass a caller's own call (the API's JSON body) on: yield status and headers, then the reply as it comes.
+        """Forward a caller's own call (the API's JSON body): yield status and headers, then the reply as it comes.
 
-        An error of the API comes back the same way, with its status. Nothing is retried: that is the caller's choice.
+        An error of the API comes back the same way, with its status. Nothing is retried.
         Raises LLMUnavailable if the reply is incomplete, and before a call that could exceed `max_usd`.
         """
         import anthropic

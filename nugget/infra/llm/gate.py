@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class Price(NamedTuple):
     """USD per million tokens of input and output.
 
-    `cache_read` is a share of `input`; `effort` says that the model takes an effort. A prompt of more than 100,000
+    `cache_read` is a share of `input`; `effort` is true if the model accepts an effort. A prompt of more than 100,000
     tokens costs `long_prompt` times as much.
     """
 
@@ -73,9 +73,9 @@ _log = logging.getLogger("nugget")
 
 
 class BadReply(LLMUnavailable):
-    """A reply that does not follow the schema, which the caller can ask for again or use the sound parts of.
+    """A reply that does not follow the schema; the caller can ask again or use its valid parts.
 
-    `value` is the JSON that could be read (None if there was none), `problems` say what is wrong, `usd` is the cost.
+    `value` is the JSON, if it could be parsed; `problems` are the violations, `usd` is the cost.
     """
 
     def __init__(self, message: str, *, text: str, value: object, problems: Sequence[str], usd: float) -> None:
@@ -84,7 +84,7 @@ class BadReply(LLMUnavailable):
 
 
 class CostCapReached(LLMUnavailable):
-    """Raised instead of a call that could exceed its cost cap; `retry_after_s` is set if the cap is that of a day."""
+    """Raised instead of a call that could exceed its cost cap; `retry_after_s` is set for a daily cap."""
 
     retry_after_s: int | None = None
 
@@ -119,7 +119,7 @@ class Reply:
 class ModelCall:
     """A request under way, with the `body` that is sent and the tokens that came back.
 
-    `free` says that nothing was sent, or that it was refused; `reported_usd` is the cost that the other end states.
+    `free` is true if nothing was sent or the call was refused; `reported_usd` is the cost that the server reports.
     """
 
     request: Request
@@ -185,7 +185,7 @@ def spending(
 class Model(ABC):
     """Base of all models; each subclass makes the body of a call and sends it. Thread-safe.
 
-    `secret` never appears in a message; `budget` limits the calls of a face; `name` is who answers, for messages.
+    `secret` never appears in a message; `budget` limits the calls of a face; `name` is the model's name in messages.
     """
 
     name = "The model"
@@ -218,10 +218,10 @@ class Model(ABC):
 
     @abstractmethod
     def _complete(self, call: ModelCall, schema: Mapping[str, Any]) -> str:
-        """Send a call; return the text of the reply, and note its tokens, its cost and why it ended in the call."""
+        """Send a call; return the text of the reply, and record its tokens, cost and stop reason in the call."""
 
     def spent_usd(self, session: str, *, within: timedelta) -> float:
-        """Return the recent cost of the calls for a session, as it counts for caps."""
+        """Return the recent cost of the calls for a session, as counted for caps."""
         return spending(self._home, since=datetime.now(UTC) - within, session=session)[1]
 
     def fence(self, text: str, tag: str, **attributes: object) -> str:
@@ -320,7 +320,7 @@ class Model(ABC):
         return LLMUnavailable(f"The reply of {model} could not be read ({type(error).__name__}).")
 
     def _refused(self, status: int, text: str, call: ModelCall) -> LLMUnavailable:
-        """Return the sentence for a status other than 200; `text` is the other end's own message."""
+        """Return the sentence for a status other than 200; `text` is the server's own message."""
         call.free = True
         failed = ("failed", "Try again later.") if status >= 500 else ("refused the request", None)
         problem, hint = _STATUSES.get(status, failed)
@@ -366,8 +366,8 @@ def _cost_usd(price: Price | None, tokens: Mapping[str, int]) -> float:
 def estimate_cost_usd(price: Price | None, text: str, *, max_output_tokens: int) -> float:
     """Return the most that a call with this text can cost, before it is made.
 
-    Three characters a token, and one for each that is not ASCII: newer models make some 30 % more tokens of a text
-    than the usual four characters each. All of it is counted as written to the cache.
+    A token is three ASCII characters or one other character: newer models make some 30 % more tokens of a text than
+    the usual four characters each. All input is counted as written to the cache.
     """
     ascii_chars = len(text.encode("ascii", "ignore"))
     prompt_tokens = -(-ascii_chars // 3) + len(text) - ascii_chars

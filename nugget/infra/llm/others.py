@@ -1,4 +1,4 @@
-"""Ways to a model other than the anthropic SDK: the `claude` command, and servers that speak OpenAI's API."""
+"""Models without the anthropic SDK: the `claude` command, and servers that speak OpenAI's API."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ class OpenAI(Model):
 
 
 def _reason(body: bytes) -> str:
-    """Return what a server says about an error, in the forms of OpenAI, vLLM and Ollama."""
+    """Return a server's own message on an error, in the forms of OpenAI, vLLM and Ollama."""
     try:
         said = json.loads(body)
         said = said.get("error") or said.get("message") or said.get("detail") or ""

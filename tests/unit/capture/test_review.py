@@ -93,7 +93,7 @@ def test_what_was_rejected_is_not_proposed_again(brain, home):
         assert result.dropped == (f"{again.title}: turned down before",)
 
 
-TOLD = r"^git holds .* locked by .*{}, which is there since [-0-9]+ [:0-9]+ UTC\.$"
+TOLD = r"^git holds .* locked by .*{}, which has been there since [-0-9]+ [:0-9]+ UTC\.$"
 
 
 @pytest.mark.proves("REVIEW-LOCKED")

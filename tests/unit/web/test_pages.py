@@ -192,7 +192,7 @@ def test_a_proposal_is_decided_in_one_commit_against_what_was_seen(words, tmp_pa
         commit = re.search(r'name="commit" value="(\w+)"', done.text)
         assert commit
         assert shown.post("/undo", commit="0" * 40).status_code == 404 and (words / paths[0]).exists()
-        assert "was taken back" in shown.post("/undo", commit=commit[1]).text
+        assert "was undone" in shown.post("/undo", commit=commit[1]).text
         assert not (words / paths[0]).exists()
         forged = shown.get(f"/?done=add&commit={commit[1]}", sec_fetch_site="cross-site", sec_fetch_mode="navigate",
                            sec_fetch_dest="document")  # fmt: skip
