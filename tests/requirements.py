@@ -208,7 +208,7 @@ PROMISES = {
     "HTTP-COMPLETE": "/v1/completions puts what a session's logs say into a call as fenced material, by context_mode.",
     "HTTP-STREAM": "A stream is passed on byte for byte as it comes; errors of the API keep their status.",
     "HTTP-COST": "Every completion is in the cost ledger, and none is made that could cost more than allowed.",
-    "BRIEF-START": "A session can be told the last failure, open todos, constraints and the state of capture.",
+    "BRIEF-START": "A session can be told an open failure, open todos, constraints and the state of capture.",
     "BRIEF-OFF": "Nothing is told unasked before there is reviewed knowledge of the code, and nothing twice.",
     "BRIEF-SILENT": "Whatever is broken or hostile, the hooks exit 0, say nothing wrong and keep their fence.",
     "BRIEF-NO-ECHO": "What was told is known again in transcripts, so that memory does not feed on itself.",

@@ -295,7 +295,7 @@ def suggest(
 def brief(as_json: JsonOption = False) -> None:
     """Show the brief that a session in this folder would start with.
 
-    With `nugget install --brief`, each new session starts with it: the last failure and its fix, open todos,
+    With `nugget install --brief`, each new session starts with it: an open failure, open todos,
     constraints of this code, and the state of capture.
     """
     text = briefing.brief(read_environment(), current_folder(), now=datetime.now(UTC))

@@ -227,7 +227,7 @@ _TODO = re.compile(
     r"(?<![\w./-])(?:todo|fixme)(?![\w/-]|\.\w)"
     rf"|^(?:and )?(?:up )?next\s*[:,]?\s+(?:(?:up|step|we|i|you|is)\b|{_DOING})"
     r"|\bdo (?:it|this|that|these|the rest)?\s*(?:next|later)\b|^later\s*[:,]"
-    rf"|\b{_DOING}.{{0,80}}\b(?:later|next)\b",
+    rf"|\b{_DOING}.{{0,80}}\b(?:later|next)\W*$",
     re.IGNORECASE,
 )
 _DECISION = re.compile(

@@ -200,13 +200,13 @@ _PAST = (
 
 
 def last_incident(connection: sqlite3.Connection, workspace: str, *, without: str | None) -> tuple[Any, ...] | None:
-    """Return (title, text, session, ts_ms, fixed_by) of the latest failure in a workspace, if there is one."""
+    """Return (text, session, ts_ms) of the latest serious failure in a workspace, None if it was fixed."""
     row: tuple[Any, ...] | None = connection.execute(
-        f"SELECT title, text, s.id, ts_ms, fixed_by FROM {_PAST} CROSS JOIN incidents i ON i.id >= s.key << 34 "
-        "AND i.id < s.key + 1 << 34 ORDER BY ts_ms DESC LIMIT 1",
+        f"SELECT text, s.id, ts_ms, fixed_by FROM {_PAST} CROSS JOIN incidents i ON i.id >= s.key << 34 "
+        "AND i.id < s.key + 1 << 34 WHERE json_extract(details, '$.severity') >= 0.3 ORDER BY ts_ms DESC LIMIT 1",
         (workspace, without),
     ).fetchone()
-    return row
+    return row[:3] if row and row[3] is None else None
 
 
 def open_todos(connection: sqlite3.Connection, workspace: str, *, without: str | None, limit: int) -> list[str]:

@@ -40,7 +40,7 @@ _LINE_CHARS = 240
 def brief(
     environment: Environment, folder: Path, *, session: str | None = None, now: datetime, unasked: int | None = None
 ) -> str | None:
-    """Return the brief for a session in `folder`: reviewed units, last failure, todos, the user's rules, capture.
+    """Return the brief for a session in `folder`: reviewed units, an open failure, todos, the user's rules, capture.
 
     None if nothing is known. At most `MAX_BRIEF_TOKENS`; with the shorter limit `unasked`, also None if the brain has
     no reviewed knowledge of this code. Raises UsageError in a brain that is not trusted.
@@ -139,11 +139,10 @@ def _known_of(home: Path, workspace: str, session: str | None, now: datetime) ->
         todos = open_todos(connection, workspace, without=session, limit=MOST_TODOS)
         rules = stated_rules(connection, workspace, limit=MOST_RULES, today=now.date())
     if incident:
-        title, text, failed_in, ts_ms, fixed_by = incident
+        text, failed_in, ts_ms = incident
         day = datetime.fromtimestamp(ts_ms / 1000, tz=UTC).date()
-        end = f"fixed by `{one_line(fixed_by)}`" if fixed_by else "no fix is recorded"
-        yield f"Last failure ({day}, session {one_line(failed_in)}; {shorten(end, _LINE_CHARS)}):"
-        yield f"- {shorten(one_line(text or title), 2 * _LINE_CHARS)}"
+        yield f"The last failure has no fix yet ({day}, session {one_line(failed_in)[:8]}):"
+        yield f"- {shorten(': '.join(one_line(line) for line in text.split(chr(10))[:2]), 2 * _LINE_CHARS)}"
     if todos:
         yield "Open todos:"
         yield from (f"- {shorten(one_line(text), _LINE_CHARS)}" for text in todos)

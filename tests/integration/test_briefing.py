@@ -35,11 +35,12 @@ PROMPT = "users still see old prices: why does our cache serve stale values afte
 
 @pytest.fixture
 def known(tmp_path: Path, home: Path, queue_lock: None) -> Path:
-    """A shell session in a repository with a failure that was fixed and an open todo, and two nuggets about it."""
+    """A shell session in a repository with a failure that was fixed, one that was not, a todo; nuggets about it."""
     shop = make_repository(tmp_path / "shop", remote="https://github.com/acme/shop.git")
     environment, test = read_environment(), "pytest tests/test_pay.py"
     shell = ShellLogs(environment.shell_logs)
-    for at, (command, code) in enumerate(((test, 1), ("ai todo: rotate the webhook secret", 0), (test, 0))):
+    todo = "ai todo: rotate the webhook secret"
+    for at, (command, code) in enumerate(((test, 1), (todo, 0), (test, 0), ("make deploy", 2))):
         shell.happen("sess_shop", 1_763_000_000_000 + 1000 * at, "command.start", cmd=command, cwd=str(shop))
         shell.happen("sess_shop", 1_763_000_000_000 + 1000 * at, "command.end", exit=code)
     connection = open_home(home)
@@ -98,7 +99,7 @@ def added(done: subprocess.CompletedProcess[bytes], event: str) -> str:
 def test_a_session_is_told_the_last_failure_open_todos_and_constraints(known):
     text = added(hook(start(known), "--brief"), "SessionStart")
     assert "earlier sessions" in text and "shop" in text
-    assert "pytest tests/test_pay.py" in text and "fixed by `pytest tests/test_pay.py`" in text
+    assert "no fix yet" in text and "`make deploy` failed (exit 2)" in text and "pytest" not in text
     assert "rotate the webhook secret" in text
     assert "src/pay.py: Never log a payment webhook body" in text and "This one is over" not in text
     assert "Always log" not in text
