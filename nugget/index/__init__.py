@@ -27,7 +27,7 @@ from nugget.index.connection import (
     open_existing,
     open_memory,
 )
-from nugget.index.fulltext import COLUMN_WEIGHTS, SMALL_INDEX_CHUNKS, Terms, Vocabulary, terms_of
+from nugget.index.fulltext import COLUMN_WEIGHTS, SMALL_INDEX_CHUNKS, Terms, Vocabulary, match_any, terms_of
 from nugget.index.protocols import IndexReader, Lists
 from nugget.index.units import CHUNK_COLUMNS, Edge, StoredChunk, conditions_of, select_in
 from nugget.models import Filter, Problem, RelationType, SourceName, Unit
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from nugget.infra.embedding import Vector
 
 _WEIGHTS = ", ".join(map(str, COLUMN_WEIGHTS))
+_MOST_KNOWN = 16
+"""What a thread keeps of one state at most: lengths of documents, and masks of what filters admit."""
 
 __all__ = ["Edge", "Index", "IndexReader", "StoredChunk", "SyncResult", "Terms", "Unusable", "read_home", "read_memory"]
 
@@ -84,7 +86,7 @@ class Index(IndexReader):
             return
         connection.execute("BEGIN")
         state = connection.execute("PRAGMA data_version").fetchone()[0], connection.total_changes
-        if state != self._local.state or len(self._local.known) > 16:  # what so many filters admit
+        if state != self._local.state or len(self._local.known) > _MOST_KNOWN:
             self._local.state, self._local.known = state, {}
         try:
             yield
@@ -208,7 +210,7 @@ class Index(IndexReader):
             for unit, whole, title in select_in(self.connection, sql, unit_keys, [vector.tobytes()] * 2)
         }
         nearest = vectors.nearest_chunks(self.connection, vector, unit_keys)
-        return {unit: (cosine, *found.get(unit, (0.0, None))) for unit, (_, cosine) in nearest.items()}
+        return {unit: (cosine, *found.get(unit, (0.0, None)), key) for unit, (key, cosine) in nearest.items()}
 
     def nearness(self, unit_key: int, unit_keys: Sequence[int]) -> dict[int, float]:
         """Return the cosine of each of these units with another one, each as a whole; 0 if it is below."""
@@ -219,10 +221,12 @@ class Index(IndexReader):
         near = select_in(self.connection, sql, unit_keys, vector) if vector else ()
         return {key: max(vectors.cosine(distance), 0.0) for key, distance in near}
 
-    def nearest_chunks(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, int]:
-        """Return the nearest chunk of each of these units that has vectors: unit key -> chunk key."""
-        found = vectors.nearest_chunks(self.connection, vector, unit_keys)
-        return {unit: chunk for unit, (chunk, _) in found.items()}
+    def words_of_unit(self, terms: Terms, unit_key: int) -> list[str]:
+        """Return those of the words that stand in a unit."""
+        between = "SELECT min(key), max(key) FROM chunks WHERE unit_key = ?"  # those of a unit follow each other
+        keys = self.connection.execute(between, (unit_key,)).fetchone()
+        sql = "SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? AND rowid BETWEEN ? AND ? LIMIT 1"
+        return [word for word in terms.words if self.connection.execute(sql, (match_any([word]), *keys)).fetchone()]
 
     def units_of_chunks(self, keys: Sequence[int]) -> dict[int, int]:
         """Return the unit of each of these chunks: chunk key -> unit key."""

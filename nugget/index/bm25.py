@@ -102,7 +102,7 @@ def best(
     idfs = [inverse_frequency(count, int(docs)) for docs in np.bincount(term_of, minlength=len(terms))]
     norm = 0.6 + 1.8 * (lengths[keys] - 1) / mean
     scores = np.bincount(keys, np.array(idfs)[term_of] * 2.2 * freqs / (freqs + norm))
-    found = np.flatnonzero(scores if admitted is None else scores * admitted[: len(scores)])
+    found = np.flatnonzero(scores > 0 if admitted is None else (scores > 0) & admitted[: len(scores)])
     if len(found) > k:
         found = found[scores[found] >= np.partition(scores[found], -k)[-k]]
     found = found[np.lexsort((found, -scores[found]))[:k]]

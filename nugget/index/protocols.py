@@ -84,9 +84,6 @@ class IndexReader(Protocol):
     def nearness(self, unit_key: int, unit_keys: Sequence[int]) -> dict[int, float]:
         """Return the cosine of each of these units with another one, each as a whole; 0 if it is below."""
 
-    def nearest_chunks(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, int]:
-        """Return the nearest chunk of each of these units that has vectors: unit key -> chunk key."""
-
     def units_of_chunks(self, keys: Sequence[int]) -> dict[int, int]:
         """Return the unit of each of these chunks: chunk key -> unit key."""
 

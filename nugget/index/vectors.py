@@ -32,8 +32,8 @@ from nugget.text import on_progress, slugify
 if TYPE_CHECKING:
     from nugget.infra.embedding import Embedder, Vector
 
-UnitCosines: TypeAlias = tuple[float, float, float | None]
-"""With the nearest chunk of a unit, with the unit as a whole, and with its title (None if it has none of its own)."""
+UnitCosines: TypeAlias = tuple[float, float, float | None, int]
+"""Of the nearest chunk, of the whole unit and of its title (None if it has none of its own), and that chunk's key."""
 
 PROGRESS = "progress.json"
 """In the folder of the vector cache while vectors are made: `done` of `total` units since `started`, as of `at`."""

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nugget.config import Settings
 from nugget.errors import EmbeddingUnavailable, UsageError
-from nugget.index import IndexReader, Terms
+from nugget.index import IndexReader, StoredChunk, Terms
 from nugget.infra.embedding import QuestionEmbedder
 from nugget.models import Query, Unit
 from nugget.retrieval.dates import Days, asked_days, asks_when, days_in, nearness
 
 if TYPE_CHECKING:
-    from nugget.index.vectors import UnitCosines
     from nugget.infra.embedding import Vector
 
 BM25_DEPTH = 200
@@ -124,7 +123,9 @@ class Matcher:
         self._chunk_bm25 = chunk_bm25
         self._unit_bm25 = unit_bm25
         self._looked_up: set[int] = set()
-        self._cosines: dict[int, UnitCosines] = {}
+        self._cosines: dict[int, tuple[float | None, float | None, float | None]] = {}
+        self.nearest: dict[int, int] = {}
+        self.chunks: dict[str, list[StoredChunk]] = {}
         self._best: int | None = None
         self._near: dict[int, float] = {}
         self.dated: dict[int, float] = {}
@@ -135,13 +136,20 @@ class Matcher:
         self._looked_up.update(missing)
         if self.vector is not None and missing:
             found = self._index.unit_cosines(self.vector, missing)
-            titles = Counter(title for _, _, title in found.values())
+            titles = Counter(title for _, _, title, _ in found.values())
             self._cosines |= {
                 key: (chunk, whole, title if titles[title] < _SHARED_BY else None)
-                for key, (chunk, whole, title) in found.items()
+                for key, (chunk, whole, title, _) in found.items()
             }
+            self.nearest |= {key: its[3] for key, its in found.items()}
             if self._best is not None:
                 self._near |= self._index.nearness(self._best, missing)
+
+    def read(self, unit_keys: Sequence[int]) -> tuple[dict[int, Unit], dict[int, list[StoredChunk]]]:
+        """Return units by key and their chunks, which are kept by the units' refs."""
+        units, chunks = self._index.units(unit_keys), self._index.chunks_of_units(unit_keys)
+        self.chunks |= {unit.ref: chunks[key] for key, unit in units.items() if key in chunks}
+        return units, chunks
 
     def compare_with(self, best: int) -> None:
         """Tell of every unit from now on how near it is to this one, the best match."""

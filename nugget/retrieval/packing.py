@@ -19,10 +19,10 @@ from operator import mul
 from typing import Any, NamedTuple, TypeVar
 
 from nugget.errors import EmbeddingUnavailable
-from nugget.index import IndexReader, StoredChunk
+from nugget.index import StoredChunk
 from nugget.index.fulltext import STOP_WORDS
 from nugget.infra.embedding import QuestionEmbedder
-from nugget.models import Budget, Chunk, Depth, Hit, SourceName
+from nugget.models import Budget, Chunk, Depth, Hit
 from nugget.models.nuggets import NuggetHit, scope_text
 from nugget.text import counted, estimate_tokens, shorten, word_root
 
@@ -36,7 +36,7 @@ _NONE: Mapping[tuple[str | None, str], Chunk] = {}
 _Item = TypeVar("_Item")
 _Shown = TypeVar("_Shown")
 _Chunks = tuple[Chunk, ...]
-_SENTENCE = re.compile(r"(?:[^.!?。！？\n]|[.!?](?!\s|$)|\n(?!\s*(?:\n|[-*+#|]\s|\d+[.)]\s)))+[.!?。！？]*")
+_SENTENCE = re.compile(r"(?:[^.!?。！？\n]++|[.!?](?!\s|$)|\n(?!\s*(?:\n|[-*+#|]\s|\d+[.)]\s)))++[.!?。！？]*")
 _MARKUP = re.compile(r"^\s*(?:#{1,6}\s.*|```\S*|[-=~^*_+.]{3,}\s*)$", re.MULTILINE)
 _NUMBER = re.compile(r"(?<![\w.:/-])\d{1,5}(?:[.,]\d+)?(?![\w-])")
 _ROOM = (0.6, 0.4)
@@ -224,17 +224,6 @@ class _Fragment(NamedTuple):
         """Return the sentences that fit, the first one in any case."""
         first = self.sentences[0].start
         return [one for one in self.sentences if one is self.sentences[0] or one.end - first <= room]
-
-
-def chunks_of_hits(hits: Sequence[Hit], index: IndexReader) -> dict[str, list[StoredChunk]]:
-    """Return the chunks of the units of hits, by ref."""
-    ids: dict[SourceName, dict[str, str]] = {}
-    for hit in hits:
-        ids.setdefault(hit.unit.source, {})[hit.unit.id] = hit.ref
-    keys = {
-        key: refs[unit_id] for source, refs in ids.items() for unit_id, key in index.unit_keys(refs, source).items()
-    }
-    return {keys[key]: its for key, its in index.chunks_of_units(keys).items()}
 
 
 def summary(

@@ -188,22 +188,20 @@ def to_hits(
     keys = [entry.unit_key for entry in wanted]
     if not keys:
         return []
-    matcher.look_up(keys)
-    matches = dict(zip(keys, matcher.matches(keys), strict=True))
-    units = index.units(keys)
-    helps = _helps(keys[0], matches[keys[0]], gathered, index)
+    units, chunks = matcher.read(keys)
+    helps = _helps(keys[0], wanted[0].match, gathered, index)
     stale = stale_reasons(units, index, today=today)
-    chunks = _shown_chunks(wanted, index, matcher)
     hits: dict[int, Hit] = {}
     for key, entry in zip(keys, wanted, strict=True):
-        if key not in units or not chunks[key]:
+        if key not in units or key not in chunks:
             continue
         ranks = (("vector", entry.vector_rank), ("bm25", entry.text_rank))
         hits[key] = Hit(
-            unit=units[key], score=entry.score, chunks=tuple(_as_shown(chunk, entry.score) for chunk in chunks[key]),
+            unit=units[key], score=entry.score,
+            chunks=_shown(chunks[key], entry.chunk_keys, matcher.nearest.get(key), entry.score),
             reasons=tuple(f"{name} #{rank}" for name, rank in ranks if rank) or ("bm25, whole unit",),
             stale_reason=stale.get(key), contributions=_parts(entry) if query.explain else (),
-            relevance=helps(key, matches[key]),
+            relevance=helps(key, entry.match),
         )  # fmt: skip
     order = _behind_successors(list(hits), hits, stale, index)
     if profile.hops and order:
@@ -222,26 +220,12 @@ def _helps(best: int, match: Match, gathered: Gathered, index: IndexReader) -> C
     )
 
 
-def _shown_chunks(scored: Sequence[Candidate], index: IndexReader, matcher: Matcher) -> dict[int, list[StoredChunk]]:
-    """Return the best chunks of each unit; of a unit that only matched as a whole, the nearest or the first."""
-    wanted = {entry.unit_key: entry.chunk_keys[:CHUNKS_A_UNIT] for entry in scored}
-    stored = index.chunks(chunk for chunks in wanted.values() for chunk in chunks)
-    shown = {key: [stored[chunk] for chunk in chunks if chunk in stored] for key, chunks in wanted.items()}
-    unplaced = [key for key, chunks in wanted.items() if not chunks]
-    return shown | {key: [chunk] for key, chunk in _nearest_chunks(unplaced, index, matcher).items()}
-
-
-def _nearest_chunks(keys: Sequence[int], index: IndexReader, matcher: Matcher) -> dict[int, StoredChunk]:
-    """Return the nearest chunk of each unit; the first of a unit without vectors."""
-    nearest = {} if matcher.vector is None else index.nearest_chunks(matcher.vector, keys)
-    stored = index.chunks(nearest.values())
-    shown = {key: stored[chunk] for key, chunk in nearest.items() if chunk in stored}
-    chunks = index.chunks_of_units(key for key in keys if key not in shown)
-    return shown | {key: of_unit[0] for key, of_unit in chunks.items()}
-
-
-def _as_shown(chunk: StoredChunk, score: float) -> Chunk:
-    return Chunk(breadcrumb=chunk.breadcrumb, text=chunk.text, score=score, position=chunk.position)
+def _shown(chunks: Sequence[StoredChunk], best: Sequence[int], nearest: int | None, score: float) -> tuple[Chunk, ...]:
+    """Return the best chunks of a unit; of one that only matched as a whole, the nearest or the first."""
+    of_key = {chunk.key: chunk for chunk in chunks}
+    wanted = best[:CHUNKS_A_UNIT] or (nearest if nearest in of_key else chunks[0].key,)
+    shown = [of_key[key] for key in wanted if key in of_key]
+    return tuple(Chunk(breadcrumb=one.breadcrumb, text=one.text, score=score, position=one.position) for one in shown)
 
 
 def _parts(entry: Candidate) -> tuple[Contribution, ...]:
@@ -305,18 +289,18 @@ def _with_neighbours(
         of_seed = [edge for edge in edges if edge.unit_key == seed_key and edge.neighbour_key in admitted]
         chosen += sorted(of_seed, key=lambda edge: (-scores[edge.neighbour_key], edge.neighbour_key))[:1]
     new = [edge.neighbour_key for edge in chosen if edge.neighbour_key not in hits]
-    units = index.units(new)
+    units, chunks = matcher.read(new)
     stale = stale_reasons(units, index, today=today)
-    shown = _nearest_chunks(new, index, matcher)
     placed: list[Hit] = []
     for edge in chosen:
         key, seed = edge.neighbour_key, hits[edge.unit_key].unit.id
         reason = f"{seed} {edge.relation} it" if edge.outward else f"{edge.relation} {seed}"
         if key in hits:
             placed.append(_lifted(hits[key], 0.0, reason))
-        elif key in shown:
+        elif key in chunks:
             placed.append(Hit(
-                unit=units[key], score=scores[key], chunks=(_as_shown(shown[key], scores[key]),),
+                unit=units[key], score=scores[key],
+                chunks=_shown(chunks[key], (), matcher.nearest.get(key), scores[key]),
                 reasons=(reason,), stale_reason=stale.get(key), relevance=helps(key, matches[key]),
                 contributions=contributions_of(matches[key]) if query.explain else (),
             ))  # fmt: skip

@@ -17,9 +17,8 @@ from nugget.index import Index, IndexReader, StoredChunk
 from nugget.index.fulltext import STOP_WORDS, question_words
 from nugget.infra.embedding import QuestionEmbedder
 from nugget.models import Chunk, Contribution, Filter, Hit, Query, SourceName, Unit
-from nugget.retrieval.candidates import Profile, gather
+from nugget.retrieval.candidates import Matcher, Profile, gather
 from nugget.retrieval.history import HISTORY_SOURCES, newest_history, search_history
-from nugget.retrieval.packing import chunks_of_hits
 from nugget.retrieval.query_language import SearchQuery
 from nugget.retrieval.scoring import is_weak, rank, to_hits
 from nugget.text import folded
@@ -115,8 +114,8 @@ def search_source(
             scored = rank(gathered)
             found = to_hits(scored, query, profile, index, gathered, at_least=most, today=today)
             if source is SourceName.CANON:
-                found = _with_named(parsed.text, query, found, index)
-            chunks[name] = chunks_of_hits(found[:most], index)
+                found = _with_named(parsed.text, query, found, index, gathered.matcher)
+            chunks[name] = gathered.matcher.chunks
         hits += [replace(hit, brain=name) for hit in found] if name is not None else found
         degraded += gathered.degraded
         idfs[name] = gathered.terms.idfs
@@ -220,15 +219,14 @@ def _relevance_and_recency(hit: Hit) -> tuple[float, int, str]:
     return -round(hit.score, 2), -day.toordinal() if day else 0, hit.ref
 
 
-def _with_named(text: str, query: Query, hits: Sequence[Hit], index: IndexReader) -> list[Hit]:
+def _with_named(text: str, query: Query, hits: Sequence[Hit], index: IndexReader, matcher: Matcher) -> list[Hit]:
     """Return the hits with the notes in whose path every word stands, which score higher for it."""
     words = [word for word in re.findall(r"[^\W_]+", folded(text)) if word not in STOP_WORDS]
     if not words or len(words) > 8:
         return list(hits)
     named = dict(index.units_named(words, query.filter)[: 4 * (query.limit or 1)])
     paths = {hit.unit.path for hit in hits}
-    units = index.units([key for key, path in named.items() if path not in paths])
-    chunks = index.chunks_of_units(list(units))
+    units, chunks = matcher.read([key for key, path in named.items() if path not in paths])
     unmatched = [Hit(unit=unit, score=0.0, chunks=(_first_of(unit, chunks.get(key, ())),))
                  for key, unit in units.items()]  # fmt: skip
     return [_lifted(hit, words) if hit.unit.path in named.values() else hit for hit in (*hits, *unmatched)]

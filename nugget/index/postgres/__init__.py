@@ -136,11 +136,7 @@ class PostgresIndex(Transactions, IndexReader):
 
     def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, UnitCosines]:
         """Return the cosines with each of these units that has vectors: of its nearest chunk, the whole, its title."""
-        return {key: (one[0], one[1] or 0.0, one[2]) for key, one in self._cosines(vector, unit_keys).items()}
-
-    def nearest_chunks(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, int]:
-        """Return the nearest chunk of each of these units that has vectors: unit key -> chunk key."""
-        return {key: one[3] for key, one in self._cosines(vector, unit_keys).items()}
+        return {key: (one[0], one[1] or 0.0, one[2], one[3]) for key, one in self._cosines(vector, unit_keys).items()}
 
     def _cosines(self, vector: Vector, keys: Sequence[int]) -> dict[int, tuple[float, float, float | None, int]]:
         def fetch(missing: list[int]) -> dict[int, Any]:
