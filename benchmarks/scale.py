@@ -139,7 +139,7 @@ def ask(index: Any, embedder: Seeded, question: str, filter_: Filter = EVERYTHIN
 
 STAGES = (
     "terms", "search_text", "search_unit_text", "search_vectors", "units_of_chunks", "unit_cosines", "nearness",
-    "units", "chunks", "chunks_of_units", "words_of_unit",
+    "nearest_chunks", "units", "chunks", "chunks_of_units", "words_of_unit",
 )  # fmt: skip
 
 

@@ -199,18 +199,25 @@ class Index(IndexReader):
         return vectors.nearest_of(self.connection, vector, near, k)
 
     def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, vectors.UnitCosines]:
-        """Return the cosines with each of these units that has vectors: of its nearest chunk, the whole, its title."""
+        """Return the cosines with each of these units that has vectors: of the whole, and of its title."""
         sql = (
             "SELECT unit_key, vec_distance_L2(embedding, ?), "
             "CASE WHEN title_embedding IS NOT NULL THEN vec_distance_L2(title_embedding, ?) END "
             "FROM unit_vectors WHERE unit_key IN"
         )
-        found = {
+        return {
             unit: (vectors.cosine(whole), None if title is None else vectors.cosine(title))
             for unit, whole, title in select_in(self.connection, sql, unit_keys, [vector.tobytes()] * 2)
         }
-        nearest = vectors.nearest_chunks(self.connection, vector, unit_keys)
-        return {unit: (cosine, *found.get(unit, (0.0, None)), key) for unit, (key, cosine) in nearest.items()}
+
+    def nearest_chunks(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, tuple[int, float]]:
+        """Return the nearest chunk of each of these units that has vectors: unit key -> (chunk key, cosine)."""
+        sql = (  # beside min(), SQLite takes `key` from the row that is least
+            "SELECT unit_key, key, min(vec_distance_L2(embedding, ?)) FROM chunks CROSS JOIN vectors "
+            "ON chunk_key = key WHERE unit_key IN (SELECT value FROM json_each(?)) GROUP BY unit_key"
+        )
+        rows = self.connection.execute(sql, (vector.tobytes(), json.dumps(unit_keys)))
+        return {unit: (key, vectors.cosine(distance)) for unit, key, distance in rows}
 
     def nearness(self, unit_key: int, unit_keys: Sequence[int]) -> dict[int, float]:
         """Return the cosine of each of these units with another one, each as a whole; 0 if it is below."""
@@ -232,7 +239,7 @@ class Index(IndexReader):
         """Return the unit of each of these chunks: chunk key -> unit key."""
         if self._has_numpy:
             units = self._documents("chunks")[1]
-            return {key: int(units[key]) for key in keys}
+            return dict(zip(keys, units[list(keys)].tolist(), strict=True))
         return dict(select_in(self.connection, "SELECT key, unit_key FROM chunks WHERE key IN", keys))
 
     def chunks(self, keys: Iterable[int]) -> dict[int, StoredChunk]:

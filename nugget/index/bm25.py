@@ -30,7 +30,6 @@ from nugget.index.fulltext import (
     is_unspaced_character,
     match_any,
     question_words,
-    stemmed,
     terms_in,
 )
 
@@ -77,9 +76,9 @@ def read_documents(connection: sqlite3.Connection, kind: str) -> tuple[Any, ...]
 
 def terms_alone(terms: Terms) -> list[str]:
     """Return the terms of FTS5 for which a search looks, if for them alone: no phrase, and nothing that begins so."""
-    found = stemmed(terms.words)
+    found = [terms.tokens[word] for word in terms.words]
     is_plain = terms.match == match_any(terms.words) and not any(map(is_unspaced_character, terms.words))
-    return [its[0] for _, its in found] if is_plain and all(len(its) == 1 for _, its in found) else []
+    return [its[0] for its in found] if is_plain and all(len(its) == 1 for its in found) else []
 
 
 def best(

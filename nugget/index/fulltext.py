@@ -191,14 +191,15 @@ _FEWEST_TYPED = 4
 class Terms:
     """The words to look for and what they weigh.
 
-    `words` are those of the question and what its unknown ones may mean; in a large index the frequent ones are
-    left out. `match` is the FTS5 query for any of them. `idfs` are the inverse document frequencies of the question's
-    own words, those that are not asked among them.
+    `words` are those of the question and what its unknown ones may mean; in a large index the frequent ones are left
+    out. `match` is the FTS5 query for any of them, `tokens` are the terms of each. `idfs` are the inverse document
+    frequencies of the question's own words, those that are not asked among them.
     """
 
     words: tuple[str, ...]
     match: str
     idfs: Mapping[str, float]
+    tokens: Mapping[str, Sequence[str]]
 
     @property
     def idf_mass(self) -> float:
@@ -243,18 +244,18 @@ def terms_of(vocabulary: Vocabulary, text: str) -> Terms:
     idfs: dict[str, float] = {}
     seen: set[str] = set()
     chunks = vocabulary.chunks
-    for word, tokens in vocabulary.tokens(question_words(text)):
-        term = tokens[0]
+    tokens = dict(vocabulary.tokens(question_words(text)))
+    for word, (term, *_) in list(tokens.items()):
         if term in seen:
             continue
         seen.add(term)
         words[word] = vocabulary.beginning_with(word) if is_unspaced_character(word) else vocabulary.frequency(term)
         idfs[word] = inverse_frequency(chunks, words[word])
         if not words[word]:
-            for meant in _meant(vocabulary, word, term):
-                words[meant] = vocabulary.frequency(meant)
+            for meant, its in vocabulary.tokens(_meant(vocabulary, word, term)):
+                words[meant], tokens[meant] = vocabulary.frequency(meant), its
     chosen = _affordable(words, chunks) if chunks > LARGE_INDEX_CHUNKS else _rare_enough(words, chunks)
-    return Terms(words=tuple(chosen), match=match_any(chosen), idfs=idfs)
+    return Terms(words=tuple(chosen), match=match_any(chosen), idfs=idfs, tokens=tokens)
 
 
 def _rare_enough(words: Mapping[str, int], chunks: int) -> list[str]:

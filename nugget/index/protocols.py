@@ -79,7 +79,10 @@ class IndexReader(Protocol):
             return [word for word in terms.words if held.execute(asked, (match_any([word]),)).fetchone()]
 
     def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, UnitCosines]:
-        """Return the cosines with each of these units that has vectors: of its nearest chunk, the whole, its title."""
+        """Return the cosines with each of these units that has vectors: of the whole, and of its title."""
+
+    def nearest_chunks(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, tuple[int, float]]:
+        """Return the nearest chunk of each of these units that has vectors: unit key -> (chunk key, cosine)."""
 
     def nearness(self, unit_key: int, unit_keys: Sequence[int]) -> dict[int, float]:
         """Return the cosine of each of these units with another one, each as a whole; 0 if it is below."""

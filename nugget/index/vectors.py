@@ -32,8 +32,8 @@ from nugget.text import on_progress, slugify
 if TYPE_CHECKING:
     from nugget.infra.embedding import Embedder, Vector
 
-UnitCosines: TypeAlias = tuple[float, float, float | None, int]
-"""Of the nearest chunk, of the whole unit and of its title (None if it has none of its own), and that chunk's key."""
+UnitCosines: TypeAlias = tuple[float, float | None]
+"""Of a whole unit, and of its title (None if it has none of its own)."""
 
 PROGRESS = "progress.json"
 """In the folder of the vector cache while vectors are made: `done` of `total` units since `started`, as of `at`."""
@@ -117,18 +117,6 @@ def nearest_of(connection: sqlite3.Connection, vector: Vector, keys: Sequence[in
     sql = "SELECT vec_distance_L2(embedding, ?), chunk_key FROM vectors WHERE chunk_key IN"
     best = sorted(stored.select_in(connection, sql, keys, (vector.tobytes(),)))[:k]
     return [(key, cosine(distance)) for distance, key in best]
-
-
-def nearest_chunks(
-    connection: sqlite3.Connection, vector: Vector, units: Sequence[int]
-) -> dict[int, tuple[int, float]]:
-    """Return the nearest chunk of each of these units that has vectors: unit key -> (chunk key, cosine)."""
-    sql = (  # beside min(), SQLite takes `key` from the row that is least
-        "SELECT unit_key, chunks.key, min(vec_distance_L2(embedding, ?)) FROM json_each(?) AS unit "
-        "JOIN chunks ON unit_key = unit.value JOIN vectors ON chunk_key = chunks.key GROUP BY unit_key"
-    )
-    rows = connection.execute(sql, (vector.tobytes(), json.dumps(list(units))))
-    return {unit: (key, cosine(distance)) for unit, key, distance in rows}
 
 
 def any_missing(connection: sqlite3.Connection) -> bool:

@@ -117,6 +117,7 @@ class Matcher:
         vector: Vector | None,
         chunk_bm25: dict[int, float],
         unit_bm25: dict[int, float],
+        nearest: dict[int, tuple[int, float]],
     ) -> None:
         self.vector = vector
         self._index = index
@@ -124,7 +125,7 @@ class Matcher:
         self._unit_bm25 = unit_bm25
         self._looked_up: set[int] = set()
         self._cosines: dict[int, tuple[float | None, float | None, float | None]] = {}
-        self.nearest: dict[int, int] = {}
+        self.nearest = nearest
         self.chunks: dict[str, list[StoredChunk]] = {}
         self._best: int | None = None
         self._near: dict[int, float] = {}
@@ -136,12 +137,12 @@ class Matcher:
         self._looked_up.update(missing)
         if self.vector is not None and missing:
             found = self._index.unit_cosines(self.vector, missing)
-            titles = Counter(title for _, _, title, _ in found.values())
+            self.nearest |= self._index.nearest_chunks(self.vector, [key for key in missing if key not in self.nearest])
+            titles = Counter(title for _, title in found.values())
             self._cosines |= {
-                key: (chunk, whole, title if titles[title] < _SHARED_BY else None)
-                for key, (chunk, whole, title, _) in found.items()
+                key: (self.nearest[key][1], whole, title if titles[title] < _SHARED_BY else None)
+                for key, (whole, title) in found.items()
             }
-            self.nearest |= {key: its[3] for key, its in found.items()}
             if self._best is not None:
                 self._near |= self._index.nearness(self._best, missing)
 
@@ -185,9 +186,10 @@ def gather(
     chunk_bm25: dict[int, float] = {}
     for key, score in texts:
         chunk_bm25.setdefault(unit_of[key], score)
+    of_unit = {unit_of[key]: (key, cosine) for key, cosine in reversed(nearest)}
     by_vector = list(dict.fromkeys(unit_of[key] for key, _ in nearest))
     by_text = list(dict.fromkeys(unit_of[key] for key, _ in texts[: profile.candidates]))
-    matcher = Matcher(index, vector, chunk_bm25, dict([*of_period, *wholes]))
+    matcher = Matcher(index, vector, chunk_bm25, dict([*of_period, *wholes]), of_unit)
     fused = fuse([by_vector, by_text])
     keys = list(dict.fromkeys([*fused, *(key for key, _ in [*wholes[: profile.candidates], *of_period])]))
     matcher.look_up(keys)

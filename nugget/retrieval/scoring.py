@@ -198,7 +198,7 @@ def to_hits(
         ranks = (("vector", entry.vector_rank), ("bm25", entry.text_rank))
         hits[key] = Hit(
             unit=units[key], score=entry.score,
-            chunks=_shown(chunks[key], entry.chunk_keys, matcher.nearest.get(key), entry.score),
+            chunks=_shown(chunks[key], entry.chunk_keys, matcher, entry.score),
             reasons=tuple(f"{name} #{rank}" for name, rank in ranks if rank) or ("bm25, whole unit",),
             stale_reason=stale.get(key), contributions=_parts(entry) if query.explain else (),
             relevance=helps(key, entry.match),
@@ -220,10 +220,10 @@ def _helps(best: int, match: Match, gathered: Gathered, index: IndexReader) -> C
     )
 
 
-def _shown(chunks: Sequence[StoredChunk], best: Sequence[int], nearest: int | None, score: float) -> tuple[Chunk, ...]:
+def _shown(chunks: Sequence[StoredChunk], best: Sequence[int], matcher: Matcher, score: float) -> tuple[Chunk, ...]:
     """Return the best chunks of a unit; of one that only matched as a whole, the nearest or the first."""
     of_key = {chunk.key: chunk for chunk in chunks}
-    wanted = best[:CHUNKS_A_UNIT] or (nearest if nearest in of_key else chunks[0].key,)
+    wanted = best[:CHUNKS_A_UNIT] or matcher.nearest.get(chunks[0].unit_key, (chunks[0].key,))[:1]
     shown = [of_key[key] for key in wanted if key in of_key]
     return tuple(Chunk(breadcrumb=one.breadcrumb, text=one.text, score=score, position=one.position) for one in shown)
 
@@ -300,7 +300,7 @@ def _with_neighbours(
         elif key in chunks:
             placed.append(Hit(
                 unit=units[key], score=scores[key],
-                chunks=_shown(chunks[key], (), matcher.nearest.get(key), scores[key]),
+                chunks=_shown(chunks[key], (), matcher, scores[key]),
                 reasons=(reason,), stale_reason=stale.get(key), relevance=helps(key, matches[key]),
                 contributions=contributions_of(matches[key]) if query.explain else (),
             ))  # fmt: skip

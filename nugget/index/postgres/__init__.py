@@ -135,8 +135,12 @@ class PostgresIndex(Transactions, IndexReader):
             return sorted(((row[0], row[1]) for row in rows), key=lambda entry: (-entry[1], entry[0]))
 
     def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, UnitCosines]:
-        """Return the cosines with each of these units that has vectors: of its nearest chunk, the whole, its title."""
-        return {key: (one[0], one[1] or 0.0, one[2], one[3]) for key, one in self._cosines(vector, unit_keys).items()}
+        """Return the cosines with each of these units that has vectors: of the whole, and of its title."""
+        return {key: (one[1] or 0.0, one[2]) for key, one in self._cosines(vector, unit_keys).items()}
+
+    def nearest_chunks(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, tuple[int, float]]:
+        """Return the nearest chunk of each of these units that has vectors: unit key -> (chunk key, cosine)."""
+        return {key: (one[3], one[0]) for key, one in self._cosines(vector, unit_keys).items()}
 
     def _cosines(self, vector: Vector, keys: Sequence[int]) -> dict[int, tuple[float, float, float | None, int]]:
         def fetch(missing: list[int]) -> dict[int, Any]:
