@@ -27,7 +27,7 @@ from nugget.infra import git
 from nugget.infra.embedding import Embedder, embedder_or_problem
 from nugget.infra.llm import open_llm
 from nugget.models import Bundle, Depth, Query, SourceName, Unit
-from nugget.models.nuggets import NuggetBundle, NuggetQuery
+from nugget.models.nuggets import NuggetBundle
 from nugget.retrieval import refs, retrieve
 from nugget.retrieval.candidates import configured
 from nugget.retrieval.llm import Reranker, answer, answered, choose_reranker, citations_in
@@ -297,14 +297,14 @@ class Brain:
             memory = local_sources.open_memory_of(self, identity) if identity is not None else None
             return Indexes(brain=self.index, machine=self._local, memory=memory, name=self.name)
 
-    def context(self, query: NuggetQuery | str, *, folder: Path | None = None) -> NuggetBundle:
+    def context(self, query: Query | str, *, folder: Path | None = None) -> NuggetBundle:
         """Explain why code is the way it is, from nuggets of earlier sessions and this brain's units on the same code.
 
         A string is a path relative to `folder`, by default the current one. Raises UsageError for a path or symbol that
         cannot be found.
         """
         self.embedded_index  # noqa: B018 - made if there is none
-        return self.provenance(folder).explain({"path": query} if isinstance(query, str) else query)
+        return self.provenance(folder).explain(Query("", path=query) if isinstance(query, str) else query)
 
     def provenance(self, folder: Path | None = None) -> Provenance:
         """Return the provenance of a folder's workspace, for `extract`, `nuggets`, `coverage` and `gaps`."""

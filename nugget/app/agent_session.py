@@ -163,7 +163,7 @@ class AgentSession:
         found = replace(bundles[0], hits=packed[: query.limit], budget=used, more_context_hint=hint)
         return self.caught_up(replace(found, degraded=degraded, weak=weak))
 
-    def explain_code(self, **asked: Any) -> NuggetBundle:
+    def explain_code(self, query: Query) -> NuggetBundle:
         """Explain a piece of code from its nuggets and, if there is a brain, its units. Raises NuggetError."""
         from nugget.app.provenance import Provenance
 
@@ -174,7 +174,7 @@ class AgentSession:
         except NuggetError:
             brain = None
         seen = Provenance(environment=self.environment, folder=self.cwd, brain=brain, face="mcp")
-        return seen.explain(asked)
+        return seen.explain(query)
 
     def follow(self) -> None:
         """Pull what was merged on the remote; print failures on stderr."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from nugget import commits
+from nugget.app import brains
 from nugget.config import Environment, Settings, load_settings
 from nugget.errors import GitError, TranscriptError
 from nugget.evaluation import query_log
@@ -22,11 +24,10 @@ from nugget.infra import git
 from nugget.infra.embedding import Embedder, embedder_or_problem
 from nugget.infra.llm import open_extractor, open_llm
 from nugget.infra.workspace import Workspace, find_workspace, vanished_workspace
-from nugget.models import StaleReason
-from nugget.models.nuggets import Nugget, NuggetBundle, NuggetQuery
+from nugget.models import Query, StaleReason
+from nugget.models.nuggets import Nugget, NuggetBundle
 from nugget.provenance import (
     answer_code,
-    code_query,
     find_nugget,
     nugget_types,
     nuggets_below,
@@ -37,6 +38,7 @@ from nugget.provenance import (
 from nugget.provenance import inventory as known
 from nugget.provenance.checkout import Checkout, find_workspace_of
 from nugget.provenance.extraction import ExtractedSession, Extractor, extract_sessions, note_tunings
+from nugget.provenance.ranking import BUDGET_TOKENS
 from nugget.sources.nugget_store import provenance_folder
 from nugget.sources.sessions import find_session_by_id, find_sessions
 from nugget.upkeep import default_brain
@@ -63,15 +65,17 @@ class Provenance:
         """The brain's settings; without a brain, the user's."""
         return self.brain.settings if self.brain else load_settings(self.environment)
 
-    def explain(self, query: NuggetQuery | Mapping[str, Any]) -> NuggetBundle:
-        """Explain code, from nuggets and the brain's units. Raises UsageError for an unknown place."""
-        now, asked = datetime.now(UTC), query if isinstance(query, NuggetQuery) else code_query(**query)
+    def explain(self, query: Query) -> NuggetBundle:
+        """Explain code, from nuggets and the brain's units. Raises UsageError for an unknown place or type."""
+        now, started = datetime.now(UTC), time.perf_counter()
+        query = brains.checked(query, Query("", budget_tokens=BUDGET_TOKENS))
+        query = replace(query, filter=replace(query.filter, types=nugget_types(query.filter.types)))
         answer = answer_code(
-            asked, home=self.environment.home, folder=self.folder, now=now, brain_index=self._index(),
+            query, home=self.environment.home, folder=self.folder, now=now, brain_index=self._index(),
             embedder=self._embedder,
         )  # fmt: skip
         if self.face is not None:
-            query_log.log_answer(answer, self.environment, self.settings, face=self.face, now=now)
+            query_log.log_answer(answer, self.environment, self.settings, face=self.face, started=started, now=now)
         return answer
 
     def nuggets(

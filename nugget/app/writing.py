@@ -24,7 +24,7 @@ from nugget.brain.filing import UnitMove
 from nugget.capture import following, ledger, publish, review
 from nugget.capture.compare import ProposalTarget
 from nugget.config import expanded, load_settings, read_environment
-from nugget.errors import ConflictError, NuggetError, UsageError
+from nugget.errors import ConflictError, NuggetError
 from nugget.infra import files, git, remotes
 from nugget.models import KnowledgeType, Problem, StaleReason
 from nugget.models.nuggets import Nugget
@@ -95,10 +95,8 @@ def import_notes(
     """Propose units from a folder of notes or an export, on a branch, with a pull request as for sessions.
 
     `domain` is that of all units; by default it follows the folders. `dry_run` writes nothing.
-    Raises UsageError for an invalid path, domain or limit, BrainError and GitError; nothing is proposed then.
+    Raises UsageError for an invalid path or domain, BrainError and GitError; nothing is proposed then.
     """
-    if limit < 1:
-        raise UsageError(f"limit must be at least 1, not {limit}.")
     target = proposal_target(brain, dry_run=dry_run)
     done = importing.import_notes(
         expanded(path), target, domain=validate_domain(domain) if domain else None, limit=limit

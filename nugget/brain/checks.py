@@ -1,14 +1,6 @@
 """Check a brain: every file on its own, how they fit together, and its golden questions. Reads only.
 
-Golden questions, `evals/*.yaml`, say what people ask and the units that should come back:
-
-    questions:
-      - question: why does our consumer see the same message twice
-        expect: [concept/at-least-once-delivery]
-        filters: {type: concept, domain: coding}
-
-`expect: []` says that nothing in the brain answers the question. `filters` (optional) are those of the command
-line: source, type, domain, tag, since; each a word or a list. What is wrong comes back as problems, with the line.
+docs/evaluation.md describes golden questions, `evals/*.yaml`. Defects are returned as problems, with the line.
 """
 
 from __future__ import annotations

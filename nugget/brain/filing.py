@@ -23,7 +23,7 @@ from nugget.brain.frontmatter import plain_line_ends
 from nugget.errors import ConflictError, KnowledgeError, NuggetError, UsageError
 from nugget.infra import git
 from nugget.markdown import title_of
-from nugget.models import KnowledgeType, Origin, Severity, SourceName, Unit
+from nugget.models import Origin, Severity, SourceName, Unit
 from nugget.redaction import redact
 from nugget.text import shorten, title_slug
 
@@ -180,8 +180,6 @@ def _finished(text: str) -> tuple[Unit, str]:
 
 
 def _drafted(text: str, *, type: str, domain: str, tags: Sequence[str], confidence: float, now: datetime) -> Unit:
-    if type not in list(KnowledgeType):
-        raise UsageError(f"There is no type {type!r}.", hint=f"The types are {', '.join(KnowledgeType)}.")
     if not 0 <= confidence <= 1:
         raise UsageError(f"The confidence must be a number from 0 to 1, not {confidence}.")
     body = plain_line_ends(text).strip("\n").rstrip()

@@ -171,10 +171,8 @@ def promote(
     """Propose a nugget as a knowledge unit, on a branch of its own; scope, evidence and alternatives are kept.
 
     `stale` tells the reviewer why it may no longer hold. Raises BrainError for a folder that is not a git repository,
-    UsageError for an unknown type or domain, ReviewError if it is known, rejected or forgotten.
+    UsageError for an unknown domain, ReviewError if it is known, rejected or forgotten.
     """
-    if type is not None and type not in list(KnowledgeType):
-        raise UsageError(f"There is no type {type!r}.", hint=f"Types are: {', '.join(KnowledgeType)}.")
     note = f"The nugget is stale: {str(stale).replace('_', ' ')}." if stale else None
     reason = f"promoted by hand; a {nugget.type} of {nugget.scope.path or 'the workspace'}"
     unit = _unit(nugget, type or BECOMES[nugget.type], domain, target.settings)

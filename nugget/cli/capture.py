@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import subprocess
@@ -62,9 +61,6 @@ def capture_session(
     session: Annotated[str | None, Option("--session", metavar="ID", help="The id of a session.")] = None,
     way: WayOption = None,
     method: OldMethodOption = None,
-    foreground: Annotated[
-        bool, Option("--foreground", help="With a hook payload on stdin: capture now instead of queueing.")
-    ] = False,
     dry_run: DryRunOption = False,
     explain: Annotated[
         bool, Option("--explain", help="Show what was considered, why, and what became of it; write nothing.")
@@ -78,7 +74,7 @@ def capture_session(
     the session is queued and the command returns at once.
     """
     chosen = way or ("offline" if method == "heuristic" else method)
-    file = _transcript(transcript, session, foreground=foreground)
+    file = _transcript(transcript, session)
     environment = read_environment()
     if not (brain or explain or dry_run) and (sent := team.send_session(file, environment, load_settings(environment))):
         show({"session": file.stem, "sent": sent} if as_json else None, f"{sent[0].upper()}{sent[1:]}.")
@@ -130,22 +126,13 @@ def capture(
     raise typer.Exit(1 if failed or unpublished else 0)
 
 
-def _transcript(transcript: Path | None, session: str | None, *, foreground: bool) -> Path:
-    """Return the transcript given by its path, its session's id, or the payload on stdin."""
-    if transcript is None and session is None and foreground:
-        try:
-            payload = {} if sys.stdin.isatty() else json.loads(sys.stdin.read(4_000_000) or "{}")
-        except ValueError as error:
-            raise UsageError(f"The payload on stdin is not JSON ({error}).") from None
-        given = payload if isinstance(payload, dict) else {}
-        named, known = given.get("transcript_path"), given.get("session_id")
-        transcript = Path(named) if isinstance(named, str) else None
-        session = known if isinstance(known, str) else None
+def _transcript(transcript: Path | None, session: str | None) -> Path:
+    """Return the transcript given by its path or its session's id."""
     if transcript is not None:
         return expanded(transcript)
     if session is None:
         raise UsageError(
-            "Name a session: --transcript PATH, --session ID, or a hook payload on stdin.",
+            "Name a session: --transcript PATH or --session ID.",
             hint="Transcripts are under ~/.claude/projects/.",
         )
     return worker.find_transcript(read_environment(), session)

@@ -31,7 +31,7 @@ from nugget.cli import sessions as app_sessions
 from nugget.cli.capture import WayOption
 from nugget.config import current_folder, expanded, load_settings, read_environment
 from nugget.errors import UsageError
-from nugget.models import Depth, KnowledgeType
+from nugget.models import Depth, Filter, KnowledgeType, Query
 from nugget.models.nuggets import NuggetType
 from nugget.render.json import (
     context_json,
@@ -245,10 +245,9 @@ def why(
     Give a path, a --query, or both; what matches both comes first. The answer says what earlier sessions decided,
     tried and rejected, with the brain's reviewed units about this code.
     """
-    answer = open_provenance(brain).explain({
-        "path": path, "symbol": symbol, "text": query, "types": [name.lower() for name in listed(types)],
-        "since": moment(since), "depth": depth, "budget_tokens": budget,
-    })  # fmt: skip
+    filter_ = Filter(types=tuple(name.lower() for name in listed(types)), since=moment(since))
+    asked = Query(query or "", path=path, symbol=symbol, filter=filter_, depth=depth, budget_tokens=budget)
+    answer = open_provenance(brain).explain(asked)
     for text in answer.notes if as_json else ():
         note(text)
     show(context_json(answer, explain=explain) if as_json else None, report="code_answer", bundle=answer,
@@ -299,7 +298,7 @@ def commit(
 def promote_nugget(
     nugget: NuggetArgument,
     type: Annotated[
-        str | None, Option("--type", metavar="T", help=f"Type of the unit: {', '.join(KnowledgeType)}.")
+        KnowledgeType | None, Option("--type", metavar="T", help=f"Type of the unit: {', '.join(KnowledgeType)}.")
     ] = None,
     domain: Annotated[str, Option("--domain", metavar="D", help="Domain to file it under.")] = "coding",
     dry_run: DryRunOption = False,
@@ -312,7 +311,7 @@ def promote_nugget(
     """
     with open_brain(brain) as opened:
         found, stale = open_provenance(opened.path).nugget(nugget)
-        result = opened.promote(found, stale=stale, type=type.lower() if type else None, domain=domain, dry_run=dry_run)
+        result = opened.promote(found, stale=stale, type=type, domain=domain, dry_run=dry_run)
     changes = [fields(one, "path", "unit.id", "reason") for one in result.changes]
     show({"nugget": found.id, "branch": result.branch, "changes": changes} if as_json else None,
          report="promoted", nugget=found, result=result)  # fmt: skip

@@ -1,17 +1,6 @@
 """Attribution of a commit's lines: the recorded lines of agents, compared with the staged ones.
 
-How lines are counted:
-
-- Only added lines of the staged diff against HEAD count, renames detected; removed lines belong to nobody.
-- Blank lines and trivial ones (without a letter or a digit: `}`, `);`, `---`) do not count.
-- Moved lines do not count: an added line that, apart from space at its ends, is also removed somewhere in the same
-  diff. Each removed line can explain one added line.
-- Binary files, submodules and lock files, which tools write, have no lines that count.
-- A line that counts is an agent's if one of the sessions wrote the same line (apart from space at its ends) in the
-  same file, under its present or previous name. Of several sessions the newest gets it.
-- Every other line is the person's, including those changed after the agent wrote them.
-
-Shares are whole percentages that add up to 100; whoever wrote a line has at least 1 %.
+docs/commits.md says how lines are counted. Of several sessions that wrote a line the newest gets it.
 """
 
 from __future__ import annotations

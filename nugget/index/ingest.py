@@ -219,12 +219,6 @@ def _read_log(run: IngestRun, log: Log) -> None:
             _put_session(run, session, [(seen[file.locator], logged) for file, logged in read])
 
 
-def _claim(run: IngestRun, log: Log) -> LogSession:
-    source, path = source_of(log), log[0].path
-    place = path.parent if source is SourceName.SHELL else path
-    return store.claim_session(run.connection, source=source, session_id=log[0].id, path=str(place))
-
-
 def _read_file(log: Log, file: SessionFile) -> Logged:
     if source_of(log) is SourceName.BRIDGE:
         return Session(id=log[0].id, agent="", path=str(file.path), events=()), [*read_channel(file.path)]

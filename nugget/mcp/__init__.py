@@ -192,8 +192,9 @@ def _add_openqed_tools(server: MCPServer[Any], session: AgentSession) -> None:
             Literal["summary", "standard", "deep"], Field(description="Detail of each nugget")
         ] = "standard",
     ) -> CallToolResult:
-        asked: dict[str, Any] = {"path": path, "symbol": symbol, "query": query, "types": types or (), "depth": depth}
-        return reply(lambda: answers.openqed_context(session, budget=token_budget, **asked))
+        asked = Query(query or "", path=path, symbol=symbol, filter=Filter(types=tuple(types or ())),
+                      depth=Depth(depth), budget_tokens=int(token_budget))  # fmt: skip
+        return reply(lambda: answers.openqed_context(session, asked))
 
     @tool(description="Get the AI session history for a specific file: which sessions touched it and when.")
     def openqed_file_history(

@@ -47,15 +47,14 @@ def propose(session: AgentSession, **given: Any) -> str:
     return f"Proposed as {done.changes[0].unit.id}, on {done.branch}: a person decides on it (`nugget review`)."
 
 
-def openqed_context(session: AgentSession, *, budget: float, query: str | None, **asked: Any) -> dict[str, Any]:
+def openqed_context(session: AgentSession, query: Query) -> dict[str, Any]:
     """Return openqed's `ContextResponse`. Raises NuggetError."""
-    found = session.explain_code(text=query, budget_tokens=int(budget), **asked)
-    return context_json(found, strict=True)
+    return context_json(session.explain_code(query), strict=True)
 
 
 def openqed_file_history(session: AgentSession, *, path: str, budget: float) -> dict[str, Any]:
     """Return the sessions that touched a file, as many as fit into the budget. Raises NuggetError."""
-    found = session.explain_code(path=path, budget_tokens=1)
+    found = session.explain_code(Query("", path=path, budget_tokens=1))
     place = found.query.path or path
     room, shown = int(budget) - estimate_tokens(json.dumps(file_history_json(place, (), shown=0))), 0
     for known in found.sessions:
@@ -68,7 +67,8 @@ def openqed_file_history(session: AgentSession, *, path: str, budget: float) -> 
 
 def openqed_decisions(session: AgentSession, *, path: str | None, budget: float) -> dict[str, Any]:
     """Return decisions, rejections and constraints of a path or of the workspace. Raises NuggetError."""
-    return decisions_json(session.explain_code(path=path or ".", types=DECISIVE, budget_tokens=int(budget)))
+    query = Query("", path=path or ".", filter=Filter(types=DECISIVE), budget_tokens=int(budget))
+    return decisions_json(session.explain_code(query))
 
 
 def _answer_brain(session: AgentSession, question: Query) -> str:
@@ -141,14 +141,12 @@ def _code_part(session: AgentSession, question: Query, *, budget_tokens: int) ->
     If it cannot be found, the markdown says so and the rest of the answer goes on. If `types` name no type of nugget,
     the markdown is empty.
     """
-    types = [name for name in question.filter.types if name in list(NuggetType)]
+    types = tuple(name for name in question.filter.types if name in list(NuggetType))
     if not _place(question) or (question.filter.types and not types):
         return "", None
     try:
-        found = session.explain_code(
-            path=question.path, symbol=question.symbol, types=types, depth=question.depth,
-            budget_tokens=max(budget_tokens, _MIN_TOKENS),
-        )  # fmt: skip
+        asked = replace(question, text="", filter=Filter(types=types), budget_tokens=max(budget_tokens, _MIN_TOKENS))
+        found = session.explain_code(asked)
     except NuggetError as error:
         named = printable(question.path or question.symbol or "")
         return f"Nothing is known about {named}: {error}", None

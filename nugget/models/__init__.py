@@ -201,7 +201,8 @@ class Filter:
 
     A domain also admits its sub-domains; several tags must all be present; `since` and `until` compare with the
     later of `created` and `last_modified`. A path matches at the start of a unit's file or scope, or after a `/`; a
-    session is an id prefix. `match` is an FTS5 expression that the whole unit must match.
+    session is an id prefix. For a question about code, `since` may be a moment. `match` is an FTS5 expression that the
+    whole unit must match.
     """
 
     sources: tuple[SourceName, ...] = ()
@@ -233,8 +234,9 @@ class Filter:
 class Query:
     """A question; None stands for the default. `identity` names whose memory may be searched.
 
-    `match_any` is an FTS5 expression that ranks words instead of `text`. `offset` hits of earlier pages are skipped.
-    `only_helpful` drops hits that are not likely to help.
+    In a question about code `path` is relative to the workspace, empty for its root, and the filter's types are those
+    of nuggets. `match_any` is an FTS5 expression that ranks words instead of `text`. `offset` hits of earlier pages
+    are skipped. `only_helpful` drops hits that are not likely to help.
     """
 
     text: str

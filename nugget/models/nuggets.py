@@ -12,9 +12,9 @@ from enum import StrEnum
 from nugget.models import (
     Budget,
     Contribution,
-    Depth,
     Evidence,
     KnowledgeType,
+    Query,
     Scope,
     Speaker,
     SpeechOrigin,
@@ -134,23 +134,6 @@ class ScopeMatch(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NuggetQuery:
-    """A question about code: a place, words, or both.
-
-    `path` is relative to the workspace with `/`, empty for its root and None if only words are asked. `since`
-    admits nuggets of sessions that started at that time or later.
-    """
-
-    path: str | None = None
-    symbol: str | None = None
-    text: str | None = None
-    types: tuple[NuggetType, ...] = ()
-    since: datetime | None = None
-    depth: Depth = Depth.STANDARD
-    budget_tokens: int = 2000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NuggetHit:
     """A nugget with the addends of its score.
 
@@ -179,13 +162,13 @@ class NuggetHit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NuggetBundle:
-    """The answer to a `NuggetQuery`. `notes` are sentences for the reader: a file that is gone, a rename.
+    """The answer to a question about code. `notes` are sentences for the reader: a file that is gone, a rename.
 
     `workspace` is the identity of the repository. `sessions` touched the path, newest first, and come without their
     nuggets and touches.
     """
 
-    query: NuggetQuery
+    query: Query
     hits: tuple[NuggetHit, ...]
     budget: Budget
     candidates: int = 0
@@ -193,7 +176,6 @@ class NuggetBundle:
     notes: tuple[str, ...] = ()
     workspace: str = ""
     sessions: tuple[SessionRecord, ...] = ()
-    duration_ms: float = 0.0
 
 
 def scope_text(nugget: Nugget) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
@@ -20,8 +19,8 @@ from nugget.index.sync import sync_provenance
 from nugget.index.units import units_by_key
 from nugget.infra.embedding import Embedder
 from nugget.infra.workspace import Workspace, normalised_remote
-from nugget.models import Depth, Filter, SourceName, StaleReason
-from nugget.models.nuggets import Nugget, NuggetBundle, NuggetQuery, NuggetType
+from nugget.models import Filter, Query, SourceName, StaleReason
+from nugget.models.nuggets import Nugget, NuggetBundle, NuggetType
 from nugget.provenance.checkout import (
     Checkout,
     Definition,
@@ -42,22 +41,6 @@ MEANT_FROM = 0.35
 _NAMED_DEFINITIONS = 5
 
 
-def code_query(
-    *, path: str | None = None, symbol: str | None = None, text: str | None = None, types: Sequence[str] = (),
-    since: datetime | None = None, depth: Depth | str = Depth.STANDARD, budget_tokens: int = 2000,
-) -> NuggetQuery:  # fmt: skip
-    """Return the query that the parameters of a face describe. Raises UsageError for invalid ones."""
-    if budget_tokens < 1:
-        raise UsageError(f"budget must be at least 1, not {budget_tokens}.")
-    if depth not in list(Depth):
-        raise UsageError(f"There is no depth {depth!r}.", hint=f"Choose one of: {', '.join(Depth)}.")
-    text = (text or "").encode("utf-8", "replace").decode("utf-8").strip()
-    return NuggetQuery(
-        path=path, symbol=symbol or None, text=text or None, types=nugget_types(types), since=since,
-        depth=Depth(depth), budget_tokens=budget_tokens,
-    )  # fmt: skip
-
-
 def nugget_types(names: Sequence[str]) -> tuple[NuggetType, ...]:
     """Return types of nuggets by name. Raises UsageError for one that does not exist."""
     if unknown := [name for name in names if name not in list(NuggetType)]:
@@ -75,7 +58,7 @@ def opened_index(home: Path) -> Iterator[sqlite3.Connection]:
 
 
 def answer_code(
-    query: NuggetQuery,
+    query: Query,
     *,
     home: Path,
     folder: Path,
@@ -89,7 +72,6 @@ def answer_code(
     words are compared in meaning too; it is loaded only if there are words and vectors to compare.
     Raises UsageError if nothing is asked, or a place or symbol cannot be found; IndexUnavailable without an index.
     """
-    started = time.perf_counter()
     with opened_index(home) as connection:
         is_known = partial(stored.is_known, connection)
         workspace, path = find_workspace_of(query.path, folder=folder, is_known=is_known)
@@ -115,7 +97,7 @@ def answer_code(
             names, below = place.names(place.path), [place.path] if place.is_folder else []
             touching = stored.sessions_touching(connection, workspace.identity, names, below=below)
             bundle = replace(bundle, sessions=tuple(touching))
-    return replace(bundle, workspace=workspace.identity, duration_ms=(time.perf_counter() - started) * 1000)
+    return replace(bundle, workspace=workspace.identity)
 
 
 def stale_reasons(
@@ -209,7 +191,7 @@ def _meant(
     return {unit.id: best[key] for key, unit in units.items() if best[key] > MEANT_FROM}
 
 
-def _find_symbol(query: NuggetQuery, checkout: Checkout) -> tuple[NuggetQuery, tuple[Definition, ...], tuple[str, ...]]:
+def _find_symbol(query: Query, checkout: Checkout) -> tuple[Query, tuple[Definition, ...], tuple[str, ...]]:
     """Return the query with the file of its symbol, the symbol's definitions, and notes on them."""
     symbol = query.symbol
     if not symbol:

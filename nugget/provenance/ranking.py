@@ -13,15 +13,17 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, time
+from datetime import UTC, date, datetime, time
 
 from nugget.index import provenance as stored
 from nugget.markdown import body_below_title
-from nugget.models import Contribution, Scope, StaleReason, Unit
-from nugget.models.nuggets import Nugget, NuggetBundle, NuggetHit, NuggetQuery, NuggetType, ScopeMatch
+from nugget.models import Contribution, Depth, Query, Scope, StaleReason, Unit
+from nugget.models.nuggets import Nugget, NuggetBundle, NuggetHit, NuggetType, ScopeMatch
 from nugget.provenance.checkout import Checkout, Location, follow_renames
 from nugget.retrieval.packing import NUGGET_FRAME_TOKENS, pack_nuggets
 
+BUDGET_TOKENS = 2000
+"""Default size of an answer."""
 TEXT_CANDIDATES = 200
 """Nuggets taken from the words of a question, at most."""
 COUNTS_AS: Mapping[str, NuggetType] = {
@@ -52,7 +54,7 @@ Reviewed = tuple[Unit, float | None, StaleReason | None]
 
 
 def why(
-    query: NuggetQuery,
+    query: Query,
     place: Location,
     notes: Sequence[str] = (),
     *,
@@ -70,11 +72,15 @@ def why(
     kept = [one for unit in reviewed if (one := _of_brain(unit, query, place, now))]
     told = {(one.nugget.session, one.nugget.summary) for one in kept}
     candidates = [one for one in candidates if (one.nugget.session, one.nugget.summary) not in told] + kept
-    limit = query.budget_tokens // NUGGET_FRAME_TOKENS + 1
+    budget_tokens = query.budget_tokens or BUDGET_TOKENS
+    limit = budget_tokens // NUGGET_FRAME_TOKENS + 1
     chosen = sorted(candidates, key=rank)[:limit]
     hits = [one if one.unit else with_staleness(one, place.stale_reason(one.nugget, now.date())) for one in chosen]
     packed, budget, hint = pack_nuggets(
-        sorted(hits, key=rank), budget_tokens=query.budget_tokens, depth=query.depth, candidates=len(candidates)
+        sorted(hits, key=rank),
+        budget_tokens=budget_tokens,
+        depth=query.depth or Depth.STANDARD,
+        candidates=len(candidates),
     )
     paths = dict.fromkeys(hit.nugget.scope.path for hit in packed if hit.nugget.scope.path and not hit.unit)
     moved = [f"{path} is {place.aliases[path]} now." for path in paths if place.aliases.get(path, path) != path]
@@ -84,7 +90,7 @@ def why(
     )  # fmt: skip
 
 
-def locate(query: NuggetQuery, connection: sqlite3.Connection, checkout: Checkout) -> tuple[Location, list[str]]:
+def locate(query: Query, connection: sqlite3.Connection, checkout: Checkout) -> tuple[Location, list[str]]:
     """Return the place of a query as it is now, and notes on it."""
     scoped = stored.scoped_paths(connection, checkout.workspace.identity)
     path = query.path
@@ -102,14 +108,19 @@ def locate(query: NuggetQuery, connection: sqlite3.Connection, checkout: Checkou
 
 
 def _candidates(
-    query: NuggetQuery, place: Location, now: datetime, meant: Mapping[str, float], symbol_words: Sequence[str]
+    query: Query, place: Location, now: datetime, meant: Mapping[str, float], symbol_words: Sequence[str]
 ) -> list[NuggetHit]:
     connection, workspace = place.connection, place.workspace
     nuggets = {one.id: one for one in _at(query, place)}
     texts: dict[str, float] = {}
     if query.text:
         scores = stored.search_nuggets(
-            connection, workspace, query.text, limit=TEXT_CANDIDATES, types=query.types, since=query.since
+            connection,
+            workspace,
+            query.text,
+            limit=TEXT_CANDIDATES,
+            types=query.filter.types,
+            since=_moment(query.filter.since),
         )
         best = max(scores.values(), default=0.0) or 1.0
         texts = {id_: score / best for id_, score in scores.items()}
@@ -130,7 +141,7 @@ def _candidates(
     ]  # fmt: skip
 
 
-def _at(query: NuggetQuery, place: Location) -> list[Nugget]:
+def _at(query: Query, place: Location) -> list[Nugget]:
     """Return the nuggets at, above and below a place, under the present and former names of files.
 
     Those next to it are about other files, so only a question in words makes them candidates.
@@ -144,13 +155,13 @@ def _at(query: NuggetQuery, place: Location) -> list[Nugget]:
     beside = [path.rpartition("/")[0]] if query.text and not place.is_folder else []
     found = stored.nuggets_at(
         place.connection, place.workspace, paths=list(dict.fromkeys([path, *above, "", *moved_here])), folders=beside,
-        below=[path] if place.is_folder else [], types=query.types, since=query.since,
+        below=[path] if place.is_folder else [], types=query.filter.types, since=_moment(query.filter.since),
     )  # fmt: skip
     return [one for one in found if place.match(one.scope.path or "") is not ScopeMatch.ELSEWHERE
             and (one.scope.path or not path or one.type is NuggetType.CONSTRAINT)]  # fmt: skip
 
 
-def _of_brain(one: Reviewed, query: NuggetQuery, place: Location, now: datetime) -> NuggetHit | None:
+def _of_brain(one: Reviewed, query: Query, place: Location, now: datetime) -> NuggetHit | None:
     """Return a unit of the brain as a candidate; None if it is neither about the place nor matches the words."""
     unit, text, stale = one
     changed = unit.last_modified or unit.created
@@ -169,10 +180,14 @@ def _of_brain(one: Reviewed, query: NuggetQuery, place: Location, now: datetime)
     return replace(with_staleness(weighed, stale), unit=unit)
 
 
-def _is_wanted(nugget: Nugget, query: NuggetQuery) -> bool:
-    learned = _learned(nugget)
-    is_recent = query.since is None or (learned is not None and learned >= query.since)
-    return is_recent and (not query.types or nugget.type in query.types)
+def _is_wanted(nugget: Nugget, query: Query) -> bool:
+    learned, since = _learned(nugget), _moment(query.filter.since)
+    is_recent = since is None or (learned is not None and learned >= since)
+    return is_recent and (not query.filter.types or nugget.type in query.filter.types)
+
+
+def _moment(day: date | None) -> datetime | None:
+    return day if day is None or isinstance(day, datetime) else datetime.combine(day, time(), UTC)
 
 
 def _learned(nugget: Nugget) -> datetime | None:

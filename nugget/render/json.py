@@ -116,7 +116,7 @@ def context_json(bundle: NuggetBundle, *, explain: bool = False, strict: bool = 
     """
     asked = fields(bundle.query, "path", "symbol", "text", "depth")
     value: dict[str, Any] = {
-        "query": {name: given for name, given in asked.items() if given is not None},
+        "query": {name: given for name, given in asked.items() if given not in (None, "")},
         "budget": fields(bundle.budget, *_BUDGET),
         "nuggets": [nugget_json(hit, strict=strict) for hit in bundle.hits],
         "moreContextHint": bundle.more_context_hint,

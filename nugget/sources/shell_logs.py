@@ -170,8 +170,8 @@ def _keep_lines(file: BinaryIO, end: int, most_chars: int) -> Iterator[LogLine]:
     file.seek(0)
     offset, is_begin = 0, True
     while offset < end and (raw := file.readline(min(_MAX_RAW_BYTES, end - offset))):
-        is_kept = not _KEPT_BYTES <= offset < end - _KEPT_BYTES
-        if is_begin and (is_kept or _has_sign(raw.lower())):
+        is_kept, lowered = not _KEPT_BYTES <= offset < end - _KEPT_BYTES, raw.lower()
+        if is_begin and (is_kept or any(sign in lowered for sign in _SIGNS)):
             text = clean_line(raw, most_chars=most_chars)
             is_failure = looks_failed(text)
             if is_failure and not is_kept:
@@ -182,7 +182,3 @@ def _keep_lines(file: BinaryIO, end: int, most_chars: int) -> Iterator[LogLine]:
             if text and is_kept:
                 yield offset, text, is_failure
         offset, is_begin = offset + len(raw), raw.endswith(b"\n")
-
-
-def _has_sign(lowered: bytes) -> bool:
-    return any(sign in lowered for sign in _SIGNS)

@@ -260,7 +260,7 @@ def _words_of(*parts: object) -> str:
 def why(site: Site, request: Request) -> Response:
     """Show the workspace's files by their nuggets, where nuggets are missing, and the answer for one file."""
     path = request.query_params.get("path", "").strip()[:500]
-    answer = site.session.explain_code(path=path) if path else None
+    answer = site.session.explain_code(Query("", path=path)) if path else None
     brain = site.session.ready()
     tag = browsing.pulse(brain)["log"]
     covered, gaps = site.once("coverage", tag, lambda: browsing.coverage(brain, folder=site.session.cwd))

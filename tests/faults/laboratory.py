@@ -151,7 +151,7 @@ TALK = (
     ("We decided to use uv and never pip for this repository.", "Understood: uv it is, because pip resolves slowly."),
     ("Always run the migrations before the tests.", "Yes: the tests fail without the tables."),
 )
-CAPTURE = ("capture-session", "--transcript", "{stage}/talk.jsonl", "--foreground", "--with", "offline")
+CAPTURE = ("capture-session", "--transcript", "{stage}/talk.jsonl", "--with", "offline")
 WRITINGS = {
     "add": Writing(arguments=("add", "# Keep logs short\n\nOne line an event.", "--domain", "coding")),
     "forget": Writing(arguments=("forget", "pattern/retry")),

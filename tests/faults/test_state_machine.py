@@ -118,7 +118,7 @@ class Machine(RuleBasedStateMachine):
         self.captured(file, set())
 
     def captured(self, file: Path, said: set[int]) -> None:
-        arguments = ("capture-session", "--transcript", file, "--foreground", "--with", "offline")
+        arguments = ("capture-session", "--transcript", file, "--with", "offline")
         self.expect(0, self.nugget(*arguments))
         known = {*self.units.values(), *self.unwanted, *(topic for branch in self.waiting.values() for topic in branch)}
         now = self.proposed()

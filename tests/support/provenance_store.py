@@ -14,8 +14,8 @@ from replay import commit, make_repository
 from nugget.index.connection import open_home
 from nugget.index.sync import sync_provenance
 from nugget.infra.workspace import find_workspace
-from nugget.models import Scope
-from nugget.models.nuggets import FileTouch, Nugget, NuggetBundle, NuggetQuery, NuggetType, SessionRecord, TouchAction
+from nugget.models import Filter, Query, Scope
+from nugget.models.nuggets import FileTouch, Nugget, NuggetBundle, NuggetType, SessionRecord, TouchAction
 from nugget.provenance.checkout import Checkout
 from nugget.provenance.ranking import locate, why
 from nugget.sources.nugget_store import write_session
@@ -90,8 +90,9 @@ class Shop:
         return Checkout(found)
 
     def why(self, path: str | None = None, text: str | None = None, **more: Any) -> NuggetBundle:
-        known = ("types", "since", "depth", "budget_tokens", "symbol")
-        query = NuggetQuery(path=path, text=text, **{name: more.pop(name) for name in known if name in more})
+        filter_ = Filter(**{name: more.pop(name) for name in ("types", "since") if name in more})
+        known = {name: more.pop(name) for name in ("depth", "budget_tokens", "symbol") if name in more}
+        query = Query(text or "", path=path, filter=filter_, **known)
         with self.index() as connection:
             checkout = more.pop("checkout", None) or self.checkout()
             return why(query, *locate(query, connection, checkout), now=NOW, **more)

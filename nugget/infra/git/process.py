@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -103,18 +102,12 @@ def run(
 ) -> bytes:  # fmt: skip
     """Return the standard output of `git <args>` in `repo`.
 
-    `variables` and `settings` go on top of the hardened ones. If another git process holds the index, git is started
-    again for `PATIENCE_S` seconds. Raises GitError if git is missing, does not end in time, or (with `check`) fails.
+    `variables` and `settings` go on top of the hardened ones. Raises GitError if git is missing, does not end in time,
+    or (with `check`) fails.
     """
-    given_up = time.monotonic() + PATIENCE_S
-    while True:
-        done = start(repo, args, stdin=stdin, variables=variables, settings=settings, timeout_s=timeout_s)
-        if not check or done.returncode == 0:
-            return done.stdout
-        # A git that found the index locked has changed nothing.
-        if b"index.lock': File exists" not in done.stderr or time.monotonic() > given_up:
-            break
-        time.sleep(0.1)
+    done = start(repo, args, stdin=stdin, variables=variables, settings=settings, timeout_s=timeout_s)
+    if not check or done.returncode == 0:
+        return done.stdout
     if taken := re.search(rb"'([^'\n]+\.lock)': File exists", done.stderr):
         raise locked(repo, repo / os.fsdecode(taken[1]))
     lines = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]

@@ -71,11 +71,7 @@ def create_branch(
     Neither index nor checkout is touched. Raises ConflictError if the branch exists, also for the second
     of two processes that make it. `base=None` makes a commit without a parent.
     """
-    if name.startswith("-") or start(repo, ("check-ref-format", "--branch", name)).returncode != 0:
-        raise GitError(f"{name!r} is not a valid branch name.")
     parent = resolve(repo, base) if base else None
-    if base and parent is None:
-        raise GitError(f"{repo} has no commit {base} to start {name} from.", hint="Run `nugget init` in the brain.")
     with only_writer(repo):
         sha = commit_files(repo, files=files, message=message, parents=[parent] if parent else [], now=now)
         change_refs(repo, [RefChange(ref=f"refs/heads/{name}", new=sha, expect=None)], message=message)

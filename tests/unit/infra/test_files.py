@@ -76,7 +76,7 @@ def test_a_tour_of_the_commands_leaves_nothing_that_others_can_read(isolated_hom
         monkeypatch.setenv("NUGGET_BRAIN", str(brain))
         for line in (
             ["add", "Use uv, not pip", "--type", "decision"],
-            ["capture-session", "--transcript", str(transcript), "--foreground", "--with", "offline"],
+            ["capture-session", "--transcript", str(transcript), "--with", "offline"],
             ["capture"],
             ["import", str(tmp_path / "notes")],
             ["sync"],

@@ -9,9 +9,9 @@ from provenance_store import NOW, Shop, ids, make_shop, summaries
 from replay import git
 
 from nugget.models import Depth, Scope, SourceName, StaleReason, Unit
-from nugget.models.nuggets import Nugget, NuggetHit, NuggetQuery, NuggetType, ScopeMatch
+from nugget.models.nuggets import Nugget, NuggetHit, NuggetType, ScopeMatch
 from nugget.provenance import checkout as checkouts
-from nugget.provenance.ranking import weigh, with_staleness
+from nugget.provenance.ranking import BUDGET_TOKENS, weigh, with_staleness
 from nugget.retrieval.packing import NUGGET_FRAME_TOKENS, pack_nuggets
 
 
@@ -238,7 +238,7 @@ SUMMARY_TOKENS = NUGGET_FRAME_TOKENS + 12
 
 @pytest.mark.proves("WHY-TOKENS", "WHY-PACKING")
 def test_depth_decides_what_is_shown_of_a_nugget():
-    assert NuggetQuery().budget_tokens == 2000
+    assert BUDGET_TOKENS == 2000
     hits = [hit(1, detail="d" * 80, prompt="p" * 400)]
     shown = {depth: pack_nuggets(hits, budget_tokens=2000, depth=depth) for depth in Depth}
     tokens = {depth: budget.used for depth, (_, budget, _) in shown.items()}
