@@ -297,14 +297,13 @@ class Brain:
             memory = local_sources.open_memory_of(self, identity) if identity is not None else None
             return Indexes(brain=self.index, machine=self._local, memory=memory, name=self.name)
 
-    def context(self, query: Query | str, *, folder: Path | None = None) -> NuggetBundle:
+    def context(self, query: Query | str) -> NuggetBundle:
         """Explain why code is the way it is, from nuggets of earlier sessions and this brain's units on the same code.
 
-        A string is a path relative to `folder`, by default the current one. Raises UsageError for a path or symbol that
-        cannot be found.
+        A string is a path relative to the current folder. Raises UsageError for an unknown path or symbol.
         """
         self.embedded_index  # noqa: B018 - made if there is none
-        return self.provenance(folder).explain(Query("", path=query) if isinstance(query, str) else query)
+        return self.provenance().explain(Query("", path=query) if isinstance(query, str) else query)
 
     def provenance(self, folder: Path | None = None) -> Provenance:
         """Return the provenance of a folder's workspace, for `extract`, `nuggets`, `coverage` and `gaps`."""

@@ -5,6 +5,7 @@ The brains are the one in use and those of `brains.folders`. Also a brain's spac
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -23,6 +24,7 @@ from nugget.index import IndexReader, Unusable
 from nugget.index.connection import discard_damaged, find_damage, is_damage
 from nugget.index.postgres.connection import migrate, place_of
 from nugget.index.postgres.writer import PublishedUnits, publish
+from nugget.infra import files
 from nugget.models import Bundle, Depth, Filter, Hit, Query, SourceName, Unit
 from nugget.sources import notes
 from nugget.sources.sessions import read_any
@@ -179,14 +181,14 @@ def capturing(brain: Brain, folder: Path | None, *, transcript: Path | None = No
 
 
 def evaluate(
-    brain: Brain, files: Sequence[Path], *, baseline: Path | None, threshold: float, accept: bool
+    brain: Brain, golden: Sequence[Path], *, baseline: Path | None, threshold: float, accept: bool
 ) -> tuple[dict[str, Any], dict[str, Any] | None, bool]:
     """Ask the golden questions without an LLM; return the run, the comparison, and whether it failed.
 
     A run that is accepted, or no worse than the last one, becomes the next baseline. Raises NuggetError if the named
     baseline cannot be read.
     """
-    (questions, problems), kept = read_golden(brain.path, files), brain.index_folder / "evals" / "last.json"
+    (questions, problems), kept = read_golden(brain.path, golden), brain.index_folder / "evals" / "last.json"
     is_local = brain.settings.retrieval_reranker.startswith("cross-encoder:")
     reranker, now = brain.reranker(None) if is_local else None, datetime.now(UTC)
     run = evaluation.evaluate(
@@ -195,18 +197,13 @@ def evaluate(
         ranking=reranker.name if reranker else "calibrated", problems=problems,
         forgotten=forgotten(brain.path),
     )  # fmt: skip
-    earlier = None
-    if baseline:
-        earlier = evaluation.read_baseline(baseline)
-        if earlier is None:
-            raise NuggetError(f"There is no file {baseline}.", hint=f"Create it with: nugget eval --json > {baseline}")
-    else:
-        with suppress(NuggetError):  # the last run is derived and may be lost
-            earlier = evaluation.read_baseline(kept)
+    earlier = evaluation.read_baseline(baseline) if baseline else None
+    with suppress(NuggetError):  # the last run is derived and may be lost
+        earlier = earlier or evaluation.read_baseline(kept)
     found = evaluation.compare(run, earlier, threshold=threshold) if earlier else None
     is_worse = bool(found and found["regressed"])
-    if run["results"] and not (baseline or files) and (accept or not is_worse):
-        evaluation.store(kept, run)
+    if run["results"] and not (baseline or golden) and (accept or not is_worse):
+        files.replace(kept, json.dumps(run, ensure_ascii=False).encode())
     is_wrong = any(problem["severity"] == "error" for problem in run["problems"])
     return run, found, is_wrong or (is_worse and not accept)
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import os
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,6 @@ class Job:
     next_try: float | None = None
     reason: str | None = None
     branch: str | None = None
-    other: Mapping[str, Any] = field(default_factory=dict)
 
 
 def jobs(home: Path, state: str) -> list[Job]:
@@ -251,13 +250,13 @@ def _read(file: Path) -> Job | None:
     except ValueError as error:
         return Job(name=name, state=state, reason=f"the queue file {name} cannot be read ({error})")
     known: dict[str, Any] = {key: loaded[key] for key, kind in _FIELDS.items() if isinstance(loaded.get(key), kind)}
-    return Job(name=name, state=state, other={key: loaded[key] for key in loaded.keys() - known.keys()}, **known)
+    return Job(name=name, state=state, **known)
 
 
 def _rewrite(home: Path, job: Job) -> Job:
     """Rewrite a job in place; its state does not change."""
     known = {name: value for name in _FIELDS if (value := getattr(job, name)) is not None}
-    line = json.dumps({**job.other, **known}).encode()
+    line = json.dumps(known).encode()
     files.replace(Path(files.queue_folder(home)) / job.state / job.name, line)
     return job
 

@@ -18,7 +18,7 @@ from nugget.cli import BrainOption, JsonOption, day, listed, open_brain, progres
 from nugget.cli import doctor as checks
 from nugget.cli import status as states
 from nugget.config import current_folder, expanded
-from nugget.errors import GitError, NuggetError, UsageError, reason_of
+from nugget.errors import GitError, NuggetError, UsageError
 from nugget.models import SourceName
 from nugget.render.terminal import note, put_report
 from nugget.text import DATE_FORMS, counted
@@ -157,11 +157,8 @@ def doctor(
 
 
 def _read(file: str) -> bytes:
-    """Return the content of a file, or of standard input for `-`. Raises UsageError."""
-    try:
-        return sys.stdin.buffer.read() if file == "-" else Path(file).expanduser().read_bytes()
-    except OSError as error:
-        raise UsageError(f"{file} {reason_of(error)}.") from error
+    """Return the content of a file, or of standard input for `-`."""
+    return sys.stdin.buffer.read() if file == "-" else Path(file).expanduser().read_bytes()
 
 
 @commands.command()

@@ -19,8 +19,7 @@ from typing import Any
 
 from nugget import __version__
 from nugget.brain.checks import GoldenQuestion
-from nugget.errors import NuggetError
-from nugget.infra import files
+from nugget.errors import NuggetError, reason_of
 from nugget.models import Bundle, Depth, Filter, Hit, Problem, Query, Severity, SourceName
 
 METRICS = ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")
@@ -114,8 +113,8 @@ def compare(run: Mapping[str, Any], baseline: Mapping[str, Any], *, threshold: f
     }  # fmt: skip
 
 
-def read_baseline(file: Path) -> dict[str, Any] | None:
-    """Read the run in a file; None if there is no such file. Raises NuggetError for a file that is not a run."""
+def read_baseline(file: Path) -> dict[str, Any]:
+    """Read the run in a file. Raises NuggetError for a file that is missing or not a run."""
     try:
         loaded = json.loads(file.read_text("utf-8"))
         results = [
@@ -125,20 +124,9 @@ def read_baseline(file: Path) -> dict[str, Any] | None:
         ]
         made = {"time": str(loaded["time"]), "model": loaded["model"], "ranking": str(loaded["ranking"])}
         return {"where": str(file), "results": results, **made}
-    except FileNotFoundError:
-        return None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise NuggetError(
-            f"{file} is not a run of `nugget eval`.", hint="Make one: nugget eval --json > evals/baseline.json"
-        ) from error
-
-
-def store(file: Path, run: Mapping[str, Any]) -> None:
-    """Store a run as the baseline of the next one. Raises NuggetError if the file cannot be written."""
-    try:
-        files.replace(file, json.dumps(run, ensure_ascii=False).encode())
-    except OSError as error:
-        raise NuggetError(f"The run cannot be stored in {file} ({error.strerror or error}).") from error
+        hint = f"Create one: nugget eval --json > {file}"
+        raise NuggetError(f"{file} holds no run of `nugget eval` ({reason_of(error)}).", hint=hint) from error
 
 
 def _result(question: GoldenQuestion, ask: Ask, *, has_vectors: bool) -> dict[str, Any]:

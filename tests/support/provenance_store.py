@@ -92,10 +92,9 @@ class Shop:
     def why(self, path: str | None = None, text: str | None = None, **more: Any) -> NuggetBundle:
         filter_ = Filter(**{name: more.pop(name) for name in ("types", "since") if name in more})
         known = {name: more.pop(name) for name in ("depth", "budget_tokens", "symbol") if name in more}
-        query = Query(text or "", path=path, filter=filter_, **known)
+        query, checkout = Query(text or "", path=path, filter=filter_, **known), more.pop("checkout", None)
         with self.index() as connection:
-            checkout = more.pop("checkout", None) or self.checkout()
-            return why(query, *locate(query, connection, checkout), now=NOW, **more)
+            return why(query, *locate(query, connection, checkout or self.checkout()), now=NOW, **more)
 
 
 def make_shop(folder: Path, home: Path) -> Shop:

@@ -146,12 +146,6 @@ def merge_files(ours: bytes, base: bytes, theirs: bytes) -> bytes | None:
 
 
 def commit_staged(repo: Path, message: Path, *, edit: bool) -> int:
-    """Run the person's own `git commit`, with their hooks, editor and signature, and return its exit code.
-
-    Raises GitError if git cannot be started.
-    """
+    """Run the person's own `git commit`, with their hooks, editor and signature, and return its exit code."""
     command = ["git", "commit", "--file", str(message), *(["--edit"] if edit else [])]
-    try:
-        return subprocess.run(command, cwd=repo, env=dict(read_environment().variables), check=False).returncode
-    except OSError as error:
-        raise GitError(f"git commit could not be started in {repo} ({error}).") from error
+    return subprocess.run(command, cwd=repo, env=dict(read_environment().variables), check=False).returncode
