@@ -30,7 +30,7 @@ from nugget.cli import (
 )
 from nugget.config import current_folder, read_environment
 from nugget.errors import LLMUnavailable, UsageError
-from nugget.models import Bundle, Depth, Filter, KnowledgeType, Query, SourceName
+from nugget.models import Bundle, Depth, Filter, Query, SourceName
 from nugget.models.nuggets import TYPES
 from nugget.render.json import bundle_json, shown_json
 from nugget.render.terminal import console, put, put_report, put_text
@@ -64,8 +64,8 @@ def complete_tag(incomplete: str) -> list[str]:
 
 
 def complete_type(incomplete: str) -> list[str]:
-    """Return completions of a type of knowledge unit."""
-    return [name for name in KnowledgeType if name.startswith(incomplete)]
+    """Return completions of a type."""
+    return [name for name in TYPES if name.startswith(incomplete)]
 
 
 def _suggested(ask: Callable[[Brain], list[tuple[str, Any]]]) -> list[tuple[str, Any]]:
@@ -78,11 +78,6 @@ def _suggested(ask: Callable[[Brain], list[tuple[str, Any]]]) -> list[tuple[str,
 
 
 TypeOption = Annotated[
-    list[str] | None,
-    Option("--type", metavar="T,..", help=f"Only these types: {', '.join(KnowledgeType)}.",
-           autocompletion=complete_type),
-]  # fmt: skip
-AnyTypeOption = Annotated[
     list[str] | None,
     Option("--type", metavar="T,..", help=f"Only these types: {', '.join(TYPES)}.",
            autocompletion=complete_type),
@@ -140,7 +135,7 @@ def ask(
     text = words(question, "a question")
     with open_brain(brain) as opened:
         llm = None if no_llm else opened.llm()
-        filter_ = _filter(KnowledgeType, types, domains, tags, since, source)
+        filter_ = _filter(types, domains, tags, since, source)
         limit = opened.settings.retrieval_limit if limit is None else limit
         query = Query(
             text, filter=filter_, limit=limit, offset=more * limit, budget_tokens=budget, identity=identity,
@@ -184,7 +179,7 @@ def search(
     ] = None,
     source: SourceOption = None,
     identity: AsOption = None,
-    types: AnyTypeOption = None,
+    types: TypeOption = None,
     domains: DomainOption = None,
     tags: TagOption = None,
     since: SinceOption = None,
@@ -212,7 +207,7 @@ def search(
         raise UsageError("--related takes no words or filters.", hint="Only --source, --as and --limit apply.")
     text = " ".join(query or []) if is_narrowed else words(query or [], "something to look for")
     with open_brain(brain) as opened:
-        filter_ = _filter(TYPES, types, domains, tags, since, source)
+        filter_ = _filter(types, domains, tags, since, source)
         limit = opened.settings.retrieval_limit if limit is None else limit
         asked = Query(
             related or text, filter=filter_, limit=limit, offset=more * limit, identity=identity, explain=explain
@@ -231,12 +226,12 @@ def search(
 
 
 def _filter(
-    known: Sequence[str] | type[KnowledgeType], types: Sequence[str] | None, domains: Sequence[str] | None,
-    tags: Sequence[str] | None, since: str | None, sources: Sequence[str] | None,
+    types: Sequence[str] | None, domains: Sequence[str] | None, tags: Sequence[str] | None, since: str | None,
+    sources: Sequence[str] | None,
 ) -> Filter:  # fmt: skip
     return Filter(
         sources=brains.source_names([name.lower() for name in listed(sources)]),
-        types=types_among(known, types),
+        types=types_among(TYPES, types),
         domains=listed(domains),
         tags=listed(tags),
         since=day(since),

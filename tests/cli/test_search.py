@@ -166,7 +166,7 @@ def test_a_shell_completes_refs_domains_tags_and_types(world):
 
     assert complete_ref("pattern/retry")[0][0] == "pattern/retry-with-idempotency"
     assert "cooking" in complete_domain("coo")
-    assert complete_tag("payme") == ["payments"] and complete_type("de") == ["decision"]
+    assert complete_tag("payme") == ["payments"] and complete_type("dec") == ["decision"]
     assert complete_ref("memory:") == []
 
 
