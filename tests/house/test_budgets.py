@@ -12,9 +12,9 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 43_148,
+    "lines": 43_036,
     "lines of a file": 398,
-    "classes": 214,
+    "classes": 213,
     "re.compile": 194,
     "lines of tests": 19_994,  # with the fault laboratory
 }
