@@ -185,7 +185,8 @@ def _drafted(text: str, *, type: str, domain: str, tags: Sequence[str], confiden
     body = plain_line_ends(text).strip("\n").rstrip()
     heading = title_of(body)
     sentence = re.split(r"(?<=[.!?])\s|(?<=[。！？])|\n", body.lstrip("-*>#`_ \n"), maxsplit=1)[0]
-    first = shorten(sentence, _MAX_TITLE_CHARS).removesuffix("[…]").rstrip(" .") or shorten(body, _MAX_TITLE_CHARS)
+    first, is_cut, _ = (shorten(sentence, _MAX_TITLE_CHARS) or shorten(body, _MAX_TITLE_CHARS)).partition(" […]")
+    first = re.sub(r"[,;:(—–][^,;:(—–]{,40}$", "", first) if is_cut else first.rstrip(".")  # cut at a clause
     named = " ".join((heading or first).split())
     return Unit(
         id=f"{type}/{title_slug(named)}", source=SourceName.BRAIN, type=type, title=named,

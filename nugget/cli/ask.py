@@ -143,8 +143,7 @@ def ask(
         )  # fmt: skip
         behind = refresh(opened, filter_.sources or tuple(SourceName), is_quiet=as_json)
         bundle = opened.ask(query, fresh=False, reranker=None if no_llm else opened.reranker(llm))
-        missing = "no_llm" if not llm and (as_json or not no_llm) else ""
-        bundle = _with_degraded(bundle, behind, missing)
+        bundle = _with_degraded(bundle, behind, "no_llm" if as_json and not llm else "")
         if as_json:
             print_json(bundle_json(opened.answer(bundle, llm)))
             return

@@ -121,6 +121,8 @@ def uninstall(
             changes, name = installing.plan_uninstall(scope, environment, cwd=current_folder()), "these settings"
         if not _carry_out(changes, dry_run=dry_run) and not changes and not every:
             put(f"Nugget is not in {name}; nothing to change.")
+    if not dry_run:
+        put(f"What was captured stays in {environment.home} and in your brain; delete them by hand.")
 
 
 def prepare(environment: Environment, brain: Path | None = None) -> None:

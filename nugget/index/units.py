@@ -322,6 +322,6 @@ def learned_in(connection: sqlite3.Connection, sessions: Sequence[str], *, limit
     """Return (id, title) of the brain's newest units that were learned in one of these sessions."""
     rows = connection.execute(
         "SELECT id, title FROM units WHERE source = 'brain' AND session IN (SELECT value FROM json_each(?)) "
-        "ORDER BY coalesce(last_modified, created) DESC, confidence DESC, id LIMIT ?", (json.dumps(sessions), limit)
+        "ORDER BY coalesce(created, last_modified) DESC, confidence DESC, id LIMIT ?", (json.dumps(sessions), limit)
     )  # fmt: skip
     return rows.fetchall()

@@ -65,9 +65,9 @@ def quick_checks(seen: dict[str, Any], settings: Settings, environment: Environm
     """Return the findings of checks that only need the values of `status`."""
     return [
         *_check_git(seen, now), *_check_index(seen, environment), *_check_files(seen), *_check_team_index(seen),
-        *_check_sources(seen, now),
-        *_check_capture(seen, settings, environment), *_check_remote(seen),
+        *_check_sources(seen, now), *_check_capture(seen, settings, environment), *_check_remote(seen),
         *_check_settings(Path(seen["brain"]), environment),
+        *starmap(_finding, connections(environment, current_folder())),
     ]  # fmt: skip
 
 
@@ -93,7 +93,6 @@ def doctor(brain: Path, settings: Settings, environment: Environment, *, now: da
         lambda: quick_checks(status(brain, settings, environment), settings, environment, now),
         of_others, partial(_check_canon, brain, settings, environment),
         partial(_check_model, brain, settings, environment), partial(_check_folders, brain, environment),
-        lambda: starmap(_finding, connections(environment, current_folder())),
     ):  # fmt: skip
         try:
             found += check()
