@@ -57,10 +57,9 @@ _LEAST_COSINE, _FULL_COSINE = 0.3, 0.75
 class BundleOptions:
     """Limits of an answer. `intent` None: it is detected from the question.
 
-    `max_chars` and `max_lines` bound the whole `context_text`. `output_window` is how many of the latest lines of each
-    stream are candidates in addition to lines that look like failures. The rest is for a model that chooses from the
-    whole history: how that is cut (the latest chunks are kept), whether events are included, and the model, by
-    default that of `llm.select_model`.
+    `max_chars` and `max_lines` bound the whole `context_text`; `output_window` is how many of the latest lines of each
+    stream of a shell are shown, 12 at most. The rest is for a model that chooses from the whole history: how that is
+    cut (the latest chunks are kept), whether events are included, and the model (default: `llm.select_model`).
     """
 
     intent: str | None = None
@@ -301,8 +300,8 @@ def _lines(bundle: EvidenceBundle, latest: Mapping[str, Any], head: Sequence[str
     yield f"session: {bundle.session}" if bundle.session else "sessions: all of this workspace"
     yield f"intent: {bundle.intent}"
     yield f"query: {shorten(bundle.query, max(16, min(300, room // 6)))}"
-    if room > _LINE_CHARS:
-        yield from head if bundle.intent in ("resume", "status") else head[:1]
+    head = [] if room <= _LINE_CHARS else head if bundle.intent in ("resume", "status") else head[:1]
+    yield from head
     told = {line.partition(": ")[2] for line in head}
     for one in bundle.incidents:
         told |= {one.facts["title"], *one.facts["summary"], bare_command(one.facts["command"] or "")}

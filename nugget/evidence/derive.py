@@ -79,11 +79,10 @@ def _derive(connection: sqlite3.Connection, session: LogSession) -> None:
     if session.source != SourceName.SHELL:  # a subagent's events are read behind those of the session itself
         events, edits = (sorted(rows, key=lambda row: (row[1], row[0])) for rows in (events, edits))
     found = build_incidents(events, edits, _lines_of(connection, first, end))
-    failed = json.dumps([event for one in found for event in one.printers])
     connection.execute(
         "UPDATE pane_output SET is_failure = 0 WHERE id >= ? AND id < ? AND is_failure = 1 AND command IS NOT NULL "
         "AND command NOT IN (SELECT value FROM json_each(?) WHERE value IS NOT NULL)",
-        (first, end, failed),
+        (first, end, json.dumps([event for one in found for event in one.printers])),
     )  # a diff, a listing or a passing test only shows a word such as `error`
     _allot_loose_lines(connection, found, first, end)
     store.put_rows(connection, "incidents", [_incident_row(one, ids) for one in found])

@@ -67,7 +67,7 @@ COMMANDS = {
     "logs sessions": GONE[:8],
     "logs context --session 11111111-2222-4333-8444-555555555555 what failed": "cargo test --workspace",
     f"logs context --session {GONE} zebrafinch": "The zebrafinch index is slow, why?",
-    "brief": "cargo test --workspace",
+    "brief": "Reviewed, from work on this code",
     "recall how should retry.py treat the gateway": "",
     "review list": "pattern/always-cap-the-size-of-the-outbound-mail-queue",
     "review show": "a full disk",
