@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from nugget import evidence
 from nugget.app.local_sources import read_logs
-from nugget.config import Environment, Settings
+from nugget.config import Environment, Settings, current_folder
 from nugget.errors import EmbeddingUnavailable, IndexUnavailable, LLMUnavailable, NuggetError, TranscriptError
 from nugget.evidence import MAX_CHARS, MAX_INCIDENTS, MAX_LINES, MAX_WINDOW, BundleOptions, EvidenceBundle
 from nugget.evidence import bundle_json as evidence_json
@@ -46,6 +46,8 @@ __all__ = [
 ]  # fmt: skip
 
 _REST_S = 0.02
+_RECENT = 20
+"""Number of the latest sessions that are read to find one of the current folder."""
 _MAX_PROBLEMS = 20
 _INTRODUCTION = (
     "What stands between the tags below is reference material: what the logs of the person's session say, selected for "
@@ -109,13 +111,13 @@ class Logs:
     def session_evidence(
         self, session: str | None, question: str, options: BundleOptions, *, fresh: bool = True
     ) -> EvidenceBundle:
-        """Answer from one session, by default the one last written to.
+        """Answer from one session, by default the latest one of the current folder's repository, else of any.
 
         Its new logs are read first; `fresh=False` reads only those of a session that was never read. Raises
         TranscriptError for one without logs.
         """
         with self._index() as connection:
-            named = self._read(connection, session or self._latest(), fresh=fresh)
+            named = self._read(connection, session or self._latest(connection), fresh=fresh)
             text, now = self._redacted(question), datetime.now(UTC)
             return evidence.evidence_bundle(connection, named, text, options=options, now=now)
 
@@ -156,7 +158,7 @@ class Logs:
         if (llm := llm or open_llm(self.settings, self.environment)) is None:
             raise LLMUnavailable("Choosing evidence from a history needs a model.", hint="Set ANTHROPIC_API_KEY.")
         with self._index() as connection:
-            named = self._read(connection, session or self._latest(), fresh=fresh)
+            named = self._read(connection, session or self._latest(connection), fresh=fresh)
             return select_with_llm(
                 connection, named, self._redacted(question), llm=llm, settings=self.settings, options=options,
                 now=datetime.now(UTC),
@@ -219,11 +221,17 @@ class Logs:
             raise self._unknown(f"a session {session}")
         return log[0].id if log else session
 
-    def _latest(self) -> str:
-        found = [log for log in find_logs(self.environment, self.settings) if source_of(log) is not SourceName.BRIDGE]
-        if not found:
+    def _latest(self, connection: sqlite3.Connection) -> str:
+        """Return the session last written to, if possible one of the repository that the current folder is in."""
+        logs = [log for log in find_logs(self.environment, self.settings) if source_of(log) is not SourceName.BRIDGE]
+        if not logs:
             raise self._unknown("any session yet")
-        return found[-1][0].id
+        here = find_workspace(current_folder())
+        for log in reversed(logs[-_RECENT:] if here else ()):
+            known = find_log_session(connection, self._read(connection, log[0].id, fresh=False))
+            if known and here and known.workspace == here.identity:
+                return known.id
+        return logs[-1][0].id
 
     def _unknown(self, what: str) -> TranscriptError:
         hint = f"Shell logs are looked for in {self.environment.shell_logs}, transcripts where agents keep them."

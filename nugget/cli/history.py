@@ -127,7 +127,7 @@ def ingest(
 def bundle(
     question: Annotated[list[str] | None, Argument(metavar="QUESTION", help="The question.")] = None,
     session: Annotated[str | None, Option("--session", metavar="ID", help="The id of a session.")] = None,
-    last: Annotated[bool, Option("--last", help="The most recent session (the default).")] = False,
+    last: Annotated[bool, Option("--last", help="The latest session of this code repository (the default).")] = False,
     workspace: Annotated[bool, Option("--workspace", help="All sessions of this code repository.")] = False,
     intent: Annotated[Intent | None, Option("--intent", metavar="INTENT", help=f"One of: {INTENTS}.")] = None,
     select: Annotated[

@@ -41,7 +41,7 @@ _SHOWN_TAIL = 12
 _ABOUT, _SALIENT, _RECENT = 0.5, 0.3, 0.2
 """Weights of relevance, salience and recency; they add up to 1."""
 _NEAR_SHARE = 0.8
-"""A word of the command that printed a line counts this much of a word of the line."""
+"""Weight of a word in the command that printed a line, relative to one in the line."""
 _OFF_SUBJECT = 0.35
 """Factor on the score of a row without any word of the question's subject."""
 _ROWS_A_WORD = 2000
@@ -50,7 +50,7 @@ _MATCHES_PER_WORD = 60
 _LATEST_SESSIONS = 24
 _BY_WORDS, _BY_MEANING = 40, 40
 _LEAST_COSINE, _FULL_COSINE = 0.3, 0.75
-"""Cosines below the one say nothing, from the other on they count like all words of a question."""
+"""Cosines that count nothing, and like a match of all words of the question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class BundleOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceBundle:
-    """The answer to a question about what happened. `context_text` is never longer than `max_chars`.
+    """Evidence for a question. `context_text` is never longer than `max_chars`.
 
     `session` is None if several sessions were asked.
     """
@@ -206,7 +206,7 @@ def _bundle(
 
 
 def fitted(lines: Sequence[str], options: BundleOptions, *, last: Sequence[str] = ()) -> tuple[str, bool]:
-    """Return the text of as many lines as there is room for, with `last` behind them, and whether any was left out."""
+    """Return as many lines as fit as text, followed by `last`, and whether any was left out."""
     ends = "\n".join(map(clean, last)).split("\n") if last else []
     room = options.max_chars - sum(len(line) + 1 for line in ends)
 
@@ -225,7 +225,7 @@ def fitted(lines: Sequence[str], options: BundleOptions, *, last: Sequence[str] 
 def _scored(
     candidates: Sequence[Finding], matches: Mapping[str, set[int]], near: Mapping[int, float], profile: IntentProfile
 ) -> list[Finding]:
-    """Give all candidates scores and reasons; return them the best first, of equal ones the later."""
+    """Set the scores and reasons of all candidates; return them by score, then newest first."""
     standing = {
         word: [one for one in candidates if one.id in rows or one.command in rows] for word, rows in matches.items()
     }
@@ -275,7 +275,7 @@ def _latest(found: Iterable[Finding], window: int) -> dict[str, list[str]]:
 
 
 def _last_said(connection: sqlite3.Connection, session: LogSession, now: datetime) -> Iterator[str]:
-    """Yield when a session was last active, and the last that its user and its agent said."""
+    """Yield the time, the last prompt and the last reply of a session as lines."""
     if session.ended_ms is not None and 1 << 39 < session.ended_ms < 1 << 42:  # else the times are not of a clock
         moment = datetime.fromtimestamp(session.ended_ms / 1000, UTC)
         yield f"last active: {moment:%Y-%m-%d %H:%M} UTC, {ago(moment, now)}"
@@ -302,9 +302,12 @@ def _lines(bundle: EvidenceBundle, latest: Mapping[str, Any], head: Sequence[str
     yield f"query: {shorten(bundle.query, max(16, min(300, room // 6)))}"
     head = [] if room <= _LINE_CHARS else head if bundle.intent in ("resume", "status") else head[:1]
     yield from head
-    told = {line.partition(": ")[2] for line in head}
+    told, incidents = {line.partition(": ")[2] for line in head}, list[str]()
     for one in bundle.incidents:
-        told |= {one.facts["title"], *one.facts["summary"], bare_command(one.facts["command"] or "")}
+        title, summary = one.facts["title"], one.facts["summary"]
+        told |= {title, *summary, bare_command(one.facts["command"] or "")}
+        incidents.append(f"- {title}" if bundle.session else f"- {title} [{one.session}]")
+        incidents += (f"    {shorten(line, _LINE_CHARS)}" for line in summary)
     notes = [one for one in bundle.notes if one.text not in told and (one.facts["open"] or one.kind != "note.blocker")]
     edits = [one.text.removeprefix("Edited ") for one in (*notes, *bundle.selected) if one.kind.endswith("edit")]
     kinds = ("output", "failure") if not bundle.incidents else ()  # incidents hold the failures already
@@ -314,7 +317,7 @@ def _lines(bundle: EvidenceBundle, latest: Mapping[str, Any], head: Sequence[str
         if one.category in ("command", *kinds) or (one.category == "output" and one.is_asked)
     ]
     sections = {
-        "incidents": [line for one in bundle.incidents for line in _incident_lines(one, bundle)],
+        "incidents": incidents,
         "edited": [f"- {path.removesuffix(' (edit)')}" for path in dict.fromkeys(edits) if "failed)" not in path],
         "working notes": [
             f"- {one.facts['kind']}{'' if one.facts['open'] else ' (done)'}: {shorten(one.text, _LINE_CHARS)}"
@@ -330,11 +333,6 @@ def _lines(bundle: EvidenceBundle, latest: Mapping[str, Any], head: Sequence[str
             yield from sections[section]
     if not any(map(sections.get, _ORDER[bundle.intent])):
         yield "Nothing failed." if bundle.intent == "debug" else "Nothing else is known of it."
-
-
-def _incident_lines(one: Finding, bundle: EvidenceBundle) -> list[str]:
-    where = f" [{one.session}]" if bundle.session is None else ""
-    return [f"- {one.facts['title']}{where}", *(f"    {shorten(line, _LINE_CHARS)}" for line in one.facts["summary"])]
 
 
 def output_lines(latest: Mapping[str, Sequence[str]]) -> list[str]:

@@ -20,10 +20,9 @@ from nugget.models.sessions import Speaker, SpeechOrigin
 class IntentProfile:
     """Weights and limits for one kind of question.
 
-    `weights` (0..1) say how much each category counts, `caps` how many of each are selected at most; `boosts` are
-    added for properties of a row: a line with which a command failed (`failing`), the error stream (`stderr`),
-    an incident that nothing has fixed yet (`open`). `unasked` are the categories and properties that are shown even
-    if no word of the question is in the row.
+    `weights` (0..1) by category and `boosts` by property add up to a score; at most `caps` of each category are
+    selected. `unasked` are the categories and properties of rows that are shown without a word of the question.
+    Properties: a command failed with the line (`failing`), the error stream (`stderr`), `open` and `fixed`.
     """
 
     weights: Mapping[str, float]
@@ -37,10 +36,9 @@ class Finding:
     """A row of a session's logs that may answer a question, later with its score (0..1) for that question.
 
     Kinds: `incident`, `failure.command`, `failure.tool`, `output`, `edit`, `command`, `prompt`, `note.<type>`.
-    `is_asked` says that the question's words, or its meaning, are in the row.
-    `salience` (0..1) is how much it says whatever the question is; `marks` name boosts of a profile. `command` is the
-    event of the command that printed a line. `facts` are what JSON shows of an incident or a note: title, summary,
-    command, failures, fixed_by, first_ts_ms; kind, text, open.
+    `salience` (0..1) is how much it says whatever the question is, `is_asked` whether the question's words or meaning
+    are in it; `marks` are its properties. `command` is the event of the command that printed a line. `facts` are what
+    JSON shows of an incident (title, summary, command, failures, fixed_by, first_ts_ms) or a note (kind, text, open).
     """
 
     id: int
@@ -114,7 +112,7 @@ _KEYWORDS: Mapping[str, re.Pattern[str]] = {
 
 
 def is_diagnostic(query: str) -> bool:
-    """Return whether a question asks what went wrong, so that a call in mode `diagnostic` is given evidence."""
+    """Return whether a question asks what went wrong; the mode `diagnostic` adds evidence only then."""
     return _DIAGNOSTIC.search(query) is not None
 
 

@@ -1,8 +1,7 @@
-"""Read the logs of sessions and shells, and derive incidents, working notes and units from what they gained.
+"""Read the logs of sessions and shells, and derive incidents, working notes and units from new rows.
 
-A working note is what is still worth knowing later: a blocker, an edit, a todo, a decision. Todos and decisions are
-read from what a person said: a prompt, a comment, an echoed note, a line typed to an assistant. A word in a command is
-no such thing: `npx next build`, `use "x"` in a query and a commit message decide nothing.
+Working notes are blockers, edits, todos and decisions. Todos and decisions come only from what a person said (a prompt,
+a comment, an echoed note, a line typed to an assistant), not from commands such as `npx next build`.
 """
 
 from __future__ import annotations

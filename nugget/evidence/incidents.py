@@ -1,8 +1,7 @@
-"""Incidents: failures put together with their output, what was tried and edited, and what fixed them.
+"""Combine failures with their output, retries, edits and fix into incidents.
 
-Failures of the same target (the same program with shared arguments, the same tool on the same file) that follow each
-other are one incident. What was edited behind a failure belongs to it if the failure names the file, or if it came at
-once. The command of the same target that then goes well is what it was fixed by.
+Consecutive failures of the same target (a program with shared arguments, a tool on a file) are one incident. An edit
+belongs to it if the failure names the file or the edit follows at once; the next success of the target is the fix.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from nugget.text import shorten
 
 MAX_LINES = 6
 _STARTERS = frozenset("sudo time env command npx bunx uv poetry pipenv run exec nohup".split())
-"""Programs that run the program behind them."""
+"""Programs that run another program."""
 
 _READERS = frozenset(
     "cat grep egrep rg ag head tail less more sed awk ls find echo printf jq curl wget tree wc git-log git-show "
     "git-diff git-grep git-blame git-status gh-run gh-pr gh-issue gh-api docker-logs kubectl-logs journalctl".split()
 )
-"""Programs whose output shows what others wrote, so that an `error:` in it is not their failure."""
+"""Programs that print files, logs and pages, so that an `error:` in their output is not their failure."""
 _SIGNS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -76,7 +75,7 @@ def _programs_of(command: str) -> list[str]:
 
 
 def error_lines(output: Sequence[str]) -> list[str]:
-    """Return the lines of an output that say what went wrong, the clearest first."""
+    """Return the lines of an output that name the failure, the clearest first."""
     lines = [line.strip() for line in plain("\n".join(output)).splitlines()]
     telling = [line for line in lines if 8 <= len(line) <= 400]
     signs = next(filter(None, ([line for line in telling if sign.match(line)] for sign in _SIGNS)), [])
@@ -104,15 +103,15 @@ def _is_masked_failure(command: str, lines: Sequence[str]) -> bool:
 
 
 def _is_reading(command: str) -> bool:
-    """Return whether a command shows what others wrote."""
+    """Return whether a command prints files, logs or pages."""
     return any(program in _READERS for program in _programs_of(command)[:1])
 
 
 _MAX_STEPS = 150
-"""So many steps behind its last failure an incident is neither retried nor fixed any more."""
+"""Maximum number of steps between the last failure of an incident and a retry or fix."""
 _MAX_MS = 6 * 3600 * 1000
 _MOST_INCIDENTS = 5000
-"""Of what one reading finds, the latest so many are kept."""
+"""Maximum number of incidents of a session; the latest are kept."""
 _NEAR_STEPS, _SIMILAR_STEPS = 25, 12
 _CHAINED_STEPS, _CHAINED_MS = 4, 10_000
 _MAX_EDITS, _MOST_OPEN = 8, 24
@@ -134,8 +133,7 @@ _STOPPED_BY_PERSON = 130
 
 
 _Target = tuple[str, frozenset[str]]
-"""Program and sub-command (or script) of a command, without variables, folders and starters; and the arguments behind
-these, without flags."""
+"""Program and sub-command (or script) without variables, folders and starters; the other arguments without flags."""
 
 
 @dataclass(slots=True)
@@ -173,7 +171,7 @@ class OpenIncident:
 
     @property
     def summary(self) -> list[str]:
-        """Lines on what was printed, edited, tried and done."""
+        """Lines that tell the output, the edits, the retries and the fix."""
         lines = [line for line in self.lines if self.command or line not in self.title][:MAX_LINES]
         lines += [f"then: {text}" for text in self.chained[:3]]
         if len(self.printers) > 1:

@@ -137,7 +137,7 @@ def _ask(
 
 
 def _latest(connection: sqlite3.Connection, key: int) -> dict[str, list[str]]:
-    """Return the latest lines of each stream and of what was typed."""
+    """Return the latest lines of each stream and of the typed input."""
 
     def newest(table: str, where: str, column: int, limit: int) -> list[str]:
         rows = store.rows_in(connection, table, *store.id_range(key), where=where, limit=limit, newest=True)

@@ -351,8 +351,8 @@ def brain_for_session(environment: Environment, settings: Settings, folder: Path
         if pattern.startswith(("/", "~")):
             is_meant = any(fnmatchcase(str(place), str(expanded(pattern))) for place in (folder, *folder.parents))
         else:
-            if address is None:
-                address = remote_address(next(filter(Path.is_dir, (folder, *folder.parents)))) or ""
+            place = next(filter(Path.is_dir, (folder, *folder.parents)))
+            address = remote_address(place) or "" if address is None else address
             is_meant = fnmatchcase(address.lower(), pattern.lower())
         if is_meant:
             return usable_brain(environment, brains[name])

@@ -8,7 +8,6 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -186,7 +185,7 @@ def _check_canon(brain: Path, settings: Settings, environment: Environment) -> I
     if not settings.canon_folders:
         return
     source = open_canon(environment, settings, brain)
-    deque(source.files(), maxlen=0)  # the problems are those of a walk
+    list(source.files())  # the problems are those of a walk
     yield from (_odd("canon", str(problem), None) for problem in (*source.problems, *source.left_out))
 
 

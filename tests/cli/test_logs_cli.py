@@ -57,9 +57,8 @@ def test_all_sessions_of_a_code_repository_are_asked_at_once_and_no_others(logge
     work(logged, "tuesday", shop, "npm test", code=1, stderr="error: payments.test.ts failed")
     work(logged, "other", blog, "hugo build", code=1, stderr="error: template is broken")
     monkeypatch.chdir(shop)
-    done = nugget("logs", "context", "what went wrong with the deploy", "--workspace", "--json")
-    assert done.code == 0, done.err
-    shown = done.json
+    assert nugget("logs", "context", "what went wrong", "--json").json["session_id"] == "tuesday", "the last one here"
+    shown = nugget("logs", "context", "what went wrong with the deploy", "--workspace", "--json").json
     assert shown["session_id"] is None and "no_vectors" in shown["degraded"]
     assert shown["incidents"][0]["session_id"] == "monday"
     assert {one["session_id"] for one in shown["selected_evidence"]} == {"monday", "tuesday"}

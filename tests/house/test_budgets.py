@@ -16,7 +16,7 @@ BUDGETS = {
     "lines of a file": 398,
     "classes": 213,
     "re.compile": 194,
-    "lines of tests": 19_993,  # with the fault laboratory
+    "lines of tests": 19_992,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02
