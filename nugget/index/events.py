@@ -248,7 +248,7 @@ def forget_session(connection: sqlite3.Connection, key: int) -> None:
 
 
 def remove_messages(connection: sqlite3.Connection, file: int) -> None:
-    """Take out the messages that were read from a file, whatever channel they are of."""
+    """Take out the messages that were read from a file, of all channels."""
     sql = "SELECT DISTINCT id >> 34 FROM events WHERE file = ? AND kind = 'message'"
     for (channel,) in connection.execute(sql, (file,)).fetchall():
         remove_session_rows(connection, channel, where=f"file = {int(file)}")
@@ -294,7 +294,7 @@ def first_prompt(connection: sqlite3.Connection, key: int) -> str:
 
 
 def speech_of(connection: sqlite3.Connection, row_ids: Iterable[int]) -> dict[int, tuple[Speaker, SpeechOrigin]]:
-    """Return who says what stands in each row, and how it came into the session; of derived rows, in their source."""
+    """Return who speaks in each row, and how it came into the session; for derived rows, those of their source."""
     by_table: dict[str, list[int]] = {}
     for row_id in row_ids:
         by_table.setdefault(table_of(row_id), []).append(row_id)

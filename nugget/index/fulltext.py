@@ -100,7 +100,7 @@ def _pieces_in(token: str) -> tuple[str, ...]:
 
 
 def pieces(word: str) -> list[str]:
-    """`retryWithBackoff2` -> retry, With, Backoff, 2; `缓存失效` -> 缓存, 存失, 失效; nothing for a plain word."""
+    """Return the pieces of a word: `retryWithBackoff2` -> retry, With, Backoff, 2; `缓存失效` -> 缓存, 存失, 失效."""
     if not word.isascii() and (runs := _UNSPACED.findall(word)):
         spaced = _UNSPACED.sub(" ", word).split()
         pairs = [run[start : start + 2] for run in runs for start in range(max(1, len(run) - 1))]
@@ -286,7 +286,7 @@ def _affordable(words: Mapping[str, int], chunks: int) -> list[str]:
 
 
 def inverse_frequency(chunks: int, matching: int) -> float:
-    """FTS5's inverse document frequency; a term that stands nowhere counts as ln(chunks + 1)."""
+    """Return FTS5's inverse document frequency, and ln(chunks + 1) for a term that stands nowhere."""
     if not matching:
         return math.log(chunks + 1)
     return max(math.log(max(chunks - matching + 0.5, 0.5) / (matching + 0.5)), 1e-6)

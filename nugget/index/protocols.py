@@ -56,7 +56,7 @@ class IndexReader(Protocol):
         """The model whose vectors stand in this index; None when it has none."""
 
     def reading(self) -> AbstractContextManager[None]:
-        """Everything this thread reads within is of one state of the index, whatever is written meanwhile."""
+        """Have this thread read one state of the index within, even if something is written meanwhile."""
 
     def terms(self, text: str, *, matches: Sequence[str] = ()) -> Terms:
         """Return the words of a question that are worth looking for; `matches` are FTS5 queries that will be asked."""

@@ -171,7 +171,7 @@ def sessions_touching(
 
 
 def touched_renames(connection: sqlite3.Connection, workspace: str) -> list[tuple[str, str]]:
-    """(old path, new path) of each rename that sessions made, oldest first."""
+    """Return (old path, new path) of each rename that sessions made, oldest first."""
     sql = "SELECT previous_path, path FROM file_touches WHERE workspace = ? AND previous_path IS NOT NULL ORDER BY at"
     return connection.execute(sql, (workspace,)).fetchall()
 
@@ -239,7 +239,7 @@ def _line(value: SessionRecord | Nugget | FileTouch) -> str:
 
 
 def _stamp(moment: datetime | None) -> str | None:
-    """ISO 8601 in UTC, always of one form, so that texts compare as times do."""
+    """Return a time as ISO 8601 in UTC, always of one form, so that texts compare as times do."""
     return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f+00:00")
 
 

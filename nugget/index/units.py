@@ -151,7 +151,7 @@ def file_states(
 
 
 def file_marks(connection: sqlite3.Connection, source: SourceName) -> dict[str, tuple[int, int]]:
-    """Size and time (ns) of the files of a source when sync saw them last, by path."""
+    """Return the size and time (ns) of the files of a source when sync saw them last, by path."""
     rows = connection.execute("SELECT path, size, mtime_ns FROM files WHERE source = ?", (source,))
     return {path: (size, mtime_ns) for path, size, mtime_ns in rows}
 

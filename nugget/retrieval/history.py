@@ -103,7 +103,7 @@ def search_history(
 
 
 def newest_history(connection: sqlite3.Connection, source: SourceName, filter_: Filter, limit: int) -> list[Hit]:
-    """Return the newest passages of a source that a filter admits, whatever they say."""
+    """Return the newest passages of a source that a filter admits."""
     ids = tables.newest(connection, source, filter_, 2 * limit)  # of both sides of an exchange there is one hit
     stored = tables.passages_by_id(connection, ids)
     return _distinct(connection, [(1.0, stored[row_id]) for row_id in ids if row_id in stored], (), limit)

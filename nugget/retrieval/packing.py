@@ -280,7 +280,7 @@ def summary(
 def _nearness(
     question: str, found: Sequence[_Fragment], weights: Mapping[str, float], room: int, embedder: QuestionEmbedder
 ) -> dict[str, float]:
-    """Return what their cosine with the question adds to the value of the best fragments, by how they open."""
+    """Return by their openings how much the cosine with the question adds to the value of the best fragments."""
     runs = [(one, one.run(room)) for one in found]
     best: dict[str, str] = {}
     for one, run in sorted(runs, key=lambda pair: -_value(pair[1], weights, frozenset()) * pair[0].share):

@@ -119,7 +119,7 @@ def show(
 
 
 def split_ref(ref: str) -> tuple[SourceName, str]:
-    """Source and id of a ref; an id alone is one of the brain. Raises UsageError for none, or an unknown source."""
+    """Return source and id of a ref (an id alone: of the brain). Raises UsageError for none or an unknown source."""
     prefix, colon, name = ref.strip().partition(":")
     if not (name if colon else prefix):
         raise UsageError("Give a ref.", hint="`nugget search` finds refs.")

@@ -235,7 +235,7 @@ def _parts(entry: Candidate) -> tuple[Contribution, ...]:
 def _behind_successors(
     order: list[int], hits: dict[int, Hit], stale: Mapping[int, StaleReason], index: IndexReader
 ) -> list[int]:
-    """A match on a superseded unit is one on its successor: that takes the higher place, the old one follows it."""
+    """Return the order with each superseded unit behind its successor, which takes the higher place of the two."""
     superseded = [key for key in order if stale.get(key) is StaleReason.SUPERSEDED]
     if not superseded:
         return order
@@ -310,7 +310,7 @@ def _with_neighbours(
 
 
 def _edges_of(seeds: Sequence[int], index: IndexReader) -> Iterator[Edge]:
-    """Yield the relations that lead from the seeds to other units, each of these once, but none of a hub.
+    """Yield the relations that lead from the seeds to other units, to each of these once; those of a hub are left out.
 
     In the order of the seeds, whatever the order of an index: a unit related to two of them counts for the better one.
     """
