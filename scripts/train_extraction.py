@@ -31,14 +31,14 @@ from nugget.extraction.claims import SessionClaims, claims_of
 from nugget.extraction.drafts import Draft, drafts_of
 from nugget.extraction.offline import Judge, select
 from nugget.extraction.offline import drafts as judged_drafts
-from nugget.models import KnowledgeType
 from nugget.sources.claude_code import read_session
 from nugget.sources.condense import without_recalled
 
 TARGET = _REPOSITORY / "nugget" / "extraction" / "judge.json"
-DRAFT_L2, TYPE_L2 = 800.0, 100.0
+DRAFT_L2 = 800.0
 DIALOGUE = 0.2
-"""Weight of a dialogue beside that of a session with as many drafts, and of its drafts in the models of types."""
+"""Weight of a dialogue beside that of a session with as many drafts."""
+THRESHOLD = 0.58
 BODY_ONLY = 0.6
 """Target of a draft that says a gold item only with its support; 1 if its claim says it."""
 WORTH, WORTH_SHARE = (0.0, 0.15, 0.8, 1.0), 0.2
@@ -109,7 +109,7 @@ class Trainer:
 
     def judge(self, rows: Sequence[tuple[str, Draft]]) -> Judge:
         """Return a judge that was fitted on these drafts of sessions."""
-        return Judge(draft=self.draft_model(rows), types=self.type_models(rows), slope=1, offset=0, threshold=0)
+        return Judge(draft=self.draft_model(rows), slope=1, offset=0, threshold=0)
 
     def draft_model(self, rows: Sequence[tuple[str, Draft]]) -> dict[str, float]:
         features = sorted(rows[0][1].features)
@@ -119,22 +119,6 @@ class Trainer:
         weights *= len(rows) / weights.sum()
         x = matrix([draft.features for _, draft in rows], features)
         return fit(x, np.array(targets), weights, DRAFT_L2, features)
-
-    def type_models(self, rows: Sequence[tuple[str, Draft]]) -> dict[str, dict[str, float]]:
-        known: list[tuple[Draft, set[str], float]] = []
-        for name, draft in rows:
-            by_claim = {i["type"] for i in self.items(name) if bench.says(f"{draft.title} {draft.statement}", i)}
-            types = by_claim or {i["type"] for i in self.items(name) if bench.says(f"{draft.title} {draft.text()}", i)}
-            grade = bench.grade(name, draft.anchor.sentence.quote)
-            if grade is not None and grade["worth"] >= 2:
-                types = types | {grade["type"]}
-            if types:
-                known.append((draft, types, DIALOGUE if name in self.dialogues else 1.0))
-        features = sorted(known[0][0].features)
-        x = matrix([draft.features for draft, *_ in known], features)
-        weights = np.array([weight for *_, weight in known])
-        targets = {kind: np.array([(kind in types) / len(types) for _, types, _ in known]) for kind in KnowledgeType}
-        return {str(kind): fit(x, y, weights, TYPE_L2, features) for kind, y in targets.items()}
 
     def target(self, name: str, draft: Draft) -> float:
         """Return how much a draft is worth, of 1."""
@@ -229,9 +213,8 @@ def main() -> None:
     seen = [name for name in trainer.sessions if not bench.is_apart(name)]
     unseen = leave_one_out(trainer, seen)
     slope, offset = calibrated(trainer, unseen)
-    threshold = float(next((arg.split("=")[1] for arg in sys.argv if arg.startswith("--threshold=")), 0.62))
-    scale = {"slope": slope, "offset": offset, "threshold": threshold}
-    by_one_out = measured(trainer, unseen, f"leave-one-session-out at {threshold}", **scale)
+    scale = {"slope": slope, "offset": offset, "threshold": THRESHOLD}
+    by_one_out = measured(trainer, unseen, "leave-one-session-out", **scale)
     if "--check" in sys.argv and "--apart" not in sys.argv:
         return
     rows = trainer.rows(seen)
@@ -260,9 +243,8 @@ def main() -> None:
             "kept apart": kept_apart,
             "dialogues kept apart": languages,
         },
-        "threshold": threshold, "slope": round(slope, 4), "offset": round(offset, 4),
+        "threshold": THRESHOLD, "slope": round(slope, 4), "offset": round(offset, 4),
         "draft": _rounded(shipped.draft),
-        "types": {kind: _rounded(model) for kind, model in shipped.types.items()},
     }  # fmt: skip
     TARGET.write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n", "utf-8")
     print(f"{TARGET.name}: {TARGET.stat().st_size} bytes")

@@ -139,7 +139,8 @@ def _add_features(session: SessionClaims) -> None:
     reverted = _reverted(session.events)
     for claim in session.claims:
         made = _of_words(claim.sentence)
-        is_pick = claim.episode.offer and claim.sentence.place == claim.episode.first and not claim.sentence.number
+        is_first = claim.sentence.place == claim.episode.first and not (claim.sentence.block or claim.sentence.number)
+        is_pick = claim.episode.offer and is_first
         made["option chosen"] = float(claim.number in chosen or bool(is_pick))
         made |= _of_place(claim, last_reply)
         claim.features = made

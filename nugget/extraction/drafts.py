@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -22,7 +21,6 @@ from nugget.extraction.claims import (
     is_confirmed,
     is_usable,
     said_of_pick,
-    words_of,
 )  # fmt: skip
 from nugget.extraction.episodes import OPENING, Turn
 from nugget.extraction.requests import symptom_of
@@ -139,42 +137,22 @@ def drafts_of(session: SessionClaims) -> list[Draft]:
     for claim in session.claims[:MAX_CLAIMS]:
         draft = _draft(claim, session)
         if draft is not None:
-            draft.features = _features(draft, session)
+            draft.features = _features(draft)
             is_told = _is_told(claim)
             is_adopted = claim.episode.conceded or bool(claim.episode.edits)
             draft.features |= {"told": float(is_told), "told and adopted": float(is_told and is_adopted)}
             made.append(draft)
-    _compare(made, session)
+    _compare(made)
     return made
 
 
-def _compare(made: Sequence[Draft], session: SessionClaims) -> None:
-    """Add where each draft ranks among the others by its length and by how much of the session it is about.
-
-    The more often the words of a draft occur in the session, the more the session is about it.
-    """
-    seen = Counter(word for claim in session.claims for word in claim.words)
-    weight = {word: math.log(count) for word, count in seen.items()}
-    measures: dict[str, list[float]] = {}
-    for draft in made:
-        words, text = words_of(draft.statement), draft.text()
-        central = math.fsum(weight.get(word, 0.0) for word in words)
-        made_of = {
-            "central": central,
-            "central text": math.fsum(weight.get(word, 0.0) for word in words_of(f"{draft.title} {text}")),
-            "mean central": central / max(1, len(words)),
-            "central names": math.fsum(weight.get(word, 0.0) for word in words if not word.isalpha()),
-            "statement length": math.log(len(draft.statement)),
-            "text length": math.log(len(text)),
-        }
-        draft.features |= {name: value for name, value in made_of.items() if "length" in name}
-        for name, value in made_of.items():
-            measures.setdefault(name, []).append(value)
-    for name, values in measures.items():
-        order = sorted(values)
-        for draft, value in zip(made, values, strict=True):
-            place = (bisect_left(order, value) + bisect_right(order, value)) / 2 / len(order)
-            draft.features[f"{name} rank"] = place - 0.5
+def _compare(made: Sequence[Draft]) -> None:
+    """Add how long each draft is, and where it ranks among the others by that."""
+    for name, texts in {"statement": [one.statement for one in made], "text": [one.text() for one in made]}.items():
+        order = sorted(map(len, texts))
+        for draft, text in zip(made, texts, strict=True):
+            place = (bisect_left(order, len(text)) + bisect_right(order, len(text))) / 2 / len(order)
+            draft.features |= {f"{name} length": math.log(len(text)), f"{name} length rank": place - 0.5}
 
 
 def _is_told(claim: Claim) -> bool:
@@ -257,18 +235,18 @@ def _as_choice(said: str) -> str:
 
 def _is_passing(claim: Claim, said: str) -> bool:
     """Return whether a sentence is about the moment: a question, the next step, or how the agent feels about it."""
-    found = claim.features
-    is_user = claim.sentence.channel is Channel.USER
-    if found["question"] and not (is_user or found["offer accepted"]):
-        return True
+    found, text = claim.features, claim.sentence.text
     if phrases.IDLE.search(said) or phrases.ERRAND.match(said):
         return True
-    if not is_user and claim.sentence.text.startswith("And "):
-        return True
-    if is_user:
+    if claim.sentence.channel is Channel.USER:
         return False  # what is no more than a request is left out by its confidence
+    if phrases.IDLE.search(text) or text.startswith("And ") or (found["question"] and not found["offer accepted"]):
+        return True
     if (phrases.FEATURES["next_step"].search(said) and not found["offer accepted"]) or _INTERIM.search(said):
         return True
+    is_bare = not any(found[name] for name in (*phrases.FEATURES, *phrases.FORMS))
+    if is_bare and claim.sentence.channel is Channel.REPLY and said.split(" ", 1)[0].lower() not in titles.IMPERATIVES:
+        return True  # without any cue, whatever its language
     has_reason = any(found[name] for name in ("because", "instead", "intent", "cause", "contrast", "not"))
     is_chore = (
         found["chore"] or found["task"] or CHORE.search(said) or _TESTS.search(said) or phrases.STATUS.search(said)
@@ -368,7 +346,7 @@ def _role(claim: Claim) -> str:
     return "Also"
 
 
-def _features(draft: Draft, session: SessionClaims) -> dict[str, float]:
+def _features(draft: Draft) -> dict[str, float]:
     anchor = draft.anchor
     channels = {claim.sentence.channel for claim in draft.claims}
     made = {f"anchor {name}": value for name, value in anchor.features.items()}

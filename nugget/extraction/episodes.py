@@ -31,7 +31,17 @@ _UNDO = phrases.any_of(
     r"|\b(?:drop|remove|scrap|forget) (?:it|that|this)(?: (?:again|idea|change|approach))?\b"
     r"|\b(?:rückgängig|nimm das (?:wieder )?(?:raus|zurück)|annule[zr]?|deshaz|元に戻|撤销|回退)"
 )
-_UNDO_CHARS = 240
+_REFUSES = phrases.any_of(
+    r"^\W*(?:no|nope|nein|non|нет|不对|不是|いや)[ ,.!:;–—-]+(?!need|problem|worries|(?:that|it)'s (?:fine|ok))\w"
+)
+_STILL_BROKEN = phrases.any_of(
+    r"\bstill (?:\w+ )?(?:broken|fail\w*|not|the same|gett?\w*|see\w*|happen\w*|having|running into)\b"
+    r"|\b(?:ha(?:s|ve)|did|do|does)(?:n't| not) (?:\w+ )?(?:fix|help|work|resolv|solv)\w*|\bnot (?:behaving|working)\b"
+    r"|\bsame (?:error|issue|problem)\b|\b(?:immer noch|funktioniert (?:\w+ )?nicht|toujours pas|ne marche pas)\b"
+    r"|\b(?:sigue|aún no|todavía no|все ещё|всё ещё|не работает)\b|还是|仍然|まだ"
+)
+"""How a person says that the agent's remedy did not help."""
+_UNDO_CHARS, _REPORT_CHARS = 240, 600
 
 
 class Turn(StrEnum):
@@ -55,7 +65,7 @@ class Episode:
     `first` and `last` are the numbers of its events; `offer` is the question and reply that the person picked from;
     `reaction` is the kind of the turn that follows, None at the end;
     `conceded` tells that the agent's first reply gives way to the person, `accepted` that
-    the person then agreed, `undone` that they had it undone, or objected and the agent gave way.
+    the person then agreed, `undone` that they refused it, had it undone, or still saw the fault.
     """
 
     turn: Turn
@@ -86,6 +96,9 @@ def episodes_of(events: Sequence[Event]) -> list[Episode]:
             offer = offer if picked(event.text, offer) else ""
             turn = Turn.CHOICE if offer else turn_of(event)
             made[-1].last, made[-1].reaction = place - 1, turn
+            is_refused = _REFUSES.match(event.text) and not reply.rstrip().endswith("?")
+            is_broken = turn is not Turn.PLAN and _STILL_BROKEN.search(event.text[:_REPORT_CHARS])
+            made[-1].undone = bool(is_refused or is_broken)
             made.append(Episode(turn=turn, first=place, last=len(events) - 1, prompt=event.text, offer=offer))
             replied = False
             continue
@@ -109,14 +122,15 @@ def episodes_of(events: Sequence[Event]) -> list[Episode]:
             len(opening) < 60 and bool(phrases.AGREES.search(opening)) and following.turn is not Turn.OBJECTION
         )
         is_objection = following.turn in (Turn.OBJECTION, Turn.REFUSAL)
-        one.undone = asked or (is_objection and (following.conceded or bool(following.reverts)))
+        one.undone |= asked or (is_objection and (following.conceded or bool(following.reverts)))
     return [one for one in made if one.last >= one.first]
 
 
 def picked(prompt: str, reply: str) -> tuple[str, ...]:
     """Return the words with which a prompt opens, if all of them name what the question and reply before it offer."""
     opening = OPENING.split(prompt.strip(), 1)[0]
-    if not (_OFFERS.search(reply) or phrases.RECOMMENDS.search(reply)) or phrases.ERRAND.match(opening):
+    is_question = re.search(r"^\W*(?:if|when)\b|[?？]", prompt.split("\n", 1)[0], re.IGNORECASE)
+    if is_question or not (_OFFERS.search(reply) or phrases.RECOMMENDS.search(reply)) or phrases.ERRAND.match(opening):
         return ()
     words = [word for word in _NAME.findall(opening) if word.lower() not in _PICKING]
     offered = {word.lower() for word in _NAME.findall(reply)}

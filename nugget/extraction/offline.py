@@ -58,33 +58,24 @@ _NOW = phrases.any_of(r"\b(?:now|no longer|already|currently)\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
-    """The models: of drafts and of each type; `slope` and `offset` turn a draft's score into a probability."""
+    """A linear model of drafts; `slope` and `offset` make its score a probability, and a unit needs `threshold`."""
 
     draft: Mapping[str, float]
-    types: Mapping[str, Mapping[str, float]]
     slope: float
     offset: float
     threshold: float
 
     def draft_score(self, features: Mapping[str, float]) -> float:
         """Return the probability that a draft says something worth keeping."""
-        score = self.slope * _sum(self.draft, features) + self.offset
-        return 1 / (1 + math.exp(-max(-30.0, min(30.0, score))))
-
-    def type_of(self, features: Mapping[str, float]) -> str:
-        """Return the type that a draft most likely is."""
-        return max(self.types, key=lambda name: _sum(self.types[name], features))
+        score = self.draft[""] + sum(self.draft.get(name, 0.0) * value for name, value in features.items())
+        return 1 / (1 + math.exp(-max(-30.0, min(30.0, self.slope * score + self.offset))))
 
 
 @cache
 def trained() -> Judge:
     """Return the judge as it is shipped."""
     stored = json.loads((files("nugget.extraction") / "judge.json").read_text("utf-8"))
-    return Judge(**{name: stored[name] for name in ("draft", "types", "slope", "offset", "threshold")})
-
-
-def _sum(weights: Mapping[str, float], features: Mapping[str, float]) -> float:
-    return weights[""] + sum(weights.get(name, 0.0) * value for name, value in features.items())
+    return Judge(**{name: stored[name] for name in ("draft", "slope", "offset", "threshold")})
 
 
 def extract_offline(session: Session, *, embed: Embed | None, now: datetime) -> list[Proposal]:
@@ -98,11 +89,11 @@ def extract_offline(session: Session, *, embed: Embed | None, now: datetime) -> 
 def explain(session: Session, *, embed: Embed | None = None) -> tuple[str, ...]:
     """Return a line for each claim that was considered: probability, speaker, cues, and what became of it."""
     read = claims_of(tuple(without_recalled(session.events)))
-    judged = drafts(read, least=0.0)
+    made = drafts(read, least=0.0)
     threshold = trained().threshold
-    kept = {id(draft) for draft in select([one for one in judged if one.confidence >= threshold], read, embed)}
+    kept = {id(draft) for draft in select([one for one in made if one.confidence >= threshold], read, embed)}
     lines = []
-    for draft in sorted(judged, key=lambda one: -one.confidence):
+    for draft in sorted(made, key=lambda one: -one.confidence):
         fate = f"below {threshold}" if draft.confidence < threshold else f"{MAX_UNITS} better ones were taken"
         fate = f"about the subject of “{draft.better.title}”" if draft.better else fate
         fate = "proposed" if id(draft) in kept else fate
@@ -117,7 +108,6 @@ def drafts(read: SessionClaims, judge: Judge | None = None, *, least: float | No
     judge = judge or trained()
     made = drafts_of(read)
     for draft in made:
-        draft.kind = KnowledgeType(judge.type_of(draft.features))
         draft.kind, least_sure = _settled(draft)
         draft.confidence = max(judge.draft_score(draft.features), least_sure)
         is_request = not draft.features["told"] or draft.anchor.sentence.text.lower().startswith(("next:", "next,"))
@@ -174,22 +164,30 @@ def _replaces(one: Draft, other: Draft) -> bool:
 
 def _settled(draft: Draft) -> tuple[KnowledgeType, float]:
     """Return the type of a draft, and its least confidence: what a person laid down or chose needs no guess."""
-    anchor, as_judged = draft.anchor, (draft.kind, 0.0)
+    anchor, kind = draft.anchor, _kind(draft)
     text, found = anchor.sentence.text, anchor.features
     if draft.statement.rstrip(" .").endswith(("?", "？")):
-        return as_judged
+        return kind, 0.0
     if anchor.is_agreed:
         is_of_work = phrases.ABOUT_THE_WORK.search(text) or CHORE.search(draft.statement)
-        return as_judged if is_of_work else (KnowledgeType.DECISION, _AGREED)
+        return (kind, 0.0) if is_of_work else (KnowledgeType.DECISION, _AGREED)
     if anchor.sentence.channel is Channel.USER:
         return _settled_by_user(draft)
     has_reason = found["because"] or found["instead"]
-    if found["decided"] and has_reason and is_adopted(draft) and not found["future"]:
+    if found["decided"] and has_reason and is_adopted(draft) and not (found["future"] or found["cause"]):
         return KnowledgeType.DECISION, _AGREED
-    if found["failed before"] and found["passed after"] and found["because"] and not found["decided"]:
-        return KnowledgeType.BUG, 0.0
-    is_change = draft.kind is KnowledgeType.BUG and draft.features["title does"] and not found["cause"]
-    return (KnowledgeType.DECISION, 0.0) if is_change else as_judged
+    return kind, 0.0
+
+
+def _kind(draft: Draft) -> KnowledgeType:
+    """Return the type of a draft: something intended, trouble, something chosen or to do, or how things are."""
+    found = draft.anchor.features | draft.features
+    if found["told"] or found["intent"]:
+        return KnowledgeType.DECISION
+    if any(found[name] for name in ("cause", "risk", "fix", "failed before", "found then fixed")):
+        return KnowledgeType.BUG
+    is_choice = any(found[name] for name in ("decided", "instead", "title does", "title fixes"))
+    return KnowledgeType.DECISION if is_choice else KnowledgeType.CONCEPT
 
 
 def _settled_by_user(draft: Draft) -> tuple[KnowledgeType, float]:
@@ -201,16 +199,16 @@ def _settled_by_user(draft: Draft) -> tuple[KnowledgeType, float]:
     if is_told and found["instead"] and phrases.rejected_in(text) and not phrases.ERRAND.match(text):
         return KnowledgeType.DECISION, _SURE
     if anchor.episode.turn is Turn.CHOICE and anchor.sentence.event.tool:
-        return (draft.kind, 0.0) if phrases.ABOUT_THE_WORK.search(text) else (KnowledgeType.DECISION, _SURE)
+        return (_kind(draft), 0.0) if phrases.ABOUT_THE_WORK.search(text) else (KnowledgeType.DECISION, _SURE)
     if phrases.ONE_OFF.search(text) or (len(text.split()) < 3 and len(anchor.words) < 3):
-        return draft.kind, 0.0
+        return _kind(draft), 0.0
     if phrases.CHOSEN.search(text) or _is_followed_correction(draft):
         return KnowledgeType.DECISION, _SURE
     if phrases.RULES.search(text):
         return KnowledgeType.BELIEF, _SURE
-    if phrases.REJECTS.search(text):
-        return KnowledgeType.DECISION, 0.0
-    return draft.kind, _AGREED if found["because"] and is_told else 0.0
+    is_rejection = phrases.REJECTS.search(text)
+    least_sure = _AGREED if is_told and (found["because"] or is_rejection) else 0.0
+    return KnowledgeType.DECISION if is_rejection else _kind(draft), least_sure
 
 
 def _with_alternatives(draft: Draft) -> str:

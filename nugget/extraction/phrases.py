@@ -94,7 +94,7 @@ FEATURES = {
         r"\b(?:entschieden|entscheidung|wir nehmen|nehmen wir|wir verwenden|bevorzug\w+|wir sollten)\b",
         r"\b(?:décid\w+|choisi\w*|on utilise|utilisons|préfér\w+|on devrait)\b",
         r"\b(?:decid\w+|elegi\w*|usemos|vamos a usar|prefer\w+|deberíamos)\b",
-        r"決め|にします|にしよう|採用|决定|选择|采用|我们用|改用|使用",
+        r"決め|にします|にしよう|採用|决定|选择|采用|我们用|改用",
     ),
     "risk": any_of(
         r"\b(?:race|leak\w*|panic\w*|crash\w*|stale|lost?|lose|silent\w*|wrong|break\w*|broke|conflict\w*|mismatch"
@@ -105,12 +105,14 @@ FEATURES = {
         r"競合|壊れ|失わ|漏れ|竞争|丢失|冲突|崩溃|错误",
     ),
     "next_step": any_of(
-        r"^(?:now |next,? |first,? |then,? )?(?:let me|i'll|i will|i need|i'm going|let's|now let|going to"
+        r"^(?:(?:now|next|first|then|finally|lastly|also|and|so|additionally)[,:]? )*"
+        r"(?:let me|let us|i'll|i will|i need|i'm going|let's|going to"
         r"|i can|i could|i see"
         r"|i have|i've|i found|i also|i understand)\b",
         r"\b(?:ich werde|ich schaue|lass mich|als nächstes|jetzt)\b",
         r"\b(?:je vais|laisse-moi|maintenant|ensuite)\b",
         r"\b(?:voy a|déjame|ahora|a continuación)\b",
+        r"\b(?:давай(?:те)?|сейчас|теперь|сначала|попробу\w+|провер(?:им|ю)|созда(?:дим|м)|добав(?:им|лю))\b",
         r"確認します|見てみ|次に|让我|我来|我将|接下来|现在",
     ),
     "offer": OFFERS,
@@ -182,6 +184,8 @@ REPORTS_BUG = any_of(
     r"(?:bug|issue|problem|error|failure)s?\b",
     r"\b(?:es gibt|haben|sehe) (?:einen|ein) (?:fehler|problem|bug)\b|\bil y a un (?:bug|problème)\b"
     r"|\bhay un (?:error|fallo)\b",
+    r"\bnot possible\b|\b(?:does|did|is)(?:n't| not) (?:\w+ )?(?:work|show|appear|behav)\w*|\berrors? (?:say|is|are)\b"
+    r"|\b(?:i|we)(?:'m|'re| am| are)? (?:still |now )?(?:get|see|hit|running into)(?:t?ing)? (?:the|this|an?|some)\b",
 )
 """What a person reports as broken: a task, not knowledge."""
 
@@ -360,13 +364,18 @@ IDLE = any_of(
     r"|have been|provides?|covers?) (?:\w+ )?(?:right|correct|resolved|addressed|fixed|done|comprehensive)\b"
     r"|^(?:(?:copilot |cursor\S* |thread )#?\d|test fix|pros?:|cons?:|next steps?:)"
     r"|^something (?:broke|is (?:wrong|broken))"
-    r"|^(?:our|you(?! can'?t| cannot| must)|your|(?:the|our) (?:parent|branch|pr|reviewer|commit) \w+ed)\b"
+    r"|^(?:our|you(?! can'?t| cannot| must)|your|(?:the|our) (?:parent|branch|pr|reviewer|commit) \w+ed)\b",
+    r"\b(?:has|have) (?:now )?been (?:\w+ly )?(?:fixed|resolved|updated|improved|implemented|addressed|added|removed"
+    r"|completed)\b|\b(?:can|should|will) now\b|\bshould (?:now )?(?:see|be able|look)\b|\bwon't (?:\w+ly )?affect\b"
+    r"|\b(?:changes|improvements?|updates|enhancements|fixes) (?:that )?(?:we|i)(?:'ve| have)?(?: just)? \w+(?:ed|de)\b"
+    r"|\bnow (?:accurately|correctly|properly)\b|^no (?:\w+ ){0,2}changes? (?:is |are )?(?:needed|required)\b",
 )
-"""Where things stand, what a review came to, and what says nothing."""
+"""Where things stand, what a review came to, claims of success, and what says nothing."""
 
 ADVISES = any_of(
     r"\bconsider \w+ing\b|^(?:do|does|did|is|are|can|could)\b(?!.*\binstead\b).*\?|^(?:is|are) there\b|^do (?:we|you)\b"
     r"|^(?:q: ?)?(?:why do|what (?!about|if)|how (?!about)|which|where|who)\b.*\?"
     r"|\bwe need to (?:fix|add|check|merge|push)\b|\bwhy (?:has|have|is|are we|does|did)\b"
+    r"|\b(?:right|correct|yes|ok(?:ay)?|no) ?\?"
 )
 """Words of reviewers, questions and errands: no choice of the person."""
