@@ -241,7 +241,7 @@ def stale_cause(brain: Brain, unit: Unit) -> str | None:
     if not reasons:
         return None
     is_over = unit.stale_after and unit.stale_after < today
-    return f"it was to hold until {unit.stale_after}" if is_over else "another unit supersedes it"
+    return f"it was valid until {unit.stale_after}" if is_over else "another unit supersedes it"
 
 
 def open_file(brain: Brain, unit: Unit) -> None:

@@ -86,7 +86,7 @@ def _secrets(brain: Path, paths: Sequence[str], settings: Settings) -> Iterator[
             continue
         for line, kind, _ in secret_lines(text, allow=allow):
             reason = (
-                f"holds what looks like a secret ({kind}); take it out here and in git's history, or let it through "
+                f"holds what looks like a secret ({kind}); remove it here and in git's history, or allow it "
                 "with `redaction.allow` in your configuration"
             )
             yield Problem(path=printable(path), reason=reason, line=line, severity=Severity.WARNING)

@@ -42,7 +42,7 @@ def add(
     knowledge file.
     """
     given = _stdin() if text == ["-"] else " ".join(text)
-    hint = " (`nugget config set redaction.allow` lets more through)"
+    hint = " (`nugget config set redaction.allow` allows more)"
     with open_brain(brain) as opened:
         unit, path = opened.add(
             given, type=kind, domain=domain, tags=listed(tags), title=title, confidence=confidence,

@@ -54,7 +54,7 @@ def evaluate(
         for unit_id in absent:
             reason, severity = f"the brain has no unit {unit_id}", Severity.ERROR
             if unit_id in forgotten:
-                reason = f"expects {unit_id}, which was forgotten; take it out, or name another unit"
+                reason = f"expects {unit_id}, which was forgotten; remove it, or name another unit"
                 severity = Severity.WARNING
             found.append(Problem(path=question.path, line=question.line, severity=severity, reason=reason))
         left = tuple(unit_id for unit_id in question.expect if unit_id in known)

@@ -118,7 +118,7 @@ def test_a_session_reads_as_a_conversation_with_what_was_run_folded(transcript, 
     code, out, _ = nugget("sessions", "show", CLAUDE_ID[:8])
     assert code == 0
     lines = [line.rstrip() for line in out.splitlines() if line.strip()]
-    assert lines[3] == "came to: not captured"
+    assert lines[3] == "outcome: not captured"
     assert lines[4:] == [
         "─── 1 " + "─" * 54, "You  10:00", "Why does the suite fail with [redacted:github-token]?", "Agent  10:01",
         "Let me run it.", "  $ pytest -q", "    failed with exit code 1", "    line two", "    E KeyError: 'total'",

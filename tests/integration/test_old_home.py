@@ -71,7 +71,7 @@ COMMANDS = {
     "recall how should retry.py treat the gateway": "",
     "review list": "pattern/always-cap-the-size-of-the-outbound-mail-queue",
     "review show": "a full disk",
-    "capture": "1 session worked: 1 proposal, 0 failed",
+    "capture": "1 session processed: 1 proposal, 0 failed",
     "queries": "how do I groom a walrus",
     "lint": "All is well",
     "eval": "recall@1   1.000",
@@ -131,7 +131,7 @@ def test_nothing_is_captured_twice(nugget, old_home):
     ledger = old_home / ".nugget" / "ledger"
     before = (ledger / "captures.jsonl").read_text("utf-8")
     run(nugget, "capture --catch-up")
-    assert "0 sessions worked" in run(nugget, "capture --catch-up").out
+    assert "0 sessions processed" in run(nugget, "capture --catch-up").out
     after = (ledger / "captures.jsonl").read_text("utf-8")
     assert after.startswith(before)
     plans = [line for line in map(json.loads, after.splitlines()) if line.get("event") == "planned"]

@@ -1,5 +1,6 @@
 """The brain as a folder: making, walking, checking and changing it; nothing in it or outside of it is harmed."""
 
+import re
 import subprocess
 import sys
 from datetime import UTC, date, datetime
@@ -43,14 +44,13 @@ def new(tmp_path: Path) -> Path:
 @pytest.mark.proves("BRAIN-INIT")
 def test_init_makes_a_committed_brain_from_the_template(tmp_path):
     path, is_new = brains.init_brain(tmp_path / "deep" / "my brain", owner='Ada "the" Älteste', now=NOW)
-    assert (path, is_new) == (tmp_path / "deep" / "my brain", True)
-    assert is_brain(path)
-    loaded = config.load_settings(config.read_environment({"HOME": str(tmp_path)}), path)
-    assert (loaded.owner, loaded.name) == ('Ada "the" Älteste', "my brain")
-    assert shell(path, "rev-list", "--count", "HEAD").strip() == "1"
-    (path / ".nugget").mkdir()
-    (path / ".nugget" / "index.db").write_bytes(b"x")
-    assert shell(path, "status", "--porcelain") == ""
+    assert (path, is_new, is_brain(path)) == (tmp_path / "deep" / "my brain", True, True)
+    write(path, ".nugget/index.db", "x")
+    assert shell(path, "rev-list", "--count", "HEAD") + shell(path, "status", "--porcelain") == "1\n"
+    write(path, "brain.yaml", re.sub(r"(?m)^  # (?=\w+:)", "  ", (path / "brain.yaml").read_text("utf-8")))
+    values, problems, misplaced = config.read_brain_file(path)
+    own = {"owner": 'Ada "the" Älteste', "name": "my brain"}
+    assert (values, problems, misplaced) == ({key: config.documented_keys()[key][0] for key in values} | own, [], {})
 
 
 @pytest.mark.proves("BRAIN-INIT-IDEMPOTENT")

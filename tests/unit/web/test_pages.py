@@ -220,7 +220,7 @@ def test_a_unit_says_why_it_is_stale_and_opens_in_an_editor(words, tmp_path, mon
         file.write_text(file.read_text().replace("---\n", "---\nstale_after: 2020-01-01\n", 1))
         with open(words) as brain:
             brain.sync()
-        assert "it was to hold until 2020-01-01" in shown.get(UNIT).text
+        assert "it was valid until 2020-01-01" in shown.get(UNIT).text
         assert "was opened in your editor" in shown.post(UNIT, act="open").text
         wait_for(opened.exists)
     assert opened.read_text() == f"--wait {file}\n"
