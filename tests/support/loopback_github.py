@@ -105,7 +105,8 @@ class _Answer(GitAnswer):
                 moved = {"Location": value["url"]} if status == 301 else {}
                 self._send(status, reply, {"Content-Type": "application/json; charset=utf-8", **moved})
             else:
-                self._fault(fault)
+                said = json.dumps({"message": fault.message}).encode()
+                self._send(fault.status, said, {"Content-Type": "application/json", **fault.headers})
 
     def _api(self, request: Request) -> tuple[int, Any]:
         state = self.place
@@ -135,14 +136,9 @@ class _Answer(GitAnswer):
         return state.update(pull, request.body) if request.method == "PATCH" else (200, state.view(pull))
 
     def _list(self, request: Request) -> tuple[int, Any]:
-        state = self.place
-        head = request.query.get("head", [""])[0]
-        wanted_state = request.query.get("state", ["open"])[0]
-        return 200, [
-            state.view(pull)
-            for pull in state.pulls
-            if head in ("", f"{OWNER}:{pull.branch}") and wanted_state in ("all", "closed" if pull.closed else "open")
-        ]
+        place, (head,), (state,) = self.place, request.query["head"], request.query.get("state", ["open"])
+        found = [pull for pull in place.pulls if f"{OWNER}:{pull.branch}" == head]
+        return 200, [place.view(pull) for pull in found if state in ("all", "closed" if pull.closed else "open")]
 
     def _serve_git(self, request: Request, body: bytes, query: str) -> None:
         """A fetch or a push, for those who may."""
@@ -155,13 +151,6 @@ class _Answer(GitAnswer):
             self._send(403, b"Permission to acme/brain.git denied to reader.", {"Content-Type": "text/plain"})
             return
         self._git(request.path, query, body)
-
-    def _fault(self, fault: Fault) -> None:
-        self._send(
-            fault.status,
-            json.dumps({"message": fault.message}).encode(),
-            {"Content-Type": "application/json", **fault.headers},
-        )
 
 
 class GitHubServer(GitServer):

@@ -29,7 +29,6 @@ class _Answer(GitAnswer):
                 return
             self._git(parts.path, parts.query, body)
             return
-        place.requests.append((self.command, parts.path))
         status, value = 401, {"message": "401 Unauthorized"}
         if self.headers.get("PRIVATE-TOKEN") == TOKEN:
             status, value = place.answer(
@@ -47,7 +46,6 @@ class GitLabServer(GitServer):
         super().__init__(folder, os.environ, owner=GROUP, name=NAME)
         self.merges: list[dict[str, Any]] = []
         self.notes: list[str] = []
-        self.requests: list[tuple[str, str]] = []
         self.refusal = ""
 
     @property
