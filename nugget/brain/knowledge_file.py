@@ -61,21 +61,6 @@ class Parsed:
     lines: Mapping[str, int] = field(default_factory=dict)
 
 
-def read_text(content: bytes, *, path: str) -> str | Problem:
-    """Return the text of a file, byte order mark and line ends kept; a Problem if it is not valid text."""
-    if len(content) > MAX_FILE_BYTES:
-        return too_large(len(content), path=path)
-    try:
-        text = content.decode("utf-8")
-        position = content.find(b"\0")
-        if position < 0:
-            return text
-    except UnicodeDecodeError as error:
-        position = error.start
-    reason = f"is not UTF-8 text (byte 0x{content[position]:02x}); save it as UTF-8"
-    return Problem(path=path, reason=reason, line=content.count(b"\n", 0, position) + 1)
-
-
 def too_large(size_bytes: int, *, path: str) -> Problem:
     """Return the problem of a file that is larger than MAX_FILE_BYTES."""
     reason = f"is {size_bytes / 1e6:.1f} MB; a knowledge file may be {MAX_FILE_BYTES // 1_000_000} MB at most"
@@ -83,9 +68,18 @@ def too_large(size_bytes: int, *, path: str) -> Problem:
 
 
 def parse_bytes(content: bytes, *, path: str) -> Parsed:
-    """`read_text`, then `parse`."""
-    text = read_text(content, path=path)
-    return Parsed(unit=None, problems=(text,)) if isinstance(text, Problem) else parse(text, path=path)
+    """Decode and parse a knowledge file."""
+    if len(content) > MAX_FILE_BYTES:
+        return Parsed(unit=None, problems=(too_large(len(content), path=path),))
+    try:
+        text = content.decode("utf-8")
+        position = content.find(b"\0")
+        if position < 0:
+            return parse(text, path=path)
+    except UnicodeDecodeError as error:
+        position = error.start
+    reason = f"is not UTF-8 text (byte 0x{content[position]:02x}); save it as UTF-8"
+    return Parsed(unit=None, problems=(Problem(path=path, reason=reason, line=content.count(b"\n", 0, position) + 1),))
 
 
 def parse(text: str, *, path: str) -> Parsed:

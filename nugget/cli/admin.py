@@ -6,7 +6,7 @@ import re
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from typer import Argument, Option
@@ -103,7 +103,7 @@ def serve(
     ] = None,
     http: Annotated[bool, Option("--http", help="Serve MCP, search, ask and shell logs over HTTP.")] = False,
     compat: Annotated[
-        str | None, Option("--compat", metavar="NAME", help="Also offer the tools of NAME over MCP: openqed.")
+        Literal["openqed"] | None, Option("--compat", metavar="NAME", help="Also offer openqed's tools over MCP.")
     ] = None,
     identity: Annotated[
         str | None, Option("--as", metavar="IDENTITY", help="Identity whose memory agents may search; none by default.")
@@ -118,8 +118,6 @@ def serve(
     Over HTTP only this machine can connect, unless you give another address. Every request needs a token: the one in
     NUGGET_HTTP_TOKEN, or one that the server creates when it first starts.
     """
-    if compat not in (None, "openqed"):
-        raise UsageError(f"--compat does not accept {compat!r}.", hint="Use: openqed.")
     brains.check_identity(identity)
     folder, openqed = expanded(brain) if brain else None, compat == "openqed"
     if http:

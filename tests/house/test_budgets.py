@@ -12,11 +12,11 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 43_035,
+    "lines": 43_027,
     "lines of a file": 398,
     "classes": 213,
     "re.compile": 194,
-    "lines of tests": 19_992,  # with the fault laboratory
+    "lines of tests": 19_990,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

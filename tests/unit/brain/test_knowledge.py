@@ -10,12 +10,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nugget.brain.knowledge_file import MAX_FILE_BYTES, edit, parse, parse_bytes, read_text, serialise
+from nugget.brain.knowledge_file import MAX_FILE_BYTES, edit, parse, parse_bytes, serialise
 from nugget.models import (
     Evidence,
     KnowledgeType,
     Origin,
-    Problem,
     Relation,
     RelationType,
     Scope,
@@ -132,11 +131,10 @@ def test_an_invalid_value_is_reported_with_its_line(keys, line, says):
     ],
 )
 def test_what_is_no_text_is_refused(content, says, line):
-    problem = read_text(content, path="a.md")
-    assert isinstance(problem, Problem)
+    parsed = parse_bytes(content, path="a.md")
+    (problem,) = parsed.problems
     assert says in problem.reason
-    assert problem.line == line
-    assert parse_bytes(content, path="a.md").unit is None
+    assert (parsed.unit, problem.line) == (None, line)
 
 
 BOMB = "a: &a [x, x]\n" + "".join(
