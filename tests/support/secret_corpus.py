@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 LISTS = ("", "_wide", "_blind", "_told", "_fourth", "_fifth", "_sixth", "_seventh", "_eighth",
-         "_ninth", "_tenth", "_eleventh", "_twelfth", "_thirteenth", "_fourteenth")  # fmt: skip
+         "_ninth", "_tenth", "_eleventh", "_twelfth", "_thirteenth", "_fourteenth", "_fifteenth",
+         "_sixteenth")  # fmt: skip
 """The list that our rules were written along, and those that were written without regard to them."""
 
 _HERE = Path(__file__).parent
