@@ -24,8 +24,10 @@ _NO_SECRET = re.compile(
     r"|-repository$|planetscale-id|posthog-project|devcycle-client"
 )
 """Built-in rules that find names of accounts and hosts; others look for these names near their secrets."""
-_LAST, _LAST_RANK = ("unknown-token", "random-pair", "named-token", "encoded-secret"), 2
+_LAST, _LAST_RANK = ("unknown-token", "random-pair", "named-token", "encoded-secret"), 3
 """Kinds that name a secret only if no other kind does, and their rank."""
+_GROWING = ("jwt", "encoded-secret", "recovery-code")
+"""Kinds of which a rule finds no more than the beginning."""
 _OF_PAIRS = "_.-|"
 _OF_TOKENS = "_.-/+=%"
 """Signs that the word around a part of a token may hold."""
@@ -188,11 +190,11 @@ def issued_secrets(view: str) -> Iterator[Span]:
     """
     data, known = view.encode("latin-1").replace(b"\0", b"\x1f"), bytearray(len(view))  # zeros read like UTF-16
     marks: dict[str, list[int]] = defaultdict(list)
-    judged, small = _judged(view, data, marks), data.lower().decode("latin-1")
+    small = data.lower().decode("latin-1")
     for start, end, rule in chain(
-        ((start, end, rule) for rank, start, end, rule in judged if rank < _LAST_RANK or not known[end - 1]),
-        *(named_secrets(view, places(small, stem), known) for stem in STEMS),
-        *(_READERS[kind](view, sorted(starts), known) for kind, starts in marks.items()),
+        _judged(view, data, known, marks),
+        named_secrets(view, chain.from_iterable(places(small, stem) for stem in STEMS), known),
+        chain.from_iterable(_READERS[kind](view, sorted(marks[kind]), known) for kind in _READERS if marks[kind]),
         _shaped(view, data, known),
     ):
         known[start:end] = b"\1" * (end - start)
@@ -226,17 +228,20 @@ def scanned(data: bytes, size: int = 98_304, margin: int = 2048) -> Iterator[Spa
         begin = stop
 
 
-def _judged(view: str, data: bytes, marks: dict[str, list[int]]) -> list[tuple[int, int, int, str]]:
-    """Return the rank, start, end and rule of what the engine's rules find in a text; its `marks` are noted."""
+def _judged(view: str, data: bytes, known: bytearray, marks: dict[str, list[int]]) -> Iterator[Span]:
+    """Yield what the engine's rules find in a text and their judges accept; the places of its `marks` are noted."""
     found: list[tuple[int, int, int, str]] = []
-    word_end, run_end, list_end = (partial(_end_of_run, signs, view, [-1, -1]) for signs in (_WORD, _RUN, _LISTED))
-    parts_at = cache(lambda at: _JWT_PARTS.match(view, at))
     for start, end, rule in scanned(data):
-        rank, kind, family, accepts = _rule(rule)
-        if not kind:
-            continue
+        rank, kind, family, _ = _rule(rule)
         if family == "marks":
             marks[kind].append(start)
+        elif kind:
+            found.append((rank, start, end, rule))
+    word_end, run_end, list_end = (partial(_end_of_run, signs, view, [-1, -1]) for signs in (_WORD, _RUN, _LISTED))
+    parts_at = cache(lambda at: _JWT_PARTS.match(view, at))
+    for rank, start, end, rule in sorted(found):
+        _, kind, family, accepts = _rule(rule)
+        if kind not in _GROWING and known.find(0, start, end) < 0:
             continue
         if kind == "jwt":
             header = word_end(end)
@@ -248,20 +253,24 @@ def _judged(view: str, data: bytes, marks: dict[str, list[int]]) -> list[tuple[i
             start, end = _whole(view, start, end, _OF_TOKENS, run_end)
         if kind in ("encoded-secret", "typed-password") and judge.is_told_public(view, start, end):
             continue
-        value = view[start:end]
         if family == "prose":
-            value = value.rstrip(".,;:!?)]*")  # signs of the sentence
-            if kind == "recovery-code":
-                codes = _CODES.search(value := view[start : min(list_end(start), start + 400)])
-                start, value = start + (codes.start() if codes else 0), codes.group() if codes else ""
-            value = judge.before_grammar(value) if kind == "passphrase" else value
-            end = start + len(value)
+            start, end = _said(view, start, end, kind, list_end)
+        value = view[start:end]
         if accepts(value if value.isascii() else value.encode("latin-1").decode("utf-8", "replace")):
             stop = run_end(end)
             if (len(value) >= 95 and kind != "webhook-url") or judge.is_random(view[end : min(stop, end + 160)]):
                 end = stop
-            found.append((rank, start, end, rule))
-    return sorted(found)
+            if rank < _LAST_RANK or not known[end - 1]:
+                yield start, end, rule
+
+
+def _said(view: str, start: int, end: int, kind: str, list_end: Callable[[int], int]) -> tuple[int, int]:
+    """Return where a secret that a sentence tells begins and ends, without the signs and words of the sentence."""
+    value = view[start:end].rstrip(".,;:!?)]*")
+    if kind == "recovery-code":
+        codes = _CODES.search(view, start, min(list_end(start), start + 400))
+        return codes.span() if codes else (start, start)
+    return start, start + len(judge.before_grammar(value) if kind == "passphrase" else value)
 
 
 _RUNS = bytes.maketrans(_WORD_SIGNS.encode(), b"w" * len(_WORD_SIGNS))
@@ -313,8 +322,8 @@ def _rule(rule: str) -> tuple[int, str, str, Callable[[str], bool]]:
     family, kind = rule.partition(".")[0], kind_of(rule)
     if family in _JUDGES:
         given = judge.is_given_password if kind.endswith("-password") else _JUDGES[family]
-        return _LAST_RANK * (kind in _LAST), kind, family, _JUDGES_OF_KINDS.get(kind, given)
-    return 1, "" if _NO_SECRET.search(kind) else kind, "", judge.is_not_placeholder
+        return _LAST_RANK if kind in _LAST else family != "issued", kind, family, _JUDGES_OF_KINDS.get(kind, given)
+    return 2, "" if _NO_SECRET.search(kind) else kind, "", judge.is_not_placeholder
 
 
 @cache

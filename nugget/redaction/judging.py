@@ -82,12 +82,12 @@ _ADDRESS = re.compile(
     r"(?:[13]|Qm)[1-9A-HJ-NP-Za-km-z]{25,44}$|I[0-9a-f]{40}$|(?:AAAA|LS0t|iVBORw0KGgo|R0lGOD|UEsDB|H4sI|JVBER|d09GM|MII[A-Z])"
 )
 """Addresses of coins and contents, changes in Gerrit, and how base64 of images, archives and certificates begins."""
-_PUBLIC_NAME = re.compile(
-    r"(?:I[dD]|(?i:\bid|_id|ids|cid|kid|ksuid|nanoid|ulid|hash|md5|sha1|sha256|sha384|sha512|digest|checksum|integrity"
-    r"|fingerprint|etag|nonce|pubkey|public[ _-]?key|commit|revision|account|address|wallet|peer|tx|cursor|signature"
-    r"|build|cache|trace|span|request|version|list))\Z"
-)
-"""How names end of values that are no secrets, although they look random."""
+_PUBLIC_NAMES = tuple(
+    "_id -id .id ids cid kid ksuid nanoid ulid hash md5 sha1 sha256 sha384 sha512 digest checksum integrity fingerprint"
+    " etag nonce pubkey public_key public-key publickey commit revision account address wallet peer tx cursor signature"
+    " build cache trace span request version list".split()
+) + ("public key",)
+"""How names end, in lower case, of values that are no secrets, although they look random."""
 _PAIR = re.compile(r"(?:[0-9a-f]{24}|[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f-]{27})[.:/][0-9a-f]{32,64}$")
 _MIXED = re.compile(r"[a-z]\d+[a-z]+\d|\d[a-z]+\d+[a-z]")
 _ENCODED_CHAR = re.compile("%[0-9A-F]{2}|&#|&[a-z]+;?|^[A-Za-z]+#[0-9a-f]{5}")
@@ -177,10 +177,10 @@ def is_random_word(value: str) -> bool:
 
 def is_told_public(view: str, start: int, end: int) -> bool:
     """Return True if the text around a random word tells that it is an id, a hash or a line of encoded data."""
-    before, after = view[max(0, start - 120) : start], view[end : end + 120]
+    before = view[max(0, start - 120) : start]
     name = before.rstrip(" \t\"'\\=:(").removesuffix(": W/")  # a weak ETag
-    word = (name.split() or [""])[-1]
-    if name[-1:].isalnum() and _PUBLIC_NAME.search(name, max(0, len(name) - 12)):
+    word = name.rsplit(None, 1)[-1] if name else ""
+    if name.endswith(("Id", "ID")) or name[-12:].lower().endswith(_PUBLIC_NAMES) or re.search(r"(?i)\bid\Z", word):
         return True
     hashed = word.count("$") > 1 or _DIGEST.match(word.lower()) or (word[:1] == "{" and "}" in word and '"' not in word)
     if hashed or "did:" in before[-20:] or '"kty"' in before or (before.endswith("/") and len(word) > 24):
@@ -188,7 +188,7 @@ def is_told_public(view: str, start: int, end: int) -> bool:
     *above, line = before.replace("\\n", "\n").rsplit("\n", 2)
     if line.strip(" \"'+>"):
         return False
-    lines = *above[-1:], *after.replace("\\n", "\n").split("\n", 2)[1:2]
+    lines = *above[-1:], *view[end : end + 120].replace("\\n", "\n").split("\n", 2)[1:2]
     return any(re.fullmatch("[A-Za-z0-9+/=]{60,}|-----.*|.*-----", text.strip(" \r\"'+>")) for text in lines)
 
 

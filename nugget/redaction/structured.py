@@ -12,23 +12,7 @@ from functools import lru_cache
 from string import ascii_letters, digits
 from typing import AnyStr
 
-from nugget.redaction.judging import (
-    LAST_NAMES,
-    OTHER_NAMES,
-    PARTS,
-    SAYS,
-    TRAILERS,
-    VERBS,
-    are_plain_words,
-    is_camel,
-    is_code,
-    is_generated,
-    is_given_password,
-    is_odd,
-    is_phrase,
-    is_random,
-    is_strong,
-)
+from nugget.redaction import judging as judge
 
 Span = tuple[int, int, str]
 """Start and end of a secret, and the rule that found it, which names its kind (`kind_of`)."""
@@ -88,6 +72,7 @@ _WORDLY = re.compile(
 
 def named_secrets(view: str, stems: Iterable[int], known: bytearray) -> Iterator[Span]:
     """Yield the secrets that the names or sentences tell of in which stems stand; `known` marks what was found."""
+    seen: set[int] = set()  # ends of names that were looked at
     for at in stems:
         around = max(0, at - 200), at + 200
         if view.startswith("PASS:", at) and _OUTCOME.search(view, *around) and not _ACCOUNT.search(view, around[0], at):
@@ -96,7 +81,7 @@ def named_secrets(view: str, stems: Iterable[int], known: bytearray) -> Iterator
         last = known.find(0, first) if first >= 0 else 0
         if first >= 0 and (last < 0 or view[last] in _ENDS) and _TO_VALUE.fullmatch(view, at, first):
             continue
-        if found := _named(view, at) or _told(view, at):
+        if found := _named(view, at, seen) or _told(view, at):
             yield found
         elif _HEADING.match(view, at):
             yield from _below(view, at)
@@ -113,12 +98,12 @@ def places(text: AnyStr, part: AnyStr) -> Iterator[int]:
 @lru_cache(maxsize=4096)
 def _meaning(name: str) -> str:
     """Return what a name is given: `password`, `secret`, `token`, `key`, or nothing; `part` of a password's name."""
-    parts = [part.lower().rstrip(digits) for part in PARTS.findall(name)]
-    while len(parts) > 1 and (parts[-1] in TRAILERS or not parts[-1]):
+    parts = [part.lower().rstrip(digits) for part in judge.PARTS.findall(name)]
+    while len(parts) > 1 and (parts[-1] in judge.TRAILERS or not parts[-1]):
         parts.pop()
     is_password = bool(parts and _PASSWORD.search(parts[-1]) and parts[0][:4] not in ("hash", "test"))
-    others = OTHER_NAMES & set(parts[is_password:])
-    if not parts or others - LAST_NAMES or others & set(parts[-1:]):
+    others = judge.OTHER_NAMES & set(parts[is_password:])
+    if not parts or others - judge.LAST_NAMES or others & set(parts[-1:]):
         return ""
     if any(map(_PASSWORD.search, parts)):
         return "password" if _PASSWORD.search(parts[-1]) else "part"
@@ -129,13 +114,16 @@ def _meaning(name: str) -> str:
     return "token" if _KEY.search("".join(parts)) else ""
 
 
-def _named(view: str, at: int) -> Span | None:
-    """Return the value that the name around a stem is given, if it is a secret."""
+def _named(view: str, at: int, seen: set[int]) -> Span | None:
+    """Return the value that the name around a stem is given, if it is a secret; each name is read once."""
     head = max(0, at - 40) + len(view[max(0, at - 40) : at].rstrip(_NAME_CHARS))
     if head < at and view[head - 1 : head] == "\\" and view[head] in "nrt":
         head += 1  # an escaped line break stands before the name
     tail = _TAIL.match(view, at)
     after = tail.end() if tail else at
+    if after in seen:
+        return None
+    seen.add(after)
     name = view[head:after]
     meaning = _meaning(name)
     if not meaning or (meaning in ("key", "token") and view[max(0, head - 7) : head].lower().endswith(_PUBLIC)):
@@ -150,7 +138,7 @@ def _named(view: str, at: int) -> Span | None:
     if bridged := _BRIDGED.match(view, after):
         group = bridged.lastgroup or "value"
         given = bridged[group]
-        is_likely = is_generated(given, quoted=True) or (rule == "name.password" and is_strong(given))
+        is_likely = judge.is_generated(given, quoted=True) or (rule == "name.password" and judge.is_strong(given))
         if is_likely and not re.search(r"[()\[\]{}*|\\]", given):
             return *bridged.span(group), rule
     return None
@@ -162,27 +150,27 @@ def _is_given(view: str, place: tuple[int, int], name: str, meaning: str, sign: 
     flag = name.startswith("-")
     if len(given) < 3 or (not quoted and (sign in (",", "(") or (sign == ":" and view[head - 1 : head] == ":"))):
         return False
-    scattered = is_random(given)
-    if scattered and meaning not in ("key", "part") and is_given_password(given):
+    scattered = judge.is_random(given)
+    if scattered and meaning not in ("key", "part") and judge.is_given_password(given):
         return True
     if meaning == "key" and not (scattered or flag) and not _KEY_OF.search(view[max(0, head - 120) : head]):
         return False
     if meaning in ("secret", "token", "key"):
         told = bool(sign) or flag or quoted or scattered or (meaning == "key" and len(given) > 24)
-        if told and is_generated(given, quoted=quoted):
+        if told and judge.is_generated(given, quoted=quoted):
             return True
         if meaning != "secret" or len(given) < 6:
             return False
-    if not is_given_password(given):
+    if not judge.is_given_password(given):
         return False
-    strong = is_strong(given)
+    strong = judge.is_strong(given)
     compared = "==" in sign or sign in ("(", "!=", ",") or meaning == "part"
     if quoted:
         if (compared and not flag) or not (sign or flag):
             return strong
         if " " in given:
-            return is_phrase(given, words=2 if name.isupper() or "_" in name else 3)
-        named = is_camel(given) if given.isalpha() else not given.isdigit() and are_plain_words(given)
+            return judge.is_phrase(given, words=2 if name.isupper() or "_" in name else 3)
+        named = judge.is_camel(given) if given.isalpha() else not given.isdigit() and judge.are_plain_words(given)
         return len(given) >= 4 and not named
     return _is_bare(view, place, name, sign, given, strong, compared)
 
@@ -193,19 +181,19 @@ def _is_bare(view: str, place: tuple[int, int], name: str, sign: str, given: str
     stop = start + len(given)
     if name.startswith("-"):
         return sign == "=" or (not sign and not _WORDLY.match(given))
-    if strong and sign and not compared and len(given) >= 6 and not is_code(given):
+    if strong and sign and not compared and len(given) >= 6 and not judge.is_code(given):
         return True
     before = re.split(r"\n|\\n", view[max(0, head - 400) : head])[-1]
     spaced, follows = view[start - 1].isspace(), view[stop : stop + 1]
     ends = bool(_LINE_END.match(view, stop))
     if not sign:
         return strong and ends and len(name) > 4 and (not name[0].isupper() or "_" in name)
-    camel = is_camel(given)
+    camel = judge.is_camel(given)
     if sign == "=" and not spaced:
         called = before.count("(") > before.count(")") or follows in (")", "}", ",")
         variable = name.rsplit(".", 1)[-1].replace("-", "_").isupper()
         return variable or ((not camel or (strong and not called)) and (ends or not called))
-    weak = not camel and not _WORDLY.match(given) and not are_plain_words(given)
+    weak = not camel and not _WORDLY.match(given) and not judge.are_plain_words(given)
     if sign == ":":
         braced = "{" in before and before.count('"') % 2 == 0
         if strong and not given.isdigit():
@@ -213,7 +201,7 @@ def _is_bare(view: str, place: tuple[int, int], name: str, sign: str, given: str
             return ends or (spaced and not braced and not code) or (not spaced and follows in (" ", "]", "}"))
         compound = re.search(r"\w[_.-]\w|[a-z][A-Z]|wort$", name) or _USER.search(before)
         return spaced and weak and (ends or bool(compound and follows == " " and not braced and len(given) >= 6))
-    return ends and sign in ("=", "=>") and (weak or (strong and not is_code(given)))
+    return ends and sign in ("=", "=>") and (weak or (strong and not judge.is_code(given)))
 
 
 _HEADING = re.compile(r"\w{0,20}[*`\"' ]{0,20}[,;|\t\r\n]")
@@ -238,11 +226,11 @@ def _below(view: str, at: int) -> Iterator[Span]:
         cells = row.split(sign)
         if not row.strip(" -+:|\t\r") and len(row) > 3:
             pass  # the line below the headings
-        elif len(cells) != len(names) or _meaning(value := cells[column].strip(_CELL_SIGNS)):
+        elif len(cells) != len(names) or _meaning(cell := cells[column].strip(_CELL_SIGNS)):
             return
-        elif len(value) >= 5 and " " not in value and (is_strong(value) or is_generated(value, quoted=True)):
-            start = first + sum(map(len, cells[:column])) + column + cells[column].index(value)
-            yield start, start + len(value), "table.password" if meant == "password" else "table.secret"
+        elif len(cell) >= 5 and " " not in cell and (judge.is_strong(cell) or judge.is_generated(cell, quoted=True)):
+            start = first + sum(map(len, cells[:column])) + column + cells[column].index(cell)
+            yield start, start + len(cell), "table.password" if meant == "password" else "table.secret"
         if last < 0:
             return
 
@@ -300,6 +288,8 @@ def _told(view: str, at: int) -> Span | None:
         if not token or ("\n" in token["gap"] and last[-1] not in (":?." if last == word else ":?")):
             return None
         given = token["word"]
+        if given.lower() == word and "\n" not in token["gap"]:
+            return None  # it tells of the rest itself
         value = given.rstrip(_CLOSING)
         value += "!" * (value[-1:].isdigit() and given[len(value) :].startswith("!"))
         start = token.start("word")
@@ -307,11 +297,11 @@ def _told(view: str, at: int) -> Span | None:
         is_word = value.isalpha() and value.islower()
         if len(value) >= 5:
             said = value if value.isascii() else value.encode("latin-1").decode("utf-8", "replace")
-            if (not is_word and (is_strong if close or "=" in token["gap"] else is_odd)(said)) or (
-                (last in SAYS or view[place - 1] == ":")
+            if (not is_word and (judge.is_strong if close or "=" in token["gap"] else judge.is_odd)(said)) or (
+                (last in judge.SAYS or view[place - 1] == ":")
                 and len(value) > 5
                 and value.isalpha()
-                and is_given_password(value)
+                and judge.is_given_password(value)
                 and not _WORDLY.match(value)
                 and ("w" in word or word.startswith(("passp", "passe", "contr", "clave", "sen", "mdp")))
                 and _SAID_ALONE.match(view, stop)
@@ -320,6 +310,6 @@ def _told(view: str, at: int) -> Span | None:
         if not is_word and not _PROSE.match(given):
             return None
         last, place = given.lower() or last, token.end()
-        spoken = last in VERBS or last in SAYS or (last == "a" and word[:3] in ("con", "cla", "sen"))
+        spoken = last in judge.VERBS or last in judge.SAYS or (last == "a" and word[:3] in ("con", "cla", "sen"))
         close = spoken or last[-1] in ":>?-\x92\x94" or (close and not value)
     return None
