@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-LISTS = ("", "_wide", "_blind", "_told", "_fourth", "_fifth", "_sixth", "_seventh", "_eighth",
-         "_ninth", "_tenth", "_eleventh", "_twelfth", "_thirteenth", "_fourteenth", "_fifteenth",
-         "_sixteenth")  # fmt: skip
+_NAMES = "wide blind told fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth"
+LISTS = ("", *(f"_{name}" for name in f"{_NAMES} fifteenth sixteenth".split()))
 """The list that our rules were written along, and those that were written without regard to them."""
 
 _HERE = Path(__file__).parent
