@@ -67,11 +67,16 @@ def _length(sizes: bytes) -> int:
 
 
 def read_documents(connection: sqlite3.Connection, kind: str) -> tuple[Any, ...]:
-    """Return, by key, one more than the length of each document in terms (0 if there is none), and its unit."""
+    """Return, by key, one more than the length of each document in terms (0 if there is none), and its unit.
+
+    Behind these stand how many documents there are, and their mean length.
+    """
     import numpy as np
 
     rows = connection.execute("SELECT words, units FROM documents WHERE kind = ? ORDER BY number", (kind,)).fetchall()
-    return tuple(np.frombuffer(b"".join(row[at] for row in rows), np.int32) for at in (0, 1))
+    words, units = (np.frombuffer(b"".join(row[at] for row in rows), np.int32) for at in (0, 1))
+    count = int(np.count_nonzero(words))
+    return words, units, count, (words.sum(dtype=np.int64) - count) / max(count, 1)
 
 
 def terms_alone(terms: Terms) -> list[str]:
@@ -82,16 +87,16 @@ def terms_alone(terms: Terms) -> list[str]:
 
 
 def best(
-    connection: sqlite3.Connection, kind: str, terms: Sequence[str], k: int, lengths: Any, admitted: Any
+    connection: sqlite3.Connection, kind: str, terms: Sequence[str], k: int, read: tuple[Any, ...], admitted: Any
 ) -> list[tuple[int, float]]:
-    """Return the k best documents as (key, score); `admitted` says by key which may be found, None for all.
+    """Return the k best documents as (key, score); `read` is what `read_documents` gave.
 
-    Frequencies are in half units, so that all weights of columns are whole.
+    `admitted` says by key which may be found, None for all. Frequencies are in half units, so that all weights of
+    columns are whole.
     """
     import numpy as np
 
-    count = int(np.count_nonzero(lengths))
-    mean = (lengths.sum(dtype=np.int64) - count) / max(count, 1)
+    lengths, _, count, mean = read
     # One text, for a row of each place takes twice as long.
     sql = f"SELECT group_concat(doc * 8 + CASE col {_HALVES} END) FROM {kind}_places WHERE term = ?"
     texts = (connection.execute(sql, (term,)).fetchone()[0] or "" for term in terms)
@@ -100,12 +105,17 @@ def best(
     freqs, keys, term_of = np.add.reduceat(places & 7, first), places[first] >> 3 & (1 << 37) - 1, places[first] >> 40
     idfs = [inverse_frequency(count, int(docs)) for docs in np.bincount(term_of, minlength=len(terms))]
     norm = 0.6 + 1.8 * (lengths[keys] - 1) / mean
-    scores = np.bincount(keys, np.array(idfs)[term_of] * 2.2 * freqs / (freqs + norm))
-    found = np.flatnonzero(scores > 0 if admitted is None else (scores > 0) & admitted[: len(scores)])
+    order = np.argsort(keys, kind="stable")
+    of_key = np.flatnonzero(np.diff(keys[order], prepend=-1))
+    found = keys[order][of_key]
+    scores = np.add.reduceat((np.array(idfs)[term_of] * 2.2 * freqs / (freqs + norm))[order], of_key)
+    if admitted is not None:
+        found, scores = found[admitted[found]], scores[admitted[found]]
     if len(found) > k:
-        found = found[scores[found] >= np.partition(scores[found], -k)[-k]]
-    found = found[np.lexsort((found, -scores[found]))[:k]]
-    return list(zip(found.tolist(), scores[found].tolist(), strict=True))
+        is_best = scores >= np.partition(scores, -k)[-k]
+        found, scores = found[is_best], scores[is_best]
+    order = np.lexsort((found, -scores))[:k]
+    return list(zip(found[order].tolist(), scores[order].tolist(), strict=True))
 
 
 @dataclass(slots=True)
@@ -245,7 +255,7 @@ def places(item: Item, rows: Sequence[Document]) -> list[tuple[int, int, int]]:
         for key, column, term in read.execute("SELECT doc, col, term FROM instances ORDER BY doc, col, offset"):
             at.setdefault((key, column), []).append(term)
     freqs, lengths = dict.fromkeys(held, 0), dict.fromkeys(held, 0)
-    size = len(item.terms)
+    size, is_last = len(item.terms), str.startswith if item.begins else str.__eq__
     for (key, column), terms in at.items():
         if key not in held:
             continue
@@ -253,15 +263,12 @@ def places(item: Item, rows: Sequence[Document]) -> list[tuple[int, int, int]]:
         if column == "parts" and not item.in_parts:
             continue
         count = sum(
-            tuple(terms[start : start + size - 1]) == item.terms[:-1] and _ends(item, terms[start + size - 1])
+            tuple(terms[start : start + size - 1]) == item.terms[:-1]
+            and is_last(terms[start + size - 1], item.terms[-1])
             for start in range(len(terms) - size + 1)
         )
         freqs[key] += count * round(_WEIGHTS[column] * 2)
     return [(key, freqs[key], lengths[key]) for key in sorted(held)]
-
-
-def _ends(item: Item, term: str) -> bool:
-    return term.startswith(item.terms[-1]) if item.begins else term == item.terms[-1]
 
 
 def hits(kind: int, name: str, *, prefixes: bool) -> str:

@@ -26,7 +26,7 @@ SCHEMA_VERSION = "10"
 """Another version in a file means: rebuild it. There are no migrations, because nothing lives only in the index."""
 
 _BUSY_TIMEOUT_MS = 15_000
-_MMAP_BYTES = 1 << 30
+_MMAP_BYTES = 1 << 31
 _PAGE_BYTES = 1 << 13
 """Of which five vectors fill one; of the usual 4096 bytes two leave a quarter empty."""
 _SCHEMA = Path(__file__).with_name("schema.sql")

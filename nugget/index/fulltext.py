@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain, pairwise
 
 COLUMNS, COLUMN_WEIGHTS = ("title", "body", "parts"), (2.0, 1.0, 0.5)
@@ -201,11 +201,6 @@ class Terms:
     idfs: Mapping[str, float]
     tokens: Mapping[str, Sequence[str]]
 
-    @property
-    def idf_mass(self) -> float:
-        """The sum of the inverse document frequencies of the question's own words: what a perfect match would hold."""
-        return sum(self.idfs.values())
-
 
 class Vocabulary:
     """The terms of an embedded index; those of another kind come from a class below this."""
@@ -213,9 +208,9 @@ class Vocabulary:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    @property
+    @cached_property
     def chunks(self) -> int:
-        """How many chunks the index has."""
+        """How many chunks the index has; counting a million takes longer than most of a search."""
         return int(self._connection.execute("SELECT count(*) FROM chunks").fetchone()[0])
 
     def tokens(self, words: Sequence[str]) -> list[tuple[str, list[str]]]:

@@ -39,8 +39,10 @@ PROGRESS = "progress.json"
 """In the folder of the vector cache while vectors are made: `done` of `total` units since `started`, as of `at`."""
 _FORGOTTEN_AFTER_S = 120.0
 _UNITS_A_BATCH = 16
-_CHOSEN, _COMPARED = 6, 5
-"""Chunks measured exactly for each one wanted, and how many have their signs compared with the numbers for each."""
+_CHOSEN, _OF_CHUNKS = 6, 60_000
+"""Chunks measured exactly for each one wanted: so many, or one in so many, which finds .98 of a million's best 50."""
+_COMPARED = 5
+"""Chunks whose signs are compared with the numbers for each one measured."""
 _WHOLE_UNIT_CHARS = 4000
 
 
@@ -63,19 +65,20 @@ class Signs:
             return []
         query = np.frombuffer(vector.tobytes(), "<f4")
         if admitted is not None:
-            chosen = admitted.take(keys, mode="clip")  # another thread's later keys have no vector here
-            keys, signs = keys[chosen], signs[:, chosen]
+            is_admitted = admitted.take(keys, mode="clip")  # another thread's later keys have no vector here
+            keys, signs = keys[is_admitted], signs[:, is_admitted]
         asked = np.frombuffer(_in_words(np.packbits(query > 0).tobytes()), "<u8")
         if len(asked) != len(signs):
             raise IndexUnavailable("The index has vectors of another size than the model.", hint="Run: nugget rebuild")
         differing = np.zeros(len(keys), np.uint16)
         for own, word in zip(signs, asked, strict=True):
             differing += np.bitwise_count(own ^ word)
-        most = np.searchsorted(np.bincount(differing).cumsum(), k * _CHOSEN * _COMPARED)
+        chosen = k * max(_CHOSEN, len(keys) // _OF_CHUNKS)
+        most = np.searchsorted(np.bincount(differing).cumsum(), chosen * _COMPARED)
         first = np.flatnonzero(differing <= most)  # all that differ as much, in whatever order the rows were read
         bits = np.ascontiguousarray(signs[:, first].T).view(np.uint8)
         scores = np.unpackbits(bits, axis=1)[:, : len(query)].astype(np.float32) @ query
-        return np.sort(keys[first[np.lexsort((keys[first], -scores))[: k * _CHOSEN]]]).tolist()  # type: ignore[no-any-return]
+        return np.sort(keys[first[np.lexsort((keys[first], -scores))[:chosen]]]).tolist()  # type: ignore[no-any-return]
 
     def _known(self, connection: sqlite3.Connection) -> tuple[Any, Any]:
         import numpy as np
@@ -109,14 +112,6 @@ def add_distance(connection: sqlite3.Connection) -> None:
         return float(np.linalg.norm(np.frombuffer(one, "<f4") - np.frombuffer(other, "<f4")))
 
     connection.create_function("vec_distance_L2", 2, distance, deterministic=True)
-
-
-def nearest_of(connection: sqlite3.Connection, vector: Vector, keys: Sequence[int], k: int) -> list[tuple[int, float]]:
-    """Return the k of these chunks with the highest cosine, as (chunk key, cosine)."""
-    # Of all its measures L2 is the one that spares sqlite-vec two norms a row.
-    sql = "SELECT vec_distance_L2(embedding, ?), chunk_key FROM vectors WHERE chunk_key IN"
-    best = sorted(stored.select_in(connection, sql, keys, (vector.tobytes(),)))[:k]
-    return [(key, cosine(distance)) for distance, key in best]
 
 
 def any_missing(connection: sqlite3.Connection) -> bool:

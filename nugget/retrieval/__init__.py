@@ -73,7 +73,8 @@ def retrieve(
     found: list[Found] = []
     once = CachedEmbedder(embedder) if embedder else None
     if parsed.lists:
-        hits = _newest([hit for source in sources for hit in list_source(source, parsed.filter, indexes, most=most)])
+        hits = [hit for source in sources for hit in list_source(source, parsed.filter, indexes, most=most)]
+        hits.sort(key=lambda hit: (day_of(hit) or date.min).toordinal(), reverse=True)
     else:
         wide = replace(profile, candidates=max(profile.candidates, most))
         found = [
@@ -155,10 +156,6 @@ def _rerank(question: str, hits: Sequence[Hit], reranker: Reranker) -> tuple[lis
     ]
     judged.sort(key=lambda hit: -hit.score)
     return [*judged, *tail], None
-
-
-def _newest(hits: list[Hit]) -> list[Hit]:
-    return sorted(hits, key=lambda hit: (day_of(hit) or date.min).toordinal(), reverse=True)
 
 
 def _explained(hit: Hit) -> Mapping[str, Any]:

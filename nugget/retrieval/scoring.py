@@ -83,7 +83,7 @@ def words(match: Match) -> float:
 
 
 def contributions_of(
-    match: Match, *, vector_rank: int | None = None, text_rank: int | None = None
+    match: Match, vector_rank: int | None = None, text_rank: int | None = None
 ) -> tuple[Contribution, ...]:
     """Return the addends of a match's score."""
     ranks = [f"#{rank} " if rank else "" for rank in (vector_rank, text_rank)]
@@ -125,7 +125,7 @@ def signals(best: Match, held: Collection[str], terms: Terms, *, chunks: int) ->
     so many chunks.
     """
     bm25 = mean_bm25(best)
-    reached = min(bm25 / (BM25_A_TERM * terms.idf_mass or 1.0), 1.5)
+    reached = min(bm25 / (BM25_A_TERM * sum(terms.idfs.values()) or 1.0), 1.5)
     chance = math.pow(min(chunks, MOST_CHUNKS_MEASURED), 0.3)
     return 1.0, mixed_cosine(best), reached, _held_share(held, terms), math.log1p(bm25), chance
 
@@ -200,8 +200,8 @@ def to_hits(
             unit=units[key], score=entry.score,
             chunks=_shown(chunks[key], entry.chunk_keys, matcher, entry.score),
             reasons=tuple(f"{name} #{rank}" for name, rank in ranks if rank) or ("bm25, whole unit",),
-            stale_reason=stale.get(key), contributions=_parts(entry) if query.explain else (),
-            relevance=helps(key, entry.match),
+            stale_reason=stale.get(key), relevance=helps(key, entry.match),
+            contributions=contributions_of(entry.match, entry.vector_rank, entry.text_rank) if query.explain else (),
         )  # fmt: skip
     order = _behind_successors(list(hits), hits, stale, index)
     if profile.hops and order:
@@ -226,10 +226,6 @@ def _shown(chunks: Sequence[StoredChunk], best: Sequence[int], matcher: Matcher,
     wanted = best[:CHUNKS_A_UNIT] or matcher.nearest.get(chunks[0].unit_key, (chunks[0].key,))[:1]
     shown = [of_key[key] for key in wanted if key in of_key]
     return tuple(Chunk(breadcrumb=one.breadcrumb, text=one.text, score=score, position=one.position) for one in shown)
-
-
-def _parts(entry: Candidate) -> tuple[Contribution, ...]:
-    return contributions_of(entry.match, vector_rank=entry.vector_rank, text_rank=entry.text_rank)
 
 
 def _behind_successors(
