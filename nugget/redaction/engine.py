@@ -158,7 +158,7 @@ _READERS: dict[str, Callable[[str, Sequence[int], bytearray], Iterator[Span]]] =
 
 
 @cache
-def _scanner() -> Any:
+def scanner() -> Any:
     """Return the engine."""
     paths, folder = [str(path) for path in sorted(judge.RULES.glob("*.yaml"))], rule_cache()
     folder = folder and folder / digest_of("rules/*.yaml")
@@ -221,7 +221,7 @@ def scanned(data: bytes, size: int = 98_304, margin: int = 2048) -> Iterator[Spa
     while begin < len(data):
         stop = data.rfind(b"\n", begin + size - margin, begin + size) + 1 or begin + size
         first = max(0, begin - margin)
-        for finding in _scanner().scan(data[first : stop + margin]):
+        for finding in scanner().scan(data[first : stop + margin]):
             place = finding.location
             if begin <= (start := first + place["start_offset"]) < stop and finding.visible:
                 yield start, first + place["end_offset"], finding.rule_id
