@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
 LLM_THREADS = 16
-"""Requests that wait for an LLM at the same time; the others use AnyIO's own threads."""
+"""Maximum number of requests that wait for an LLM at the same time; the others use AnyIO's own threads."""
 
 TIMEOUT_S = 600.0
-"""For a whole call of /v1/completions: a long answer that streams takes minutes."""
+"""Longest time of a call of /v1/completions; a long streamed answer takes minutes."""
 
 _STATUS_OF: tuple[tuple[type[errors.NuggetError], int, str], ...] = (
     (errors.TranscriptError, 404, "unknown_session"),

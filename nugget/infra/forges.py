@@ -27,9 +27,9 @@ GITLAB_VARIABLE = "GITLAB_URL"
 TIMEOUT_S = 10
 MAX_RETRIES = 3
 MAX_WAIT_S = 60
-"""GitHub may ask to wait so long before a retry; a longer wait is an error."""
+"""Longest wait before a retry that GitHub may ask for, in seconds; a longer one is an error."""
 MAX_TITLE_CHARS, MAX_BODY_CHARS = 250, 65_000
-"""GitHub takes 65,536 characters in the text of a pull request."""
+"""Lengths of the title and the text of a pull request; GitHub takes 65,536 characters."""
 _REFUSALS = {
     401: ("{self.forge} does not accept the token ({reason}).", "{self.renewal}"),
     403: ("The token may not do that in {self.name} ({reason}).", "{self.rights}"),
@@ -37,7 +37,7 @@ _REFUSALS = {
           "Look at `git remote -v` in the brain and at what the token may see."),
     429: ("{self.forge}'s rate limit is used up ({reason}).", "Try again in some minutes."),
 }  # fmt: skip
-"""What a status means, and what to do."""
+"""The meaning of each status, and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

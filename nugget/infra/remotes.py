@@ -38,7 +38,7 @@ _KEPT_VARIABLES = frozenset(
     "GIT_SSH GIT_SSH_COMMAND GIT_SSH_VARIANT GIT_SSL_CAINFO GIT_SSL_CAPATH GIT_SSL_NO_VERIFY GIT_PROXY_COMMAND".split()
 )
 _REFUSED = r"GH006|GH013|protected branch|hook declined|push declined|error: 403|Permission to .* denied|Write access"
-"""Words of git and GitHub about a push that no later try changes."""
+"""Words of git and GitHub for a refused push that trying again does not change."""
 _REASONS: tuple[tuple[str, str, str], ...] = (
     (r"GH006|GH013|protected branch|hook declined|push declined",
      "the remote does not take the branch: {rule}", "Ask whoever looks after the remote's rules, then publish again."),

@@ -37,7 +37,7 @@ from nugget.retrieval.candidates import PROFILES, TASK
 from nugget.retrieval.query_language import SearchQuery, merge_filters, parse_search
 from nugget.retrieval.search import Indexes
 
-NOW = datetime(2026, 11, 20, tzinfo=UTC)
+NOW, LOAD_S = datetime(2026, 11, 20, tzinfo=UTC), os.environ.get("NUGGET_TEAM_LOAD_S", "8")
 FILTERS = (
     Filter(), Filter(types=("decision", "playbook")), Filter(domains=("coding",)), Filter(tags=("Redis",)),
     Filter(paths=("domains/coding",)), Filter(since=date(2026, 3, 1), until=date(2026, 6, 1)),
@@ -453,7 +453,7 @@ def test_processes_with_writers_and_readers_lose_nothing_and_see_only_their_own(
         with closing(create(tmp_path / f"{space}.db")), closing(Index(tmp_path / f"{space}.db")) as index:
             team_load.add(index, space, 0)
             publish(index, team_database, space)
-    given = [team_database, str(tmp_path), os.environ.get("NUGGET_TEAM_LOAD_S", "8"), "25"]
+    given = [team_database, str(tmp_path), LOAD_S, "25"]
     running = [
         subprocess.Popen([sys.executable, team_load.__file__, *given, kind], stdout=subprocess.PIPE, text=True)
         for kind in ("adds", "rebuilds")

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from nugget.infra.embedding import Vector
 
 MIGRATIONS = tuple(map(Path(__file__).with_name, ("schema.sql", "units_by_type.sql", "vectors_in_line.sql")))
-"""The steps of the schema; its version is how many of them were taken."""
+"""The steps of the schema, whose version is the number of steps taken."""
 SERVICE = "nugget_service"
 """The role that every transaction takes on: it may read and write rows of its spaces, and owns nothing."""
 PATIENCE_S = 5
-"""No question waits longer for a connection or for a reply."""
+"""Longest wait of a question for a connection or for a reply, in seconds."""
 MOST_CONNECTIONS = 8
 _MIGRATING = 0x6E756767
 _EXACT_HNSW = {"hnsw.ef_search": "200", "hnsw.iterative_scan": "strict_order"}
@@ -238,7 +238,7 @@ class Snapshot:
 
 
 class Transactions:
-    """Reading a space: in one transaction within `reading`, else in one a call."""
+    """Reads of a space, in one transaction within `reading`, otherwise in one for each call."""
 
     def __init__(self, url: str, space: str) -> None:
         self._url, self.space = url, space
@@ -252,7 +252,7 @@ class Transactions:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Everything this thread reads within is of one state of the index, whatever is written meanwhile."""
+        """Read one state of the index throughout the block, whatever is written meanwhile."""
         if self._now is not None:
             yield
             return

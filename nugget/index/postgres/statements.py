@@ -36,7 +36,7 @@ VOCABULARY = f"""
             AND p.term BETWEEN c.term AND c.term || '{LARGEST_CHARACTER}' OFFSET 0) AS p
         CROSS JOIN LATERAL unnest(p.keys) AS u(key) JOIN nugget.chunks k ON k.space = %(space)s AND k.key = u.key
         GROUP BY c.term"""
-"""Frequencies of terms and, of those that stand nowhere, of what they may mean."""
+"""The frequencies of terms and, for unknown terms, of the terms that may be meant."""
 
 _HOLDING = """
     SELECT u.key FROM nugget.postings p CROSS JOIN LATERAL unnest(p.keys) AS u(key)
@@ -51,7 +51,7 @@ DOCUMENTS = {
         SELECT key, title, tags, content FROM nugget.units
         WHERE space = %(space)s AND key IN ({_HOLDING.format(kind=UNITS)}) ORDER BY key""",
 }
-"""What is needed to see where terms stand in the documents that hold all of them."""
+"""The texts of the documents that hold all of some terms, to look for where these stand."""
 
 _COSINES = """
     SELECT near.unit_key, chunk_key, cosine, -(w.embedding <#> %(vector)s::vector) AS whole,
@@ -80,7 +80,7 @@ NOTE_AROUND = f"""
     SELECT set_config('nugget.around', (SELECT string_agg(DISTINCT key::text, ',') FROM (
         SELECT unnest(%(keys)s) AS key
         UNION ALL (SELECT unnest(ARRAY[source, target]) FROM ({EDGES}) AS edges LIMIT 200)) AS found), true)"""
-"""Notes units and those that they are related to, of which a hub has too many, for the statements of the same trip."""
+"""Keep units and those related to them (200 at most, as a hub has many) for the statements of the same trip."""
 AROUND = "= ANY ((SELECT string_to_array(current_setting('nugget.around'), ',')::int[])::int[])"
 RELATED = {
     "units": f"SELECT key, {UNIT_COLUMNS} FROM nugget.units WHERE space = %(space)s AND key {AROUND}",

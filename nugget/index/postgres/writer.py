@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 _TABLES = ("units", "chunks", "vectors", "unit_vectors", "relationships", "postings", "segments", "dead")
 _DOCUMENTS_A_BATCH = 2_000
 _GROWTH = 4
-"""A segment is merged with the newer ones once they hold a fourth of it: there are few, and each grows seldom."""
+"""A segment is merged with the newer ones once they hold a fourth of it, so that few segments are rewritten seldom."""
 _INT4, _INT2 = 23, 21
 _GRAPH_BYTES, _MOST_GRAPH_BYTES = 1_200, 2 << 30
-"""Of memory for each chunk of a graph while it is made: one that does not fit takes many times as long."""
+"""Memory for making a graph, for each chunk and at most: a graph that does not fit takes many times as long."""
 _ROOM_FOR_GRAPH = """SELECT set_config('maintenance_work_mem',
     greatest(pg_size_bytes(current_setting('maintenance_work_mem')) / 1024, %s) || 'kB', true)"""
 
