@@ -183,7 +183,7 @@ def _is_bare(view: str, place: tuple[int, int], name: str, sign: str, given: str
         return sign == "=" or (not sign and not _WORDLY.match(given))
     if strong and sign and not compared and len(given) >= 6 and not judge.is_code(given):
         return True
-    before = re.split(r"\n|\\n", view[max(0, head - 400) : head])[-1]
+    before = view[max(0, head - 400) : head].replace("\\n", "\n").rpartition("\n")[2]
     spaced, follows = view[start - 1].isspace(), view[stop : stop + 1]
     ends = bool(_LINE_END.match(view, stop))
     if not sign:
