@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +229,7 @@ def test_of_what_is_said_only_sentences_that_decide_or_defer_are_notes():
 def many(logs: Logs) -> Logs:
     for number in range(400):
         logs.run("s", number * 10, f"step {number} --of-many", int(number == 17), stdout=f"step {number} is done")
+    logs.run("s", 9_000, "curl -H 'Authorization: Bearer ghp_" + "a1B2c3D4e5" * 3 + "abcdef'", 1)
     logs.write("s", "stdin.log", "step 399 --of-many\n")
     logs.write("s", "stderr.log", "warning: the very last word\n")
     logs.ingest("s")
@@ -257,7 +257,8 @@ def test_what_the_model_names_is_looked_up_and_the_latest_streams_are_carried(ma
     carried = "latest stderr:|warning: the very last word|latest stdout:|step 399 is done|latest stdin:".split("|")
     assert [text for text in carried if text not in found["context_text"]] == []
     assert found["chunks"] == 1 and found["usd"] > 0 and not found["degraded"]
-    assert "why did step 17 fail?" in server.requests[0].prompt
+    asked = server.requests[0].prompt
+    assert "why did step 17 fail?" in asked and "curl -H" in asked and "a1B2c3D4e5" not in asked
 
 
 @pytest.mark.proves("EVI-SELECT")
@@ -268,8 +269,7 @@ def test_a_cap_on_cost_and_a_failing_model_leave_an_answer_that_says_so(many):
         assert found["chunks"] == 0 and found["degraded"][0].startswith("llm_select: ")
         assert "step 17 --of-many" in found["context_text"]
         asked = len(server.requests)
-        cheap = replace(Settings(), llm_select_max_usd=0.0)
-        found = choose(many, server, cheap)
+        found = choose(many, server, Settings(llm_select_max_usd=0.0))
         assert len(server.requests) == asked and "more than the $0.0000 allowed" in found["degraded"][0]
         ledger = (many.home / "ledger" / "costs.jsonl").read_text("utf-8")
     assert "select evidence" in ledger
@@ -281,11 +281,10 @@ def test_history_is_cut_into_chunks_of_which_the_latest_are_read(many):
         server.default = lambda _: value({"labels": ["e1"]})
         found = choose(many, server, chunk_tokens=800, max_chunks=3, include_events=False)
         prompts = [request.prompt for request in server.requests]
-    assert found["chunks"] == len(prompts) == 3 and found["left_out"]
-    assert "history_cut" in found["degraded"]
+    assert found["chunks"] == len(prompts) == 3 and found["left_out"] and "history_cut" in found["degraded"]
     assert all(len(prompt) < 800 * 4 + 1000 for prompt in prompts)
     assert "step 399 is done" in prompts[-1] and "step 0 is done" not in prompts[0]
-    assert not any("command.end" in prompt for prompt in prompts)
+    assert "command.end" not in "".join(prompts)
 
 
 SECRETS = [("".join(row["text"]), "".join(row["secret"])) for row in corpus("secrets")]
