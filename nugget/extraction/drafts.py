@@ -49,6 +49,7 @@ _NARRATES = phrases.any_of(
     r"(?!.*\b(?:when|if|unless|before|after)\b)"
 )
 """What code does: the repository says so already, unless the sentence gives a reason or a limit."""
+_OWN_PART = phrases.any_of(r"(?<=\w), (?:and )?i(?:'ll| will|'m going to| can) .*$")
 _UNSURE = phrases.any_of(r"\b(?:likely|probably|maybe|perhaps|might|seems?)\b")
 _PLEASE = phrases.any_of(
     r"(?:(?:but|and) )?(?:please|bitte|can you|could you|you can|let'?s|s'il|por favor|i think|i don't know|i'm not)\b"
@@ -170,7 +171,8 @@ def _is_told(claim: Claim) -> bool:
         )
     if claim.episode.turn in (Turn.CHOICE, Turn.REFUSAL) or phrases.STATES.search(text) or phrases.CHOSEN.search(text):
         return True
-    return any(found[name] for name in ("must", "not", "instead", "because", "decided", "remember"))
+    signs = ("instead", "decided", *(() if found["question"] else ("must", "not", "because", "remember")))
+    return any(found[name] for name in signs)
 
 
 def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
@@ -182,7 +184,7 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     said = titles.wish(sentence.text) if is_user or offers else titles.point_of(sentence.text)
     if claim.features["option chosen"] and is_user:
         said = _as_choice(said)
-    said = _without_pronoun(said)
+    said = _without_pronoun(_OWN_PART.sub("", said) if is_user else said)
     if said.count('"') % 2:
         said = said.replace('"', "") if said[:1] == '"' or said[-2:].rstrip(".") == '"' else ""
     if not said or _TAG.search(said):

@@ -81,8 +81,7 @@ def trained() -> Judge:
 def extract_offline(session: Session, *, embed: Embed | None, now: datetime) -> list[Proposal]:
     """Propose units from a redacted session, the most trusted first; `embed` helps to tell subjects apart."""
     read = claims_of(tuple(without_recalled(session.events)))
-    kept = select(drafts(read), read, embed)
-    units = [_proposal(draft, read, session, now) for draft in kept]
+    units = [_proposal(draft, read, session, now) for draft in select(drafts(read), read, embed)]
     return list({proposal.unit.id: proposal for proposal in reversed(units)}.values())[::-1]
 
 
@@ -204,7 +203,7 @@ def _settled_by_user(draft: Draft) -> tuple[KnowledgeType, float]:
         return _kind(draft), 0.0
     if phrases.CHOSEN.search(text) or _is_followed_correction(draft):
         return KnowledgeType.DECISION, _SURE
-    if phrases.RULES.search(text):
+    if phrases.RULES.search(draft.statement):
         return KnowledgeType.BELIEF, _SURE
     is_rejection = phrases.REJECTS.search(text)
     least_sure = _AGREED if is_told and (found["because"] or is_rejection) else 0.0
@@ -223,8 +222,7 @@ def _is_followed_correction(draft: Draft) -> bool:
     """Return whether a person corrected the agent with a reason or an alternative, and the agent changed course."""
     anchor, found = draft.anchor, draft.anchor.features
     is_followed = anchor.episode.conceded or bool(anchor.episode.edits)
-    has_reason = ": " in draft.statement  # from the sentence behind it
-    says_what = has_reason or any(found[name] for name in ("instead", "because", "decided", "fix"))
+    says_what = ": " in draft.statement or any(found[name] for name in ("instead", "because", "decided", "fix"))
     return bool(anchor.episode.turn in (Turn.OBJECTION, Turn.REFUSAL) and is_followed and says_what)
 
 
@@ -337,9 +335,7 @@ def _domain(draft: Draft, session: Session, path: str | None) -> str:
     """Return `projects/NAME` for what is true of one repository, the domain of the language for a general rule."""
     project = project_of(session)
     is_rule = draft.kind is KnowledgeType.BELIEF and path is None
-    if project is None or is_rule:
-        return domain_of(session)
-    return f"projects/{slugify(project)}"
+    return domain_of(session) if project is None or is_rule else f"projects/{slugify(project)}"
 
 
 def is_adopted(draft: Draft) -> bool:

@@ -51,7 +51,7 @@ FEATURES = {
     ),
     "instead": any_of(
         r"\b(?:instead of|rather than|in place of|replac\w+|over the|not the|no longer|in favou?r of"
-        r"|as opposed to)\b",
+        r"|as opposed to)\b|\binstead\W*$",
         r"\b(?:statt|anstatt|anstelle|lieber|ersetz\w+)\b",
         r"\b(?:au lieu d|plutôt que|remplac\w+)",
         r"\b(?:en vez de|en lugar de|reemplaz\w+)\b",
@@ -191,8 +191,8 @@ REPORTS_BUG = any_of(
 
 RULES = any_of(
     r"(?:^|[,;:—–-] |\b(?:and|please|should|to|we|you|i|but|that|every|remember:?) )(?:always|never)\b",
-    r"\b(?:must(?:n't)?|from now on|under no circumstances|make sure|don't ever)\b|^(?:please )?(?:don't|do not"
-    r"|avoid|only)\b",
+    r"\b(?:must(?:n't)?|from now on|under no circumstances|make sure|don't ever)\b|^(?:please )?(?:avoid|only"
+    r"|(?:don't|do not)(?! (?:worry|bother|commit|push|run|stop|know|think|see|mind)\b))\b|\bno (?:\w+ ){1,4}ever\b",
     r"\b(?:immer|niemals|nie|muss|müssen|darf(?:st)? nicht|dürfen nicht|ab jetzt|grundsätzlich)\b",
     r"\b(?:toujours|jamais|il faut|doi(?:t|vent)|désormais)\b|^ne \w+ pas\b",
     r"\b(?:siempre|nunca|hay que|debe[ns]?|a partir de ahora)\b|^no (?:uses|hagas)\b",
@@ -368,14 +368,14 @@ IDLE = any_of(
     r"\b(?:has|have) (?:now )?been (?:\w+ly )?(?:fixed|resolved|updated|improved|implemented|addressed|added|removed"
     r"|completed)\b|\b(?:can|should|will) now\b|\bshould (?:now )?(?:see|be able|look)\b|\bwon't (?:\w+ly )?affect\b"
     r"|\b(?:changes|improvements?|updates|enhancements|fixes) (?:that )?(?:we|i)(?:'ve| have)?(?: just)? \w+(?:ed|de)\b"
-    r"|\bnow (?:accurately|correctly|properly)\b|^no (?:\w+ ){0,2}changes? (?:is |are )?(?:needed|required)\b",
+    r"|\b(?:now|will \w+) (?:accurate|correct|normal)ly\b|^no (?:\w+ ){0,2}changes? (?:are )?(?:need|requir)ed\b",
 )
 """Where things stand, what a review came to, claims of success, and what says nothing."""
 
 ADVISES = any_of(
     r"\bconsider \w+ing\b|^(?:do|does|did|is|are|can|could)\b(?!.*\binstead\b).*\?|^(?:is|are) there\b|^do (?:we|you)\b"
     r"|^(?:q: ?)?(?:why do|what (?!about|if)|how (?!about)|which|where|who)\b.*\?"
-    r"|\bwe need to (?:fix|add|check|merge|push)\b|\bwhy (?:has|have|is|are we|does|did)\b"
+    r"|\b(?:we|i) need (?:to (?:fix|add|check|merge|push)|another|more)\b|\bwhy (?:has|have|is|are we|does|did)\b"
     r"|\b(?:right|correct|yes|ok(?:ay)?|no) ?\?"
 )
 """Words of reviewers, questions and errands: no choice of the person."""

@@ -12,11 +12,11 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 43_025,
+    "lines": 43_023,
     "lines of a file": 398,
     "classes": 213,
     "re.compile": 193,
-    "lines of tests": 19_990,  # with the fault laboratory
+    "lines of tests": 19_989,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

@@ -119,7 +119,7 @@ def test_a_root_cause_becomes_a_bug_with_its_reason():
     ("rule", "reason"),
     [
         ("Always store the idempotency key before the first attempt, otherwise a retry charges twice.", "charges"),
-        ("never log the webhook payload, it contains card holder names", "card holder"),
+        ("yeah, don't log the webhook payload, it contains card holder names", "card holder"),
         ("No. Never mock the database, we got burned when mocks hid a broken migration", "burned"),
         ("Merk dir: Migrationen müssen immer rückwärtskompatibel sein, sonst bricht der Deploy.", "sonst bricht"),
         ("Il ne faut jamais écrire le jeton dans les logs, car ils sont partagés avec le support.", "partagés"),
