@@ -541,6 +541,7 @@ PROMISES = {
     "EXT-CAUSE": "a root cause that was found becomes a bug with its reason",
     "EXT-CONSTRAINT": "a rule of the person becomes a belief with its reason, in six languages",
     "EXT-DECISION": "choices, corrections and answers of the person become decisions with what was not chosen",
+    "EXT-TITLE": "a title is one whole statement of at most 80 characters, never cut within a clause; else no unit",
     "EXT-REFUTED": "what a session reverted, refused or took back becomes no unit",
     "EXT-VERBATIM": "every unit carries quotes that stand verbatim in the records it names",
     "EXT-EXPLAIN": "`nugget capture-session --explain` shows each claim with what judged it and what kept it out",

@@ -26,14 +26,13 @@ _CODE = re.compile(
 _WORD = re.compile(r"[^\W\d_][\w-]{2,}")
 _PRONOUN = phrases.any_of(
     r"^(?:it|its|it's|this|that|that's|these|those|they|them|he|she|here|there|both|so|also|then|one|such|which"
-    r"|the (?:former"
-    r"|latter|same|first|second|other)|es|das|dies\w*|sie|c'est|ça|cela|il|elle|esto|eso|これ|それ|这|那|它)\b"
+    r"|the (?:former|latter|same|first|second|other)|es|das|dies\w*|sie|c'est|ça|cela|il|elle|esto|eso|これ|それ|这|那"
+    r"|它)\b"
 )
 CHORE = phrases.any_of(
-    r"^\W*(?:add|updat|writ|creat|implement|renam|remov|document|check|verif|run|commit|push|fix|mov|read"
-    r"|review|clean|mak)\w*\b.{0,60}"
-    r"\b(?:tests?|docs?|documentation|help text|comments?|changelog|readme|lint\w*|pr|branch|imports?|todo"
-    r"|diagnostics?)\b"
+    r"^\W*(?:add|updat|writ|creat|implement|renam|remov|document|check|verif|run|commit|push|fix|mov|read|review|clean"
+    r"|mak)\w*\b.{0,60}\b(?:tests?|docs?|documentation|help text|comments?|changelog|readme|lint\w*|pr|branch|imports?"
+    r"|todo|diagnostics?)\b"
 )
 _STOP = frozenset(
     "the and for that with this from are was will have has not but you can all its our your should would could when"

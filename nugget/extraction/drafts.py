@@ -21,6 +21,7 @@ from nugget.extraction.claims import (
     is_confirmed,
     is_usable,
     said_of_pick,
+    words_of,
 )  # fmt: skip
 from nugget.extraction.episodes import OPENING, Turn
 from nugget.extraction.requests import symptom_of
@@ -35,6 +36,7 @@ _BODY_CHARS = 480
 _NEAR = 0.26
 _SAME = 0.62
 _SHORT_CHOICE = 60
+_NEW = 0.25
 _CHOOSES = phrases.any_of(
     r"^(?:(?:we|i) )?[a-z]+ (?:with |to |the |a |only )?(?P<name>`[^`]+`|(?-i:[A-Z])[\w.+#-]*\w|[\w.-]+/[\w./:-]+)"
 )
@@ -121,15 +123,15 @@ class Draft:
         for role, support in self.telling:
             name = role if role in _SLOTS.get(self.kind, ("Why", "Instead of")) else first
             slots.setdefault(name, []).append(titles.point_of(support.sentence.text))
-        order = sorted(slots, key=lambda name: _ORDER.index(name))
-        return "\n\n".join(_paragraph(name, slots[name]) for name in order)
-
-
-def _paragraph(name: str, sentences: Sequence[str]) -> str:
-    """Return the sentences of a slot as a paragraph under its name."""
-    ended = [one if one.endswith((".", "!", "?", "。")) else one.rstrip(" :;,") + "." for one in sentences[:3]]
-    text = " ".join(ended)
-    return f"**{name}:** {text[:1].upper() + text[1:]}" if name else text
+        said: frozenset[str] = frozenset()
+        parts = dict.fromkeys(sorted(slots, key=_ORDER.index), "")
+        for name in (first, *(one for one in parts if one != first)):  # the claim goes before what says it again
+            for told in filter(None, map(titles.sentence, slots[name][:3])):
+                words = words_of(told)
+                if not said or len(words - said) > _NEW * len(words):
+                    parts[name] += told if told.endswith("。") else f"{told} "
+                    said |= words
+        return "\n\n".join(f"**{name}:** {text}" if name else text for name, text in parts.items() if text).strip()
 
 
 def drafts_of(session: SessionClaims) -> list[Draft]:
@@ -184,14 +186,12 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     said = titles.wish(sentence.text) if is_user or offers else titles.point_of(sentence.text)
     if claim.features["option chosen"] and is_user:
         said = _as_choice(said)
-    said = _without_pronoun(_OWN_PART.sub("", said) if is_user else said)
-    if said.count('"') % 2:
-        said = said.replace('"', "") if said[:1] == '"' or said[-2:].rstrip(".") == '"' else ""
-    if not said or _TAG.search(said):
+    said = _OWN_PART.sub("", said) if is_user else said
+    if not said or _TAG.search(said) or SUBJECT_PRONOUN.match(said):
         return None
-    if said.rstrip().endswith(":"):
-        said = said.rstrip(" :")
-        if claim.features["short"] or not titles.is_statement(said):
+    if said.rstrip().endswith((":", "：")):
+        said = said.rstrip(" :：")
+        if claim.features["short"] or phrases.WIDE.search(said) or not titles.is_statement(said):
             return None
     if _is_passing(claim, said):
         return None
@@ -205,18 +205,16 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     draft.support += _support(draft, session)[: max(0, 3 - len(draft.support))]
     if not draft.statement.endswith((".", "!", "?", "。")):
         draft.statement = draft.statement.rstrip(" ;,") + "."
-    return draft
+    return draft if titles.sentence(draft.statement) else None
 
 
 def _title(claim: Claim, said: str) -> str:
     """Return a title for a statement, empty if none stands alone."""
-    title = titles.title_of(titles.title_part(said, is_told=_is_told(claim)))
-    if not title and _is_told(claim):
-        title = titles.title_of(said)  # what is wanted is too short to say it without the reason
     context = claim.sentence.event.text
+    title = titles.title_of(said, context)
     is_vague = any(pattern.search(title) for pattern in (phrases.ERRAND, _UNSURE, phrases.IDLE, FIRST_PERSON))
     tells = _is_told(claim) or any(claim.features[name] for name in (*TELLING, "not"))
-    if is_vague or (_NARRATES.match(title) and not tells) or not titles.stands_alone(title, context):
+    if is_vague or (_NARRATES.match(title) and not tells):
         return ""
     is_clear = claim.is_agreed or claim.sentence.event.tool
     if not is_clear and not titles.is_statement(title, context):
@@ -287,15 +285,6 @@ def _reason_before(claim: Claim, session: SessionClaims) -> list[tuple[str, Clai
         before.features["very short"] or before.features["question"] or "://" in before.sentence.text
     )
     return [("Why", before)] if is_reason and not phrases.ERRAND.match(titles.wish(before.sentence.text)) else []
-
-
-def _without_pronoun(said: str) -> str:
-    """Return a claim without an aside that begins with `It` or `This`; nothing if all of it leans on that."""
-    if not SUBJECT_PRONOUN.match(said):
-        return said
-    aside, _, rest = said.partition(" - ")
-    stands = len(aside) < 40 and not SUBJECT_PRONOUN.match(rest) and titles.is_statement(rest, said)
-    return titles.capitalised(rest) if rest and stands else ""
 
 
 def _support(draft: Draft, session: SessionClaims) -> list[tuple[str, Claim]]:

@@ -20,6 +20,20 @@ WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 """A character of a script without spaces between words, or of Korean."""
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 ENGLISH = any_of(r"\b(?:the|and|is|are|was|to|of|for|with|that|this|it|we|you|not)\b")
+LEAD_INS = any_of(
+    r"^[\u4e00-\u9fff]{0,4}(?:原因|总结|结论|结論|问题|問題|复盘|注意|说明|关键|方案|建议|まとめ|要点)[\u4e00-\u9fff]{0,4}[：:]\s*",
+    r"^(?:(?:found (?:it|the (?:issue|problem|bug|root cause))|got it|i see(?: the (?:issue|problem"
+    r"|full picture)(?: now)?)?|(?:good|great|excellent) (?:question|catch|point|idea|find|feedback|observations?)s?"
+    r"|you're (?:absolutely |completely )?right|(?:actually |oh |ah |well |hmm? |yeah |ok )?(?:yes|yeah|yep|no|nope"
+    r"|wait)|right|ah+|oh|ok(?:ay)?(?: so)?|so|actually|nein|doch|halt|non|attends|いや|いいえ|違う|違います|不|不对"
+    r"|不是|hmm?|now|well|indeed|interesting(?:ly)?|(?:be )?careful|heads up|fyi|btw|by the way|(?:friendly )?reminder"
+    r"|hey|important(?:ly)?|from now on|going forward|in (?:the )?future|bitte|ab (?:jetzt|sofort)|in zukunft|künftig"
+    r"|désormais|à partir de maintenant|a partir de ahora|de ahora en adelante|exactly|correct|perfect|great|good|sure"
+    r"|agreed?|done|fixed|mostly|not yet|sorry|whoops|thus|therefore|then|next|also|and|but|however|similarly|in short"
+    r"|note|basically|as a result|that said|of course|additional feedback|looking (?:at|more) [^,—–-]{3,60}"
+    r"|if anything|in this case|for example)(?:\s*[,.!:;、，。]+\s*|\s+[—–-]+\s+|\s*$)|(?:so|but|and|now|then|also|yes"
+    r"|yeah|ok|sure|btw|by the way|fyi|actually|from now on|going forward) )+",
+)
 COMMITS = re.compile(r"\bgit\b[^\n;|&]*\bcommit\b")
 ANSWERED = re.compile(r'"(?P<question>.+?)"="(?P<answer>.+?)"', re.DOTALL)
 """How the question tool reports what a person chose."""
@@ -34,8 +48,8 @@ OFFERS = any_of(
 
 FEATURES = {
     "must": any_of(
-        r"\b(?:must|always|never|only|every|at most|at least|no more than"
-        r"|required?|requires|mandatory|has to|have to|needs? to be|cannot|can't)\b",
+        r"\b(?:must|always|never|only|every|at most|at least|no more than|required?|requires|mandatory|has to|have to"
+        r"|needs? to be|cannot|can't)\b",
         r"\b(?:immer|niemals?|nie|muss|müssen|nur|jede[rns]?|darf|dürfen|grundsätzlich)\b",
         r"\b(?:toujours|jamais|doit|doivent|il faut|uniquement|seulement|obligatoire)\b",
         r"\b(?:siempre|nunca|jamás|debe|deben|hay que|solo|sólo|únicamente|obligatorio)\b",
@@ -50,8 +64,8 @@ FEATURES = {
         r"ない|ません|ず、|不|没|無|无",
     ),
     "instead": any_of(
-        r"\b(?:instead of|rather than|in place of|replac\w+|over the|not the|no longer|in favou?r of"
-        r"|as opposed to)\b|\binstead\W*$",
+        r"\b(?:instead of|rather than|in place of|replac\w+|over the|not the|no longer|in favou?r of|as opposed to)\b"
+        r"|\binstead\W*$",
         r"\b(?:statt|anstatt|anstelle|lieber|ersetz\w+)\b",
         r"\b(?:au lieu d|plutôt que|remplac\w+)",
         r"\b(?:en vez de|en lugar de|reemplaz\w+)\b",
@@ -65,8 +79,7 @@ FEATURES = {
         r"から|ので|ため|因为|所以|由于|否则",
     ),
     "cause": any_of(
-        r"\b(?:root cause|the (?:issue|problem|bug|reason|cause|culprit)|caus(?:e[ds]?|ing)|why)\b|turns? out"
-        r"|was that",
+        r"\b(?:root cause|the (?:issue|problem|bug|reason|cause|culprit)|caus(?:e[ds]?|ing)|why)\b|turns? out|was that",
         r"\b(?:ursache|das problem|der fehler|der grund|liegt daran|verursacht)\b",
         r"\b(?:le problème|la cause|l'erreur|le bug|provoqu\w+)\b",
         r"\b(?:el problema|la causa|el error|el fallo|provoca\w*)\b",
@@ -105,10 +118,8 @@ FEATURES = {
         r"競合|壊れ|失わ|漏れ|竞争|丢失|冲突|崩溃|错误",
     ),
     "next_step": any_of(
-        r"^(?:(?:now|next|first|then|finally|lastly|also|and|so|additionally)[,:]? )*"
-        r"(?:let me|let us|i'll|i will|i need|i'm going|let's|going to"
-        r"|i can|i could|i see"
-        r"|i have|i've|i found|i also|i understand)\b",
+        r"^(?:(?:now|next|first|then|finally|lastly|also|and|so|additionally)[,:]? )*(?:let me|let us|i'll|i will"
+        r"|i need|i'm going|let's|going to|i can|i could|i see|i have|i've|i found|i also|i understand)\b",
         r"\b(?:ich werde|ich schaue|lass mich|als nächstes|jetzt)\b",
         r"\b(?:je vais|laisse-moi|maintenant|ensuite)\b",
         r"\b(?:voy a|déjame|ahora|a continuación)\b",
@@ -117,8 +128,8 @@ FEATURES = {
     ),
     "offer": OFFERS,
     "remember": any_of(
-        r"\b(?:remember|note that|keep in mind|important|be careful|convention|rule|policy|please always"
-        r"|from now on|we use)\b",
+        r"\b(?:remember|note that|keep in mind|important|be careful|convention|rule|policy|please always|from now on"
+        r"|we use)\b",
         r"\b(?:merk dir|merke|wichtig|achtung|konvention|regel|ab jetzt|wir benutzen)\b",
         r"\b(?:retiens|n'oublie|important|attention|convention|règle|désormais)\b",
         r"\b(?:recuerda|importante|cuidado|convención|regla|a partir de ahora)\b",
@@ -137,21 +148,19 @@ FORMS = {
 """How a sentence is built."""
 
 AGREES = any_of(
-    r"^\W*(?:yes|yep|yeah|yup|sure|ok(?:ay)?|great|perfect|sounds good|go ahead|do (?:it|that|this)|please do"
-    r"|lgtm|agreed?"
-    r"|exactly|correct|right|works?|good|nice|cool|thanks?|it works|seems to work|ship it|commit|push)\b",
+    r"^\W*(?:yes|yep|yeah|yup|sure|ok(?:ay)?|great|perfect|sounds good|go ahead|do (?:it|that|this)|please do|lgtm"
+    r"|agreed?|exactly|correct|right|works?|good|nice|cool|thanks?|it works|seems to work|ship it|commit|push)\b",
     r"^\W*(?:ja|jo|genau|gut|passt|mach (?:das|es)|einverstanden|stimmt|klingt gut)\b",
     r"^\W*(?:oui|d'accord|parfait|vas-y|c'est bon|exactement|très bien)\b",
     r"^\W*(?:sí|si,|vale|de acuerdo|perfecto|adelante|exacto|hazlo)",
     r"^\W*(?:はい|いいです|お願いします|了解|それで|好的?|可以|同意|没问题|行|对|是的)",
 )
 OBJECTS = any_of(
-    r"^\W*(?:no\b|nope|wait|stop|hmm+|but\b|actually|not (?:quite|really|what)|wrong|don't|that's not"
-    r"|that is not|ah\b|oh\b|uh\b"
-    r"|why (?:is|are|do|did|not)|whoops)",
+    r"^\W*(?:no\b|nope|wait|stop|hmm+|but\b|actually|not (?:quite|really|what)|wrong|don't|that's not|that is not|ah\b"
+    r"|oh\b|uh\b|why (?:is|are|do|did|not)|whoops)",
     r"\b(?:doubt|made? (?:it|that) up|instead|rather|shouldn't|i thought|i would have expected|feels? (?:wrong"
-    r"|implausible)"
-    r"|looks? (?:wrong|ancient)|duplicated|broke|still (?:fail|not|broken)|i don't (?:want|think|like)|we don't)\b",
+    r"|implausible)|looks? (?:wrong|ancient)|duplicated|broke|still (?:fail|not|broken)|i don't (?:want|think|like)"
+    r"|we don't)\b",
     r"^\W*(?:nein|nicht|halt|stopp|aber|doch)\b|\b(?:falsch|stattdessen|lieber)\b",
     r"^\W*(?:non|attends|mais|pas)\b|\b(?:faux|plutôt)\b",
     r"^\W*(?:no,|espera|pero)\b|\b(?:mal|incorrecto|mejor)\b",
@@ -159,31 +168,29 @@ OBJECTS = any_of(
 )
 RECOMMENDS = any_of(
     r"\b(?:i|we)(?:'d| would| will)?(?: still| strongly)? (?:recommend|suggest|choose|go with|propose)\b(?! against)"
-    r"|\bmy recommendation\b|\bi(?:'d| would) (?:use|take|pick|go for)\b"
-    r"|^\w+ing\b.{5,90}\bwould\b",
+    r"|\bmy recommendation\b|\bi(?:'d| would) (?:use|take|pick|go for)\b|^\w+ing\b.{5,90}\bwould\b",
     r"\b(?:ich (?:würde|empfehle|schlage)|je (?:recommande|propose)|recomiendo|propongo)\b|おすすめ|推奨|我建议|推荐",
 )
 """What the agent proposes for the person to accept."""
 CONCEDES = any_of(
-    r"\byou(?:'re| are) (?:absolutely |completely |totally )?(?:right|correct)|\bgood (?:catch|point|idea"
-    r"|question)|i apologi[sz]e"
-    r"|\bmy mistake|\bi missed|\bthat's a (?:good|much better)|\bfair (?:point|enough)|\bi see\b|\bah,",
+    r"\byou(?:'re| are) (?:absolutely |completely |totally )?(?:right|correct)|\bgood (?:catch|point|idea|question)"
+    r"|i apologi[sz]e|\bmy mistake|\bi missed|\bthat's a (?:good|much better)|\bfair (?:point|enough)|\bi see\b|\bah,",
     r"\bdu hast recht|\bguter punkt|\bstimmt\b|\btu as raison|\bvous avez raison|\btienes razón|\bbuen punto",
     r"その通り|確かに|おっしゃる|你说得对|没错|好主意|确实",
 )
 
 STILL_WRONG = any_of(
-    r"\W*(?:still\b|same (?:error|issue|problem|result)|(?:that )?(?:did|does)n't (?:help|work|fix)"
-    r"|not (?:yet|fixed|working)|whoops|oops|hmm|immer noch|toujours|sigue)",
+    r"\W*(?:still\b|same (?:error|issue|problem|result)|(?:that )?(?:did|does)n't (?:help|work|fix)|not (?:yet|fixed"
+    r"|working)|whoops|oops|hmm|immer noch|toujours|sigue)",
     r"\W*(?:まだ|还是|仍然)",
 )
 """How the agent opens when what it tried did not help."""
 
 REPORTS_BUG = any_of(
-    r"\b(?:have|is|see|seems?|found|noticed|hit|there's|get) (?:\w+ )?(?:a|an|another|some|the following) (?:\w+ )?"
-    r"(?:bug|issue|problem|error|failure)s?\b",
-    r"\b(?:es gibt|haben|sehe) (?:einen|ein) (?:fehler|problem|bug)\b|\bil y a un (?:bug|problème)\b"
-    r"|\bhay un (?:error|fallo)\b",
+    r"\b(?:have|is|see|seems?|found|noticed|hit|there's|get) (?:\w+ )?(?:a|an|another|some"
+    r"|the following) (?:\w+ )?(?:bug|issue|problem|error|failure)s?\b",
+    r"\b(?:es gibt|haben|sehe) (?:einen|ein) (?:fehler|problem|bug)\b|\bil y a un (?:bug|problème)\b|\bhay un (?:error"
+    r"|fallo)\b",
     r"\bnot possible\b|\b(?:does|did|is)(?:n't| not) (?:\w+ )?(?:work|show|appear|behav)\w*|\berrors? (?:say|is|are)\b"
     r"|\b(?:i|we)(?:'m|'re| am| are)? (?:still |now )?(?:get|see|hit|running into)(?:t?ing)? (?:the|this|an?|some)\b",
 )
@@ -191,8 +198,8 @@ REPORTS_BUG = any_of(
 
 RULES = any_of(
     r"(?:^|[,;:—–-] |\b(?:and|please|should|to|we|you|i|but|that|every|remember:?) )(?:always|never)\b",
-    r"\b(?:must(?:n't)?|from now on|under no circumstances|make sure|don't ever)\b|^(?:please )?(?:avoid|only"
-    r"|(?:don't|do not)(?! (?:worry|bother|commit|push|run|stop|know|think|see|mind)\b))\b|\bno (?:\w+ ){1,4}ever\b",
+    r"\b(?:must(?:n't)?|from now on|under no circumstances|make sure|don't ever)\b|^(?:please )?(?:avoid|only|(?:don't"
+    r"|do not)(?! (?:worry|bother|commit|push|run|stop|know|think|see|mind)\b))\b|\bno (?:\w+ ){1,4}ever\b",
     r"\b(?:immer|niemals|nie|muss|müssen|darf(?:st)? nicht|dürfen nicht|ab jetzt|grundsätzlich)\b",
     r"\b(?:toujours|jamais|il faut|doi(?:t|vent)|désormais)\b|^ne \w+ pas\b",
     r"\b(?:siempre|nunca|hay que|debe[ns]?|a partir de ahora)\b|^no (?:uses|hagas)\b",
@@ -208,10 +215,10 @@ FOR_EVER = any_of(
 """How a rule begins that is no choice between two things."""
 
 STATES = any_of(
-    r"\b(?:i (?:do )?(?:also )?(?:think|know|feel|want|need|guess|bet)|i kind of feel|i'd|i would|we'd|we)\b.{0,40}"
-    r"\b(?:should|needs?|want|rather|prefer|love|better|use|do|keep|have to)\b(?! you)",
-    r"\bi (?:do |really |explicitly |also )*want (?!to\b|you\b)"
-    r"|\buntil\b.{5,80}\b(?:keep|leave|use|stay)\b|\b(?:keep|leave|stay|pin)\b.{3,80}\buntil\b",
+    r"\b(?:i (?:do )?(?:also )?(?:think|know|feel|want|need|guess|bet)|i kind of feel|i'd|i would|we'd"
+    r"|we)\b.{0,40}\b(?:should|needs?|want|rather|prefer|love|better|use|do|keep|have to)\b(?! you)",
+    r"\bi (?:do |really |explicitly |also )*want (?!to\b|you\b)|\buntil\b.{5,80}\b(?:keep|leave|use|stay)\b|\b(?:keep"
+    r"|leave|stay|pin)\b.{3,80}\buntil\b",
     r"\blet'?s (?:use|do|put|go|keep|make|have|call|drop|take|just)\b|\b(?:should|shouldn't|needs? to|has to) \w+ ",
     r"\b(?:code|test|approach|plan|behaviou?r|docs?|name) (?:is|are) (?:right|correct|fine|wrong)\b|\bhow about\b"
     r"|\bgoing to be\b|\bmight want\b|\bwhy (?:aren't|don't|isn't|not)\b|\bin other words\b",
@@ -237,21 +244,21 @@ WORKAROUND = any_of(
 """What holds only until something better."""
 
 CHOSEN = any_of(
-    r"\b(?:decided|decision|we(?:'re| are)?(?: now| only)? (?:going with|chose|use)|we've chosen|(?:moved"
-    r"|switched|migrated)(?: (?:over|away))? (?:to|from))\b",
+    r"\b(?:decided|decision|we(?:'re| are)?(?: now| only)? (?:going with|chose|use)|we've chosen|(?:moved|switched"
+    r"|migrated)(?: (?:over|away))? (?:to|from))\b",
     r"\bwe no longer (?:use|need|want|support)\b",
     r"\bwe(?:'ll| will) (?:use|go with|keep)\b|\bin favou?r of\b",
     r"\bwe(?:'re| are|'ll| will)? (?:stay(?:ing)?|stick(?:ing)?) (?:with|on)\b|\bwe keep\b",
-    r"\b(?:entschieden|entscheidung|wir (?:nehmen|verwenden|behalten|bleiben)|umgestiegen)\b"
-    r"|\b(?:décidé|choisi|on (?:garde|prend|reste|utilise désormais))\b",
-    r"\b(?:decidido|elegimos|vamos a usar|usamos|mantenemos|nos quedamos)\b"
-    r"|に決め|にしました|決定|决定|选择了|改用|我们用",
+    r"\b(?:entschieden|entscheidung|wir (?:nehmen|verwenden|behalten|bleiben)|umgestiegen)\b|\b(?:décidé|choisi"
+    r"|on (?:garde|prend|reste|utilise désormais))\b",
+    r"\b(?:decidido|elegimos|vamos a usar|usamos|mantenemos|nos quedamos)\b|に決め|にしました|決定|决定|选择了|改用"
+    r"|我们用",
 )
 """What a person says was chosen."""
 
 ONE_OFF = any_of(
-    r"\b(?:this|that) (?:one|pr|commit|branch|time)\b|\bc(?:an|ould) (?:you|we|i)\b|\blet'?s\b|\bi just\b"
-    r"|\bi'?ve\b|\bi noticed\b",
+    r"\b(?:this|that) (?:one|pr|commit|branch|time)\b|\bc(?:an|ould) (?:you|we|i)\b|\blet'?s\b|\bi just\b|\bi'?ve\b"
+    r"|\bi noticed\b",
     r"^i (?:do )?(?:want|need|would like) (?:to|you)\b|\bnot sure\b|\?\s*$|\bi don'?t (?:know|remember|see)\b",
     r"\b(?:diesmal|dieses mal|kannst du)\b|\b(?:cette fois|peux-tu)\b|\b(?:esta vez|puedes)\b|今回|这次|能不能",
 )
@@ -264,9 +271,9 @@ ERRAND = any_of(
     r"^(?:(?:yeah|yes|ok(?:ay)?|so|and|now|also|then|please|(?:can|could) you|let'?s|i want to)[,.]? )*(?:read|look|see"
     r"|review|check|continue|proceed|merge|rebase|push|commit|pull|try|retry|find|search|show|tell|list|explain|think"
     r"|investigate|research|explore|brainstorm|discuss|talk|figure|help|wait|hold|analy[sz]e|consider|generate me"
-    r"|break (?:this|it) (?:up|down)|branch and|use the \w+ (?:superpower|skill|agent)"
-    r"|(?P<tidies>(?:update|adjust|change|fix|add(?: it)? to) (?:the |my |some )?(?:\w+ )?(?:doc(?:s|ument\w*)?|readme"
-    r"|change ?log|tests?|lint\w*|(?:merge )?conflicts?)))\b(?!.*\b(?:always|never|every|each|whenever|before any)\b)"
+    r"|break (?:this|it) (?:up|down)|branch and|use the \w+ (?:superpower|skill|agent)|(?P<tidies>(?:update|adjust"
+    r"|change|fix|add(?: it)? to) (?:the |my |some )?(?:\w+ )?(?:doc(?:s|ument\w*)?|readme|change ?log|tests?|lint\w*"
+    r"|(?:merge )?conflicts?)))\b(?!.*\b(?:always|never|every|each|whenever|before any)\b)"
 )
 """What to do in this session, or `tidies` after any change; a rule says when: always, never, before any commit."""
 _LABEL = re.compile(r'"label":\s*"((?:[^"\\]|\\.)+)"')
@@ -288,8 +295,8 @@ _MONTHS = "jan|ene feb|fév mar|mär apr|avr|abr may|mai jun jul aug|ago sep oct
 _DAYS = {"we": 7, "wo": 7, "se": 7, "sp": 14, "mo": 31, "me": 31, "re": 60, "ve": 60, "qu": 92, "tr": 92}
 """Days of a span, by the beginning of its name."""
 _STATE = any_of(
-    r"\b(?:we|is|are|has|have|gets?|was|ist|sind|wird|soit|est|esté|next|release[ds]?|migrat?ion|migración|launch|merged?"
-    r"|ships?|lands?|v\d[\d.]*|version|end|ende|fin)\b|[\u3040-\u9fff]"
+    r"\b(?:we|is|are|has|have|gets?|was|ist|sind|wird|soit|est|esté|next|release[ds]?|migrat?ion|migración|launch"
+    r"|merged?|ships?|lands?|v\d[\d.]*|version|end|ende|fin)\b|[\u3040-\u9fff]"
 )
 _STATE_DAYS = 90
 """Days after which one asks again whether the state was reached up to which something holds."""
@@ -323,12 +330,12 @@ def _month_in(until: str) -> int:
 _OVER = any_of(
     r"\b(?:instead of|rather than|as opposed to|(?:cho[os]\w+|prefer\w*|pick\w*|favou?r\w*) [^.,;:()]{2,40} over|not"
     r"|no longer (?:use|need|want|support)|(?:replac\w+|moved (?:away )?from|rejected|ruled out|decided against"
-    r"|switch\w* from|statt|anstatt|au lieu de|plutôt que|en lugar de|en vez de))"
-    r"\s+((?:the |a |an |using |use )?[`\w](?:[^.,;:()—–\n]|\.(?=\w)|\(\)){1,60})"
+    r"|switch\w* from|statt|anstatt|au lieu de|plutôt que|en lugar de|en vez de))\s+((?:the |a |an |using "
+    r"|use )?[`\w](?:[^.,;:()—–\n]|\.(?=\w)|\(\)){1,60})"
 )
 _CLAUSE = any_of(
-    r"\s+(?:because|since|so|as|which|when|if|for|to|due|and then|but|in order|with|by|weil|da|für|car|pour"
-    r"|parce|porque|para)\b.*"
+    r"\s+(?:because|since|so|as|which|when|if|for|to|due|and then|but|in order|with|by|weil|da|für|car|pour|parce"
+    r"|porque|para)\b.*"
 )
 
 
@@ -362,20 +369,19 @@ IDLE = any_of(
     r"|^(?:the )?(?:approach|plan|resolution|fix) (?:would be|will be|is):|\bshould (?:now )?work (?:correctly|now)"
     r"|^(?:the|all|most) (?:\w+ ){0,2}(?:reviewer|feedback|tests?|issues?|comments?|implementation) (?:is|are|has been"
     r"|have been|provides?|covers?) (?:\w+ )?(?:right|correct|resolved|addressed|fixed|done|comprehensive)\b"
-    r"|^(?:(?:copilot |cursor\S* |thread )#?\d|test fix|pros?:|cons?:|next steps?:)"
-    r"|^something (?:broke|is (?:wrong|broken))"
-    r"|^(?:our|you(?! can'?t| cannot| must)|your|(?:the|our) (?:parent|branch|pr|reviewer|commit) \w+ed)\b",
+    r"|^(?:(?:copilot |cursor\S* |thread )#?\d|test fix|pros?:|cons?:|next steps?:)|^something (?:broke|is (?:wrong"
+    r"|broken))|^(?:our|you(?! can'?t| cannot| must)|your|(?:the|our) (?:parent|branch|pr|reviewer|commit) \w+ed)\b",
     r"\b(?:has|have) (?:now )?been (?:\w+ly )?(?:fixed|resolved|updated|improved|implemented|addressed|added|removed"
     r"|completed)\b|\b(?:can|should|will) now\b|\bshould (?:now )?(?:see|be able|look)\b|\bwon't (?:\w+ly )?affect\b"
-    r"|\b(?:changes|improvements?|updates|enhancements|fixes) (?:that )?(?:we|i)(?:'ve| have)?(?: just)? \w+(?:ed|de)\b"
-    r"|\b(?:now|will \w+) (?:accurate|correct|normal)ly\b|^no (?:\w+ ){0,2}changes? (?:are )?(?:need|requir)ed\b",
+    r"|\b(?:changes|improvements?|updates|enhancements|fixes) (?:that )?(?:we|i)(?:'ve| have)?(?: just)? \w+(?:ed"
+    r"|de)\b|\b(?:now|will \w+) (?:accurate|correct|normal)ly\b|^no (?:\w+ ){0,2}changes? (?:are )?(?:need|requir)ed\b",
 )
 """Where things stand, what a review came to, claims of success, and what says nothing."""
 
 ADVISES = any_of(
     r"\bconsider \w+ing\b|^(?:do|does|did|is|are|can|could)\b(?!.*\binstead\b).*\?|^(?:is|are) there\b|^do (?:we|you)\b"
-    r"|^(?:q: ?)?(?:why do|what (?!about|if)|how (?!about)|which|where|who)\b.*\?"
-    r"|\b(?:we|i) need (?:to (?:fix|add|check|merge|push)|another|more)\b|\bwhy (?:has|have|is|are we|does|did)\b"
-    r"|\b(?:right|correct|yes|ok(?:ay)?|no) ?\?"
+    r"|^(?:q: ?)?(?:why do|what (?!about|if)|how (?!about)|which|where|who)\b.*\?|\b(?:we|i) need (?:to (?:fix|add"
+    r"|check|merge|push)|another|more)\b|\bwhy (?:has|have|is|are we|does|did)\b|\b(?:right|correct|yes|ok(?:ay)?"
+    r"|no) ?\?"
 )
 """Words of reviewers, questions and errands: no choice of the person."""

@@ -102,9 +102,8 @@ _SUPPORTED, _SAME_CLAIM = 0.5, 0.6
 """Share of a claim's words from which a quote supports it, and from which both are about the same."""
 _STEM_CHARS = 4
 _NOT = re.compile(
-    r"\b(?:not|no|never|without|avoid|cannot|stop|instead|rather|nicht|kein\w*|nie|niemals|ohne|statt|ne|pas|jamais|sans"
-    r"|nunca|sin)\b"
-    r"|n['’]t\b|ない|ません|不|没|別に|禁止",
+    r"\b(?:not|no|never|without|avoid|cannot|stop|instead|rather|nicht|kein\w*|nie|niemals|ohne|statt|ne|pas|jamais"
+    r"|sans|nunca|sin)\b|n['’]t\b|ない|ません|不|没|別に|禁止",
     re.IGNORECASE,
 )
 _NAME = re.compile(r"`([^`\n]+)`|(?<=\s)([A-Z][\w.+#-]{2,})|\b(\w*\d[\w.]*\w|\w+_\w+|[a-z]+[A-Z]\w+)\b")

@@ -21,8 +21,7 @@ _NUMBERED_HEADING = re.compile(r"^\d{1,2}\.\s+(?P<text>[A-Z][^:]{3,60}):$")
 _BULLET = re.compile(r"^(?P<indent>\s*)(?:[-*+•✅❌⚠️]|\d{1,2}[.)]|[A-H]\))\s+(?:\[[ x]\]\s+)?")
 _CODE_LINE = re.compile(
     r"^\s*(?://|/\*|\*/|#!|[@$] |> (?![A-Z])|(?:const|let|var|import|from|return|if|for|while|func|def|class|export"
-    r"|async|await) .*[;{(:=]$"
-    r"|.*[;{}]$|[\w.]+\(.*\)$)"
+    r"|async|await) .*[;{(:=]$|.*[;{}]$|[\w.]+\(.*\)$)"
 )
 _LOG_LINE = any_of(
     r"^\s*(?:\d+\.\d+ |#\d+ |=>|❯|\[\+\]|\[?\d{4}-\d\d-\d\d[T ]|\[?\d\d:\d\d:\d\d|npm (?:err|warn)\b|\s+at \S+ \("

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from nugget.extraction.phrases import ANSWERED, ENGLISH, RECOMMENDED, WIDE, any_of
+from nugget.extraction.phrases import ANSWERED, ENGLISH, LEAD_INS, RECOMMENDED, WIDE, any_of
 
 TITLE_CHARS = 80
 
@@ -13,132 +14,152 @@ _LINK = re.compile(r"\[([^\[\]]{1,300})\]\([^)]{0,500}\)")
 _LABEL = re.compile(
     r"^(?:\*\*)?(?P<label>[\w`](?:[^*\n:—–]|:(?=\d)){1,60}?)(?:\*\*)?\s*(?::|\s[-–—])(?:\*\*)?\s+(?=\S)"
 )
-_BARE_LABEL = any_of(
+_LABELS = any_of(
     r"^(?:(?:the )?(?:root )?cause|(?:the )?(?:fix|issue|problem|bug|solution|result|effect|symptom|reason|conclusion"
     r"|summary)|note|important|major|minor|nit|before|after|old|new|now|why|what|how|update|verdict|agreed?|disagree"
     r"|what (?:changed|i changed|the issue was)|key (?:insight|difference|point)|correct(?: by design)?|good catch"
-    r"|not a real issue|my assessment|tl;?dr|example|fixed in [0-9a-f]{7,40}"
-    r"|(?:critical )?(?:thread|conflict|problem|option|step|phase|task|issue|commit|line|file|approach) ?[#`\w.\d/]*"
-    r"(?: \([^)]*\))?|[\w/.`-]+\.[a-z]{1,4}`?(?::[\d-]+)?`?|behaviou?ral change(?: documentation)?)$"
+    r"|not a real issue|my assessment|tl;?dr|example|fixed in [0-9a-f]{7,40}|(?:critical )?(?:thread|conflict|problem"
+    r"|option|step|phase|task|issue|commit|line|file|approach) ?[#`\w.\d/]*(?: \([^)]*\))?"
+    r"|[\w/.`-]+\.[a-z]{1,4}`?(?::[\d-]+)?`?|behaviou?ral change(?: documentation)?)$",
+    r"^(?:the|one|an?|my|our|another|main|key) (?:[\w-]+ ){0,3}(?:detail|nuance|caveat|catch|thing|takeaway|lesson"
+    r"|gotcha|trick|upshot|insight|point|difference|question|problem|issue|reason|cause|bug|fix|rule|idea)(?: here)?$",
+    r"^(?:(?:das|die|der|le|la|el) )?(?:ursache|lösung|fazit|wichtig|hinweis|problème|cause|solution|remarque"
+    r"|important|problema|causa|solución|nota|importante|conclusi[oó]n|проблема|причина|решение|вывод|важно|итог)$",
 )
-_LEAD_IN = any_of(
-    r"^(?:(?:found (?:it|the (?:issue|problem|bug|root cause))|got it|i see(?: the (?:issue|problem"
-    r"|full picture)(?: now)?)?"
-    r"|(?:good|great|excellent) (?:question|catch|point|idea|find|feedback|observations?)s?"
-    r"|you're (?:absolutely |completely )?right"
-    r"|(?:actually |oh |ah |well |hmm? |yeah |ok )?(?:yes|yeah|yep|no|nope|wait)|right|ah+|oh|ok(?:ay)?(?: so)?|so"
-    r"|actually|nein|doch|halt|non|attends|いや|いいえ|違う|違います|不|不对|不是"
-    r"|hmm?|now|well|indeed|interesting(?:ly)?|(?:be )?careful|heads up|fyi|btw|by the way|(?:friendly )?reminder"
-    r"|hey|important(?:ly)?|from now on|going forward|in (?:the )?future|bitte|ab (?:jetzt|sofort)|in zukunft|künftig"
-    r"|désormais|à partir de maintenant|a partir de ahora|de ahora en adelante"
-    r"|exactly|correct"
-    r"|perfect|great|good|sure|agreed?|done|fixed|mostly|not yet|sorry|whoops"
-    r"|thus|therefore|then|next|also|and|but|however|similarly"
-    r"|in short|note|basically"
-    r"|as a result|that said|of course|additional feedback|looking (?:at|more) [^,—–-]{3,60}|if anything"
-    r"|in this case|for example)"
-    r"(?:\s*[,.!:;、，。]+\s*|\s+[—–-]+\s+|\s*$)|(?:so|but|and|now|then|also|yes|yeah|ok|sure|btw|by the way|fyi"
-    r"|actually|from now on|going forward) )+"
-)
+"""Labels before a colon that say nothing themselves."""
 _SAYS = any_of(
     r"^(?:(?:so |but )?the (?:[\w-]+ )?(?:issue|problem|cause|bug|reason|point|fix|solution|trick|idea|intent|approach"
     r"|insight) (?:here )?(?:is|was|seems to be|(?:should|would|could) be)(?: that| because| to)?[:,]?\s+"
-    r"|(?:it )?turns? out(?: that)?[,:]?\s+|this mean(?:s|t)(?: that)?\s+|which means(?: that)?\s+"
-    r"|(?:please )?(?:note|worth noting|keep in mind|remember|be aware)(?: that|:)?\s+"
-    r"|(?:i|we) (?:also )?(?:found|see|noticed|realized|think|believe|know|feel|guess|confirmed|agree)(?: out)?"
-    r"(?: that|,| why)?\s+(?=\S+ \S+)|we(?:'re| are) \w+ing(?: out| more and more| now)* that\s+"
-    r"|(?:fix(?:ed|es)?|resolved?) (?:an? |the )?(?:\w+ )?(?:bug|issue|problem|case) (?:where|in which|that)\s+"
-    r"|(?:root cause fix [-–—:] )?(?:correctly )?(?:identifies|determined|ensures|confirms) that\s+"
-    r"|you're (?:absolutely )?right that |you can (?:still |also |just )?(?=[a-z]+ )"
-    r"|there(?:'s| is| was) an? (?:[\w`]+ ){1,3}[-–—:] (?=\w)"
-    r"|(?:my|the) (?:understanding|guess|recommendation|suggestion) is(?: that)?\s+"
-    r"|(?:bitte )?merk(?: es)? dir(?: bitte)?[:,]?\s*(?:dass )?|remember[:,]\s*)"
+    r"|(?:it )?turns? out(?: that)?[,:]?\s+|this mean(?:s|t)(?: that)?\s+|which means(?: that)?\s+|(?:please )?(?:note"
+    r"|worth noting|keep in mind|remember|be aware)(?: that|:)?\s+|(?:i|we) (?:also )?(?:found|see|noticed|realized"
+    r"|think|believe|know|feel|guess|confirmed|agree)(?: out)?(?: that|,| why)?\s+(?=\S+ \S+)|we(?:'re"
+    r"| are) \w+ing(?: \w+){0,4} that |(?:fix(?:ed|es)?|resolved?) (?:an? |the )?(?:\w+ )?(?:bug|issue|problem"
+    r"|case) (?:where|in which|that)\s+|(?:correctly )?(?:identifies|determined|ensures|confirms) that "
+    r"|you're (?:absolutely )?right that |you can (?:still |also |just )?(?=[a-z]+ )|(?:one|another|the (?:other|first"
+    r"|only|main)) thing (?:here )?is(?: that)?\s+|你的\s*|[^,.]{3,60} (?:is|are|works?|looks?) (?:right|correct|fine"
+    r"|good|great|true|nice)(?: here)?, but\s+|(?:my|the) (?:understanding|guess|recommendation"
+    r"|suggestion) is(?: that)?\s+|(?:bitte )?merk(?: es)? dir(?: bitte)?[:,]?\s*(?:dass )?|remember[:,]\s*)"
 )
 _OPENER = any_of(
-    r"^(?:(?:yeah|ye[sp]|ok(?:ay)?|nope?|well|oh|ah|hm+|so|and|but|also|really|because|cos)[\s,.…]+)+"
-    r"(?=(?:let'?s|we|i|i'd|you|just|use|maybe|please|don't)\b)"
+    r"^(?:(?:yeah|ye[sp]|ok(?:ay)?|no(?:pe)?|well|oh|ah|hm+|so|and|but|also|really|because|cos)[\s,.…]+)+(?=(?:let'?s"
+    r"|we|i|i'd|you|just|use|maybe|please|don't)\b)"
 )
 """What opens a turn before it says what is wanted."""
 _PLEASE = any_of(r",? (?:please|pls|bitte|for (?:this|that|it))(?=[ ,.;!?]|$)")
-_WANTS = (
-    r"^(?:looks like |i (?:kind of )?(?:think|feel|guess)(?: like)? |maybe |perhaps )*(?:we|i)"
-    r"(?: might| do| just| really| only| also)* (?P<verb>want|need)"
+_I = (
+    r"^(?:(?:i (?:kind of )?(?:think|feel|guess)(?: like)?|maybe|perhaps|probably|looks like) )*(?:i|we)(?: also)?(?:'d"
+    r"| would| will)?(?: \w+ly| might| do| just| only| also| still)*"
 )
 _WISHES = (
-    (any_of(r"^(?:i|we) want (?P<what>.+?) (?P<done>\w{3,}ed)\.?$"), r"\g<what> must be \g<done>"),
+    (any_of(r"^.{15,}?, so (?:you|we) (?:need to|should|have to|must) (?:(?:figure out|find) (?:a way|how) to )?"
+            r"(?:still )?(?P<do>.{12,})$"), r"\g<do>"),
+    (any_of(rf"{_I} (?:want|need|like)(?: to have)? (?P<what>(?:the|an?|all|every|each|our)\b [^,]{{2,50}}?(?<!way)"
+            r"(?<!option)(?<!ability)(?<!place)|`[^`]+`) to (?P<do>[a-z]+\b.*)$"), r"\g<what> should \g<do>"),
     (any_of(r"^(?P<what>[^,?]{15,}), why aren't (?:we|you) using (?P<how>.+)$"), r"\g<what>: use \g<how>"),
-    (any_of(r"^(?P<what>[^,?]{15,}), why don't (?:we|you) (?:just )?(?P<how>.+)$"), r"\g<what>: \g<how>"),
     (any_of(r"^[^,.]{3,40}, (?P<what>the \w+ (?:is|are) (?:right|correct|fine|wrong|intended))\.?$"), r"\g<what>"),
-    (any_of(r"^(?:we(?:'re| are) (?:now )?going with |let'?s (?:do|use|go with) (?=`))"), "Use "),
-    (any_of(r"^(?:i|we)(?:'d| would| will)?(?: still| strongly)? (?:recommend|suggest|choose|go with"
-            r"|propose)(?: to)?(?: use| using)? "
-            r"(?=(?!against\b)[`\w])"), "Use "),
-    (any_of(r"^(?:i|we)(?: really| explicitly| definitely| just| also)* (?:do not|don't) need "), "We don't need "),
-    (any_of(r"^(?:i|we)(?: really| explicitly| definitely| just| also)* (?:do not|don't) (?:want"
-    r"|like)(?: to have| to)? "), "No "),
-    (any_of(r"^(?:i|we)(?: really| explicitly| definitely| also| do)* (?:would like|want|need"
-    r"|'d like)(?: to have)? (?:the |a )?(?P<what>.+? (?:to be|called) )"), r"\g<what>"),
-    (any_of(r"^(?:i|we|i'd|we'd)(?: really| also| do)* (?:would like|want|need|'d like)(?: it)? to "), ""),
-    (any_of(r"^(?:i'd|i would|we'd|we would|i|we)(?: much)? (?:rather|prefer)(?: to)? (?:implement (?:it"
-    r"|this) as )?"), "Rather "),
-    (any_of(r"^(?:can|could|would|will) (?:you|we)(?: please| just| also"
-    r"| now)* (?:make sure (?:that )?)?"), ""),
-    (any_of(r"^(?:want me to|would you like me to|should i|shall i|do you want me to|i can|i could"
-    r"|i'd suggest|i'd recommend|i recommend|i suggest"
-                r"|i'll|i will|let me(?! know)|let'?s|let us|we'll|we will|we (?:can|could)|you (?:can|could))(?: also"
-                r"| just| now| then| instead)* (?!against\b)"), ""),
-    (any_of(r"^(?:i think |maybe |perhaps |probably )*(?:we|you|i|it)(?: probably| just| only| also)? (?:should"
-    r"|must|have to|need to)(?: just)? (?!not )"), ""),
-    (any_of(rf"{_WANTS} to (?:use|have) "), "Use "),
-    (any_of(rf"{_WANTS} (?=\S*\w[./:`]\w)"), "Use "),
-    (any_of(rf"{_WANTS} (?!to\b|you\b)"), r"We \g<verb> "),
-    (any_of(r"^(?:please|pls|just|how about(?: just)?|what about|why don't we|why not)[, ]+"), ""),
+    (any_of(r"^(?:we(?:'re| are) (?:now )?going with |let'?s (?:do|use|go with) (?=`))"
+            rf"|{_I} (?:recommend|suggest|choose|go with|propose)(?: to)?(?: use| using)? (?=(?!against\b)[`\w])"
+            rf"|{_I} (?:want|need) (?=\S*\w[./:`]\w)"), "Use "),
+    (any_of(rf"{_I} (?:do not|don't) need "), "We don't need "),
+    (any_of(rf"{_I} (?:do not|don't) (?:want|like)(?: to have| to)? "), "No "),
+    (any_of(rf"{_I}(?: much)? (?:rather|prefer)(?: to)? (?:implement (?:it|this) as )?"), "Rather "),
+    (any_of(rf"{_I} (?P<verb>want|need) (?!to\b|you\b|it to\b)"), r"We \g<verb> "),
+    (any_of(rf"{_I} (?:want|need|like)(?: it)? to |^(?:(?:can|could|would|will) (?:you|we)|should i|shall i"
+            r"|let me(?! know)|let'?s|let us|(?:do you )?want me to|would you like me to|i(?:'d)? (?:suggest|recommend)"
+            r"|i'll|i will|we'll|we will|(?:i|we|you) (?:can|could))(?: please| also| just| now| then| instead)* "
+            r"(?:make sure (?:that )?)?(?!against\b)"), ""),
+    (any_of(r"^(?:i think |maybe |perhaps |probably )*(?:we|you|i|it)(?: probably| just| only| also)? (?:should|must"
+            r"|have to|need to)(?: just)? (?!not )|^(?:please|pls|just|how about(?: just)?|what about|why don't we"
+            r"|why not)[, ]+"), ""),
 )  # fmt: skip
 _WHICH = any_of(
-    r"^(?:which|what)(?: kind of)? (?P<what>.+?) (?:do you (?:want|prefer)|would you (?:like|prefer)"
-    r"|should (?:we|i|be)(?: used)?)(?: to use)? ?(?P<rest>.*)$"
+    r"^(?:which|what)(?: kind of)? (?P<what>.+?) (?:do you (?:want|prefer)|would you (?:like|prefer)|should (?:we|i"
+    r"|be)(?: used)?)(?: to use)? ?(?P<rest>.*)$"
 )
 _EITHER = any_of(r",? or (?:would you (?:prefer|rather|like)|should (?:i|we)|do you prefer) (?:the )?")
-_ASIDE = re.compile(r"\s+\((?:[^()]|\([^()]*\))*\)")
+_ASIDE = re.compile(
+    r"\s+\((?:[^()]|\([^()]*\))*\)|\s[—–]\s[^—–]+\s[—–](?=\s)|,\s(?:which|who|whose|where)\s[^,;:]+,(?=\s)"
+)
+"""What stands in brackets, between dashes, or between commas beside a sentence."""
 _COMMIT_PREFIX = any_of(r"^(?:fix|feat|chore|docs?|style|tests?|refactor|perf|ci|build)(?:\([^)]*\))?!?:\s+")
 _CODE_FIRST = re.compile(
-    r"`|(?!(?:in|on|re|non|pre|per|up|off|self|multi|read|write|run|end|third)-)[a-z]+(?:[A-Z_.(/-]|:\S|\d)|--"
+    r"`|[a-z][\w .-]{0,20}[\u3040-\u9fff]|(?!(?:in|on|re|first|non|pre|per|up|off|self|multi|read|write|run|end"
+    r"|third)-)[a-z]+(?:[A-Z_.(/-]|:\S|\d)|--"
 )
-_ENDS = (
-    re.compile(r"(?:\.|[。；;])\s+|[。；]"),
-    re.compile(r"\s[—–-]\s|:\s|;\s"),
-    re.compile(
-        r",\s(?:which|so|because|but|since|and|even|where|then|not|rather|as|while|making|meaning|causing"
-        r"|leading)\b|\s(?:because|so that|since|even though|although|rather than|instead of)\s"
+_REASON = any_of(
+    r",? (?:bec(?!ame|ome)[a-z]{2,5}|since(?= \w+ \w)|so that|as otherwise|or else|as (?=(?:that|it|they|we"
+    r"|there) (?:is|was|are|were|has|had|does|would|will|\w+s)\b))\b ?|, (?=(?:otherwise|it|they|we got|we were"
+    r"|there)\b)|: (?=(?:it|they)\b)|; (?=(?:it|they|otherwise|we got)\b)|,? (?:weil|denn|damit) |, (?=sonst\b)"
+    r"|, (?:car|parce que|puisque) |, (?=sinon\b)|,? (?:porque|ya que) |，(?=因为|否则)"
+)
+_CLAUSES = (
+    any_of(r"(?<=[\w)`\"'»])\.\s+|[。；;]\s*"),
+    any_of(r"\s[—–-]\s|:\s|：\s*"),
+    _REASON,
+    any_of(
+        r",\s(?:which|so|where|as|while|whereas|though|although|even|not|by which|just|then|like|especially|including"
+        r"|such as|(?:\w+ly )?\w+ing)\b|\s(?:even though|although|due to|in addition to|as well as)\s"
+        r"|(?P<comma>,)\s(?=(?:i|my|we|you|it|they|this|that|there|the|an?|each|every)\b)|,\s(?:sodass|aber|donc|mais"
+        r"|pues|pero|así que|lo que|потому что|так как|поэтому|чтобы|но)\b|，(?=导致|所以|因此|由于|但|而|从而|不过)"
     ),
-    re.compile(r",\s(?!(?:if|when|unless|until|except|only|wenn|falls|si|cuando)\b)|、|，"),
 )
+"""Where whole parts of a sentence end: behind a stop, a dash or colon, or before a conjunction."""
+_JOINS = any_of(
+    r"(?P<comma>,)\s(?:and|or|but)(?: then| also)?\s|\s(?:and|but)\s(?=(?:(?:then|also|always|never|only) )?(?:(?:is"
+    r"|are|was|were|has|have|should|must|can|will|would|does|did)\b|[a-z]+(?:s|ed) (?!(?:and|or|of|to|in|for|from|with"
+    r"|on|at|by)\b)))"
+)
+"""Between two clauses with one subject; behind a comma, unless it is a list, the second one has a verb."""
+_PHRASES = any_of(
+    r"\s(?:(?P<not>instead of|rather than)|(?P<that>that|which)|(?P<to>to [a-z]+)|by|for|via|with|using|from|on|at|in"
+    r"|during|across|within|under)\s"
+)
+_BEFORE_PHRASE = re.compile(
+    r"(?:`[^`]+`|\b\w*[a-z0-9_][A-Z_./]\w+(?:\(\))?|[A-Z]\w+|[a-z-]{3,}s|\b(?:the|its?|their|our|your|every|each|all"
+    r"|any|these|those) (?:[\w-]+ ){0,2}[\w-]+)$"
+)
+"""How a sentence ends that is whole without the phrase behind it: with a name, a plural or `the` and a noun."""
+_BEFORE = {
+    "not": re.compile(""),
+    "to": any_of(r"\b(?:us|add|set|pass|call|wrap|keep|put|extract|creat|run|install)(?:e|s|es|ed|ing)? \S+[^,]*$"),
+    "that": re.compile(r"(?:`[^`]+`|\b[a-z]+[A-Z]\w+)(?: [a-z]+)?$"),
+}
+_NEEDS_PHRASE = any_of(
+    r"\b(?:is|are|was|were|be|been|being|isn't|aren't|wasn't)(?: (?!the\b|its\b)[\w-]+){1,2}$"
+    r"|\ban? (?:[\w-]+ ){0,2}[\w-]+$"
+)
+_LIMITED = any_of(
+    r"^(?!(?:if|when) ).*(?<![\w-])(?:never|always|not|no|only|must|avoid|cannot|all|every|each|any|both|between)\b"
+    r"|n't\b"
+)
+"""What is not true without the phrase behind it: a passive and `a thing`, and rules and denials."""
 _SPARE = any_of(
     r"(?:^the|(?<=\w )(?:the|an?|just|also|actually|really|simply|basically|explicitly|correctly|pre-existing|current"
     r"|entire|itself|own|any))\s(?=[\w`])"
 )
 """Words that a title can do without when it is too long."""
-_LAST_ENDS = re.compile(r"\s(?:for|by|via|with|using|to|from|which|that|and|or|in|on|at)\s")
-"""Where a sentence may be cut in the end; before `if` or `when` it would no longer be true."""
-_PASSIVE = any_of(r"\b(?:is|are|was|were) (?:\w+ed|shown|set|made|built|run)$")
-"""How no sentence may end that was cut before `by`, `in` or `to`: that says the thing."""
-_DANGLING = any_of(
-    r"\s(?:by|in|to|for|of|with) both (?!.* and ).*$|[\s,]+(?:because|since|that|so|and|or|with|as|by|to|in|is|are|was"
-    r"|be|been|the|a|an|of|for|from|on|at|when|if|not|but|which(?: \w+s)?|it|via|than|rather|e\.g\.?|i\.e\.|even|though"
-    r"|although|never|only|just|also|any|will|would|should|can|could|its|this|these|has|have|does|do|in other words"
-    r"|such as|based|especially|(?:by|for|without|of|while) \w+ing)$"
+_NO_SENTENCE = re.compile(
+    r"^[^\s\u3040-\u9fff]+$|^\S+: \S*(?:::|<)\S*$|^\W*https?://\S+$|[;{]\s*$|[\"',;)]\s*//|^(?:const|let|var|return"
+    r"|import|export|def|func|class) [^.]*[=({]"
 )
-_MAY_END, _END_CHARS = (" it", " that", " does", " is", " are"), 12
-"""How a sentence may end that was not cut, and how much of its end shows that."""
-_REPORTED = any_of(
-    r"^(?:Updated|Changed|Added|Fixed|Modified|Created|Made) (?:the )?(?P<name>`[^`]+`)[^—–:`-]*(?:`[^`]+`)?"
-    r"(?: function)?\s*[—–:-]\s+(?:now )?(?P<does>(?:\w+ly )?[a-z]+s\b.*)$"
+"""A bare link, and lines of code."""
+_HANGING = any_of(
+    r"(?:^|[\s(])(?:the|an?|and|or|but|nor|because|since|although|though|of|with|from|by|as|than|if|when|whenever|while"
+    r"|so|such as|its|their|your|our|which|whose|into|onto|via|per|e\.g\.?|i\.e\.?|(?:by|for|without|while) \w+ing|und"
+    r"|oder|mit|der|die|das|von|et|ou|avec|de|du|les?|la|y|o|con|el|los|las|и|или|с|для)$|[(\[{,、，]$"
 )
-_EDITS = any_of(r"^(?:update|change|modify|edit|adjust) (?:`[^` (]*[./][^` (]*`(?:,? and |, )?)+ to (?=[a-z]+ )")
+"""How no sentence ends."""
+_CUT_OFF = any_of(
+    r"\s(?:→ \w+|to|in|on|at|for|is|are|was|were|be|been|has|have|had|does|do|will|would|should|can|could|must|may|not"
+    r"|that|this|these|those|only|even|also|just|never|any|rather|both|either|specifically|especially|based|until"
+    r"|unless|before|after|without)$"
+)
+"""How a sentence ends at most as it was said, and not where it was cut."""
 _CLAUSE_FIRST = re.compile(
-    r"^(?P<side>(?:If|When|Since|Because|As|While|For|After|Before|With|In|Once|To|By|Without"
-    r"|Where)\b[^,]{5,120}),\s+(?:then )?(?P<main>[^,].{20,})$"
+    r"^(?P<side>(?:(?P<why>Since|Because|As|While|Although|Given|To)|If|When|For|After|Before|With|In|Once|By|Without"
+    r"|Where)\b[^,:]{5,120}),\s+(?:then )?(?P<main>(?!(?:it|they|this|that|you|we|i)\b)[^,].{20,})$"
 )
+"""A clause in front, and whether what follows is as true without it."""
 _PASSING = any_of(
     r"(?<=\w) (?:(?<!from )now|already|currently|still)(?= \w)|^(?:now|currently),? |,? now(?=[.,;]|$)| here$"
 )
@@ -147,48 +168,42 @@ _LINES = re.compile(
     r"\s*\((?:~?lines?|line|see) ~?[\d–-]+(?:[^()]*)\)|(?<=\.go):\d+(?:-\d+)?|\s+at lines? \d+(?:-\d+)?"
     r"|\s+on line \d+(?:-\d+)?|:\d+(?:-\d+)?(?=`)"
 )
-
-
-_REASON = any_of(
-    r",? (?:because|since(?= \w+ \w)|so that|as otherwise|or else"
-    r"|as (?=(?:that|it|they|we|there) (?:is|was|are|were|has|had|does|would|will|\w+s)\b))\b ?"
-    r"|, (?=(?:otherwise|it|they|we got|we were|there)\b)|: (?=(?:it|they)\b)|; (?=(?:it|they|otherwise|we got)\b)"
-    r"|,? (?:weil|denn|damit) |, (?=sonst\b)|, (?:car|parce que|puisque) |, (?=sinon\b)"
-    r"|,? (?:porque|ya que) |，(?=因为|否则)"
-)
 _HANGS = any_of(
     r"(?:(?:(?:given|all(?: of)?) )?(?:these|those|this|that)|the (?:rest|others?|former|latter|above)|both|which"
-    r"|there(?:'s| is| are)|it|its|they|also|just|only one"
-    r"|(?:use|do|make|try|find|have|want|need) (?:something|anything|stuff|this|that|it))\b"
-    r"|(?:if|when|after|before|while|once|since|because|as)\b[^,]*$"
-    r"|(?:inside|in|with|for|like|by|on|at)\b(?:(?!\b(?:always|never|must|cannot|should|only)\b)[^,])*"
-    r"(?:,\s*(?:when|if|where|while)\b[^,]*)?$"
+    r"|there(?:'s| is| are)|it|its|they|also|just|only one|(?:\w+ly,?|(?:in|for|at|on|with|by|from|during"
+    r"|under) [^,]{2,40},) (?:it|it's|this|that|they|these)\b|(?:эт(?:от|а|о|и)|ce(?:tte|la|s)?|est[aeo]s?|dies\w*)\b"
+    r"|(?:use|do|make|try|find|have|want|need) (?:something|anything|stuff|this|that|it))\b|(?:if|when|after|before"
+    r"|while|once|since|because|as|to|wenn|weil|nachdem|quand|lorsque|cuando|если|когда)\b[^,]*$|这|那|它|これ|それ"
+    r"|この|その|(?:如果|因为|由于|虽然|为了|当)[^，]*$|(?:inside|in|with|for|like|by|on|at)\b(?:(?!\b(?:always|never"
+    r"|must|cannot|should|only)\b)[^,])*(?:,\s*(?:when|if|where|while)\b[^,]*)?$"
 )
+_ASKS = re.compile(r"[?？](?:\s|$)|？")
 _FLEETING = any_of(
-    r"^→|^(?:(?:shall|should) (?:i|we)|want me|do you (?:want|prefer)|or (?:would|should|could|can|do)|your)\b"
+    r"^[→#]|^(?:(?:shall|should) (?:i|we)|want me|do you (?:want|prefer)|or (?:would|should|could|can|do)|your)\b"
     r"|\bthis (?:pr|pull request|merge|commit|branch|session)\b|, (?:can|could|would) you\b|^you can (?:see|quickly)\b"
-    r"|\bshould (?:now )?(?:be (?:\w+ )?green|pass)\b|\b(?:option|task|step|phase|approach|point) #?\d+\b"
-    r"|^the (?:first|second|third|last|next|remaining|failing) (?:test|problem|issue|failure|error|case)s?\b"
-    r"|\bwhy (?:are|is|do|does|can|did)(?:n't)?\b|\b(?:too|as well)$"
-    r"|\b(?:so far|as requested|was (?:meant|supposed) to)\b"
-    r"|\b(?:this|these|those)(?= (?:is|was|are|were|will|would|should|can|could|has|had|does|way|too|instead|in|on|at"
-    r"|for|to|from|with|and|or|but|reasons?|cases?|points?)\b|[.,;:!?]|$)|\bthat (?:instead|too|way)\b"
-    r"|\b(?:do|with|for|like|of|about|after|before|than|using) (?:this|that|it)(?=$|[.,;:])"
-    r"|\b(?:is|are|looks?) (?:done|complete|green|ready|in place|up to date|running|resolved|implemented)$"
+    r"|\bshould (?:now )?(?:be (?:\w+ )?green|pass)\b|\b(?:option|task|step|phase|approach|point) #?\d+\b|^the (?:first"
+    r"|second|third|last|next|remaining|failing) (?:test|problem|issue|failure|error|case)s?\b|\blet(?:'?s| us)\b"
+    r"|^i (?:want|need|would like)\b|^not (?:possible|working|sure|quite|really)|^(?:finally|next|one thing|теперь"
+    r"|[а-яё]{3,}(?:[дрлнвтс]им|[уа]ем|айте)\b|ahora|vamos a|maintenant|jetzt|让我|现在|目前|我)|^(?:added|removed"
+    r"|updated|changed|fixed|renamed|created|modified|reworded|refactored|implemented|moved|cleaned)\b|\bwhy (?:are|is"
+    r"|do|does|can|did)(?:n't)?\b|\b(?:too|as well)$|\b(?:so far|as requested|was (?:meant|supposed) to)\b|\b(?:this"
+    r"|these|those)(?= (?:is|was|are|were|will|would|should|can|could|has|had|does|way|too|instead|in|on|at|for|to|from"
+    r"|with|and|or|but|reasons?|cases?|points?)\b|[.,;:!?]|$)|\bthat (?:instead|too|way)\b|\b(?:do|with|for|like|of"
+    r"|about|after|before|than|using) (?:this|that|it)(?=$|[.,;:])|\b(?:is|are|looks?) (?:done|complete|green|ready"
+    r"|in place|up to date|running|resolved|implemented)$"
 )
 """What is true of the moment, or goes on from something else."""
 _TELLS = any_of(r"^(?:no|only|rather|prefer|merk)\b|\b(?:never|always|don't|do not|must)\b")
 _VERB = re.compile(
-    r"\b(?:is|are|was|were|has|have|had|does|do|did|can|could|must|will|would|should|may|might|needs?|gets?|makes?|means?"
-    r"|isn't|aren't|doesn't|don't|didn't|won't|can't|cannot|wasn't|hasn't|seems?|returns?|contains?|holds?|creates?|requires?"
-    r"|expects?|ignores?|accepts?|rejects?|allows?|counts?|breaks?|causes?|supports?|keeps?|timed|failed|became|took)\b"
-    r"|^[A-Z][a-z]{2,}ed (?=\S)|`(?:\(\))? [a-z]{3,}s (?=[a-z`])"
-    r"|\b[a-z]{3,}(?:s|ed) (?:the|a|an|its?|to|all|only|no|not|in|on|by|from|with|for|when|if|into|as|at|every|each|`)"
-    r"|\b(?:[Ww]e|[Yy]ou|[Tt]hey) (?!are\b)[a-z]+ |(?:`[^`]+`|\b[A-Z][A-Za-z]+|\(\)) (?:also |only |never "
-    r"|always |silently )?[a-z]{2,}s\b"
+    r"\b(?:is|are|was|were|has|have|had|does|do|did|can|could|must|will|would|should|may|might|needs?|gets?|makes?"
+    r"|means?|isn't|aren't|doesn't|don't|didn't|won't|can't|cannot|wasn't|hasn't|seems?|returns?|contains?|holds?"
+    r"|creates?|requires?|expects?|ignores?|accepts?|rejects?|allows?|counts?|breaks?|caus(?:es|ed)|supports?|keeps?"
+    r"|timed|failed|became|took)\b|^[A-Z][a-z]{2,}ed (?=\S)|`(?:\(\))? [a-z]{3,}s (?=[a-z`])|\b[a-z]{3,}(?:s|ed) (?:the"
+    r"|a|an|its?|to|all|only|no|not|in|on|by|from|with|for|when|if|into|as|at|every|each|`)|\b(?:[Ww]e|[Yy]ou"
+    r"|[Tt]hey) (?!are\b)[a-z]+ |(?:`[^`]+`|\b[A-Z][A-Za-z]+|\(\)) (?:also |only |never |always "
+    r"|silently )?[a-z]{2,}s\b"
 )
 _CODE = re.compile(r"`[^`]*`|\([^)]*\)")
-_IN_QUOTES = re.compile(r'"[^"]*"')
 IMPERATIVES = frozenset(
     """
     adapt add adjust allow apply avoid build bump change clean combine configure convert copy create cut debug delete
@@ -205,7 +220,7 @@ IMPERATIVES = frozenset(
 
 def clean(text: str) -> str:
     """Return a sentence as prose on one line, without markup."""
-    unescaped = text.replace("\\`", "`").replace('\\"', '"')
+    unescaped = re.sub(r"(?<!`)\\`", "`", text).replace('\\"', '"')
     return " ".join(_MARKS.sub(r"\1", _LINK.sub(r"\1", unescaped)).split())
 
 
@@ -217,12 +232,12 @@ def point_of(text: str) -> str:
     if not text.startswith("**"):
         plain = _LINK.sub(r"\1", plain.lstrip("✅❌⚠️•-* "))
     marked, said = _LABEL.match(plain), clean(text)
-    if marked and _BARE_LABEL.match(clean(marked["label"])):
+    if marked and _LABELS.match(clean(marked["label"])):
         said = clean(plain[marked.end() :])
     before, said = "", _COMMIT_PREFIX.sub("", _LINES.sub("", said))
     while said != before:
         before = said
-        for pattern in (_LEAD_IN, _SAYS):
+        for pattern in (LEAD_INS, _SAYS):
             shorter = pattern.sub("", said, count=1)
             if len(shorter) + 3 * len(WIDE.findall(shorter)) >= 6:
                 said = shorter
@@ -240,104 +255,89 @@ def wish(text: str) -> str:
     return capitalised(_PLEASE.sub("", said).rstrip("?").strip())
 
 
-def title_of(text: str) -> str:
-    """Return a title of at most TITLE_CHARS characters for a text, empty if none fits."""
-    said = _main_first(_of_label(_LINES.sub("", text).strip()))
-    if len(said) > TITLE_CHARS:
-        said = _ASIDE.sub("", said)
-    if len(said.rstrip(" .:;,")) > TITLE_CHARS:
-        tight = _SPARE.sub("", said) if said.startswith("`") else _SPARE.sub("", said).replace("`", "")
-        said = tight if len(tight.rstrip(" .:;,")) <= TITLE_CHARS else said
-    said = balanced(_cut(said, TITLE_CHARS).strip(" .,;:!—–-。"))
-    is_cut = not text.rstrip(" .,;:!—–-。").endswith(said[-_END_CHARS:])
-    before = ""
-    while before != said and (is_cut or not said.endswith(_MAY_END)):
-        before, said = said, _DANGLING.sub("", said)
-    said = capitalised(said)
-    if len(said) > TITLE_CHARS or len(said) + len(WIDE.findall(said)) < 12 or _CHAT.match(said):
+def title_of(text: str, context: str = "") -> str:
+    """Return a title of at most TITLE_CHARS characters for a text in a context; empty if no whole part of it fits."""
+    whole = _ends(_LINES.sub("", text))
+    uncut = (whole, _ends(_ASIDE.sub("", whole)))
+    if _ASKS.search(text):
         return ""
-    return said
+    for part, said in ((one, form(one)) for form in (_ends, _tight) for one in _shorter(whole)):
+        if len(said) + len(WIDE.findall(said)) < 12 or len(said) > TITLE_CHARS or _CHAT.match(said):
+            continue
+        if _is_closed(said) and (part in uncut or _is_whole(said, context or text)) and stands_alone(said, context):
+            return capitalised(said)
+    return ""
 
 
-def _cut(said: str, most: int) -> str:
-    """Return a sentence cut at the strongest border that leaves at most `most` characters, if there is one."""
-    for ends in (*_ENDS, _LAST_ENDS):
-        if len(said.rstrip(" .:;,")) <= most:
-            break
-        cuts = [
-            found.start()
-            for found in ends.finditer(said)
-            if 0.35 * most <= found.start() <= most
-            and said[: found.start()].count("`") % 2 == 0
-            and said[: found.start()].count("(") == said[: found.start()].count(")")
-            and not (ends is _LAST_ENDS and _PASSIVE.search(said[: found.start()]))
-        ]
-        if cuts:
-            said = said[: cuts[-1]]
-    return said
+def _tight(said: str) -> str:
+    """Return a sentence without words that a title can do without."""
+    tight = said if _CLAUSES[0].search(said) else _SPARE.sub("", said)
+    return tight if said.startswith("`") else tight.replace("`", "")
 
 
-def _of_label(text: str) -> str:
-    """Return a long sentence without its label or report: `Updated X - now does Y` as `X does Y`."""
-    if len(text.rstrip(" .")) <= TITLE_CHARS:
-        return text
-    if found := _REPORTED.match(text):
-        return f"{found['name']} {found['does']}"
-    if found := _EDITS.match(text):
-        return capitalised(text[found.end() :])
-    label, _, rest = text.partition(": ")
-    rest = _main_first(_SAYS.sub("", rest))
-    is_label = 0 < len(label) <= 60 and "`" not in label and "(" not in label and "`" in rest[:60] and len(rest) >= 40
-    return capitalised(rest) if is_label and is_statement(rest) and not _HANGS.match(rest) else text
+def _shorter(text: str) -> Iterator[str]:
+    """Yield a sentence, and then what it says without asides, label, trailing and leading clauses, and phrases."""
+    plain = _ends(_ASIDE.sub("", text))
+    yield from (text, plain)
+    label, *rest = re.split(r":\s|：|\s[—–-]\s", plain, maxsplit=1)
+    if rest and _is_closed(label) and _is_label(label) and is_statement(rest[0], text):
+        yield from _shorter(_SAYS.sub("", rest[0]))
+    bodies = [plain]
+    if found := _CLAUSE_FIRST.match(plain):
+        main, side = found["main"], found["side"]
+        yield "" if _CUT_OFF.search(main) else f"{main} {side[:1].lower()}{side[1:]}"
+        bodies += [main] if found["why"] else []
+    for body in bodies:
+        yield body
+        for breaks in (*_CLAUSES, _PHRASES, _JOINS):
+            for end in reversed([*breaks.finditer(body, 0, 2 * TITLE_CHARS)]):
+                head, kind = _ends(body[: end.start()]), end.lastgroup or ""
+                if breaks is _PHRASES:
+                    is_open = not kind and _NEEDS_PHRASE.search(head)
+                    is_cut = _BEFORE.get(kind, _BEFORE_PHRASE).search(head) and not (is_open or _LIMITED.search(head))
+                    yield head if is_cut else ""
+                elif kind != "comma" or is_statement(body[end.end() :], "the"):
+                    yield head
 
 
-def _main_first(text: str) -> str:
-    """Return a sentence that begins with `If` or `When` with its main clause in front, where it would be cut."""
-    found = _CLAUSE_FIRST.match(text)
-    if not found or len(text.rstrip(" .")) <= TITLE_CHARS:
-        return text
-    main, side = found.group("main").rstrip(" .;"), found.group("side")
-    if ":" in side or re.match(r"(?:it|they|this|that|you|we|i)\b", main, re.IGNORECASE):
-        return text
-    swapped = f"{main} {side[:1].lower()}{side[1:]}"
-    if len(swapped) <= TITLE_CHARS:
-        return swapped
-    room = TITLE_CHARS - len(side) - 2
-    head = _cut(_ASIDE.sub("", main), room)
-    if len(head) <= room and is_statement(head):
-        return f"{side}, {head}"
-    return text if side.lower().startswith(("if ", "without ")) else main  # without its condition it may be false
+def _is_label(text: str) -> bool:
+    """Return whether what stands before a colon or dash only names what the rest is about."""
+    is_short = text.count(" ") < 3 and text.split(" ", 1)[0].lower() not in IMPERATIVES
+    names = is_short or not stands_alone(text, "the") or not is_statement(text, "the")
+    return names and len(text) <= 60 and "," not in text
+
+
+def _ends(text: str) -> str:
+    return text.lstrip(" ,;:!—–-。：，").rstrip(" .,;:!—–-。：，").removesuffix(", OR")
+
+
+def _is_whole(said: str, context: str) -> bool:
+    """Return whether what is left of a sentence says a whole thing, with a verb that is not its last word."""
+    ends = bool(WIDE.search(said)) or said[-1:] in "`)"
+    is_told = is_statement(said if ends else said.rpartition(" ")[0], context)
+    return _is_closed(said) and not _CUT_OFF.search(said) and not _HANGS.match(said) and is_told
+
+
+def _is_closed(said: str) -> bool:
+    """Return whether all brackets and quotation marks are closed, and the end is one."""
+    pairs = all(said.count(one) == said.count(other) for one, other in ("()", "[]", "{}", "“”", "「」", "（）"))
+    return pairs and not (said.count("`") % 2 or said.count('"') % 2 or _HANGING.search(said))
 
 
 def split_reason(text: str) -> tuple[str, str]:
     """Return a claim and the reason given for it in the same sentence, which may be empty."""
     found = _REASON.search(text)
-    if found is None or found.start() < 12 or len(text) - found.end() < 8:
-        return text, ""
-    if text[: found.start()].count("`") % 2 or text[: found.start()].count("(") > text[: found.start()].count(")"):
+    if not found or found.start() < 12 or len(text) - found.end() < 8 or not _is_closed(text[: found.start()]):
         return text, ""
     return text[: found.start()].rstrip(" ,;-–—"), text[found.end() :].strip()
-
-
-def title_part(said: str, *, is_told: bool) -> str:
-    """Return the part of a claim that its title says: all of it if it fits, else the claim without its reason.
-
-    A claim of a few words only names what goes wrong, and the reason is what to know.
-    """
-    head, reason = split_reason(said)
-    if len(said.rstrip(" .")) <= TITLE_CHARS or not reason:
-        return said
-    if len(head.split()) > 4:
-        return head
-    return said if is_told else reason
 
 
 def stands_alone(title: str, context: str) -> bool:
     """Return whether a title needs no sentence before it and says a whole thing."""
     if _HANGS.match(title) or _FLEETING.search(title):
         return False
-    label, colon, rest = _CODE.sub("``", title).partition(": ")
-    return not colon or is_statement(rest, context) or "?" in label
+    _, colon, rest = _CODE.sub("``", title).partition(": ")
+    return not colon or is_statement(rest, context)
 
 
 def is_statement(text: str, context: str = "") -> bool:
@@ -347,7 +347,6 @@ def is_statement(text: str, context: str = "") -> bool:
     """
     if not ENGLISH.search(context or text):
         return True
-    text = _IN_QUOTES.sub('""', text)
     first = text.lower().lstrip("`'\" ").split(" ", 1)[0].rstrip(".,:;!")
     return first in IMPERATIVES or _TELLS.search(text) is not None or _VERB.search(text) is not None
 
@@ -367,6 +366,15 @@ def _answer(question: str, answer: str) -> str:
     if found := _WHICH.match(asked):
         return capitalised(f"{found.group('what')} {found.group('rest')}".strip() + f": {answer}")
     return f"{answer}: {asked}"
+
+
+def sentence(text: str) -> str:
+    """Return a sentence of a body with a stop behind it; nothing for a bare link, a line of code or a torn piece."""
+    one = balanced(re.sub(r"\s*\(?``\)?", "", text)).rstrip(" :;,")
+    is_torn = "`" not in text and any(text.count(mark[0]) != text.count(mark[1]) for mark in ("[]", "{}"))
+    if not one or is_torn or _NO_SENTENCE.search(one):
+        return ""
+    return capitalised(one) + ("" if one[-1] in ".!?。！？" else "。" if WIDE.match(one[-1]) else ".")
 
 
 def balanced(text: str) -> str:

@@ -15,8 +15,8 @@ BUDGETS = {
     "lines": 43_023,
     "lines of a file": 398,
     "classes": 213,
-    "re.compile": 193,
-    "lines of tests": 19_989,  # with the fault laboratory
+    "re.compile": 192,
+    "lines of tests": 19_986,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02

@@ -55,7 +55,7 @@ def test_files_that_commands_changed_are_touches_where_disk_or_git_shows_it(agen
     found = by_path(touched(agent))
     assert {path: touch.action.value for path, touch in found.items()} == {
         "README.md": "deleted", "old/a.txt": "deleted", "old/b.txt": "deleted", "src/login.py": "renamed",
-        "src/new.py": "created", "schema.lock": "created",
+        "src/new.py": "created", "schema.lock": "created"
     }  # fmt: skip
     assert found["README.md"].before_hash == sha("# Shop\n")
     assert found["src/login.py"].previous_path == "src/auth.py"
@@ -79,7 +79,7 @@ def test_paths_outside_and_excluded_files_are_left_out_and_failed_edits_too(agen
 @pytest.mark.proves("PROVENANCE-TOUCHES")
 @pytest.mark.parametrize(
     "name", ["claude-code/2026-02-08_2956cee6_d65f53d0e8e2", "claude-code/2026-02-10_a0927dd5_48415fae24d7",
-             "claude-code/2026-02-13_2577a596_5d755497c182"],
+             "claude-code/2026-02-13_2577a596_5d755497c182"]
 )  # fmt: skip
 def test_every_hash_of_a_real_session_is_that_of_the_replayed_files(shared_data, tmp_path, name):
     played = replay(shared_data / "transcripts" / f"{name}.jsonl", tmp_path / "repo", tmp_path / "claude")
@@ -102,7 +102,4 @@ def test_a_session_whose_repository_is_gone_is_read_from_what_the_transcript_say
     after = (agent.repo / "src/auth.py").read_bytes()
     shutil.rmtree(agent.repo)
     found = of_session(read_session(agent.transcript), vanished_workspace(agent.repo))
-    assert {touch.path: touch.after_hash for touch in found} == {
-        "src/auth.py": sha(after),
-        "notes.md": sha("hello\n"),
-    }
+    assert {touch.path: touch.after_hash for touch in found} == {"src/auth.py": sha(after), "notes.md": sha("hello\n")}
