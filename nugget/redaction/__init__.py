@@ -115,7 +115,7 @@ def _secrets(views: Sequence[str], allow: Sequence[re.Pattern[str]]) -> list[lis
     found = _merged(found)
     again = [*echoes(joined, found)]
     merged = _merged(in_whole([*found, *again], cuts)) if again or cuts else found
-    return _by_view(merged, views) if len(views) > 1 else [merged]
+    return [merged] if len(views) == 1 else _by_view(merged, views)
 
 
 def _merged(spans: Sequence[Span]) -> list[Span]:
