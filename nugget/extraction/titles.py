@@ -97,8 +97,8 @@ _CLAUSES = (
     any_of(r"\s[—–-]\s|:\s|：\s*"),
     _REASON,
     any_of(
-        r",\s(?:which|so|where|as|while|whereas|though|although|even|not|by which|just|then|like|especially|including"
-        r"|such as|(?:\w+ly )?\w+ing)\b|\s(?:even though|although|due to|in addition to|as well as)\s"
+        r",\s(?:which|so|where|as|while|whereas|though|although|even|not|never|always|by which|just|then|like|including"
+        r"|especially|such as|(?:\w+ly )?\w+ing)\b|\s(?:even though|although|due to|in addition to|as well as)\s"
         r"|(?P<comma>,)\s(?=(?:i|my|we|you|it|they|this|that|there|the|an?|each|every)\b)|,\s(?:sodass|aber|donc|mais"
         r"|pues|pero|así que|lo que|потому что|так как|поэтому|чтобы|но)\b|，(?=导致|所以|因此|由于|但|而|从而|不过)"
     ),
