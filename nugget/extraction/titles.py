@@ -257,10 +257,10 @@ def wish(text: str) -> str:
 
 def title_of(text: str, context: str = "") -> str:
     """Return a title of at most TITLE_CHARS characters for a text in a context; empty if no whole part of it fits."""
-    whole = _ends(_LINES.sub("", text))
-    uncut = (whole, _ends(_ASIDE.sub("", whole)))
     if _ASKS.search(text):
         return ""
+    whole = _ends(_LINES.sub("", text))
+    uncut = (whole, _ends(_ASIDE.sub("", whole)))
     for part, said in ((one, form(one)) for form in (_ends, _tight) for one in _shorter(whole)):
         if len(said) + len(WIDE.findall(said)) < 12 or len(said) > TITLE_CHARS or _CHAT.match(said):
             continue
@@ -285,7 +285,8 @@ def _shorter(text: str) -> Iterator[str]:
     bodies = [plain]
     if found := _CLAUSE_FIRST.match(plain):
         main, side = found["main"], found["side"]
-        yield "" if _CUT_OFF.search(main) else f"{main} {side[:1].lower()}{side[1:]}"
+        if not _CUT_OFF.search(main):
+            yield f"{main} {side[:1].lower()}{side[1:]}"
         bodies += [main] if found["why"] else []
     for body in bodies:
         yield body
@@ -294,8 +295,8 @@ def _shorter(text: str) -> Iterator[str]:
                 head, kind = _ends(body[: end.start()]), end.lastgroup or ""
                 if breaks is _PHRASES:
                     is_open = not kind and _NEEDS_PHRASE.search(head)
-                    is_cut = _BEFORE.get(kind, _BEFORE_PHRASE).search(head) and not (is_open or _LIMITED.search(head))
-                    yield head if is_cut else ""
+                    if _BEFORE.get(kind, _BEFORE_PHRASE).search(head) and not (is_open or _LIMITED.search(head)):
+                        yield head
                 elif kind != "comma" or is_statement(body[end.end() :], "the"):
                     yield head
 
@@ -315,7 +316,7 @@ def _is_whole(said: str, context: str) -> bool:
     """Return whether what is left of a sentence says a whole thing, with a verb that is not its last word."""
     ends = bool(WIDE.search(said)) or said[-1:] in "`)"
     is_told = is_statement(said if ends else said.rpartition(" ")[0], context)
-    return _is_closed(said) and not _CUT_OFF.search(said) and not _HANGS.match(said) and is_told
+    return is_told and not _CUT_OFF.search(said)
 
 
 def _is_closed(said: str) -> bool:

@@ -114,8 +114,7 @@ def _secrets(views: Sequence[str], allow: Sequence[re.Pattern[str]]) -> list[lis
         found = [span for span in found if span not in allowed or span[2] == "private"]
     found = _merged(found)
     again = [*echoes(joined, found)]
-    merged = _merged(in_whole([*found, *again], cuts)) if again or cuts else found
-    return [merged] if len(views) == 1 else _by_view(merged, views)
+    return _by_view(_merged(in_whole([*found, *again], cuts)) if again or cuts else found, views)
 
 
 def _merged(spans: Sequence[Span]) -> list[Span]:
