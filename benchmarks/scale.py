@@ -140,8 +140,8 @@ def ask(index: Any, embedder: Seeded, question: str, filter_: Filter = EVERYTHIN
 
 
 STAGES = (
-    "terms", "search_text", "search_unit_text", "search_vectors", "units_of_chunks", "unit_cosines", "nearness",
-    "nearest_chunks", "units", "chunks", "chunks_of_units", "words_of_unit",
+    "terms", "search_text", "search_vectors", "units_of_chunks", "unit_cosines", "nearness",
+    "nearest_chunks", "units", "chunks_of_units", "words_of_unit",
 )  # fmt: skip
 
 

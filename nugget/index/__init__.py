@@ -133,22 +133,18 @@ class Index(IndexReader):
     ) -> Lists:
         """Return the best `depth` chunks and units by words, the best k chunks by vectors, and k units of a period."""
         # One after the other: in threads beside each other they wait longer for the interpreter than they gain.
-        texts = self.search_text(terms, depth, filter_)
-        wholes = self.search_unit_text(terms, depth, filter_)
-        of_period = self.search_unit_text(terms, k, within) if within else []
+        texts = self.search_text("chunks", terms, depth, filter_)
+        wholes = self.search_text("units", terms, depth, filter_)
+        of_period = self.search_text("units", terms, k, within) if within else []
         nearest = self.search_vectors(vector, k, filter_) if vector is not None else []
         unit_of = self.units_of_chunks(list({key for key, _ in [*texts, *nearest]}))
         return Lists(texts, wholes, of_period, nearest, unit_of)
 
-    def search_text(self, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
-        """Return the k best chunks for any of these terms as (chunk key, BM25 score, higher is better)."""
-        return self._search_text("chunks", terms, k, filter_)
+    def search_text(self, kind: str, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
+        """Return the k best for any of these terms of the `chunks`, or of the `units` read as a whole.
 
-    def search_unit_text(self, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
-        """Return the k best units, read as a whole, for any of these terms as (unit key, BM25 score)."""
-        return self._search_text("units", terms, k, filter_)
-
-    def _search_text(self, kind: str, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
+        As (key, BM25 score); higher is better.
+        """
         if not terms.match:
             return []
         if self._has_numpy and (alone := bm25.terms_alone(terms)):

@@ -150,7 +150,7 @@ def reviewed_units(index: Index, workspace: Workspace, *, text: str | None, toda
     keys = [key for key, repo in rows if is_about(repo, workspace)]
     if not keys:
         return []
-    matches = dict(index.search_unit_text(index.terms(text), TEXT_CANDIDATES, Filter())) if text else {}
+    matches = dict(index.search_text("units", index.terms(text), TEXT_CANDIDATES, Filter())) if text else {}
     best = max(matches.values(), default=0.0) or 1.0
     units = index.units(keys)
     stale = stale_units(units, index, today=today)

@@ -45,11 +45,12 @@ def test_in_a_large_index_frequent_words_are_not_asked_and_the_rows_that_matter_
         terms = index.terms("how is the cache of the zorblatt flushed before item 77 in the queue")
         assert {"zorblatt", "flushed"} <= set(terms.words)
         assert "cache" not in terms.words
-        best, _ = index.search_text(terms, 10, Filter())[0]
-        assert index.chunks([best])[best].text.startswith("the cache of the zorblatt")
+        best, _ = index.search_text("chunks", terms, 10, Filter())[0]
+        texts = {one.key: one.text for its in index.chunks_of_units(range(1, 211)).values() for one in its}
+        assert texts[best].startswith("the cache of the zorblatt")
         common = index.terms("cache queue")
         assert set(common.words) == {"cache", "queue"}
-        assert index.search_text(common, 10, Filter()), "frequent words alone still find something"
+        assert index.search_text("chunks", common, 10, Filter()), "frequent words alone still find something"
 
 
 @pytest.mark.proves("INDEX-FORGETS")
@@ -86,12 +87,13 @@ def test_words_are_scored_as_fts5_does_it_also_after_writes(tmp_path):
 
     def check(index: Index, question: str, filter_: Filter) -> None:
         terms = index.terms(question)
-        for kind, search in (("chunks", index.search_text), ("units", index.search_unit_text)):
+        for kind in ("chunks", "units"):
             sql = f"SELECT rowid, -bm25({kind}_fts, 2, 1, .5) FROM {kind}_fts WHERE {kind}_fts MATCH ?"
             scores = dict(index.connection.execute(sql, (terms.match,)).fetchall())
             units = index.units_of_chunks(list(scores)) if kind == "chunks" else {key: key for key in scores}
             admitted = index.admitted(list(units.values()), filter_)
-            best, found = {key: scores[key] for key in scores if units[key] in admitted}, search(terms, 40, filter_)
+            best = {key: scores[key] for key in scores if units[key] in admitted}
+            found = index.search_text(kind, terms, 40, filter_)
             assert [score for _, score in found] == pytest.approx(sorted(best.values(), reverse=True)[:40])
             assert [score for _, score in found] == pytest.approx([best[key] for key, _ in found])
 
@@ -212,7 +214,7 @@ def found(index: Index, text: str) -> list[str]:
     assert query.problem is None, query.problem
     chosen = merge_filters(query.filter, Filter(match=query.match))
     terms = terms_of(Vocabulary(index.connection), query.text)
-    rows = index.search_unit_text(replace(terms, match=query.match_any or terms.match), 9, chosen)
+    rows = index.search_text("units", replace(terms, match=query.match_any or terms.match), 9, chosen)
     return sorted(unit.id for unit in index.units([key for key, _ in rows]).values())
 
 
@@ -272,6 +274,6 @@ def test_every_string_is_a_query_that_sqlite_takes(index):
         text = "".join(random.choice(scraps) + random.choice(["", " "]) for _ in range(random.randint(1, 12)))
         query = parse_search(text, today=TODAY)
         chosen = merge_filters(query.filter, Filter(match=query.match))
-        index.search_unit_text(terms_of(Vocabulary(index.connection), query.text or "pool"), 9, chosen)
+        index.search_text("units", terms_of(Vocabulary(index.connection), query.text or "pool"), 9, chosen)
         for match in filter(None, (query.match, query.match_any)):
             index.connection.execute("SELECT 1 FROM units_fts WHERE units_fts MATCH ?", (match,)).fetchall()
