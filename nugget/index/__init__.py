@@ -29,7 +29,7 @@ from nugget.index.connection import (
 )
 from nugget.index.fulltext import COLUMN_WEIGHTS, SMALL_INDEX_CHUNKS, Terms, Vocabulary, match_any, terms_of
 from nugget.index.protocols import IndexReader, Lists
-from nugget.index.units import CHUNK_COLUMNS, Edge, StoredChunk, conditions_of, select_in
+from nugget.index.units import Edge, StoredChunk, conditions_of, select_in
 from nugget.models import Filter, Problem, RelationType, SourceName, Unit
 
 if TYPE_CHECKING:
@@ -245,11 +245,6 @@ class Index(IndexReader):
             units = self._documents("chunks")[1]
             return dict(zip(keys, units[list(keys)].tolist(), strict=True))
         return dict(select_in(self.connection, "SELECT key, unit_key FROM chunks WHERE key IN", keys))
-
-    def chunks(self, keys: Iterable[int]) -> dict[int, StoredChunk]:
-        """Return chunks by key."""
-        rows = select_in(self.connection, f"SELECT {CHUNK_COLUMNS} FROM chunks WHERE key IN", list(keys))
-        return {row[0]: StoredChunk(*row) for row in rows}
 
     def chunks_of_units(self, keys: Iterable[int]) -> dict[int, list[StoredChunk]]:
         """Return all chunks of these units, in order."""

@@ -55,7 +55,7 @@ class IndexReader(Protocol):
     def embedding_model(self) -> str | None:
         """The model whose vectors stand in this index; None when it has none."""
 
-    def reading(self) -> AbstractContextManager[None]:
+    def reading(self) -> AbstractContextManager[object]:
         """Have this thread read one state of the index within, even if something is written meanwhile."""
 
     def terms(self, text: str, *, matches: Sequence[str] = ()) -> Terms:
@@ -89,9 +89,6 @@ class IndexReader(Protocol):
 
     def units_of_chunks(self, keys: Sequence[int]) -> dict[int, int]:
         """Return the unit of each of these chunks: chunk key -> unit key."""
-
-    def chunks(self, keys: Iterable[int]) -> dict[int, StoredChunk]:
-        """Return chunks by key."""
 
     def chunks_of_units(self, keys: Iterable[int]) -> dict[int, list[StoredChunk]]:
         """Return all chunks of these units, in order."""

@@ -313,7 +313,7 @@ def _nearest(index: IndexReader, vector: Vector, source: SourceName, limit: int)
             if cosine >= LEAST_COSINE:
                 best.setdefault(unit_of[chunk], (chunk, cosine))
         units = index.units(best)
-        chunks = index.chunks(chunk for chunk, _ in best.values())
+        chunks = {chunk.key: chunk for its in index.chunks_of_units(best).values() for chunk in its}
     return tuple(
         _hit(units[key], chunks[chunk], Contribution(name="vector", value=cosine), f"cosine {cosine:.2f}")
         for key, (chunk, cosine) in list(best.items())[:limit]

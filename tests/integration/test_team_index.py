@@ -186,7 +186,7 @@ def test_no_door_shows_the_rows_of_another_space(pair, team_database):
     for reader in (PostgresIndex(team_database, "other"), PostgresIndex(team_database, "team,other")):
         doors: dict[str, tuple[Any, ...]] = {
             "unit_ids": (), "unit": ("pattern/retry",), "terms": ("pool",), "newest_units": (Filter(), 9),
-            "units": ([1],), "chunks": ([1],), "edges": ([1],), "unit_vector": (1,),
+            "units": ([1],), "edges": ([1],), "unit_vector": (1,),
         }  # fmt: skip
         for door, given in doors.items():
             with pytest.raises(IndexUnavailable, match="no space"):

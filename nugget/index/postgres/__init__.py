@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from nugget.index.bm25 import CHUNKS, UNITS, AskedWords, Item, items_of, places, ranges
 from nugget.index.fulltext import LARGE_INDEX_CHUNKS, Document, Terms, chunk_columns, terms_of, unit_columns
 from nugget.index.postgres import statements as sql
-from nugget.index.postgres.connection import Rows, Statement, Transactions
+from nugget.index.postgres.connection import Rows, Snapshot, Statement, Transactions
 from nugget.index.protocols import IndexReader, Lists, Scored
 from nugget.index.units import Edge, StoredChunk, indexed_title, unit_of
 from nugget.markdown import body_below_title
@@ -45,31 +45,19 @@ class PostgresIndex(Transactions, IndexReader):
         """Return the words of a question that are worth looking for, and read what `matches` will need."""
         asked = AskedWords(text)
         placed = [item for match in matches for item in items_of(match) if item.is_placed]
-        with self.reading():
-            rows, *found = self._trip(
-                (sql.VOCABULARY, asked.parameters),
-                *((sql.DOCUMENTS[kind], {"terms": item.required})
-                  for item in placed for kind in (CHUNKS, UNITS)),
-            )  # fmt: skip
-            self._remember_places(placed, found)
+        with self.reading() as now:
+            rows, *found = self._trip((sql.VOCABULARY, asked.parameters), *_documents_of(placed))
+            _remember_places(now, placed, found)
             return terms_of(asked.answered(self.chunk_count, rows), text)
-
-    def _remember_places(self, placed: Sequence[Item], found: Iterable[Rows]) -> None:
-        rows, known = iter(found), self._now.of("places") if self._now else {}
-        for item in placed:
-            for kind in (CHUNKS, UNITS):
-                known[item.given, kind] = places(item, [_document(row) for row in next(rows)])
 
     def _parameters(self, match: str, name: str) -> dict[str, Any]:
         """Return the parameters of an FTS5 query, after reading the documents of its phrases if need be."""
         items = items_of(match)
-        with self.reading():
-            known = self._now.of("places") if self._now else {}
+        with self.reading() as now:
+            known = now.of("places")
             placed = [item for item in items if item.is_placed and (item.given, UNITS) not in known]
             if placed:
-                asked = [(sql.DOCUMENTS[kind], {"terms": item.required})
-                         for item in placed for kind in (CHUNKS, UNITS)]  # fmt: skip
-                self._remember_places(placed, self._trip(*asked))
+                _remember_places(now, placed, self._trip(*_documents_of(placed)))
             parameters = ranges(items, name)
             for kind in (CHUNKS, UNITS):
                 rows = [
@@ -79,19 +67,23 @@ class PostgresIndex(Transactions, IndexReader):
                     parameters[f"{name}{kind}_{name_}"] = [row[column] for row in rows]
         return parameters
 
+    def _conditions(self, filter_: Filter) -> tuple[str, dict[str, Any]]:
+        """Return the tests of a filter on units `u` with all their parameters; no text for no filter."""
+        tests, parameters = sql.conditions(filter_, "f")
+        return tests, parameters | (self._parameters(filter_.match, "must") if filter_.match else {})
+
     def search(
         self, terms: Terms, vector: Vector | None, filter_: Filter, *, k: int, depth: int, within: Filter | None = None
     ) -> Lists:
         """Return the best `depth` chunks and units by words, the best k chunks by vectors, and k units of a period."""
-        with self.reading():
-            now, numbers = self._now, self._fitting(vector)
-            assert now is not None
+        with self.reading() as now:
+            numbers = self._fitting(vector)
             now.vector, now.filter = vector, filter_
             parameters: dict[str, Any] = {"k": k, "depth": depth, "vector": numbers}
             parameters |= self._parameters(terms.match, "any")
-            tests, of_filter = sql.conditions(filter_, "f")
+            tests, of_filter = self._conditions(filter_)
             period, of_period = sql.conditions(within, "p") if within else (None, {})
-            parameters |= of_filter | of_period | (self._parameters(filter_.match, "must") if filter_.match else {})
+            parameters |= of_filter | of_period
             vectors = self._by_vectors(bool(tests)) if numbers else ""
             statement = sql.search(tests, period, prefixes='"*' in terms.match, vectors=vectors)
             rows = self._trip((statement, parameters))[0]
@@ -123,15 +115,13 @@ class PostgresIndex(Transactions, IndexReader):
 
     def search_vectors(self, vector: Vector, k: int, filter_: Filter) -> Scored:
         """Return the k chunks of highest cosine with a normalised vector, as (chunk key, cosine)."""
-        with self.reading():
+        with self.reading() as now:
             if not (numbers := self._fitting(vector)):
                 return []
-            tests, parameters = sql.conditions(filter_, "f")
-            parameters |= self._parameters(filter_.match, "must") if filter_.match else {}
+            tests, parameters = self._conditions(filter_)
             start = sql.with_admitted(tests) if tests else ""
             rows = self._rows(f"{start} {self._by_vectors(bool(tests))}", k=k, vector=numbers, **parameters)
-            if self._now:
-                self._now.of("unit_of").update((row[0], row[2]) for row in rows)
+            now.of("unit_of").update((row[0], row[2]) for row in rows)
             return sorted(((row[0], row[1]) for row in rows), key=lambda entry: (-entry[1], entry[0]))
 
     def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, UnitCosines]:
@@ -147,29 +137,27 @@ class PostgresIndex(Transactions, IndexReader):
             rows = self._rows(sql.COSINES, keys=missing, vector=numbers)
             return {row[0]: (row[2], row[3], row[4], row[1]) for row in rows}
 
-        with self.reading():
+        with self.reading() as now:
             if not (numbers := self._fitting(vector)):
                 return {}
-            if self._now and self._now.vector is not vector:
-                self._now.vector = vector
-                self._now.of("cosines").clear()
+            if now.vector is not vector:
+                now.vector = vector
+                now.of("cosines").clear()
             return self._known("cosines", keys, fetch)
 
     def nearness(self, unit_key: int, unit_keys: Sequence[int]) -> dict[int, float]:
         """Return the cosine of each of these units with another one, each as a whole; 0 if it is below."""
 
         def fetch(missing: list[int]) -> dict[int, float]:
-            read = self._now.of("units") if self._now else {}
-            keys = [*missing, *read]  # what was read already may be asked for next
+            keys = [*missing, *now.of("units")]  # what was read already may be asked for next
             found: dict[int, float] = dict(self._rows(sql.NEARNESS.format("= ANY(%(keys)s)"), best=unit_key, keys=keys))
-            if self._now:
-                self._now.of("nearness").update((key, found.get(key)) for key in keys)
+            now.of("nearness").update((key, found.get(key)) for key in keys)
             return found
 
-        with self.reading():
-            if self._now and self._now.best != unit_key:
-                self._now.best = unit_key
-                self._now.of("nearness").clear()
+        with self.reading() as now:
+            if now.best != unit_key:
+                now.best = unit_key
+                now.of("nearness").clear()
             return {key: max(near, 0.0) for key, near in self._known("nearness", unit_keys, fetch).items()}
 
     def units_of_chunks(self, keys: Sequence[int]) -> dict[int, int]:
@@ -183,15 +171,12 @@ class PostgresIndex(Transactions, IndexReader):
 
     def _related(self, keys: list[int]) -> dict[str, dict[int, Any]]:
         """Read units with their chunks and those that they are related to; remember all, and return it by kind."""
-        with self.reading():
-            now = self._now
-            assert now is not None
+        with self.reading() as now:
             names = list(sql.RELATED)
             given: dict[str, Any] = {"keys": keys}
             asked: list[Statement] = [(sql.NOTE_AROUND, given), *((sql.RELATED[name], given) for name in names)]
-            tests, parameters = sql.conditions(now.filter, "f")
+            tests, parameters = self._conditions(now.filter)
             if tests:
-                parameters |= self._parameters(now.filter.match, "must") if now.filter.match else {}
                 asked.append((f"{sql.units_admitted(tests)} AND u.key {sql.AROUND}", {**given, **parameters}))
             if numbers := self._fitting(now.vector):
                 of_vector = {**given, "vector": numbers, "best": now.best or 0}
@@ -209,7 +194,6 @@ class PostgresIndex(Transactions, IndexReader):
             read: dict[str, dict[int, Any]] = {
                 "units": {row[0]: unit_of(row[1:], relations.get(row[0], ())) for row in rows["units"]},
                 "chunks_of": chunks,
-                "chunks": {one.key: one for its in chunks.values() for one in its},
                 "superseded": dict.fromkeys(around) | dict(rows["superseded"]),
                 "edges": {key: _edges(key, rows["edges"]) for key in keys},
             }
@@ -224,15 +208,6 @@ class PostgresIndex(Transactions, IndexReader):
             for name, values in read.items():
                 now.of(name).update(values)
             return read
-
-    def chunks(self, keys: Iterable[int]) -> dict[int, StoredChunk]:
-        """Return chunks by key."""
-
-        def fetch(missing: list[int]) -> dict[int, StoredChunk]:
-            units = set(self.units_of_chunks(missing).values())
-            return {one.key: one for its in self.chunks_of_units(units).values() for one in its}
-
-        return self._known("chunks", keys, fetch)
 
     def chunks_of_units(self, keys: Iterable[int]) -> dict[int, list[StoredChunk]]:
         """Return all chunks of these units, in order."""
@@ -251,27 +226,25 @@ class PostgresIndex(Transactions, IndexReader):
 
     def admitted(self, keys: Sequence[int], filter_: Filter) -> set[int]:
         """Return those of the units that a filter admits."""
-        tests, parameters = sql.conditions(filter_, "f")
-        if not tests:
-            return set(keys)
 
         def fetch(missing: list[int]) -> dict[int, bool]:
-            must = self._parameters(filter_.match, "must") if filter_.match else {}
             statement = f"{sql.units_admitted(tests)} AND u.key = ANY(%(keys)s)"
-            return {row[0]: True for row in self._rows(statement, keys=missing, **parameters, **must)}
+            return {row[0]: True for row in self._rows(statement, keys=missing, **parameters)}
 
-        with self.reading():
-            if self._now and self._now.filter != filter_:
-                self._now.filter = filter_
-                self._now.of("admitted").clear()
+        with self.reading() as now:
+            tests, parameters = self._conditions(filter_)
+            if not tests:
+                return set(keys)
+            if now.filter != filter_:
+                now.filter = filter_
+                now.of("admitted").clear()
             return {key for key, is_admitted in self._known("admitted", keys, fetch).items() if is_admitted}
 
     def unit_keys(self, ids: Iterable[str], source: SourceName = SourceName.BRAIN) -> dict[str, int]:
         """Return the keys of units by id, within one source."""
         wanted = list(ids)
-        with self.reading():
-            units = self._now.of("units") if self._now else {}
-            known = {unit.id: key for key, unit in units.items() if unit and unit.source is source}
+        with self.reading() as now:
+            known = {unit.id: key for key, unit in now.of("units").items() if unit and unit.source is source}
             if all(id_ in known for id_ in wanted):
                 return {id_: known[id_] for id_ in wanted}
             statement = "SELECT id, key FROM nugget.units WHERE space = %(space)s AND source = %(source)s"
@@ -281,10 +254,22 @@ class PostgresIndex(Transactions, IndexReader):
         """Return columns of the units `u` that a filter admits; `columns` and `order` are SQL of ours."""
         order = order.replace("max(", "greatest(")
         with self.reading():
-            tests, parameters = sql.conditions(filter_, "f")
-            parameters |= self._parameters(filter_.match, "must") if filter_.match else {}
+            tests, parameters = self._conditions(filter_)
             statement = f"SELECT {columns} FROM nugget.units u WHERE u.space = %(space)s AND {tests or 'true'}"
             return self._rows(f"{statement} ORDER BY {order} LIMIT %(limit)s", limit=limit, **parameters)
+
+
+def _documents_of(items: Sequence[Item]) -> list[Statement]:
+    """Return the statements that read the documents in which the terms of these items may stand."""
+    return [(sql.DOCUMENTS[kind], {"terms": item.required}) for item in items for kind in (CHUNKS, UNITS)]
+
+
+def _remember_places(now: Snapshot, items: Sequence[Item], found: Iterable[Rows]) -> None:
+    """Note where these items stand in the documents that were found for them."""
+    rows = iter(found)
+    for item in items:
+        for kind in (CHUNKS, UNITS):
+            now.of("places")[item.given, kind] = places(item, [_document(row) for row in next(rows)])
 
 
 def _edges(key: int, rows: Rows) -> list[Edge]:

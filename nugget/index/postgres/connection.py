@@ -242,25 +242,20 @@ class Transactions:
 
     def __init__(self, url: str, space: str) -> None:
         self._url, self.space = url, space
-        self._named = "'{}'".format(space.replace("'", "''").replace("%", "%%"))
         self._local = threading.local()
         self.trips = 0
 
-    @property
-    def _now(self) -> Snapshot | None:
-        return getattr(self._local, "snapshot", None)
-
     @contextmanager
-    def reading(self) -> Iterator[None]:
+    def reading(self) -> Iterator[Snapshot]:
         """Read one state of the index throughout the block, whatever is written meanwhile."""
-        if self._now is not None:
-            yield
+        if (now := getattr(self._local, "snapshot", None)) is not None:
+            yield now
             return
         with clear_errors():
             pool = pool_of(self._url)
             snapshot = self._local.snapshot = Snapshot(pool.getconn())
             try:
-                yield
+                yield snapshot
                 if snapshot.state is not None:
                     snapshot.connection.execute("COMMIT")
             finally:
@@ -272,9 +267,7 @@ class Transactions:
 
     def _trip(self, *statements: Statement) -> list[Rows]:
         """Send statements together and return the rows of each; the first trip begins the transaction."""
-        with self.reading():
-            now = self._now
-            assert now is not None
+        with self.reading() as now:
             if now.state is not None:
                 return self._send(now, statements)
             first = [*begin(self.space), (STATE, {})]
@@ -296,10 +289,11 @@ class Transactions:
             return found[len(first) :]
 
     def _send(self, now: Snapshot, statements: Sequence[Statement]) -> list[Rows]:
+        named = _psycopg().sql.Literal(self.space).as_string(None).replace("%", "%%")
         with now.connection.pipeline():
             cursors = [
                 now.connection.execute(
-                    text.replace("%(space)s", self._named),
+                    text.replace("%(space)s", named),
                     clean(parameters) if isinstance(parameters, dict) else parameters,
                 )
                 for text, parameters in statements
@@ -312,18 +306,17 @@ class Transactions:
 
     @property
     def _state(self) -> tuple[str, int, int]:
-        with self.reading():
-            if self._now and self._now.state is None:
+        with self.reading() as now:
+            if now.state is None:
                 self._trip()
-            assert self._now is not None and self._now.state is not None
-            return self._now.state
+            assert now.state is not None
+            return now.state
 
     def _known(self, name: str, keys: Iterable[Any], fetch: Callable[[list[Any]], Mapping[Any, Any]]) -> dict[Any, Any]:
         """Return what is known of these keys, after fetching what was not read in this transaction."""
         wanted = list(dict.fromkeys(keys))
-        with self.reading():
-            assert self._now is not None
-            known = self._now.of(name)
+        with self.reading() as now:
+            known = now.of(name)
             if missing := [key for key in wanted if key not in known]:
                 fetched = fetch(missing)
                 known.update((key, fetched.get(key)) for key in missing)
