@@ -18,10 +18,8 @@ from typing import TYPE_CHECKING, Any
 from nugget.index import bm25, vectors
 from nugget.index import units as stored
 from nugget.index.connection import (
-    SCHEMA_VERSION,
     Unusable,
     home_index_file,
-    home_version,
     load_sqlite_vec,
     memory_index_file,
     open_existing,
@@ -50,9 +48,8 @@ class Index(IndexReader):
 
     other_model = "no_vectors"  # a sync gives this index the vectors of the client's model
 
-    def __init__(self, file: Path, *, version: str = SCHEMA_VERSION) -> None:
+    def __init__(self, file: Path) -> None:
         self.file = file
-        self._version = version
         self._signs = vectors.Signs()
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
@@ -63,7 +60,7 @@ class Index(IndexReader):
         """This thread's connection."""
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = open_existing(self.file, version=self._version)
+            connection = open_existing(self.file)
             self._local.connection, self._local.state = connection, (0, -1)
             self._local.vector_search = "sqlite-vec" if load_sqlite_vec(connection) else "numpy"
             if self._local.vector_search == "numpy":
@@ -348,7 +345,7 @@ def _allowed(filter_: Filter, kind: str) -> tuple[str, list[object]]:
 
 def read_home(home: Path) -> Index:
     """Open the machine's index for reading. Raises Unusable if nothing has been synced into it yet."""
-    return Index(home_index_file(home), version=home_version())
+    return Index(home_index_file(home))
 
 
 def read_memory(home: Path, identity: str) -> Index:

@@ -23,13 +23,16 @@ from nugget.index.fulltext import said_parts
 from nugget.infra import files
 
 SCHEMA_VERSION = "10"
-"""Another version in a file means: rebuild it. There are no migrations, because nothing lives only in the index."""
+"""Another version in a file means: rebuild it; so every change of an .sql file here needs another one.
+
+There are no migrations, because nothing lives only in the index.
+"""
 
 _BUSY_TIMEOUT_MS = 15_000
 _MMAP_BYTES = 1 << 31
 _PAGE_BYTES = 1 << 13
 """Of which five vectors fill one; of the usual 4096 bytes two leave a quarter empty."""
-_SCHEMA = Path(__file__).with_name("schema.sql")
+_HOME_SCHEMAS = ("provenance.sql", "events.sql")
 
 
 class Unusable(IndexUnavailable):
@@ -51,13 +54,13 @@ def connect(file: Path | str) -> sqlite3.Connection:
     return connection
 
 
-def create(file: Path | str, *, schemas: Sequence[str] = (), version: str = SCHEMA_VERSION) -> sqlite3.Connection:
-    """Create an empty index at a path where nothing is yet; `schemas` are SQL that adds tables to the common ones."""
+def create(file: Path | str, *, schemas: Sequence[str] = ()) -> sqlite3.Connection:
+    """Create an empty index at a path where nothing is yet; `schemas` are files of SQL beside the common one."""
     connection = connect(file)
     connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
-    tables = "".join((_SCHEMA.read_text("utf-8"), *schemas))
+    tables = "".join(Path(__file__).with_name(name).read_text("utf-8") for name in ("schema.sql", *schemas))
     connection.executescript(f"BEGIN;\n{tables}")  # one transaction, for the disk is waited for once in each
-    connection.execute("INSERT INTO meta VALUES ('schema_version', ?), ('made', ?)", (version, secrets.token_hex(8)))
+    connection.execute("INSERT INTO meta VALUES ('schema_version', ?), ('made', ?)", (SCHEMA_VERSION, secrets.token_hex(8)))
     connection.execute("COMMIT")
     return connection
 
@@ -87,7 +90,7 @@ def find_damage(file: Path) -> str | None:
         return str(error) if is_damage(error) else None
 
 
-def open_existing(file: Path, *, version: str = SCHEMA_VERSION) -> sqlite3.Connection:
+def open_existing(file: Path) -> sqlite3.Connection:
     """Open an index for reading and writing. Raises Unusable with the reason when it must be rebuilt."""
     if not file.is_file():
         raise Unusable("there is no index yet")
@@ -97,7 +100,7 @@ def open_existing(file: Path, *, version: str = SCHEMA_VERSION) -> sqlite3.Conne
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH 'x'").fetchone()
         row = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
-        if row is None or row[0] != version:
+        if row is None or row[0] != SCHEMA_VERSION:
             raise Unusable("the index was made by another version of Nugget")
     except sqlite3.Error as error:
         connection.close()
@@ -186,28 +189,18 @@ def home_index_file(home: Path) -> Path:
     return home / "index.db"
 
 
-@cache
-def home_version() -> str:
-    """Return the version of the machine's index, which changes with every change of its schema."""
-    return f"{SCHEMA_VERSION}-{hashlib.sha256(''.join(_home_schemas()).encode()).hexdigest()[:12]}"
-
-
-def _home_schemas() -> list[str]:
-    return [Path(__file__).with_name(name).read_text("utf-8") for name in ("provenance.sql", "events.sql")]
-
-
 def open_home(home: Path) -> sqlite3.Connection:
     """Open the machine's index for reading and writing; create it if there is none that can be used.
 
     It holds what belongs to no single brain: provenance, sessions, shell logs, canon and channels. It is derived like
     the others. Raises IndexUnavailable if it can neither be opened nor created.
     """
-    return _open_or_create(home_index_file(home), schemas=_home_schemas(), version=home_version())
+    return _open_or_create(home_index_file(home), schemas=_HOME_SCHEMAS)
 
 
 def empty_home() -> sqlite3.Connection:
     """Return an empty machine's index in memory."""
-    return create(":memory:", schemas=_home_schemas(), version=home_version())
+    return create(":memory:", schemas=_HOME_SCHEMAS)
 
 
 def open_read_only(home: Path) -> sqlite3.Connection | None:
@@ -216,7 +209,7 @@ def open_read_only(home: Path) -> sqlite3.Connection | None:
         connection = sqlite3.connect(f"{home_index_file(home).as_uri()}?mode=ro", uri=True, timeout=0.1)
         with suppress(sqlite3.Error):
             row = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
-            if row is not None and row[0] == home_version():
+            if row is not None and row[0] == SCHEMA_VERSION:
                 return connection
         connection.close()
     return None
@@ -230,7 +223,7 @@ def memory_index_file(home: Path, identity: str) -> Path:
 
 def open_memory(home: Path, identity: str) -> sqlite3.Connection:
     """Open the index of an identity's memory for reading and writing; create it if there is none that can be used."""
-    connection = _open_or_create(memory_index_file(home, identity), schemas=(), version=SCHEMA_VERSION)
+    connection = _open_or_create(memory_index_file(home, identity))
     if connection.execute("SELECT 1 FROM meta WHERE key = 'identity'").fetchone() is None:
         connection.execute("INSERT OR IGNORE INTO meta VALUES ('identity', ?)", (identity,))
     return connection
@@ -245,21 +238,21 @@ def discard_damaged(home: Path) -> bool:
     return True
 
 
-def _open_or_create(file: Path, *, schemas: Sequence[str], version: str) -> sqlite3.Connection:
+def _open_or_create(file: Path, *, schemas: Sequence[str] = ()) -> sqlite3.Connection:
     with suppress(Unusable):
-        return open_existing(file, version=version)
+        return open_existing(file)
     try:
         with files.locked(file.with_suffix(".lock")):
             with suppress(Unusable):
-                return open_existing(file, version=version)  # another process has just created it
+                return open_existing(file)  # another process has just created it
             fresh = file.with_name(f"{file.name}.new")
             remove_database(fresh)
-            with closing(create(fresh, schemas=schemas, version=version)) as made:
+            with closing(create(fresh, schemas=schemas)) as made:
                 if schemas and file.is_file():
                     _keep_gone_sessions(made, file)
             remove_database(file)
             fresh.replace(file)
-            return open_existing(file, version=version)
+            return open_existing(file)
     except (OSError, sqlite3.Error) as error:
         raise IndexUnavailable(f"{file} cannot be made ({error}).", hint="Check space and permissions.") from error
 
