@@ -13,6 +13,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from nugget.index.events import MARKS, id_range, table_of
+from nugget.index.fulltext import LARGEST_CHARACTER
 from nugget.index.units import select_in
 from nugget.models import Filter, SourceName
 from nugget.models.sessions import Evidence, Speaker, SpeechOrigin
@@ -189,7 +190,7 @@ def messages_of(connection: sqlite3.Connection, channel: int) -> list[StoredPass
 def sessions_like(connection: sqlite3.Connection, source: SourceName, prefix: str) -> dict[str, int]:
     """Return the keys of the sessions of a source whose id begins with this, at most a few, by id."""
     sql = "SELECT id, key FROM log_sessions WHERE source = ? AND id >= ? AND id < ? AND gone = 0 ORDER BY id LIMIT 5"
-    return dict(connection.execute(sql, (source, prefix, prefix + "\U0010ffff")).fetchall())
+    return dict(connection.execute(sql, (source, prefix, prefix + LARGEST_CHARACTER)).fetchall())
 
 
 _PAST = (
@@ -231,7 +232,7 @@ def _tests(source: SourceName, filter_: Filter, moment: str) -> tuple[str, list[
     if filter_.sessions:
         tests.append(f"({' OR '.join(['s.id >= ? AND s.id < ?'] * len(filter_.sessions))})")
         for session in filter_.sessions:
-            parameters += [session, session + "\U0010ffff"]
+            parameters += [session, session + LARGEST_CHARACTER]
     return " AND ".join(tests), parameters
 
 

@@ -12,20 +12,17 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 
-from nugget.index.fulltext import Vocabulary, terms_of
+from nugget.index.fulltext import LARGEST_CHARACTER, Vocabulary, terms_of
 from nugget.index.units import select_in
 from nugget.models.nuggets import FileTouch, Nugget, SessionRecord
 from nugget.sources.nugget_store import line_of, value_in
 
-_LAST_CHARACTER = "\U0010ffff"
-
 
 def put_record(connection: sqlite3.Connection, file: str, record: SessionRecord, unit_ids: Collection[str]) -> None:
-    """Put what a file of the store says in place of what it said before.
+    """Put what a file of the store says, of which nothing is there.
 
     `unit_ids` are those nuggets that became units: an id that another file has already stays that one's.
     """
-    remove_record(connection, file)
     row = (file, record.workspace, record.session, _stamp(record.started), _line(record))
     connection.execute("INSERT INTO provenance_sessions VALUES (?,?,?,?,?)", row)
     rows = [_nugget_row(file, record, nugget) for nugget in record.nuggets if nugget.id in unit_ids]
@@ -35,12 +32,6 @@ def put_record(connection: sqlite3.Connection, file: str, record: SessionRecord,
         for one in record.touches
     ]
     connection.executemany("INSERT INTO file_touches VALUES (?,?,?,?,?,?)", touches)
-
-
-def remove_record(connection: sqlite3.Connection, file: str) -> None:
-    """Forget what a file of the store said."""
-    for table in ("nuggets", "provenance_sessions", "file_touches"):
-        connection.execute(f"DELETE FROM {table} WHERE file = ?", (file,))
 
 
 def nuggets_by_id(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, Nugget]:
@@ -53,7 +44,7 @@ def ids_beginning_with(connection: sqlite3.Connection, prefix: str, *, workspace
     """Return the ids of nuggets that begin so, sorted; at most 20."""
     rows = connection.execute(
         "SELECT id FROM nuggets WHERE id >= ? AND id < ? AND (? IS NULL OR workspace = ?) ORDER BY id LIMIT 20",
-        (prefix, prefix + _LAST_CHARACTER, workspace, workspace),
+        (prefix, prefix + LARGEST_CHARACTER, workspace, workspace),
     )
     return [row[0] for row in rows]
 
@@ -221,7 +212,7 @@ def _selection(workspace: str, types: Sequence[str], since: datetime | None) -> 
 
 def _bounds_below(folder: str) -> tuple[str, str]:
     """Return between which texts the paths below a folder stand."""
-    return (f"{folder}/", f"{folder}0") if folder else ("", _LAST_CHARACTER)
+    return (f"{folder}/", f"{folder}0") if folder else ("", LARGEST_CHARACTER)
 
 
 def _nugget_row(file: str, record: SessionRecord, nugget: Nugget) -> tuple[object, ...]:

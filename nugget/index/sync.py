@@ -22,7 +22,7 @@ from nugget.errors import IndexUnavailable, reason_of
 from nugget.index import SyncResult, Unusable
 from nugget.index import units as stored
 from nugget.index.connection import connect, create, index_folder, open_existing, remove_database, write_transaction
-from nugget.index.provenance import put_record, remove_record
+from nugget.index.provenance import put_record
 from nugget.index.vectors import embed_missing, model_problem
 from nugget.infra import files
 from nugget.infra.embedding import Embedder
@@ -262,8 +262,7 @@ def sync_documents(
     for start in range(0, len(gone), _FILES_A_BATCH):
         with write_transaction(connection):
             for key in gone[start : start + _FILES_A_BATCH]:
-                _remove_units(connection, source.name, key)
-                stored.remove_file(connection, source.name, key)
+                _remove_document(connection, source.name, key)
     for start in range(0, len(changed), _FILES_A_BATCH):
         batch = changed[start : start + _FILES_A_BATCH]
         read = [entry for key, file in batch if (entry := _read(source, key, file, before.get(key), count_tokens))]
@@ -334,9 +333,11 @@ def _read(
     return state, document, chunks
 
 
-def _remove_units(connection: sqlite3.Connection, source: SourceName, key: str) -> None:
+def _remove_document(connection: sqlite3.Connection, source: SourceName, key: str) -> None:
+    """Take out a file with its units; a trigger takes out what else one of provenance says."""
     for unit_id in stored.unit_ids_of_path(connection, source, key):
         stored.remove_unit(connection, source, unit_id)
+    stored.remove_file(connection, source, key)
 
 
 def _put_document(
@@ -344,7 +345,7 @@ def _put_document(
 ) -> FileState:
     """Write a file's units; return its state. An id that another file has already stays with that file."""
     units, _, record = document
-    _remove_units(connection, source, state.path)
+    _remove_document(connection, source, state.path)
     indexed: set[str] = set()
     for unit, its in zip(units, chunks, strict=True):
         owner = stored.unit_path(connection, source, unit.id)
@@ -358,6 +359,4 @@ def _put_document(
             state = replace(state, hash="", mtime_ns=-1)
     if record is not None:
         put_record(connection, state.path, record, indexed)
-    elif source is SourceName.PROVENANCE:
-        remove_record(connection, state.path)
     return state
