@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -108,28 +108,21 @@ class Gathered:
         return self.matcher.vector is not None
 
 
+@dataclass(slots=True)
 class Matcher:
     """Tells of any unit how well it matches one question; asks the index for each unit only once."""
 
-    def __init__(
-        self,
-        index: IndexReader,
-        vector: Vector | None,
-        chunk_bm25: dict[int, float],
-        unit_bm25: dict[int, float],
-        nearest: dict[int, tuple[int, float]],
-    ) -> None:
-        self.vector = vector
-        self._index = index
-        self._chunk_bm25 = chunk_bm25
-        self._unit_bm25 = unit_bm25
-        self._looked_up: set[int] = set()
-        self._cosines: dict[int, tuple[float | None, float | None, float | None]] = {}
-        self.nearest = nearest
-        self.chunks: dict[str, list[StoredChunk]] = {}
-        self._best: int | None = None
-        self._near: dict[int, float] = {}
-        self.dated: dict[int, float] = {}
+    _index: IndexReader
+    vector: Vector | None
+    _chunk_bm25: dict[int, float]
+    _unit_bm25: dict[int, float]
+    nearest: dict[int, tuple[int, float]]
+    chunks: dict[str, list[StoredChunk]] = field(default_factory=dict)
+    dated: dict[int, float] = field(default_factory=dict)
+    _looked_up: set[int] = field(default_factory=set)
+    _cosines: dict[int, tuple[float | None, float | None, float | None]] = field(default_factory=dict)
+    _best: int | None = None
+    _near: dict[int, float] = field(default_factory=dict)
 
     def look_up(self, unit_keys: Iterable[int]) -> None:
         """Fetch what is needed to match these units."""
@@ -181,8 +174,7 @@ def gather(
     within = replace(query.filter, since=days[0], until=days[1]) if days else None
     vector, degraded = embed_question(query.text, index, embedder)
     found = index.search(terms, vector, query.filter, k=profile.candidates, depth=BM25_DEPTH, within=within)
-    texts, nearest, unit_of = found.texts, found.nearest, found.unit_of
-    wholes, of_period = found.wholes, found.of_period
+    texts, wholes, of_period, nearest, unit_of = found
     chunk_bm25: dict[int, float] = {}
     for key, score in texts:
         chunk_bm25.setdefault(unit_of[key], score)
@@ -233,10 +225,9 @@ def embed_question(
         is_other = embedder and model and model != embedder.model
         return None, (index.other_model if is_other else "no_vectors",)
     try:
-        vector = embedder.embed_query(text)
+        return embedder.embed_query(text), ()
     except EmbeddingUnavailable:
         return None, ("no_vectors",)
-    return (vector, ()) if index.embedding_model == embedder.model else (None, ("no_vectors",))
 
 
 def fuse(rankings: Sequence[Sequence[int]]) -> dict[int, float]:

@@ -160,11 +160,10 @@ def section_of(body: str, wanted: str) -> str | None:
 def read_excerpt(connection: sqlite3.Connection, ref: str, neighbours: int = 1) -> Excerpt:
     """Return the exchange, message or command of a ref with `neighbours` on each side; the first one without a number.
 
-    Raises UsageError for anything but such a ref, TranscriptError if nothing is known by it.
+    Raises TranscriptError if nothing is known by the ref.
     """
     parsed = _HISTORY_REF.fullmatch(ref)
-    if parsed is None:
-        raise UsageError(f"{ref[:80]!r} is not a ref of a session.", hint="`nugget search` shows them behind `ref:`.")
+    assert parsed is not None
     source = SourceName.SESSIONS if parsed["kind"].startswith("session") else SourceName(parsed["kind"])
     number = int(parsed["number"] or 1)
     session = _session_key(connection, source, parsed["name"])
