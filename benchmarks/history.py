@@ -36,6 +36,7 @@ from nugget.index.events import SAID
 from nugget.index.fulltext import STOP_WORDS
 from nugget.index.ingest import ingest_all
 from nugget.index.passages import passage_count
+from nugget.models import SourceName
 from nugget.retrieval.history import search_history
 from nugget.retrieval.query_language import parse_search
 
@@ -283,7 +284,8 @@ def search(home: Path, passages: int) -> None:
         times = []
         for query in queries:
             started = time.process_time()
-            search_history(connection, parse_search(query, today=STARTED.date()), today=STARTED.date())
+            parsed = parse_search(query, today=STARTED.date())
+            search_history(connection, parsed, SourceName.SESSIONS, today=STARTED.date())
             times.append(1000 * (time.process_time() - started))
         p95 = sorted(times)[int(len(times) * 0.95)]
         row(f"  search, {what}: p50", statistics.median(times), "ms", "<= 60")
@@ -297,7 +299,8 @@ def search(home: Path, passages: int) -> None:
         "from nugget.retrieval.history import search_history;"
         "from nugget.retrieval.query_language import parse_search; from datetime import date;"
         "home = open_home(read_environment({'HOME': sys.argv[1]}).home);"
-        "search_history(home, parse_search(sys.argv[2], today=date.today()), today=date.today())"
+        "from nugget.models import SourceName;"
+        "search_history(home, parse_search(sys.argv[2], today=date.today()), SourceName.SESSIONS, today=date.today())"
     )
     cold = []
     for query in queries_of(wording)["mixed"][:5]:

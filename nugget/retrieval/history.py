@@ -70,14 +70,9 @@ class QueryTerm(NamedTuple):
 
 
 def search_history(
-    connection: sqlite3.Connection,
-    query: SearchQuery,
-    *,
-    today: date,
-    sources: Sequence[SourceName] = HISTORY_SOURCES,
-    limit: int = 10,
+    connection: sqlite3.Connection, query: SearchQuery, source: SourceName, *, today: date, limit: int = 10
 ) -> list[Hit]:
-    """Return the passages that answer a query, best first, `limit` of each of these sources at most.
+    """Return the passages of a source that answer a query, best first.
 
     Of its filter the days and the sessions count; a passage without a time is of no day. Passages of the period that
     the query names come before equally good ones.
@@ -88,18 +83,15 @@ def search_history(
     days = asked_days(query.text, today=today)
     within = replace(query.filter, since=days[0], until=days[1]) if days else None
     most = max(READ_AT_MOST, limit)
-    hits: list[Hit] = []
-    for source in [source for source in sources if source in HISTORY_SOURCES]:
-        if query.match:
-            found = tables.newest_matches(connection, query.match, source, query.filter, most)
-        else:
-            found = _candidates(connection, terms, source, query.filter, most)
-            found += _candidates(connection, terms, source, within, most) if within else []
-        titled = tables.opening_passages(connection, [term.start for term in terms], source, query.filter, limit)
-        ranked = _ranked(tables.passages_by_id(connection, {*found, *titled}).values(), terms, days, titled)
-        least = 0.0 if query.match or not ranked else max(_LEAST_SCORE, _LEAST_SHARE * ranked[0][0])
-        hits += _distinct(connection, [one for one in ranked if one[0] >= least], terms, limit)
-    return sorted(hits, key=lambda hit: -hit.score)
+    if query.match:
+        found = tables.newest_matches(connection, query.match, source, query.filter, most)
+    else:
+        found = _candidates(connection, terms, source, query.filter, most)
+        found += _candidates(connection, terms, source, within, most) if within else []
+    titled = tables.opening_passages(connection, [term.start for term in terms], source, query.filter, limit)
+    ranked = _ranked(tables.passages_by_id(connection, {*found, *titled}).values(), terms, days, titled)
+    least = 0.0 if query.match or not ranked else max(_LEAST_SCORE, _LEAST_SHARE * ranked[0][0])
+    return _distinct(connection, [one for one in ranked if one[0] >= least], terms, limit)
 
 
 def newest_history(connection: sqlite3.Connection, source: SourceName, filter_: Filter, limit: int) -> list[Hit]:

@@ -253,4 +253,4 @@ def _passages(source: SourceName, parsed: SearchQuery, indexes: Indexes, *, limi
     has_words = parsed.match or question_words(parsed.text)
     if index is None or not has_words or _is_about_units(parsed.filter):
         return []
-    return search_history(index.connection, parsed, sources=(source,), limit=limit, today=today)
+    return search_history(index.connection, parsed, source, limit=limit, today=today)

@@ -15,7 +15,7 @@ from nugget.config import Environment, Settings, read_environment
 from nugget.index.connection import open_home
 from nugget.index.ingest import IngestRun, ingest_all, is_outdated
 from nugget.models import Filter, Hit, SourceName
-from nugget.retrieval.history import search_history
+from nugget.retrieval.history import HISTORY_SOURCES, search_history
 from nugget.retrieval.query_language import SearchQuery, parse_search
 from nugget.retrieval.refs import read_excerpt
 from nugget.sources.claude_code import read_session
@@ -42,12 +42,11 @@ class World:
 
     def search(
         self, query: str, *, since: date | None = None, until: date | None = None, sessions: tuple[str, ...] = (),
-        **more: Any,
+        source: SourceName = SourceName.SESSIONS, **more: Any,
     ) -> list[Hit]:  # fmt: skip
         filter_ = Filter(since=since, until=until, sessions=sessions)
-        return search_history(
-            self.connection, SearchQuery(given=query, text=query, filter=filter_), today=TODAY, **more
-        )
+        asked = SearchQuery(given=query, text=query, filter=filter_)
+        return search_history(self.connection, asked, source, today=TODAY, **more)
 
     def found(self, query: str, **more: Any) -> list[str]:
         return [hit.ref for hit in self.search(query, **more)]
@@ -55,7 +54,7 @@ class World:
     def matching(self, query: str) -> list[str]:
         parsed = parse_search(query, today=TODAY)
         assert parsed.match
-        return [hit.ref for hit in search_history(self.connection, parsed, today=TODAY)]
+        return [hit.ref for hit in search_history(self.connection, parsed, SourceName.SESSIONS, today=TODAY)]
 
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -202,7 +201,7 @@ def test_what_people_noted_of_real_sessions_finds_the_session(real_world, shared
         summary, name = noted["summary"], Path(noted["transcript"]).stem
         for query in filter(None, [summary.get("intent"), summary.get("outcome"), *summary.get("friction", [])]):
             asked += 1
-            hits = real_world.search(query, limit=3, sources=[SourceName.SESSIONS])[:3]
+            hits = real_world.search(query, limit=3)[:3]
             found += any((hit.unit.session or "")[:19] == name[:19] for hit in hits)
     assert asked > 30 and found >= 0.85 * asked, (found, asked)
 
@@ -215,7 +214,7 @@ def test_hits_are_filtered_by_time_source_and_session(world):
     assert set(world.found("lighthouse")) == {"session:11111111-aaaa#1", "session:22222222-bbbb#1"}
     assert world.found("lighthouse", since=date(2026, 2, 1)) == ["session:22222222-bbbb#1"]
     assert world.found("lighthouse", until=date(2026, 1, 1)) == ["session:11111111-aaaa#1"], "that day counts"
-    assert world.found("lighthouse", sources=[SourceName.BRIDGE]) == []
+    assert world.found("lighthouse", source=SourceName.BRIDGE) == []
     assert world.found("lighthouse", sessions=("222",)) == ["session:22222222-bbbb#1"]
 
 
@@ -241,7 +240,7 @@ def test_messages_of_channels_are_found_and_read_as_a_thread(world):
     ]  # fmt: skip
     file.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"from": "torn', "utf-8")
     world.sync()
-    hits = world.search("lighthouse Friday", sources=[SourceName.BRIDGE])
+    hits = world.search("lighthouse Friday", source=SourceName.BRIDGE)
     assert [(hit.ref, hit.unit.session, hit.chunks[0].breadcrumb) for hit in hits] == [
         ("bridge:release#1", "release", "zealot")
     ]
@@ -253,13 +252,14 @@ def test_messages_of_channels_are_found_and_read_as_a_thread(world):
     with file.open("a", encoding="utf-8") as opened:
         opened.write('", "text": "whole now"}\n')
     world.sync()
-    assert world.found("whole now") == ["bridge:release#3"]
+    assert world.found("whole now", source=SourceName.BRIDGE) == ["bridge:release#3"]
 
 
 @pytest.mark.proves("HIS-REAL", "HIS-INJECTED")
 def test_every_hit_in_real_sessions_can_be_read_and_none_is_what_the_client_put_in(real_world):
     queries = ("session", "test", "command caveat", "continued from a previous conversation", "system reminder")
-    hits = [hit for query in queries for hit in real_world.search(query, limit=30)]
+    hits = [hit for query in queries for source in HISTORY_SOURCES
+            for hit in real_world.search(query, source=source, limit=30)]  # fmt: skip
     assert len(hits) > 60
     for hit in hits:
         passages = read_excerpt(real_world.connection, hit.ref, 0).passages
@@ -280,14 +280,14 @@ def test_commands_and_output_of_shells_are_found_and_shown(world):
     (folder / "stdout.log").write_text("error: quota exceeded\n")
     (world.environment.shell_logs / "linked").symlink_to(folder)
     world.sync()
-    shell = [SourceName.SHELL]
-    assert world.found("cargo workspace", sources=shell) == ["shell:shell-1#1"]
-    assert world.found("lighthouse", sources=shell) == [], "the last line is not whole yet"
+    shell = SourceName.SHELL
+    assert world.found("cargo workspace", source=shell) == ["shell:shell-1#1"]
+    assert world.found("lighthouse", source=shell) == [], "the last line is not whole yet"
     with (folder / "stdin.log").open("a") as opened:
         opened.write(" --force\n")
     world.sync()
-    assert world.found("lighthouse", sources=shell) == ["shell:shell-1#3"]
-    hits = world.search("quota exceeded", sources=shell)
+    assert world.found("lighthouse", source=shell) == ["shell:shell-1#3"]
+    hits = world.search("quota exceeded", source=shell)
     assert [(hit.unit.type, hit.ref) for hit in hits] == [("output", "shell:shell-1/output.log#3")]
     assert "error: quota exceeded" in hits[0].unit.body and "\x1b" not in hits[0].unit.body
 
