@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from nugget.commits.attribution import LOCK_FILES, Attribution, StagedFile, has_lines
 from nugget.config import Settings
-from nugget.text import counted
+from nugget.text import counted, printable
 
 if TYPE_CHECKING:
     from nugget.infra.llm import LLM
@@ -147,9 +147,9 @@ def described(staged: Sequence[StagedFile]) -> str:
     verbs = {_VERBS.get(file.status, "update") for file in staged}
     verb = verbs.pop() if len(verbs) == 1 else "update"
     if len(staged) <= 2:
-        return f"{verb} {' and '.join(_printable(PurePosixPath(file.path).name) for file in staged)}"
+        return f"{verb} {' and '.join(printable(PurePosixPath(file.path).name) for file in staged)}"
     folders = {file.path.partition("/")[0] if "/" in file.path else "" for file in staged}
-    place = f" in {_printable(folders.pop())}" if len(folders) == 1 and "" not in folders else ""
+    place = f" in {printable(folders.pop())}" if len(folders) == 1 and "" not in folders else ""
     return f"{verb} {counted(len(staged), 'file')}{place}"
 
 
@@ -203,11 +203,6 @@ def _kind(path: str) -> str:
     if PurePosixPath(path).name in LOCK_FILES:
         return "build"
     return next((kind for kind, pattern in _KINDS.items() if re.search(pattern, path)), "code")
-
-
-def _printable(path: str) -> str:
-    """Return a path without control characters, and with `?` for bytes that are not UTF-8."""
-    return re.sub(r"[\x00-\x1f\x7f-\x9f]", "?", path.encode("utf-8", "replace").decode())
 
 
 def _plain(text: str) -> str:

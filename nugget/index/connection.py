@@ -60,7 +60,9 @@ def create(file: Path | str, *, schemas: Sequence[str] = ()) -> sqlite3.Connecti
     connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
     tables = "".join(Path(__file__).with_name(name).read_text("utf-8") for name in ("schema.sql", *schemas))
     connection.executescript(f"BEGIN;\n{tables}")  # one transaction, for the disk is waited for once in each
-    connection.execute("INSERT INTO meta VALUES ('schema_version', ?), ('made', ?)", (SCHEMA_VERSION, secrets.token_hex(8)))
+    connection.execute(
+        "INSERT INTO meta VALUES ('schema_version', ?), ('made', ?)", (SCHEMA_VERSION, secrets.token_hex(8))
+    )
     connection.execute("COMMIT")
     return connection
 

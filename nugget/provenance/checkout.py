@@ -14,7 +14,6 @@ A stale nugget is still returned, flagged with the first reason that holds, and 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import sqlite3
@@ -34,6 +33,7 @@ from nugget.infra import git
 from nugget.infra.workspace import Workspace, find_workspace, relative_path, vanished_workspace
 from nugget.models import StaleReason
 from nugget.models.nuggets import Nugget, ScopeMatch
+from nugget.text import content_hash
 
 MAX_HASHED_BYTES = 64 * 1024 * 1024
 """Larger files (generated, vendored) are not read for an answer: whether they changed stays unknown."""
@@ -66,7 +66,7 @@ class Checkout:
         """Return the SHA-256 of the file at a path now, None if unknown; each file is read once."""
         if path not in self._hashes:
             content = self.read(path, max_bytes=MAX_HASHED_BYTES)
-            self._hashes[path] = None if content is None else hashlib.sha256(content).hexdigest()
+            self._hashes[path] = None if content is None else content_hash(content)
         return self._hashes[path]
 
     def git(self, *command: str, stdin: bytes | None = None, check: bool = False) -> str | None:

@@ -54,7 +54,7 @@ class PostgresIndex(Transactions, IndexReader):
         """Return the parameters of an FTS5 query, after reading the documents of its phrases if need be."""
         items = items_of(match)
         with self.reading() as now:
-            known = now.of("places")
+            known = now.read["places"]
             placed = [item for item in items if item.is_placed and (item.given, UNITS) not in known]
             if placed:
                 _remember_places(now, placed, self._trip(*_documents_of(placed)))
@@ -88,7 +88,7 @@ class PostgresIndex(Transactions, IndexReader):
             statement = sql.search(tests, period, prefixes='"*' in terms.match, vectors=vectors)
             rows = self._trip((statement, parameters))[0]
             unit_of = {row[1]: row[3] for row in rows if row[0] in (0, 3)}
-            now.of("unit_of").update(unit_of)
+            now.read["unit_of"].update(unit_of)
             lists: list[Scored] = [[], [], [], []]
             for list_, key, score, *_ in rows:
                 if list_ < 4:
@@ -100,7 +100,7 @@ class PostgresIndex(Transactions, IndexReader):
                     unit_of.get(key, key) if at in (0, 3) else key for at, one in enumerate(lists) for key, _ in one[:k]
                 ]
                 cosines = {row[3]: (row[2], row[4], row[5], row[1]) for row in rows if row[0] == 4}
-                now.of("cosines").update((key, cosines.get(key)) for key in best)
+                now.read["cosines"].update((key, cosines.get(key)) for key in best)
             texts, wholes, dated, nearest = lists
             return Lists(texts, wholes, dated, nearest, unit_of)
 
@@ -121,7 +121,7 @@ class PostgresIndex(Transactions, IndexReader):
             tests, parameters = self._conditions(filter_)
             start = sql.with_admitted(tests) if tests else ""
             rows = self._rows(f"{start} {self._by_vectors(bool(tests))}", k=k, vector=numbers, **parameters)
-            now.of("unit_of").update((row[0], row[2]) for row in rows)
+            now.read["unit_of"].update((row[0], row[2]) for row in rows)
             return sorted(((row[0], row[1]) for row in rows), key=lambda entry: (-entry[1], entry[0]))
 
     def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, UnitCosines]:
@@ -142,22 +142,22 @@ class PostgresIndex(Transactions, IndexReader):
                 return {}
             if now.vector is not vector:
                 now.vector = vector
-                now.of("cosines").clear()
+                now.read["cosines"].clear()
             return self._known("cosines", keys, fetch)
 
     def nearness(self, unit_key: int, unit_keys: Sequence[int]) -> dict[int, float]:
         """Return the cosine of each of these units with another one, each as a whole; 0 if it is below."""
 
         def fetch(missing: list[int]) -> dict[int, float]:
-            keys = [*missing, *now.of("units")]  # what was read already may be asked for next
+            keys = [*missing, *now.read["units"]]  # what was read already may be asked for next
             found: dict[int, float] = dict(self._rows(sql.NEARNESS.format("= ANY(%(keys)s)"), best=unit_key, keys=keys))
-            now.of("nearness").update((key, found.get(key)) for key in keys)
+            now.read["nearness"].update((key, found.get(key)) for key in keys)
             return found
 
         with self.reading() as now:
             if now.best != unit_key:
                 now.best = unit_key
-                now.of("nearness").clear()
+                now.read["nearness"].clear()
             return {key: max(near, 0.0) for key, near in self._known("nearness", unit_keys, fetch).items()}
 
     def units_of_chunks(self, keys: Sequence[int]) -> dict[int, int]:
@@ -206,7 +206,7 @@ class PostgresIndex(Transactions, IndexReader):
                 if now.best is not None:
                     read["nearness"] = dict.fromkeys(around) | dict(found[1])
             for name, values in read.items():
-                now.of(name).update(values)
+                now.read[name].update(values)
             return read
 
     def chunks_of_units(self, keys: Iterable[int]) -> dict[int, list[StoredChunk]]:
@@ -237,14 +237,14 @@ class PostgresIndex(Transactions, IndexReader):
                 return set(keys)
             if now.filter != filter_:
                 now.filter = filter_
-                now.of("admitted").clear()
+                now.read["admitted"].clear()
             return {key for key, is_admitted in self._known("admitted", keys, fetch).items() if is_admitted}
 
     def unit_keys(self, ids: Iterable[str], source: SourceName = SourceName.BRAIN) -> dict[str, int]:
         """Return the keys of units by id, within one source."""
         wanted = list(ids)
         with self.reading() as now:
-            known = {unit.id: key for key, unit in now.of("units").items() if unit and unit.source is source}
+            known = {unit.id: key for key, unit in now.read["units"].items() if unit and unit.source is source}
             if all(id_ in known for id_ in wanted):
                 return {id_: known[id_] for id_ in wanted}
             statement = "SELECT id, key FROM nugget.units WHERE space = %(space)s AND source = %(source)s"
@@ -269,7 +269,7 @@ def _remember_places(now: Snapshot, items: Sequence[Item], found: Iterable[Rows]
     rows = iter(found)
     for item in items:
         for kind in (CHUNKS, UNITS):
-            now.of("places")[item.given, kind] = places(item, [_document(row) for row in next(rows)])
+            now.read["places"][item.given, kind] = places(item, [_document(row) for row in next(rows)])
 
 
 def _edges(key: int, rows: Rows) -> list[Edge]:

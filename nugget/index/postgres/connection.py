@@ -13,6 +13,7 @@ import re
 import struct
 import threading
 from array import array
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -222,19 +223,15 @@ def _psycopg() -> Any:
 
 @dataclass(slots=True)
 class Snapshot:
-    """One transaction of a thread, and what it has read."""
+    """One transaction of a thread, and what it has read by kind and key; None stands for what is not there."""
 
     connection: Connection[Any]
     state: tuple[str, int, int] | None = None
     trips: int = 0
-    read: dict[str, dict[Any, Any]] = field(default_factory=dict)
+    read: defaultdict[str, dict[Any, Any]] = field(default_factory=lambda: defaultdict(dict))
     vector: Vector | None = None
     best: int | None = None
     filter: Filter = field(default_factory=Filter)
-
-    def of(self, name: str) -> dict[Any, Any]:
-        """Return what was read of one kind, by key; None stands for what is not there."""
-        return self.read.setdefault(name, {})
 
 
 class Transactions:
@@ -316,7 +313,7 @@ class Transactions:
         """Return what is known of these keys, after fetching what was not read in this transaction."""
         wanted = list(dict.fromkeys(keys))
         with self.reading() as now:
-            known = now.of(name)
+            known = now.read[name]
             if missing := [key for key in wanted if key not in known]:
                 fetched = fetch(missing)
                 known.update((key, fetched.get(key)) for key in missing)

@@ -32,7 +32,7 @@ _TABLES = ("units", "chunks", "vectors", "unit_vectors", "relationships", "posti
 _DOCUMENTS_A_BATCH = 2_000
 _GROWTH = 4
 """A segment is merged with the newer ones once they hold a fourth of it, so that few segments are rewritten seldom."""
-_INT4, _INT2 = 23, 21
+_TYPES = {4: 23, 2: 21}  # PostgreSQL's numbers of int4 and int2, by size
 _GRAPH_BYTES, _MOST_GRAPH_BYTES = 1_200, 2 << 30
 """Memory for making a graph, for each chunk and at most: a graph that does not fit takes many times as long."""
 _ROOM_FOR_GRAPH = """SELECT set_config('maintenance_work_mem',
@@ -229,7 +229,7 @@ def _add_segment(
         segment = _one(connection, sql, space, kind)
         _copy(connection, "postings", "text int2 text int4 int4 bytea bytea bytea", (
             (space, kind, term, segment, len(keys) - len(old.of_term.get(term, nothing)[0]),
-             _array(keys, _INT4), _array(freqs, _INT2), _array(lengths, _INT4))
+             _array(keys), _array(freqs), _array(lengths))
             for term in {**new.of_term, **old.of_term}
             for keys, freqs, lengths in (new.of_term.get(term, nothing),)
         ))  # fmt: skip
@@ -318,13 +318,13 @@ def _vector(embedding: bytes, dimensions: int) -> bytes:
     return vector_bytes(array("f", embedding))
 
 
-def _array(values: array[int], element: int) -> bytes:
+def _array(values: array[int]) -> bytes:
     """Return numbers in the binary format of an array of int4 or int2."""
     import numpy as np
 
+    size, element = values.itemsize, _TYPES[values.itemsize]
     if not values:
         return struct.pack(">iii", 0, 0, element)
-    size = 4 if element == _INT4 else 2
     packed = np.empty(len(values), dtype=[("size", ">i4"), ("value", f">i{size}")])
     packed["size"], packed["value"] = size, np.frombuffer(values, dtype=f"i{size}")
     return struct.pack(">iiiii", 1, 0, element, len(values), 1) + packed.tobytes()
