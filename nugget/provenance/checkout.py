@@ -90,7 +90,10 @@ class Checkout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
-    """A place in a checkout as it is now; `aliases` map old paths to present ones. Without a `path` it is nowhere."""
+    """A place in a checkout as it is now; `aliases` map old paths to present ones.
+
+    Its path is '' for the root of the checkout, None for no place.
+    """
 
     connection: sqlite3.Connection
     checkout: Checkout
@@ -108,8 +111,23 @@ class Location:
         return [present, *(old for old, now in self.aliases.items() if now == present)]
 
     def match(self, path: str) -> ScopeMatch:
-        """Return how a scope relates to the place."""
-        return scope_match(self.path, self.aliases.get(path, path) or None, is_folder=self.is_folder)
+        """Return how a scope relates to the place; the empty path is the whole workspace.
+
+        Above and below count alike: a file is explained by what was said of its folders, a folder by what was said of
+        the files in it.
+        """
+        asked, scoped = self.path, self.aliases.get(path, path)
+        if asked is None:
+            return ScopeMatch.ELSEWHERE
+        if not scoped:
+            return ScopeMatch.EXACT if asked == "" else ScopeMatch.WORKSPACE
+        if asked == scoped:
+            return ScopeMatch.EXACT
+        if asked == "" or asked.startswith(f"{scoped}/") or scoped.startswith(f"{asked}/"):
+            return ScopeMatch.DIRECTORY
+        if not self.is_folder and asked.rpartition("/")[0] == scoped.rpartition("/")[0]:
+            return ScopeMatch.SAME_DIRECTORY
+        return ScopeMatch.ELSEWHERE
 
     def stale_reason(self, nugget: Nugget, today: date) -> StaleReason | None:
         """Return the reason why a nugget is stale, None if it is not."""
@@ -121,25 +139,6 @@ class Location:
         if path and stored.has_newer(self.connection, self.workspace, nugget, self.names(present)):
             return StaleReason.SUPERSEDED
         return StaleReason.EXPIRED if nugget.stale_after is not None and nugget.stale_after < today else None
-
-
-def scope_match(asked: str | None, scoped: str | None, *, is_folder: bool = False) -> ScopeMatch:
-    """Return how a scope relates to the path in question; both relative to the workspace, with `/`.
-
-    Above and below count alike: a file is explained by what was said of its folders, a folder by what was said of the
-    files in it. `asked` is empty for the root and None for no place; `scoped` is None for the whole workspace.
-    """
-    if asked is None:
-        return ScopeMatch.ELSEWHERE
-    if not scoped:
-        return ScopeMatch.EXACT if asked == "" else ScopeMatch.WORKSPACE
-    if asked == scoped:
-        return ScopeMatch.EXACT
-    if asked == "" or asked.startswith(f"{scoped}/") or scoped.startswith(f"{asked}/"):
-        return ScopeMatch.DIRECTORY
-    if not is_folder and asked.rpartition("/")[0] == scoped.rpartition("/")[0]:
-        return ScopeMatch.SAME_DIRECTORY
-    return ScopeMatch.ELSEWHERE
 
 
 def find_workspace_of(
