@@ -12,7 +12,7 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 43_023,
+    "lines": 42_945,
     "lines of a file": 398,
     "classes": 213,
     "re.compile": 192,

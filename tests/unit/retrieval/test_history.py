@@ -201,8 +201,7 @@ def test_what_people_noted_of_real_sessions_finds_the_session(real_world, shared
         summary, name = noted["summary"], Path(noted["transcript"]).stem
         for query in filter(None, [summary.get("intent"), summary.get("outcome"), *summary.get("friction", [])]):
             asked += 1
-            hits = real_world.search(query, limit=3)[:3]
-            found += any((hit.unit.session or "")[:19] == name[:19] for hit in hits)
+            found += any((hit.unit.session or "")[:19] == name[:19] for hit in real_world.search(query, limit=3))
     assert asked > 30 and found >= 0.85 * asked, (found, asked)
 
 
