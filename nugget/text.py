@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from datetime import date, datetime, time, timedelta
 from functools import lru_cache
+from itertools import chain, count
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
@@ -75,6 +76,12 @@ def clean(text: str) -> str:
     return _CLIENT_TAGS.sub("&lt;", text) if "<" in text else text
 
 
+def plain_line_ends(text: str) -> str:
+    """Return the text without its byte order mark and with `\\n` for every line end."""
+    text = text.removeprefix("\ufeff")
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
 def without_escapes(text: str) -> str:
     """Return a text without the escape sequences of terminals."""
     return re.sub(_ESCAPES, "", text) if "\x1b" in text else text
@@ -129,6 +136,11 @@ def is_name(text: str, *, signs: str = "._-", most: int = 128) -> bool:
     """Return whether a text is a plain name: ASCII letters, digits and these signs, not starting with a dot."""
     is_bounded = 0 < len(text) <= most and text.isascii() and text[0] != "."
     return is_bounded and all(char.isalnum() or char in signs for char in text)
+
+
+def numbered(name: str, taken: Collection[str]) -> str:
+    """Return a name that is not taken, with a number at its end if necessary."""
+    return next(one for one in chain([name], (f"{name}-{number}" for number in count(2))) if one not in taken)
 
 
 def tracked(items: Iterable[Item], what: str, size: Callable[[Item], float] = lambda item: 1) -> Iterator[Item]:

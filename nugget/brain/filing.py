@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,13 +18,12 @@ from pathlib import Path
 
 from nugget import brain as brains
 from nugget.brain import knowledge_file as knowledge
-from nugget.brain.frontmatter import plain_line_ends
 from nugget.errors import ConflictError, KnowledgeError, NuggetError, UsageError
 from nugget.infra import git
 from nugget.markdown import title_of
 from nugget.models import Origin, Severity, SourceName, Unit
 from nugget.redaction import redact
-from nugget.text import shorten, title_slug
+from nugget.text import numbered, plain_line_ends, shorten, title_slug
 
 FORGOTTEN = "forgotten.yaml"
 """The file, at the root of a brain, that lists what was forgotten."""
@@ -205,8 +203,7 @@ def _place(brain: Path, unit: Unit, *, finished: bool) -> tuple[Unit, str]:
             raise KnowledgeError(f"The brain knows this already: {known.id} ({path}).")
     if finished and unit.id in taken:
         raise ConflictError(f"{unit.id} exists already ({taken[unit.id]}).", hint="Give the new one another id.")
-    ids = itertools.chain([unit.id], (f"{unit.id}-{number}" for number in itertools.count(2)))
-    unit = replace(unit, id=next(one for one in ids if one not in taken))
+    unit = replace(unit, id=numbered(unit.id, taken))
     return unit, brains.unit_path(unit.type, unit.domain or "", unit.id.partition("/")[2])
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 from nugget.errors import KnowledgeError
 from nugget.models import Problem, Severity
 from nugget.settings import NULL_TAG, Node, YAMLRefused, read_mapping
+from nugget.text import plain_line_ends
 
 if TYPE_CHECKING:
     import yaml
@@ -168,12 +169,6 @@ class Fields:
         if node.id != "mapping":
             return {}
         return {key.value: value for key, value in node.value if key.id == "scalar" and value.tag != NULL_TAG}
-
-
-def plain_line_ends(text: str) -> str:
-    """Return the text without its byte order mark and with `\\n` for every line end."""
-    text = text.removeprefix("\ufeff")
-    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def shown(text: str) -> str:

@@ -18,8 +18,9 @@ from enum import StrEnum
 from io import StringIO
 
 from nugget.brain import frontmatter
-from nugget.brain.frontmatter import Fields, Split, nodes, plain_line_ends, shown, split
+from nugget.brain.frontmatter import Fields, Split, nodes, shown, split
 from nugget.markdown import left_out, title_of
+from nugget.markdown.chunking import trim
 from nugget.models import (
     Evidence,
     KnowledgeType,
@@ -114,7 +115,7 @@ def serialise(unit: Unit) -> str:
     }
     plain = {key: _plain(values[key] if key in values else getattr(unit, key)) for key in frontmatter.KEYS}
     header = frontmatter.dump({key: value for key, value in plain.items() if value not in (None, "", [], {})})
-    return f"---\n{header}---\n{_tidy(unit.body)}\n"
+    return f"---\n{header}---\n{trim(unit.body)}\n"
 
 
 def edit(
@@ -143,7 +144,7 @@ def edit(
     below = lines[closing:]
     if body is not None:
         blank = list(itertools.takewhile(lambda line: not line.strip(), below[1:]))
-        below = [below[0].rstrip("\r\n") + newline, *blank, _tidy(body).replace("\n", newline) + newline]
+        below = [below[0].rstrip("\r\n") + newline, *blank, trim(body).replace("\n", newline) + newline]
     changed = mark + "".join([*lines[:first], *after, *below])
     nodes(split(changed))  # an anchor that another key refers to may have gone with a value
     return changed
@@ -182,15 +183,9 @@ def is_domain(text: str) -> bool:
     return re.fullmatch(r"\w[\w.+#-]{0,59}(?:/\w[\w.+#-]{0,59}){0,7}", text) is not None
 
 
-def _tidy(body: str) -> str:
-    lines = plain_line_ends(body).rstrip().split("\n")
-    blank = next((number for number, line in enumerate(lines) if line.strip()), 0)
-    return "\n".join(lines[blank:])
-
-
 def _unit(fields: Fields, parts: Split, *, path: str) -> Unit | None:
     """Return the unit of a file, as far as it can be read; problems are added to `fields`."""
-    body = _tidy(parts.body)
+    body = trim(parts.body)
     unit_id = _id(fields)
     if fields.value("type") is None:
         fields.wrong(None, f"has no `type`; add a line `type:` with one of {', '.join(KnowledgeType)}")

@@ -8,11 +8,10 @@ is not proposed again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
-from itertools import chain, count
 from pathlib import Path
 
 from nugget import brain as brains
@@ -26,7 +25,7 @@ from nugget.extraction.proposals import Proposal
 from nugget.infra import git
 from nugget.markdown import title_of
 from nugget.models import KnowledgeType, Origin, Relation, RelationType, SourceName, Unit
-from nugget.text import shorten, slugify, tracked
+from nugget.text import numbered, shorten, slugify, tracked
 
 NEAR_DUPLICATE = 0.85
 """Cosine similarity (0..1) from which two units say the same thing, whatever their words. Different units on one topic
@@ -148,11 +147,6 @@ def base_commit(brain: Path) -> str | None:
     if not (git.current_branch(brain) or "").startswith(BRANCH_PREFIX):
         return git.head(brain)
     return git.resolve(brain, "refs/heads/main") or git.resolve(brain, "refs/heads/master") or git.head(brain)
-
-
-def numbered(name: str, taken: Collection[str]) -> str:
-    """Return a name that is not taken, with a number at its end if necessary."""
-    return next(one for one in chain([name], (f"{name}-{number}" for number in count(2))) if one not in taken)
 
 
 def compare(

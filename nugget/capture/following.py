@@ -15,7 +15,7 @@ from pathlib import Path
 
 from nugget.capture import ledger, review
 from nugget.capture import publish as publishing
-from nugget.capture.compare import BRANCH_PREFIX, numbered
+from nugget.capture.compare import BRANCH_PREFIX
 from nugget.capture.proposals import is_digest
 from nugget.capture.publish import Publication
 from nugget.capture.review import Decided, Decision, ProposalBranch
@@ -24,6 +24,7 @@ from nugget.errors import ConflictError, GitError, NuggetError, PushRefused, Rev
 from nugget.infra import files, git, remotes
 from nugget.infra.forges import Forge
 from nugget.infra.remotes import Target
+from nugget.text import numbered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

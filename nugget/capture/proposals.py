@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from nugget.capture.compare import BRANCH_PREFIX, ProposalTarget, ProposedChange, base_commit, numbered
+from nugget.capture.compare import BRANCH_PREFIX, ProposalTarget, ProposedChange, base_commit
 from nugget.infra import git
 from nugget.models import EventKind, Origin, Session, Speaker, Unit
 from nugget.models.sessions import said_how
-from nugget.text import clean, counted, shorten, slugify
+from nugget.text import clean, counted, numbered, shorten, slugify
 
 if TYPE_CHECKING:
     from nugget.capture import CaptureResult

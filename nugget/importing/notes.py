@@ -18,12 +18,12 @@ from datetime import date, datetime
 from typing import Any
 from urllib.parse import unquote
 
-from nugget.brain.frontmatter import nodes, plain_line_ends, split
+from nugget.brain.frontmatter import nodes, split
 from nugget.extraction.proposals import Proposal
 from nugget.markdown import body_below_title, headings_of, title_of
 from nugget.models import Evidence, KnowledgeType, Problem, SourceName, Unit
 from nugget.settings import Node, YAMLRefused
-from nugget.text import shorten, slugify
+from nugget.text import plain_line_ends, shorten, slugify
 
 JOURNAL = "is a page of a journal, by its name"
 TOO_LITTLE = "says too little to stand alone"

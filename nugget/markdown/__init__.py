@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from nugget.markdown.chunking import MAX_TOKENS, MIN_TOKENS, CountTokens, Cutter, pack, trim
 from nugget.models import Chunk
-from nugget.text import estimate_tokens, shorten
+from nugget.text import estimate_tokens, plain_line_ends, shorten
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -91,7 +91,7 @@ def chunk_markdown(body: str, *, title: str, count_tokens: CountTokens = estimat
 
 def left_out(body: str) -> str | None:
     """Return which part of a body is too long to be indexed, for a problem."""
-    lines = _normalise(body).count("\n") + 1
+    lines = plain_line_ends(body).count("\n") + 1
     if lines > MAX_LINES:
         return f"has {lines:,} lines; only the first {MAX_LINES:,} are indexed: split it into several files"
     if len(body) < _MANY_CHARS and lines < MAX_CHUNKS:
@@ -105,7 +105,7 @@ def _chunks(body: str, title: str, count_tokens: CountTokens) -> Iterator[Chunk]
     if not body.strip():
         return
     tokens = _block_tokens(body)
-    lines = _normalise(body).split("\n")[:MAX_LINES]
+    lines = plain_line_ends(body).split("\n")[:MAX_LINES]
     position = 0
     for group in _join_small(list(_sections(lines, tokens, title=title, count_tokens=count_tokens))):
         first, last = group[0], group[-1]
@@ -138,7 +138,7 @@ def _parser() -> MarkdownIt:
 def _block_tokens(body: str) -> list[Token]:
     """Parse the first MAX_LINES lines of a body."""
     if body.count("\n") + body.count("\r") >= MAX_LINES:
-        body = "\n".join(_normalise(body).split("\n", MAX_LINES)[:MAX_LINES])
+        body = "\n".join(plain_line_ends(body).split("\n", MAX_LINES)[:MAX_LINES])
     return _parser().parse(body)
 
 
@@ -147,11 +147,6 @@ def _without_closing(heading: str) -> str:
     text = heading.strip(" \t")
     bare = text.rstrip("#")
     return text if bare and bare[-1] not in " \t" else bare.rstrip(" \t")
-
-
-def _normalise(text: str) -> str:
-    """Return a text with the line ends that markdown-it-py counts."""
-    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def _one_line(text: str) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nugget.text import plain_line_ends
+
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
@@ -202,6 +204,6 @@ def _ending(prose: str, *, budget_tokens: int, count_tokens: CountTokens) -> str
 
 
 def trim(text: str) -> str:
-    """Return the text without blank lines at its start and white space at its end."""
-    lines = text.rstrip().split("\n")
+    """Return the text with plain line ends, without blank lines at its start and white space at its end."""
+    lines = plain_line_ends(text).rstrip().split("\n")
     return "\n".join(itertools.dropwhile(lambda line: not line.strip(), lines))

@@ -17,7 +17,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nugget.brain.frontmatter import plain_line_ends
 from nugget.errors import EmbeddingUnavailable, NuggetError, TranscriptError, UsageError
 from nugget.index import IndexReader, StoredChunk
 from nugget.index import passages as tables
@@ -33,7 +32,7 @@ from nugget.retrieval.candidates import Profile
 from nugget.retrieval.history import HISTORY_SOURCES
 from nugget.retrieval.packing import pack
 from nugget.retrieval.search import Indexes
-from nugget.text import printable, slugify
+from nugget.text import plain_line_ends, printable, slugify
 
 if TYPE_CHECKING:
     from nugget.infra.embedding import Vector

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from stat import S_ISREG
 from urllib.parse import unquote
 
-from nugget.brain.frontmatter import Fields, nodes, plain_line_ends, split
+from nugget.brain.frontmatter import Fields, nodes, split
 from nugget.config import Environment, Settings, expanded, user_home
 from nugget.errors import GitError, KnowledgeError, TranscriptError, UsageError
 from nugget.infra import git
@@ -28,7 +28,7 @@ from nugget.models import Problem, Relation, RelationType, Severity, SourceName,
 from nugget.settings import YAMLRefused
 from nugget.sources import UnitFiles, UnitsRead, list_folder, mapping_of, read_document
 from nugget.sources.ignore_files import Walk
-from nugget.text import is_name, shorten, slugify
+from nugget.text import is_name, plain_line_ends, shorten, slugify
 
 SUFFIXES = (".md", ".markdown", ".mdx", ".mdc")
 MAX_LINKS = 2_000
