@@ -163,7 +163,7 @@ def _seen(run: _Run, repository: Forge, publication: Publication) -> Publication
     paths = git.files_at(brain, theirs)
     gone = [file.path for file in review.show(brain, branch).files if file.base is None and file.path not in paths]
     if gone:  # the reviewer removed them
-        review.reject(brain, branch, home=run.home, now=run.now, units=gone)
+        review.decide(brain, branch, Decision(reject=gone), home=run.home, now=run.now)
     if left := git.resolve(brain, f"refs/heads/{branch}"):
         git.move_branch(brain, branch, theirs, expect=left)
     return replace(current, sha=theirs)
@@ -266,7 +266,7 @@ def _settle(run: _Run, publication: Publication) -> Publication:
             contents = {file.path: file.theirs for file in late}
             git.create_branch(brain, name, files=contents, message=shown.message, now=run.now)
         if gone:
-            review.reject(brain, branch, home=run.home, now=run.now, units=gone)
+            review.decide(brain, branch, Decision(reject=gone), home=run.home, now=run.now)
         if rest := git.resolve(brain, f"refs/heads/{branch}"):
             git.move_branch(brain, branch, None, expect=rest)
     return replace(publication, state="settled", reason=state)

@@ -213,13 +213,6 @@ def decide(
     return Decided(into=into, commit=commit, files=edited, rejected=gone, waiting=rest)
 
 
-def reject(
-    brain: Path, name: str | None = None, *, home: Path, now: datetime, units: Sequence[str] | None = None
-) -> tuple[ProposedFile, ...]:
-    """Reject a proposal, or only the named units of it, as `decide` does."""
-    return decide(brain, name, Decision(reject=units), home=home, now=now).rejected
-
-
 def _with_edits(kept: Sequence[ProposedFile], edits: Mapping[str, str]) -> tuple[ProposedFile, ...]:
     """Return the accepted files with a person's edits. Raises ReviewError for an unknown name."""
     known = {name for file in kept for name in (file.id, file.path)}

@@ -67,7 +67,7 @@ class Machine(RuleBasedStateMachine):
             if accepted:
                 self.place.accept(name=branch)
             else:
-                review.reject(self.place.brain, branch, home=self.place.home, now=NOW)
+                review.decide(self.place.brain, branch, review.Decision(reject=None), home=self.place.home, now=NOW)
                 environment = self.place.environment
                 publishing.close_pull_requests(
                     self.place.brain, environment=environment, settings=load_settings(environment), now=NOW

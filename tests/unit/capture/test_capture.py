@@ -270,7 +270,7 @@ def test_what_was_rejected_is_not_proposed_again(home, tmp_path, has_id, change)
     own = make_brain(tmp_path, has_id=has_id)
     transcript = write_transcript_of(tmp_path, "one")
     assert capture_transcript(transcript, *capture_into(own, home, ScriptedExtraction([CHARGE]))).branch
-    review.reject(own, home=home, now=NOW)
+    review.decide(own, None, review.Decision(reject=None), home=home, now=NOW)
     changed = change(own)
     again = capture_transcript(transcript, *capture_into(changed, home, ScriptedExtraction([CHARGE])))
     assert again.skipped == "nothing new since it was captured"

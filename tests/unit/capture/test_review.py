@@ -76,10 +76,10 @@ def test_a_file_with_uncommitted_work_stops_the_merge_before_it_begins(brain, ho
 @pytest.mark.proves("REVIEW-REJECT")
 def test_what_was_rejected_is_not_proposed_again(brain, home):
     propose(brain, home, RETRY, CACHE)
-    rejected = review.reject(brain, home=home, now=NOW, units=["pattern/retry-idempotent-calls-only"])
-    assert [file.path for file in rejected] == [RETRY_PATH]
+    gone = review.Decision(reject=["pattern/retry-idempotent-calls-only"])
+    assert [file.path for file in review.decide(brain, None, gone, home=home, now=NOW).rejected] == [RETRY_PATH]
     assert [file.path for file in review.show(brain).files] == [CACHE_PATH]
-    review.reject(brain, home=home, now=NOW)
+    review.decide(brain, None, review.Decision(reject=None), home=home, now=NOW)
     assert git.branches(brain, "nugget/") == []
     for again in (
         RETRY,
@@ -101,7 +101,7 @@ def test_where_git_is_locked_nothing_is_changed_and_the_lock_is_named(brain, hom
     branch, lock = propose(brain, home, RETRY), "packed-refs.lock"
     (brain / ".git" / lock).touch()
     with pytest.raises(GitError, match=TOLD.format(lock)):
-        review.reject(brain, now=NOW, home=home)
+        review.decide(brain, None, review.Decision(reject=None), home=home, now=NOW)
     assert shell(brain, "status", "--porcelain") == ""
     (brain / ".git" / lock).unlink()
     assert accept(brain, now=NOW).files[0].path == RETRY_PATH

@@ -120,7 +120,8 @@ def test_the_same_notes_are_proposed_once_whatever_became_of_them(brain, home, t
     first = bring_in(folder, brain, home)
     again = bring_in(folder, brain, home)
     assert (again.branch, again.changes, again.known) == (None, (), 4), "they wait for review"
-    review.reject(brain, home=home, now=NOW, units=["decision/implement-as-shell-scripts"])
+    gone = review.Decision(reject=["decision/implement-as-shell-scripts"])
+    review.decide(brain, None, gone, home=home, now=NOW)
     accept(brain, first.branch, now=NOW)
     (folder / "leak.md").rename(folder / "renamed.md")
     moved = bring_in(folder.rename(tmp_path / "elsewhere"), brain, home)
