@@ -19,7 +19,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nugget.app import Brain, brains
 from nugget.app.team import send_session
@@ -44,12 +43,6 @@ from nugget.sources.sessions import archive_file, find_session_by_id, find_sessi
 from nugget.text import shorten
 from nugget.upkeep import default_brain, find_brain
 from nugget.upkeep.client_settings import read_text, write_text
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from nugget.extraction.offline import Embed
 
 MAX_JOB_S = 1800
 MAX_MEMORY_BYTES = 2 * 1024**3
@@ -181,7 +174,7 @@ def _keep_up(brain: Brain, *, publish: bool, background: bool) -> Published:
 def open_extract(brain: Brain, *, now: datetime, way: str | None) -> Extract:
     """Return the extraction function for a brain's settings, index and models."""
     return partial(
-        extract, settings=brain.settings, now=now, embed=_embed(brain),
+        extract, settings=brain.settings, now=now, embed=brain.embedder.embed if brain.embedder else None,
         llm=open_extractor(brain.settings, brain.environment, way),
         nearest=lambda text: [hit.unit for hit in brain.neighbours(text)],
     )  # fmt: skip
@@ -219,7 +212,8 @@ def explain_session(transcript: Path, brain: Brain, *, way: str | None) -> tuple
     is_offline = found.method == "heuristic"
     model = brain.settings.llm_extract_model
     lines = [f"Judged by {'the bundled judge, offline' if is_offline else model}."]
-    lines += explain(session, embed=_embed(brain)) if is_offline else ()
+    if is_offline:
+        lines += explain(session, embed=brain.embedder.embed if brain.embedder else None)
     changes, dropped = compare(
         found.proposals, known_brain(target), session=session.id,
         max_units=target.settings.capture_max_units,
@@ -230,19 +224,6 @@ def explain_session(transcript: Path, brain: Brain, *, way: str | None) -> tuple
         fate = f"proposed as {change.path} ({change.reason}{note})"
         lines.append(f"{unit.confidence:.2f} {unit.type} {unit.title}: {fate}; rests on {quotes}")
     return session.id, [*lines, *(f"left out: {why}" for why in (*found.dropped, *dropped))]
-
-
-def _embed(brain: Brain) -> Embed | None:
-    embedder = brain.embedder
-    if embedder is None:
-        return None
-
-    def embed(texts: Sequence[str]) -> NDArray[np.float32]:
-        import numpy as np
-
-        return np.stack(list(embedder.embed(texts)))
-
-    return embed
 
 
 def find_transcript(environment: Environment, session: str | None) -> Path:

@@ -36,8 +36,6 @@ from nugget.upkeep import is_trusted, repair
 if TYPE_CHECKING:
     from nugget.app import Brain
 
-IMPORT_LIMIT = 100
-"""Maximum number of units that an import proposes."""
 Places = Sequence[tuple[str, int]]
 """Files, each with a line number."""
 _VERBS = {
@@ -90,7 +88,7 @@ def lint(brain: Brain, paths: Sequence[Path] = ()) -> list[Problem]:
 
 
 def import_notes(
-    brain: Brain, path: Path | str, *, domain: str | None = None, limit: int = IMPORT_LIMIT, dry_run: bool = False
+    brain: Brain, path: Path | str, *, domain: str | None = None, limit: int = importing.LIMIT, dry_run: bool = False
 ) -> importing.ImportResult:
     """Propose units from a folder of notes or an export, on a branch, with a pull request as for sessions.
 

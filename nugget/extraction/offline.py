@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Embed = Callable[[Sequence[str]], NDArray[np.float32]]
+    Embed = Callable[[Sequence[str]], Iterable[NDArray[np.float32]]]
 
 MAX_UNITS = 5
 
@@ -124,7 +124,7 @@ def select(made: Sequence[Draft], read: SessionClaims, embed: Embed | None = Non
     ranked = sorted(made, key=lambda one: (-round(one.confidence, 2), one.anchor.sentence.channel is not Channel.USER))
     if embed is not None and len(ranked) > 1:
         try:
-            for draft, vector in zip(ranked, embed([draft.statement for draft in ranked]), strict=True):
+            for draft, vector in zip(ranked, [*embed([draft.statement for draft in ranked])], strict=True):
                 draft.anchor.vector = vector
         except EmbeddingUnavailable:
             pass  # words alone tell them apart

@@ -34,8 +34,8 @@ from nugget.sources import columns_of, mapping_of, objects_in, open_database, te
 from nugget.sources.ignore_files import IGNORE_FILES, Walk
 from nugget.text import counted, shorten, slugify, tracked
 
-DEFAULT_LIMIT = 100
-"""Most units of a branch: more than a person reviews. The next import goes on from there."""
+LIMIT = 100
+"""Most units of a branch by default: more than a person reviews. The next import goes on from there."""
 MAX_FILES, MAX_NOTE_BYTES, MAX_EXPORT_BYTES = 50_000, 1_000_000, 50_000_000
 _EXPORT_ENDINGS, _DATABASE_ENDINGS = (".json", ".jsonl"), (".db", ".sqlite", ".sqlite3")
 _ENDINGS = (".md", ".markdown", ".mdc", *_EXPORT_ENDINGS)
@@ -60,9 +60,7 @@ class ImportResult:
     published: Published = field(default_factory=Published)
 
 
-def import_notes(
-    path: Path, target: ProposalTarget, *, domain: str | None = None, limit: int = DEFAULT_LIMIT
-) -> ImportResult:
+def import_notes(path: Path, target: ProposalTarget, *, domain: str | None = None, limit: int = LIMIT) -> ImportResult:
     """Propose the notes of a folder or file, at most `limit`. Without a `domain` folders give it.
 
     Raises UsageError for a path that cannot be imported, BrainError, GitError; nothing was proposed then.

@@ -35,6 +35,9 @@ _BATCH = 64
 class FastembedEmbedder:
     """A model from fastembed's list. Embedding texts downloads it if a hub can be reached; a question never does."""
 
+    # Loading the model only to count would make chunking depend on a download.
+    count_tokens = staticmethod(estimate_tokens)
+
     def __init__(self, model: str, *, cache: Path) -> None:
         self.model = model
         self._cache = cache
@@ -49,10 +52,6 @@ class FastembedEmbedder:
         """Return the vector of a question, with the prefix that the model wants for questions."""
         vector: NDArray[np.float32] = _normalised(list(self._model(download=False).query_embed(text)))[0]
         return vector
-
-    def count_tokens(self, text: str) -> int:
-        """Estimate the tokens: loading the model only to count would make chunking depend on a download."""
-        return estimate_tokens(text)
 
     def _model(self, *, download: bool) -> Any:
         if self._loaded is not None:
@@ -89,6 +88,8 @@ def _first_line(error: Exception) -> str:
 class HttpEmbedder:
     """An embedding endpoint. `model` carries vendor and base URL (no credentials), so that two never share vectors."""
 
+    count_tokens = staticmethod(estimate_tokens)
+
     def __init__(self, settings: Settings, environment: Environment) -> None:
         self._vendor, _, self._name = settings.embedding_model.partition(":")
         base_url, variable = _DEFAULTS[self._vendor]
@@ -115,10 +116,6 @@ class HttpEmbedder:
         """Return the vector of a question."""
         vector: NDArray[np.float32] = self._request([text], input_type="query")[0]
         return vector
-
-    def count_tokens(self, text: str) -> int:
-        """Estimate the tokens at four characters each."""
-        return estimate_tokens(text)
 
     def _request(self, texts: Sequence[str], *, input_type: str) -> NDArray[np.float32]:
         cleaned = [redact(text).text.encode("utf-8", "replace").decode() for text in texts]
