@@ -54,10 +54,7 @@ class Environment:
     shell_logs: Path
     models: Path
     anthropic_api_key: str | None = field(default=None, repr=False)
-    anthropic_base_url: str | None = None
-    github_token: str | None = field(default=None, repr=False)
     github_api_url: str | None = None
-    http_token: str | None = field(default=None, repr=False)
     session: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -107,10 +104,7 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
         models=folder("NUGGET_MODELS", home / "models"),
         claude_config=folder("CLAUDE_CONFIG_DIR", user_home / ".claude"),
         anthropic_api_key=env.get("ANTHROPIC_API_KEY") or env.get("ANTHROPIC_AUTH_TOKEN") or None,
-        anthropic_base_url=env.get("ANTHROPIC_BASE_URL") or None,
-        github_token=env.get("GITHUB_TOKEN") or None,
         github_api_url=env.get("GITHUB_API_URL") or None,
-        http_token=env.get("NUGGET_HTTP_TOKEN") or None,
         session=env.get("CLAUDE_CODE_SESSION_ID") or None,
         shell_logs=expanded(env.get("AISH_LOG_DIR") or user_home / ".local" / "share" / "aish" / "logs"),
         variables=env,

@@ -244,7 +244,7 @@ def http_token(environment: Environment) -> str:
 
     A file that others could read or write is replaced. Raises UsageError for a chosen token that is too weak.
     """
-    if chosen := (environment.http_token or "").strip():
+    if chosen := environment.variables.get("NUGGET_HTTP_TOKEN", "").strip():
         if not _is_token(chosen):
             raise UsageError(
                 f"NUGGET_HTTP_TOKEN must be {MIN_TOKEN_CHARS} or more plain characters without spaces.",

@@ -26,7 +26,7 @@ from nugget.index.postgres.connection import migrate, place_of
 from nugget.index.postgres.writer import PublishedUnits, publish
 from nugget.infra import files
 from nugget.models import Bundle, Depth, Filter, Hit, Query, SourceName, Unit
-from nugget.sources import notes
+from nugget.sources.notes import check_identity as check_identity
 from nugget.sources.sessions import read_any
 from nugget.upkeep import brain_for_session, usable_brains
 
@@ -66,12 +66,6 @@ def checked(question: Query | str, usual: Query) -> Query:
         profile=query.profile or usual.profile,
         offset=max(query.offset, 0),
     )  # fmt: skip
-
-
-def check_identity(identity: str | None) -> None:
-    """Raise UsageError for an invalid identity."""
-    if identity is not None:
-        notes.check_identity(identity)
 
 
 def source_names(names: Sequence[SourceName | str]) -> tuple[SourceName, ...]:

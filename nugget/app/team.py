@@ -16,13 +16,12 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from nugget.capture import queue as queue
 from nugget.capture import read_redacted
-from nugget.config import Environment, Settings, import_extra, load_settings
+from nugget.config import Environment, Settings, load_settings
 from nugget.errors import ConflictError, NuggetError, TranscriptError, UsageError
 from nugget.infra import files, git, http_client, remotes
 from nugget.redaction import redact_session, rules_stamp
@@ -48,11 +47,6 @@ class Token:
     created: str
     expires: str | None
     hash: str
-
-
-def require(module: str, purpose: str) -> ModuleType:
-    """Import a module of the extra `team`. Raises UsageError that says how to install it."""
-    return import_extra(module, "team", purpose, UsageError)
 
 
 def parse_rights(values: Sequence[str]) -> dict[str, str]:

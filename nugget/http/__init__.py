@@ -249,7 +249,7 @@ def _access_line(url: str, session: AgentSession, token: str | None) -> str:
         opened = "every program and every user of this machine can read what you know"
         return f"No token is asked for: {opened}{spends if session.llm() else ''}."
     kept = shlex.quote(f"@{environment.home / HEADER_FILE}")
-    header = '"Authorization: Bearer $NUGGET_HTTP_TOKEN"' if environment.http_token else kept
+    header = '"Authorization: Bearer $NUGGET_HTTP_TOKEN"' if environment.variables.get("NUGGET_HTTP_TOKEN") else kept
     return f"Ask it: curl -H {header} '{url}/v1/search?q=cache'"
 
 

@@ -32,7 +32,7 @@ from starlette.routing import Mount
 from nugget import __version__
 from nugget.app import team
 from nugget.app.agent_session import AgentSession
-from nugget.config import Environment, Settings
+from nugget.config import Environment, Settings, import_extra
 from nugget.errors import NuggetError, UsageError
 from nugget.http.models import Refusal, bearer, json_reply
 from nugget.http.routes import add_handlers, make_app, mcp_route
@@ -49,7 +49,7 @@ _CLOCK_SKEW_S = 30
 
 def make_team_app(environment: Environment, settings: Settings, brains: Mapping[str, Path], *, url: str) -> FastAPI:
     """Return the application that serves these brains as spaces. Raises UsageError if `http.auth` is incomplete."""
-    prometheus_client: Any = team.require("prometheus_client", "A team's server")
+    prometheus_client: Any = import_extra("prometheus_client", "team", "A team's server", UsageError)
     spaces = {name: AgentSession(flag=path, environment=environment, cwd=path, face="http")
               for name, path in brains.items()}  # fmt: skip
     servers = {name: make_server(session) for name, session in spaces.items()}
@@ -85,7 +85,7 @@ def _tracer(environment: Environment) -> Any:
     """Return OpenTelemetry's tracer if an exporter is set in the environment, else None."""
     if not environment.variables.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
         return None
-    sdk, export, otlp = (team.require(name, "OTEL_EXPORTER_OTLP_ENDPOINT") for name in (
+    sdk, export, otlp = (import_extra(name, "team", "OTEL_EXPORTER_OTLP_ENDPOINT", UsageError) for name in (
         "opentelemetry.sdk.trace", "opentelemetry.sdk.trace.export",
         "opentelemetry.exporter.otlp.proto.http.trace_exporter",
     ))  # fmt: skip
@@ -263,7 +263,7 @@ def identify_by(settings: Settings, environment: Environment) -> Identify:
         if not settings.http_proxies:
             raise UsageError("`http.auth: proxy` needs `http.proxies`.", hint="Name the addresses of your proxies.")
         return partial(_by_proxy, settings, [ipaddress.ip_network(one, strict=False) for one in settings.http_proxies])
-    team.require("jwt", "`http.auth: oidc`")
+    import_extra("jwt", "team", "`http.auth: oidc`", UsageError)
     if not (settings.http_issuer and settings.http_audience):
         raise UsageError("`http.auth: oidc` needs `http.issuer` and `http.audience`.")
     parts = urlsplit(settings.http_issuer)

@@ -100,8 +100,8 @@ def may_see_token(url: str, environment: Environment) -> bool:
 
 def find_token(environment: Environment) -> str | None:
     """Return `GITHUB_TOKEN`, else the output of `gh auth token`; None if there is neither."""
-    if environment.github_token:
-        return environment.github_token
+    if given := environment.variables.get("GITHUB_TOKEN"):
+        return given
     command = shutil.which("gh", path=environment.variables.get("PATH", ""))
     if command is None:
         return None

@@ -30,24 +30,21 @@ class SpeechOrigin(StrEnum):
     HOOK = "hook"
 
 
-_SPEAKERS: Mapping[Speaker | None, str] = {
-    Speaker.USER: "said by the user",
-    Speaker.AGENT: "said by the agent",
-    Speaker.TOOL: "printed by a tool",
-    Speaker.QUOTED: "somebody else's words",
-    None: "speaker unknown",
+_SPEAKERS: Mapping[Speaker | None, tuple[str, SpeechOrigin | None]] = {
+    Speaker.USER: ("said by the user", SpeechOrigin.TYPED),
+    Speaker.AGENT: ("said by the agent", SpeechOrigin.WRITTEN),
+    Speaker.TOOL: ("printed by a tool", SpeechOrigin.TOOL_RESULT),
+    Speaker.QUOTED: ("somebody else's words", None),
+    None: ("speaker unknown", None),
 }
+"""What is said of a speaker, and the usual origin of their words."""
 
 
 def said_how(speaker: Speaker | None, origin: SpeechOrigin | None = None) -> str:
     """Return who said something, and how if unusual: `somebody else's words (pasted)`."""
-    usual = {
-        Speaker.USER: SpeechOrigin.TYPED,
-        Speaker.AGENT: SpeechOrigin.WRITTEN,
-        Speaker.TOOL: SpeechOrigin.TOOL_RESULT,
-    }
-    is_usual = origin is None or speaker is None or usual.get(speaker) is origin
-    return _SPEAKERS[speaker] + ("" if is_usual else f" ({str(origin).replace('_', ' ')})")
+    words, usual = _SPEAKERS[speaker]
+    is_usual = speaker is None or origin in (None, usual)
+    return words if is_usual else f"{words} ({str(origin).replace('_', ' ')})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

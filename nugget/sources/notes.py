@@ -241,12 +241,11 @@ def redacting(settings: Settings) -> Callable[[str], str]:
     return redact_text
 
 
-def check_identity(text: str) -> str:
-    """Return the identity if it is valid in a path. Raises UsageError."""
-    if not is_name(text, most=64) or ".." in text:
+def check_identity(text: str | None) -> None:
+    """Raise UsageError for an identity that is not valid in a path; None is no identity."""
+    if text is not None and (not is_name(text, most=64) or ".." in text):
         hint = "Use 1 to 64 letters, digits, `-`, `_` and `.`, such as claude-code."
         raise UsageError(f"{text!r} cannot be an identity.", hint=hint)
-    return text
 
 
 def memory_of(

@@ -277,7 +277,8 @@ def test_refusals_are_sentences_without_the_token(stage):
 
 @pytest.mark.proves("GITLAB", "GITHUB-TOKEN")
 def test_a_token_goes_to_its_own_forge_alone(stage):
-    environment = replace(stage.environment, github_token="ghp_x")
+    variables = {**stage.environment.variables, "GITHUB_TOKEN": "ghp_x"}
+    environment = replace(stage.environment, variables=variables)
     for url, token in (
         (stage.server.url, loopback_gitlab.TOKEN), ("https://github.com/acme/brain", "ghp_x"),
         ("https://gitlab.com/acme/brain", None), ("https://evil.example/acme/brain", None),

@@ -93,8 +93,8 @@ def open_llm(settings: Settings, environment: Environment, *, budget: DailyBudge
     if not settings.llm_enabled or not environment.anthropic_api_key:
         return None
     return LLM(
-        api_key=environment.anthropic_api_key, base_url=environment.anthropic_base_url, home=environment.home,
-        allow=allow_list(settings), budget=budget,
+        api_key=environment.anthropic_api_key, base_url=environment.variables.get("ANTHROPIC_BASE_URL"),
+        home=environment.home, allow=allow_list(settings), budget=budget,
     )  # fmt: skip
 
 
