@@ -25,6 +25,7 @@ from nugget.errors import GitError, PushRefused
 from nugget.infra.forges import API_URL, GITLAB_VARIABLE, Forge, GitHub, GitLab
 from nugget.infra.git import run, start
 from nugget.infra.git.process import HARDENED, Setting, user_settings
+from nugget.infra.workspace import host_and_path
 
 _FETCH_TIMEOUT_S = 10.0
 _PUSH_TIMEOUT_S = 60.0
@@ -129,22 +130,16 @@ def gitlab_server(environment: Environment) -> str:
 
 def repository_name(url: str, *, api_url: str | None) -> str | None:
     """Return `owner/name` of a remote that is on this GitHub, None for one that is elsewhere."""
-    host, path = _host_and_path(url)
+    host, path = host_and_path(url)
     named = re.fullmatch(r"/*([\w.-]+/[\w.-]+?)(?:\.git)?/*", path)
     return named[1] if named and host.removeprefix("ssh.") == web_host(api_url) else None
 
 
 def project_path(url: str, *, server: str) -> str | None:
     """Return `group/project` of a remote on this GitLab, None for one that is elsewhere."""
-    host, path = _host_and_path(url)
+    host, path = host_and_path(url)
     named = re.fullmatch(r"/*((?:[\w.-]+/)+[\w.-]+?)(?:\.git)?/*", path)
     return named[1] if named and host == urlsplit(server).hostname else None
-
-
-def _host_and_path(url: str) -> tuple[str, str]:
-    """Return the host and the path of a remote's address, also of `user@host:path`."""
-    scp = re.fullmatch(r"(?:[\w.-]+@)?([\w.-]+):(?!//)(.+)", url)
-    return (scp[1], scp[2]) if scp else (urlsplit(url).hostname or "", urlsplit(url).path)
 
 
 def find_remote(repo: Path) -> Remote | None:

@@ -12,6 +12,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
@@ -141,23 +142,26 @@ def normalised_remote(url: str) -> str | None:
     `git@GitHub.com:acme/shop.git`, `ssh://git@github.com:22/acme/shop` and `https://token@github.com/Acme/shop/` are
     all `github.com/acme/shop`.
     """
-    url = url.strip()
-    try:
-        parts = urlsplit(url)
-        host, path = parts.hostname or "", parts.path
-    except ValueError:
-        return None
-    if "://" not in url:  # user@host:path; one letter before the colon is a drive of Windows
-        found = re.fullmatch(r"(?:[^/@:]*@)?(\[[^\]]*\]|[^/:@]{2,}):/*(.+)", url)
-        host, path = (found[1].lower().strip("[]"), found[2].partition("?")[0]) if found else ("", "")
-    elif parts.scheme == "file":
-        return None
+    host, path = host_and_path(url)
     host = host.rstrip(".").removeprefix("altssh.").removeprefix("ssh.").removeprefix("www.")
     host = re.sub(_ACCOUNT_ALIAS, r"\1", host)
     path = re.sub(r"/+", "/", path).strip("/").lower().removesuffix(".git").rstrip("/")
     if host == "dev.azure.com":  # ssh: v3/<organisation>/<project>/<repository>, https: with `_git` in it
         path = path.removeprefix("v3/").replace("/_git/", "/")
     return f"{host}/{path}" if host and path else None
+
+
+def host_and_path(url: str) -> tuple[str, str]:
+    """Return the host and the path of a remote's address, also of `user@host:path`; no host on this machine."""
+    url = url.strip()
+    if "://" not in url:  # one letter before the colon is a drive of Windows
+        found = re.fullmatch(r"(?:[^/@:]*@)?(\[[^\]]*\]|[^/:@]{2,}):/*(.+)", url)
+        return (found[1].lower().strip("[]"), found[2].partition("?")[0]) if found else ("", "")
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        if parts.scheme != "file":
+            return parts.hostname or "", parts.path
+    return "", ""
 
 
 def _repository(folder: Path) -> Workspace | None:
