@@ -106,7 +106,7 @@ def work(
             brain_for = partial(_brain_for, environment, flag, opened, stack)
             ended = queue.drain(
                 home, lambda job: _capture_job(job, environment, brain_for), now=_now, report=report,
-                log=partial(write_log, home), redact=lambda text: redact(text).text,
+                log=partial(write_log, home),
             )  # fmt: skip
             with suppress(NuggetError):
                 brain_for(None)

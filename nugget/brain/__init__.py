@@ -14,7 +14,6 @@ import stat
 import unicodedata
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -139,17 +138,15 @@ def changed_files(brain: Path, known: Mapping[str, tuple[int, int]]) -> tuple[li
 
 def read_state(brain: Path, path: str) -> tuple[FileState, Unit | None]:
     """Read and parse one file for the index; an invalid file gives a state with problems and no unit."""
+    size, mark = -1, 0
     try:
         found = _look(f"{brain}/{path}")
+        size, mark = found.st_size, -found.st_ctime_ns  # permissions change the ctime, too
         content = read_file(brain, path)
     except (OSError, NuggetError) as error:
         shown = printable(path)
         reason = str(error) if isinstance(error, NuggetError) else f"cannot be read ({_reason(error)})"
         problem = Problem(path=shown, reason=reason.removeprefix(f"{shown}: "))
-        size, mark = -1, 0
-        with suppress(OSError):  # tried again when its size or its ctime, which permissions change too, differs
-            found = _look(f"{brain}/{path}")
-            size, mark = found.st_size, -found.st_ctime_ns
         return FileState(path=path, hash="", size=size, mtime_ns=mark, problems=(problem,)), None
     parsed = load(brain, path, content)
     state = FileState(

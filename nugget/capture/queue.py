@@ -15,12 +15,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from nugget.capture import ledger
 from nugget.errors import NuggetError, TranscriptError
 from nugget.infra import files, system
 from nugget.models import SessionFile
+from nugget.redaction import redact
 
 JOB_STATES = ("pending", "running", "failed", "done", "skipped")
 MAX_ATTEMPTS = 13
@@ -35,11 +36,6 @@ PAUSES = "pauses.jsonl"
 """When capture was paused and resumed, for all sessions or one."""
 QUIET = timedelta(minutes=10)
 """A transcript that changed within this time may belong to a running session."""
-_FIELDS = {
-    "transcript": str, "session": str, "cwd": str, "brain": str, "reason": str, "branch": str, "event": str,
-    "attempts": int, "queued": int | float, "next_try": int | float,
-}  # fmt: skip
-"""The fields of a job that are stored in its file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +49,15 @@ class Job:
     cwd: str | None = None
     brain: str | None = None
     event: str = ""
-    queued: float = 0.0
+    queued: int | float = 0.0
     attempts: int = 0
-    next_try: float | None = None
+    next_try: int | float | None = None
     reason: str | None = None
     branch: str | None = None
+
+
+_FIELDS = {name: kind for name, kind in get_type_hints(Job).items() if name not in ("name", "state")}
+"""The fields of a job that are stored in its file."""
 
 
 def jobs(home: Path, state: str) -> list[Job]:
@@ -164,12 +164,11 @@ def drain(
     now: Callable[[], datetime],
     report: Callable[[Job, int], None] = lambda job, left: None,
     log: Callable[[str], None] = lambda text: None,
-    redact: Callable[[str], str] = str,
 ) -> list[Job]:
     """Process pending jobs until none is left; return them as they ended.
 
     `capture` returns the branch of a job's proposal and why there is none; `report` gets each job and how many wait.
-    Messages of unexpected errors may quote a session, so they pass `redact`. A job's failure never stops the rest. The
+    Messages of unexpected errors may quote a session, so they are redacted. A job's failure never stops the rest. The
     caller holds the queue's lock.
     """
     done: list[Job] = []
@@ -184,8 +183,8 @@ def drain(
             elif isinstance(error, NuggetError | OSError):
                 ended = fail(home, job, str(error), now=now())
             else:
-                log(redact(f"{job.name}: {traceback.format_exc()}"))
-                reason = " ".join(redact(f"unexpected {type(error).__name__}: {error}").split())[:500]
+                log(f"{job.name}: {redact(traceback.format_exc()).text}")
+                reason = " ".join(redact(f"unexpected {type(error).__name__}: {error}").text.split())[:500]
                 ended = fail(home, job, reason, now=now())
         except BaseException:
             # Interrupted by a person or a signal: the job is not at fault and waits for the next worker.
@@ -249,7 +248,8 @@ def _read(file: Path) -> Job | None:
         return None
     except ValueError as error:
         return Job(name=name, state=state, reason=f"the queue file {name} cannot be read ({error})")
-    known: dict[str, Any] = {key: loaded[key] for key, kind in _FIELDS.items() if isinstance(loaded.get(key), kind)}
+    given: dict[str, Any] = {key: loaded[key] for key in _FIELDS.keys() & loaded.keys()}
+    known = {key: value for key, value in given.items() if isinstance(value, _FIELDS[key])}
     return Job(name=name, state=state, **known)
 
 

@@ -59,7 +59,7 @@ KEPT = f"{_HOOK}.before-nugget"
 _MARK = "# Nugget's prepare-commit-msg hook."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Client:
     """A coding agent: name, folder, settings file, key of MCP servers in it, our entry, and rules file."""
 
@@ -89,19 +89,15 @@ def clients(environment: Environment, command: Path) -> dict[str, Client]:
     )
     code = (user / "Library" / "Application Support" if sys.platform == "darwin" else config) / "Code" / "User"
     plain = {"command": str(command), "args": ["serve"]}
-    opencode = {"type": "local", "command": [str(command), "serve"], "enabled": True}
-    known: dict[str, tuple[str, Path, str, str, Mapping[str, Any], str | None]] = {
-        "codex": ("Codex", codex, "config.toml", "mcp_servers", plain, "AGENTS.md"),
-        "cursor": ("Cursor", user / ".cursor", "mcp.json", "mcpServers", plain, None),
-        "gemini": ("Gemini CLI", gemini, "settings.json", "mcpServers", plain, "GEMINI.md"),
-        "opencode": ("OpenCode", config / "opencode", "opencode.json", "mcp", opencode, "AGENTS.md"),
-        "vscode": ("VS Code", code, "mcp.json", "servers", {"type": "stdio", **plain}, None),
-    }
+    local = {"type": "local", "command": [str(command), "serve"], "enabled": True}
+    cursor, opencode = user / ".cursor", config / "opencode"
     return {
-        name: Client(title=title, folder=folder, settings=folder / file, place=place, entry=entry,
-                     rules=folder / rules if rules else None)
-        for name, (title, folder, file, place, entry, rules) in known.items()
-    }  # fmt: skip
+        "codex": Client("Codex", codex, codex / "config.toml", "mcp_servers", plain, codex / "AGENTS.md"),
+        "cursor": Client("Cursor", cursor, cursor / "mcp.json", "mcpServers", plain),
+        "gemini": Client("Gemini CLI", gemini, gemini / "settings.json", "mcpServers", plain, gemini / "GEMINI.md"),
+        "opencode": Client("OpenCode", opencode, opencode / "opencode.json", "mcp", local, opencode / "AGENTS.md"),
+        "vscode": Client("VS Code", code, code / "mcp.json", "servers", {"type": "stdio", **plain}),
+    }
 
 
 def plan_install(
