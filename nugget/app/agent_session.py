@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from nugget.models.nuggets import NuggetBundle
 
 PATIENCE_S = 20.0
-"""How long a question waits for the first read of a brain."""
+"""The time that a question waits for the first read of a brain."""
 _BEHIND = frozenset({"index_behind", "vectors_behind"})
 """Values of `degraded` that a sync resolves."""
 MIN_TOKEN_CHARS = 16

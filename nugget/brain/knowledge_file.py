@@ -163,7 +163,7 @@ def _plain(value: object) -> object:
 
 
 def body_digest(body: str) -> str:
-    """SHA-256 (hex) of a body's words: the same for two bodies that differ in white space only."""
+    """Return the SHA-256 (hex) of a body's words: the same for two bodies that differ in white space only."""
     return hashlib.sha256(" ".join(body.split()).encode("utf-8", "replace")).hexdigest()
 
 

@@ -93,7 +93,7 @@ class ProposalBranch:
 
     @property
     def reasons(self) -> dict[str, str]:
-        """Why each file was proposed, by its path."""
+        """The reason for each file, by its path."""
         return reasons_in(self.body)
 
 

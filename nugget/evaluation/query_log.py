@@ -38,7 +38,7 @@ _SECRET_HINT = (
     r"(?i)(?:^|\s)--?\w|pass|pwd|secret|token|key|credential|kennwort|contrase|identified|net use|nmcli|rabbitmqctl"
     r"|auth\b|redis|login"
 )
-"""Where a plain word can be a password: behind a flag, after a word for one, in some commands."""
+"""Places where a plain word can be a password: behind a flag, after a word for one, in some commands."""
 
 
 Face = Literal["cli", "mcp", "http", "python", "web"]

@@ -276,7 +276,7 @@ def _kind(called: str, concepts: Sequence[str]) -> tuple[KnowledgeType | None, s
     if named := named_kind(called):
         return named, f"its type is {called}"
     for concept, kind in _CONCEPTS.items():
-        # How something works that was just made is what was done, told once more.
+        # An explanation of what was just made only repeats what was done.
         if concept in concepts and not (is_done and kind is KnowledgeType.CONCEPT):
             return kind, f"it is about {concept}"
     other = KnowledgeType.BUG if called == "security_alert" else KnowledgeType.CONCEPT

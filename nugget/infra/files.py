@@ -58,7 +58,7 @@ def private_folder(path: StrPath) -> None:
 
 
 def private_file(path: StrPath) -> None:
-    """Make an empty private file if there is none; one that exists is not opened.
+    """Make an empty private file unless it exists; an existing one is not opened.
 
     Closing any descriptor of a SQLite database would drop the locks that this process holds on it.
     """

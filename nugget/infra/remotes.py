@@ -77,7 +77,8 @@ class Target(NamedTuple):
 
 def find_target(remote: Remote, environment: Environment) -> Target | str:
     """Return where proposals for a remote go, or the reason why they stay local. Makes no network call."""
-    url, api_url, server = remote.url, environment.github_api_url, gitlab_server(environment)
+    url, api_url = remote.url, environment.github_api_url
+    server = (environment.variables.get(GITLAB_VARIABLE) or "https://gitlab.com").rstrip("/")
     open_by_name: Callable[[str], Forge]
     if name := repository_name(url, api_url=api_url):
         if (token := find_token(environment)) is None:
@@ -121,11 +122,6 @@ def find_token(environment: Environment) -> str | None:
 def web_host(api_url: str | None) -> str:
     """Return the host that repositories are cloned from: `api.github.com` answers for `github.com`."""
     return (urlsplit(api_url or API_URL).hostname or "").removeprefix("api.")
-
-
-def gitlab_server(environment: Environment) -> str:
-    """Return the address of the GitLab server: GITLAB_URL, else gitlab.com."""
-    return (environment.variables.get(GITLAB_VARIABLE) or "https://gitlab.com").rstrip("/")
 
 
 def repository_name(url: str, *, api_url: str | None) -> str | None:

@@ -22,7 +22,7 @@ from nugget import __version__
 from nugget.infra import files, system
 
 PATIENCE_S, START_PATIENCE_S, _IDLE_S = 0.1, 12.0, 600.0
-"""How long a hook waits for an answer, a window for a server that starts, and the server for another window."""
+"""The time that a hook waits for an answer, a window for a new server, and the server for another window."""
 READY = b"\n"
 """Sent by the server before it takes the first byte of a window's client."""
 WINDOW_VARIABLES = ("NUGGET_BRAIN", "CLAUDE_CODE_SESSION_ID")
@@ -37,7 +37,7 @@ _OPTIONS = {"--brain": "brain", "--as": "identity", "--compat": "compat"}
 
 
 def idle_s() -> float:
-    """Return how many seconds the resident server outlives its last window; 0 if there is none, as on Windows."""
+    """Return how many seconds the resident server outlives its last window; 0 without a server, as on Windows."""
     if not system.IS_POSIX:
         return 0.0
     with suppress(ValueError):
@@ -114,7 +114,7 @@ def connect(file: str, timeout_s: float) -> socket.socket:
 
 
 def _connected(home: files.StrPath, options: dict[str, str]) -> socket.socket | None:
-    """Return a connection to a server that is ready for this window, and start the server if there is none."""
+    """Return a connection to a server that is ready for this window, and start the server if none runs."""
     file, until, is_started = socket_file(home), time.monotonic() + START_PATIENCE_S, False
     with suppress(OSError):  # the current folder may be gone, and the home read-only
         variables = {name: os.environ[name] for name in WINDOW_VARIABLES if os.environ.get(name)}

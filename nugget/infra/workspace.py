@@ -24,7 +24,7 @@ from nugget.models import EventKind, Session
 _ACCOUNT_ALIAS = r"\A((?:github|gitlab)\.com|bitbucket\.org)-.+"
 """`git@github.com-work:...`, by which people keep two accounts apart in their ssh configuration."""
 _SIDE_FOLDER = r"(.+?)/(?:\.claude/worktrees|\.worktrees)/[^/]+(?=/|\Z)"
-"""Where agents put worktrees inside the repository itself."""
+"""The folders of worktrees that agents put inside the repository itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

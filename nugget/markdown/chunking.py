@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 CountTokens = Callable[[str], int]
-"""How many tokens a text has; about additive where texts are put together."""
+"""A function that counts the tokens of a text; the counts of joined texts about add up."""
 
 MAX_TOKENS, MAX_CODE_TOKENS = 200, 512
 """A section above the one is cut at its blocks, a code fence only above the other, both without the breadcrumb.

@@ -224,7 +224,9 @@ def _add_hooks(path: Path, command: str, wishes: Sequence[bool | None], value: A
                 ours = [{}]
                 part(path, value, "hooks", event).append({"hooks": ours})
             is_off = event == "SessionStart" and (wish is False or (wish is None and _NO_BRIEF in before))
-            ours[0].update(_hook(ours[0], command, [flag] if is_on else [_NO_BRIEF] if is_off else []))
+            flags = [flag] if is_on else [_NO_BRIEF] if is_off else []
+            ours[0].update({"type": "command", "command": command, "args": ["capture-session", *flags]})
+            ours[0].setdefault("timeout", _TIMEOUT_S)  # one that a person set stays
             ours = ours[1:]
         _remove_hooks(path, value, event, ours)
     allowed = part(path, value, "permissions", "allow")
@@ -238,12 +240,6 @@ def _drop_hooks(path: Path, value: Any) -> None:
     allowed = part(path, value, "permissions", "allow")
     allowed[:] = [rule for rule in allowed if rule != RULE]
     drop_empty(path, value, "permissions", "allow")
-
-
-def _hook(entry: Mapping[str, Any], command: str, flags: Sequence[str]) -> dict[str, Any]:
-    """Return our keys of a hook in exec form, keeping a timeout that a person set."""
-    own = {"type": "command", "command": command, "args": ["capture-session", *flags]}
-    return own | {"timeout": entry.get("timeout", _TIMEOUT_S)}
 
 
 def _our_hooks(path: Path, value: Any, event: str) -> list[dict[str, Any]]:

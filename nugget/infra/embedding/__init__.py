@@ -126,8 +126,9 @@ class OnnxEmbedder:
         """Return the vector of one text, shape (dimensions,)."""
         import numpy as np
 
-        session = self._session
-        ids = np.array([self._token_ids(text)], dtype=np.int64)
+        session, found = self._session, self._tokenizer.encode(text[: _MAX_TOKENS * _MAX_CHARS_PER_TOKEN]).ids
+        kept = found if len(found) <= _MAX_TOKENS else [*found[: _MAX_TOKENS - 1], found[-1]]
+        ids = np.array([kept], dtype=np.int64)
         feed = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
         hidden = session.run(None, {entry.name: feed[entry.name] for entry in session.get_inputs()})[0]
         mean = hidden[0].mean(axis=0, dtype=np.float32)
@@ -140,10 +141,6 @@ class OnnxEmbedder:
 
     def _pieces_of(self, word: str) -> int:
         return len(self._tokenizer.encode(word, add_special_tokens=False).ids)
-
-    def _token_ids(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(text[: _MAX_TOKENS * _MAX_CHARS_PER_TOKEN]).ids
-        return ids if len(ids) <= _MAX_TOKENS else [*ids[: _MAX_TOKENS - 1], ids[-1]]
 
     @cached_property
     def _tokenizer(self) -> Any:

@@ -88,7 +88,7 @@ def distance(repo: Path, one: str, other: str) -> tuple[int, int] | None:
 
 
 def commit_before(repo: Path, moment: datetime) -> str | None:
-    """Return the last commit of the checked-out branch up to a moment, None if there is none."""
+    """Return the last commit of the checked-out branch up to a moment, None without one."""
     return word(repo, "rev-list", "--max-count=1", f"--before={int(moment.timestamp())}", "HEAD")
 
 

@@ -27,7 +27,7 @@ Setting = tuple[str, str]
 """A key of git's configuration and its value."""
 
 PATIENCE_S = 4.0
-"""How long to wait for a lock that another git process holds."""
+"""The time to wait for a lock that another git process holds."""
 HARDENED: tuple[Setting, ...] = (
     ("core.alternateRefsCommand", "true"),
     ("core.fsmonitor", "false"),
