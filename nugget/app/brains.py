@@ -70,10 +70,9 @@ def checked(question: Query | str, usual: Query) -> Query:
 
 def source_names(names: Sequence[SourceName | str]) -> tuple[SourceName, ...]:
     """Return the sources with these names. Raises UsageError for an unknown one."""
-    try:
-        return tuple(map(SourceName, names))
-    except ValueError as error:
-        raise UsageError(f"{error}.", hint=f"Sources are: {', '.join(SourceName)}.") from None
+    if unknown := [name for name in names if name not in list(SourceName)]:
+        raise UsageError(f"There is no source {unknown[0]!r}.", hint=f"Sources are: {', '.join(SourceName)}.")
+    return tuple(map(SourceName, names))
 
 
 def _at_least_one(name: str, value: int | None) -> int | None:

@@ -32,10 +32,6 @@ class SourceName(StrEnum):
     MEMORY = "memory"
     BRIDGE = "bridge"
 
-    @classmethod
-    def _missing_(cls, value: object) -> None:
-        raise ValueError(f"There is no source {value!r}")
-
 
 class KnowledgeType(StrEnum):
     """The types of a knowledge unit, in the order in which they are listed to people."""
