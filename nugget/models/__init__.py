@@ -11,14 +11,7 @@ from datetime import date
 from enum import StrEnum
 from typing import Any
 
-from nugget.models.sessions import Event as Event
-from nugget.models.sessions import EventKind as EventKind
-from nugget.models.sessions import Evidence as Evidence
-from nugget.models.sessions import Session as Session
-from nugget.models.sessions import SessionFile as SessionFile
-from nugget.models.sessions import Speaker as Speaker
-from nugget.models.sessions import SpeechOrigin as SpeechOrigin
-from nugget.models.sessions import speaker_of
+from nugget.models.sessions import Event, EventKind, Evidence, Session, SessionFile, Speaker, SpeechOrigin, speaker_of  # noqa: F401
 
 
 class SourceName(StrEnum):
