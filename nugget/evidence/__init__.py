@@ -159,17 +159,16 @@ def workspace_bundle(
 def _near_in_meaning(index: Index, vector: Any, workspace: str) -> dict[int, float]:
     """Return the rows whose units are near a question, with their relevance (0..1), the nearest first."""
     filter_ = Filter(sources=(SourceName.SESSIONS, SourceName.SHELL))
-    cosines = dict(index.search_vectors(vector, _BY_MEANING * 4, filter_))
-    units = index.units_of_chunks(list(cosines))
-    stored = index.units(set(units.values()))
+    with index.reading():
+        nearest = index.nearest_units(vector, _BY_MEANING * 4, filter_)
+        units = index.units(nearest)
     near: dict[int, float] = {}
-    for chunk, cosine in cosines.items():
-        unit = stored.get(units[chunk])
+    for key, (_, cosine) in nearest.items():
         share = (cosine - _LEAST_COSINE) / (_FULL_COSINE - _LEAST_COSINE)
-        number = unit.id.rsplit("-", 1)[-1] if unit else ""
-        if unit and share > 0 and number.isdecimal() and unit.scope and unit.scope.repo == workspace:
-            near[int(number)] = max(near.get(int(number), 0.0), min(1.0, share))
-    return dict(sorted(near.items(), key=lambda row: -row[1])[:_BY_MEANING])
+        number, scope = units[key].id.rsplit("-", 1)[-1], units[key].scope
+        if share > 0 and number.isdecimal() and scope and scope.repo == workspace:
+            near[int(number)] = min(1.0, share)
+    return dict(list(near.items())[:_BY_MEANING])
 
 
 def _bundle(

@@ -69,6 +69,16 @@ class IndexReader(Protocol):
     def search_vectors(self, vector: Vector, k: int, filter_: Filter) -> Scored:
         """Return the k chunks of highest cosine with a normalised vector, as (chunk key, cosine)."""
 
+    def nearest_units(self, vector: Vector, k: int, filter_: Filter) -> dict[int, tuple[int, float]]:
+        """Return the units of the k nearest chunks, nearest first: unit key -> (its nearest chunk, cosine)."""
+        with self.reading():
+            found = self.search_vectors(vector, k, filter_)
+            unit_of = self.units_of_chunks([key for key, _ in found])
+        nearest: dict[int, tuple[int, float]] = {}
+        for key, cosine in found:
+            nearest.setdefault(unit_of[key], (key, cosine))
+        return nearest
+
     def words_of_unit(self, terms: Terms, unit_key: int) -> list[str]:
         """Return those of the words that stand in a unit."""
         unit, chunks = self.units([unit_key]).get(unit_key), self.chunks_of_units([unit_key]).get(unit_key, [])

@@ -16,7 +16,6 @@ from nugget.index import Index, Unusable, read_home
 from nugget.index import provenance as stored
 from nugget.index.connection import open_home
 from nugget.index.sync import sync_provenance
-from nugget.index.units import units_by_key
 from nugget.infra.embedding import Embedder
 from nugget.infra.workspace import Workspace, normalised_remote
 from nugget.models import Filter, Query, SourceName, StaleReason
@@ -182,13 +181,8 @@ def _meant(
         vector, _ = embed_question(text, index, embedder())
         if vector is None:
             return {}
-        nearest = index.search_vectors(vector, NEAREST, Filter(sources=(SourceName.PROVENANCE,)))
-        keys = index.units_of_chunks([key for key, _ in nearest])
-        best: dict[int, float] = {}
-        for key, cosine in nearest:
-            best[keys[key]] = max(cosine, best.get(keys[key], MEANT_FROM))
-        units = units_by_key(connection, list(best))
-    return {unit.id: best[key] for key, unit in units.items() if best[key] > MEANT_FROM}
+        nearest = index.nearest_units(vector, NEAREST, Filter(sources=(SourceName.PROVENANCE,)))
+        return {unit.id: nearest[key][1] for key, unit in index.units(nearest).items() if nearest[key][1] > MEANT_FROM}
 
 
 def _find_symbol(query: Query, checkout: Checkout) -> tuple[Query, tuple[Definition, ...], tuple[str, ...]]:

@@ -304,17 +304,13 @@ def _vector(thing: Unit | str, indexes: Indexes, embedder: Embedder | None) -> t
 def _nearest(index: IndexReader, vector: Vector, source: SourceName, limit: int) -> tuple[Hit, ...]:
     """Return the units of a source whose nearest chunk is nearest, with that chunk."""
     with index.reading():
-        found = index.search_vectors(vector, limit * 4, Filter(sources=() if source is SourceName.BRAIN else (source,)))
-        unit_of = index.units_of_chunks([key for key, _ in found])
-        best: dict[int, tuple[int, float]] = {}
-        for chunk, cosine in found:
-            if cosine >= LEAST_COSINE:
-                best.setdefault(unit_of[chunk], (chunk, cosine))
+        best = index.nearest_units(vector, limit * 4, Filter(sources=() if source is SourceName.BRAIN else (source,)))
         units = index.units(best)
         chunks = {chunk.key: chunk for its in index.chunks_of_units(best).values() for chunk in its}
     return tuple(
         _hit(units[key], chunks[chunk], Contribution(name="vector", value=cosine), f"cosine {cosine:.2f}")
         for key, (chunk, cosine) in list(best.items())[:limit]
+        if cosine >= LEAST_COSINE
     )
 
 
