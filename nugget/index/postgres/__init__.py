@@ -104,10 +104,10 @@ class PostgresIndex(Transactions, IndexReader):
             texts, wholes, dated, nearest = lists
             return Lists(texts, wholes, dated, nearest, unit_of)
 
-    def _fitting(self, vector: Vector | None) -> array[float] | None:
-        """Return the numbers of a vector if it can be compared with those of the space."""
+    def _fitting(self, vector: Vector | None) -> str:
+        """Return a vector as pgvector writes it, if it can be compared with those of the space; else nothing."""
         numbers = array("f", b"" if vector is None else vector.tobytes())
-        return numbers if len(numbers) == self._state[1] and all(map(isfinite, numbers)) else None
+        return str(numbers.tolist()) if 0 < len(numbers) == self._state[1] and all(map(isfinite, numbers)) else ""
 
     def _by_vectors(self, is_filtered: bool) -> str:
         _, dimensions, chunks = self._state

@@ -10,9 +10,7 @@ import hashlib
 import json
 import logging
 import re
-import struct
 import threading
-from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -197,27 +195,10 @@ def _limits(url: str) -> dict[str, Any]:
     return {name: value for name, value in limits.items() if f"{name}=" not in url}
 
 
-def vector_bytes(numbers: array[float]) -> bytes:
-    """Return a vector in the binary format of pgvector."""
-    swapped = array("f", numbers)
-    swapped.byteswap()
-    return struct.pack(">HH", len(swapped), 0) + swapped.tobytes()
-
-
 @cache
 def _psycopg() -> Any:
     psycopg = import_extra("psycopg", "team", "A team's index", UsageError)
     logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # every failure is an exception of ours
-    from psycopg.adapt import Dumper
-    from psycopg.pq import Format
-
-    class VectorDumper(Dumper):
-        format, oid = Format.BINARY, 0  # of the type that the statement gives it
-
-        def dump(self, obj: array[float]) -> bytes:
-            return vector_bytes(obj)
-
-    psycopg.adapters.register_dumper(array, VectorDumper)
     return psycopg
 
 

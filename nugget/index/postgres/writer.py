@@ -20,7 +20,7 @@ from nugget.index import Index
 from nugget.index.bm25 import CHUNKS, UNITS, Postings, add_postings
 from nugget.index.connection import SCHEMA_VERSION
 from nugget.index.fulltext import LARGE_INDEX_CHUNKS, Document, chunk_columns, unit_columns
-from nugget.index.postgres.connection import check_version, clean, clear_errors, enter, open_connection, vector_bytes
+from nugget.index.postgres.connection import check_version, clean, clear_errors, enter, open_connection
 from nugget.index.units import UNIT_COLUMNS, indexed_title, select_in
 from nugget.markdown import body_below_title
 from nugget.models import SourceName
@@ -315,7 +315,7 @@ def _vector(embedding: bytes, dimensions: int) -> bytes:
     values = np.frombuffer(embedding, "<f4", len(embedding) // 4)
     if len(embedding) != 4 * dimensions or not np.isfinite(values).all():
         raise IndexUnavailable("A vector of the index is not a row of numbers.", hint="Run: nugget rebuild")
-    return vector_bytes(array("f", embedding))
+    return struct.pack(">HH", len(values), 0) + values.astype(">f4").tobytes()
 
 
 def _array(values: array[int]) -> bytes:
