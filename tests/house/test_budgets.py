@@ -12,9 +12,9 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 42_849,
+    "lines": 42_829,
     "lines of a file": 392,
-    "classes": 213,
+    "classes": 212,
     "re.compile": 192,
     "lines of tests": 19_985,  # with the fault laboratory
 }
