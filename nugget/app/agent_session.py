@@ -24,17 +24,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nugget.app import SEARCH_TOKENS, Brain, brains
+from nugget.app import Brain, brains
 from nugget.app.brains import check_identity
 from nugget.config import Environment, Settings, expanded, load_settings, read_environment
 from nugget.errors import BrainError, IndexUnavailable, LLMUnavailable, NuggetError, UsageError
 from nugget.evaluation.query_log import Face
+from nugget.evidence.candidates import is_diagnostic
 from nugget.infra import files, resident, system
 from nugget.infra.embedding import Embedder
 from nugget.infra.llm import LLM, DailyBudget, open_llm
-from nugget.models import Bundle, Depth, Query, SourceName
+from nugget.models import Bundle, Query, SourceName
 from nugget.redaction import redact
-from nugget.retrieval.packing import pack
 from nugget.upkeep import find_brain
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 20.0
 """The time that a question waits for the first read of a brain."""
+REVIEWED, RECORDS = (SourceName.BRAIN, SourceName.CANON), (SourceName.SESSIONS, SourceName.SHELL)
 _BEHIND = frozenset({"index_behind", "vectors_behind"})
 """Values of `degraded` that a sync resolves."""
 MIN_TOKEN_CHARS = 16
@@ -143,25 +144,16 @@ class AgentSession:
             bundle = replace(bundle, degraded=(*bundle.degraded, "no_llm"))
         return self.caught_up(brain.answer(bundle, llm))
 
-    def search(self, query: Query, sessions: Sequence[str], *, budget_tokens: int) -> Bundle:
-        """Search the sources of a query and pack the best hits into a budget.
+    def consult(self, query: Query) -> Bundle:
+        """Return passages for an agent, only those that are likely to help if the query names no source.
 
-        If `sessions` are given, only those are searched in the source `sessions`.
+        Then what was written or reviewed is asked, and for what went wrong the records of sessions and shells too.
         """
-        brain, given = self.ready(), query.filter
-        filters = [given]
-        if sessions and SourceName.SESSIONS in given.sources:
-            others = tuple(name for name in given.sources if name is not SourceName.SESSIONS)
-            filters = [replace(given, sources=others)] if others else []
-            filters.append(replace(given, sources=(SourceName.SESSIONS,), sessions=tuple(sessions)))
-        asked = replace(query, identity=self.identity, budget_tokens=SEARCH_TOKENS)
-        bundles = [brain.search(replace(asked, filter=one)) for one in filters]
-        hits = sorted((hit for bundle in bundles for hit in bundle.hits), key=lambda hit: -hit.score)
-        packed, used, hint = pack(hits, budget_tokens=budget_tokens, depth=query.depth or Depth.STANDARD)
-        degraded = tuple(dict.fromkeys(reason for bundle in bundles for reason in bundle.degraded))
-        weak = all(bundle.weak for bundle in bundles)
-        found = replace(bundles[0], hits=packed[: query.limit], budget=used, more_context_hint=hint)
-        return self.caught_up(replace(found, degraded=degraded, weak=weak))
+        brain, sources = self.ready(), query.filter.sources
+        usual = (*REVIEWED, *RECORDS) if is_diagnostic(query.text) else REVIEWED
+        filter_ = replace(query.filter, sources=sources or usual)
+        asked = replace(query, filter=filter_, identity=self.identity, only_helpful=not sources)
+        return self.caught_up(brain.ask(asked, reranker=brain.reranker(self.llm(brain))))
 
     def explain_code(self, query: Query) -> NuggetBundle:
         """Explain a piece of code from its nuggets and, if there is a brain, its units. Raises NuggetError."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from nugget.errors import BrainError, NuggetError, UsageError
 from nugget.models import Filter, KnowledgeType, Query, SourceName
 from nugget.models.nuggets import TYPES, NuggetType
-from nugget.render import MAX_CHARS, ORDERS, bundle_markdown, degraded_sentences, fence, provenance_markdown
+from nugget.render import MAX_CHARS, ORDERS, bundle_markdown, fenced, provenance_markdown
 from nugget.render.json import context_json, decisions_json, file_history_json
 from nugget.text import CHARS_PER_TOKEN, clean, estimate_tokens, one_line, printable
 
@@ -24,11 +23,7 @@ LARGEST_CHARS = 49_000
 """Claude Code puts results of more than 50,000 characters into a file and shows the first 2 KB of it."""
 DECISIVE = (NuggetType.DECISION, NuggetType.REJECTION, NuggetType.CONSTRAINT)
 """The types that `openqed_decisions` returns."""
-
-REVIEWED = (SourceName.BRAIN, SourceName.CANON)
-"""The sources of an answer if none is named: what people wrote or reviewed."""
 DEFAULT_TOKENS, _MIN_TOKENS = 2000, 100
-_HITS_A_SOURCE = 8
 
 
 def answer(session: AgentSession, question: Query, *, ref: str | None = None) -> str:
@@ -36,7 +31,7 @@ def answer(session: AgentSession, question: Query, *, ref: str | None = None) ->
     _check(question, ref=ref)
     if ref:
         return _answer_ref(session, ref, budget_tokens=_budget(question))
-    return _answer_sources(session, question) if _is_beyond_the_brain(question) else _answer_brain(session, question)
+    return _answer_question(session, question)
 
 
 def propose(session: AgentSession, **given: Any) -> str:
@@ -71,68 +66,44 @@ def openqed_decisions(session: AgentSession, *, path: str | None, budget: float)
     return decisions_json(session.explain_code(query))
 
 
-def _answer_brain(session: AgentSession, question: Query) -> str:
-    """Answer from the brain and, by default, canon, after known facts about the code in question."""
-    given, budget = question.filter, _budget(question)
-    text, code = _code_part(session, question, budget_tokens=budget // 2)
-    types = tuple(name for name in given.types if name in list(KnowledgeType))
-    if text and given.types and not types:
-        return text
-    try:
-        brain = session.ready()
-    except BrainError:
-        if text:
-            return text
-        raise
-    query = replace(
-        question, text=_words(question), path=None, symbol=None, only_helpful=True,
-        filter=Filter(types=types, sources=given.sources or REVIEWED),
-        budget_tokens=max(budget - (code.budget.used if code else 0), _MIN_TOKENS),
-    )  # fmt: skip
-    bundle = session.caught_up(brain.ask(query, reranker=brain.reranker(session.llm(brain))))
-    if not text:
-        return bundle_markdown(bundle, _max_chars(question))
-    return f"{text}\n\n{bundle_markdown(bundle, _max_chars(question) - len(text) - 2)}"
+def _answer_question(session: AgentSession, question: Query) -> str:
+    """Answer from the known facts about the code in question, then from the sources.
 
-
-def _answer_sources(session: AgentSession, question: Query) -> str:
-    """Answer from the named sources, best first.
-
-    A path or symbol narrows provenance to its nuggets, and sessions to those that touched the file; the answer says
-    which sources are not narrowed. Raises UsageError for memory without an identity.
+    If sources are named, a path or symbol narrows provenance to its nuggets, and sessions to those that touched the
+    file; the answer says which sources are not narrowed. Raises UsageError for memory without an identity.
     """
-    sources, budget, place = question.filter.sources, _budget(question), _place(question)
-    wants_code = SourceName.PROVENANCE in sources
-    text, code = "", None
+    sources, types, place = question.filter.sources, question.filter.types, _place(question)
+    wants_code = not sources or SourceName.PROVENANCE in sources
+    parts, text, code = list[str](), "", None
     if place and (wants_code or SourceName.SESSIONS in sources):
-        share = budget if set(sources) == {SourceName.PROVENANCE} else budget // 2
-        text, code = _code_part(session, question, budget_tokens=share)
-    narrowed = [SourceName.PROVENANCE] * bool(wants_code and code)
-    rest = tuple(name for name in sources if name not in narrowed)
-    narrowed += [SourceName.SESSIONS] * bool(SourceName.SESSIONS in rest and code and code.sessions)
-    parts = []
-    if place:
+        share = 1 if set(sources) == {SourceName.PROVENANCE} else 2
+        text, code = _code_part(session, question, budget_tokens=_budget(question) // share)
+    narrowed = [name for name in sources if code and (name is SourceName.PROVENANCE or (
+        name is SourceName.SESSIONS and code.sessions))]  # fmt: skip
+    if place and sources:
         said = [f"only its {', '.join(narrowed)}"] if narrowed else []
         if unnarrowed := [name for name in sources if name not in narrowed]:
             said.append(f"{', '.join(unnarrowed)} cannot be narrowed to it: searched by words")
         parts.append(f"Asked about {place}: {'; '.join(said)}.")
-    parts += [text] if wants_code or not code else []
-    if rest:
-        words = _words(question)
-        query = Query(
-            words, filter=Filter(sources=rest, types=question.filter.types), profile="task",
-            limit=question.limit or _HITS_A_SOURCE, depth=question.depth,
-        )  # fmt: skip
-        left = max(budget - (code.budget.used if code and wants_code else 0), _MIN_TOKENS)
-        bundle = session.search(query, [one.session for one in code.sessions] if code else [], budget_tokens=left)
-        if bundle.hits:
-            room = _max_chars(question) - sum(len(part) + 2 for part in parts if part)
-            parts.append(bundle_markdown(bundle, room))
-        else:
-            missing = degraded_sentences(bundle.degraded)
-            note = f"\nNote: {'; '.join(missing)}." if missing else ""
-            parts.append(f"Nothing in {', '.join(rest)} on: {one_line(words)}{note}")
-    return "\n\n".join(part for part in parts if part)
+    if text and (wants_code or not code):
+        parts.append(text)
+    is_answered = bool(text and wants_code)
+    rest = tuple(name for name in sources if not (code and name is SourceName.PROVENANCE))
+    if is_answered and not rest and (sources or (types and {*types}.isdisjoint(KnowledgeType))):
+        return "\n\n".join(parts)
+    touched = tuple(one.session for one in code.sessions) if code and SourceName.SESSIONS in rest else ()
+    query = replace(
+        question, text=_words(question), path=None, symbol=None,
+        filter=replace(question.filter, sources=rest, sessions=touched),
+        budget_tokens=max(_budget(question) - (code.budget.used if code and wants_code else 0), _MIN_TOKENS),
+    )  # fmt: skip
+    try:
+        bundle = session.consult(query)
+    except BrainError:
+        if not is_answered:
+            raise
+        return "\n\n".join(parts)
+    return "\n\n".join([*parts, bundle_markdown(bundle, _max_chars(question) - sum(len(part) + 2 for part in parts))])
 
 
 def _code_part(session: AgentSession, question: Query, *, budget_tokens: int) -> tuple[str, NuggetBundle | None]:
@@ -164,11 +135,6 @@ def _words(question: Query) -> str:
     return " ".join(part for part in (question.text.strip(), question.symbol, name) if part)
 
 
-def _is_beyond_the_brain(question: Query) -> bool:
-    """Return whether a question names another source than the brain."""
-    return any(name is not SourceName.BRAIN for name in question.filter.sources)
-
-
 def _budget(question: Query) -> int:
     return question.budget_tokens or DEFAULT_TOKENS
 
@@ -181,11 +147,8 @@ def _max_chars(question: Query) -> int:
 def _answer_ref(session: AgentSession, ref: str, *, budget_tokens: int) -> str:
     """Return what a ref names, cut at the budget and fenced as reference material."""
     shown = session.ready().get(ref, identity=session.identity)
-    body, room = clean(_text_of(shown)), budget_tokens * CHARS_PER_TOKEN
-    if len(body) > room:
-        body = f"{body[:room].rpartition(chr(10))[0] or body[:room]}\n[…]"
-    marks = fence(body)
-    return f"{one_line(shown.ref)}\n{ORDERS}\n\n{marks}text reference\n{body}\n{marks}"
+    head = f"{one_line(shown.ref)}\n{ORDERS}\n"
+    return fenced(head, clean(_text_of(shown)), len(head) + budget_tokens * CHARS_PER_TOKEN)
 
 
 def _text_of(shown: Shown) -> str:
@@ -206,7 +169,5 @@ def _check(question: Query, *, ref: str | None) -> None:
     """Check arguments that neither the tool's schema nor the brain checks. Raises UsageError."""
     if not question.text.strip() and not ref:
         raise UsageError("task_description is empty.", hint="Say in a sentence what you are about to do.")
-    named: Sequence[str] = TYPES if _is_beyond_the_brain(question) else list(KnowledgeType)
-    known = [*named, *(NuggetType if _place(question) else ())]
-    if unknown := [name for name in question.filter.types if name not in known]:
-        raise UsageError(f"There is no type {unknown[0]!r}.", hint=f"Types are: {', '.join(named)}.")
+    if unknown := [name for name in question.filter.types if name not in TYPES]:
+        raise UsageError(f"There is no type {unknown[0]!r}.", hint=f"Types are: {', '.join(TYPES)}.")

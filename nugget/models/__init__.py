@@ -190,8 +190,8 @@ class Filter:
 
     A domain also admits its sub-domains; several tags must all be present; `since` and `until` compare with the
     later of `created` and `last_modified`. A path matches at the start of a unit's file or scope, or after a `/`; a
-    session is an id prefix. For a question about code, `since` may be a moment. `match` is an FTS5 expression that the
-    whole unit must match.
+    session is an id prefix, for the source `sessions`. For a question about code, `since` may be a moment. `match` is
+    an FTS5 expression that the whole unit must match.
     """
 
     sources: tuple[SourceName, ...] = ()

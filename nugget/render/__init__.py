@@ -47,6 +47,16 @@ def fence(text: str) -> str:
     return "`" * max(3, longest + 1)
 
 
+def fenced(head: str, text: str, max_chars: int) -> str:
+    """Return a text in a fence that it cannot close, below a head, cut at a line to be about `max_chars` long."""
+    marks = fence(text)
+    room = max(max_chars - len(head) - 2 * len(marks) - len("\ntext reference\n\n"), 0)
+    if len(text) > room:
+        cut = text[: max(room - 4, 0)]
+        text = (cut.rpartition("\n")[0] or cut) + "\n[…]"
+    return f"{head}\n{marks}text reference\n{text}\n{marks}"
+
+
 def without_title(chunk: Chunk, title: str) -> Chunk:
     """Return the chunk without a first line that repeats the title."""
     first, _, rest = chunk.text.lstrip("\n").partition("\n")
@@ -130,13 +140,13 @@ def bundle_markdown(bundle: Bundle, max_chars: int = MAX_CHARS) -> str:
 def _head(bundle: Bundle) -> list[str]:
     question = shorten(one_line(bundle.query.text), 200)
     if not bundle.hits and bundle.more_context_hint:
-        lines = [f"Nothing of what the brain holds fits into {bundle.budget.requested} tokens: {question}"]
+        lines = [f"No result fits into {bundle.budget.requested} tokens: {question}"]
         lines.append("Ask again with a larger token_budget.")
     elif not bundle.hits:
-        lines = [f"The brain holds nothing on: {shorten(question, 100)}. Go on without it; do not ask the same again."]
+        lines = [f"Nothing was found on: {shorten(question, 100)}. Go on without it; do not ask the same again."]
     elif bundle.weak:
-        lines = [f"The brain does not seem to know this: {question}"]
-        lines.append(f"Below is the nearest that it holds, probably not what you need. {ORDERS}")
+        lines = [f"Nothing that was found seems to answer this: {question}"]
+        lines.append(f"Below is the nearest of it, probably not what you need. {ORDERS}")
     else:
         count = len(bundle.hits)
         plural = "s" if count > 1 else ""
@@ -163,15 +173,10 @@ def _unit_markdown(position: int, hit: Hit, *, max_chars: int) -> str | None:
         place = f"[{breadcrumb}]\n" if breadcrumb and breadcrumb != title else ""
         parts.append(place + clean(chunk.text).strip("\n"))
     text = "\n\n".join(part for part in parts if part)
-    marks = fence(text)
-    frame = f"### {position}. " + "\n".join(lines) + f"\n{marks}text reference\n"
-    room = max_chars - len(frame) - len(marks) - 1
-    if len(text) > room:
-        if room < _LEAST_CHARS:
-            return None
-        cut = text[: room - 4]
-        text = (cut.rpartition("\n")[0] or cut) + "\n[…]"
-    return f"{frame}{text}\n{marks}"
+    head = f"### {position}. " + "\n".join(lines)
+    block = fenced(head, text, max_chars)
+    is_crowded = max_chars - len(head) < min(len(text), _LEAST_CHARS)
+    return None if is_crowded or len(block) > max_chars else block
 
 
 def _facts(hit: Hit) -> list[str]:
@@ -203,13 +208,8 @@ def provenance_markdown(bundle: NuggetBundle, max_chars: int) -> str:
         title = shorten(one_line(record.title or record.first_prompt), 100)
         lines.append(f"- {day} {one_line(record.agent)} {one_line(record.session[:8])}: {title}")
     foot = " ".join(one_line(text) for text in (*bundle.notes, bundle.more_context_hint or "") if text)
-    text = "\n".join(lines)
-    marks = fence(text)
-    frame = f"{head}\n\n{marks}text reference\n"
-    room = max_chars - len(frame) - len(marks) - len(foot) - 8
-    if len(text) > room:
-        text = text[:room].rpartition("\n")[0] + "\n[…]"
-    return f"{frame}{text}\n{marks}" + (f"\n\n{foot}" if foot else "")
+    shown = fenced(f"{head}\n", "\n".join(lines), max_chars - len(foot) - 2)
+    return f"{shown}\n\n{foot}" if foot else shown
 
 
 def _nugget_lines(hit: NuggetHit) -> list[str]:

@@ -24,7 +24,7 @@ from nugget.retrieval.llm import Reranker
 from nugget.retrieval.packing import pack, summary
 from nugget.retrieval.query_language import SearchQuery
 from nugget.retrieval.scoring import helpful
-from nugget.retrieval.search import Found, Indexes, day_of, list_source, merged, search_source
+from nugget.retrieval.search import WRITTEN, Found, Indexes, day_of, list_source, merged, search_source
 
 if TYPE_CHECKING:
     from nugget.infra.embedding import Vector
@@ -90,10 +90,11 @@ def retrieve(
         hits, problem = _rerank(query.text, hits, reranker)
         degraded += [problem] if problem else []
     weak = not parsed.lists and all(one.weak or not one.hits for one in found)
+    if query.only_helpful:
+        likely = {one.source for one in found if not one.weak} - {*WRITTEN}
+        hits = [] if weak else helpful(hits, likely)
     candidates, remaining = sum(one.candidates for one in found), max(len(hits) - first - limit, 0)
     hits = hits[first : first + limit]
-    if query.only_helpful:
-        hits = [] if weak else helpful(hits)
     packed, budget, hint = pack(
         hits, budget_tokens=query.budget_tokens or BUDGET_TOKENS, depth=query.depth or Depth.STANDARD,
         summaries=_summaries(parsed.text, hits, found, once if profile.reads_closely else None),

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 
 from nugget.index import Edge, IndexReader, StoredChunk, Terms
-from nugget.models import Chunk, Contribution, Hit, Query, StaleReason, Unit
+from nugget.models import Chunk, Contribution, Hit, Query, SourceName, StaleReason, Unit
 from nugget.retrieval.candidates import Candidate, Gathered, Match, Matcher, Profile
 
 MATCH_COSINE_SHARE = 0.4
@@ -148,10 +148,14 @@ def is_weak(hits: Sequence[Hit], *, has_vectors: bool) -> bool:
     return all((hit.relevance or 0.0) < (WEAK_BELOW if has_vectors else WEAK_BELOW_BY_TEXT) for hit in hits)
 
 
-def helpful(hits: Sequence[Hit]) -> list[Hit]:
-    """Return the hits that are likely enough to help, by themselves and beside the best."""
+def helpful(hits: Sequence[Hit], likely: Container[SourceName]) -> list[Hit]:
+    """Return the hits that are likely enough to help, by themselves and beside the best, and units of likely sources.
+
+    Passages of conversations, whose relevance is not known, are left out.
+    """
     least = max(HELPFUL_ABOVE, HELPFUL_SHARE * max((hit.relevance or 0.0 for hit in hits), default=0.0))
-    return [hit for hit in hits if (hit.relevance or 0.0) >= least]
+    judged = ((hit, hit.relevance) for hit in hits if hit.relevance is not None)
+    return [hit for hit, known in judged if known >= least or hit.unit.source in likely]
 
 
 def _held_share(held: Collection[str], terms: Terms) -> float:

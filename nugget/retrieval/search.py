@@ -35,7 +35,7 @@ _IN_NAME, _IN_FOLDER = 0.3, 0.2
 """Added to the score of a note whose file name, or whose path, holds every word of the query."""
 _LONE_PASSAGE = 0.6
 """Score of the best passage possible if no unit is likely to answer; scores of units seldom pass it."""
-_WRITTEN = (SourceName.BRAIN, SourceName.CANON, SourceName.MEMORY)
+WRITTEN = (SourceName.BRAIN, SourceName.CANON, SourceName.MEMORY)
 """Sources that somebody wrote to be read."""
 _NUGGET_SHARE, _RECORD_SHARE = 0.6, 0.8
 """Share of its score that a nugget counts, which repeats a prompt or what a unit says, and that of other records."""
@@ -101,6 +101,8 @@ def search_source(
 ) -> Found:  # fmt: skip
     """Return the hits of one source, at least `most` if there are so many."""
     sources = () if source is SourceName.BRAIN else (source,)
+    if source is not SourceName.SESSIONS:
+        parsed = replace(parsed, filter=replace(parsed.filter, sessions=()))
     filter_ = replace(parsed.filter, sources=sources, match=parsed.match)
     query = Query(parsed.text, match_any=parsed.match_any, filter=filter_, limit=most, explain=asked.explain)
     hits: list[Hit] = []
@@ -160,7 +162,7 @@ def merged(found: Sequence[Found]) -> list[Hit]:
     of the sources. The score of a passage is the share of the words that it holds: the best one possible counts as much
     as the best unit. Nuggets count less.
     """
-    likely = [hit.score for one in found if one.source in _WRITTEN and not one.weak for hit in one.hits]
+    likely = [hit.score for one in found if one.source in WRITTEN and not one.weak for hit in one.hits]
     if not likely:
         found = [part for one in found for part in _split(one)]
     most = max(likely, default=_LONE_PASSAGE)
@@ -178,7 +180,7 @@ def _split(found: Found) -> tuple[Found, ...]:
 
 
 def _scaled(hit: Hit, source: SourceName, most: float) -> Hit:
-    if source in _WRITTEN:
+    if source in WRITTEN:
         return hit
     share = most if hit.named else _NUGGET_SHARE if source is SourceName.PROVENANCE else _RECORD_SHARE
     parts = tuple(replace(part, value=part.value * share) for part in hit.contributions)
