@@ -18,9 +18,10 @@ from types import SimpleNamespace
 from typing import Annotated, Any, Literal, cast
 
 from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.stdio import stdio_server
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from nugget import __version__
 from nugget.app.agent_session import AgentSession, print_traceback, run_resident
@@ -59,12 +60,10 @@ Propose one piece of knowledge to be kept for other sessions, when the person as
 you found out what cost effort and cannot be read from the code: a decision with its reason, a cause with its fix, a \
 rule of the person. Never secrets, plans or progress. It is kept only if a person accepts it in a review."""
 
-_NAME_CHARS = 1_000
-"""Maximum length of most arguments, which errors quote."""
 WARM_UP_DELAY_S = 0.05
 """Delay of the warm-up after the first reply, so that the two do not compete for the interpreter."""
 _READ_ONLY = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
-Name = Annotated[str, Field(max_length=_NAME_CHARS)]
+Name = Annotated[str, Field(max_length=1_000)]
 
 
 def serve(brain: Path | None = None, *, openqed: bool = False, identity: str | None = None) -> None:
@@ -108,6 +107,7 @@ def make_server(session: AgentSession, *, openqed: bool = False) -> MCPServer[An
         "nugget", title="Nugget", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING",
         middleware=[_warm_after_first_reply(session)],
     )  # fmt: skip
+    server.call_tool = _refusing_plainly(server)  # type: ignore[method-assign]
     _add_tool(server, session)
     if openqed:
         _add_openqed_tools(server, session)
@@ -224,6 +224,28 @@ def _result(make: Callable[[], str], failed: str = "") -> CallToolResult:
             "tell the person you work for what is wrong."
         )
     return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
+
+
+def _refusing_plainly(server: MCPServer[Any]) -> Any:
+    """Return the server's `call_tool` with one sentence instead of pydantic's report on a wrong argument."""
+    call_plain = server.call_tool
+
+    async def call_tool(name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+        try:
+            return await call_plain(name, arguments, context)
+        except ToolError as error:
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            problem = error.__cause__.errors(include_url=False, include_input=False)[0]
+        argument, *place = map(str, problem["loc"])
+        schema = next(tool.input_schema for tool in await server.list_tools() if tool.name == name)
+        wanted = schema["properties"].get(argument, {}).get("description", "see the tool's schema")
+        expected = problem["msg"].partition("should ")[2].partition(", unable")[0]
+        told = f"should {expected}" if expected else "is missing" if problem["type"] == "missing" else "is not valid"
+        text = f"`{'.'.join((argument, *place))[:60]}` {told} ({wanted[:1].lower()}{wanted[1:]})."
+        return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
+
+    return call_tool
 
 
 def _warm_after_first_reply(session: AgentSession) -> Any:

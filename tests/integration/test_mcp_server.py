@@ -160,15 +160,18 @@ def test_arguments_that_cannot_be_taken_are_answered_with_what_can(brain):
     cases: list[tuple[dict[str, Any], str]] = [
         ({"task_description": "  "}, "about to do"),
         ({"types": ["pattern", "recipe"]}, "pattern, concept, decision, bug, belief"),
-        ({"token_budget": 0}, "greater than or equal to 100"),
-        ({"types": {"a": 1}, "path": 3}, "Input should be a valid string"),
-        ({"path": "x" * 200_000}, "String should have at most 1000 characters"),
+        ({"task": "cache"}, "`task_description` is missing (the task or question in plain words, with"),
+        ({"token_budget": 0}, "`token_budget` should be greater than or equal to 100 (length of the answer"),
+        ({"types": {"a": 1}, "path": 3}, "`path` should be a valid string (the file that the task is about)."),
+        ({"path": "x" * 200_000}, "`path` should have at most 1000 characters (the file"),
         ({"ref": "two\nlines\x1b[1m"}, "There is no unit two\\nlines\\x1b[1m in the brain."),
     ]
 
     async def talk(client: Client) -> None:
         for arguments, expected in cases:
-            result = await client.call_tool(TOOL, {"task_description": "cache", **arguments})
+            result = await client.call_tool(
+                TOOL, arguments if "task" in arguments else {"task_description": "cache", **arguments}
+            )
             assert result.is_error and expected in text_of(result), arguments
             assert "Traceback" not in text_of(result) and len(text_of(result)) < 1_000
         assert not (
