@@ -128,13 +128,13 @@ def _check_git(seen: dict[str, Any], now: datetime) -> Iterator[Finding]:
 def _check_index(seen: dict[str, Any], environment: Environment) -> Iterator[Finding]:
     state, file = seen["index"], index_file(Path(seen["brain"]), environment)
     if state["state"] == "absent":
-        yield _odd("index", "there is none yet; the first question makes it", "nugget sync")
+        yield _good("index", "none yet; the first question builds it")
     elif state["state"] == "unusable":
         yield _wrong("index", state["reason"] or "it cannot be used", "nugget rebuild")
     elif damage := find_damage(file) if file else None:
         yield _wrong("index", f"it is damaged ({damage})", "nugget rebuild")
     elif state["behind"]:
-        yield _odd("index", f"not in it yet: {counted(state['behind'], 'changed file')}", "nugget sync")
+        yield _good("index", f"the next question indexes {counted(state['behind'], 'changed file')}")
     else:
         yield _good("index", ", ".join(counted(state[f"{noun}s"], noun) for noun in ("unit", "chunk", "vector")))
     if state["model"] and state["vectors"] < state["chunks"]:
@@ -154,15 +154,15 @@ def _check_team_index(seen: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _check_sources(seen: dict[str, Any], now: datetime) -> Iterator[Finding]:
-    """Check that nothing outside the brain waits to be indexed or for its vectors."""
+    """Say what waits outside the brain; a question indexes it, and has its vectors made in the background."""
     for row in seen["sources"]:
         if row["source"] in (SourceName.BRAIN, SourceName.MEMORY):
             continue
         if row["pending"]:
-            since = f", the oldest since {ago(datetime.fromisoformat(row['since']), now)}" if row["since"] else ""
-            yield _odd(row["name"], f"not indexed yet: {counted(row['pending'], 'file')}{since}", "nugget sync")
+            since = f", the oldest from {ago(datetime.fromisoformat(row['since']), now)}" if row["since"] else ""
+            yield _good(row["name"], f"the next question indexes {counted(row['pending'], 'file')}{since}")
         elif row["unembedded"]:
-            yield _odd(row["name"], f"found by words alone yet: {counted(row['unembedded'], 'unit')}", "nugget sync")
+            yield _good(row["name"], f"the next question has vectors made for {counted(row['unembedded'], 'unit')}")
         else:
             yield _good(row["name"], counted(row["passages"], "passage"))
 

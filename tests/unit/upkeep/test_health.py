@@ -102,9 +102,9 @@ def test_what_waits_in_any_source_is_said_by_status_and_doctor(words, nugget, tm
         opened.sync()
         row = next(row for row in status_of(words)["sources"] if row["name"] == "canon handbook")
         assert (row["files"], row["passages"], row["pending"]) == (0, 0, 3) and row["since"]
-        assert findings(words)["canon handbook"]["state"] == "warning"
+        assert findings(words)["canon handbook"]["said"].startswith("the next question indexes 3 files, the oldest")
         shown = nugget("status").out
-        assert "canon handbook: 0 files, 0 passages, 3 files not indexed, the oldest since " in shown
+        assert "canon handbook: 0 files, 0 passages, the next question indexes 3 files, the oldest from " in shown
         opened.sync_local_sources()
     row = next(row for row in status_of(words)["sources"] if row["name"] == "canon handbook")
     assert (row["files"], row["passages"], row["pending"], row["since"]) == (3, 3, 0, None)
