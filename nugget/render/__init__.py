@@ -58,10 +58,10 @@ def fenced(head: str, text: str, max_chars: int) -> str:
 
 
 def without_title(chunk: Chunk, title: str) -> Chunk:
-    """Return the chunk without a first line that repeats the title."""
+    """Return the chunk without first lines that repeat the title: its heading, or a sentence that is the title."""
     first, _, rest = chunk.text.lstrip("\n").partition("\n")
-    if first.lstrip("# ").strip().rstrip(".") == title.strip().rstrip("."):
-        return replace(chunk, text=rest.lstrip("\n"))
+    if first and first.lstrip("# ").strip().rstrip(".") == title.strip().rstrip("."):
+        return without_title(replace(chunk, text=rest.lstrip("\n")), title)
     return chunk
 
 

@@ -6,6 +6,7 @@ which compare. In canon and elsewhere outside the brain, what only vectors point
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,7 +43,8 @@ _NUGGET_SHARE, _RECORD_SHARE = 0.6, 0.8
 _PASSAGE_WEAK_BELOW = 0.35
 """Share of the words of a question that a likely passage holds."""
 _FEW_CHUNKS = 100
-"""In fewer, how rare words are says little: a source with any of the words is not called weak."""
+"""In fewer, how rare words are says little: a source with any of the words is not called weak, and one that has few
+units would show them all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,10 +127,10 @@ def search_source(
     if indexes.others and source is SourceName.BRAIN:
         hits.sort(key=lambda hit: -hit.score)
     weak = is_weak(hits, has_vectors=has_vectors)
+    is_small = bool(hits) and all(index.chunk_count < _FEW_CHUNKS for index in indexes.holding(source).values())
     if weak and source is not SourceName.BRAIN and hits:
-        is_small = all(index.chunk_count < _FEW_CHUNKS for index in indexes.holding(source).values())
         weak = not any("file name" in hit.reasons or (is_small and _matches_words(hit)) for hit in hits)
-    if source is not SourceName.BRAIN:
+    if is_small or source is not SourceName.BRAIN:
         hits = _telling(hits, weak=weak)
     said = _passages(source, parsed, indexes, limit=most, today=today) if source in HISTORY_SOURCES else []
     if source is not SourceName.BRAIN:
@@ -206,9 +208,9 @@ def _is_about_units(filter_: Filter) -> bool:
 
 
 def _telling(hits: Sequence[Hit], *, weak: bool) -> list[Hit]:
-    """Return the hits that match a word, and those whose vectors are nearly as good as the best."""
-    best = max((hit.score for hit in hits), default=0.0)
-    return [hit for hit in hits if _matches_words(hit) or (not weak and hit.score >= _LEAST_SHARE * best)]
+    """Return the hits that match a word, those related to one, and those with vectors nearly as good as the best."""
+    least = max((hit.score for hit in hits), default=0.0) * (math.inf if weak else _LEAST_SHARE)
+    return [hit for hit in hits if not hit.reasons[0].startswith("vector") or _matches_words(hit) or hit.score >= least]
 
 
 def _matches_words(hit: Hit) -> bool:
