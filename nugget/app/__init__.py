@@ -20,8 +20,6 @@ from nugget.errors import NuggetError, UsageError
 from nugget.evaluation.query_log import Asked, Face, asked_of, record
 from nugget.index import Index, IndexReader, SyncResult, Unusable, read_home
 from nugget.index.connection import home_index_file, index_folder
-from nugget.index.postgres import PostgresIndex
-from nugget.index.postgres.connection import place_of
 from nugget.index.sync import sync
 from nugget.infra import git
 from nugget.infra.embedding import Embedder, embedder_or_problem
@@ -115,6 +113,9 @@ class Brain:
             return self.embedded_index
         with self._lock:  # one for all calls, since a reader shares a transaction within `reading`
             if self._team is None:
+                from nugget.index.postgres import PostgresIndex
+                from nugget.index.postgres.connection import place_of
+
                 self._team = PostgresIndex(*place_of(self.settings, self.path))
             return self._team
 

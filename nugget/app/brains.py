@@ -22,8 +22,6 @@ from nugget.errors import EmbeddingUnavailable, IndexUnavailable, NuggetError, R
 from nugget.evaluation import query_log
 from nugget.index import IndexReader, Unusable
 from nugget.index.connection import discard_damaged, find_damage, is_damage
-from nugget.index.postgres.connection import migrate, place_of
-from nugget.index.postgres.writer import PublishedUnits, publish
 from nugget.infra import files
 from nugget.models import Bundle, Depth, Filter, Hit, Query, SourceName, Unit
 from nugget.sources.notes import check_identity as check_identity
@@ -37,6 +35,7 @@ if TYPE_CHECKING:
     from nugget.app import Brain
     from nugget.capture.compare import Similar
     from nugget.capture.review import ProposalBranch
+    from nugget.index.postgres.writer import PublishedUnits
 
 T = TypeVar("T")
 NEIGHBOURS = 5
@@ -255,6 +254,9 @@ def publish_index(brain: Brain, *, rebuild: bool = False) -> PublishedUnits | No
     """
     if not brain.settings.index:
         return None
+    from nugget.index.postgres.connection import place_of
+    from nugget.index.postgres.writer import publish
+
     origin = declared_id(brain.path) or ""
     return publish(brain.embedded_index, *place_of(brain.settings, brain.path), origin=origin, rebuild=rebuild)
 
@@ -266,4 +268,6 @@ def migrate_index(address: str) -> tuple[int, int]:
     """
     if not address:
         raise UsageError("No team's index is set.", hint="Set it: nugget config set index postgresql://HOST/DATABASE")
+    from nugget.index.postgres.connection import migrate
+
     return migrate(address.partition("#")[0])

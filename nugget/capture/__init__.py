@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nugget import brain as brains
 from nugget.capture import ledger
@@ -20,7 +20,6 @@ from nugget.capture.compare import BRANCH_PREFIX, ProposalTarget, ProposedChange
 from nugget.config import Settings
 from nugget.errors import BrainError, ReviewError, UsageError
 from nugget.extraction.proposals import Extraction, Proposal
-from nugget.extraction.replies import cleaned
 from nugget.infra import files, git
 from nugget.infra.workspace import find_workspace
 from nugget.models import (
@@ -37,10 +36,12 @@ from nugget.models import (
     Unit,
 )
 from nugget.models.nuggets import Nugget, NuggetType
-from nugget.provenance.extraction import ReadSession, reason_to_skip
 from nugget.redaction import allow_list, redact, redact_session, rules_stamp
 from nugget.sources.sessions import archive_file, read_any, write_archive
 from nugget.text import printable, shorten, slugify
+
+if TYPE_CHECKING:
+    from nugget.provenance.extraction import ReadSession
 
 MAX_NOTED = 20
 """Number of rejected candidates whose reasons the ledger keeps."""
@@ -81,6 +82,8 @@ def capture_transcript(
         "time": target.now.isoformat(), "brain": key, "session": session.id, "transcript": str(transcript),
         "size": size, "cwd": session.cwd, "redacted": dict(redacted),
     }  # fmt: skip
+    from nugget.provenance.extraction import reason_to_skip
+
     if not target.dry_run and session.events:
         write_archive(home, session, stamps=[rules_stamp(target.settings)])
     with files.locked(ledger.lock_file(home, key)):
@@ -104,6 +107,8 @@ def read_redacted(transcript: Path, home: Path, settings: Settings) -> ReadSessi
 
     Raises TranscriptError.
     """
+    from nugget.provenance.extraction import reason_to_skip
+
     kept = archive_file(home, transcript.stem)
     session = read_any(kept if kept.exists() and not transcript.exists() else transcript)
     if reason_to_skip(session, home, settings):
@@ -210,6 +215,8 @@ def propose_note(
 
     Raises UsageError for a path outside the folder's repository, ReviewError if too many notes wait.
     """
+    from nugget.extraction.replies import cleaned
+
     if len(git.branches(target.brain, f"{BRANCH_PREFIX}note-")) >= _MOST_NOTES:
         raise ReviewError(f"{_MOST_NOTES} notes wait for review; no more are taken.", hint="Run `nugget review`.")
     place = find_workspace(folder)

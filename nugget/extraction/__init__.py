@@ -12,8 +12,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from nugget.config import Settings
-from nugget.extraction.offline import extract_offline
-from nugget.extraction.phrases import SENTENCE_END
 from nugget.extraction.proposals import Extraction, Proposal, domain_of
 from nugget.models import Event, EventKind, Evidence, KnowledgeType, Origin, Session, SourceName, Speaker, Unit
 from nugget.sources.condense import exchanges
@@ -72,6 +70,8 @@ def extract(
 
         found = extract_generative(session, llm=llm, settings=settings, nearest=nearest, now=now)
     else:
+        from nugget.extraction.offline import extract_offline
+
         made = tuple(extract_offline(session, embed=embed, now=now))
         found = Extraction(proposals=made, method="heuristic", summary=summary_of(session))
     asked = remembered(session, now)
@@ -112,6 +112,8 @@ def _cues(session: Session) -> Iterator[tuple[Event, re.Match[str]]]:
 def _proposal(event: Event, cue: re.Match[str], session: Session, now: datetime) -> Proposal:
     text = " ".join((cue["after"] or cue["before"])[:_MOST_CHARS].split())
     claim, because = split_reason(text)
+    from nugget.extraction.phrases import SENTENCE_END
+
     first = SENTENCE_END.split(claim, maxsplit=1)[0]
     title, moment = shorten(first.rstrip(".。"), _TITLE_CHARS), event.timestamp or session.ended or now
     body = f"**Rule:** {claim}" + (f"\n\n**Because:** {because}" if because else "")
