@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from nugget.config import Settings
-from nugget.evidence.incidents import OpenIncident, build_incidents, error_lines, words_of
+from nugget.evidence.incidents import OpenIncident, build_incidents, error_lines, is_reading, words_of
 from nugget.index import events as store
 from nugget.index import ingest as logs
 from nugget.index import units as stored
@@ -81,7 +81,7 @@ def _derive(connection: sqlite3.Connection, session: LogSession) -> None:
     connection.execute(
         "UPDATE pane_output SET is_failure = 0 WHERE id >= ? AND id < ? AND is_failure = 1 AND command IS NOT NULL "
         "AND command NOT IN (SELECT value FROM json_each(?) WHERE value IS NOT NULL)",
-        (first, end, json.dumps([event for one in found for event in one.printers])),
+        (first, end, json.dumps([event for one in found if not is_reading(one.command) for event in one.printers])),
     )  # a diff, a listing or a passing test only shows a word such as `error`
     _allot_loose_lines(connection, found, first, end)
     store.put_rows(connection, "incidents", [_incident_row(one, ids) for one in found])

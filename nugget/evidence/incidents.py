@@ -94,7 +94,7 @@ def bare_command(text: str) -> str:
 
 def _is_masked_failure(command: str, lines: Sequence[str]) -> bool:
     """Return True if the output of a command with exit code 0 shows a failure, as after `| tail` or `; echo`."""
-    if _MASKS.isdisjoint(command) or _is_reading(command):
+    if _MASKS.isdisjoint(command) or is_reading(command):
         return False
     failing = (line for line in lines if _STRONG.match(line.strip()))
     return any(
@@ -102,7 +102,7 @@ def _is_masked_failure(command: str, lines: Sequence[str]) -> bool:
     )
 
 
-def _is_reading(command: str) -> bool:
+def is_reading(command: str) -> bool:
     """Return whether a command prints files, logs or pages."""
     return any(program in _READERS for program in _programs_of(command)[:1])
 
@@ -221,7 +221,7 @@ def _note_command(
     if code == 1 and not errors and programs and programs[-1] in _SEARCHES:
         return
     severity = 0.9 if errors else 0.55
-    severity += (-0.15 if ok else 0.0) + (-0.35 if _is_reading(command) else 0.0) + (0.05 if (code or 0) > 1 else 0.0)
+    severity += (-0.15 if ok else 0.0) + (-0.35 if is_reading(command) else 0.0) + (0.05 if (code or 0) > 1 else 0.0)
     known = next(reversed(_tried_before(command, ts_ms, step, pending)), None)
     if known is None:
         known = _opened(row, step, pending, command=command, target=_target_of(command), severity=severity)

@@ -54,7 +54,10 @@ _HARMLESS = re.compile(
     r"|\b(?:errors?|failures?|failed)\s*[:=]\s*(?:0|none|false|null|\[\])(?![\w.])"
     r"|\berror[-_ ]?(?:handl|rate|message|page|boundar|log|code[sd]?\b(?!\s*[:=]?\s*\d))\w*"
     r"|\bfail[-_](?:fast|over|safe)\b"
-    r"|[\w/.-]*(?:error|exception|fail|fatal|panic|conflict)s?[\w-]*\.[a-z]{1,5}\b(?!:\d)",
+    r"|[\w/.-]*(?:error|exception|fail|fatal|panic|conflict)s?[\w-]*\.[a-z]{1,5}\b(?!:\d)"
+    r"|^\s*[-+](?![-+]| \S|\w*sh: ).*|^@@ .*"  # of a diff
+    r"|\b(?:raise|except|throw|catch|class|import|extends|instanceof|new|return) [\w., (]*\w(?:Error|Exception)\b"
+    r"(?!: ).*|\b(?:new Error|panic!?)\(.*|[\w\])]\.(?:error|fail|fatal|panic|abort)\w*\(.*",  # of a program
     re.IGNORECASE,
 )
 _CONTROL = dict.fromkeys([*range(9), *range(0x0B, 0x20), *range(0x7F, 0xA0)])
