@@ -116,7 +116,7 @@ def open_brain(flag: Path | None) -> Brain:
 
 
 def open_provenance(flag: Path | None = None) -> provenance.Provenance:
-    """Return the provenance of the current folder, with the brain in use if there is one."""
+    """Return the provenance of the current folder, with the brain in use, if any."""
     try:
         brain: Brain | None = open_brain(flag)
     except BrainError:
@@ -242,8 +242,8 @@ def _date(text: str, found: Day | None) -> Day:
 def refresh(brain: Brain, sources: Sequence[SourceName] = (SourceName.BRAIN,), *, is_quiet: bool = False) -> str:
     """Index a few changes of these sources; return `index_behind` if there are more, else an empty text.
 
-    The rest, and vectors of another configured model, are made in the background. `is_quiet` suppresses notes on
-    sources outside the brain.
+    A background process indexes the rest and embeds it, also after a change of the configured model. `is_quiet`
+    suppresses notes on sources outside the brain.
     """
     with progress():
         state = brain.refresh(sources)

@@ -58,7 +58,7 @@ def clone(
 ) -> None:
     """Clone a brain, check it, trust it and index it.
 
-    It becomes the default brain if there is none. Its hooks and submodules are not run.
+    It becomes the default brain if you have no other. Its hooks and submodules are not run.
     """
     real, first = clone_brain(read_environment(), url, path)
     with open_brain(real) as opened, progress():
@@ -78,9 +78,9 @@ def trust_brain(
     remove: Annotated[bool, Option("--remove", help="Stop trusting this brain.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Trust a brain, so that it is used when you work in its folder.
+    """Trust a brain: commands that you run in its folder use it.
 
-    You must own the folder and those above it, and nobody else may write to them. The index is rebuilt.
+    You must own the folder and its parent folders, and no other user may write to them. The index is rebuilt.
     """
     environment, folder = read_environment(), expanded(path) if path else current_folder()
     if listed:

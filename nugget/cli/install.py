@@ -56,7 +56,7 @@ def install(
     ] = None,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Connect a coding agent: it asks the brain, and its sessions are captured.
+    """Connect a coding agent, so that it asks the brain and its sessions are captured.
 
     Claude Code gets a hook at the start and the end of a session, the MCP server and the permission to use it. Other
     agents get the server and a paragraph in their rules, and `nugget watch` captures their sessions. Other settings

@@ -95,7 +95,7 @@ class EvidenceBundle:
 
 
 def ingested_session(connection: sqlite3.Connection, session: str) -> store.LogSession:
-    """Return a session that has been ingested. Raises NuggetError if there is none with the id."""
+    """Return an ingested session by its id. Raises NuggetError for an unknown id."""
     known = store.find_log_session(connection, session)
     if known is None:
         raise NuggetError(f"The index has no session {session[:80]!r}.", hint="Add it with `nugget logs ingest`.")
@@ -112,7 +112,7 @@ def evidence_bundle(
 ) -> EvidenceBundle:
     """Return the evidence for a question in a session that has been ingested.
 
-    Raises NuggetError if the session is not known, UsageError for an intent that does not exist.
+    Raises NuggetError for an unknown session, UsageError for an unknown intent.
     """
     known = ingested_session(connection, session)
     found = session_evidence(connection, known)
@@ -135,9 +135,9 @@ def workspace_bundle(
 ) -> EvidenceBundle:
     """Return the evidence for a question in all sessions of a workspace, of shells and agents.
 
-    The latest sessions are looked at as they are, older ones if they contain a word of the question or if an
-    incident, a todo or a decision of theirs is near in meaning. Without vectors words alone are asked, and `degraded`
-    says so. Raises UsageError for an intent that does not exist.
+    The latest sessions are always searched, older ones only for rows with a word of the question, or for incidents,
+    todos and decisions near in meaning. Without vectors the search is by words only, and `degraded` says so. Raises
+    UsageError for an unknown intent.
     """
     connection, words = index.connection, subject_words(query)
     names = {one.key: one.id for one in store.log_sessions(connection, workspace=workspace)}
@@ -157,7 +157,7 @@ def workspace_bundle(
 
 
 def _near_in_meaning(index: Index, vector: Any, workspace: str) -> dict[int, float]:
-    """Return the rows whose units are near a question, with their relevance (0..1), the nearest first."""
+    """Return the relevance (0..1) by row of the units that are near a question, nearest first."""
     filter_ = Filter(sources=(SourceName.SESSIONS, SourceName.SHELL))
     with index.reading():
         nearest = index.nearest_units(vector, _BY_MEANING * 4, filter_)
@@ -254,7 +254,7 @@ def _scored(
 
 
 def _selected(scored: Sequence[Finding], caps: Mapping[str, int]) -> Iterator[Finding]:
-    """Yield the best of each category up to its cap, each text once, in the order of their scores."""
+    """Yield the best findings of each category up to its cap, without repeated texts, in order of score."""
     taken: Counter[str] = Counter()
     seen: set[tuple[str, str]] = set()
     for one in scored:

@@ -117,9 +117,9 @@ def is_diagnostic(query: str) -> bool:
 
 
 def known_intent(name: str | None, query: str) -> str:
-    """Return the intent that is named, else the first whose words are in the question.
+    """Return the named intent, or the first with a word in the question.
 
-    Raises UsageError for one that does not exist.
+    Raises UsageError for an unknown name.
     """
     if not name:
         return next((intent for intent, words in _KEYWORDS.items() if words.search(query)), "general")
@@ -148,7 +148,7 @@ _UNTELLING = frozenset(
 
 
 def subject_words(query: str) -> tuple[str, ...]:
-    """Return the words of a question that name its subject; none for a question such as `what went wrong`."""
+    """Return the words that name the subject of a question; `what went wrong` has none."""
     words = dict.fromkeys(word.lower() for word in question_words(query[:4000]))
     telling = [word for word in words if word not in _UNTELLING and (len(word) > 1 or word.isdigit())]
     return tuple(sorted(telling, key=len, reverse=True)[:_MAX_WORDS])

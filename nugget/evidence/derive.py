@@ -32,9 +32,9 @@ _UNITS_A_SESSION = 100
 
 
 def ingest(connection: sqlite3.Connection, log: Log, *, settings: Settings, now: datetime) -> dict[str, Any]:
-    """Read new entries of a session's logs and return their counts; two calls at once read each entry once.
+    """Read new entries of a session's logs and return their counts; concurrent calls read each entry once.
 
-    Raises NuggetError for logs that cannot be read.
+    Raises NuggetError if the logs cannot be read.
     """
     read = logs.ingest_log(connection, log, settings, now=now)
     session = store.find_log_session(connection, log[0].id, source_of(log))
@@ -104,7 +104,7 @@ def _lines_of(connection: sqlite3.Connection, first: int, end: int) -> Callable[
 
 
 def _allot_loose_lines(connection: sqlite3.Connection, found: Sequence[OpenIncident], begin: int, end: int) -> None:
-    """Give lines that no command is known to have printed to the incident whose words they share, else to the last."""
+    """Assign lines of unknown commands to the incident that shares most words with them, or to the last one."""
     commands = [one for one in found if one.command and len(one.lines) < 2]
     if not commands:
         return
@@ -137,7 +137,7 @@ def _incident_row(one: OpenIncident, ids: Ids) -> list[Any]:
 
 
 def _derive_notes(connection: sqlite3.Connection, ids: Ids) -> None:
-    """Write the notes of a session from all its rows; one that was there before keeps its id."""
+    """Write the notes of a session from all its rows; existing notes keep their ids."""
     bounds = store.id_range(ids.key)
     wanted: dict[tuple[str, str], tuple[int, bool, int]] = {}
     for row in store.rows_in(connection, "incidents", *bounds, limit=200, newest=True):
@@ -170,10 +170,10 @@ def _derive_notes(connection: sqlite3.Connection, ids: Ids) -> None:
 
 
 def put_evidence_units(connection: sqlite3.Connection) -> int:
-    """Bring the units of incidents, todos and decisions in line with their sessions; return how many had changed.
+    """Update the units of incidents, todos and decisions; return the number of changed sessions.
 
-    Search finds these by meaning. A blocker is the same failure as its incident, and an edit says nothing but a path,
-    so neither is a unit. `embed_missing` gives them their vectors.
+    Search finds these units by meaning, once `embed_missing` has made their vectors. Blockers repeat incidents, and
+    edits are only paths, so neither become units.
     """
     changed = [row[0] for row in connection.execute("SELECT key FROM log_sessions WHERE generation <> unit_generation")]
     for key in changed:

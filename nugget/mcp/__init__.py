@@ -1,8 +1,7 @@
 """The MCP face: one tool over stdio, backed by a brain that is kept open, warm and current.
 
-The server answers `initialize` (and `server/discover`) before anything of the brain is loaded; reading the index and
-the embedding model starts in a thread after the first reply. stdout belongs to
-the protocol: the SDK diverts everything else that is printed to stderr.
+The server answers `initialize` (and `server/discover`) before it loads anything of the brain; a thread reads the index
+and the embedding model after the first reply. stdout carries only the protocol: the SDK diverts prints to stderr.
 """
 
 # No `from __future__ import annotations`: the SDK makes the tool's schema from the annotations of nested functions.

@@ -66,7 +66,7 @@ def without_title(chunk: Chunk, title: str) -> Chunk:
 
 
 def question_spans(text: str, question: str) -> list[tuple[int, int]]:
-    """Return the spans of a question's words in a text, whatever their endings."""
+    """Return the spans of a question's words in a text, also with other endings."""
     from nugget.index.fulltext import question_words
 
     roots = {word_root(word) for word in question_words(question)}
@@ -159,7 +159,7 @@ def _head(bundle: Bundle) -> list[str]:
 
 
 def _unit_markdown(position: int, hit: Hit, *, max_chars: int) -> str | None:
-    """Return a unit in a fence, cut at a line if needed; None if hardly any of it fits."""
+    """Return a unit in a fence, cut at a line to fit; None if too little of it would fit."""
     unit = hit.unit
     lines = [f"{_plain(hit.name)} · {' · '.join(_facts(hit))}"]
     if unit.path:

@@ -119,7 +119,7 @@ def markdown_lines(text: str, question: str = "") -> Iterator[tuple[Text, bool]]
 
 
 def highlighted(text: Text, question: str) -> Text:
-    """Return a text with the words of a question in bold, whatever their endings."""
+    """Return a text with the words of a question in bold, also with other endings."""
     for span in question_spans(text.plain, question) if question else ():
         text.stylize("bold yellow", *span)
     return text
@@ -142,7 +142,7 @@ def explained_stages(known: Mapping[str, Any]) -> str:
 
 
 def grouped(hits: Sequence[Hit]) -> dict[SourceName, dict[str, list[Hit]]]:
-    """Return hits by source, those of conversations also by speaker."""
+    """Return hits grouped by source, and conversations also by speaker."""
     found: dict[SourceName, dict[str, list[Hit]]] = {}
     order = list(_SPEAKERS)
     for hit in hits:
@@ -250,7 +250,7 @@ def _shown(value: object) -> Markup:
 
 
 def _facts(rows: Iterable[tuple[str, object]], width: int) -> Markup:
-    """Return the facts that are known, one a line, their names in a column."""
+    """Return the known facts, one per line, with their names in a column."""
     known = [(name, one_line(str(value))) for name, value in rows if value]
     return Markup("\n".join(f"[dim]{name:<{width}}[/]{escape(value)}" for name, value in known))
 

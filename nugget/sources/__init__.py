@@ -59,7 +59,7 @@ Log = tuple[SessionFile, ...]
 
 
 def source_of(log: Log) -> SourceName:
-    """Return the source of a log: the files of shells have `shell` as their agent, those of channels none."""
+    """Return the source of a log: shell logs have the agent `shell`, channel files have none."""
     return {"shell": SourceName.SHELL, "": SourceName.BRIDGE}.get(log[0].agent, SourceName.SESSIONS)
 
 
@@ -69,7 +69,7 @@ def order_of(log: Log) -> tuple[int, Path, str]:
 
 
 def agent_folders(environment: Environment, settings: Settings | None = None) -> dict[str, Path]:
-    """Return the session folders of the other agents, from the settings or else from the agents' own variables."""
+    """Return the session folders of the other agents, from the settings or the agents' own variables."""
     env = environment.variables
     chosen = settings or load_settings(environment)
     user = user_home(environment)
@@ -146,7 +146,7 @@ def unreadable(path: Path, error: OSError) -> TranscriptError:
 
 
 def read_document(path: Path) -> dict[str, Any] | None:
-    """Return the JSON object that a file holds; None if it holds something else. Raises TranscriptError."""
+    """Return the JSON object in a file; None for any other JSON. Raises TranscriptError."""
     try:
         if path.stat().st_size > MAX_DOCUMENT_BYTES:
             raise TranscriptError(f"{path} is too big to be read ({path.stat().st_size >> 20} MB).")
@@ -170,7 +170,7 @@ def mapping_of(value: object) -> Mapping[str, Any]:
 
 
 def text_of(value: object) -> str:
-    """Return the value if it is a text, else an empty one."""
+    """Return the value if it is a string, else an empty string."""
     return value if isinstance(value, str) else ""
 
 

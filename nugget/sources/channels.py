@@ -53,7 +53,7 @@ def channel_of_session(session_id: str) -> str:
 
 
 def channel_files(*folders: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the files `<folder>/bridge/<channel>.jsonl` with their channels, except those with odd names."""
+    """Yield the files `<folder>/bridge/<channel>.jsonl` with their channels; invalid names are skipped."""
     for folder in folders:
         files = sorted((folder / "bridge").glob("*.jsonl"))
         yield from ((file.stem, file) for file in files if is_name(file.stem) and file.is_file())

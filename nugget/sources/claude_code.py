@@ -76,7 +76,7 @@ class TranscriptReader(EventBuilder):
         return self.titles.get("custom-title") or self.titles.get("ai-title") or (own[-1] if own else None)
 
     def live_events(self) -> list[Event]:
-        """Return the events without those of dead branches.
+        """Return the events without dead branches.
 
         Two prompts with one parent mean that the person went back and asked again: the last one counts.
         """
@@ -266,7 +266,7 @@ def find_logs(projects: Path) -> Iterator[Log]:
 
 
 def find_subagents(transcript: Path) -> Iterator[SessionFile]:
-    """Yield the transcripts of the subagents of a session, by its own transcript."""
+    """Yield the transcripts of the subagents of the session with this transcript."""
     for entry in list_folder(transcript.with_suffix("") / "subagents"):
         part = entry.name.removeprefix("agent-").removesuffix(".jsonl")
         is_subagent = entry.name == f"agent-{part}.jsonl"
@@ -288,7 +288,7 @@ def read_session(path: Path) -> Session:
 
 
 def read_logged(path: Path) -> Logged:
-    """Read one transcript, without those of its subagents, for search. Raises TranscriptError."""
+    """Read one transcript for search, without its subagents. Raises TranscriptError."""
     reader = _read_own(path)
     return reader.build(path), reader.messages
 

@@ -34,7 +34,7 @@ class Exchange:
 
     @property
     def prompt(self) -> str:
-        """Text of the prompt; empty before the first one and if all of it was pasted."""
+        """Text of the prompt; empty before the first prompt, or if it was all pasted."""
         first = self.events[0]
         return first.text if first.kind is EventKind.PROMPT and first.speaker is not Speaker.QUOTED else ""
 
@@ -156,7 +156,7 @@ def _edit_text(event: Event, max_chars: int) -> str:
 
 
 def _head(text: str, max_chars: int) -> str:
-    """Return the longest beginning that fits, cut at a line if there is one in its second half."""
+    """Return the longest beginning that fits, cut at a line end in its second half if possible."""
     if len(text) <= max_chars:
         return text
     cut = text.rfind("\n", max_chars // 2, max_chars)

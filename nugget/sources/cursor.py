@@ -188,7 +188,7 @@ def _edit(path: str, diff: str) -> Event:
 
 
 def _value(connection: sqlite3.Connection, key: str, table: str = "cursorDiskKV") -> str | None:
-    """Return the value of a key as text; None if there is none."""
+    """Return the value of a key as text; None for an unknown key."""
     sql = f"SELECT CAST(value AS TEXT) FROM {table} WHERE key = ?"
     row = connection.execute(sql, (key,)).fetchone() if columns_of(connection, table) else None
     return row[0] if row else None

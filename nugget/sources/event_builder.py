@@ -98,7 +98,7 @@ def text_call(tool: str, given: Mapping[str, Any]) -> Event:
 
 @dataclass(slots=True)
 class EventBuilder:
-    """Collect the events of one session. `session` is its id; `moment` and `uuid` are those of the current record.
+    """Collect the events of one session. `session` is its id; `moment` and `uuid` belong to the current record.
 
     `agent_id` names the subagent of the current record: a subagent's prompts come from an agent.
     """
@@ -251,7 +251,7 @@ def patch_changes(patch: str) -> Iterator[Event]:
 
 
 def first_text(given: Mapping[str, Any], keys: tuple[str, ...]) -> str:
-    """Return the text of the first key that has one, else an empty text."""
+    """Return the first text among these keys, or an empty string."""
     return next((value for key in keys if isinstance(value := given.get(key), str)), "")
 
 

@@ -88,7 +88,7 @@ class Walk:
                     yield f"{path}{name}", place
 
     def _is_private(self, folder: str) -> bool:
-        """Return whether a real folder is private, or lies in one that is."""
+        """Return whether a real folder is private or lies in a private folder."""
         return any(folder == own or folder.startswith(own + os.sep) for own in self.private_folders)
 
     def _is_entered(self, name: str, real: str, is_brain: bool) -> bool:

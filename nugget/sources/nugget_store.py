@@ -61,7 +61,7 @@ def provenance_folder(home: Path, workspace: str) -> Path:
 
 
 def session_file(home: Path, workspace: str, session: str) -> Path:
-    """Return the file of one session; an id that is not a valid file name is replaced by one that is."""
+    """Return the file of a session; an id that is no valid file name is replaced."""
     return provenance_folder(home, workspace) / f"{_file_name(session)}.jsonl"
 
 
@@ -295,7 +295,7 @@ def _hash(text: str) -> str:
 
 
 def _file_name(name: str) -> str:
-    """Return the name if it is a valid file name, else one made from it with a hash."""
+    """Return the name if it is a valid file name, else a valid one made from it and a hash."""
     if is_name(name):
         return name
     slug = re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:60].strip("-") or "unnamed"

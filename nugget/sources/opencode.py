@@ -45,7 +45,7 @@ def recognises(document: Mapping[str, Any]) -> bool:
 
 
 def stored(database: Path) -> list[SessionFile]:
-    """Return the sessions that a database holds, without those of subagents. Raises TranscriptError."""
+    """Return the sessions in a database, without subagents. Raises TranscriptError."""
     with open_database(database) as connection:
         if not columns_of(connection, "message"):
             return []

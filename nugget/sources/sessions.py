@@ -92,7 +92,7 @@ def _erased(home: Path) -> set[str]:
 
 
 def find_session_by_id(environment: Environment, prefix: str) -> SessionFile | None:
-    """Return the session whose id is, or begins with, `prefix`; None if there is none.
+    """Return the session whose id is or begins with `prefix`; None if no session matches.
 
     Of several files with one id (a transcript and its copy) the newest counts. Raises TranscriptError for a prefix
     that several sessions share.
@@ -105,7 +105,7 @@ def find_session_by_id(environment: Environment, prefix: str) -> SessionFile | N
 
 
 def _id_by_prefix(ids: Iterable[str], prefix: str) -> str | None:
-    """Return the id that is the prefix, else the only one that begins with it; None if none does."""
+    """Return the id that equals the prefix, or the only one that begins with it; None if no id does."""
     found = sorted(name for name in ids if name.startswith(prefix))
     if prefix in found or len(found) < 2:
         return next(iter(found), None)
@@ -243,7 +243,7 @@ def archive_file(home: Path, session_id: str) -> Path:
 
 
 def archived_sessions(home: Path) -> dict[str, Path]:
-    """Return the files of the archive by the names of their sessions."""
+    """Return the archived files by session name."""
     found = sorted((home / "archive").glob(f"*{ARCHIVE_ENDING}"))
     return {file.name.removesuffix(ARCHIVE_ENDING): file for file in found if file.is_file()}
 
@@ -264,7 +264,7 @@ def write_archive(home: Path, session: Session, *, stamps: Sequence[str] = ()) -
 
 
 def outdated_archives(home: Path, settings: Settings) -> list[Path]:
-    """Return the archived sessions redacted by other than the current rules, reading only their first lines."""
+    """Return the archived sessions that older rules redacted, reading only their first lines."""
     stamp = rules_stamp(settings)
     return [file for file in archived_sessions(home).values() if stamp not in _stamps(file)]
 
@@ -293,7 +293,7 @@ def redact_again(home: Path, settings: Settings) -> dict[str, list[str]]:
 
 
 def _stamps(file: Path) -> list[str]:
-    """Return the stamps in an archive's first line; none in one that cannot be read."""
+    """Return the stamps in an archive's first line; empty if it cannot be read."""
     try:
         with gzip.open(file, "rt", encoding="utf-8") as lines:
             named = (parse_record(lines.readline(_MAX_HEADER_CHARS)) or {}).get("redacted_by")

@@ -307,7 +307,7 @@ def is_human(record: Mapping[str, Any]) -> bool:
 
 
 def typed_text(text: str) -> str:
-    """Return the part of a prompt that a person wrote; empty if none of it is."""
+    """Return the part of a prompt that a person wrote; may be empty."""
     if text.startswith("<user-memory-input>"):
         return text.removeprefix("<user-memory-input>").partition("</user-memory-input>")[0].strip()
     stripped = strip_injected(text).strip()

@@ -101,7 +101,7 @@ def sentence(error: NuggetError) -> str:
 
 
 def link_to(ref: str) -> str:
-    """Return the address of what a ref names: its session for history, else its own page."""
+    """Return the address of the page for a ref: a session for history, else a unit."""
     source, _, name = ref.partition(":")
     if source in ("session", "sessions") and "#" in name:
         session, _, number = name.partition("#")

@@ -43,7 +43,7 @@ def proposal(
 ) -> Response:  # fmt: skip
     """Show a proposal with a card for each unit.
 
-    `marks` and `edits` are pending choices by path; those of other pages are carried in hidden fields.
+    `marks` and `edits` are pending choices by path; hidden fields carry the choices of other pages.
     """
     brain, branch = site.session.ready(), request.path_params["branch"]
     everything = site.proposals(brain)
@@ -83,7 +83,7 @@ def _digest(text: str) -> str:
 
 
 def nearest(site: Site, request: Request) -> Response:
-    """Show the unit nearest to a proposed one: as a line for its card, else its page."""
+    """Show the unit nearest to a proposed one, as a line for its card or as its page."""
     brain, path = site.session.ready(), request.query_params.get("path", "")
     files = (file for one in site.proposals(brain) for file in one.files if one.branch == request.path_params["branch"])
     unit = next((file.unit for file in files if file.path == path and file.unit), None)
