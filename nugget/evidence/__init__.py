@@ -189,7 +189,9 @@ def _bundle(
     scored = [
         one
         for one in _scored(candidates, matches, near, profile)
-        if one.is_asked or not profile.unasked.isdisjoint((one.category, *one.marks))
+        if (one.is_asked or not profile.unasked.isdisjoint((one.category, *one.marks)))
+        # What a command only showed is no evidence of a failure.
+        and not (intent == "debug" and one.category == "output" and one.command and not one.marks)
     ]
     by_category = {category: tuple(one for one in scored if one.category == category) for category in CATEGORIES}
     caps = {**profile.caps, "incident": min(profile.caps["incident"], options.max_incidents)}

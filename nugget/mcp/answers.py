@@ -28,9 +28,14 @@ DEFAULT_TOKENS, _MIN_TOKENS = 2000, 100
 
 def answer(session: AgentSession, question: Query, *, ref: str | None = None) -> str:
     """Answer one question in markdown, or show what `ref` names. Raises NuggetError."""
-    _check(question, ref=ref)
     if ref:
-        return _answer_ref(session, ref, budget_tokens=_budget(question))
+        shown = session.ready().get(ref, identity=session.identity)
+        head = f"{one_line(shown.ref)}\n{ORDERS}\n"
+        return fenced(head, clean(_text_of(shown)), len(head) + _budget(question) * CHARS_PER_TOKEN)
+    if not question.text.strip():
+        raise UsageError("task_description is empty.", hint="Say in a sentence what you are about to do.")
+    if unknown := [name for name in question.filter.types if name not in TYPES]:
+        raise UsageError(f"There is no type {unknown[0]!r}.", hint=f"Types are: {', '.join(TYPES)}.")
     return _answer_question(session, question)
 
 
@@ -89,21 +94,20 @@ def _answer_question(session: AgentSession, question: Query) -> str:
         parts.append(text)
     is_answered = bool(text and wants_code)
     rest = tuple(name for name in sources if not (code and name is SourceName.PROVENANCE))
-    if is_answered and not rest and (sources or (types and {*types}.isdisjoint(KnowledgeType))):
-        return "\n\n".join(parts)
     touched = tuple(one.session for one in code.sessions) if code and SourceName.SESSIONS in rest else ()
     query = replace(
         question, text=_words(question), path=None, symbol=None,
         filter=replace(question.filter, sources=rest, sessions=touched),
         budget_tokens=max(_budget(question) - (code.budget.used if code and wants_code else 0), _MIN_TOKENS),
     )  # fmt: skip
+    room = _max_chars(question) - sum(len(part) + 2 for part in parts)
     try:
-        bundle = session.consult(query)
+        if not is_answered or rest or not (sources or (types and {*types}.isdisjoint(KnowledgeType))):
+            parts.append(bundle_markdown(session.consult(query), room))
     except BrainError:
         if not is_answered:
             raise
-        return "\n\n".join(parts)
-    return "\n\n".join([*parts, bundle_markdown(bundle, _max_chars(question) - sum(len(part) + 2 for part in parts))])
+    return "\n\n".join(parts)
 
 
 def _code_part(session: AgentSession, question: Query, *, budget_tokens: int) -> tuple[str, NuggetBundle | None]:
@@ -144,13 +148,6 @@ def _max_chars(question: Query) -> int:
     return min(max(MAX_CHARS, 5 * _budget(question)), LARGEST_CHARS)
 
 
-def _answer_ref(session: AgentSession, ref: str, *, budget_tokens: int) -> str:
-    """Return what a ref names, cut at the budget and fenced as reference material."""
-    shown = session.ready().get(ref, identity=session.identity)
-    head = f"{one_line(shown.ref)}\n{ORDERS}\n"
-    return fenced(head, clean(_text_of(shown)), len(head) + budget_tokens * CHARS_PER_TOKEN)
-
-
 def _text_of(shown: Shown) -> str:
     if shown.unit is not None:
         unit = shown.unit
@@ -163,11 +160,3 @@ def _text_of(shown: Shown) -> str:
         for passage in shown.excerpt.passages
     ]
     return "\n\n".join([one_line(shown.excerpt.title or shown.excerpt.session), *said])
-
-
-def _check(question: Query, *, ref: str | None) -> None:
-    """Check arguments that neither the tool's schema nor the brain checks. Raises UsageError."""
-    if not question.text.strip() and not ref:
-        raise UsageError("task_description is empty.", hint="Say in a sentence what you are about to do.")
-    if unknown := [name for name in question.filter.types if name not in TYPES]:
-        raise UsageError(f"There is no type {unknown[0]!r}.", hint=f"Types are: {', '.join(TYPES)}.")

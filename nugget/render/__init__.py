@@ -41,15 +41,9 @@ def degraded_sentences(degraded: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(said))
 
 
-def fence(text: str) -> str:
-    """Return a run of backticks that is longer than any in the text, so that the text cannot close it."""
-    longest = max(map(len, re.findall(r"`+", text)), default=0)
-    return "`" * max(3, longest + 1)
-
-
 def fenced(head: str, text: str, max_chars: int) -> str:
     """Return a text in a fence that it cannot close, below a head, cut at a line to be about `max_chars` long."""
-    marks = fence(text)
+    marks = "`" * max([3, *(len(run) + 1 for run in re.findall(r"`+", text))])
     room = max(max_chars - len(head) - 2 * len(marks) - len("\ntext reference\n\n"), 0)
     if len(text) > room:
         cut = text[: max(room - 4, 0)]

@@ -168,7 +168,7 @@ def connections(environment: Environment, cwd: Path) -> Iterator[tuple[str, str,
     if not user.is_dir():
         yield "ok", name, "not on this machine", None
     elif not found:
-        yield "warning", name, "not connected: sessions are not captured, nobody asks", "nugget install"
+        yield "warning", name, "not connected, so its sessions are not captured and it does not ask", "nugget install"
     for key, client in clients(environment, Path("nugget")).items():
         if client.folder.is_dir():
             try:

@@ -15,6 +15,7 @@ from typing import Any
 import provenance_store
 import pytest
 from cli_stage import write_unit
+from logs import ShellLogs
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.types import CallToolResult, TextContent
@@ -160,7 +161,7 @@ def test_arguments_that_cannot_be_taken_are_answered_with_what_can(brain):
     cases: list[tuple[dict[str, Any], str]] = [
         ({"task_description": "  "}, "about to do"),
         ({"types": ["pattern", "recipe"]}, "pattern, concept, decision, bug, belief"),
-        ({"task": "cache"}, "`task_description` is missing (the task or question in plain words, with"),
+        ({}, "`task_description` is missing (the task or question in plain words, with"),
         ({"token_budget": 0}, "`token_budget` should be greater than or equal to 100 (length of the answer"),
         ({"types": {"a": 1}, "path": 3}, "`path` should be a valid string (the file that the task is about)."),
         ({"path": "x" * 200_000}, "`path` should have at most 1000 characters (the file"),
@@ -169,9 +170,7 @@ def test_arguments_that_cannot_be_taken_are_answered_with_what_can(brain):
 
     async def talk(client: Client) -> None:
         for arguments, expected in cases:
-            result = await client.call_tool(
-                TOOL, arguments if "task" in arguments else {"task_description": "cache", **arguments}
-            )
+            result = await client.call_tool(TOOL, arguments and {"task_description": "cache", **arguments})
             assert result.is_error and expected in text_of(result), arguments
             assert "Traceback" not in text_of(result) and len(text_of(result)) < 1_000
         assert not (
@@ -184,7 +183,7 @@ def test_arguments_that_cannot_be_taken_are_answered_with_what_can(brain):
     with_client(talk, cwd=brain, NUGGET_EMBEDDING_MODEL="none")
 
 
-@pytest.mark.proves("SEARCH-MCP-PLACE")
+@pytest.mark.proves("SEARCH-MCP-PLACE", "MCP-FAILURES")
 def test_a_path_narrows_other_sources_and_it_is_said_where_it_cannot(brain, isolated_home, tmp_path):
     shop = make_shop(tmp_path, isolated_home / ".nugget")
     for number, name in enumerate(("retry", "cart"), start=1):
@@ -194,6 +193,8 @@ def test_a_path_narrows_other_sources_and_it_is_said_where_it_cannot(brain, isol
         file = isolated_home / f".claude/projects/-work-shop/{session}.jsonl"
         write_transcript(file, [(f"please fix payments jitter of {name}", "Done.")], session=session, cwd="/work/shop")
     shop.commit()
+    logs = ShellLogs(isolated_home / ".local/share/aish/logs")
+    logs.run("demo", 1_772_366_400_000, "npm run lint", 1, stderr="cart.ts:3: error: total is never reassigned")
     handbook = tmp_path / "handbook"
     handbook.mkdir()
     (handbook / "jitter.md").write_text("# Jitter\n\nPayments wait for jitter everywhere.")
@@ -211,6 +212,8 @@ def test_a_path_narrows_other_sources_and_it_is_said_where_it_cannot(brain, isol
         both = await told(sources=["sessions", "canon"], path="cart/code.py")
         assert "session:00000002" in both and "session:00000001" not in both and "canon:handbook/jitter.md" in both
         assert "canon cannot be narrowed to it: searched by words" in both
+        failed = text_of(await ask(client, "what went wrong with lint"))
+        assert "`npm run lint` failed (exit 1)" in failed and "total is never" in failed and "session:" not in failed
         unknown = await told(sources=["sessions"], path="new/code.py")
         assert "sessions cannot be narrowed to it" in unknown and "session:00000001" in unknown
 

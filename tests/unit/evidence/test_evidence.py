@@ -157,6 +157,7 @@ TODOS = {"todos": [{"content": "Mend the cart", "status": "completed"}, {"conten
 
 HARMLESS = [
     ("Bash", {"command": "git diff"}, '+    t.Fatalf("failed: %v", err)\nError: none', False),
+    ("Bash", {"command": "cat cart.ts"}, "class PriceError extends Error {}\nthrow new PriceError('failed')", False),
     ("Bash", {"command": "go test ./..."}, "--- PASS: TestErrorIsTold\nok  shop  0.2s", False),
     ("Bash", {"command": "git merge main"}, "The user doesn't want to proceed with this tool use. No.", True),
     ("Edit", {"file_path": "/srv/shop/cart.ts", "new_string": "b"}, "File has not been read yet.", True),
@@ -171,6 +172,7 @@ def test_what_is_shown_or_refused_is_no_failure_and_what_was_fixed_is_not_where_
 
     told = ["incidents:\n- `npm test` failed (exit 1)", "    TypeError: price is undefined", "    FAIL cart.test.ts"]
     assert ask("what went wrong").endswith("\nNothing failed.")
+    assert ask("what went wrong with PriceError").endswith("\nNothing failed.")
     assert ask("what went wrong", FAILED).endswith("\n".join(told))
     resumed = ask("where were we", FAILED, ("Bash", {"command": "npm test"}, "12 passed", False))
     assert "last prompt: Fix the shop.\nlast reply: Done.\n" in resumed and "failed" not in resumed
