@@ -38,6 +38,7 @@ MOST_S = 5 * PATIENCE_S
 """When a conversation is given up."""
 SERVE = [sys.executable, "-c", "from nugget.__main__ import console; console()", "serve"]
 TOOL = "get_relevant_context"
+TOKEN = "ghp_" + "vK8wQ2nR5tY7mB3xL9cD4fG6hJ1pS0zA8eUi"
 
 INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
 
@@ -258,34 +259,27 @@ def test_it_ends_when_its_client_goes_away(brain, is_warming):
             send(process, {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call})
             receive(process, 2)
         output, errors = process.communicate(timeout=PATIENCE_S)
-        assert process.returncode == 0
-        assert output == b"", "stdout belongs to the protocol"
+        assert (process.returncode, output) == (0, b""), "stdout belongs to the protocol"
         assert b"Traceback" not in errors
 
 
 @pytest.mark.proves("MCP-STDERR")
 def test_what_goes_wrong_beside_the_answers_is_told_on_stderr_without_secrets(tmp_path, capsys):
-    token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
-    AgentSession(flag=tmp_path / token, environment=read_environment(), cwd=tmp_path).warm()
+    AgentSession(flag=tmp_path / TOKEN, environment=read_environment(), cwd=tmp_path).warm()
     try:
-        raise ValueError(token)
+        raise ValueError(TOKEN)
     except ValueError as error:
         print_traceback(error)
     told = capsys.readouterr().err
     assert told.startswith("nugget: ") and "does not exist." in told and "\nnugget: Traceback " in told
-    assert token not in told and told.count("[redacted:github-token]") == 2
+    assert TOKEN not in told and told.count("[redacted:github-token]") == 2
 
 
-TOKEN = "ghp_" + "vK8wQ2nR5tY7mB3xL9cD4fG6hJ1pS0zA8eUi"
 NOTE = {
     "title": "Payments are retried with one idempotency key",
     "statement": "The key is made before the loop of retries, and is the same for each attempt of a payment.",
     "type": "decision", "because": "Stripe charged a customer twice.", "paths": ["src/pay.py"],
 }  # fmt: skip
-
-
-async def propose(client: Client, **changed: Any) -> CallToolResult:
-    return await patient(client, "propose_knowledge", {**NOTE, **changed})
 
 
 @pytest.mark.proves("REMEMBER-TOOL")
@@ -297,15 +291,14 @@ def test_a_note_becomes_one_redacted_proposal_and_never_a_unit(brain, tmp_path, 
         assert set(tools) == {"get_relevant_context", "propose_knowledge"}
         assert list(tools["propose_knowledge"].input_schema["properties"]) == [*NOTE]
         statement = f"{NOTE['statement']} The token is {TOKEN}."
-        first = await propose(client, statement=statement)
+        first, again = [await patient(client, "propose_knowledge", {**NOTE, "statement": statement}) for _ in "12"]
         assert text_of(first).startswith("Proposed as decision/payments-are-retried")
-        assert "already waits for review" in text_of(await propose(client, statement=statement))
+        assert "already waits for review" in text_of(again)
         for wrong, told in (({"type": "story"}, "type"), ({"paths": ["../../etc/passwd"]}, "is not a file below")):
-            refused = await propose(client, **wrong)
+            refused = await patient(client, "propose_knowledge", {**NOTE, **wrong})
             assert refused.is_error and told in text_of(refused), wrong
 
-    folder = tmp_path / "shop"
-    folder.mkdir()
+    (folder := tmp_path / "shop").mkdir()
     with_client(talk, cwd=folder, NUGGET_BRAIN=str(brain), CLAUDE_CODE_SESSION_ID="session-7")
     [proposal] = review.proposals(brain)
     [file] = proposal.files

@@ -153,8 +153,6 @@ def transcript(file: Path, calls: list[tuple[str, dict[str, Any], str, bool]]) -
 
 FAILED = ("Bash", {"command": "npm test"}, "Exit code 1\nFAIL cart.test.ts\nTypeError: price is undefined", True)
 TODOS = {"todos": [{"content": "Mend the cart", "status": "completed"}, {"content": "Ship it", "status": "pending"}]}
-
-
 HARMLESS = [
     ("Bash", {"command": "git diff"}, '+    t.Fatalf("failed: %v", err)\nError: none', False),
     ("Bash", {"command": "cat cart.ts"}, "class PriceError extends Error {}\nthrow new PriceError('failed')", False),
