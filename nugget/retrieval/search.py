@@ -6,7 +6,6 @@ which compare. In canon and elsewhere outside the brain, what only vectors point
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -208,9 +207,9 @@ def _is_about_units(filter_: Filter) -> bool:
 
 
 def _telling(hits: Sequence[Hit], *, weak: bool) -> list[Hit]:
-    """Return the hits that match a word, those related to one, and those with vectors nearly as good as the best."""
-    least = max((hit.score for hit in hits), default=0.0) * (math.inf if weak else _LEAST_SHARE)
-    return [hit for hit in hits if not hit.reasons[0].startswith("vector") or _matches_words(hit) or hit.score >= least]
+    """Return the hits that match a word, and those whose vectors are nearly as good as the best."""
+    best = max((hit.score for hit in hits), default=0.0)
+    return [hit for hit in hits if _matches_words(hit) or (not weak and hit.score >= _LEAST_SHARE * best)]
 
 
 def _matches_words(hit: Hit) -> bool:
