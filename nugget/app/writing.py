@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nugget import capture
+from nugget import capture, importing
 from nugget.app import brains
 from nugget.brain import checks, filing, load, validate_domain
 from nugget.brain.filing import UnitMove
@@ -34,7 +34,6 @@ from nugget.sources.sessions import redact_again
 from nugget.upkeep import is_trusted, repair
 
 if TYPE_CHECKING:
-    from nugget import importing
     from nugget.app import Brain
 
 Places = Sequence[tuple[str, int]]
@@ -96,10 +95,10 @@ def import_notes(
     `domain` is that of all units; by default it follows the folders. `dry_run` writes nothing.
     Raises UsageError for an invalid path or domain, BrainError and GitError; nothing is proposed then.
     """
-    from nugget.importing import import_notes
-
     target = proposal_target(brain, dry_run=dry_run)
-    done = import_notes(expanded(path), target, domain=validate_domain(domain) if domain else None, limit=limit)
+    done = importing.import_notes(
+        expanded(path), target, domain=validate_domain(domain) if domain else None, limit=limit
+    )
     if done.branch:
         published = publish.publish(brain.path, environment=brain.environment, settings=brain.settings, now=target.now)
         done = replace(done, published=published)
