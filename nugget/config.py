@@ -164,8 +164,7 @@ def load_settings(environment: Environment, brain: Path | None = None) -> Settin
     if old == "heuristic":
         values["extraction.with"] = "offline"
     given = [(key, value, f"{file}:{line}") for key, (value, line) in mine.items()]
-    for variable, key in ((variable_of(key), key) for key in _keys()):
-        given.append((key, environment.variables.get(variable) or None, variable))
+    given += [(key, environment.variables.get(variable_of(key)) or None, variable_of(key)) for key in _keys()]
     for key, value, where in given:
         if value is not None and is_known(key):
             try:

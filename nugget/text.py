@@ -161,12 +161,9 @@ def counted(count: int, noun: str) -> str:
 def ago(moment: datetime, now: datetime) -> str:
     """Return the time since a moment in words: `40 seconds ago`, `90 minutes ago`, `3 hours ago`."""
     seconds = max(0, int((now - moment).total_seconds()))
-    if seconds < 60:
-        return f"{counted(seconds, 'second')} ago"
-    minutes = seconds // 60
-    if minutes < 120:
-        return f"{counted(minutes, 'minute')} ago"
-    return f"{counted(minutes // 60, 'hour') if minutes < 48 * 60 else counted(minutes // (24 * 60), 'day')} ago"
+    units = ((60, 1, "second"), (2 * 3600, 60, "minute"), (2 * 86_400, 3600, "hour"), (math.inf, 86_400, "day"))
+    size, noun = next((size, noun) for most, size, noun in units if seconds < most)
+    return f"{counted(seconds // size, noun)} ago"
 
 
 def shorten(text: str, max_chars: int) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nugget.app import brains, local_sources, writing
-from nugget.app.brains import check_identity, checked
+from nugget.app.brains import checked
 from nugget.app.local_sources import IndexState
 from nugget.config import Environment, Settings, current_folder, expanded, load_settings, read_environment
 from nugget.errors import NuggetError, UsageError
@@ -267,7 +267,6 @@ class Brain:
 
         Raises UsageError for an invalid ref, NuggetError for an unknown one.
         """
-        check_identity(identity)
         source, _ = refs.split_ref(ref)
         if fresh:
             self.refresh((source,))

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nugget.app import Brain, brains
-from nugget.app.brains import check_identity
 from nugget.config import Environment, Settings, expanded, load_settings, read_environment
 from nugget.errors import BrainError, IndexUnavailable, LLMUnavailable, NuggetError, UsageError
 from nugget.evaluation.query_log import Face
@@ -35,6 +34,7 @@ from nugget.infra.embedding import Embedder
 from nugget.infra.llm import LLM, DailyBudget, open_llm
 from nugget.models import Bundle, Query, SourceName
 from nugget.redaction import redact
+from nugget.sources.notes import check_identity
 from nugget.upkeep import find_brain
 
 if TYPE_CHECKING:

@@ -24,7 +24,6 @@ from nugget.index import IndexReader, Unusable
 from nugget.index.connection import discard_damaged, find_damage, is_damage
 from nugget.infra import files
 from nugget.models import Bundle, Depth, Filter, Hit, Query, SourceName, Unit
-from nugget.sources.notes import check_identity as check_identity
 from nugget.sources.sessions import read_any
 from nugget.upkeep import brain_for_session, usable_brains
 
@@ -45,10 +44,9 @@ NEIGHBOURS = 5
 def checked(question: Query | str, usual: Query) -> Query:
     """Return a validated query with the defaults of `usual`.
 
-    Raises UsageError for an invalid source, depth or identity, and for a number below 1.
+    Raises UsageError for an invalid source or depth, and for a number below 1.
     """
     query = Query(question) if isinstance(question, str) else question
-    check_identity(query.identity)
     given = query.filter
     return replace(
         query,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from nugget import evidence
 from nugget.app.local_sources import read_logs
 from nugget.config import Environment, Settings, current_folder
-from nugget.errors import EmbeddingUnavailable, IndexUnavailable, LLMUnavailable, NuggetError, TranscriptError
+from nugget.errors import IndexUnavailable, LLMUnavailable, NuggetError, TranscriptError
 from nugget.evidence import MAX_CHARS, MAX_INCIDENTS, MAX_LINES, MAX_WINDOW, BundleOptions, EvidenceBundle
 from nugget.evidence import bundle_json as evidence_json
 from nugget.evidence.candidates import is_diagnostic
@@ -28,7 +28,7 @@ from nugget.index.connection import open_home
 from nugget.index.events import find_log_session, log_sessions
 from nugget.index.vectors import embed_missing
 from nugget.infra import files
-from nugget.infra.embedding import Embedder, open_embedder
+from nugget.infra.embedding import Embedder, embedder_or_problem
 from nugget.infra.llm import open_llm
 from nugget.infra.workspace import find_workspace
 from nugget.models import SourceName
@@ -242,14 +242,10 @@ class Logs:
 
     def _embed_units(self, connection: sqlite3.Connection) -> Embedder | None:
         """Embed incidents and notes if there is a model; return the model."""
-        try:
-            embedder = open_embedder(self.settings, self.environment)
-        except EmbeddingUnavailable as error:
-            self.note(f"{error} Searching by words alone.")
-            return None
+        embedder, problem = embedder_or_problem(self.settings, self.environment)
         if embedder is not None:
             cache = self.environment.home / "embeddings"
-            done = embed_missing(connection, embedder=embedder, cache_folder=cache)
-            if problem := done.get("without_vectors"):
-                self.note(f"{problem} Searching by words alone.")
+            problem = embed_missing(connection, embedder=embedder, cache_folder=cache).get("without_vectors")
+        if problem:
+            self.note(f"{problem} Searching by words alone.")
         return embedder

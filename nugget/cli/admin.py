@@ -118,7 +118,6 @@ def serve(
     Over HTTP only this machine can connect, unless you give another address. Every request needs a token: the one in
     NUGGET_HTTP_TOKEN, or one that the server creates when it first starts.
     """
-    brains.check_identity(identity)
     folder, openqed = expanded(brain) if brain else None, compat == "openqed"
     if http:
         from nugget.http import serve as answer_requests

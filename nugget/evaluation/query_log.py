@@ -115,10 +115,10 @@ def _asked(environment: Environment, *, face: Face, now: datetime, text: str, **
     )  # fmt: skip
 
 
-def record(home: Path, entry: Asked, *, settings: Settings) -> bool:
-    """Add an entry to the log; return False if that fails, which is never an error."""
+def record(home: Path, entry: Asked, *, settings: Settings) -> None:
+    """Add an entry to the log, if it can be written: a question never fails for it."""
     file = home / "ledger" / QUERIES
-    try:
+    with suppress(OSError):
         line = asdict(entry) | {"time": entry.time.isoformat(timespec="milliseconds")}
         if not _PLAIN.fullmatch(entry.text) or re.search(_SECRET_HINT, entry.text):  # loading the rules takes 0.6 s
             line["text"] = redact(entry.text, allow=allow_list(settings)).text
@@ -126,9 +126,6 @@ def record(home: Path, entry: Asked, *, settings: Settings) -> bool:
             if file.exists() and file.stat().st_size > MAX_BYTES:
                 file.replace(file.with_name(OLD_QUERIES))
         files.append_line(file, {name: value for name, value in line.items() if value is not None}, durable=False)
-    except OSError:
-        return False
-    return True
 
 
 def read(home: Path, *, brain: Path | None = None, since: date | None = None, with_code: bool = False) -> list[Asked]:

