@@ -126,10 +126,9 @@ def _refresh_local(
             waiting[SourceName.CANON] = number
         elif number:
             is_ready = embedder and number <= _WITH_VECTORS and _model_of(connection) == embedder.model
-            sync_documents(
-                canon, connection, embedder=embedder if is_ready else None, cache_folder=home / "embeddings",
-                changes=changes,
-            )  # fmt: skip
+            sync_documents(canon, connection, embedder=embedder if is_ready else None, changes=changes)
+            if embedder and is_ready:
+                embed_missing(connection, embedder=embedder, cache_folder=home / "embeddings")
             is_changed = True
     lacks_vectors = is_changed and embedder is not None and any_missing(connection)
     if wanted & _HISTORY and (left := read_new_logs(connection, environment, settings, brain.path)):
@@ -161,9 +160,7 @@ def _sync_all(brain: Brain, sources: Sequence[SourceName]) -> dict[SourceName, S
     with closing(open_home(home)) as connection:
         if SourceName.CANON in sources:
             canon = open_canon(brain.environment, brain.settings, brain.path)
-            result = sync_documents(
-                canon, connection, embedder=embedder, cache_folder=home / "embeddings", with_vectors=False
-            )
+            result = sync_documents(canon, connection, embedder=embedder)
             problems = (*canon.problems, *canon.left_out, *result.problems)
             done[SourceName.CANON] = replace(result, problems=problems)
         if SourceName.PROVENANCE in sources:
@@ -209,9 +206,9 @@ def open_memory_of(brain: Brain, identity: str) -> Index:
     with closing(open_memory(environment.home, identity)) as connection:
         changes = document_changes(source, connection)
         if any(changes[:2]) or (embedder and _model_of(connection) != embedder.model):
-            sync_documents(
-                source, connection, embedder=embedder, cache_folder=environment.home / "embeddings", changes=changes
-            )
+            sync_documents(source, connection, embedder=embedder, changes=changes)
+            if embedder:
+                embed_missing(connection, embedder=embedder, cache_folder=environment.home / "embeddings")
     return read_memory(environment.home, identity)
 
 

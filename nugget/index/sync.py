@@ -246,12 +246,11 @@ def sync_documents(
     connection: sqlite3.Connection,
     *,
     embedder: Embedder | None,
-    cache_folder: Path,
     changes: DocumentChanges | None = None,
-    with_vectors: bool = True,
 ) -> SyncResult:
-    """Bring the index in line with the files of a source. Commits after each batch; vectors follow `with_vectors`.
+    """Bring the index in line with the files of a source, but for vectors; the embedder only counts tokens.
 
+    Commits after each batch.
     The units that `source.read` gives are stored with the file's key as their path. A file that cannot be read or
     parsed is a problem and has no units; one that changes while it is read is left for the next sync.
     """
@@ -274,15 +273,11 @@ def sync_documents(
         added += sum(state.path not in before for state, _, _ in read)
         modified += sum(state.path in before and document is not None for state, document, _ in read)
         on_progress.get()(f"Indexing {source.name}", start + len(batch), len(changed))
-    result = SyncResult(
+    return SyncResult(
         added=added, modified=modified, removed=len(gone),
         unchanged=same + len(changed) - added - modified,
         problems=tuple(stored.problems(connection, source.name))
     )  # fmt: skip
-    if embedder is None or not with_vectors:
-        return result
-    vectors = embed_missing(connection, embedder=embedder, cache_folder=cache_folder)
-    return replace(result, **vectors)
 
 
 def sync_provenance(home: Path, connection: sqlite3.Connection, *, embedder: Embedder | None = None) -> SyncResult:
@@ -291,9 +286,7 @@ def sync_provenance(home: Path, connection: sqlite3.Connection, *, embedder: Emb
     changes = document_changes(source, connection)
     if not any(changes[:2]) and embedder is None:
         return SyncResult(unchanged=changes[2])
-    return sync_documents(
-        source, connection, embedder=embedder, cache_folder=home / "embeddings", changes=changes, with_vectors=False
-    )
+    return sync_documents(source, connection, embedder=embedder, changes=changes)
 
 
 def chunks_of(unit: Unit, count_tokens: Callable[[str], int] = estimate_tokens) -> Sequence[Chunk]:

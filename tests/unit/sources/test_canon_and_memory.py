@@ -145,7 +145,7 @@ def test_memory_stands_in_an_index_of_its_identity_and_can_stand_in_no_other(wor
     environment = read_environment()
     source = memory_of("zealot", environment, redact=str, brain=world / "brain")
     with closing(open_memory(environment.home, "zealot")) as connection:
-        sync_documents(source, connection, embedder=None, cache_folder=environment.home / "embeddings")
+        sync_documents(source, connection, embedder=None)
     index = read_memory(environment.home, "zealot")
     assert index.unit_ids(SourceName.MEMORY) == ["zealot/@brain/brainy.md", "zealot/plan.md"]
     other = read_memory(environment.home, "Zealot")
