@@ -1,6 +1,6 @@
 """The read path on one screen: search each source, merge, re-rank, pack.
 
-    question -> for each source: [vectors || BM25] -> RRF union -> calibrated scores -> related units
+    question -> for each source: [vectors || BM25] -> union -> calibrated scores -> related units
              -> merged -> re-ranker -> page -> sentences that answer -> Bundle
 
 Nothing here reads files or writes anything; the indexes are all it knows.

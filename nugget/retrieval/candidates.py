@@ -95,7 +95,7 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gathered:
-    """Candidates in fused order, the terms and the vector of the question, and what was missing."""
+    """Candidates, the terms and the vector of the question, and what was missing."""
 
     candidates: tuple[Candidate, ...]
     terms: Terms
@@ -182,8 +182,7 @@ def gather(
     by_vector = list(dict.fromkeys(unit_of[key] for key, _ in nearest))
     by_text = list(dict.fromkeys(unit_of[key] for key, _ in texts[: profile.candidates]))
     matcher = Matcher(index, vector, chunk_bm25, dict([*of_period, *wholes]), of_unit)
-    fused = fuse([by_vector, by_text])
-    keys = list(dict.fromkeys([*fused, *(key for key, _ in [*wholes[: profile.candidates], *of_period])]))
+    keys = list(dict.fromkeys([*by_vector, *by_text, *(key for key, _ in [*wholes[: profile.candidates], *of_period])]))
     matcher.look_up(keys)
     if days or asks_when(query.text):
         matcher.dated = {key: _dated(unit, days) for key, unit in index.units(keys).items()}
