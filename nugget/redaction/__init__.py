@@ -1,7 +1,6 @@
-"""Secrets are taken out of text before it leaves memory.
+"""Take secrets out of text before it leaves memory, and report their kinds, never the secrets.
 
-What is reported is the kind of what was found, never the secret. Precision matters as much as recall: hashes,
-UUIDs, images and lock files stay readable.
+Precision matters as much as recall: hashes, UUIDs, images and lock files stay readable.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from nugget.redaction.paths import without_excluded
 from nugget.redaction.structured import Span
 
 MARGIN_CHARS = 1024
-"""A text that is too long is cut so far behind its limit before it is redacted, and at the limit after."""
+"""Characters past its limit that a long text keeps until it is redacted; then it is cut at the limit."""
 _LONGEST_PART = 512
-"""Of a secret that the first cut went through, no more than this can be left: longer ones are known by their part."""
+"""The most characters that can be left of a secret split by that first cut; the part of a longer one is found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redacted:
-    """A text with `[redacted:<kind>]` in place of each secret, and how many of each kind there were."""
+    """A text with `[redacted:<kind>]` in place of each secret, and the number of secrets by kind."""
 
     text: str
     counts: Mapping[str, int]
@@ -49,7 +48,7 @@ def redact(text: str, *, allow: Sequence[re.Pattern[str]] = (), keep_lines: bool
 def redact_all(
     texts: Sequence[str], *, allow: Sequence[re.Pattern[str]] = (), keep_lines: bool = False
 ) -> list[Redacted]:
-    """Redact texts that belong together: what is a secret in one of them goes from the others too, however written."""
+    """Redact texts that belong together: a secret found in one is removed from all, however it is written there."""
     views = [_view(text) for text in texts]
     return [
         _replaced(view, spans, keep_lines) if spans else Redacted(text=text, counts={})
@@ -58,7 +57,7 @@ def redact_all(
 
 
 def secret_lines(text: str, *, allow: Sequence[re.Pattern[str]] = ()) -> list[tuple[int, str, str]]:
-    """Return the line (from 1), kind and rule of everything that `redact` would take out; never what it is."""
+    """Return the line (from 1), kind and rule of every secret that `redact` would take out, never the secret."""
     view = _view(text)
     return [(view.count("\n", 0, start) + 1, kind_of(rule), rule) for start, _, rule in _secrets([view], allow)[0]]
 
@@ -66,7 +65,7 @@ def secret_lines(text: str, *, allow: Sequence[re.Pattern[str]] = ()) -> list[tu
 def within(text: str, most: int, *, was: int) -> str:
     """Return the first `most` characters of a redacted text that was `was` characters long before.
 
-    If it had been cut, its end goes: there may stand a part of a secret that was too short to be known.
+    The end of a text that had been cut is dropped: it may hold a part of a secret that was too short to be found.
     """
     if was >= most + MARGIN_CHARS:
         text = text[: max(0, len(text) - _LONGEST_PART)]
@@ -74,7 +73,7 @@ def within(text: str, most: int, *, was: int) -> str:
 
 
 def _view(text: str) -> str:
-    """Return the bytes of a text in UTF-8, each as one character, as the engine counts them."""
+    """Return the UTF-8 bytes of a text, each as one character, since the engine counts in bytes."""
     return text if text.isascii() else text.encode("utf-8", "surrogatepass").decode("latin-1")
 
 
@@ -94,7 +93,7 @@ def _replaced(view: str, spans: Sequence[Span], keep_lines: bool) -> Redacted:
 
 
 def rules_stamp(settings: Settings) -> str:
-    """Return a digest of the rules that redact a text: all redaction modules, and the settings that count."""
+    """Return a digest of all that decides how a text is redacted: modules, rules and settings."""
     digest = hashlib.sha256(digest_of("*.py", "rules/*").encode())
     for patterns in (settings.redaction_allow, settings.capture_exclude_paths, settings.capture_exclude_projects):
         digest.update("\0".join(patterns).encode("utf-8", "replace") + b"\1")
@@ -118,7 +117,7 @@ def _secrets(views: Sequence[str], allow: Sequence[re.Pattern[str]]) -> list[lis
 
 
 def _merged(spans: Sequence[Span]) -> list[Span]:
-    """Return spans in the order of the text, those that overlap as one; each is named by the first rule."""
+    """Return spans in the order of the text, with overlapping ones joined and named by the first rule."""
     merged: list[Span] = []
     named_by, stop = 0, -1
     for start, order, end, rule in sorted((start, order, end, rule) for order, (start, end, rule) in enumerate(spans)):
@@ -151,7 +150,7 @@ def allow_list(settings: Settings) -> list[re.Pattern[str]]:
 
 
 def redact_session(session: Session, *, settings: Settings) -> tuple[Session, dict[str, int]]:
-    """Return the session without secrets and without `capture.exclude_paths`' content, with counts by kind."""
+    """Return the session without secrets and the content of `capture.exclude_paths`, and the counts by kind."""
     events = without_excluded(session.events, settings.capture_exclude_paths)
     places = [(number, name) for number, event in enumerate(events) for name in _TEXTS if getattr(event, name)]
     texts = [session.title or "", *(getattr(events[number], name) for number, name in places)]
@@ -173,10 +172,7 @@ def is_excluded_project(session: Session, *, settings: Settings) -> bool:
 
 
 def find_secrets(view: str, finders: Iterable[Callable[[str], Iterator[Span]]]) -> Iterator[Span]:
-    """Yield every secret, the more telling kinds first; spans may overlap.
-
-    When a finder fails, the whole text counts as one secret, found by the rule `failed-rule`.
-    """
+    """Yield every secret, specific kinds first; spans may overlap. If a finder fails, the whole text is a secret."""
     for find in finders:
         try:
             yield from [*find(view)]
@@ -189,10 +185,10 @@ def _private_blocks(view: str) -> Iterator[Span]:
 
 
 FAILED = "failed-rule"
-"""Names the kind and the rule of a text on which a rule failed: it counts as a secret."""
+"""The kind and rule of a text that counts as a secret because a rule failed on it."""
 _BETWEEN = "\n---\x1f\n"
-"""Stands between the texts of a session that are searched as one: neither a line nor a document goes on after it."""
+"""Separates the texts of a session that are searched as one; it ends a line and a YAML document."""
 _PRIVATE = re.compile(rf"<private>.*?(?:</private>|\Z|(?={_BETWEEN}))", re.DOTALL | re.IGNORECASE)
 _FINDERS = (_private_blocks, issued_secrets, private_keys)
 _TEXTS = ("text", "before", "after", "path")
-"""The fields of an event that hold text."""
+"""Fields of an event that hold text."""

@@ -1,4 +1,4 @@
-"""Text that stands more than once: the same secret elsewhere, however written, and long runs of one unit."""
+"""Repeated text: further occurrences of a secret, however they are written, and long runs of one unit."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from urllib.parse import quote
 from nugget.redaction.structured import Span, places
 
 _SHORTEST = 8
-"""Characters of the shortest secret that is looked for elsewhere: a shorter one may be part of anything."""
+"""Length of the shortest secret that is looked for elsewhere; a shorter one may be part of anything."""
 _FEW = 100
-"""More secrets than this are looked for in one pass and only as whole words: each form costs a pass over the text."""
+"""The most secrets that are looked for in every form, one pass each; more are looked for as whole words in one pass."""
 _WORD = re.compile(r"[^\s\"'`,;:=<>()\[\]{}]{8,}")
 
 _BREAK = " \t\r\n\"'\\+>|"
-"""What stands between two lines of a secret that is split: white space, quotes, signs of code and of quotation."""
+"""Characters between the lines of a split secret: white space, quotes, and signs of code and quotation."""
 
 
 def echoes(text: str, spans: Sequence[Span]) -> Iterator[Span]:
-    """Yield each place at which one of the secrets at `spans` stands once more."""
+    """Yield every further occurrence of the secrets at `spans`."""
     rules = {text[start:end]: rule for start, end, rule in spans if rule != "private"}
     if len(rules) > _FEW:
         ends = [0, *(end for _, end, _ in spans)]
@@ -39,18 +39,18 @@ def echoes(text: str, spans: Sequence[Span]) -> Iterator[Span]:
 
 
 def _after_break(char: str) -> str:
-    """Return a pattern for a character that a break may stand before; there is one way only to match it."""
+    """Return a pattern for a character after an optional break; it can match in one way only."""
     return rf"(?:\\[nrt]|[{re.escape(_BREAK.replace(char, ''))}]){{0,60}}+{re.escape(char)}"
 
 
 def _is_telling(secret: str) -> bool:
-    """Return True for a secret that is no word, so that it is the same secret wherever it stands."""
+    """Return True for a secret that is no word, and therefore a secret wherever it occurs."""
     mixed = any(map(str.isalpha, secret)) and not (secret.isalpha() and len(secret) < 20)
     return mixed and _SHORTEST <= len(secret) <= 4096
 
 
 def _encoded(secret: str) -> Iterator[str]:
-    """Yield what base64 makes of a secret at each of the three places in which it can stand in a group of bytes."""
+    """Yield the base64 forms of a secret, one for each of the three offsets in a group of bytes."""
     data = secret.encode("latin-1")
     for before in range(3):
         whole = base64.b64encode(b"\0" * before + data).decode()
@@ -63,14 +63,14 @@ def _encoded(secret: str) -> Iterator[str]:
 
 _PROBE, _LONGEST_PERIOD, _STEP = 256, 2048, 2048
 _KEPT = 4096
-"""Characters of repetition that stay, in front of the cut and again behind it."""
+"""Characters of repetition that are kept on each side of a cut."""
 
 
 def without_repetition(text: str) -> tuple[str, list[tuple[int, int, int]]]:
     """Return a text with long runs of one unit shortened, so that no text is slow to search.
 
-    Of each cut, the last first, returns where it is, how much it took out, and the length of what repeats. It takes out
-    whole units, so that what stays reads as before.
+    Also return, for each cut from the last to the first, its place, the characters taken out (whole units), and the
+    length of a unit.
     """
     cuts: list[tuple[int, int, int]] = []
     parts: list[str] = []
@@ -94,7 +94,7 @@ def without_repetition(text: str) -> tuple[str, list[tuple[int, int, int]]]:
 
 
 def in_whole(spans: Sequence[Span], cuts: Sequence[tuple[int, int, int]]) -> Sequence[Span]:
-    """Return spans of a shortened text as spans of the whole; repetition that holds a secret goes as a whole."""
+    """Map spans of a shortened text to the whole text; repetition that holds a secret becomes one span."""
     for at, size, period in cuts:
         near = [rule for start, end, rule in spans if start < at + period and end > at - period]
         spans = [(start + size * (start >= at), end + size * (end > at), rule) for start, end, rule in spans]

@@ -1,4 +1,4 @@
-"""Kingfisher's engine with its built-in rules and those of `rules/`; opened when the first text is redacted."""
+"""Find secrets with Kingfisher's engine, its built-in rules and those of `rules/`; it opens with the first text."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ _NO_SECRET = re.compile(
     r"|pub(?:lic)?-(?:key|api-key|api-token)|address|(?:project|instance|rest|jfrog)-url|account-name|token-name"
     r"|-repository$|planetscale-id|posthog-project|devcycle-client"
 )
-"""Built-in rules that find names of accounts and hosts; others look for these names near their secrets."""
+"""Built-in rules that find names of accounts and hosts; other rules look for these near their secrets."""
 _LAST, _LAST_RANK = ("unknown-token", "random-pair", "named-token", "encoded-secret"), 3
-"""Kinds that name a secret only if no other kind does, and their rank."""
+"""Kinds that count only where no other kind is found, and their rank."""
 _GROWING = ("jwt", "encoded-secret", "recovery-code")
-"""Kinds of which a rule finds no more than the beginning."""
+"""Kinds whose rule finds only the beginning."""
 _OF_PAIRS = "_.-|"
 _OF_TOKENS = "_.-/+=%"
-"""Signs that the word around a part of a token may hold."""
+"""Signs that may occur in the word around a part of a token."""
 _SHAPES: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
     ("unknown-token", "", judge.is_unknown_token),
     ("unknown-token", _OF_TOKENS, judge.is_unknown_token),
     ("random-pair", _OF_PAIRS, judge.is_random_pair),
 )
-"""Kinds that only the form of a word tells, with the signs that it may hold beside `_` and `-`."""
+"""Kinds recognised by the form of a word alone, the signs allowed besides `_` and `-`, and the test."""
 _WORD, _WORD_SIGNS = re.compile(r"[A-Za-z0-9_-]*"), ascii_letters + digits + "_-"
 _OF_DATA, _DATA_AFTER = ("/", "+", ".", "%"), re.compile(r"[/+=%]|\.\w")
 """Signs next to a word that is part of a path or of base64."""
 _RUN = re.compile(r"[A-Za-z0-9+/=_.%~-]*")
-"""How a secret goes on that is longer than a rule reads."""
+"""The rest of a secret that is longer than a rule reads."""
 _JOINING = tuple("_.-/+%:|")
 """Signs before a word that can be the second part of a token."""
 _JWT_PARTS = re.compile(r"\.[A-Za-z0-9_-]{6,}(?:\.[A-Za-z0-9_-]*){0,3}")
@@ -51,7 +51,7 @@ _CODES = re.compile(
     r"(?:-[A-Za-z0-9]{3,10}|[ ]\d{4}\b){0,3})+"
 )
 _LISTED = re.compile(r"[0-9A-Za-z ,;*|\t\n.()-]*")
-"""Codes in a row, each of which holds a digit, and the text that they are looked for in."""
+"""Codes in a row, each with a digit, and the text in which they are looked for."""
 
 _JUDGES: dict[str, Callable[[str], bool]] = {
     "issued": lambda value: judge.is_not_placeholder(value) and judge.is_jumbled(value),
@@ -60,7 +60,7 @@ _JUDGES: dict[str, Callable[[str], bool]] = {
     "prose": judge.is_strong,
     "marks": bool,
 }
-"""How values are judged, by the file of rules that found them; the next table has the kinds that differ."""
+"""Tests of a found value by the file of its rule; the next table holds the kinds with another test."""
 _JUDGES_OF_KINDS: dict[str, Callable[[str], bool]] = {
     **dict.fromkeys(("private-key", "pin", "recovery-code", "recovery-list"), bool),
     "license-key": lambda value: value == value.upper() and not value.replace("-", "").isalpha(),
@@ -83,7 +83,7 @@ _JUDGES_OF_KINDS: dict[str, Callable[[str], bool]] = {
     "told-token": lambda value: judge.is_generated(value, quoted=True),
 }
 _FAR = 20_000
-"""Characters to either side in which the parts of one document are looked for."""
+"""Characters to each side in which the parts of one document are looked for."""
 _DATA = re.compile(
     r"(?m)^(?P<indent>[ \t]*)(?:data|stringData):[ \t]*$\n(?P<body>(?:(?:(?P=indent)[ \t]+\S|[ \t]*#).*(?:\n|\Z))+)"
 )
@@ -95,7 +95,7 @@ _JSON_ENTRY = re.compile(r"[\w.-]+\"?\s{0,4}:\s{0,4}[\"']?(?P<value>[^\"'\s,}]{3
 
 
 def manifests(text: str, marks: Sequence[int], _known: bytearray) -> Iterator[Span]:
-    """Yield the values of Kubernetes Secrets; a line break or quote that JSON escaped counts as one."""
+    """Yield the values of Kubernetes Secrets, also with line breaks and quotes escaped by JSON."""
     view, last = text.replace("\\n", " \n").replace('\\"', ' "'), -1
     for at in marks:
         if at >= last:
@@ -143,7 +143,7 @@ _KEY = re.compile(
 
 
 def private_keys(view: str) -> Iterator[Span]:
-    """Yield PEM and OpenPGP blocks, also with escaped line breaks; of a cut one, what there is of it."""
+    """Yield PEM and OpenPGP blocks, also with escaped line breaks or without their end."""
     for found in _KEY.finditer(view) if "PRIVATE KEY" in view else ():
         if re.search("[A-Za-z0-9+/=]{24}", found[0]):
             yield *found.span(), "pem.private-key"
@@ -154,7 +154,7 @@ _READERS: dict[str, Callable[[str, Sequence[int], bytearray], Iterator[Span]]] =
     "manifest": manifests,
     "insert": rows,
 }
-"""What looks closer at the places that rules of `marks.yaml` find."""
+"""Readers of the text at the places that rules of `marks.yaml` find."""
 
 
 @cache
@@ -184,10 +184,7 @@ def digest_of(*patterns: str) -> str:
 
 
 def issued_secrets(view: str) -> Iterator[Span]:
-    """Yield every secret, the more telling kinds first; a view has a character for a byte.
-
-    What the engine's rules find, ours first, is skipped by those who look for names, then for words without any.
-    """
+    """Yield the secrets of a view: those of the engine's rules, then named ones, then random words without a name."""
     data, known = view.encode("latin-1").replace(b"\0", b"\x1f"), bytearray(len(view))  # zeros read like UTF-16
     marks: dict[str, list[int]] = defaultdict(list)
     small = data.lower().decode("latin-1")
@@ -202,7 +199,7 @@ def issued_secrets(view: str) -> Iterator[Span]:
 
 
 def _end_of_run(pattern: re.Pattern[str], view: str, last: list[int], at: int) -> int:
-    """Return where the run of signs around a place ends; `last` holds the run read last, so that none is read twice."""
+    """Return where the run of signs around a place ends; `last` holds the latest run, so that none is read twice."""
     first, stop = last
     if not first <= at <= stop:
         found = pattern.match(view, at, first if at < first else len(view))
@@ -212,10 +209,10 @@ def _end_of_run(pattern: re.Pattern[str], view: str, last: list[int], at: int) -
 
 
 def scanned(data: bytes, size: int = 98_304, margin: int = 2048) -> Iterator[Span]:
-    """Yield start, end and rule of all that the engine finds in a text.
+    """Yield start, end and rule of every finding of the engine in a text.
 
-    Some rules take time by the square of a text's length, so the engine reads pieces of one `size`, cut where a line
-    ends if one does. Each is read with a `margin` to both sides, longer than what a rule looks at around a start.
+    Some rules take quadratic time, so the engine reads pieces of `size` bytes, cut at line ends where possible, each
+    with a `margin` on both sides that is longer than the context of any rule.
     """
     begin = 0
     while begin < len(data):
@@ -229,7 +226,7 @@ def scanned(data: bytes, size: int = 98_304, margin: int = 2048) -> Iterator[Spa
 
 
 def _judged(view: str, data: bytes, known: bytearray, marks: dict[str, list[int]]) -> Iterator[Span]:
-    """Yield what the engine's rules find in a text and their judges accept; the places of its `marks` are noted."""
+    """Yield the findings of the engine that their tests accept; add the places of marks to `marks`."""
     found: list[tuple[int, int, int, str]] = []
     for start, end, rule in scanned(data):
         rank, kind, family, _ = _rule(rule)
@@ -265,7 +262,7 @@ def _judged(view: str, data: bytes, known: bytearray, marks: dict[str, list[int]
 
 
 def _said(view: str, start: int, end: int, kind: str, list_end: Callable[[int], int]) -> tuple[int, int]:
-    """Return where a secret that a sentence tells begins and ends, without the signs and words of the sentence."""
+    """Return the start and end of a secret in a sentence, without the signs and words around it."""
     value = view[start:end].rstrip(".,;:!?)]*")
     if kind == "recovery-code":
         codes = _CODES.search(view, start, min(list_end(start), start + 400))
@@ -277,7 +274,7 @@ _RUNS = bytes.maketrans(_WORD_SIGNS.encode(), b"w" * len(_WORD_SIGNS))
 
 
 def _shaped(view: str, data: bytes, known: bytearray) -> Iterator[Span]:
-    """Yield the words of 20 characters or more that nothing but their random letters and digits tells."""
+    """Yield words of 20 characters or more that only their random letters and digits give away."""
     runs, run_end = data.translate(_RUNS), partial(_end_of_run, _RUN, view, [-1, -1])
     stop = 0
     while (at := runs.find(b"w" * 20, stop)) >= 0:
@@ -295,18 +292,22 @@ def _shaped(view: str, data: bytes, known: bytearray) -> Iterator[Span]:
                 fits = before != "." or "_" in word or "-" in word
             else:
                 fits = before not in _OF_DATA and not _DATA_AFTER.match(view, stop)
-            start, end = _whole(view, at, stop, signs, run_end) if fits else (0, 0)
-            if fits and accepts(view[start:end]) and not judge.is_told_public(view, start, end):
+            if not fits:
+                continue
+            start, end = _whole(view, at, stop, signs, run_end)
+            if accepts(view[start:end]) and not judge.is_told_public(view, start, end):
                 yield start, end, f"shape.{kind}"
                 break
 
 
 def _whole(view: str, start: int, end: int, signs: str, run_end: Callable[[int], int]) -> tuple[int, int]:
-    """Return where the word around a part begins and ends that a rule found."""
-    before = view[max(0, start - 1024) : start - (signs == _OF_PAIRS)]  # a pair's sign stands before what was found
-    first = max(0, start - 1024) + len(before.rstrip(ascii_letters + digits + signs)) if signs else start
-    first = max(first, view.rfind("=", first, start) + 1)
-    if colour := _COLOUR.match(view, first - 1):
+    """Return the start and end of the word around a part that was found."""
+    first = start
+    if signs:
+        before = view[max(0, start - 1024) : start - (signs == _OF_PAIRS)]  # a pair's sign stands before what was found
+        first = max(0, start - 1024) + len(before.rstrip(ascii_letters + digits + signs))
+        first = max(first, view.rfind("=", first, start) + 1)
+    if view[first - 1 : first] == "[" and (colour := _COLOUR.match(view, first - 1)):
         first = min(colour.end(), end)
     if view[first - 1 : first] == "\\" and view[first] in "nrt" and first < end:
         first += 1  # an escaped line break
@@ -315,10 +316,7 @@ def _whole(view: str, start: int, end: int, signs: str, run_end: Callable[[int],
 
 @cache
 def _rule(rule: str) -> tuple[int, str, str, Callable[[str], bool]]:
-    """Return the rank, kind and family (the file of our rules) of a rule, and what judges the values that it finds.
-
-    A rule that finds no secrets has no kind.
-    """
+    """Return rank, kind (empty for no secret), family (the file of our rules) and the test of values of a rule."""
     family, kind = rule.partition(".")[0], kind_of(rule)
     if family in _JUDGES:
         given = judge.is_given_password if kind.endswith("-password") else _JUDGES[family]

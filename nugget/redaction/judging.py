@@ -1,4 +1,4 @@
-"""How a value reads that stands where a secret could: placeholder, reference, word, or something somebody issued."""
+"""Judge a value where a secret could be: a placeholder, a reference, a word, or an issued or chosen secret."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from string import hexdigits
 
 RULES = Path(__file__).with_name("rules")
 _LOOKED_AT = 160
-"""Characters of a value by which it is judged."""
+"""Leading characters by which a value is judged."""
 
 _LISTS = [re.sub("(?m)^#.*$", "", part) for part in (RULES / "words.txt").read_text("utf-8").split("\n\n")]
 _WORDS, _GRAMMAR, OTHER_NAMES, LAST_NAMES, TRAILERS = (frozenset(part.split()) for part in _LISTS[:5])
@@ -26,12 +26,12 @@ _PLACEHOLDER = re.compile(
     | (?:0+|1+|123|123456?7?8?9?0?|abc|abcdef|xyz|foo|bar|baz|foobar|qwerty)$ | ~\w+(?:\.\w+)+$
     """
 )
-"""How a placeholder in lower case begins, or reads as a whole."""
+"""Beginnings and whole forms of placeholders, in lower case."""
 _PLACEHOLDER_WITHIN = re.compile(
     r"example|environ|env\(|placeholder|process\.env|redacted|replace[_-]|change[_-]?me|dummy|sample|insert[_-]|getenv"
-    r"|<[a-z_ -]+>|\.html?\b|\.\.\.|…|â\x80¦|\*\*\*|xxxx|\$\{|\{\{|%s(?![a-z])|y(?<!\wy)our|f(?<![a-z]f)ake"
+    r"|<[a-z_ -]+>|\.html?\b|\.\.\.|…|â\x80¦|\*\*\*|xxx(?:x|\Z)|\$\{|\{\{|%s(?![a-z])|y(?<!\wy)our|f(?<![a-z]f)ake"
 )
-"""Its alternatives begin with a letter or sign of their own, which is much faster to search."""
+"""Parts of placeholders; each alternative begins with a literal, which is much faster to search."""
 _REFERENCE = re.compile(
     r"""(?x) [A-Za-z_$][\w$]*+(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*+)++[;,]?$ | [A-Z][A-Z0-9]*+_[A-Z0-9_]*+$
     | \w++:\w++\| | [#.@][a-z] | --?[a-z] | [!?~^].{0,2}$ | https?: | \\?n?$ | !\w+$ | \d{1,5}(?:[:/-]\d{1,5})*
@@ -43,7 +43,7 @@ _OTHER_PASSWORD = re.compile(
     r"|existing|confirm|raw|encrypted|valid|weak|strong|short|long|initial|next|last|repeat|no|not|any)"
     r"(?:password|passwd|passphrase|secret|pass|pwd)s?\d{0,2}$"
 )
-"""A word for a password that is another: `oldPassword`, in lower case."""
+"""Names of other passwords, in lower case: `oldpassword`."""
 _CODE_WITHIN = re.compile(r"[({\[\]})]|=>|\|\||&&|::|(?<=\w)\|\w|password=")
 _NAME_WORDS = re.compile("password|passwd|passwort|passphrase|secret|credential|token")
 PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z\x80-\xff]+\d*|\d+")
@@ -76,22 +76,22 @@ PUBLIC = re.compile(
     r"|app|dpl|phc|seti|cs|team|prj|wrkspc|v\d+|linux|macos|windows|deps|restore|ord|order|ref\d*|[0-9a-f]{6,}(?![_.:-]\w{35}))[_.:-]|[a-z]{1,6}_kwd|[a-z]{2,8}_01\w{20,22}\b"
     r"|_Z[A-Z]*\d"
 )
-"""How names of requests, customers, files, compiled functions and the like begin that look like keys."""
+"""Beginnings of ids that look like keys: of requests, customers, files, compiled functions."""
 _FILE = re.compile(r"\.(?:[cm]?[jt]sx?|css|map|html?|png|jpe?g|svg|woff2?|py|json|md|ya?ml|lock|tgz|whl|zip|gz)$")
 _ADDRESS = re.compile(
     r"(?:[13]|Qm)[1-9A-HJ-NP-Za-km-z]{25,44}$|I[0-9a-f]{40}$|(?:AAAA|LS0t|iVBORw0KGgo|R0lGOD|UEsDB|H4sI|JVBER|d09GM|MII[A-Z])"
 )
-"""Addresses of coins and contents, changes in Gerrit, and how base64 of images, archives and certificates begins."""
+"""Addresses of coins and contents, Gerrit changes, and base64 of images, archives and certificates."""
 _PUBLIC_NAMES = tuple(
     "_id -id .id ids cid kid ksuid nanoid ulid hash md5 sha1 sha256 sha384 sha512 digest checksum integrity fingerprint"
     " etag nonce pubkey public_key public-key publickey commit revision account address wallet peer tx cursor signature"
     " build cache trace span request version list".split()
 ) + ("public key",)
-"""How names end, in lower case, of values that are no secrets, although they look random."""
+"""Ends of names, in lower case, whose values look random and are no secrets."""
 _PAIR = re.compile(r"(?:[0-9a-f]{24}|[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f-]{27})[.:/][0-9a-f]{32,64}$")
 _MIXED = re.compile(r"[a-z]\d+[a-z]+\d|\d[a-z]+\d+[a-z]")
 _ENCODED_CHAR = re.compile("%[0-9A-F]{2}|&#|&[a-z]+;?|^[A-Za-z]+#[0-9a-f]{5}")
-"""Encoded characters and the numbers of bugs and commits: nobody types them as a password."""
+"""Encoded characters and numbers of bugs and commits, which nobody types as a password."""
 _ISSUED, _SIGNS = re.compile(r"(?=\D{0,159}+\d)[\W\d_]{0,159}+[^\W\d_]"), frozenset("!#$%&*+?@^~")
 _SIGN_WITHIN = re.compile(r"(?<=\w)[!#$%&*+?@^~]+\w|(?<=\w)[!#$%&?^]\Z")
 _SETTING = re.compile(
@@ -100,10 +100,7 @@ _SETTING = re.compile(
 
 
 def is_not_placeholder(value: str, letters: int = 4) -> bool:
-    """Return True for a value that can be a real one: no variable, no path, no `<your token>`, no `changeme`.
-
-    It has at least so many different `letters`.
-    """
+    """Return True unless a value is a variable, a path, `<your token>`, `changeme`, or has too few `letters`."""
     seen = value[:_LOOKED_AT].lower()
     few = len(set(value[:12])) < letters and len(set(value)) < letters
     return not (few or _PLACEHOLDER.match(seen) or _PLACEHOLDER_WITHIN.search(seen))
@@ -115,7 +112,7 @@ def is_issued(value: str) -> bool:
 
 
 def is_jumbled(value: str) -> bool:
-    """Return True for a value whose letters come in no order of a word, even if no digit is among them."""
+    """Return True for a value whose letters form no words, even without a digit."""
     if is_issued(value):
         return True
     letters = len(set(value)) >= 15 and any(map(str.isupper, value[4:]))
@@ -124,28 +121,28 @@ def is_jumbled(value: str) -> bool:
 
 @cache
 def _beginning(parts: int) -> re.Pattern[str]:
-    """Return a pattern for text that begins with so many parts of a name: it matches faster than they are listed."""
+    """Return a pattern for text that begins with so many parts of a name, which is faster than listing them."""
     return re.compile(rf"(?>[^A-Za-z\d\x80-\xff]*+(?:{PARTS.pattern})){{{parts}}}")
 
 
 def _changes(value: str, share: float, least: int = 1) -> bool:
-    """Return True if a value has the `least` parts, of fewer than `share` characters on average."""
-    value = value[:_LOOKED_AT]
+    """Return True if a value has at least `least` parts, with fewer than `share` characters on average."""
     return bool(_beginning(max(least, int(len(value) / share) + 1)).match(value))
 
 
 def is_random(value: str) -> bool:
-    """Return True if digits and letters of both cases change so often that no name is written so."""
+    """Return True if digits and letters of both cases alternate too often for a name."""
     value = value[:_LOOKED_AT]
-    mixed = len(value) >= 12 and not value.isupper() and not value.islower() and is_issued(value)
-    return mixed and _changes(value, 3.4 if len(value) >= 20 else 3)
+    if len(value) < 12 or value.isupper() or value.islower() or not _ISSUED.match(value):
+        return False
+    return _changes(value, 3.4 if len(value) >= 20 else 3)
 
 
 def is_scrambled(value: str) -> bool:
     """Return True for letters whose case changes too often for a name: `kUXIgAAsDHPr`, not `hashedPassword`."""
     if len(value) == 10 and len(parts := PARTS.findall(value)) == 3:
         return any(len(part) > 2 and not re.search("(?i)[aeiouy]", part) for part in parts)
-    return len(value) >= 8 and _changes(value, 3.4, least=4)
+    return len(value) >= 8 and _changes(value[:_LOOKED_AT], 3.4, least=4)
 
 
 def is_camel(value: str) -> bool:
@@ -154,7 +151,7 @@ def is_camel(value: str) -> bool:
 
 
 def is_unknown_token(value: str) -> bool:
-    """Return True for a short name, a sign and something random: the token of an issuer that no rule knows."""
+    """Return True for a random word, also after a short prefix: a token of an issuer without a rule."""
     seen = value[:_LOOKED_AT]
     public = not seen.isalnum() and (PUBLIC.match(seen) or _FILE.search(seen) or are_words(seen))
     if public or not is_not_placeholder(seen):
@@ -168,7 +165,7 @@ def is_unknown_token(value: str) -> bool:
 
 
 def is_random_word(value: str) -> bool:
-    """Return True for a word of letters of both cases and digits that is no name, no address and no base64 of data."""
+    """Return True for a random word that is no name, no address and no base64 of data."""
     letters = value.replace("_", "").replace("-", "")
     if not (26 <= len(value) <= 512 and letters.isalnum() and value.isascii()) or _ADDRESS.match(value):
         return False
@@ -176,20 +173,23 @@ def is_random_word(value: str) -> bool:
 
 
 def is_told_public(view: str, start: int, end: int) -> bool:
-    """Return True if the text around a random word tells that it is an id, a hash or a line of encoded data."""
+    """Return True if the text around a random word says that it is an id, a hash or a line of encoded data."""
     before = view[max(0, start - 120) : start]
     name = before.rstrip(" \t\"'\\=:(").removesuffix(": W/")  # a weak ETag
     word = name.rsplit(None, 1)[-1] if name else ""
-    if name.endswith(("Id", "ID")) or name[-12:].lower().endswith(_PUBLIC_NAMES) or re.search(r"(?i)\bid\Z", word):
+    is_id = word[-2:].lower() == "id" and not (word[-3:-2].isalnum() or word[-3:-2] == "_")
+    if is_id or name.endswith(("Id", "ID")) or name[-12:].lower().endswith(_PUBLIC_NAMES):
         return True
-    hashed = word.count("$") > 1 or _DIGEST.match(word.lower()) or (word[:1] == "{" and "}" in word and '"' not in word)
-    if hashed or "did:" in before[-20:] or '"kty"' in before or (before.endswith("/") and len(word) > 24):
+    if not word.isalnum() and (word.count("$") > 1 or _DIGEST.match(word.lower()) or re.match('{[^"]*}[^"]*$', word)):
+        return True
+    if "did:" in before[-20:] or '"kty"' in before or (before.endswith("/") and len(word) > 24):
         return True
     *above, line = before.replace("\\n", "\n").rsplit("\n", 2)
-    if line.strip(" \"'+>"):
+    if line.strip(" \"'+>") and not re.fullmatch("[ \"'+>]*[A-Za-z0-9+/]*[+/]", line):
         return False
     lines = *above[-1:], *view[end : end + 120].replace("\\n", "\n").split("\n", 2)[1:2]
-    return any(re.fullmatch("[A-Za-z0-9+/=]{60,}|-----.*|.*-----", text.strip(" \r\"'+>")) for text in lines)
+    long = [text.strip(" \r\"'+>") for text in lines if "-----" in text or len(text) >= 60]
+    return any(re.fullmatch("[A-Za-z0-9+/=]{60,}|-----.*|.*-----", text) for text in long)
 
 
 def is_random_pair(value: str) -> bool:
@@ -200,7 +200,7 @@ def is_random_pair(value: str) -> bool:
 
 
 def is_generated(value: str, *, quoted: bool) -> bool:
-    """Return True for what a machine made: where a name tells of a key, and the value is no code and no digest."""
+    """Return True for a value that a machine made and that is no code and no digest."""
     if len(value) < 12 or " " in value or _DIGEST.match(value) or not is_not_placeholder(value):
         return False
     named = _NAMED.fullmatch(value) or ((not quoted or "." in value) and is_code(value))
@@ -213,20 +213,20 @@ def is_code(value: str) -> bool:
 
 
 def are_words(value: str) -> bool:
-    """Return True for what is made of words: `staging-db-password-2`, `oauth2_client_v1`."""
+    """Return True for a value made of words: `staging-db-password-2`, `oauth2_client_v1`."""
     parts = [part for part in re.split(r"[-_./:@ ]", value) if part]
     return len(parts) > 1 and all(map(_WORD.match, parts))
 
 
 def are_plain_words(given: str) -> bool:
-    """Return True for words with signs between them of which one is a label or of grammar: `at-least-12-letters`."""
+    """Return True for words joined by signs, without digits or with a stop word: `at-least-12-letters`."""
     parts = [part for part in re.split(r"[-_./: ]", given) if part]
     plain = len(parts) > 1 and all(part.isalpha() or (part.isdigit() and len(part) < 5) for part in parts)
     return plain and (any(map(is_stop_word, parts)) or not any(map(str.isdigit, given)))
 
 
 def is_jwt(value: str) -> bool:
-    """Return True if the first part decodes to a JSON object: a JWT's header, or a signed cookie; a cut end counts."""
+    """Return True if the first part decodes to a JSON object: the header of a JWT, or a signed cookie."""
     header = value.partition(".")[0]
     try:
         return isinstance(json.loads(base64.urlsafe_b64decode(header + "=" * (-len(header) % 4))), dict)
@@ -236,7 +236,7 @@ def is_jwt(value: str) -> bool:
 
 @lru_cache(maxsize=64)
 def is_given_password(value: str, *, in_url: bool = False) -> bool:
-    """Return True for what can be a password where a program or URL takes one, however plain a word it is."""
+    """Return True for a possible password where a program or URL takes one, even if it is a plain word."""
     if value in ("root", "admin", "qwerty") or (value.isdigit() and len(value) > (3 if in_url else 5)):
         return True
     if in_url:
@@ -246,7 +246,7 @@ def is_given_password(value: str, *, in_url: bool = False) -> bool:
 
 @lru_cache(maxsize=64)
 def is_strong(value: str) -> bool:
-    """Return True for a password that no sentence holds as a word: letters with digits, or with signs within."""
+    """Return True for a password that is no word of a sentence: letters with digits, or with signs within."""
     letters = value.replace("-", "")
     scrambled = letters.isalpha() and len(value) >= 10 and is_scrambled(letters)
     signed = is_issued(value) or (not _SIGNS.isdisjoint(value[1:-1]) and any(map(str.isalpha, value)))
@@ -256,7 +256,7 @@ def is_strong(value: str) -> bool:
 
 
 def is_odd(value: str) -> bool:
-    """Return True for what no sentence about passwords holds by chance: signs within, or cases and digits mixed."""
+    """Return True for a value that no sentence holds by chance: signs within, or mixed cases and digits."""
     if len(value) < 8 or not is_issued(value):
         return False
     mixed = value.isalnum() and not set(value) <= set(hexdigits) and _MIXED.search(value)
@@ -265,13 +265,13 @@ def is_odd(value: str) -> bool:
 
 
 def is_typed_password(value: str) -> bool:
-    """Return True for letters of both cases, digits and a sign within, which need no word that tells of a password."""
+    """Return True for letters of both cases, digits and a sign within, which are a password without a telling word."""
     mixed = len(value) >= 10 and is_issued(value) and not value.isupper() and not value.islower()
     return mixed and not _ENCODED_CHAR.search(value) and is_odd(value) and len(set(value)) >= 8
 
 
 def is_stop_word(value: str) -> bool:
-    """Return True for a word that is nobody's password: a type, a state, a word of grammar, a label."""
+    """Return True for a word that nobody uses as a password: a type, a state, a word of grammar, a label."""
     word = value.split("&", 1)[0].lower().strip(".,:;!?*_-")
     return word in _WORDS or word in _GRAMMAR
 
@@ -290,7 +290,7 @@ def is_reference(value: str) -> bool:
 
 
 def is_phrase(value: str, words: int = 4) -> bool:
-    """Return True for a passphrase: so many `words` or more in lower case, none of them of grammar or a label."""
+    """Return True for a passphrase of at least so many `words` in lower case, none of grammar and at most one label."""
     parts = re.split(r"[\s,-]+", value.strip())
     if not words <= len(parts) <= 24 or not all(part.isalpha() and part.islower() and len(part) > 1 for part in parts):
         return False
@@ -299,13 +299,13 @@ def is_phrase(value: str, words: int = 4) -> bool:
 
 
 def before_grammar(value: str) -> str:
-    """Return the words of a sentence that stand before the first of grammar."""
+    """Return the words of a sentence before its first word of grammar."""
     stop = next((found for found in re.finditer(r"[\s,-]+(\w+)", value) if found[1] in _GRAMMAR), None)
     return value[: stop.start()] if stop and value.count(" ") < 10 else value
 
 
 def holds_settings(value: str) -> bool:
-    """Return True for base64 of a file of settings with a secret, as `.env` files and kubeconfigs are passed on."""
+    """Return True for base64 of settings that hold a secret, such as an `.env` file or a kubeconfig."""
     encoded = re.sub(r"^.*[^A-Za-z0-9+/]", "", value.rstrip("="))
     try:
         start = base64.b64decode(encoded[:48]).decode("ascii")

@@ -1,8 +1,7 @@
-"""The content of excluded files (`capture.exclude_paths`), wherever a session shows it.
+"""Hide the content of excluded files (`capture.exclude_paths`) wherever a session shows it.
 
-Known by the path that a tool was given, by the words of a command, and by the lines of output that name the file
-they show: `grep`, `rg`, `head` of several files, `git diff`. What shows a file without naming it anywhere cannot be
-known.
+A file is recognised by the path given to a tool, the words of a command, and output lines that name the file they
+show: `grep`, `rg`, `head` of several files, `git diff`. Output that never names its file cannot be recognised.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ from nugget.config import expanded
 from nugget.models import Event, EventKind
 
 EXCLUDED = "[excluded]"
-"""Stands where the content of an excluded file was."""
+"""Replaces the content of an excluded file."""
 
 _SHOWN = re.compile(
     r"(?:==> (?P<head>.+) <==|diff --git a/(?P<diff>.+) b/.+|(?:\+\+\+|---) [ab]/(?P<side>.+))\s*\Z"
     r"|(?P<line>[^\s:][^:\n]{0,400}?)(?::|[-=]\d+[-=:])|(?P<alone>[^\s:]+)\Z"
 )
-"""A heading of `head` or a diff; `path:text`, `path:12:text`, `path-12-text` of grep; a path alone, as rg shows it."""
+"""A heading of `head` or a diff; `path:text`, `path:12:text` or `path-12-text` of grep; a path alone, as in rg."""
 _NUMBERED = re.compile(r"\d+[:-]")
 _WORDS = re.compile(r"[\s\"'`=<>|;&()]+")
 _GLOB = frozenset("*?[")
 
 
 def without_excluded(events: Sequence[Event], patterns: Sequence[str]) -> list[Event]:
-    """Return the events without what they show of files that one of `patterns` (globs) names."""
+    """Return the events without the content of files that match one of the globs `patterns`."""
     if not patterns:
         return list(events)
     hides = cache(lambda path: is_excluded(path, patterns))
@@ -49,7 +48,7 @@ def without_excluded(events: Sequence[Event], patterns: Sequence[str]) -> list[E
 
 
 def _shown_lines(text: str, hides: Callable[[str], bool]) -> Iterator[str]:
-    """Yield the lines of an output but for those of excluded files; each run of these becomes one `EXCLUDED`."""
+    """Yield the lines of an output, with one `EXCLUDED` for each run of lines from excluded files."""
     below_heading = below_path = was_hidden = False
     for line in text.split("\n"):
         shown = _SHOWN.match(line)
@@ -77,7 +76,7 @@ def _paths_of(event: Event) -> list[str]:
 
 
 def is_excluded(path: str, patterns: Sequence[str]) -> bool:
-    """Return True if one of the globs names a file, or a folder that it lies in."""
+    """Return True if one of the globs matches a path or one of its folders."""
     path = path.replace("\\", "/").removeprefix("./").rstrip("/")
     path = path if path.startswith("/") else f"/{path}"
     last = path.rsplit("/", 1)[-1]

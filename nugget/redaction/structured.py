@@ -1,6 +1,6 @@
-"""Secrets that a name or a sentence tells of: settings, arguments, "the password is …".
+"""Find secrets by a name or a sentence: settings, arguments, "the password is …".
 
-A word alone tells nothing, so what counts is its place. `password: kaffeepause` on a line of its own is a setting;
+A word alone says nothing, so its place decides. `password: kaffeepause` on a line of its own is a setting;
 `password: string,` in a signature is code. Where both are possible, a leaked password is worse than a lost word.
 """
 
@@ -10,15 +10,14 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from string import ascii_letters, digits
-from typing import AnyStr
 
 from nugget.redaction import judging as judge
 
 Span = tuple[int, int, str]
-"""Start and end of a secret, and the rule that found it, which names its kind (`kind_of`)."""
+"""Start and end of a secret, and the rule that found it, from which `kind_of` gets its kind."""
 
 STEMS = ("pass", "pw", "secret", "token", "key", "credential", "auth")
-"""What the names of most secrets hold; plain search finds them faster than rules, which find the others."""
+"""Parts of most names of secrets, found faster by plain search than by rules, which find the others."""
 _PASSWORD = re.compile(
     r"(?:passwords?|passwd|passwort|passphrase|kennwort|pwd|(?<!a)psw|mdp|^(?:db|root|user|admin|my|smtp|ftp|ldap|bind|default)?pw)$"
     r"|passe$|^(?:contrase.*|senha|clave|wachtwoord|parola|psk)$|^(?!by|com|encom|tres|sur|under|over|im|bom)\w*pass$"
@@ -32,7 +31,7 @@ _KEY_OF = re.compile(
     r"(?i)(?:jw[ts]|hmac|cipher|encrypt|signing|symmetric)[^}]{0,100}$|\b(?:the|master|api)[ ]$"
     r"|\[\w*(?:auth|api)\w*\]\s*$"
 )
-"""What stands before a name that is only `key` if it is the key of something."""
+"""Text before a bare `key` that makes it the key of something secret."""
 _PUBLIC = tuple(word + sign for word in ("pub", "public") for sign in " _-")
 _ENDS, _TO_VALUE = frozenset(" \t\r\n\"'`"), re.compile(r"[\w.-]*(?:\s?[:=]\s?|[\"'\\]{1,4}:?\s?|\s){0,3}")
 _NAME_CHARS = f"{ascii_letters}{digits}_.-{''.join(map(chr, range(128, 256)))}"
@@ -56,7 +55,7 @@ _PAIR = re.compile(
     r"(?i)(?P<sign>)\\{0,16}[\"']?(?:\s?:\s?\{)?(?:[^\n<>{}]{0,40}\s)?\s*+,?(?:\\{1,16}n)?\s*+\\{0,16}[\"']?(?:value|content)\\{0,16}[\"']?"
     r"\s?[=:]\s?(?P<open>\\{0,16}[\"'])?(?P<value>(?(open)[^\"'\n\\]{3,256}|[^\s\"'\\<>{}()\[\],;]{3,256}))"
 )
-"""A name and its value as two fields: `name: DB_PASSWORD` with `value: …` below it, `key="password" value="…"`."""
+"""Name and value as two fields: `name: DB_PASSWORD` with `value: …` below it, `key="password" value="…"`."""
 _LINE_END = re.compile(
     r"(?![ \t]*(?:\r?\n|\\{1,16}n)(?:[ \t]|\d+â\x86\x92)*[)}\]])(?:\*\*|[.!])?[ \t]*"
     r"(?:[#;]\s[^\n]*|//\s[^\n]*|\([^\n()]*\))?(?:\Z|[\r\n]|\\{1,16}[nr]|\\{0,16}[\"'`]|[|])"
@@ -67,11 +66,11 @@ _ACCOUNT = re.compile(r"(?i)user|login|mail|account|host|\w\Z")
 _WORDLY = re.compile(
     r"[a-z]+(?:ed|ing|able|ible|ally|ly|less|ful|ous|ive|ent|ant|al|ic)$|\[?(?:[A-Z][a-z]+){2,}[?!]?\]?[?!]?$"
 )
-"""A word that says of what make something is, or a type."""
+"""An adjective, an adverb, or the name of a type."""
 
 
 def named_secrets(view: str, stems: Iterable[int], known: bytearray) -> Iterator[Span]:
-    """Yield the secrets that the names or sentences tell of in which stems stand; `known` marks what was found."""
+    """Yield secrets given to names or told in sentences at the places `stems`; `known` marks what was found."""
     seen: set[int] = set()  # ends of names that were looked at
     for at in stems:
         around = max(0, at - 200), at + 200
@@ -87,8 +86,8 @@ def named_secrets(view: str, stems: Iterable[int], known: bytearray) -> Iterator
             yield from _below(view, at)
 
 
-def places(text: AnyStr, part: AnyStr) -> Iterator[int]:
-    """Yield where a part begins in a text."""
+def places(text: str, part: str) -> Iterator[int]:
+    """Yield the places of a part in a text."""
     at = text.find(part)
     while at >= 0:
         yield at
@@ -97,12 +96,13 @@ def places(text: AnyStr, part: AnyStr) -> Iterator[int]:
 
 @lru_cache(maxsize=4096)
 def _meaning(name: str) -> str:
-    """Return what a name is given: `password`, `secret`, `token`, `key`, or nothing; `part` of a password's name."""
+    """Return `password`, `secret`, `token`, `key`, `part` (a password is only a part of the name), or nothing."""
     parts = [part.lower().rstrip(digits) for part in judge.PARTS.findall(name)]
     while len(parts) > 1 and (parts[-1] in judge.TRAILERS or not parts[-1]):
         parts.pop()
     is_password = bool(parts and _PASSWORD.search(parts[-1]) and parts[0][:4] not in ("hash", "test"))
-    others = judge.OTHER_NAMES & set(parts[is_password:])
+    is_variable = is_password and name.isupper()  # as in `CACHE_INDEX_PASSWORD`
+    others = judge.OTHER_NAMES & set(parts[-1:] if is_variable else parts[is_password:])
     if not parts or others - judge.LAST_NAMES or others & set(parts[-1:]):
         return ""
     if any(map(_PASSWORD.search, parts)):
@@ -115,7 +115,7 @@ def _meaning(name: str) -> str:
 
 
 def _named(view: str, at: int, seen: set[int]) -> Span | None:
-    """Return the value that the name around a stem is given, if it is a secret; each name is read once."""
+    """Return the value given to the name around a stem if it is a secret; each name is read once."""
     head = max(0, at - 40) + len(view[max(0, at - 40) : at].rstrip(_NAME_CHARS))
     if head < at and view[head - 1 : head] == "\\" and view[head] in "nrt":
         head += 1  # an escaped line break stands before the name
@@ -145,7 +145,7 @@ def _named(view: str, at: int, seen: set[int]) -> Span | None:
 
 
 def _is_given(view: str, place: tuple[int, int], name: str, meaning: str, sign: str, quoted: bool, given: str) -> bool:
-    """Return True if the value that stands next to a name is a secret."""
+    """Return True if the value next to a name is a secret."""
     head = place[0]
     flag = name.startswith("-")
     if len(given) < 3 or (not quoted and (sign in (",", "(") or (sign == ":" and view[head - 1 : head] == ":"))):
@@ -176,7 +176,7 @@ def _is_given(view: str, place: tuple[int, int], name: str, meaning: str, sign: 
 
 
 def _is_bare(view: str, place: tuple[int, int], name: str, sign: str, given: str, strong: bool, compared: bool) -> bool:
-    """Return True if a value without quotes can be the password that its name tells of."""
+    """Return True if a value without quotes can be the password that its name announces."""
     head, start = place
     stop = start + len(given)
     if name.startswith("-"):
@@ -210,7 +210,7 @@ _CELL_SIGNS = " \t\r`*\"'"
 
 
 def _below(view: str, at: int) -> Iterator[Span]:
-    """Yield the cells below a heading for secrets: in CSV, in Markdown, and in what databases print."""
+    """Yield the cells below a heading for secrets in CSV, Markdown and the output of databases."""
     first, last = view.rfind("\n", max(0, at - 400), at) + 1, view.find("\n", at, at + 400)
     if last < 0 or at - first > 400:
         return
@@ -237,11 +237,11 @@ def _below(view: str, at: int) -> Iterator[Span]:
 
 _SPEAKING = re.compile(
     (
-        r"(?i)(?:pass(?:word|wd|phrase|wort|code|e)?|pwd|pw|kennwort|contrase.{0,2}a|clave|senha|wachtwoord|parola|hasło"
-        r"|heslo|lösenord(?:et)?|adgangskoden?|salasana|şifre(?:si)?|парол(?:ь|я)|mdp|psw"
-        r"|(?:clé|clave|llave|chiave|chave)[ ]"
+        r"(?i)(?:pass(?:word|wd|phrase|wort|code|e)?|pwd|pw|kennwort|contrase.{0,2}a"
+        r"|clave(?! (?:prim|for|aj|pú|com|única))|senha|wachtwoord|parola|hasło|heslo|lösenord(?:et)?|adgangskoden?"
+        r"|salasana|şifre(?:si)?|парол(?:ь|я)|mdp|psw|(?:clé|clave|llave|chiave|chave)[ ]"
         r"(?:d[eaiu][ ]|del[ ]|d')?(?:api|licen|acc|secr|privé|wi-?fi|wlan)\w{0,8}"
-        r"|schlüssel|secret|token|jeton|credentials?|(?<=(?:.api|cess|ense|cret|ount|ning|tion)[ ])key"
+        r"|schlüssel|se[cg]reto?|geheimnis|token|jeton|credential|(?<=(?:.api|cess|ense|cret|ount|ning|tion)[ ])key"
         r"|community string|encrypted with)s?(?!\w)"
     )
     .encode()
@@ -255,7 +255,7 @@ _TOKEN = re.compile(
 _SAID_OF_PASS = re.compile(
     "(?i)[\"'`*)]{0,3}(?:'s|\\s?[:=>-]|,?\\s(?:(?:is|was|ist|est|es|c'est|now|for|of|will|be)\\b|\xc3[\xa8\xa9])|\\s[\"'`*])"
 )
-"""What stands after `pass` where it is no verb."""
+"""Text after `pass` where it is no verb."""
 _CLOSING = ".,;:!?)]*'\xc2\xbb"
 _PROSE = re.compile(r"(?:[\w\x80-\xff]+(?:['/-][\w\x80-\xff]+)*|[-:>]{1,3})?[.,;:?!)]*\Z")
 _SAID_ALONE = re.compile(
@@ -266,9 +266,9 @@ _SAID_ALONE = re.compile(
 
 
 def _told(view: str, at: int) -> Span | None:
-    """Return what a sentence tells after a word for a password: `the password of the server is …`.
+    """Return the value told after a word for a password: `the password of the server is …`.
 
-    No word is taken, and right after the telling word or a verb, less is asked of a value.
+    Plain words do not count, and a value right after that word or a verb needs less to count.
     """
     before = view[at - 1 : at] if at else ""
     compound = before.isalnum()  # as in `Initialkennwort`
