@@ -69,7 +69,7 @@ def too_large(size_bytes: int, *, path: str) -> Problem:
 
 
 def parse_bytes(content: bytes, *, path: str) -> Parsed:
-    """Decode and parse a knowledge file."""
+    """Return the content of a knowledge file, decoded and parsed."""
     if len(content) > MAX_FILE_BYTES:
         return Parsed(unit=None, problems=(too_large(len(content), path=path),))
     try:

@@ -69,7 +69,7 @@ def jobs(home: Path, state: str) -> list[Job]:
 
 
 def add(home: Path, *, now: datetime, event: str, **job: object) -> None:
-    """Queue a session for capture, with these fields of its job."""
+    """Add a session to the queue, with these fields of its job."""
     files.queue_job(home, {"version": 1, "queued": now.timestamp(), "event": event, **job})
 
 

@@ -28,7 +28,7 @@ class ProposedFile:
     """One file of a proposal that the checked-out branch does not hold yet.
 
     `ours` is its content on the checked-out branch, `base` at the start of the proposal, `theirs` in the proposal; each
-    is None if there is no such file. `unit` is parsed from `theirs`, else from `base`.
+    is None without such a file. `unit` is parsed from `theirs`, else from `base`.
     """
 
     path: str

@@ -24,7 +24,7 @@ from nugget.models import Bundle, Depth, Filter, Hit, Problem, Query, Severity, 
 
 METRICS = ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")
 LISTED = 50
-"""Number of hits among which the rank of an expected unit is looked for."""
+"""Number of hits in which to look for an expected unit."""
 SHOWN = 3
 """Number of first hits that a result names."""
 _DEPTH = 10
@@ -43,7 +43,7 @@ def evaluate(
     problems: Sequence[Problem] = (),
     forgotten: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Ask every question; return the run as `nugget eval --json` prints it, and as a baseline file holds it.
+    """Return the run of every question, as `nugget eval --json` prints it and a baseline file holds it.
 
     A question that expects a unit outside `known` is left out and reported with its line. A unit in `forgotten` was
     removed on purpose: that is a warning, and the question is asked for its other units.
@@ -89,7 +89,7 @@ def means(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def compare(run: Mapping[str, Any], baseline: Mapping[str, Any], *, threshold: float) -> dict[str, Any] | None:
-    """Compare the run with an earlier one, over their common questions; return None if there are none.
+    """Return the comparison with an earlier run over the questions that both have; None without such a question.
 
     `regressed` names the metrics that fell by more than the threshold, `worse` and `better` the questions whose nDCG
     changed.
@@ -130,7 +130,7 @@ def read_baseline(file: Path) -> dict[str, Any]:
 
 
 def _result(question: GoldenQuestion, ask: Ask, *, has_vectors: bool) -> dict[str, Any]:
-    """Ask a question; return the rank of each expected unit, and the reason for it."""
+    """Return the result of a question: the rank of each expected unit, and the reason for it."""
     bundle = ask(_query(question.text, question.filter))
     ranks = {hit.unit.id: (rank, _found_by(hit, bundle)) for rank, hit in enumerate(bundle.hits, start=1)}
     expected = [

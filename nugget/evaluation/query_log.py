@@ -42,7 +42,7 @@ _SECRET_HINT = (
 
 
 Face = Literal["cli", "mcp", "http", "python", "web"]
-"""The way by which a question came."""
+"""The interface through which a question came."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ def _asked(environment: Environment, *, face: Face, now: datetime, text: str, **
 
 
 def record(home: Path, entry: Asked, *, settings: Settings) -> None:
-    """Add an entry to the log, if it can be written: a question never fails for it."""
+    """Add an entry to the log; a failure is ignored, since no question may fail for it."""
     file = home / "ledger" / QUERIES
     with suppress(OSError):
         line = asdict(entry) | {"time": entry.time.isoformat(timespec="milliseconds")}

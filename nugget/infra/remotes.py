@@ -139,7 +139,7 @@ def project_path(url: str, *, server: str) -> str | None:
 
 
 def find_remote(repo: Path) -> Remote | None:
-    """Return `origin`, else the only remote; None if there is none to choose."""
+    """Return `origin`, else the only remote; None without either."""
     names = run(repo, "remote").decode("utf-8", "replace").split()
     if not names or ("origin" not in names and len(names) > 1):
         return None

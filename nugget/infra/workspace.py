@@ -42,7 +42,7 @@ class Workspace:
 
 
 def find_workspace(folder: Path, *, is_known: Callable[[str], bool] | None = None) -> Workspace | None:
-    """Return the workspace of a folder; None if there is no such folder.
+    """Return the workspace of a folder; None if the folder does not exist.
 
     A folder without git is a workspace of its own, unless `is_known` accepts the identity of one of its parents,
     where a session was started.

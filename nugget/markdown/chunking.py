@@ -45,7 +45,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cutter:
-    """Cuts a section that is too long into atoms that are each small enough; together they are its text."""
+    """Cuts a section that is too long into atoms that are small enough; joined, they are its text."""
 
     lines: Sequence[str]
     tokens: Sequence[Token]

@@ -43,7 +43,7 @@ DURABLE: tuple[Setting, ...] = (
 _UPDATE_TAKES_S = 1.0
 """A `git update-ref` that outlived its killed parent has ended after so long."""
 _BLOCKED = "blocked"
-"""Stands for what is in the place of a file and is not one: a folder, a link, or a path through a link."""
+"""Marks a path that leads to something other than a file: a folder, a link, or a path through a link."""
 
 _held = threading.local()
 """The locks of this thread, by the work folder of the repository."""
