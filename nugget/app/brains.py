@@ -121,14 +121,14 @@ def ask_all(brain: Brain, ask: Callable[[dict[str, IndexReader]], Bundle], *, al
 
 
 def guarded(brain: Brain, ask: Callable[[], T]) -> T:
-    """Ask; if an index turns out to be damaged, rebuild it and ask again."""
+    """Ask or sync; if an index turns out to be damaged, rebuild it and try again."""
     try:
         return ask()
     except Exception as error:  # damage also shows as missing rows or values of another type
         if isinstance(error, NuggetError) and not isinstance(error, Unusable):
             raise
         if isinstance(error, sqlite3.Error) and not is_damage(error):
-            raise IndexUnavailable(f"The index could not be read ({error}).", hint="Try again.") from error
+            raise IndexUnavailable(f"The index could not be used ({error}).", hint="Try again.") from error
         if discard_damaged(brain.environment.home):  # the files are the truth
             brain._local = None
         elif isinstance(error, (sqlite3.Error, Unusable)) or find_damage(brain.index_folder / "index.db"):

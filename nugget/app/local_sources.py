@@ -16,12 +16,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nugget.app.brains import source_names
+from nugget.app.brains import guarded, source_names
 from nugget.config import Environment, Settings, expanded
 from nugget.errors import BrainError, IndexUnavailable, NuggetError
 from nugget.evidence.derive import derive_sessions, put_evidence_units
 from nugget.index import Index, SyncResult, read_memory
-from nugget.index.connection import discard_damaged, open_home, open_memory
+from nugget.index.connection import open_home, open_memory
 from nugget.index.events import underived_sessions
 from nugget.index.ingest import changed_logs, ingest_all, is_outdated
 from nugget.index.sync import document_changes, pending_changes, sync_documents, sync_provenance
@@ -142,16 +142,9 @@ def sync_local_sources(brain: Brain, sources: Sequence[SourceName | str] = ()) -
     Sessions, shells and channels are read in one go and reported as sessions. A damaged index is rebuilt. Raises
     IndexUnavailable if it cannot be written.
     """
-    home, chosen = brain.environment.home, source_names(sources) or LOCAL_SOURCES
-    with files.locked(home / LOCAL_LOCK):  # one process at a time, the others wait
-        try:
-            return _sync_all(brain, chosen)
-        except sqlite3.OperationalError:
-            raise
-        except sqlite3.DatabaseError:
-            if not discard_damaged(home):
-                raise
-            return _sync_all(brain, chosen)
+    chosen = source_names(sources) or LOCAL_SOURCES
+    with files.locked(brain.environment.home / LOCAL_LOCK):  # one process at a time, the others wait
+        return guarded(brain, lambda: _sync_all(brain, chosen))
 
 
 def _sync_all(brain: Brain, sources: Sequence[SourceName]) -> dict[SourceName, SyncResult]:
