@@ -37,7 +37,6 @@ from nugget.provenance import (
 )
 from nugget.provenance import inventory as known
 from nugget.provenance.checkout import Checkout, find_workspace_of
-from nugget.provenance.extraction import ExtractedSession, Extractor, extract_sessions, note_tunings
 from nugget.provenance.ranking import BUDGET_TOKENS
 from nugget.sources.nugget_store import provenance_folder
 from nugget.sources.sessions import find_session_by_id, find_sessions
@@ -45,6 +44,7 @@ from nugget.upkeep import default_brain
 
 if TYPE_CHECKING:
     from nugget.app import Brain
+    from nugget.provenance.extraction import ExtractedSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +140,8 @@ class Provenance:
         `way` is one of `extraction.with`. Raises LLMUnavailable without the model that it names, TranscriptError for
         an unknown session.
         """
+        from nugget.provenance.extraction import Extractor, extract_sessions, note_tunings
+
         here = self.workspace()
         extractor = Extractor(
             home=self.environment.home, settings=self.settings, now=datetime.now(UTC),
