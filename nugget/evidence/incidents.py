@@ -242,7 +242,7 @@ def _note_tool(row: Sequence[Any], step: int, pending: list[OpenIncident]) -> No
     same = [one for one in pending if not one.command and (one.tool, one.target[0]) == (tool, target)]
     if ok:
         for one in same:
-            _close(one, f"{tool} went well", pending)
+            _close(one, f"a later {tool}", pending)
         return
     last = pending[-1] if pending else None
     is_shell = (tool or "").lower() in ("shell", "bash", "exec", "command", "terminal")
@@ -271,7 +271,7 @@ def _note_edit(row: Sequence[Any], step: int, pending: list[OpenIncident]) -> No
         if ok == 0:
             continue
         if not one.command and one.target[0].endswith(path):
-            _close(one, f"{one.tool} {path} went well", pending)
+            _close(one, f"a later {one.tool}", pending)
             continue
         since = step - one.step
         is_named = name in one.command or any(name in line for line in one.lines)

@@ -29,7 +29,7 @@ DEGRADED: Mapping[str, str] = {
     "no_answer": "the LLM could not write an answer",
     "plain_text": "the query was searched as plain text",
     "index_behind": "files changed that are not indexed yet",
-    "vectors_behind": "some new files are found by words alone so far",
+    "vectors_behind": "some new files are found by words alone until their vectors are made",
 }
 
 

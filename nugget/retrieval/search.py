@@ -42,8 +42,7 @@ _NUGGET_SHARE, _RECORD_SHARE = 0.6, 0.8
 _PASSAGE_WEAK_BELOW = 0.35
 """Share of the words of a question that a likely passage holds."""
 _FEW_CHUNKS = 100
-"""In fewer, how rare words are says little: a source with any of the words is not called weak, and one that has few
-units would show them all."""
+"""In fewer, a source with any of the question's words is not weak, and every hit needs a word or a near vector."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

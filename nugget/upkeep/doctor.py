@@ -64,7 +64,7 @@ def quick_checks(seen: dict[str, Any], settings: Settings, environment: Environm
     """Return the findings of checks that only need the values of `status`."""
     return [
         *_check_git(seen, now), *_check_index(seen, environment), *_check_files(seen), *_check_team_index(seen),
-        *_check_sources(seen, now), *_check_capture(seen, settings, environment), *_check_remote(seen),
+        *_check_sources(seen), *_check_capture(seen, settings, environment), *_check_remote(seen),
         *_check_settings(Path(seen["brain"]), environment),
         *starmap(_finding, connections(environment, current_folder())),
     ]  # fmt: skip
@@ -153,14 +153,13 @@ def _check_team_index(seen: dict[str, Any]) -> Iterator[Finding]:
             yield _good("team's index", f"the space {state['space']}, published {state['published']}")
 
 
-def _check_sources(seen: dict[str, Any], now: datetime) -> Iterator[Finding]:
+def _check_sources(seen: dict[str, Any]) -> Iterator[Finding]:
     """Say what waits outside the brain; a question indexes it, and has its vectors made in the background."""
     for row in seen["sources"]:
         if row["source"] in (SourceName.BRAIN, SourceName.MEMORY):
             continue
         if row["pending"]:
-            since = f", the oldest from {ago(datetime.fromisoformat(row['since']), now)}" if row["since"] else ""
-            yield _good(row["name"], f"the next question indexes {counted(row['pending'], 'file')}{since}")
+            yield _good(row["name"], f"the next question indexes {counted(row['pending'], 'file')}")
         elif row["unembedded"]:
             yield _good(row["name"], f"the next question has vectors made for {counted(row['unembedded'], 'unit')}")
         else:

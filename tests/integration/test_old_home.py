@@ -56,7 +56,7 @@ COMMANDS = {
     "sessions": "Why was the customer charged twice?",
     "sessions inspect ae06ddce": "modified  retry.py",
     f"sessions show {DEMO}": "Two customers were charged twice",
-    "nuggets": "14 nugget(s)",
+    "nuggets": "14 nuggets",
     "nuggets inspect ae06ddce-3": "the gateway bans a client after three attempts",
     "nuggets export": '"kind": "nugget"',
     "coverage": "retry.py",
