@@ -106,9 +106,8 @@ def _update(
     if embedder is None:
         raise Unusable("vectors are switched off now")
     if problem := model_problem(embedder):
-        result = _write(brain, folder, connection, None, problem)
         _note_problem(connection, {"model": embedder.model, "reason": problem})
-        return replace(result, without_vectors=problem)
+        return _write(brain, folder, connection, None, problem)
     raise Unusable(f"the embedding model is {embedder.model} now")
 
 
@@ -281,12 +280,8 @@ def sync_documents(
 
 
 def sync_provenance(home: Path, connection: sqlite3.Connection, *, embedder: Embedder | None = None) -> SyncResult:
-    """Read the provenance files that changed. Without an `embedder` new nuggets are found by their words alone."""
-    source = nugget_units(home)
-    changes = document_changes(source, connection)
-    if not any(changes[:2]) and embedder is None:
-        return SyncResult(unchanged=changes[2])
-    return sync_documents(source, connection, embedder=embedder, changes=changes)
+    """Read the provenance files that changed; an `embedder` counts the tokens of their chunks."""
+    return sync_documents(nugget_units(home), connection, embedder=embedder)
 
 
 def chunks_of(unit: Unit, count_tokens: Callable[[str], int] = estimate_tokens) -> Sequence[Chunk]:

@@ -242,13 +242,8 @@ class PostgresIndex(Transactions, IndexReader):
 
     def unit_keys(self, ids: Iterable[str], source: SourceName = SourceName.BRAIN) -> dict[str, int]:
         """Return the keys of units by id, within one source."""
-        wanted = list(ids)
-        with self.reading() as now:
-            known = {unit.id: key for key, unit in now.read["units"].items() if unit and unit.source is source}
-            if all(id_ in known for id_ in wanted):
-                return {id_: known[id_] for id_ in wanted}
-            statement = "SELECT id, key FROM nugget.units WHERE space = %(space)s AND source = %(source)s"
-            return dict(self._rows(f"{statement} AND id = ANY(%(ids)s)", source=source, ids=wanted))
+        statement = "SELECT id, key FROM nugget.units WHERE space = %(space)s AND source = %(source)s"
+        return dict(self._rows(f"{statement} AND id = ANY(%(ids)s)", source=source, ids=list(ids)))
 
     def listed(self, columns: str, filter_: Filter, order: str, *, limit: int | None = None) -> Rows:
         """Return columns of the units `u` that a filter admits; `columns` and `order` are SQL of ours."""

@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from nugget.errors import IndexUnavailable
@@ -167,13 +168,8 @@ def _postings(units: Iterable[Sequence[Any]], chunks: Iterable[Sequence[Any]]) -
 
     of_chunks = ((key, chunk_columns(*named[unit], breadcrumb, text)) for unit, key, breadcrumb, text in chunks)
     for kind, rows in ((UNITS, unit_documents()), (CHUNKS, of_chunks)):
-        batch: list[Document] = []
-        for row in rows:
-            batch.append(row)
-            if len(batch) == _DOCUMENTS_A_BATCH:
-                add_postings(found[kind], batch)
-                batch = []
-        add_postings(found[kind], batch)
+        while batch := list(islice(rows, _DOCUMENTS_A_BATCH)):
+            add_postings(found[kind], batch)
     return found
 
 
