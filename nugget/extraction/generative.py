@@ -1,8 +1,8 @@
-"""Knowledge and nuggets from a session by an LLM: window by window, checked, within a cap on tokens and money.
+"""Extract knowledge and nuggets from a session with an LLM, window by window, within a cap on tokens and money.
 
-Nothing is invented: what has no quote that stands word for word in the session is dropped, and so is what is in another
-language than the session's (see replies.py). A malformed reply is asked for once more; what is sound in it is kept all
-the same. A path that is no file of the workspace scopes nothing.
+A unit or nugget is dropped if it quotes nothing verbatim from the session or is in another language (see replies.py).
+A malformed reply is requested once more, and its valid parts are kept. A path counts only if it is a file of the
+workspace.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 METHOD = "generative"
 MAX_WINDOWS = 8
 MAX_NUGGETS = 16
-"""Nuggets asked for in one window, at most."""
+"""The most nuggets to ask for in one window."""
 
 Nearest = Callable[[str], Sequence[Unit]]
-"""The brain's units nearest to a text, best first."""
+"""A function from a text to the units of the brain nearest to it, best first."""
 
 _PROMPTS = Path(__file__).parent / "prompts"
 MAX_OUTPUT_TOKENS = 10_000
@@ -74,7 +74,7 @@ _NUGGETS_SCHEMA: Mapping[str, Any] = {
 
 @dataclass(slots=True, kw_only=True)
 class Work:
-    """One extraction under way: what it has cost, and why something was dropped."""
+    """The state of one extraction: its cost so far, and why candidates were dropped."""
 
     session: Session
     llm: Model
@@ -85,16 +85,16 @@ class Work:
 
     @property
     def left_usd(self) -> float:
-        """The dollars that this session may still cost; a retry within a day counts those spent before."""
+        """Dollars that this session may still cost; retries within a day share one cap."""
         return self.settings.llm_max_usd_per_session - self.llm.spent_usd(self.session.id, within=CAP_WINDOW)
 
     @property
     def max_tokens(self) -> int:
-        """The most tokens to ask for in a reply, fewer if the model has a small context."""
+        """The most tokens of a reply, fewer for a model with a small context."""
         return min(MAX_OUTPUT_TOKENS, self.settings.extraction_window_chars // 4)
 
     def cost_usd(self, chars: int, max_output_tokens: int) -> float:
-        """Return the most that a request of so many characters can cost."""
+        """Return the highest cost, in dollars, of a request of so many characters."""
         price = self.llm.price(self.settings.llm_extract_model)
         return estimate_cost_usd(price, "x" * chars, max_output_tokens=max_output_tokens)
 
@@ -102,10 +102,10 @@ class Work:
 def extract_generative(
     session: Session, *, llm: Model, settings: Settings, nearest: Nearest | None = None, now: datetime
 ) -> Extraction:
-    """Propose units from a redacted session. `nearest` knows the brain, so that units can relate to it.
+    """Propose units from a redacted session; `nearest` finds units of the brain that they can relate to.
 
-    When the cap is reached between two windows, what was found until then is proposed, and `dropped` says so.
-    Raises LLMUnavailable when a call fails for any other reason, or when no reply could be used at all.
+    If the cap is reached between two windows, the units found so far are proposed, and `dropped` says so. Raises
+    LLMUnavailable if a call fails for any other reason, or if no reply could be used.
     """
     work = Work(session=session, llm=llm, settings=settings, now=now)
     system = prompt_text("window", max_units=settings.capture_max_units)
@@ -141,10 +141,10 @@ def extract_generative(
 def extract_nuggets(
     session: Session, *, llm: Model, settings: Settings, places: Places, touches: Sequence[FileTouch], now: datetime
 ) -> tuple[tuple[Nugget, ...], tuple[str, ...], float]:
-    """Return the nuggets (without ids) of a redacted session, why others were dropped, and what it cost.
+    """Return the nuggets (without ids) of a redacted session, why others were dropped, and the cost in dollars.
 
-    When the cap is reached between two windows, what was found until then is kept. Raises LLMUnavailable when a call
-    fails for any other reason, or when no reply could be used at all.
+    If the cap is reached between two windows, the nuggets found so far are kept. Raises LLMUnavailable if a call fails
+    for any other reason, or if no reply could be used.
     """
     work = Work(session=session, llm=llm, settings=settings, now=now)
     system = prompt_text("nuggets", max_nuggets=MAX_NUGGETS)
@@ -169,8 +169,8 @@ def extract_nuggets(
 def read_each(work: Work, read: Callable[[str, str], None]) -> None:
     """Call `read` with the text and the name of each window.
 
-    A window that could not be read is noted in `work.dropped`, as long as another one could. Raises LLMUnavailable
-    where none could, or where asking again later may.
+    A window that could not be read is noted in `work.dropped`. Raises LLMUnavailable if none could be read, or if a
+    later attempt may succeed.
     """
     failures: list[LLMUnavailable] = []
     texts = plan_windows(work)
@@ -186,7 +186,7 @@ def read_each(work: Work, read: Callable[[str, str], None]) -> None:
 
 
 def plan_windows(work: Work) -> list[str]:
-    """Return the session as texts that the cap can pay for; what was said comes before what programs printed."""
+    """Return the session as windows within the cap; speech is kept before the output of programs."""
     chars = _affordable_chars(work)
     if chars < _LEAST_WINDOW_CHARS:
         raise CostCapReached(
@@ -206,7 +206,7 @@ def plan_windows(work: Work) -> list[str]:
 
 
 def _affordable_chars(work: Work) -> int:
-    """Return the length of the longest window of which one request stays within what is left."""
+    """Return the length of the longest window that one request can read with the money left."""
     most = work.settings.extraction_window_chars
     bare = work.cost_usd(_OVERHEAD_CHARS, work.max_tokens)
     full = work.cost_usd(_OVERHEAD_CHARS + most, work.max_tokens)
@@ -223,9 +223,9 @@ def _split(text: str, max_chars: int) -> list[str]:
 
 
 def ask_model(work: Work, *, system: str, prompt: str, schema: Mapping[str, Any], purpose: str = "extract") -> object:
-    """Return the value of a reply; if it breaks the schema, of a second one; else what can be read of either.
+    """Return the value of a reply, of a second one if it breaks the schema, or the readable part of either.
 
-    Raises BadReply if neither holds the list that was asked for: then nothing was read, and it is to be tried again.
+    Raises BadReply if neither holds the requested list, so that the caller can try again.
     """
 
     def ask(purpose: str, asked: str) -> object:
@@ -260,9 +260,10 @@ def ask_model(work: Work, *, system: str, prompt: str, schema: Mapping[str, Any]
 
 
 def _joined(found: Sequence[Proposal], fresh: Proposal) -> list[Proposal]:
-    """Return what was found with one more, which takes the place of what it completes or takes back.
+    """Return the proposals with a fresh one, which replaces those that it completes or takes back.
 
-    A unit that it completes lends it its evidence. No unit relates to another of its session, which may be turned down.
+    It inherits the evidence of a unit that it completes. It relates to no unit of its own session, since that unit may
+    be rejected.
     """
     replaced = {one.id for one in fresh.unit.related if one.relation is RelationType.SUPERSEDES} | {fresh.updates}
     known = {one.unit.id: one for one in found}
@@ -276,7 +277,7 @@ def _joined(found: Sequence[Proposal], fresh: Proposal) -> list[Proposal]:
 
 
 def _existing(nearest: Nearest, text: str) -> list[Unit]:
-    """Return the units of the brain that are near to what the person asked for in this window, the nearest first."""
+    """Return the units of the brain nearest to the requests of the person in this window, nearest first."""
     asked = [line.removeprefix("USER: ")[:_QUERY_CHARS] for line in text.split("\n") if line.startswith("USER: ")]
     queries = [text[:_QUERY_CHARS], *asked[:: max(1, len(asked) // _QUERIES)][:_QUERIES]]
     scores: Counter[str] = Counter()
@@ -322,7 +323,7 @@ def _nugget(
 
 
 def _prompt_before(session: Session, records: set[str]) -> str:
-    """Return the last request of the person before the first of these records was written."""
+    """Return the last request of the person before the first of these records."""
     asked = ""
     for event in session.events:
         is_own = event.kind is EventKind.PROMPT and event.speaker is not Speaker.QUOTED
@@ -334,7 +335,7 @@ def _prompt_before(session: Session, records: set[str]) -> str:
 
 
 def prompt_text(name: str, **values: object) -> str:
-    """Return a prompt file with its `{{places}}` filled."""
+    """Return the text of a prompt file with its `{{places}}` filled in."""
     text = (_PROMPTS / f"{name}.md").read_text("utf-8")
     for key, value in values.items():
         text = text.replace(f"{{{{{key}}}}}", str(value))

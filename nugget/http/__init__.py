@@ -1,7 +1,7 @@
-"""The HTTP face, `nugget serve --http`: MCP and the endpoints of docs/http.md on one address.
+"""Serve MCP and the endpoints of docs/http.md on one address: `nugget serve --http`.
 
-A web page can send requests to the loopback of whoever visits it, and can point a name of its own there (DNS
-rebinding). So the Host must be one of ours, an Origin must be our own, and there is no CORS.
+A web page can send requests to the loopback address of its visitor, also under a name of its own (DNS rebinding).
+Therefore Host and Origin must be ours, and there is no CORS.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 5033
 MAX_UNDER_WAY = 64
 MAX_BODY_BYTES, MAX_COMPLETION_BYTES = 1_000_000, 8_000_000
 OPEN_PATH = "/healthz"
-"""The path that needs no token; its reply then says less."""
+"""The path that needs no token; without one, its reply says less."""
 
 _HOST = r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))?(?::([0-9]{1,5}))?"
-"""A host and its port, both of which may be missing."""
+"""A host and a port, both optional."""
 _ADDED = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 _BACKLOG = 256
 
@@ -53,7 +53,7 @@ _BACKLOG = 256
 def guarded(
     app: ASGIApp, *, host: str, allowed_hosts: Sequence[str], token: str | None, limits: Mapping[str, int]
 ) -> ASGIApp:
-    """Return an application behind checks of access, of body sizes, and of the number of concurrent requests.
+    """Wrap an application in checks of access, body sizes and the number of concurrent requests.
 
     On a wildcard address every IP address is accepted as a Host, since no name can point to one.
     """
@@ -127,7 +127,7 @@ def limited(receive: Receive, limit: int, too_large: Exception) -> Receive:
 
 
 def with_headers(send: Send, headers: Sequence[tuple[bytes, bytes]]) -> Send:
-    """Return a channel that adds these headers to a reply that lacks them."""
+    """Return a channel that adds these headers to a reply unless it has them."""
 
     async def send_marked(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -178,9 +178,9 @@ def serve(
 ) -> None:  # fmt: skip
     """Serve over HTTP on `HOST:PORT` until SIGTERM or Ctrl-C.
 
-    `brain` is the folder of `--brain`; without one each question looks for the brain in the usual order until there is
-    one. `openqed` adds openqed's tools to MCP. Every caller can search the memory of `identity`. Raises UsageError for
-    an address that is invalid or needs a token; NuggetError for one that is taken.
+    `brain` is the folder of `--brain`; without it, each question looks for a brain in the usual order until one is
+    found. `openqed` adds openqed's tools to MCP. Every caller can search the memory of `identity`. Raises UsageError
+    for an address that is invalid or needs a token; NuggetError for one that is taken.
     """
     environment, (host, port) = read_environment(), parse_address(address)
     session = AgentSession(flag=brain, environment=environment, cwd=Path.cwd(), face="http", identity=identity)

@@ -1,7 +1,6 @@
-"""Requests and refusals of the HTTP face: FastAPI checks the requests and documents them in `/openapi.json`.
+"""Define requests and refusals of the HTTP face, which FastAPI checks and documents in `/openapi.json`.
 
-A request is read from the query string or from a JSON body. An unknown parameter is an error, so that a misspelt name
-does not go unnoticed.
+A request comes from the query string or a JSON body. An unknown parameter is an error, so that misspelt names are seen.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ class Parameters(BaseModel):
 
 
 class QuestionParameters(Parameters):
-    """Parameters that search and ask share."""
+    """Parameters of both search and ask."""
 
     q: Annotated[Words, AfterValidator(_not_blank)] = Field(description="The question, or the words to look for")
     limit: int | None = Field(default=None, ge=1, le=200, description="Maximum number of units")
@@ -143,7 +142,7 @@ class LogsContextRequest(Parameters):
 
 
 class CompletionRequest(Parameters):
-    """A call of the Messages API, whose other fields are passed on, with options for the evidence to add."""
+    """A call of the Messages API with options for the added evidence; other fields are passed on."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -204,7 +203,7 @@ class CompletionRequest(Parameters):
 
 
 def _text_of(content: object) -> str:
-    """Return the text of a message's content: a text, or the text blocks of a list."""
+    """Return the text of a message's content, which is a string or a list of blocks."""
     if isinstance(content, str):
         return content
     blocks = content if isinstance(content, list) else []
@@ -223,7 +222,7 @@ def json_reply(content: Any, status_code: int = 200, headers: Mapping[str, str] 
 
 
 class Refusal(HTTPException):
-    """A refused request, with the status, a code, and a sentence that says why."""
+    """A refused request: its status, a code, and a sentence with the reason."""
 
     def __init__(
         self, status: int, code: str, message: str, *, hint: str | None = None, headers: Mapping[str, str] | None = None

@@ -1,8 +1,8 @@
-"""The endpoints of the HTTP face. FastAPI reads the requests and writes the OpenAPI document.
+"""Define the endpoints of the HTTP face; FastAPI reads the requests and writes the OpenAPI document.
 
-`/v1/completions` is a call of the Anthropic Messages API, with evidence from a session's logs in its system text. The
-reply is the API's own, plain or streamed. The header `x-nugget-context` says what was added, and with
-`context_explain` a plain reply has it under `context`.
+`/v1/completions` calls the Anthropic Messages API with evidence from a session's logs in the system text and returns
+the API's reply, plain or streamed. The header `x-nugget-context` describes the added evidence; with `context_explain`,
+a plain reply holds it under `context`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The server of a team: `nugget serve --http` with `http.auth`. Every space has its endpoints and MCP below `/s/NAME`.
+"""Serve a team: `nugget serve --http` with `http.auth`. Each space has its endpoints and MCP below `/s/NAME`.
 
-Spaces are the server's brains. A space that the caller may not read answers as one that does not exist. GitHub's
-webhook makes the server follow a merged proposal at once; sessions that members send enter the capture queue.
+A space is a brain of the server. To a caller who may not read it, it does not exist. GitHub's webhook updates a space
+right after a merge; sessions sent by members enter the capture queue.
 
-`http.auth` chooses how a caller is identified: by a token of Nugget's, an access token of an OpenID provider, or a
-proxy's header. Each way gives the name of the caller and their right in each space, or None.
+`http.auth` chooses how to identify a caller: by a token of Nugget, an access token of an OpenID provider, or the header
+of a proxy. Each way gives the caller's name and right in each space, or None.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OPEN_PATHS = ("/healthz", "/readyz", "/hooks/github")
 """Paths without a caller: probes, and the webhook, which is signed."""
 _METADATA = "/.well-known/oauth-protected-resource"
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""Signatures by a key pair only: with a shared secret the public key could be used to sign."""
+"""Only signatures by a key pair: if shared secrets were allowed, the public key could be used to sign."""
 _KEYS_TIMEOUT_S = 5
 _CLOCK_SKEW_S = 30
 
