@@ -11,6 +11,7 @@ import hashlib
 import json
 import secrets
 import time
+import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -167,10 +168,10 @@ def take_session(environment: Environment, brain: Path, upload: Path, *, identit
     Raises UsageError if the file is not an archived session, ConflictError if another session of this id is kept.
     """
     home, settings = environment.home, load_settings(environment, brain)
-    _refuse_large(upload)
     try:
+        _refuse_large(upload)
         session = read_archive(upload)
-    except TranscriptError as error:
+    except (TranscriptError, OSError, EOFError, zlib.error) as error:
         raise UsageError("This is not an archived session.", hint="`nugget capture` sends sessions.") from error
     if not is_name(session.id, signs="_-") or not session.events:
         raise UsageError("This session has no events, or an id that cannot be kept.")
@@ -186,16 +187,13 @@ def take_session(environment: Environment, brain: Path, upload: Path, *, identit
 
 
 def _refuse_large(upload: Path) -> None:
-    """Raise UsageError for a file that unpacks to more than `MAX_UNPACKED_BYTES`, or is not gzip."""
+    """Raise UsageError for a file that unpacks to more than `MAX_UNPACKED_BYTES`, and gzip's errors for any other."""
     size = 0
-    try:
-        with gzip.open(upload) as unpacked:
-            while part := unpacked.read(1 << 20):
-                size += len(part)
-                if size > MAX_UNPACKED_BYTES:
-                    raise UsageError(f"The session is larger than {MAX_UNPACKED_BYTES // 1_000_000:,} MB.")
-    except (OSError, EOFError) as error:
-        raise UsageError("This is not an archived session.", hint="`nugget capture` sends sessions.") from error
+    with gzip.open(upload) as unpacked:
+        while part := unpacked.read(1 << 20):
+            size += len(part)
+            if size > MAX_UNPACKED_BYTES:
+                raise UsageError(f"The session is larger than {MAX_UNPACKED_BYTES // 1_000_000:,} MB.")
 
 
 def send_session(transcript: Path, environment: Environment, settings: Settings) -> str | None:

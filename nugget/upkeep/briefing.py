@@ -45,15 +45,19 @@ def brief(
     None if nothing is known. At most `MAX_BRIEF_TOKENS`; with the shorter limit `unasked`, also None if the brain has
     no reviewed knowledge of this code. Raises UsageError in a brain that is not trusted.
     """
+    from nugget.index.connection import empty_home, open_read_only
     from nugget.infra.workspace import find_workspace
 
-    brains = _brains_of(environment, folder)
+    brains, lines = _brains_of(environment, folder), list[str]()
     workspace = find_workspace(folder)
     name = workspace.name if workspace else folder.name
-    reviewed = list(_reviewed(environment.home, brains, workspace.identity)) if workspace else []
-    if unasked is not None and not reviewed:
+    if workspace:
+        with closing(open_read_only(environment.home) or empty_home()) as connection:
+            lines += _reviewed(connection, brains, workspace.identity)
+            if unasked is None or lines:
+                lines += _known_of(connection, workspace.identity, session, now)
+    if unasked is not None and not lines:
         return None
-    lines = [*reviewed, *(_known_of(environment.home, workspace.identity, session, now) if workspace else [])]
     if failed := len([*Path(files.queue_folder(environment.home), "failed").glob("*.json")]):
         lines.append(f"Capture: {counted(failed, 'session')} could not be captured; `nugget status` tells why.")
     if not lines:
@@ -106,18 +110,13 @@ def recalled(
     return lines
 
 
-def _reviewed(home: Path, brains: Mapping[str, Path], workspace: str) -> Iterator[str]:
+def _reviewed(connection: sqlite3.Connection, brains: Mapping[str, Path], workspace: str) -> Iterator[str]:
     """Yield the newest units of the brains that were learned in sessions on this code."""
     from nugget.index import Index, Unusable
-    from nugget.index.connection import open_read_only
     from nugget.index.provenance import sessions_of
     from nugget.index.units import learned_in
 
-    connection, found = open_read_only(home), list[tuple[str, str]]()
-    if connection is None:
-        return
-    with closing(connection):
-        sessions = sessions_of(connection, workspace)
+    sessions, found = sessions_of(connection, workspace), list[tuple[str, str]]()
     for file in (brain / ".nugget" / "index.db" for brain in brains.values()):
         with suppress(Unusable, sqlite3.Error), closing(Index(file)) as index:
             found += learned_in(index.connection, sessions, limit=MOST_REVIEWED)
@@ -126,18 +125,13 @@ def _reviewed(home: Path, brains: Mapping[str, Path], workspace: str) -> Iterato
         yield from (f"- {shorten(one_line(title), _LINE_CHARS)} (brain:{unit_id})" for unit_id, title in found)
 
 
-def _known_of(home: Path, workspace: str, session: str | None, now: datetime) -> Iterator[str]:
-    from nugget.index.connection import open_read_only
+def _known_of(connection: sqlite3.Connection, workspace: str, session: str | None, now: datetime) -> Iterator[str]:
     from nugget.index.passages import last_incident, open_todos
     from nugget.index.provenance import stated_rules
 
-    connection = open_read_only(home)
-    if connection is None:
-        return
-    with closing(connection):
-        incident = last_incident(connection, workspace, without=session)
-        todos = open_todos(connection, workspace, without=session, limit=MOST_TODOS)
-        rules = stated_rules(connection, workspace, limit=MOST_RULES, today=now.date())
+    incident = last_incident(connection, workspace, without=session)
+    todos = open_todos(connection, workspace, without=session, limit=MOST_TODOS)
+    rules = stated_rules(connection, workspace, limit=MOST_RULES, today=now.date())
     if incident:
         text, failed_in, ts_ms = incident
         day = datetime.fromtimestamp(ts_ms / 1000, tz=UTC).date()
