@@ -40,7 +40,7 @@ _STOP = frozenset(
     " now".split()
 )
 
-FIRST_PERSON = phrases.any_of(r"(?:^|[^`\w])(?:I|I'm|I've|I'll|I'd|me|my|you're)(?=[^`\w']|$)")
+FIRST_PERSON = phrases.any_of(r"(?:^|[^`\w])(?:I|I'm|I've|I'll|I'd|me|my|you're|je|j'ai|ich|yo|я)(?=[^`\w']|$)")
 SUBJECT_PRONOUN = phrases.any_of(r"^(?:It|This|That|These|They|Those|Both|Its)\b(?P<is>'s)?\s*")
 _LINK = phrases.any_of(
     r"^(?:(?:and|but|so|or) )?(?:this|that|it|they|these|those|otherwise|because|since|instead|without|which|however"
@@ -159,7 +159,7 @@ def _of_words(sentence: Sentence) -> dict[str, float]:
         "length": min(count, 30) / 30,
         "pronoun": float(bool(_PRONOUN.match(body))),
         "question": float(body.rstrip(" )*\"'").endswith(("?", "？"))),
-        "colon": float(body.rstrip(" *").endswith(":")),
+        "colon": float(body.rstrip(" *").endswith((":", "："))),
         "chore": float(bool(CHORE.search(body))),
     }  # fmt: skip
     return made

@@ -13,7 +13,6 @@ from nugget.extraction.claims import (
     CHORE,
     FIRST_PERSON,
     SUBJECT_PRONOUN,
-    TELLING,
     Claim,
     SessionClaims,
     continued,
@@ -24,7 +23,7 @@ from nugget.extraction.claims import (
     words_of,
 )  # fmt: skip
 from nugget.extraction.episodes import OPENING, Turn
-from nugget.extraction.requests import symptom_of
+from nugget.extraction.requests import symptom_of, wish
 from nugget.extraction.speech import Channel
 from nugget.models import KnowledgeType
 
@@ -35,23 +34,18 @@ _MAX_SUPPORT = 2
 _BODY_CHARS = 480
 _NEAR = 0.26
 _SAME = 0.62
-_SHORT_CHOICE = 60
 _NEW = 0.25
 _CHOOSES = phrases.any_of(
     r"^(?:(?:we|i) )?[a-z]+ (?:with |to |the |a |only )?(?P<name>`[^`]+`|(?-i:[A-Z])[\w.+#-]*\w|[\w.-]+/[\w./:-]+)"
 )
-_TAG = phrases.any_of(r"</?[a-z_-]+>")
+_TAG = phrases.any_of(r"</[a-z_-]+>|<[a-z]+[_-][a-z_-]+>")
 _PURPOSE = phrases.any_of(r"\bto (?:avoid|prevent|protect|ensure|support|keep|allow|preserve|guard|handle|end)\b")
-_INTERIM = phrases.any_of(
-    r"\bstill (?:slow|fail|there|~|not|the same|\d|show|need)|\bthere(?:'s| is| are) still\b|\bso far\b|^still\b"
-)
 _TESTS = phrases.any_of(r"\bTest[A-Z]\w+|^test\b|^(?:documentation|docs|(?:added|integration|unit) .*tests)\b")
-_NARRATES = phrases.any_of(
-    r"^(?:the |a )?(?:\w+ )?(?:`[^`]+`|[\w.]+\(\))(?: \w+)? (?:\w+ly )?[a-z]{2,}s\b"
-    r"(?!.*\b(?:when|if|unless|before|after)\b)"
+_OWN_PART = phrases.any_of(
+    r"(?<=\w), (?:and )?i(?:'ll| will|'m going to| can|(?: really)? (?:hate|love|like|dislike)) .*$"
 )
-"""What code does: the repository says so already, unless the sentence gives a reason or a limit."""
-_OWN_PART = phrases.any_of(r"(?<=\w), (?:and )?i(?:'ll| will|'m going to| can) .*$")
+_DONE_PART = phrases.any_of(r"(?<=[\w)`]),? (?:and|but|so|hence) i(?:'ve|'d|'ll|'m)? .*$")
+"""What a person announces behind what they want, and what an agent did about what it found."""
 _UNSURE = phrases.any_of(r"\b(?:likely|probably|maybe|perhaps|might|seems?)\b")
 _PLEASE = phrases.any_of(
     r"(?:(?:but|and) )?(?:please|bitte|can you|could you|you can|let'?s|s'il|por favor|i think|i don't know|i'm not)\b"
@@ -164,14 +158,14 @@ def _is_told(claim: Claim) -> bool:
     if claim.is_agreed:
         return True
     text = claim.sentence.text
-    if claim.sentence.channel is not Channel.USER or phrases.REPORTS_BUG.search(text) or phrases.ADVISES.search(text):
+    if claim.sentence.channel is not Channel.USER or any(
+        pattern.search(text) for pattern in (phrases.REPORTS_BUG, phrases.ADVISES, phrases.PASSING)
+    ):
         return False
+    is_stated = any(pattern.search(text) for pattern in (phrases.STATES, phrases.CHOSEN, phrases.RULES))
     if found["very short"]:
-        is_refusal = found["not"] and claim.episode.turn is Turn.OBJECTION
-        return bool(
-            is_refusal or phrases.RULES.search(text) or phrases.STATES.search(text) or phrases.CHOSEN.search(text)
-        )
-    if claim.episode.turn in (Turn.CHOICE, Turn.REFUSAL) or phrases.STATES.search(text) or phrases.CHOSEN.search(text):
+        return is_stated or bool(found["not"] and claim.episode.turn is Turn.OBJECTION)
+    if is_stated or claim.episode.turn in (Turn.CHOICE, Turn.REFUSAL):
         return True
     signs = ("instead", "decided", *(() if found["question"] else ("must", "not", "because", "remember")))
     return any(found[name] for name in signs)
@@ -183,16 +177,13 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
         return None
     is_user = sentence.channel is Channel.USER
     offers = claim.features["offer accepted"] or bool(phrases.FEATURES["offer"].search(sentence.text))
-    said = titles.wish(sentence.text) if is_user or offers else titles.point_of(sentence.text)
+    said = wish(sentence.text) if is_user or offers else titles.point_of(sentence.text)
     if claim.features["option chosen"] and is_user:
         said = _as_choice(said)
-    said = _OWN_PART.sub("", said) if is_user else said
+    said = (_OWN_PART if is_user else _DONE_PART).sub("", said)
     if not said or _TAG.search(said) or SUBJECT_PRONOUN.match(said):
         return None
-    if said.rstrip().endswith((":", "：")):
-        said = said.rstrip(" :：")
-        if claim.features["short"] or phrases.WIDE.search(said) or not titles.is_statement(said):
-            return None
+    said = said.rstrip(" :：")
     if _is_passing(claim, said):
         return None
     whole = _with_rest(said, claim, session) if is_user and len(said) < 160 else said
@@ -201,7 +192,7 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
         return None
     draft = Draft(anchor=claim, title=title, statement=whole)
     following = said_of_pick if is_user else continued
-    draft.support = [*_reason_before(claim, session), *(("", one) for one in following(claim, session))]
+    draft.support = [("", one) for one in following(claim, session)]
     draft.support += _support(draft, session)[: max(0, 3 - len(draft.support))]
     if not draft.statement.endswith((".", "!", "?", "。")):
         draft.statement = draft.statement.rstrip(" ;,") + "."
@@ -213,11 +204,8 @@ def _title(claim: Claim, said: str) -> str:
     context = claim.sentence.event.text
     title = titles.title_of(said, context)
     is_vague = any(pattern.search(title) for pattern in (phrases.ERRAND, _UNSURE, phrases.IDLE, FIRST_PERSON))
-    tells = _is_told(claim) or any(claim.features[name] for name in (*TELLING, "not"))
-    if is_vague or (_NARRATES.match(title) and not tells):
-        return ""
     is_clear = claim.is_agreed or claim.sentence.event.tool
-    if not is_clear and not titles.is_statement(title, context):
+    if is_vague or not (is_clear or titles.is_statement(title, context)):
         return ""
     is_short = len(title.split()) < (2 if _is_told(claim) else 3)
     return "" if is_short and not re.search(r"[\u3040-\u9fff]", title) else title
@@ -240,13 +228,14 @@ def _is_passing(claim: Claim, said: str) -> bool:
         return True
     if claim.sentence.channel is Channel.USER:
         return False  # what is no more than a request is left out by its confidence
-    if phrases.IDLE.search(text) or text.startswith("And ") or (found["question"] and not found["offer accepted"]):
+    if (
+        phrases.IDLE.search(text)
+        or text.startswith(("And ", "Now "))
+        or (found["question"] and not found["offer accepted"])
+    ):
         return True
-    if (phrases.FEATURES["next_step"].search(said) and not found["offer accepted"]) or _INTERIM.search(said):
+    if phrases.FEATURES["next_step"].search(said) and not found["offer accepted"]:
         return True
-    is_bare = not any(found[name] for name in (*phrases.FEATURES, *phrases.FORMS))
-    if is_bare and claim.sentence.channel is Channel.REPLY and said.split(" ", 1)[0].lower() not in titles.IMPERATIVES:
-        return True  # without any cue, whatever its language
     has_reason = any(found[name] for name in ("because", "instead", "intent", "cause", "contrast", "not"))
     is_chore = (
         found["chore"] or found["task"] or CHORE.search(said) or _TESTS.search(said) or phrases.STATUS.search(said)
@@ -275,18 +264,6 @@ def _with_rest(said: str, claim: Claim, session: SessionClaims) -> str:
     return f"{said.rstrip(' .?')}{'. ' if more[:1].isupper() else '; '}{more}"
 
 
-def _reason_before(claim: Claim, session: SessionClaims) -> list[tuple[str, Claim]]:
-    """Return the sentence before a choice that a person made in a few words: it says why."""
-    before = session.claims[claim.number - 1] if claim.number and _is_told(claim) else claim
-    is_beside = before is not claim and before.sentence.place == claim.sentence.place
-    if claim.sentence.channel is not Channel.USER or not is_beside or len(claim.sentence.text) > _SHORT_CHOICE:
-        return []
-    is_reason = before.sentence.block == claim.sentence.block and not (
-        before.features["very short"] or before.features["question"] or "://" in before.sentence.text
-    )
-    return [("Why", before)] if is_reason and not phrases.ERRAND.match(titles.wish(before.sentence.text)) else []
-
-
 def _support(draft: Draft, session: SessionClaims) -> list[tuple[str, Claim]]:
     """Return at most three sentences that say why, how it is fixed, or what was rejected; the settled ones first."""
     anchor = draft.anchor
@@ -301,14 +278,12 @@ def _support(draft: Draft, session: SessionClaims) -> list[tuple[str, Claim]]:
             continue
         likeness = session.likeness(anchor, other)
         beside = is_close(anchor, other)
-        is_answer = anchor.sentence.channel is Channel.USER and other.sentence.channel is Channel.REPLY
-        is_answer = is_answer and other.episode is anchor.episode
-        if likeness < _NEAR and not beside and not (is_answer and likeness >= 0.12):
+        if likeness < _NEAR and not beside:
             continue
         if likeness >= _SAME or not is_usable(other):
             continue
         role = _role(other)
-        value = 0.2 * other.features["telling"] + 0.6 * likeness + 0.12 * beside + 0.1 * is_answer
+        value = 0.2 * other.features["telling"] + 0.6 * likeness + 0.12 * beside
         value += 0.08 * (role != "Also")
         rows.append((value, role, other))
     chosen: list[tuple[str, Claim]] = []
@@ -332,8 +307,6 @@ def _role(claim: Claim) -> str:
         return "Cause"
     if found["because"] or found["intent"]:
         return "Why"
-    if re.search(r"\b(?:but|however|unless|only)\b", text, re.IGNORECASE):
-        return "But"
     return "Also"
 
 

@@ -45,13 +45,10 @@ _THEIRS = 0.05
 _QUOTE_CHARS, _SHOWN_QUOTE_CHARS, _QUESTION_CHARS = 240, 200, 160
 _UNCONFIRMED = 0.79
 """Most confidence in what neither the user said nor a check confirmed."""
-_AGAIN = 0.05
-"""How much less a second unit of an episode counts than one of another episode."""
 _ALIKE = 0.4
 """How much less a unit counts by its likeness to the most similar one that is proposed already."""
 _SAME_SUBJECT, SHARED_WORDS = 0.65, 0.4
 """Likeness from which two drafts are one subject, and the same of words alone."""
-_FEW_WORDS = 4
 _EITHER = re.compile(r"([\w.+#-]*\w) (?:or|vs\.?|oder|ou) ([\w.+#-]*\w)")
 _NOW = phrases.any_of(r"\b(?:now|no longer|already|currently)\b")
 
@@ -115,7 +112,6 @@ def drafts(read: SessionClaims, judge: Judge | None = None, *, least: float | No
     kept = [draft for draft in made if draft.confidence >= (judge.threshold if least is None else least)]
     for draft in kept:
         draft.alternatives = _alternatives(draft, read)
-        draft.title = _with_alternatives(draft)
     return kept
 
 
@@ -131,12 +127,8 @@ def select(made: Sequence[Draft], read: SessionClaims, embed: Embed | None = Non
     kept: list[Draft] = []
     while ranked and len(kept) < MAX_UNITS:
         near = [max((_likeness(one, other, read) for other in kept), default=0.0) for one in ranked]
-        said = [id(one.anchor.episode) for one in kept]
         values = [
-            one.confidence
-            - _AGAIN * said.count(id(one.anchor.episode))
-            - _ALIKE * likeness
-            + _THEIRS * (one.anchor.sentence.channel is Channel.USER)
+            one.confidence - _ALIKE * likeness + _THEIRS * (one.anchor.sentence.channel is Channel.USER)
             for one, likeness in zip(ranked, near, strict=True)
         ]
         place = values.index(max(values))
@@ -203,19 +195,11 @@ def _settled_by_user(draft: Draft) -> tuple[KnowledgeType, float]:
         return _kind(draft), 0.0
     if phrases.CHOSEN.search(text) or _is_followed_correction(draft):
         return KnowledgeType.DECISION, _SURE
-    if phrases.RULES.search(draft.statement):
+    if phrases.RULES.search(draft.statement) or phrases.RULES.search(text):
         return KnowledgeType.BELIEF, _SURE
     is_rejection = phrases.REJECTS.search(text)
     least_sure = _AGREED if is_told and (found["because"] or is_rejection) else 0.0
     return KnowledgeType.DECISION if is_rejection else _kind(draft), least_sure
-
-
-def _with_alternatives(draft: Draft) -> str:
-    """Return the title of a choice; one of a few words names what was not chosen, as `Use it` says too little."""
-    full = f"{draft.title} instead of {' and '.join(draft.alternatives)}"
-    is_short = draft.kind is KnowledgeType.DECISION and len(draft.title.split()) <= _FEW_WORDS
-    fits = draft.alternatives and len(full) <= titles.TITLE_CHARS and "instead" not in draft.title
-    return full if is_short and fits else draft.title
 
 
 def _is_followed_correction(draft: Draft) -> bool:
@@ -365,6 +349,5 @@ def _alternatives(draft: Draft, read: SessionClaims) -> tuple[str, ...]:
         taken = {word.lower() for word in picked(draft.anchor.episode.prompt, offer)}
         pairs = (pair for pair in _EITHER.findall(offer) if sum(word.lower() in taken for word in pair) == 1)
         return tuple(dict.fromkeys(word for pair in pairs for word in pair if word.lower() not in taken))
-    message = [one.sentence.text for one in read.claims if one.sentence.place == sentence.place]
-    rejected = (text for text in message if re.search(r"\b(?:rejected|ruled out|decided against) ", text))
-    return phrases.rejected_in(sentence.text) or phrases.rejected_in(next(rejected, ""))
+    names = phrases.rejected_in(sentence.text)
+    return tuple(name for name in names if not re.search(rf"\buse (?:the |an? )?{re.escape(name)}", draft.title, re.I))

@@ -7,8 +7,6 @@ Chinese. Patterns without word boundaries serve scripts that do not put spaces b
 from __future__ import annotations
 
 import re
-from contextlib import suppress
-from datetime import date, timedelta
 
 
 def any_of(*parts: str) -> re.Pattern[str]:
@@ -27,7 +25,8 @@ LEAD_INS = any_of(
     r"|you're (?:absolutely |completely )?right|(?:actually |oh |ah |well |hmm? |yeah |ok )?(?:yes|yeah|yep|no|nope"
     r"|wait)|right|ah+|oh|ok(?:ay)?(?: so)?|so|actually|nein|doch|halt|non|attends|いや|いいえ|違う|違います|不|不对"
     r"|不是|hmm?|now|well|indeed|interesting(?:ly)?|(?:be )?careful|heads up|fyi|btw|by the way|(?:friendly )?reminder"
-    r"|hey|important(?:ly)?|from now on|going forward|in (?:the )?future|bitte|ab (?:jetzt|sofort)|in zukunft|künftig"
+    r"|hey|(?:that|this)(?:'s| is)? (?:wrong|not (?:right|correct|true))|wrong|important(?:ly)?|from now on"
+    r"|going forward|in (?:the )?future|bitte|ab (?:jetzt|sofort)|in zukunft|künftig"
     r"|désormais|à partir de maintenant|a partir de ahora|de ahora en adelante|exactly|correct|perfect|great|good|sure"
     r"|agreed?|done|fixed|mostly|not yet|sorry|whoops|thus|therefore|then|next|also|and|but|however|similarly|in short"
     r"|note|basically|as a result|that said|of course|additional feedback|looking (?:at|more) [^,—–-]{3,60}"
@@ -57,7 +56,7 @@ FEATURES = {
         r"必ず|常に|絶対|しなければ|だけ|禁止|べき|必须|总是|永远|绝不|只能|一律|务必|不要|不得|禁止",
     ),
     "not": any_of(
-        r"\b(?:not|n't|no longer|none|without|nothing)\b|n't\b",
+        r"\b(?:not|n't|no longer|none|without|nothing|stop \w+ing)\b|n't\b",
         r"\b(?:nicht|kein\w*|ohne)\b",
         r"\b(?:ne|pas|sans|aucune?|plus)\b",
         r"\b(?:no|sin|ningún|ninguna)\b",
@@ -65,7 +64,8 @@ FEATURES = {
     ),
     "instead": any_of(
         r"\b(?:instead of|rather than|in place of|replac\w+|over the|not the|no longer|in favou?r of|as opposed to)\b"
-        r"|\binstead\W*$",
+        r"|\binstead\W*$|\bprefer\w* [^.,;]{2,40} over\b|^(?:we )?use [^,.;]{2,40},? not\b|\w, not (?:from|in|on|at"
+        r"|by|with|to|as|after|before|the|an?)? ?\w",
         r"\b(?:statt|anstatt|anstelle|lieber|ersetz\w+)\b",
         r"\b(?:au lieu d|plutôt que|remplac\w+)",
         r"\b(?:en vez de|en lugar de|reemplaz\w+)\b",
@@ -196,10 +196,31 @@ REPORTS_BUG = any_of(
 )
 """What a person reports as broken: a task, not knowledge."""
 
+PASSING = any_of(
+    r"^(?:please )?(?:never ?mind|(?:never|always|only) (?!.*\b(?:may|must|should|can)\b)(?:\w+(?:ing|ed|d)|the|an?"
+    r"|my|some|one|two|\d+|half|saw|had|got"
+    r"|been|seen|again|nice)\b|don'?t (?:worry|bother|stop|like|know|think|see|care|mind|ask)\b|(?:keep|leave) me\b"
+    r"|make sure (?:that )?(?:it|this|(?:the |all )*(?:tests?|builds?|lint\w*|ci)) )",
+    r"^(?:please )?don'?t (?:run|commit|push|merge|delete|touch|change|do)(?: (?:it|this|that|these|anything"
+    r"|again))*\W*$",
+    r"^(?:it|that|this|we|you|there)?\s*(?:(?:must|has to|have to|can'?t|never|always) (?:have|say|\w+ed|told)\b"
+    r"|(?:must|can'?t|has to) be (?:an?|the|some\w*|because|caused|due|my|your|there|that|just|something)\b)",
+    r"\b(?:yet|for now|right now|this time)\W*$|\?\s*$|\b(?:must'?ve|anything else|today|tomorrow|tonight)\b",
+)
+"""What a person says with the words of a rule, of the moment or of themselves."""
+
 RULES = any_of(
     r"(?:^|[,;:—–-] |\b(?:and|please|should|to|we|you|i|but|that|every|remember:?) )(?:always|never)\b",
-    r"\b(?:must(?:n't)?|from now on|under no circumstances|make sure|don't ever)\b|^(?:please )?(?:avoid|only|(?:don't"
+    r"\b(?:must(?:n't)?|from now on|under no circumstances|don't ever)\b|^(?:please |also |and )*(?:make sure|avoid"
+    r"|only|stop \w+ing|(?:don't"
     r"|do not)(?! (?:worry|bother|commit|push|run|stop|know|think|see|mind)\b))\b|\bno (?:\w+ ){1,4}ever\b",
+    r"^(?:every|all|each|any) [^,.]{3,60}\b(?:needs?|must|should|has|have|owns?|gets?|goes|go|uses?|lives?)\b"
+    r"|^no (?!need|problem|worries|idea|one|longer|more|changes?)(?:[\w-]+ ){1,3}(?:in|on|for|at|outside|inside"
+    r"|across)\b"
+    r"|\b(?:after|before|when) \w+ing (?:an?|any\w*|something) |\bit'?s (?:\w+ )?important (?:that"
+    r"|to)\b"
+    r"|\b(?:whenever|(?:every|each) time|when you (?:add|change|create|edit|introduce|rename|touch|write) (?:an?"
+    r"|any))\b",
     r"\b(?:immer|niemals|nie|muss|müssen|darf(?:st)? nicht|dürfen nicht|ab jetzt|grundsätzlich)\b",
     r"\b(?:toujours|jamais|il faut|doi(?:t|vent)|désormais)\b|^ne \w+ pas\b",
     r"\b(?:siempre|nunca|hay que|debe[ns]?|a partir de ahora)\b|^no (?:uses|hagas)\b",
@@ -221,7 +242,11 @@ STATES = any_of(
     r"|leave|stay|pin)\b.{3,80}\buntil\b",
     r"\blet'?s (?:use|do|put|go|keep|make|have|call|drop|take|just)\b|\b(?:should|shouldn't|needs? to|has to) \w+ ",
     r"\b(?:code|test|approach|plan|behaviou?r|docs?|name) (?:is|are) (?:right|correct|fine|wrong)\b|\bhow about\b"
-    r"|\bgoing to be\b|\bmight want\b|\bwhy (?:aren't|don't|isn't|not)\b|\bin other words\b",
+    r"|\bgoing to be\b|\bmight want\b|\bwhy (?:aren't|don't|isn't|not)\b|\bin other words\b"
+    r"|^(?:please )?(?:use|keep|put|store|leave|stick)\b[^,;]{4,80}[,;] (?:[\w.']+ ){1,4}(?:is|are|was|will|has|have"
+    r"|can't"
+    r"|breaks?|needs?|won't|doesn't)\b|^(?:please )?(?:use|keep|put|store|leave|stick)\b[^,;]{4,80}, (?:that|it)'s\b"
+    r"|\b(?:intentional\w*|by design|on purpose|deliberate\w*)\b",
 )
 """What a person says that they want of what is built."""
 
@@ -244,9 +269,11 @@ WORKAROUND = any_of(
 """What holds only until something better."""
 
 CHOSEN = any_of(
-    r"\b(?:decided|decision|we(?:'re| are)?(?: now| only)? (?:going with|chose|use)|we've chosen|(?:moved|switched"
-    r"|migrated)(?: (?:over|away))? (?:to|from))\b",
-    r"\bwe no longer (?:use|need|want|support)\b",
+    r"\b(?:decided|decision|we(?:'re| are)?(?: now| only)? (?:going with|chose|use)|we've chosen|let'?s (?:keep|stick"
+    r"|stay|use|go with)|(?:moved|switched|migrated)(?: (?:over|away))? (?:to|from))\b",
+    r"\bwe (?:no longer|only|always|never|deliberately|just)? ?(?:use|support|deploy|release|target|ship|store|pin"
+    r"|squash"
+    r"|need|want)(?<!we need)(?<!we want)\b|^(?:let'?s )?go (?:with|for)\b|\bi(?:'ve| have)? decided\b",
     r"\bwe(?:'ll| will) (?:use|go with|keep)\b|\bin favou?r of\b",
     r"\bwe(?:'re| are|'ll| will)? (?:stay(?:ing)?|stick(?:ing)?) (?:with|on)\b|\bwe keep\b",
     r"\b(?:entschieden|entscheidung|wir (?:nehmen|verwenden|behalten|bleiben)|umgestiegen)\b|\b(?:décidé|choisi"
@@ -257,7 +284,8 @@ CHOSEN = any_of(
 """What a person says was chosen."""
 
 ONE_OFF = any_of(
-    r"\b(?:this|that) (?:one|pr|commit|branch|time)\b|\bc(?:an|ould) (?:you|we|i)\b|\blet'?s\b|\bi just\b|\bi'?ve\b"
+    r"\b(?:this|that) (?:one|pr|commit|branch|time)\b|\bc(?:an|ould) (?:you|we|i)\b|\blet'?s\b(?! (?:keep|stick|stay"
+    r"|use|go with)\b)|\bi just\b|\bi'?ve\b"
     r"|\bi noticed\b",
     r"^i (?:do )?(?:want|need|would like) (?:to|you)\b|\bnot sure\b|\?\s*$|\bi don'?t (?:know|remember|see)\b",
     r"\b(?:diesmal|dieses mal|kannst du)\b|\b(?:cette fois|peux-tu)\b|\b(?:esta vez|puedes)\b|今回|这次|能不能",
@@ -285,51 +313,10 @@ def options_not_taken(asked: str, answered: str, limit: int = 6) -> tuple[str, .
     return tuple(label for label in labels if label not in answered)[:limit]
 
 
-_END = any_of(
-    r"\b(?:until|till?|bis(?: zu[mr]?)?|jusqu['’](?:à ce que|à|aux?)|hasta)(?: the)? (?P<until>[^.,;]{2,60})",
-    r"\b(?:for|für|pour|para) (?:this|the next|diese[nrs]?|cette|ce|est[ea]) (?P<span>week|woche|semain|semana|sprint"
-    r"|month|monat|mois|mes\b|release|versi[oó]n|quarter|quartal|trimestre)",
-    r"(?P<when>直到[^，。；]{2,30}|[^、。]{2,30}(?:るまで|完了まで|之前))",
-)
-_MONTHS = "jan|ene feb|fév mar|mär apr|avr|abr may|mai jun jul aug|ago sep oct|okt nov dec|dez|dic|déc".split()
-_DAYS = {"we": 7, "wo": 7, "se": 7, "sp": 14, "mo": 31, "me": 31, "re": 60, "ve": 60, "qu": 92, "tr": 92}
-"""Days of a span, by the beginning of its name."""
-_STATE = any_of(
-    r"\b(?:we|is|are|has|have|gets?|was|ist|sind|wird|soit|est|esté|next|release[ds]?|migrat?ion|migración|launch"
-    r"|merged?|ships?|lands?|v\d[\d.]*|version|end|ende|fin)\b|[\u3040-\u9fff]"
-)
-_STATE_DAYS = 90
-"""Days after which one asks again whether the state was reached up to which something holds."""
-
-
-def end_of(text: str, said_on: date) -> date | None:
-    """Return the day up to which a sentence holds, or on which to ask whether its end came; None without an end."""
-    found = _END.search(text)
-    if found is None:
-        return None
-    if found["span"]:
-        return said_on + timedelta(days=_DAYS[found["span"][:2].lower()])
-    until = found["until"] or found["when"]
-    with suppress(ValueError):
-        if exact := re.search(r"\b\d{4}-\d\d-\d\d\b", until):
-            return date.fromisoformat(exact[0])
-    if month := _month_in(until):
-        year = re.search(r"\b20\d\d\b", until)
-        return date(int(year[0]) if year else said_on.year + (month < said_on.month), month, 28)
-    return said_on + timedelta(days=_STATE_DAYS) if _STATE.search(until) else None
-
-
-def _month_in(until: str) -> int:
-    """Return the number of the month that an end names, or of the last one of its quarter; 0 if it names neither."""
-    if quarter := re.match(r"[QT]([1-4])\b", until):
-        return 3 * int(quarter[1])
-    names = _MONTHS if len(until.split()) <= 2 else ()
-    return next((n for n, name in enumerate(names, 1) if re.match(name, until, re.IGNORECASE)), 0)
-
-
 _OVER = any_of(
     r"\b(?:instead of|rather than|as opposed to|(?:cho[os]\w+|prefer\w*|pick\w*|favou?r\w*) [^.,;:()]{2,40} over|not"
-    r"|no longer (?:use|need|want|support)|(?:replac\w+|moved (?:away )?from|rejected|ruled out|decided against"
+    r"|no longer (?:use|need|want|support)|(?:replac\w+(?! (?:with|by|it|them|this|that)\b)|moved (?:away )?from"
+    r"|rejected|ruled out|decided against"
     r"|switch\w* from|statt|anstatt|au lieu de|plutôt que|en lugar de|en vez de))\s+((?:the |a |an |using "
     r"|use )?[`\w](?:[^.,;:()—–\n]|\.(?=\w)|\(\)){1,60})"
 )
@@ -339,13 +326,15 @@ _CLAUSE = any_of(
 )
 
 
+_USES = any_of(r"^\W*(?:no,? )?(?:please )?(?:we )?use\b")
 _OTHERWISE = any_of(r"\b(?:otherwise|or else|sonst|sinon|si no|否则)\b")
 
 
 def rejected_in(text: str) -> tuple[str, ...]:
     """Return the names that a sentence says were not chosen or given up: `… instead of X`, `no longer X`."""
     found = _OVER.search(_OTHERWISE.split(text)[0])
-    if not found or found[0].count("`") % 2 or (found[0].lower().startswith("not ") and "`" not in found[0]):
+    is_name = found and (not found[0].lower().startswith("not ") or "`" in found[0] or _USES.match(text))
+    if not found or not is_name or found[0].count("`") % 2:
         return ()  # code that was cut off, or no name
     if found[1].startswith("`"):
         return (found[1].split("`")[1],)
@@ -370,7 +359,7 @@ IDLE = any_of(
     r"|^(?:the|all|most) (?:\w+ ){0,2}(?:reviewer|feedback|tests?|issues?|comments?|implementation) (?:is|are|has been"
     r"|have been|provides?|covers?) (?:\w+ )?(?:right|correct|resolved|addressed|fixed|done|comprehensive)\b"
     r"|^(?:(?:copilot |cursor\S* |thread )#?\d|test fix|pros?:|cons?:|next steps?:)|^something (?:broke|is (?:wrong"
-    r"|broken))|^(?:our|you(?! can'?t| cannot| must)|your|(?:the|our) (?:parent|branch|pr|reviewer|commit) \w+ed)\b",
+    r"|broken))|^(?:you(?! can'?t| cannot| must)|your|(?:the|our) (?:parent|branch|pr|reviewer|commit) \w+ed)\b",
     r"\b(?:has|have) (?:now )?been (?:\w+ly )?(?:fixed|resolved|updated|improved|implemented|addressed|added|removed"
     r"|completed)\b|\b(?:can|should|will) now\b|\bshould (?:now )?(?:see|be able|look)\b|\bwon't (?:\w+ly )?affect\b"
     r"|\b(?:changes|improvements?|updates|enhancements|fixes) (?:that )?(?:we|i)(?:'ve| have)?(?: just)? \w+(?:ed"

@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import PurePosixPath
 
 from nugget.extraction import phrases, titles
-from nugget.extraction.claims import SessionClaims, claims_of
+from nugget.extraction.claims import FIRST_PERSON, SessionClaims, claims_of
 from nugget.extraction.dependencies import MANIFESTS, DependencyChange, dependency_changes
 from nugget.extraction.drafts import Draft
 from nugget.extraction.file_changes import is_made_edit
@@ -27,6 +27,7 @@ from nugget.extraction.requests import (
     PARTS,
     aim_of,
     cleaned,
+    end_of,
     is_request,
     one_line,
     shared_words,
@@ -55,13 +56,6 @@ _BINDS = phrases.any_of(
     r"\b(?:has|have|needs?) to\b|\bcan(?:'t|not)\b|\bmust\b|^(?:please )?(?:keep|leave|make sure|don'?t|do not|avoid)\b"
 )
 """How a person says that something has to stay so; with its reason it is a rule."""
-_CHAT = phrases.any_of(
-    r"^(?:never ?mind|(?:never|always|only) (?:\w+(?:ing|ed|d)|the|an?|my|some|one|half|saw|had|got|been|seen|again"
-    r"|nice))\b|^(?:don'?t (?:worry|bother|stop|run|commit|push|like|know|think|see|care|mind)|(?:keep|leave) me)\b",
-    r"^(?:it|that|this|we|you|there)?\s*(?:must|has to|have to|can'?t|never|always) (?:be|have|say|\w+ed|told)\b",
-    r"\b(?:yet|for now)\W*$|\?\s*$|\b(?:i|must'?ve|today|tomorrow|tonight|anything else)\b",
-)
-"""What a person says with the words of a rule, of the moment or of themselves."""
 _WORDS = re.compile(r"[^\W\d_]{2,}(?![^\W\d_]).*?[^\W\d_]{2,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}", re.DOTALL)
 _MENTION = re.compile(r"(?<![\w/])@?((?:~|\.{1,2})?/?(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*)")
 """What may be a path in prose; only files of the workspace count."""
@@ -327,7 +321,7 @@ def _reasons(read: _Reading, claims: SessionClaims) -> Iterator[Nugget]:
             symbol=symbol, detail=text if text.rstrip(".。") != summary else "",
         )  # fmt: skip
         alternatives = draft.alternatives if is_choice else ()
-        yield replace(nugget, alternatives=alternatives, stale_after=phrases.end_of(sentence.text, moment.date()))
+        yield replace(nugget, alternatives=alternatives, stale_after=end_of(sentence.text, moment.date()))
 
 
 def _kind(draft: Draft) -> NuggetType | None:
@@ -339,7 +333,7 @@ def _kind(draft: Draft) -> NuggetType | None:
     has_reason = found["because"] or ": " in draft.statement
     is_rule = draft.kind is KnowledgeType.BELIEF and phrases.RULES.search(text)
     if is_user and (is_rule or (has_reason and _BINDS.search(text))):
-        return None if _CHAT.search(text) else NuggetType.CONSTRAINT
+        return None if phrases.PASSING.search(text) or FIRST_PERSON.search(text) else NuggetType.CONSTRAINT
     is_choice = found["decided"] or found["instead"] or draft.anchor.is_agreed
     is_passing = NO_AIM.match(draft.title) or (not (is_user or is_choice) and _OF_NOW.search(draft.title))
     if is_passing or draft.kind is KnowledgeType.BELIEF or text.rstrip().endswith("?"):

@@ -1,13 +1,15 @@
-"""Requests in any language on one line: the wish and the symptom that a prompt states."""
+"""Requests in any language on one line: the wish and the symptom that a prompt states, and how long it holds."""
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from datetime import date, timedelta
 from itertools import takewhile
 
 from nugget.extraction import titles
 from nugget.extraction.claims import FIRST_PERSON
-from nugget.extraction.phrases import ENGLISH, ERRAND, FEATURES, SENTENCE_END, WIDE, any_of
+from nugget.extraction.phrases import ENGLISH, ERRAND, FEATURES, RULES, SENTENCE_END, WIDE, any_of
 from nugget.models.nuggets import SUMMARY_CHARS
 from nugget.sources.speakers import PLAN_OPENING
 
@@ -53,6 +55,49 @@ _SYMPTOM = any_of(
 )
 _SYMPTOM_CHARS = 240
 _PLAN_TITLE = re.compile(r"^#+\s+(?:plan:?\s+)?(.+)$", re.MULTILINE | re.IGNORECASE)
+_OPENER = any_of(
+    r"^(?:(?:yeah|ye[sp]|ok(?:ay)?|no(?:pe)?|well|oh|ah|hm+|so|and|but|also|really|because|cos)[\s,.…]+)+(?=(?:let'?s"
+    r"|we|i|i'd|you|just|use|maybe|please|don't)\b)"
+)
+"""What opens a turn before it says what is wanted."""
+_PLEASE = any_of(
+    r",? (?:please|pls|bitte|for (?:this|that|it))(?=[ ,.;!?]|$)|,?(?: and)?(?: then)? (?:let me know|tell me)\W*$"
+)
+_ME = any_of(r"\b(?P<verb>(?:ask|tell|show|warn|notify)(?:ing)?) me\b")
+_I = (
+    r"^(?:(?:i (?:kind of )?(?:think|feel|guess)(?: like)?|maybe|perhaps|probably|looks like) )*(?:i|we)(?: also)?(?:'d"
+    r"| would| will)?(?: \w+ly| might| do| just| only| also| still)*"
+)
+_WISHES = (
+    (any_of(r"^.{15,}?, so (?:you|we) (?:need to|should|have to|must) (?:(?:figure out|find) (?:a way|how) to )?"
+            r"(?:still )?(?P<do>.{12,})$"), r"\g<do>"),
+    (any_of(rf"{_I} (?:want|need|like)(?: to have)? (?P<what>(?:the|an?|all|every|each|our)\b [^,]{{2,50}}?(?<!way)"
+            r"(?<!option)(?<!ability)(?<!place)|`[^`]+`) to (?P<do>[a-z]+\b.*)$"), r"\g<what> should \g<do>"),
+    (any_of(r"^(?P<what>[^,?]{15,}), why aren't (?:we|you) using (?P<how>.+)$"), r"\g<what>: use \g<how>"),
+    (any_of(r"^[^,.]{3,40}, (?P<what>the \w+ (?:is|are) (?:right|correct|fine|wrong|intended))\.?$"), r"\g<what>"),
+    (any_of(r"^(?:we(?:'re| are) (?:now )?going with |let'?s (?:do|use|go with) (?=`))"
+            rf"|{_I} (?:recommend|suggest|choose|go with|propose)(?: to)?(?: use| using)? (?=(?!against\b)[`\w])"
+            rf"|{_I} (?:want|need) (?=\S*\w[./:`]\w)"), "Use "),
+    (any_of(r"^the (?:main |whole )?reason(?: why| that)? (?:i|we) \w+(?: the)? (?P<what>\S+(?: \w+)?) (?:is|was) "
+            r"(?P<why>for|to) "), r"\g<what> is \g<why> "),
+    (any_of(r"^it (?:would|w?s?h?ould|might|'d) be (?:good|nice|great|better|best|useful|helpful) (?:if|to) "
+            r"(?:(?:we|you|i) (?:could |can )?)?"), ""),
+    (any_of(r"^(?:instead of|rather than) (?P<not>[^,]+), (?P<do>[a-z]+ .+?)\.?$"), r"\g<do> instead of \g<not>"),
+    (any_of(r"^i(?:'ve| have)? decided (?:to|that) "), ""),
+    (any_of(rf"{_I} (?:do not|don't) need "), "We don't need "),
+    (any_of(rf"{_I} (?:do not|don't) (?:want|like) to (?!have\b|see\b)"), "Don't "),
+    (any_of(rf"{_I} (?:do not|don't) (?:want|like)(?: to (?:have|see))?(?: any)? "), "No "),
+    (any_of(rf"{_I} prefer (?=.+ over\b)"), "Prefer "),
+    (any_of(rf"{_I}(?: much)? (?:rather|prefer)(?: to)? (?:implement (?:it|this) as )?"), "Rather "),
+    (any_of(rf"{_I} (?P<verb>want|need) (?!to\b|you\b|it to\b)"), r"We \g<verb> "),
+    (any_of(rf"{_I} (?:want|need|like)(?: it)? to |^(?:(?:can|could|would|will) (?:you|we)|should i|shall i"
+            r"|let me(?! know)|let'?s|let us|(?:do you )?want me to|would you like me to|i(?:'d)? (?:suggest|recommend)"
+            r"|i'll|i will|we'll|we will|(?:i|we|you) (?:can|could))(?: please| also| just| now| then| instead)* "
+            r"(?:make sure (?:that )?)?(?!against\b)"), ""),
+    (any_of(r"^(?:i think |maybe |perhaps |probably )*(?:we|you|i|it)(?: probably| just| only| also)? (?:should|must"
+            r"|have to|need to)(?: just)? (?!not )|^(?:please|pls|just|how about(?: just)?|what about|why don't we"
+            r"|why not)[, ]+"), ""),
+)  # fmt: skip
 
 
 def cleaned(prompt: str) -> str:
@@ -81,12 +126,24 @@ def is_request(prompt: str) -> bool:
     return enough and not _GO_ON.fullmatch(text)
 
 
+def wish(text: str) -> str:
+    """Return the wish of a person, or an offer that they accepted, without `I want` or `Should I`."""
+    said = titles.capitalised(_OPENER.sub("", titles.point_of(text)))
+    worded = (pattern.sub(replacement, said, count=1) for pattern, replacement in _WISHES)
+    said = next((shorter for shorter in worded if shorter != said and len(shorter) >= 12), said)
+    if said.startswith("Rather ") and " than " in said:
+        said = said.removeprefix("Rather ").replace(" than ", " rather than ", 1)
+        said = said if titles.is_statement(said, "the") else f"Use {said[:1].lower()}{said[1:]}"
+    said = re.sub(r"\bmy\b", "the user's", _ME.sub(r"\g<verb> the user", _PLEASE.sub("", said)), flags=re.IGNORECASE)
+    return titles.capitalised(said.rstrip("?").strip())
+
+
 def wish_of(sentence: str, prompt: str) -> str:
     """Return the wish of a sentence in words that stand alone; empty for chat, errands and questions."""
     sentence = _COURTESY.sub("", sentence).rstrip(" :")
     if _is_errand(sentence) or (sentence[-1:] in "?？" and not _ASKED.match(sentence)):
         return ""
-    said = titles.wish(sentence)
+    said = wish(sentence)
     is_told = said.lower().lstrip("`'\" ").split(" ", 1)[0].rstrip(".,:;!") in titles.IMPERATIVES
     if not (is_told or _ENGLISH.search(prompt)):
         return sentence if len(sentence.split()) > 1 or WIDE.search(sentence) else ""
@@ -124,7 +181,8 @@ def symptom_of(prompt: str) -> str:
     """Return the sentence of a request that says what goes wrong; nothing if there is none."""
     lines = [titles.clean(line) for line in prompt.splitlines() if not line.lstrip().startswith(("#", "<"))]
     for sentence in (one for line in lines for one in SENTENCE_END.split(line)):
-        if _SYMPTOM.search(sentence) and not sentence.endswith("?") and len(sentence) <= _SYMPTOM_CHARS:
+        is_other = sentence.endswith("?") or RULES.search(sentence) or len(sentence) > _SYMPTOM_CHARS
+        if _SYMPTOM.search(sentence) and not is_other:
             return titles.point_of(sentence)
     return ""
 
@@ -160,3 +218,45 @@ def _joined(lines: list[str]) -> str:
         ends = line[-1] in ".!?…:;,。！？：、，" or not following[:1].isupper()
         parts.append(line if ends or len(line) > 100 else f"{line}.")
     return " ".join(parts)
+
+
+_END = any_of(
+    r"\b(?:until|till?|bis(?: zu[mr]?)?|jusqu['’](?:à ce que|à|aux?)|hasta)(?: the)? (?P<until>[^.,;]{2,60})",
+    r"\b(?:for|für|pour|para) (?:this|the next|diese[nrs]?|cette|ce|est[ea]) (?P<span>week|woche|semain|semana|sprint"
+    r"|month|monat|mois|mes\b|release|versi[oó]n|quarter|quartal|trimestre)",
+    r"(?P<when>直到[^，。；]{2,30}|[^、。]{2,30}(?:るまで|完了まで|之前))",
+)
+_MONTHS = "jan|ene feb|fév mar|mär apr|avr|abr may|mai jun jul aug|ago sep oct|okt nov dec|dez|dic|déc".split()
+_DAYS = {"we": 7, "wo": 7, "se": 7, "sp": 14, "mo": 31, "me": 31, "re": 60, "ve": 60, "qu": 92, "tr": 92}
+"""Days of a span, by the beginning of its name."""
+_STATE = any_of(
+    r"\b(?:we|is|are|has|have|gets?|was|ist|sind|wird|soit|est|esté|next|release[ds]?|migrat?ion|migración|launch"
+    r"|merged?|ships?|lands?|v\d[\d.]*|version|end|ende|fin)\b|[\u3040-\u9fff]"
+)
+_STATE_DAYS = 90
+"""Days after which one asks again whether the state was reached up to which something holds."""
+
+
+def end_of(text: str, said_on: date) -> date | None:
+    """Return the day up to which a sentence holds, or on which to ask whether its end came; None without an end."""
+    found = _END.search(text)
+    if found is None:
+        return None
+    if found["span"]:
+        return said_on + timedelta(days=_DAYS[found["span"][:2].lower()])
+    until = found["until"] or found["when"]
+    with suppress(ValueError):
+        if exact := re.search(r"\b\d{4}-\d\d-\d\d\b", until):
+            return date.fromisoformat(exact[0])
+    if month := _month_in(until):
+        year = re.search(r"\b20\d\d\b", until)
+        return date(int(year[0]) if year else said_on.year + (month < said_on.month), month, 28)
+    return said_on + timedelta(days=_STATE_DAYS) if _STATE.search(until) else None
+
+
+def _month_in(until: str) -> int:
+    """Return the number of the month that an end names, or of the last one of its quarter; 0 if it names neither."""
+    if quarter := re.match(r"[QT]([1-4])\b", until):
+        return 3 * int(quarter[1])
+    names = _MONTHS if len(until.split()) <= 2 else ()
+    return next((n for n, name in enumerate(names, 1) if re.match(name, until, re.IGNORECASE)), 0)

@@ -29,9 +29,11 @@ _LABELS = any_of(
 """Labels before a colon that say nothing themselves."""
 _SAYS = any_of(
     r"^(?:(?:so |but )?the (?:[\w-]+ )?(?:issue|problem|cause|bug|reason|point|fix|solution|trick|idea|intent|approach"
-    r"|insight) (?:here )?(?:is|was|seems to be|(?:should|would|could) be)(?: that| because| to)?[:,]?\s+"
+    r"|insight) (?:here )?(?:is|was|seems to be|(?:should|would|could) be(?= to\b))(?: that| because| to)?[:,]?\s+"
+    r"|(?:identified|found|spotted|located) (?:the|an?) (?:\w+ )?(?:problem|issue|bug|cause)[:.]\s+"
     r"|(?:it )?turns? out(?: that)?[,:]?\s+|this mean(?:s|t)(?: that)?\s+|which means(?: that)?\s+|(?:please )?(?:note"
-    r"|worth noting|keep in mind|remember|be aware)(?: that|:)?\s+|(?:i|we) (?:also )?(?:found|see|noticed|realized"
+    r"|worth noting|keep in mind|remember|be aware|it'?s (?:\w+ )?important)(?: that|:| to)?\s+|(?:i"
+    r"|we) (?:also )?(?:found|see|noticed|realized"
     r"|think|believe|know|feel|guess|confirmed|agree)(?: out)?(?: that|,| why)?\s+(?=\S+ \S+)|we(?:'re"
     r"| are) \w+ing(?: \w+){0,4} that |(?:fix(?:ed|es)?|resolved?) (?:an? |the )?(?:\w+ )?(?:bug|issue|problem"
     r"|case) (?:where|in which|that)\s+|(?:correctly )?(?:identifies|determined|ensures|confirms) that "
@@ -40,38 +42,6 @@ _SAYS = any_of(
     r"|good|great|true|nice)(?: here)?, but\s+|(?:my|the) (?:understanding|guess|recommendation"
     r"|suggestion) is(?: that)?\s+|(?:bitte )?merk(?: es)? dir(?: bitte)?[:,]?\s*(?:dass )?|remember[:,]\s*)"
 )
-_OPENER = any_of(
-    r"^(?:(?:yeah|ye[sp]|ok(?:ay)?|no(?:pe)?|well|oh|ah|hm+|so|and|but|also|really|because|cos)[\s,.…]+)+(?=(?:let'?s"
-    r"|we|i|i'd|you|just|use|maybe|please|don't)\b)"
-)
-"""What opens a turn before it says what is wanted."""
-_PLEASE = any_of(r",? (?:please|pls|bitte|for (?:this|that|it))(?=[ ,.;!?]|$)")
-_I = (
-    r"^(?:(?:i (?:kind of )?(?:think|feel|guess)(?: like)?|maybe|perhaps|probably|looks like) )*(?:i|we)(?: also)?(?:'d"
-    r"| would| will)?(?: \w+ly| might| do| just| only| also| still)*"
-)
-_WISHES = (
-    (any_of(r"^.{15,}?, so (?:you|we) (?:need to|should|have to|must) (?:(?:figure out|find) (?:a way|how) to )?"
-            r"(?:still )?(?P<do>.{12,})$"), r"\g<do>"),
-    (any_of(rf"{_I} (?:want|need|like)(?: to have)? (?P<what>(?:the|an?|all|every|each|our)\b [^,]{{2,50}}?(?<!way)"
-            r"(?<!option)(?<!ability)(?<!place)|`[^`]+`) to (?P<do>[a-z]+\b.*)$"), r"\g<what> should \g<do>"),
-    (any_of(r"^(?P<what>[^,?]{15,}), why aren't (?:we|you) using (?P<how>.+)$"), r"\g<what>: use \g<how>"),
-    (any_of(r"^[^,.]{3,40}, (?P<what>the \w+ (?:is|are) (?:right|correct|fine|wrong|intended))\.?$"), r"\g<what>"),
-    (any_of(r"^(?:we(?:'re| are) (?:now )?going with |let'?s (?:do|use|go with) (?=`))"
-            rf"|{_I} (?:recommend|suggest|choose|go with|propose)(?: to)?(?: use| using)? (?=(?!against\b)[`\w])"
-            rf"|{_I} (?:want|need) (?=\S*\w[./:`]\w)"), "Use "),
-    (any_of(rf"{_I} (?:do not|don't) need "), "We don't need "),
-    (any_of(rf"{_I} (?:do not|don't) (?:want|like)(?: to have| to)? "), "No "),
-    (any_of(rf"{_I}(?: much)? (?:rather|prefer)(?: to)? (?:implement (?:it|this) as )?"), "Rather "),
-    (any_of(rf"{_I} (?P<verb>want|need) (?!to\b|you\b|it to\b)"), r"We \g<verb> "),
-    (any_of(rf"{_I} (?:want|need|like)(?: it)? to |^(?:(?:can|could|would|will) (?:you|we)|should i|shall i"
-            r"|let me(?! know)|let'?s|let us|(?:do you )?want me to|would you like me to|i(?:'d)? (?:suggest|recommend)"
-            r"|i'll|i will|we'll|we will|(?:i|we|you) (?:can|could))(?: please| also| just| now| then| instead)* "
-            r"(?:make sure (?:that )?)?(?!against\b)"), ""),
-    (any_of(r"^(?:i think |maybe |perhaps |probably )*(?:we|you|i|it)(?: probably| just| only| also)? (?:should|must"
-            r"|have to|need to)(?: just)? (?!not )|^(?:please|pls|just|how about(?: just)?|what about|why don't we"
-            r"|why not)[, ]+"), ""),
-)  # fmt: skip
 _WHICH = any_of(
     r"^(?:which|what)(?: kind of)? (?P<what>.+?) (?:do you (?:want|prefer)|would you (?:like|prefer)|should (?:we|i"
     r"|be)(?: used)?)(?: to use)? ?(?P<rest>.*)$"
@@ -99,7 +69,8 @@ _CLAUSES = (
     any_of(
         r",\s(?:which|so|where|as|while|whereas|though|although|even|not|never|always|by which|just|then|like|including"
         r"|especially|such as|(?:\w+ly )?\w+ing)\b|\s(?:even though|although|due to|in addition to|as well as)\s"
-        r"|(?P<comma>,)\s(?=(?:i|my|we|you|it|they|this|that|there|the|an?|each|every)\b)|,\s(?:sodass|aber|donc|mais"
+        r"|(?P<comma>,)\s(?=(?:i|my|we|you|it|they|this|that|there|the|an?|each|every|wir|sie|es|die|der|das)\b)"
+        r"|,\s(?:sodass|aber|donc|mais"
         r"|pues|pero|así que|lo que|потому что|так как|поэтому|чтобы|но)\b|，(?=导致|所以|因此|由于|但|而|从而|不过)"
     ),
 )
@@ -134,7 +105,7 @@ _LIMITED = any_of(
 )
 """What is not true without the phrase behind it: a passive and `a thing`, and rules and denials."""
 _SPARE = any_of(
-    r"(?:^the|(?<=\w )(?:the|an?|just|also|actually|really|simply|basically|explicitly|correctly|pre-existing|current"
+    r"(?:^the|(?<=\w )(?:the|just|also|actually|really|simply|basically|explicitly|correctly|pre-existing|current"
     r"|entire|itself|own|any))\s(?=[\w`])"
 )
 """Words that a title can do without when it is too long."""
@@ -149,19 +120,13 @@ _HANGING = any_of(
     r"|oder|mit|der|die|das|von|et|ou|avec|de|du|les?|la|y|o|con|el|los|las|и|или|с|для)$|[(\[{,、，]$"
 )
 """How no sentence ends."""
-_CUT_OFF = any_of(
-    r"\s(?:→ \w+|to|in|on|at|for|is|are|was|were|be|been|has|have|had|does|do|will|would|should|can|could|must|may|not"
-    r"|that|this|these|those|only|even|also|just|never|any|rather|both|either|specifically|especially|based|until"
-    r"|unless|before|after|without)$"
+_LEADING = any_of(
+    r"^(?:since|because|as|while|although|given|to)\b[^,:]{5,120},\s+(?=(?!(?:it|they|this|that|you|we|i)\b)[^,].{20})"
 )
-"""How a sentence ends at most as it was said, and not where it was cut."""
-_CLAUSE_FIRST = re.compile(
-    r"^(?P<side>(?:(?P<why>Since|Because|As|While|Although|Given|To)|If|When|For|After|Before|With|In|Once|By|Without"
-    r"|Where)\b[^,:]{5,120}),\s+(?:then )?(?P<main>(?!(?:it|they|this|that|you|we|i)\b)[^,].{20,})$"
-)
-"""A clause in front, and whether what follows is as true without it."""
+"""A clause in front without which the rest is as true."""
 _PASSING = any_of(
     r"(?<=\w) (?:(?<!from )now|already|currently|still)(?= \w)|^(?:now|currently),? |,? now(?=[.,;]|$)| here$"
+    r"|(?<=\w) (?:that )?you(?:'re| are|'ve been) (?:hit|see|gett|hav|fac|experienc|describ)ing(?= \w)"
 )
 _CHAT = any_of(r"(?:yes|yeah|okay|ok|sure|great|perfect|done|wait|hmm|now|so|let me|let's|i(?=['’ ]))\b")
 _LINES = re.compile(
@@ -170,18 +135,20 @@ _LINES = re.compile(
 )
 _HANGS = any_of(
     r"(?:(?:(?:given|all(?: of)?) )?(?:these|those|this|that)|the (?:rest|others?|former|latter|above)|both|which"
-    r"|there(?:'s| is| are)|it|its|they|also|just|only one|(?:\w+ly,?|(?:in|for|at|on|with|by|from|during"
+    r"|there(?:'s| is| are)|it|its|they|also|just|why|how|only one|(?:if|when|once|since|as) (?:it|they|this|that"
+    r"|these|those)\b|(?:\w+ly,?|(?:in|for|at|on|with|by|from|during"
     r"|under) [^,]{2,40},) (?:it|it's|this|that|they|these)\b|(?:эт(?:от|а|о|и)|ce(?:tte|la|s)?|est[aeo]s?|dies\w*)\b"
     r"|(?:use|do|make|try|find|have|want|need) (?:something|anything|stuff|this|that|it))\b|(?:if|when|after|before"
     r"|while|once|since|because|as|to|wenn|weil|nachdem|quand|lorsque|cuando|если|когда)\b[^,]*$|这|那|它|これ|それ"
-    r"|この|その|(?:如果|因为|由于|虽然|为了|当)[^，]*$|(?:inside|in|with|for|like|by|on|at)\b(?:(?!\b(?:always|never"
+    r"|この|その|(?:如果|因为|由于|虽然|为了|当)[^，]*$|(?:inside|in|with|for|like|by|on|at)\b(?:(?!\b(?:we|always|never"
     r"|must|cannot|should|only)\b)[^,])*(?:,\s*(?:when|if|where|while)\b[^,]*)?$"
 )
 _ASKS = re.compile(r"[?？](?:\s|$)|？")
 _FLEETING = any_of(
     r"^[→#]|^(?:(?:shall|should) (?:i|we)|want me|do you (?:want|prefer)|or (?:would|should|could|can|do)|your)\b"
     r"|\bthis (?:pr|pull request|merge|commit|branch|session)\b|, (?:can|could|would) you\b|^you can (?:see|quickly)\b"
-    r"|\bshould (?:now )?(?:be (?:\w+ )?green|pass)\b|\b(?:option|task|step|phase|approach|point) #?\d+\b|^the (?:first"
+    r"|\bshould (?:now )?(?:be (?:\w+ )?green|pass)\b|\b(?:option|task|step|phase|approach|point) #?(?:\d+"
+    r"|(?-i:[A-E]))\b|^the (?:first"
     r"|second|third|last|next|remaining|failing) (?:test|problem|issue|failure|error|case)s?\b|\blet(?:'?s| us)\b"
     r"|^i (?:want|need|would like)\b|^not (?:possible|working|sure|quite|really)|^(?:finally|next|one thing|теперь"
     r"|[а-яё]{3,}(?:[дрлнвтс]им|[уа]ем|айте)\b|ahora|vamos a|maintenant|jetzt|让我|现在|目前|我)|^(?:added|removed"
@@ -189,17 +156,24 @@ _FLEETING = any_of(
     r"|do|does|can|did)(?:n't)?\b|\b(?:too|as well)$|\b(?:so far|as requested|was (?:meant|supposed) to)\b|\b(?:this"
     r"|these|those)(?= (?:is|was|are|were|will|would|should|can|could|has|had|does|way|too|instead|in|on|at|for|to|from"
     r"|with|and|or|but|reasons?|cases?|points?)\b|[.,;:!?]|$)|\bthat (?:instead|too|way)\b|\b(?:do|with|for|like|of"
-    r"|about|after|before|than|using) (?:this|that|it)(?=$|[.,;:])|\b(?:is|are|looks?) (?:done|complete|green|ready"
+    r"|about|after|before|than|using) (?:this|that|it)(?=$|[.,;:])|\b(?:is|are|looks?) (?:done|complete|fixed|green"
+    r"|ready"
     r"|in place|up to date|running|resolved|implemented)$"
 )
 """What is true of the moment, or goes on from something else."""
-_TELLS = any_of(r"^(?:no|only|rather|prefer|merk)\b|\b(?:never|always|don't|do not|must)\b")
+_TELLS = any_of(r"^(?:no|only|rather|prefer|merk)\b|\binstead of\b|\b(?:never|always|don't|do not|must)\b")
 _VERB = re.compile(
     r"\b(?:is|are|was|were|has|have|had|does|do|did|can|could|must|will|would|should|may|might|needs?|gets?|makes?"
     r"|means?|isn't|aren't|doesn't|don't|didn't|won't|can't|cannot|wasn't|hasn't|seems?|returns?|contains?|holds?"
     r"|creates?|requires?|expects?|ignores?|accepts?|rejects?|allows?|counts?|breaks?|caus(?:es|ed)|supports?|keeps?"
-    r"|timed|failed|became|took)\b|^[A-Z][a-z]{2,}ed (?=\S)|`(?:\(\))? [a-z]{3,}s (?=[a-z`])|\b[a-z]{3,}(?:s|ed) (?:the"
-    r"|a|an|its?|to|all|only|no|not|in|on|by|from|with|for|when|if|into|as|at|every|each|`)|\b(?:[Ww]e|[Yy]ou"
+    r"|timed|failed|became|took)\b|\b(?:adds|applies|belongs|closes|computes|depends|drops|emits|expects|expires"
+    r"|exposes"
+    r"|fails|falls|finds|gives|goes|happens|hangs|hits|includes|inherits|listens|lives|loads|needs|opens|overwrites"
+    r"|parses"
+    r"|passes|points|provides|puts|reads|refuses|resolves|runs|says|sends|serves|shows|skips|starts|stays|stops|stores"
+    r"|strips|survives|takes|tells|throws|treats|uses|waits|works|writes|yields) (?=\S)|^[A-Z][a-z]{2,}ed (?=\S)"
+    r"|`(?:\(\))? [a-z]{3,}s (?=[a-z`])|\b[a-z]{3,}(?:s|ed) (?:the"
+    r"|a|an|its?|to|all|only|no|not|in|on|by|from|with|for|when|if|into|as|at|every|each|`)|\b(?:I|[Ww]e|[Yy]ou"
     r"|[Tt]hey) (?!are\b)[a-z]+ |(?:`[^`]+`|\b[A-Z][A-Za-z]+|\(\)) (?:also |only |never |always "
     r"|silently )?[a-z]{2,}s\b"
 )
@@ -208,7 +182,7 @@ IMPERATIVES = frozenset(
     """
     adapt add adjust allow apply avoid build bump change clean combine configure convert copy create cut debug delete
     deploy design disable document double drop enable ensure exclude extend extract fall fetch find fix follow format
-    generate give handle have hide implement improve include increase inline install introduce investigate keep let
+    generate give go handle have hide implement improve include increase inline install introduce investigate keep let
     limit log lower make match merge migrate move open optimise optimize pass parse port prepare prevent print put raise
     rebase reduce refactor reject release remove rename repair replace report reset resolve restore restructure retry
     return reuse revert rewrite run send separate set show sign simplify skip solve sort speed split start stop store
@@ -244,17 +218,6 @@ def point_of(text: str) -> str:
     return capitalised(_PASSING.sub("", said))
 
 
-def wish(text: str) -> str:
-    """Return the wish of a person, or an offer that they accepted, without `I want` or `Should I`."""
-    said = capitalised(_OPENER.sub("", point_of(text)))
-    worded = (pattern.sub(replacement, said, count=1) for pattern, replacement in _WISHES)
-    said = next((shorter for shorter in worded if shorter != said and len(shorter) >= 12), said)
-    if said.startswith("Rather ") and " than " in said:
-        said = said.removeprefix("Rather ").replace(" than ", " rather than ", 1)
-        said = said if is_statement(said, "the") else f"Use {said[:1].lower()}{said[1:]}"
-    return capitalised(_PLEASE.sub("", said).rstrip("?").strip())
-
-
 def title_of(text: str, context: str = "") -> str:
     """Return a title of at most TITLE_CHARS characters for a text in a context; empty if no whole part of it fits."""
     if _ASKS.search(text):
@@ -276,29 +239,23 @@ def _tight(said: str) -> str:
 
 
 def _shorter(text: str) -> Iterator[str]:
-    """Yield a sentence, and then what it says without asides, label, trailing and leading clauses, and phrases."""
+    """Yield a sentence, and then what it says without asides, label, trailing clauses, and phrases."""
     plain = _ends(_ASIDE.sub("", text))
     yield from (text, plain)
     label, *rest = re.split(r":\s|：|\s[—–-]\s", plain, maxsplit=1)
     if rest and _is_closed(label) and _is_label(label) and is_statement(rest[0], text):
         yield from _shorter(_SAYS.sub("", rest[0]))
-    bodies = [plain]
-    if found := _CLAUSE_FIRST.match(plain):
-        main, side = found["main"], found["side"]
-        if not _CUT_OFF.search(main):
-            yield f"{main} {side[:1].lower()}{side[1:]}"
-        bodies += [main] if found["why"] else []
-    for body in bodies:
-        yield body
-        for breaks in (*_CLAUSES, _PHRASES, _JOINS):
-            for end in reversed([*breaks.finditer(body, 0, 2 * TITLE_CHARS)]):
-                head, kind = _ends(body[: end.start()]), end.lastgroup or ""
-                if breaks is _PHRASES:
-                    is_open = not kind and _NEEDS_PHRASE.search(head)
-                    if _BEFORE.get(kind, _BEFORE_PHRASE).search(head) and not (is_open or _LIMITED.search(head)):
-                        yield head
-                elif kind != "comma" or is_statement(body[end.end() :], "the"):
+    if (main := _LEADING.sub("", plain)) != plain:
+        yield from _shorter(main)
+    for breaks in (*_CLAUSES, _PHRASES, _JOINS) if ENGLISH.search(text) else _CLAUSES:
+        for end in reversed([*breaks.finditer(plain, 0, 2 * TITLE_CHARS)]):
+            head, kind = _ends(plain[: end.start()]), end.lastgroup or ""
+            if breaks is _PHRASES:
+                is_open = not kind and _NEEDS_PHRASE.search(head)
+                if _BEFORE.get(kind, _BEFORE_PHRASE).search(head) and not (is_open or _LIMITED.search(head)):
                     yield head
+            elif kind != "comma" or is_statement(plain[end.end() :], plain):
+                yield head
 
 
 def _is_label(text: str) -> bool:
@@ -315,8 +272,7 @@ def _ends(text: str) -> str:
 def _is_whole(said: str, context: str) -> bool:
     """Return whether what is left of a sentence says a whole thing, with a verb that is not its last word."""
     ends = bool(WIDE.search(said)) or said[-1:] in "`)"
-    is_told = is_statement(said if ends else said.rpartition(" ")[0], context)
-    return is_told and not _CUT_OFF.search(said)
+    return is_statement(said if ends else said.rpartition(" ")[0], context)
 
 
 def _is_closed(said: str) -> bool:

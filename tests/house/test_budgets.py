@@ -12,10 +12,10 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 42_751,
+    "lines": 42_746,
     "lines of a file": 392,
     "classes": 212,
-    "re.compile": 192,
+    "re.compile": 191,
     "lines of tests": 19_985,  # with the fault laboratory
 }
 LONG_FUNCTION = 60

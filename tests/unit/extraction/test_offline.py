@@ -7,10 +7,10 @@ import pytest
 
 from nugget.config import Settings, read_environment
 from nugget.errors import TranscriptError
+from nugget.extraction import requests, titles
 from nugget.extraction.episodes import picked
 from nugget.extraction.offline import MAX_UNITS, explain, extract_offline
 from nugget.extraction.proposals import Proposal
-from nugget.extraction.titles import TITLE_CHARS, sentence, title_of, wish
 from nugget.infra.embedding import open_embedder
 from nugget.models import Event, EventKind, KnowledgeType, Session, Speaker
 from nugget.redaction import redact_session
@@ -218,7 +218,7 @@ def test_every_quote_of_every_real_session_is_verbatim(shared_data):
             units += 1
             assert unit.evidence
             assert all(evidence.quote in texts[evidence.records[0]] for evidence in unit.evidence if evidence.records)
-            assert len(unit.title) <= TITLE_CHARS and not unit.title.endswith("…")
+            assert len(unit.title) <= titles.TITLE_CHARS and not unit.title.endswith("…")
     assert units > 50
 
 
@@ -227,7 +227,7 @@ def test_every_quote_of_every_real_session_is_verbatim(shared_data):
     [
         ("Should I use turborepo or nx, and pnpm or yarn?",
          "turborepo and pnpm. nx is too much magic, we tried it in 2024 and nobody could debug it",
-         "Use turborepo and pnpm instead of nx and yarn", "nx is too much magic"),
+         "Use turborepo and pnpm", "nx is too much magic"),
         ("I can use WebSockets or server-sent events. I'd suggest WebSockets since they are bidirectional.",
          "SSE. our proxy (an old nginx) kills websockets after 60s",
          "Use SSE: our proxy (an old nginx) kills websockets after 60s", ""),
@@ -286,5 +286,5 @@ def test_an_accepted_offer_is_a_decision_about_the_file_that_was_changed_for_it(
     ],
 )  # fmt: skip
 def test_a_title_is_one_whole_statement_without_what_leads_to_it_or_there_is_none(text, title):
-    assert title_of(wish(text), text) == title
-    assert not any(map(sentence, ("https://example.org/a", "const one = two()", "Content: many(vec![.", "`` (`")))
+    assert titles.title_of(requests.wish(text), text) == title
+    assert not any(map(titles.sentence, ("https://a.org/b", "const one = two()", "Content: many(vec![.", "`` (`")))
