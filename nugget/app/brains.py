@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -209,31 +210,25 @@ def similar_units(brain: Brain) -> Similar:
 
     Without an embedding model every candidate has similarity 0, and the shared words decide.
     """
-    vectors: dict[str, NDArray[np.float32]] = {}
 
+    @cache  # units of one session share neighbours
     def vector(text: str) -> NDArray[np.float32]:
-        # Units of one session share neighbours.
-        if text not in vectors and brain.embedder is not None:
-            vectors[text] = next(iter(brain.embedder.embed([text])))
-        return vectors[text]
+        assert brain.embedder is not None
+        return next(iter(brain.embedder.embed([text])))
 
     def similar(unit: Unit) -> list[tuple[Unit, float]]:
         text = f"{unit.title}\n{unit.body[:2000]}"
         hits = neighbours(brain, text)
         found = [brain.index.unit(hit.unit.id) or hit.unit for hit in hits]
-        if brain.embedder is None or not found:
-            return [(near, 0.0) for near in found]
+        best = [0.0] * len(found)
         # A short new unit is often close to one part of a long one: both the whole and its best part are compared.
         wholes = [f"{near.title}\n{near.body[:2000]}" for near in found]
         parts = [f"{hit.unit.title}\n{hit.chunks[0].text if hit.chunks else ''}" for hit in hits]
-        try:
-            ours = vector(text)
-            best = [
-                max(float(ours @ vector(whole)), float(ours @ vector(part)))
-                for whole, part in zip(wholes, parts, strict=True)
-            ]
-        except EmbeddingUnavailable:
-            return [(near, 0.0) for near in found]
+        if brain.embedder is not None and found:
+            with suppress(EmbeddingUnavailable):
+                ours = vector(text)
+                pairs = zip(wholes, parts, strict=True)
+                best = [max(float(ours @ vector(whole)), float(ours @ vector(part))) for whole, part in pairs]
         return sorted(zip(found, best, strict=True), key=lambda pair: -pair[1])
 
     return similar
