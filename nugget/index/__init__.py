@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _WEIGHTS = ", ".join(map(str, COLUMN_WEIGHTS))
 _MOST_KNOWN = 32
-"""What a thread keeps of one state at most: lengths of documents, and masks of what filters admit."""
+"""Most lengths of documents, and masks of what filters admit, that a thread keeps of one state."""
 
 __all__ = ["Edge", "Index", "IndexReader", "StoredChunk", "SyncResult", "Terms", "Unusable", "read_home", "read_memory"]
 
@@ -76,7 +76,7 @@ class Index(IndexReader):
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Have this thread read one state of the index within, even if something is written meanwhile."""
+        """Read one state of the index throughout the block, whatever is written meanwhile."""
         connection = self.connection
         if connection.in_transaction:
             yield

@@ -20,7 +20,7 @@ Scored = list[tuple[int, float]]
 
 
 class Lists(NamedTuple):
-    """What a search found: chunks by words, whole units by words, those of a period, chunks by vectors.
+    """The results of a search: chunks by words, whole units by words, those of a period, chunks by vectors.
 
     `unit_of` has the unit of each of these chunks.
     """
@@ -33,7 +33,7 @@ class Lists(NamedTuple):
 
 
 class IndexReader(Protocol):
-    """What retrieval asks of an index; the questions with one answer for both kinds are answered here."""
+    """The questions of retrieval to an index; those with one answer for both kinds are answered here."""
 
     def listed(self, columns: str, filter_: Filter, order: str, *, limit: int | None = None) -> Iterable[Any]:
         """Return columns of the units `u` that a filter admits; `columns` and `order` are SQL of ours."""
@@ -56,7 +56,7 @@ class IndexReader(Protocol):
         """The model whose vectors stand in this index; None when it has none."""
 
     def reading(self) -> AbstractContextManager[object]:
-        """Have this thread read one state of the index within, even if something is written meanwhile."""
+        """Read one state of the index throughout the block, whatever is written meanwhile."""
 
     def terms(self, text: str, *, matches: Sequence[str] = ()) -> Terms:
         """Return the words of a question that are worth looking for; `matches` are FTS5 queries that will be asked."""

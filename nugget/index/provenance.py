@@ -19,7 +19,7 @@ from nugget.sources.nugget_store import line_of, value_in
 
 
 def put_record(connection: sqlite3.Connection, file: str, record: SessionRecord, unit_ids: Collection[str]) -> None:
-    """Put what a file of the store says, of which nothing is there.
+    """Add what a file of the store says; nothing of that file may be there yet.
 
     `unit_ids` are those nuggets that became units: an id that another file has already stays that one's.
     """

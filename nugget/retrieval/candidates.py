@@ -110,7 +110,7 @@ class Gathered:
 
 @dataclass(slots=True)
 class Matcher:
-    """Tells of any unit how well it matches one question; asks the index for each unit only once."""
+    """The matches of units with one question; the index is asked for each unit only once."""
 
     _index: IndexReader
     vector: Vector | None
@@ -146,7 +146,7 @@ class Matcher:
         return units, chunks
 
     def compare_with(self, best: int) -> None:
-        """Tell of every unit from now on how near it is to this one, the best match."""
+        """Compare every unit with this one, the best match, from now on."""
         if self.vector is not None:
             self._best, self._near = best, self._index.nearness(best, list(self._looked_up))
 

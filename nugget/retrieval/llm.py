@@ -1,4 +1,4 @@
-"""What models make of hits: a re-ranker (Claude, or a local cross-encoder) orders them, Claude answers from them.
+"""Models at work on hits: a re-ranker (Claude, or a local cross-encoder) orders them, Claude answers from them.
 
 Without a re-ranker the local order stands. An answer is written from the hits alone, cites unit ids, and is streamed.
 """

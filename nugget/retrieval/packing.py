@@ -1,4 +1,4 @@
-"""What is shown of hits: the sentences that answer, and what fits a budget.
+"""The part of hits that is shown: the sentences that answer, as far as a budget goes.
 
 A sentence is worth the idf of the question's words in it, more if it gives the number that was asked for. The best one
 is shown with as many of those behind it as there is room for, then the best of what is said elsewhere. With an
@@ -27,7 +27,7 @@ from nugget.models.nuggets import NuggetHit, scope_text
 from nugget.text import counted, estimate_tokens, shorten, word_root
 
 FRAME_TOKENS = 60
-"""What the frame of one unit costs when it is shown: title, id, path, dates and the fence around it."""
+"""Cost of the frame of a unit that is shown: title, id, path, dates and the fence around it."""
 NUGGET_FRAME_TOKENS = 30
 """Type, confidence, date and agent of one nugget, with their keys."""
 SUMMARY_CHARS = 480

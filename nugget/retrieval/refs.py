@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 BUDGET_TOKENS = 200_000
 """More than the summaries of all related results need."""
 LEAST_COSINE = 0.3
-"""What is less alike than this is called related by nobody."""
+"""Lowest cosine of a unit that is called related."""
 NEAR_THE_BEST = 0.6
 """Share of the best cosine that a related hit needs."""
 _MAX_TITLES = 20_000

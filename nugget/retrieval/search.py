@@ -73,7 +73,7 @@ class Indexes:
 
 
 class Found(NamedTuple):
-    """What one source holds on a question, best first; from each index the words' idfs and the chunks of its hits."""
+    """The hits of one source, best first; from each index the idfs of the words and the chunks of its hits."""
 
     source: SourceName
     hits: list[Hit]
