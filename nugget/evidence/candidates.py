@@ -86,7 +86,8 @@ PROFILES: Mapping[str, IntentProfile] = {
 
 INTENTS = tuple(PROFILES)
 _FAILURE = (
-    r"wrong|errors?|fail(?:ed|s|ing|ures?)?|panic(?:k?ed|s|king)?|broken?|crash(?:ed|es|ing)?|exceptions?|traceback"
+    r"wrong|errors?(?![ -](?:handl|messag|page|code|type|class))"
+    r"|fail(?:ed|s|ing|ures?)?|panic(?:k?ed|s|king)?|broken?|crash(?:ed|es|ing)?|exceptions?|traceback"
     r"|stack ?trace|segfault\w*|stuck|hangs?(?! on\b)|hung|not work\w*"
     r"|(?:does|did|is|are|wo|ca)n['’]?t (?:work|run|start|build|compil|pass)\w*|exit(?:ed)? (?:code|status)"
 )

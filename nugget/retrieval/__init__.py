@@ -91,7 +91,8 @@ def retrieve(
         degraded += [problem] if problem else []
     weak = not parsed.lists and all(one.weak or not one.hits for one in found)
     if query.only_helpful:
-        likely = {one.source for one in found if not one.weak} - {*WRITTEN}
+        # Without vectors, a few records tell too little of how rare a word is.
+        likely = {one.source for one in found if not one.weak and "no_vectors" in one.degraded} - {*WRITTEN}
         hits = [] if weak else helpful(hits, likely)
     candidates, remaining = sum(one.candidates for one in found), max(len(hits) - first - limit, 0)
     hits = hits[first : first + limit]

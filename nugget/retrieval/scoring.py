@@ -149,9 +149,9 @@ def is_weak(hits: Sequence[Hit], *, has_vectors: bool) -> bool:
 
 
 def helpful(hits: Sequence[Hit], likely: Container[SourceName]) -> list[Hit]:
-    """Return the hits that are likely enough to help, by themselves and beside the best, and units of likely sources.
+    """Return the hits that are likely enough to help, by themselves and beside the best, or by their source.
 
-    Passages of conversations, whose relevance is not known, are left out.
+    Passages of conversations, which have no relevance, are left out.
     """
     least = max(HELPFUL_ABOVE, HELPFUL_SHARE * max((hit.relevance or 0.0 for hit in hits), default=0.0))
     judged = ((hit, hit.relevance) for hit in hits if hit.relevance is not None)
