@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 _NAMES = "wide blind told fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth"
-LISTS = ("", *(f"_{name}" for name in f"{_NAMES} fifteenth sixteenth seventeenth".split()))
+LISTS = ("", *(f"_{name}" for name in f"{_NAMES} fifteenth sixteenth seventeenth eighteenth".split()))
 """The list that our rules were written along, and those that were written without regard to them."""
 
 _HERE = Path(__file__).parent
