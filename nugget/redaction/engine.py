@@ -264,6 +264,7 @@ def _judged(view: str, data: bytes, known: bytearray, marks: dict[str, list[int]
 def _said(view: str, start: int, end: int, kind: str, list_end: Callable[[int], int]) -> tuple[int, int]:
     """Return the start and end of a secret in a sentence, without the signs and words around it."""
     value = view[start:end].rstrip(".,;:!?)]*")
+    value += "!" * (value[-1:].isdigit() and view.startswith("!", start + len(value)))
     if kind == "recovery-code":
         codes = _CODES.search(view, start, min(list_end(start), start + 400))
         return codes.span() if codes else (start, start)
