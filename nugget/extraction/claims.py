@@ -52,7 +52,6 @@ _LATER_EDITS = 50
 """Edits of a file among which the one is looked for that reverts an earlier one."""
 TELLING = ("must", "instead", "because", "cause", "fix", "intent", "decided", "risk", "contrast")
 _NO_SUPPORT = ("question", "colon", "very short", "next_step", "offer")
-_IDLE = ("next_step", "offer")
 
 
 @dataclass(slots=True)
@@ -152,7 +151,7 @@ def _of_words(sentence: Sentence) -> dict[str, float]:
     patterns = phrases.FEATURES | phrases.FORMS
     made = {name: float(bool(pattern.search(body))) for name, pattern in patterns.items()}
     made |= {
-        "telling": (sum(made[name] for name in TELLING) - sum(made[name] for name in _IDLE)) / 4,
+        "telling": (sum(made[name] for name in TELLING) - made["next_step"] - made["offer"]) / 4,
         "short": float(count < 7),
         "very short": float(count < 4),
         "long": float(count > 32),
@@ -178,10 +177,7 @@ def _of_place(claim: Claim, last_reply: Mapping[int, int]) -> dict[str, float]:
         "found then fixed": float(is_reply and edits_after and not edits_before),
         "conceded": float(episode.conceded),
         "failed before": float(any(place < sentence.place for place in episode.failed)),
-        "passed after": float(is_reply and edits_after and any(place > sentence.place for place in episode.passed)),
-        "committed after": float(any(place > sentence.place for place in episode.commits)),
         "user and objection": float(is_user and episode.turn in (Turn.OBJECTION, Turn.REFUSAL)),
-        "own words": float(sentence.channel is Channel.USER and len(sentence.event.text) < 600),
         "offer accepted": float(is_advice or (is_offer and episode.reaction in (Turn.AGREEMENT, Turn.CHOICE))),
     }  # fmt: skip
     return made

@@ -35,9 +35,6 @@ _BODY_CHARS = 480
 _NEAR = 0.26
 _SAME = 0.62
 _NEW = 0.25
-_CHOOSES = phrases.any_of(
-    r"^(?:(?:we|i) )?[a-z]+ (?:with |to |the |a |only )?(?P<name>`[^`]+`|(?-i:[A-Z])[\w.+#-]*\w|[\w.-]+/[\w./:-]+)"
-)
 _TAG = phrases.any_of(r"</[a-z_-]+>|<[a-z]+[_-][a-z_-]+>")
 _PURPOSE = phrases.any_of(r"\bto (?:avoid|prevent|protect|ensure|support|keep|allow|preserve|guard|handle|end)\b")
 _TESTS = phrases.any_of(r"\bTest[A-Z]\w+|^test\b|^(?:documentation|docs|(?:added|integration|unit) .*tests)\b")
@@ -84,15 +81,6 @@ class Draft:
     def claims(self) -> list[Claim]:
         """The anchor and its support."""
         return [self.anchor, *(claim for _, claim in self.support)]
-
-    @property
-    def subjects(self) -> frozenset[str]:
-        """The names that a decision chooses or rejects; none for other types."""
-        if self.kind is not KnowledgeType.DECISION:
-            return frozenset()
-        chosen = _CHOOSES.match(self.title)
-        names = (*phrases.rejected_in(self.statement), *([chosen["name"]] if chosen else []))
-        return frozenset(name.lower().strip("`().") for name in names)
 
     @property
     def telling(self) -> list[tuple[str, Claim]]:
@@ -165,10 +153,8 @@ def _is_told(claim: Claim) -> bool:
     is_stated = any(pattern.search(text) for pattern in (phrases.STATES, phrases.CHOSEN, phrases.RULES))
     if found["very short"]:
         return is_stated or bool(found["not"] and claim.episode.turn is Turn.OBJECTION)
-    if is_stated or claim.episode.turn in (Turn.CHOICE, Turn.REFUSAL):
-        return True
     signs = ("instead", "decided", *(() if found["question"] else ("must", "not", "because", "remember")))
-    return any(found[name] for name in signs)
+    return is_stated or claim.episode.turn in (Turn.CHOICE, Turn.REFUSAL) or any(found[name] for name in signs)
 
 
 def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
@@ -305,9 +291,7 @@ def _role(claim: Claim) -> str:
         return "Fix"
     if found["cause"]:
         return "Cause"
-    if found["because"] or found["intent"]:
-        return "Why"
-    return "Also"
+    return "Why" if found["because"] or found["intent"] else "Also"
 
 
 def _features(draft: Draft) -> dict[str, float]:

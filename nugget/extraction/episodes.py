@@ -51,7 +51,6 @@ class Turn(StrEnum):
     REFUSAL = "refusal"
     AGREEMENT = "agreement"
     OBJECTION = "objection"
-    RULE = "rule"
     QUESTION = "question"
     REQUEST = "request"
     PASTED = "pasted"
@@ -157,8 +156,6 @@ def turn_of(event: Event) -> Turn:
         return Turn.AGREEMENT
     if phrases.OBJECTS.search(text):
         return Turn.OBJECTION
-    if phrases.FEATURES["must"].search(text) and phrases.FEATURES["remember"].search(text):
-        return Turn.RULE
     return Turn.QUESTION if _QUESTION.search(text) else Turn.REQUEST
 
 

@@ -217,8 +217,6 @@ def _likeness(one: Draft, other: Draft, read: SessionClaims) -> float:
         or titles.clean(other.anchor.sentence.text) in one.statement
     ):
         return 1.0
-    if one.anchor.episode is other.anchor.episode and one.subjects & other.subjects:
-        return 1.0
     near = max(read.likeness(one.anchor, theirs) for theirs in other.claims)
     ours, theirs = one.anchor.vector, other.anchor.vector
     if ours is None or theirs is None:

@@ -24,7 +24,8 @@ LEAD_INS = any_of(
     r"|full picture)(?: now)?)?|(?:good|great|excellent) (?:question|catch|point|idea|find|feedback|observations?)s?"
     r"|you're (?:absolutely |completely )?right|(?:actually |oh |ah |well |hmm? |yeah |ok )?(?:yes|yeah|yep|no|nope"
     r"|wait)|right|ah+|oh|ok(?:ay)?(?: so)?|so|actually|nein|doch|halt|non|attends|いや|いいえ|違う|違います|不|不对"
-    r"|不是|hmm?|now|well|indeed|interesting(?:ly)?|(?:be )?careful|heads up|fyi|btw|by the way|(?:friendly )?reminder"
+    r"|不是|hmm?|now|well|indeed|interesting(?:ly)?|(?:be )?careful|heads up|settled(?: then)?|not quite|fyi|btw"
+    r"|by the way|(?:friendly )?reminder"
     r"|hey|(?:that|this)(?:'s| is)? (?:wrong|not (?:right|correct|true))|wrong|important(?:ly)?|from now on"
     r"|going forward|in (?:the )?future|bitte|ab (?:jetzt|sofort)|in zukunft|künftig"
     r"|désormais|à partir de maintenant|a partir de ahora|de ahora en adelante|exactly|correct|perfect|great|good|sure"
@@ -64,7 +65,9 @@ FEATURES = {
     ),
     "instead": any_of(
         r"\b(?:instead of|rather than|in place of|replac\w+|over the|not the|no longer|in favou?r of|as opposed to)\b"
-        r"|\binstead\W*$|\bprefer\w* [^.,;]{2,40} over\b|^(?:we )?use [^,.;]{2,40},? not\b|\w, not (?:from|in|on|at"
+        r"|\binstead\W*$|\bprefer\w* [^.,;]{2,40} over\b|^(?:we )?use [^,.;]{2,40},? not\b|(?-i:\bNOT )\w"
+        r"|\b(?:like|prefer) .{2,60} (?:better|more) than\b"
+        r"|\w, not (?:from|in|on|at"
         r"|by|with|to|as|after|before|the|an?)? ?\w",
         r"\b(?:statt|anstatt|anstelle|lieber|ersetz\w+)\b",
         r"\b(?:au lieu d|plutôt que|remplac\w+)",
@@ -72,7 +75,8 @@ FEATURES = {
         r"代わり|ではなく|替代|而不是|改用|代替",
     ),
     "because": any_of(
-        r"\b(?:because|since|so that|due to|therefore|which means|as it|so the|otherwise|reason)\b|, so\b|→|=>",
+        r"\b(?:because|since|so that|due to|therefore|which means|as it|so the|otherwise|reason|cos|cuz)\b|, so\b|→|=>"
+        r"|(?<!the )(?<!root )\bcause (?:the|it|its|we|of|they|i|you)\b|\bthat's why\b",
         r"\b(?:weil|da|denn|deshalb|damit|wegen|sonst|grund)\b",
         r"\b(?:parce qu|car|puisqu|afin|sinon|à cause)",
         r"\b(?:porque|ya que|para que|debido|si no)\b",
@@ -197,15 +201,19 @@ REPORTS_BUG = any_of(
 """What a person reports as broken: a task, not knowledge."""
 
 PASSING = any_of(
-    r"^(?:please )?(?:never ?mind|(?:never|always|only) (?!.*\b(?:may|must|should|can)\b)(?:\w+(?:ing|ed|d)|the|an?"
-    r"|my|some|one|two|\d+|half|saw|had|got"
-    r"|been|seen|again|nice)\b|don'?t (?:worry|bother|stop|like|know|think|see|care|mind|ask)\b|(?:keep|leave) me\b"
-    r"|make sure (?:that )?(?:it|this|(?:the |all )*(?:tests?|builds?|lint\w*|ci)) )",
-    r"^(?:please )?don'?t (?:run|commit|push|merge|delete|touch|change|do)(?: (?:it|this|that|these|anything"
-    r"|again))*\W*$",
+    r"^(?:please )?(?:never ?mind|(?:never|always|only) (?!.*\b(?:may|must|should|can)\b)(?:\w+ing|(?!need|feed|embed"
+    r"|seed|proceed)\w+ed|the|an?|my|some|one|two|\d+|half|saw|had|got|been|seen|again|nice)\b|don'?t (?:worry|bother"
+    r"|stop|like|know|think|see|care|mind|ask)\b|(?:keep|leave) me\b|make sure (?:that )?(?:it|this|(?:the "
+    r"|all )*(?:tests"
+    r"|test|builds?|lint\w*|ci)) |don'?t (?:run|commit|push|merge|delete|touch|change|do)(?: (?:it|this|that|these"
+    r"|anything"
+    r"|again))*\W*$|(?:only|just|don't|keep) .*\b(?:for now|until (?:we|i|you) (?:find|know|fix|see))\b)",
     r"^(?:it|that|this|we|you|there)?\s*(?:(?:must|has to|have to|can'?t|never|always) (?:have|say|\w+ed|told)\b"
     r"|(?:must|can'?t|has to) be (?:an?|the|some\w*|because|caused|due|my|your|there|that|just|something)\b)",
-    r"\b(?:yet|for now|right now|this time)\W*$|\?\s*$|\b(?:must'?ve|anything else|today|tomorrow|tonight)\b",
+    r"\b(?:yet|for now|right now|this time)\W*$|\?\s*$|\b(?:must'?ve|anything else|today|tomorrow|tonight|\d+ passed"
+    r"|should(?:n't| not| never)? have \w+|(?:always|never) (?:happens|works|fails|breaks|crashes|comes|goes|shows)"
+    r"|or (?:is|are|do|does|not)|todav[ií]a|de momento|por ahora|pour l'instant|pas encore|noch nicht|immer noch"
+    r"|erstmal|diesmal|doit être (?:le|la|un)|muss (?:wohl )?(?:am|an)|debe (?:de )?ser)\b|まだ|ちょっと待|先别|暂时",
 )
 """What a person says with the words of a rule, of the moment or of themselves."""
 
@@ -215,9 +223,11 @@ RULES = any_of(
     r"|only|stop \w+ing|(?:don't"
     r"|do not)(?! (?:worry|bother|commit|push|run|stop|know|think|see|mind)\b))\b|\bno (?:\w+ ){1,4}ever\b",
     r"^(?:every|all|each|any) [^,.]{3,60}\b(?:needs?|must|should|has|have|owns?|gets?|goes|go|uses?|lives?)\b"
-    r"|^no (?!need|problem|worries|idea|one|longer|more|changes?)(?:[\w-]+ ){1,3}(?:in|on|for|at|outside|inside"
+    r"|^(?:please )?leave \S+ (?:alone|as (?:it )?is)\b|^no more \S|^no (?!need|problem|worries|idea|one|longer|more"
+    r"|changes?)(?:[\w-]+ ){1,3}(?:in|on|for|at|outside|inside"
     r"|across)\b"
-    r"|\b(?:after|before|when) \w+ing (?:an?|any\w*|something) |\bit'?s (?:\w+ )?important (?:that"
+    r"|\bour (?:convention|policy|rule) is\b|\b(?:after|before|when) \w+ing (?:an?|any\w*|something) "
+    r"|\bit'?s (?:\w+ )?important (?:that"
     r"|to)\b"
     r"|\b(?:whenever|(?:every|each) time|when you (?:add|change|create|edit|introduce|rename|touch|write) (?:an?"
     r"|any))\b",
@@ -246,7 +256,7 @@ STATES = any_of(
     r"|^(?:please )?(?:use|keep|put|store|leave|stick)\b[^,;]{4,80}[,;] (?:[\w.']+ ){1,4}(?:is|are|was|will|has|have"
     r"|can't"
     r"|breaks?|needs?|won't|doesn't)\b|^(?:please )?(?:use|keep|put|store|leave|stick)\b[^,;]{4,80}, (?:that|it)'s\b"
-    r"|\b(?:intentional\w*|by design|on purpose|deliberate\w*)\b",
+    r"|\b(?:stays|remains) \w|\b(?:intentional\w*|by design|on purpose|deliberate\w*)\b",
 )
 """What a person says that they want of what is built."""
 
@@ -273,7 +283,8 @@ CHOSEN = any_of(
     r"|stay|use|go with)|(?:moved|switched|migrated)(?: (?:over|away))? (?:to|from))\b",
     r"\bwe (?:no longer|only|always|never|deliberately|just)? ?(?:use|support|deploy|release|target|ship|store|pin"
     r"|squash"
-    r"|need|want)(?<!we need)(?<!we want)\b|^(?:let'?s )?go (?:with|for)\b|\bi(?:'ve| have)? decided\b",
+    r"|need|want)(?<!we need)(?<!we want)\b|^(?:let'?s )?go (?:with|for)\b|\bi(?:'ve| have)? decided\b|\bsettled\b"
+    r"|\bwe don't \w+ [^,.]+ any ?more\b",
     r"\bwe(?:'ll| will) (?:use|go with|keep)\b|\bin favou?r of\b",
     r"\bwe(?:'re| are|'ll| will)? (?:stay(?:ing)?|stick(?:ing)?) (?:with|on)\b|\bwe keep\b",
     r"\b(?:entschieden|entscheidung|wir (?:nehmen|verwenden|behalten|bleiben)|umgestiegen)\b|\b(?:décidé|choisi"

@@ -87,6 +87,7 @@ _WISHES = (
     (any_of(rf"{_I} (?:do not|don't) need "), "We don't need "),
     (any_of(rf"{_I} (?:do not|don't) (?:want|like) to (?!have\b|see\b)"), "Don't "),
     (any_of(rf"{_I} (?:do not|don't) (?:want|like)(?: to (?:have|see))?(?: any)? "), "No "),
+    (any_of(rf"{_I} like (?P<one>[^,]+?) (?:better|more) than (?P<not>[^,]+)"), r"Prefer \g<one> over \g<not>"),
     (any_of(rf"{_I} prefer (?=.+ over\b)"), "Prefer "),
     (any_of(rf"{_I}(?: much)? (?:rather|prefer)(?: to)? (?:implement (?:it|this) as )?"), "Rather "),
     (any_of(rf"{_I} (?P<verb>want|need) (?!to\b|you\b|it to\b)"), r"We \g<verb> "),

@@ -57,7 +57,8 @@ _CODE_FIRST = re.compile(
     r"|third)-)[a-z]+(?:[A-Z_.(/-]|:\S|\d)|--"
 )
 _REASON = any_of(
-    r",? (?:bec(?!ame|ome)[a-z]{2,5}|since(?= \w+ \w)|so that|as otherwise|or else|as (?=(?:that|it|they|we"
+    r",? (?:bec(?!ame|ome)[a-z]{2,5}|cos|cuz|cause(?= (?:the|it|we|they|i|you)\b)|since(?= \w+ \w)|so that"
+    r"|as otherwise|or else|as (?=(?:that|it|they|we"
     r"|there) (?:is|was|are|were|has|had|does|would|will|\w+s)\b))\b ?|, (?=(?:otherwise|it|they|we got|we were"
     r"|there)\b)|: (?=(?:it|they)\b)|; (?=(?:it|they|otherwise|we got)\b)|,? (?:weil|denn|damit) |, (?=sonst\b)"
     r"|, (?:car|parce que|puisque) |, (?=sinon\b)|,? (?:porque|ya que) |，(?=因为|否则)"
@@ -69,7 +70,9 @@ _CLAUSES = (
     any_of(
         r",\s(?:which|so|where|as|while|whereas|though|although|even|not|never|always|by which|just|then|like|including"
         r"|especially|such as|(?:\w+ly )?\w+ing)\b|\s(?:even though|although|due to|in addition to|as well as)\s"
-        r"|(?P<comma>,)\s(?=(?:i|my|we|you|it|they|this|that|there|the|an?|each|every|wir|sie|es|die|der|das)\b)"
+        r"|(?P<comma>,)\s(?=(?:i|my|we|you|it|they|this|that|there|the|an?|each|every|don't|wir|sie|es|die|der|das|le"
+        r"|la|les"
+        r"|on|il|elle|nous|chaque|el|los|las|ya|se|nos)\b)"
         r"|,\s(?:sodass|aber|donc|mais"
         r"|pues|pero|así que|lo que|потому что|так как|поэтому|чтобы|но)\b|，(?=导致|所以|因此|由于|但|而|从而|不过)"
     ),
@@ -151,8 +154,9 @@ _FLEETING = any_of(
     r"|(?-i:[A-E]))\b|^the (?:first"
     r"|second|third|last|next|remaining|failing) (?:test|problem|issue|failure|error|case)s?\b|\blet(?:'?s| us)\b"
     r"|^i (?:want|need|would like)\b|^not (?:possible|working|sure|quite|really)|^(?:finally|next|one thing|теперь"
-    r"|[а-яё]{3,}(?:[дрлнвтс]им|[уа]ем|айте)\b|ahora|vamos a|maintenant|jetzt|让我|现在|目前|我)|^(?:added|removed"
-    r"|updated|changed|fixed|renamed|created|modified|reworded|refactored|implemented|moved|cleaned)\b|\bwhy (?:are|is"
+    r"|[а-яё]{3,}(?:[дрлнвтс]им|[уа]ем|айте)\b|ahora|vamos a|maintenant|jetzt|让我|现在|目前|我(?!们))"
+    r"|^(?:added|removed|updated|changed|fixed|renamed|created|modified|reworded|refactored|implemented|moved"
+    r"|cleaned)\b|\bwhy (?:are|is"
     r"|do|does|can|did)(?:n't)?\b|\b(?:too|as well)$|\b(?:so far|as requested|was (?:meant|supposed) to)\b|\b(?:this"
     r"|these|those)(?= (?:is|was|are|were|will|would|should|can|could|has|had|does|way|too|instead|in|on|at|for|to|from"
     r"|with|and|or|but|reasons?|cases?|points?)\b|[.,;:!?]|$)|\bthat (?:instead|too|way)\b|\b(?:do|with|for|like|of"
@@ -182,11 +186,12 @@ IMPERATIVES = frozenset(
     """
     adapt add adjust allow apply avoid build bump change clean combine configure convert copy create cut debug delete
     deploy design disable document double drop enable ensure exclude extend extract fall fetch find fix follow format
-    generate give go handle have hide implement improve include increase inline install introduce investigate keep let
-    limit log lower make match merge migrate move open optimise optimize pass parse port prepare prevent print put raise
-    rebase reduce refactor reject release remove rename repair replace report reset resolve restore restructure retry
-    return reuse revert rewrite run send separate set show sign simplify skip solve sort speed split start stop store
-    support switch take teach test tidy treat trim turn undo unify update upgrade use validate verify wire wrap write
+    generate give go handle have hide implement improve include increase inline install introduce investigate keep
+    leave let limit log lower make match merge migrate move open optimise optimize parse pass port prepare prevent
+    print put raise rebase reduce refactor reject release remove rename repair replace report reset resolve restore
+    restructure retry return reuse revert rewrite run send separate set show sign simplify skip solve sort speed split
+    start stop store support switch take teach test tidy treat trim turn undo unify update upgrade use validate verify
+    wire wrap write
     """.split()
 )
 """Verbs with which a request or a rule begins."""
