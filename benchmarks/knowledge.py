@@ -27,7 +27,7 @@ import numpy as np
 from nugget.config import Settings, load_settings, read_environment
 from nugget.extraction.offline import extract_offline
 from nugget.infra.embedding import open_embedder
-from nugget.models import Event, EventKind, Speaker, SpeechOrigin
+from nugget.models import Event, EventKind, Session, Speaker, SpeechOrigin
 from nugget.redaction import redact_session
 from nugget.sources.claude_code import read_session
 
@@ -97,6 +97,28 @@ def dialogues() -> list[Row]:
     """Return the written dialogues: `turns` (by the person and the agent in turn, or {kind: text}) and `keep`."""
     rows: list[Row] = _scorer().read(GOLD / "dialogues.jsonl")
     return rows
+
+
+def statements() -> list[Row]:
+    """Return what people type: `text`, whether to `keep` it and then what any wording holds (`must`), `part`."""
+    rows: list[Row] = _scorer().read(GOLD / "statements.jsonl")
+    return rows
+
+
+def heard(part: str) -> str:
+    """Return how many statements of a part become right units, and how many of the moment become any."""
+    counts = {True: [0, 0], False: [0, 0]}
+    for number, one in enumerate(item for item in statements() if item["part"] == part):
+        turns = ["Please add a settings page.", "Done, I added it.", one["text"], "You're right, I changed it."]
+        row = {"id": f"statement-{number}", "turns": [*turns, {"edit": "x", "path": "a.py"}]}
+        session = Session(id=row["id"], agent="claude-code", path="", events=dialogue_events(row))
+        units = [proposal.unit for proposal in extract_offline(session, embed=None, now=NOW)]
+        said = [unit for unit in units if unit.evidence[0].speaker is Speaker.USER]
+        is_hit = any(says(f"{unit.title} {unit.body}", one) for unit in said) if one["keep"] else bool(said)
+        counts[one["keep"]][0] += is_hit
+        counts[one["keep"]][1] += 1
+    (right, kept), (wrong, passing) = counts[True], counts[False]
+    return f"{right} of {kept} right, {wrong} of {passing} of the moment proposed"
 
 
 _DIALOGUE_KINDS = {
@@ -233,6 +255,8 @@ def main() -> None:
     for part in ("leave-one-session-out", "kept apart"):
         print(f"{part} (by the card):", ", ".join(f"{name} {card()[part][name]}" for name in ("units", *FIGURES)))
     print("as shipped, on the sessions it was trained on:", line(scored(names, units), names, units))
+    for part in dict.fromkeys(item["part"] for item in statements()):
+        print(f"statements of people, {part}: {heard(part)}")
     if "--units" in sys.argv:
         for unit in units:
             print(f"{unit['confidence']:.2f} {unit['type']:9}{unit['title']}")

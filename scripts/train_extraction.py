@@ -38,7 +38,7 @@ TARGET = _REPOSITORY / "nugget" / "extraction" / "judge.json"
 DRAFT_L2 = 800.0
 DIALOGUE = 0.2
 """Weight of a dialogue beside that of a session with as many drafts."""
-THRESHOLD = 0.58
+THRESHOLD = 0.6
 BODY_ONLY = 0.6
 """Target of a draft that says a gold item only with its support; 1 if its claim says it."""
 WORTH, WORTH_SHARE = (0.0, 0.15, 0.8, 1.0), 0.2

@@ -25,14 +25,13 @@ LEAD_INS = any_of(
     r"|you're (?:absolutely |completely )?right|(?:actually |oh |ah |well |hmm? |yeah |ok )?(?:yes|yeah|yep|no|nope"
     r"|wait)|right|ah+|oh|ok(?:ay)?(?: so)?|so|actually|nein|doch|halt|non|attends|いや|いいえ|違う|違います|不|不对"
     r"|不是|hmm?|now|well|indeed|interesting(?:ly)?|(?:be )?careful|heads up|settled(?: then)?|not quite|fyi|btw"
-    r"|by the way|(?:friendly )?reminder"
-    r"|hey|(?:that|this)(?:'s| is)? (?:wrong|not (?:right|correct|true))|wrong|important(?:ly)?|from now on"
-    r"|going forward|in (?:the )?future|bitte|ab (?:jetzt|sofort)|in zukunft|künftig"
-    r"|désormais|à partir de maintenant|a partir de ahora|de ahora en adelante|exactly|correct|perfect|great|good|sure"
-    r"|agreed?|done|fixed|mostly|not yet|sorry|whoops|thus|therefore|then|next|also|and|but|however|similarly|in short"
-    r"|note|basically|as a result|that said|of course|additional feedback|looking (?:at|more) [^,—–-]{3,60}"
-    r"|if anything|in this case|for example)(?:\s*[,.!:;、，。]+\s*|\s+[—–-]+\s+|\s*$)|(?:so|but|and|now|then|also|yes"
-    r"|yeah|ok|sure|btw|by the way|fyi|actually|from now on|going forward) )+",
+    r"|by the way|(?:friendly )?reminder|hey|(?:that|this)(?:'s| is)? (?:wrong|not (?:right|correct|true))|wrong"
+    r"|important(?:ly)?|from now on|going forward|in (?:the )?future|bitte|ab (?:jetzt|sofort)|in zukunft|künftig"
+    r"|désormais|à partir de maintenant|a partir de ahora|de ahora en adelante|exactly|correct|perfect|great|good"
+    r"|sure|agreed?|done|fixed|mostly|not yet|sorry|whoops|thus|therefore|then|next|also|and|but|however|similarly"
+    r"|in short|note|basically|as a result|that said|of course|additional feedback|looking (?:at|more) [^,—–-]{3,60}"
+    r"|if anything|in this case|for example)(?:\s*[,.!:;、，。]+\s*|\s+[—–-]+\s+|\s*$)|(?:so|but|and|now|then|also"
+    r"|yes|yeah|ok|sure|btw|by the way|fyi|actually|from now on|going forward) )+",
 )
 COMMITS = re.compile(r"\bgit\b[^\n;|&]*\bcommit\b")
 ANSWERED = re.compile(r'"(?P<question>.+?)"="(?P<answer>.+?)"', re.DOTALL)
@@ -65,14 +64,13 @@ FEATURES = {
     ),
     "instead": any_of(
         r"\b(?:instead of|rather than|in place of|replac\w+|over the|not the|no longer|in favou?r of|as opposed to)\b"
-        r"|\binstead\W*$|\bprefer\w* [^.,;]{2,40} over\b|^(?:we )?use [^,.;]{2,40},? not\b|(?-i:\bNOT )\w"
-        r"|\b(?:like|prefer) .{2,60} (?:better|more) than\b"
-        r"|\w, not (?:from|in|on|at"
-        r"|by|with|to|as|after|before|the|an?)? ?\w",
-        r"\b(?:statt|anstatt|anstelle|lieber|ersetz\w+)\b",
+        r"|\binstead\W*$|\bprefer\w* [^.,;]{2,40} over\b|^(?:we )?use [^,.;]{2,40},? not\b|(?-i:\bNOT )\w|\b(?:like"
+        r"|prefer) .{2,60} (?:better|more) than\b|\w, not (?:from|in|on|at|by|with|to|as|after|before|the|an?)? ?\w"
+        r"|, (?:and )?no (?!need|problem|errors?|changes?|idea|worries|one|longer|more|way|issues?|warnings?|fail)\w",
+        r"\b(?:statt|anstatt|anstelle|lieber|ersetz\w+)\b|, nicht \w",
         r"\b(?:au lieu d|plutôt que|remplac\w+)",
         r"\b(?:en vez de|en lugar de|reemplaz\w+)\b",
-        r"代わり|ではなく|替代|而不是|改用|代替",
+        r"代わり|ではなく|是.{1,20}不是|不是.{1,20}是|替代|而不是|改用|代替",
     ),
     "because": any_of(
         r"\b(?:because|since|so that|due to|therefore|which means|as it|so the|otherwise|reason|cos|cuz)\b|, so\b|→|=>"
@@ -204,10 +202,9 @@ PASSING = any_of(
     r"^(?:please )?(?:never ?mind|(?:never|always|only) (?!.*\b(?:may|must|should|can)\b)(?:\w+ing|(?!need|feed|embed"
     r"|seed|proceed)\w+ed|the|an?|my|some|one|two|\d+|half|saw|had|got|been|seen|again|nice)\b|don'?t (?:worry|bother"
     r"|stop|like|know|think|see|care|mind|ask)\b|(?:keep|leave) me\b|make sure (?:that )?(?:it|this|(?:the "
-    r"|all )*(?:tests"
-    r"|test|builds?|lint\w*|ci)) |don'?t (?:run|commit|push|merge|delete|touch|change|do)(?: (?:it|this|that|these"
-    r"|anything"
-    r"|again))*\W*$|(?:only|just|don't|keep) .*\b(?:for now|until (?:we|i|you) (?:find|know|fix|see))\b)",
+    r"|all )*(?:tests|test|builds?|lint\w*|ci)) |don'?t (?:run|commit|push|merge|delete|touch|change|do)(?: (?:it"
+    r"|this|that|these|anything|again))*\W*$|(?:only|just|don't|keep) .*\b(?:for now|until (?:we|i|you) (?:find|know"
+    r"|fix|see))\b)",
     r"^(?:it|that|this|we|you|there)?\s*(?:(?:must|has to|have to|can'?t|never|always) (?:have|say|\w+ed|told)\b"
     r"|(?:must|can'?t|has to) be (?:an?|the|some\w*|because|caused|due|my|your|there|that|just|something)\b)",
     r"\b(?:yet|for now|right now|this time)\W*$|\?\s*$|\b(?:must'?ve|anything else|today|tomorrow|tonight|\d+ passed"
@@ -220,15 +217,12 @@ PASSING = any_of(
 RULES = any_of(
     r"(?:^|[,;:—–-] |\b(?:and|please|should|to|we|you|i|but|that|every|remember:?) )(?:always|never)\b",
     r"\b(?:must(?:n't)?|from now on|under no circumstances|don't ever)\b|^(?:please |also |and )*(?:make sure|avoid"
-    r"|only|stop \w+ing|(?:don't"
-    r"|do not)(?! (?:worry|bother|commit|push|run|stop|know|think|see|mind)\b))\b|\bno (?:\w+ ){1,4}ever\b",
+    r"|only|stop \w+ing|(?:don't|do not)(?! (?:worry|bother|commit|push|run|stop|know|think|see|mind)\b))\b"
+    r"|\bno (?:\w+ ){1,4}ever\b",
     r"^(?:every|all|each|any) [^,.]{3,60}\b(?:needs?|must|should|has|have|owns?|gets?|goes|go|uses?|lives?)\b"
     r"|^(?:please )?leave \S+ (?:alone|as (?:it )?is)\b|^no more \S|^no (?!need|problem|worries|idea|one|longer|more"
-    r"|changes?)(?:[\w-]+ ){1,3}(?:in|on|for|at|outside|inside"
-    r"|across)\b"
-    r"|\bour (?:convention|policy|rule) is\b|\b(?:after|before|when) \w+ing (?:an?|any\w*|something) "
-    r"|\bit'?s (?:\w+ )?important (?:that"
-    r"|to)\b"
+    r"|changes?)(?:[\w-]+ ){1,3}(?:in|on|for|at|outside|inside|across)\b|\bour (?:convention|policy|rule) is\b"
+    r"|\b(?:after|before|when) \w+ing (?:an?|any\w*|something) |\bit'?s (?:\w+ )?important (?:that|to)\b"
     r"|\b(?:whenever|(?:every|each) time|when you (?:add|change|create|edit|introduce|rename|touch|write) (?:an?"
     r"|any))\b",
     r"\b(?:immer|niemals|nie|muss|müssen|darf(?:st)? nicht|dürfen nicht|ab jetzt|grundsätzlich)\b",
@@ -252,11 +246,10 @@ STATES = any_of(
     r"|leave|stay|pin)\b.{3,80}\buntil\b",
     r"\blet'?s (?:use|do|put|go|keep|make|have|call|drop|take|just)\b|\b(?:should|shouldn't|needs? to|has to) \w+ ",
     r"\b(?:code|test|approach|plan|behaviou?r|docs?|name) (?:is|are) (?:right|correct|fine|wrong)\b|\bhow about\b"
-    r"|\bgoing to be\b|\bmight want\b|\bwhy (?:aren't|don't|isn't|not)\b|\bin other words\b"
-    r"|^(?:please )?(?:use|keep|put|store|leave|stick)\b[^,;]{4,80}[,;] (?:[\w.']+ ){1,4}(?:is|are|was|will|has|have"
-    r"|can't"
-    r"|breaks?|needs?|won't|doesn't)\b|^(?:please )?(?:use|keep|put|store|leave|stick)\b[^,;]{4,80}, (?:that|it)'s\b"
-    r"|\b(?:stays|remains) \w|\b(?:intentional\w*|by design|on purpose|deliberate\w*)\b",
+    r"|\bgoing to be\b|\bmight want\b|\bwhy (?:aren't|don't|isn't|not)\b|\bin other words\b|^(?:please )?(?:use|keep"
+    r"|put|store|leave|stick)\b[^,;]{4,80}[,;] (?:[\w.']+ ){1,4}(?:is|are|was|will|has|have|can't|breaks?|needs?"
+    r"|won't|doesn't)\b|^(?:please )?(?:use|keep|put|store|leave|stick)\b[^,;]{4,80}, (?:that|it)'s\b|\b(?:stays"
+    r"|remains) \w|\b(?:intentional\w*|by design|on purpose|deliberate\w*)\b",
 )
 """What a person says that they want of what is built."""
 
@@ -282,9 +275,8 @@ CHOSEN = any_of(
     r"\b(?:decided|decision|we(?:'re| are)?(?: now| only)? (?:going with|chose|use)|we've chosen|let'?s (?:keep|stick"
     r"|stay|use|go with)|(?:moved|switched|migrated)(?: (?:over|away))? (?:to|from))\b",
     r"\bwe (?:no longer|only|always|never|deliberately|just)? ?(?:use|support|deploy|release|target|ship|store|pin"
-    r"|squash"
-    r"|need|want)(?<!we need)(?<!we want)\b|^(?:let'?s )?go (?:with|for)\b|\bi(?:'ve| have)? decided\b|\bsettled\b"
-    r"|\bwe don't \w+ [^,.]+ any ?more\b",
+    r"|squash|need|want)(?<!we need)(?<!we want)\b|^(?:let'?s )?go (?:with|for)\b|\bi(?:'ve| have)? decided\b"
+    r"|\bsettled\b|\bwe don't \w+ [^,.]+ any ?more\b",
     r"\bwe(?:'ll| will) (?:use|go with|keep)\b|\bin favou?r of\b",
     r"\bwe(?:'re| are|'ll| will)? (?:stay(?:ing)?|stick(?:ing)?) (?:with|on)\b|\bwe keep\b",
     r"\b(?:entschieden|entscheidung|wir (?:nehmen|verwenden|behalten|bleiben)|umgestiegen)\b|\b(?:décidé|choisi"
@@ -296,8 +288,7 @@ CHOSEN = any_of(
 
 ONE_OFF = any_of(
     r"\b(?:this|that) (?:one|pr|commit|branch|time)\b|\bc(?:an|ould) (?:you|we|i)\b|\blet'?s\b(?! (?:keep|stick|stay"
-    r"|use|go with)\b)|\bi just\b|\bi'?ve\b"
-    r"|\bi noticed\b",
+    r"|use|go with)\b)|\bi just\b|\bi'?ve\b|\bi noticed\b",
     r"^i (?:do )?(?:want|need|would like) (?:to|you)\b|\bnot sure\b|\?\s*$|\bi don'?t (?:know|remember|see)\b",
     r"\b(?:diesmal|dieses mal|kannst du)\b|\b(?:cette fois|peux-tu)\b|\b(?:esta vez|puedes)\b|今回|这次|能不能",
 )
@@ -327,9 +318,8 @@ def options_not_taken(asked: str, answered: str, limit: int = 6) -> tuple[str, .
 _OVER = any_of(
     r"\b(?:instead of|rather than|as opposed to|(?:cho[os]\w+|prefer\w*|pick\w*|favou?r\w*) [^.,;:()]{2,40} over|not"
     r"|no longer (?:use|need|want|support)|(?:replac\w+(?! (?:with|by|it|them|this|that)\b)|moved (?:away )?from"
-    r"|rejected|ruled out|decided against"
-    r"|switch\w* from|statt|anstatt|au lieu de|plutôt que|en lugar de|en vez de))\s+((?:the |a |an |using "
-    r"|use )?[`\w](?:[^.,;:()—–\n]|\.(?=\w)|\(\)){1,60})"
+    r"|rejected|ruled out|decided against|switch\w* from|statt|anstatt|au lieu de|plutôt que|en lugar de"
+    r"|en vez de))\s+((?:the |a |an |using |use )?[`\w](?:[^.,;:()—–\n]|\.(?=\w)|\(\)){1,60})"
 )
 _CLAUSE = any_of(
     r"\s+(?:because|since|so|as|which|when|if|for|to|due|and then|but|in order|with|by|weil|da|für|car|pour|parce"

@@ -28,18 +28,18 @@ _LABELS = any_of(
 )
 """Labels before a colon that say nothing themselves."""
 _SAYS = any_of(
-    r"^(?:(?:so |but )?the (?:[\w-]+ )?(?:issue|problem|cause|bug|reason|point|fix|solution|trick|idea|intent|approach"
-    r"|insight) (?:here )?(?:is|was|seems to be|(?:should|would|could) be(?= to\b))(?: that| because| to)?[:,]?\s+"
-    r"|(?:identified|found|spotted|located) (?:the|an?) (?:\w+ )?(?:problem|issue|bug|cause)[:.]\s+"
-    r"|(?:it )?turns? out(?: that)?[,:]?\s+|this mean(?:s|t)(?: that)?\s+|which means(?: that)?\s+|(?:please )?(?:note"
-    r"|worth noting|keep in mind|remember|be aware|it'?s (?:\w+ )?important)(?: that|:| to)?\s+|(?:i"
-    r"|we) (?:also )?(?:found|see|noticed|realized"
-    r"|think|believe|know|feel|guess|confirmed|agree)(?: out)?(?: that|,| why)?\s+(?=\S+ \S+)|we(?:'re"
-    r"| are) \w+ing(?: \w+){0,4} that |(?:fix(?:ed|es)?|resolved?) (?:an? |the )?(?:\w+ )?(?:bug|issue|problem"
-    r"|case) (?:where|in which|that)\s+|(?:correctly )?(?:identifies|determined|ensures|confirms) that "
-    r"|you're (?:absolutely )?right that |you can (?:still |also |just )?(?=[a-z]+ )|(?:one|another|the (?:other|first"
-    r"|only|main)) thing (?:here )?is(?: that)?\s+|你的\s*|[^,.]{3,60} (?:is|are|works?|looks?) (?:right|correct|fine"
-    r"|good|great|true|nice)(?: here)?, but\s+|(?:my|the) (?:understanding|guess|recommendation"
+    r"^(?:(?:so |but )?the (?:[\w-]+ )?(?:issue|problem|cause|bug|reason|point|fix|solution|trick|idea|intent"
+    r"|approach|insight) (?:here )?(?:is|was|seems to be|(?:should|would|could) be(?= to\b))(?: that| because"
+    r"| to)?[:,]?\s+|(?:identified|found|spotted|located) (?:the|an?) (?:\w+ )?(?:problem|issue|bug|cause)[:.]\s+"
+    r"|(?:it )?turns? out(?: that)?[,:]?\s+|this mean(?:s|t)(?: that)?\s+|which means(?: that)?\s+"
+    r"|(?:please )?(?:note|worth noting|keep in mind|remember|be aware|it'?s (?:\w+ )?important)(?: that|:| to)?\s+"
+    r"|(?:i|we) (?:also )?(?:found|see|noticed|realized|think|believe|know|feel|guess|confirmed"
+    r"|agree)(?: out)?(?: that|,| why)?\s+(?=\S+ \S+)|we(?:'re| are) \w+ing(?: \w+){0,4} that |(?:fix(?:ed|es)?"
+    r"|resolved?) (?:an? |the )?(?:\w+ )?(?:bug|issue|problem|case) (?:where|in which|that)\s+"
+    r"|(?:correctly )?(?:identifies|determined|ensures|confirms) that |you're (?:absolutely )?right that "
+    r"|you can (?:still |also |just )?(?=[a-z]+ )|(?:one|another|the (?:other|first|only"
+    r"|main)) thing (?:here )?is(?: that)?\s+|你的\s*|[^,.]{3,60} (?:is|are|works?|looks?) (?:right|correct|fine|good"
+    r"|great|true|nice)(?: here)?, but\s+|(?:my|the) (?:understanding|guess|recommendation"
     r"|suggestion) is(?: that)?\s+|(?:bitte )?merk(?: es)? dir(?: bitte)?[:,]?\s*(?:dass )?|remember[:,]\s*)"
 )
 _WHICH = any_of(
@@ -58,23 +58,22 @@ _CODE_FIRST = re.compile(
 )
 _REASON = any_of(
     r",? (?:bec(?!ame|ome)[a-z]{2,5}|cos|cuz|cause(?= (?:the|it|we|they|i|you)\b)|since(?= \w+ \w)|so that"
-    r"|as otherwise|or else|as (?=(?:that|it|they|we"
-    r"|there) (?:is|was|are|were|has|had|does|would|will|\w+s)\b))\b ?|, (?=(?:otherwise|it|they|we got|we were"
-    r"|there)\b)|: (?=(?:it|they)\b)|; (?=(?:it|they|otherwise|we got)\b)|,? (?:weil|denn|damit) |, (?=sonst\b)"
-    r"|, (?:car|parce que|puisque) |, (?=sinon\b)|,? (?:porque|ya que) |，(?=因为|否则)"
+    r"|as otherwise|or else|as (?=(?:that|it|they|we|there) (?:is|was|are|were|has|had|does|would|will|\w+s)\b))\b ?"
+    r"|, (?=(?:otherwise|it|they|we got|we were|there)\b)|: (?=(?:it|they)\b)|; (?=(?:it|they|otherwise|we got)\b)"
+    r"|,? (?:weil|denn|damit) |, (?=sonst\b)|, (?:car|parce que|puisque) |, (?=sinon\b)|,? (?:porque|ya que) "
+    r"|，(?=因为|否则)"
 )
 _CLAUSES = (
     any_of(r"(?<=[\w)`\"'»])\.\s+|[。；;]\s*"),
     any_of(r"\s[—–-]\s|:\s|：\s*"),
     _REASON,
     any_of(
-        r",\s(?:which|so|where|as|while|whereas|though|although|even|not|never|always|by which|just|then|like|including"
-        r"|especially|such as|(?:\w+ly )?\w+ing)\b|\s(?:even though|although|due to|in addition to|as well as)\s"
-        r"|(?P<comma>,)\s(?=(?:i|my|we|you|it|they|this|that|there|the|an?|each|every|don't|wir|sie|es|die|der|das|le"
-        r"|la|les"
-        r"|on|il|elle|nous|chaque|el|los|las|ya|se|nos)\b)"
-        r"|,\s(?:sodass|aber|donc|mais"
-        r"|pues|pero|así que|lo que|потому что|так как|поэтому|чтобы|но)\b|，(?=导致|所以|因此|由于|但|而|从而|不过)"
+        r",\s(?:which|so|where|as|while|whereas|though|although|even|not|never|always|by which|just|then|like"
+        r"|including|especially|such as|(?:\w+ly )?\w+ing)\b|\s(?:so|but|and)\s(?=(?:we|you|they|it|it's"
+        r"|the|that|that's|there|there's|don't|leave|keep|use|no)\b)|\s(?:even though|although|due to|in addition to"
+        r"|as well as)\s|(?P<comma>,)\s(?=(?:i|my|we|you|it|they|this|that|there|the|an?|each|every|don't|wir|sie|es"
+        r"|die|der|das|le|la|les|on|il|elle|nous|chaque|el|los|las|ya|se|nos)\b)|,\s(?:sodass|aber|donc|mais|pues"
+        r"|pero|así que|lo que|потому что|так как|поэтому|чтобы|но)\b|，(?=导致|所以|因此|由于|但|而|从而|不过)"
     ),
 )
 """Where whole parts of a sentence end: behind a stop, a dash or colon, or before a conjunction."""
@@ -139,30 +138,28 @@ _LINES = re.compile(
 _HANGS = any_of(
     r"(?:(?:(?:given|all(?: of)?) )?(?:these|those|this|that)|the (?:rest|others?|former|latter|above)|both|which"
     r"|there(?:'s| is| are)|it|its|they|also|just|why|how|only one|(?:if|when|once|since|as) (?:it|they|this|that"
-    r"|these|those)\b|(?:\w+ly,?|(?:in|for|at|on|with|by|from|during"
-    r"|under) [^,]{2,40},) (?:it|it's|this|that|they|these)\b|(?:эт(?:от|а|о|и)|ce(?:tte|la|s)?|est[aeo]s?|dies\w*)\b"
-    r"|(?:use|do|make|try|find|have|want|need) (?:something|anything|stuff|this|that|it))\b|(?:if|when|after|before"
-    r"|while|once|since|because|as|to|wenn|weil|nachdem|quand|lorsque|cuando|если|когда)\b[^,]*$|这|那|它|これ|それ"
-    r"|この|その|(?:如果|因为|由于|虽然|为了|当)[^，]*$|(?:inside|in|with|for|like|by|on|at)\b(?:(?!\b(?:we|always|never"
-    r"|must|cannot|should|only)\b)[^,])*(?:,\s*(?:when|if|where|while)\b[^,]*)?$"
+    r"|these|those)\b|(?:\w+ly,?|(?:in|for|at|on|with|by|from|during|under) [^,]{2,40},) (?:it|it's|this|that|they"
+    r"|these)\b|(?:эт(?:от|а|о|и)|ce(?:tte|la|s)?|est[aeo]s?|dies\w*)\b|(?:use|do|make|try|find|have|want"
+    r"|need) (?:something|anything|stuff|this|that|it))\b|(?:if|when|after|before|while|once|since|because|as|to|wenn"
+    r"|weil|nachdem|quand|lorsque|cuando|если|когда)\b[^,]*$|这|那|它|これ|それ|この|その|(?:如果|因为|由于|虽然|为了"
+    r"|当)[^，]*$|(?:inside|in|with|for|like|by|on|at)\b(?:(?!\b(?:we|always|never|must|cannot|should"
+    r"|only)\b)[^,])*(?:,\s*(?:when|if|where|while)\b[^,]*)?$"
 )
 _ASKS = re.compile(r"[?？](?:\s|$)|？")
 _FLEETING = any_of(
     r"^[→#]|^(?:(?:shall|should) (?:i|we)|want me|do you (?:want|prefer)|or (?:would|should|could|can|do)|your)\b"
-    r"|\bthis (?:pr|pull request|merge|commit|branch|session)\b|, (?:can|could|would) you\b|^you can (?:see|quickly)\b"
-    r"|\bshould (?:now )?(?:be (?:\w+ )?green|pass)\b|\b(?:option|task|step|phase|approach|point) #?(?:\d+"
-    r"|(?-i:[A-E]))\b|^the (?:first"
-    r"|second|third|last|next|remaining|failing) (?:test|problem|issue|failure|error|case)s?\b|\blet(?:'?s| us)\b"
-    r"|^i (?:want|need|would like)\b|^not (?:possible|working|sure|quite|really)|^(?:finally|next|one thing|теперь"
-    r"|[а-яё]{3,}(?:[дрлнвтс]им|[уа]ем|айте)\b|ahora|vamos a|maintenant|jetzt|让我|现在|目前|我(?!们))"
-    r"|^(?:added|removed|updated|changed|fixed|renamed|created|modified|reworded|refactored|implemented|moved"
-    r"|cleaned)\b|\bwhy (?:are|is"
-    r"|do|does|can|did)(?:n't)?\b|\b(?:too|as well)$|\b(?:so far|as requested|was (?:meant|supposed) to)\b|\b(?:this"
-    r"|these|those)(?= (?:is|was|are|were|will|would|should|can|could|has|had|does|way|too|instead|in|on|at|for|to|from"
-    r"|with|and|or|but|reasons?|cases?|points?)\b|[.,;:!?]|$)|\bthat (?:instead|too|way)\b|\b(?:do|with|for|like|of"
-    r"|about|after|before|than|using) (?:this|that|it)(?=$|[.,;:])|\b(?:is|are|looks?) (?:done|complete|fixed|green"
-    r"|ready"
-    r"|in place|up to date|running|resolved|implemented)$"
+    r"|\bthis (?:pr|pull request|merge|commit|branch|session)\b|, (?:can|could|would) you\b|^you can (?:see"
+    r"|quickly)\b|\bshould (?:now )?(?:be (?:\w+ )?green|pass)\b|\b(?:option|task|step|phase|approach|point) #?(?:\d+"
+    r"|(?-i:[A-E]))\b|^the (?:first|second|third|last|next|remaining|failing) (?:test|problem|issue|failure|error"
+    r"|case)s?\b|\blet(?:'?s| us)\b|^i (?:want|need|would like)\b|^not (?:possible|working|sure|quite|really)"
+    r"|^(?:finally|next|one thing|теперь|[а-яё]{3,}(?:[дрлнвтс]им|[уа]ем|айте)\b|ahora|vamos a|maintenant|jetzt|让我"
+    r"|现在|目前|我(?!们))|^(?:added|removed|updated|changed|fixed|renamed|created|modified|reworded|refactored"
+    r"|implemented|moved|cleaned)\b|\bwhy (?:are|is|do|does|can|did)(?:n't)?\b|\b(?:too|as well)$|\b(?:so far"
+    r"|as requested|was (?:meant|supposed) to)\b|\b(?:this|these|those)(?= (?:is|was|are|were|will|would|should|can"
+    r"|could|has|had|does|way|too|instead|in|on|at|for|to|from|with|and|or|but|reasons?|cases?|points?)\b|[.,;:!?]|$)"
+    r"|\bthat (?:instead|too|way)\b|\b(?:do|with|for|like|of|about|after|before|than|using) (?:this|that|it)(?=$"
+    r"|[.,;:])|\b(?:is|are|looks?) (?:done|complete|fixed|green|ready|in place|up to date|running|resolved"
+    r"|implemented)$"
 )
 """What is true of the moment, or goes on from something else."""
 _TELLS = any_of(r"^(?:no|only|rather|prefer|merk)\b|\binstead of\b|\b(?:never|always|don't|do not|must)\b")
@@ -171,15 +168,12 @@ _VERB = re.compile(
     r"|means?|isn't|aren't|doesn't|don't|didn't|won't|can't|cannot|wasn't|hasn't|seems?|returns?|contains?|holds?"
     r"|creates?|requires?|expects?|ignores?|accepts?|rejects?|allows?|counts?|breaks?|caus(?:es|ed)|supports?|keeps?"
     r"|timed|failed|became|took)\b|\b(?:adds|applies|belongs|closes|computes|depends|drops|emits|expects|expires"
-    r"|exposes"
-    r"|fails|falls|finds|gives|goes|happens|hangs|hits|includes|inherits|listens|lives|loads|needs|opens|overwrites"
-    r"|parses"
-    r"|passes|points|provides|puts|reads|refuses|resolves|runs|says|sends|serves|shows|skips|starts|stays|stops|stores"
-    r"|strips|survives|takes|tells|throws|treats|uses|waits|works|writes|yields) (?=\S)|^[A-Z][a-z]{2,}ed (?=\S)"
-    r"|`(?:\(\))? [a-z]{3,}s (?=[a-z`])|\b[a-z]{3,}(?:s|ed) (?:the"
-    r"|a|an|its?|to|all|only|no|not|in|on|by|from|with|for|when|if|into|as|at|every|each|`)|\b(?:I|[Ww]e|[Yy]ou"
-    r"|[Tt]hey) (?!are\b)[a-z]+ |(?:`[^`]+`|\b[A-Z][A-Za-z]+|\(\)) (?:also |only |never |always "
-    r"|silently )?[a-z]{2,}s\b"
+    r"|exposes|fails|falls|finds|gives|goes|happens|hangs|hits|includes|inherits|listens|lives|loads|needs|opens"
+    r"|overwrites|parses|passes|points|provides|puts|reads|refuses|resolves|runs|says|sends|serves|shows|skips|starts"
+    r"|stays|stops|stores|strips|survives|takes|tells|throws|treats|uses|waits|works|writes|yields) (?=\S)"
+    r"|^[A-Z][a-z]{2,}ed (?=\S)|`(?:\(\))? [a-z]{3,}s (?=[a-z`])|\b[a-z]{3,}(?:s|ed) (?:the|a|an|its?|to|all|only|no"
+    r"|not|in|on|by|from|with|for|when|if|into|as|at|every|each|`)|\b(?:I|[Ww]e|[Yy]ou|[Tt]hey) (?!are\b)[a-z]+ "
+    r"|(?:`[^`]+`|\b[A-Z][A-Za-z]+|\(\)) (?:also |only |never |always |silently )?[a-z]{2,}s\b"
 )
 _CODE = re.compile(r"`[^`]*`|\([^)]*\)")
 IMPERATIVES = frozenset(
