@@ -248,7 +248,8 @@ def _body(draft: Draft, alternatives: Sequence[str]) -> str:
     text, episode = draft.text(), draft.anchor.episode
     if draft.anchor.is_agreed and episode.turn is Turn.QUESTION:
         asked = phrases.SENTENCE_END.split(episode.prompt.strip().rpartition("\n")[2])[-1]
-        text = f"**Question:** {asked}\n\n{text}" if len(asked) <= _QUESTION_CHARS else text
+        if len(asked) <= _QUESTION_CHARS and not re.search(r"\b(?:it|this|that|these|those)\b", asked):
+            text = f"**Question:** {asked}\n\n{text}"
     if alternatives and draft.kind is KnowledgeType.DECISION and "**Instead of:**" not in text:
         text += f"\n\n**Instead of:** {'; '.join(alternatives)}."
     event, quote = draft.anchor.sentence.event, " ".join(draft.anchor.sentence.quote.split())

@@ -60,9 +60,7 @@ _OPENER = any_of(
     r"|we|i|i'd|you|just|use|maybe|please|don't)\b)"
 )
 """What opens a turn before it says what is wanted."""
-_PLEASE = any_of(
-    r",? (?:please|pls|bitte|for (?:this|that|it))(?=[ ,.;!?]|$)|,?(?: and)?(?: then)? (?:let me know|tell me)\W*$"
-)
+_PLEASE = any_of(r",? (?:please|pls|bitte|for (?:this|that|it))(?=[ ,.;!?]|$)|,?(?: and)? (?:let me know|tell me)\W*$")
 _ME = any_of(r"\b(?P<verb>(?:ask|tell|show|warn|notify)(?:ing)?) me\b")
 _I = (
     r"^(?:(?:i (?:kind of )?(?:think|feel|guess)(?: like)?|maybe|perhaps|probably|looks like) )*(?:i|we)(?: also)?(?:'d"
@@ -78,8 +76,6 @@ _WISHES = (
     (any_of(r"^(?:we(?:'re| are) (?:now )?going with |let'?s (?:do|use|go with) (?=`))"
             rf"|{_I} (?:recommend|suggest|choose|go with|propose)(?: to)?(?: use| using)? (?=(?!against\b)[`\w])"
             rf"|{_I} (?:want|need) (?=\S*\w[./:`]\w)"), "Use "),
-    (any_of(r"^the (?:main |whole )?reason(?: why| that)? (?:i|we) \w+(?: the)? (?P<what>\S+(?: \w+)?) (?:is|was) "
-            r"(?P<why>for|to) "), r"\g<what> is \g<why> "),
     (any_of(r"^it (?:would|w?s?h?ould|might|'d) be (?:good|nice|great|better|best|useful|helpful) (?:if|to) "
             r"(?:(?:we|you|i) (?:could |can )?)?"), ""),
     (any_of(r"^(?:instead of|rather than) (?P<not>[^,]+), (?P<do>[a-z]+ .+?)\.?$"), r"\g<do> instead of \g<not>"),

@@ -47,7 +47,6 @@ _ELIDED = any_of(
     r"|(?:you|they)(?=re\b)|(?:that|what|there)(?=s\b)|i(?=m\b))"
 )
 """Where people leave out the apostrophe; `dont` is a word in French."""
-_FRENCH = any_of(r"\b(?:le|la|les|des|une?|est|pour|dans)\b")
 _SUMMARY_SECTIONS = any_of(r"concept|error|fix|problem|solv|feedback|decision|learn")
 _USER_MESSAGES = any_of(r"user messages")
 _QUOTED_PROMPT = re.compile(r'\s*(?:[-*]|\d{1,2}[.)])\s+"(?:\d\.\s+)?(?P<text>[^\n]+?)"(?=\s*(?:\(|$))')
@@ -155,7 +154,8 @@ def _cut(event: Event, place: int, channel: Channel, start: int, end: int) -> It
             for number, (left, right) in enumerate(split(event.text, begin + offset, stop, loose=is_user)):
                 text = event.text[left:right]
                 passes_on = is_user and event.tool is None and is_quote(text, left, right, quoted)
-                text = _ELIDED.sub(r"\g<0>'", text) if is_user and not _FRENCH.search(text) else text
+                if is_user and not re.search(r"\b(?:le|la|les|une?)\b", text):
+                    text = _ELIDED.sub(r"\g<0>'", text)
                 yield Sentence(
                     text=text, event=event, place=place, channel=Channel.QUOTED if passes_on else channel,
                     start=left, end=right, block=block, number=number, is_listed=bool(bullet),

@@ -103,12 +103,12 @@ _NEEDS_PHRASE = any_of(
 )
 _LIMITED = any_of(
     r"^(?!(?:if|when) ).*(?<![\w-])(?:never|always|not|no|only|must|avoid|cannot|all|every|each|any|both|between)\b"
-    r"|n't\b"
+    r"|n't\b|\b(?:keep|leave|limit|lower|pin|put|raise|set|store)s? [^,]*$"
 )
 """What is not true without the phrase behind it: a passive and `a thing`, and rules and denials."""
 _SPARE = any_of(
-    r"(?:^the|(?<=\w )(?:the|just|also|actually|really|simply|basically|explicitly|correctly|pre-existing|current"
-    r"|entire|itself|own|any))\s(?=[\w`])"
+    r"(?:^the|(?<=\w )(?:(?<!of )the|just|also|actually|really|simply|basically|explicitly|correctly|pre-existing"
+    r"|current|entire|itself|own|any))\s(?=[\w`])"
 )
 """Words that a title can do without when it is too long."""
 _NO_SENTENCE = re.compile(
@@ -172,8 +172,10 @@ _VERB = re.compile(
     r"|overwrites|parses|passes|points|provides|puts|reads|refuses|resolves|runs|says|sends|serves|shows|skips|starts"
     r"|stays|stops|stores|strips|survives|takes|tells|throws|treats|uses|waits|works|writes|yields) (?=\S)"
     r"|^[A-Z][a-z]{2,}ed (?=\S)|`(?:\(\))? [a-z]{3,}s (?=[a-z`])|\b[a-z]{3,}(?:s|ed) (?:the|a|an|its?|to|all|only|no"
-    r"|not|in|on|by|from|with|for|when|if|into|as|at|every|each|`)|\b(?:I|[Ww]e|[Yy]ou|[Tt]hey) (?!are\b)[a-z]+ "
-    r"|(?:`[^`]+`|\b[A-Z][A-Za-z]+|\(\)) (?:also |only |never |always |silently )?[a-z]{2,}s\b"
+    r"|not|in|on|by|from|with|for|when|if|into|as|at|every|each|`)|\b(?:the|our|all|most|some|these"
+    r"|both) (?:[\w-]+ ){0,2}[\w-]+s [a-z]{3,}(?<!s) (?:by|to|from|in|on|at|the|an?|as|with|for|only|not)\b|\b(?:I"
+    r"|[Ww]e|[Yy]ou|[Tt]hey) (?!are\b)[a-z]+ |(?:`[^`]+`|\b[A-Z][A-Za-z]+|\(\)) (?:also |only |never |always "
+    r"|silently )?[a-z]{2,}s\b"
 )
 _CODE = re.compile(r"`[^`]*`|\([^)]*\)")
 IMPERATIVES = frozenset(
