@@ -44,9 +44,6 @@ _OWN_PART = phrases.any_of(
 _DONE_PART = phrases.any_of(r"(?<=[\w)`]),? (?:and|but|so|hence) i(?:'ve|'d|'ll|'m)? .*$")
 """What a person announces behind what they want, and what an agent did about what it found."""
 _UNSURE = phrases.any_of(r"\b(?:likely|probably|maybe|perhaps|might|seems?)\b")
-_PLEASE = phrases.any_of(
-    r"(?:(?:but|and) )?(?:please|bitte|can you|could you|you can|let'?s|s'il|por favor|i think|i don't know|i'm not)\b"
-)
 _FIXES = phrases.any_of(
     r"(?:the )?(?:fix|solution)\b|(?:add|fix|us|chang|replac|remov|pass|filter|increas|skip|check|collaps|rais|upgrad)"
     r"(?:e|es|s|ed|d|ing)? "
@@ -240,7 +237,7 @@ def _with_rest(said: str, claim: Claim, session: SessionClaims) -> str:
         return said
     more = titles.clean(following.sentence.text)
     first = more.lower().split(" ", 1)[0]
-    is_request = first in titles.IMPERATIVES or _PLEASE.match(more)
+    is_request = first in (*titles.IMPERATIVES, "please", "bitte", "i") or phrases.ONE_OFF.search(more)
     if len(said) + len(more) > 260 or following.features["very short"] or is_request:
         return said
     if SUBJECT_PRONOUN.match(more) or more.startswith("We "):

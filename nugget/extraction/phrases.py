@@ -193,8 +193,9 @@ REPORTS_BUG = any_of(
     r"|the following) (?:\w+ )?(?:bug|issue|problem|error|failure)s?\b",
     r"\b(?:es gibt|haben|sehe) (?:einen|ein) (?:fehler|problem|bug)\b|\bil y a un (?:bug|problème)\b|\bhay un (?:error"
     r"|fallo)\b",
-    r"\bnot possible\b|\b(?:does|did|is)(?:n't| not) (?:\w+ )?(?:work|show|appear|behav)\w*|\berrors? (?:say|is|are)\b"
-    r"|\b(?:i|we)(?:'m|'re| am| are)? (?:still |now )?(?:get|see|hit|running into)(?:t?ing)? (?:the|this|an?|some)\b",
+    r"\bnot possible\b|\b(?:does|did|is)(?:n't| not) (?:\w+ )?(?:work|show|appear|behav)\w*|\berrors? (?:say|is"
+    r"|are)\b|\b(?:blank (?:screen|page)|stack ?trace|(?:error|erreur|fehler) \d+)\b|\b(?:i|we)(?:'m|'re| am"
+    r"| are)? (?:still |now )?(?:get|see|hit|running into)(?:t?ing)? (?:the|this|an?|some)\b",
 )
 """What a person reports as broken: a task, not knowledge."""
 
@@ -204,13 +205,17 @@ PASSING = any_of(
     r"|stop|like|know|think|see|care|mind|ask)\b|(?:keep|leave) me\b|make sure (?:that )?(?:it|this|(?:the "
     r"|all )*(?:tests|test|builds?|lint\w*|ci)) |don'?t (?:run|commit|push|merge|delete|touch|change|do)(?: (?:it"
     r"|this|that|these|anything|again))*\W*$|(?:only|just|don't|keep) .*\b(?:for now|until (?:we|i|you) (?:find|know"
-    r"|fix|see))\b)",
-    r"^(?:it|that|this|we|you|there)?\s*(?:(?:must|has to|have to|can'?t|never|always) (?:have|say|\w+ed|told)\b"
-    r"|(?:must|can'?t|has to) be (?:an?|the|some\w*|because|caused|due|my|your|there|that|just|something)\b)",
+    r"|fix|see|have))\b)",
+    r"^(?:\w{2,3},? )?(?:it|that|this|we|you|there)?\s*(?:(?:must|has to|have to|can'?t|never|always) (?:have|say"
+    r"|\w+ed|told)\b|(?:must|can'?t|has to) be (?:an?|the|some\w*|because|caused|due|my|your|there|that|just"
+    r"|something)\b)|^(?:undo (?:that|this|it|the)|(?:please |just |instead of [^,]+, )*(?:show|give"
+    r"|send) me (?!.*\b(?:before|always|every|whenever)))\b",
     r"\b(?:yet|for now|right now|this time)\W*$|\?\s*$|\b(?:must'?ve|anything else|today|tomorrow|tonight|\d+ passed"
-    r"|should(?:n't| not| never)? have \w+|(?:always|never) (?:happens|works|fails|breaks|crashes|comes|goes|shows)"
-    r"|or (?:is|are|do|does|not)|todav[ií]a|de momento|por ahora|pour l'instant|pas encore|noch nicht|immer noch"
-    r"|erstmal|diesmal|doit être (?:le|la|un)|muss (?:wohl )?(?:am|an)|debe (?:de )?ser)\b|まだ|ちょっと待|先别|暂时",
+    r"|(?:should|would|could)(?:n't| not| never)? have \w+|(?:always|never) (?:happens|works|fails|breaks|crashes"
+    r"|comes|goes|shows|finishes|returns|renders|loads|starts|stops|ends)|this (?:morning|afternoon|evening|week)"
+    r"|for (?:this|the next) (?:run|test|time|demo)|para esta|pour cette fois|or (?:is|are|do|does|not)|todav[ií]a"
+    r"|de momento|por ahora|pour l'instant|pas encore|noch nicht|immer noch|erstmal|diesmal|doit être (?:le|la|un)"
+    r"|muss (?:wohl )?(?:am|an)|debe (?:de )?ser)\b|まだ|ちょっと待|今回だけ|とりあえず|刚才|先别|暂时",
 )
 """What a person says with the words of a rule, of the moment or of themselves."""
 
@@ -248,15 +253,15 @@ STATES = any_of(
     r"\b(?:code|test|approach|plan|behaviou?r|docs?|name) (?:is|are) (?:right|correct|fine|wrong)\b|\bhow about\b"
     r"|\bgoing to be\b|\bmight want\b|\bwhy (?:aren't|don't|isn't|not)\b|\bin other words\b|^(?:please )?(?:use|keep"
     r"|put|store|leave|stick)\b[^,;]{4,80}[,;] (?:[\w.']+ ){1,4}(?:is|are|was|will|has|have|can't|breaks?|needs?"
-    r"|won't|doesn't)\b|^(?:please )?(?:use|keep|put|store|leave|stick)\b[^,;]{4,80}, (?:that|it)'s\b|\b(?:stays"
-    r"|remains) \w|\b(?:intentional\w*|by design|on purpose|deliberate\w*)\b",
+    r"|won't|doesn't)\b|^(?:please )?(?:use|keep|put|store|leave|stick)\b[^,;]{4,80}, (?:that|it)'s\b|\b(?:btw|fyi"
+    r"|by the way|for (?:future )?reference|heads up)\b|\b(?:stays|remains) \w|\b(?:intentional\w*|by design"
+    r"|on purpose|deliberate\w*)\b",
 )
 """What a person says that they want of what is built."""
 
 REJECTS = any_of(
     r"\b(?:i|we) (?:really )?(?:do(?:n't| not)|did(?:n't| not)) (?:want|need|use|like) (?:to )?(?!you\b)",
-    r"\brule[sd]? out\b",
-    r"\bdecided (?:against|not to)\b|\bnot worth\b|\brejected\b",
+    r"\brule[sd]? out\b|\bdecided (?:against|not to)\b|\bnot worth\b|\brejected\b",
     r"\b(?:drop|dropped|abandoned) (?:the )?(?:idea|approach|plan)\b",
     r"\b(?:verworfen|abgelehnt|entschieden gegen|rejeté\w*|écarté\w*|descartad\w+|rechazad\w+|отказались)\b",
     r"放弃了|否决|却下|採用しない",
@@ -265,8 +270,7 @@ REJECTS = any_of(
 
 WORKAROUND = any_of(
     r"\bwork-?arounds?\b|\bworks? around\b|\btemporarily\b|\btemporary (?:fix|hack|measure|solution)\b|\bfor now\b",
-    r"\bstop-?gap\b|\bmonkey-?patch",
-    r"\buntil .{3,60} (?:is|are|gets?) (?:fixed|released|merged|supported|available)\b",
+    r"\bstop-?gap\b|\bmonkey-?patch|\buntil .{3,60} (?:is|are|gets?) (?:fixed|released|merged|supported|available)\b",
     r"\b(?:vorläufig|vorübergehend|notlösung|provisoi\w+|temporal\w*|provisional\w*|временн\w+)\b|临时|变通|暫定|回避策",
 )
 """What holds only until something better."""
@@ -276,8 +280,7 @@ CHOSEN = any_of(
     r"|stay|use|go with)|(?:moved|switched|migrated)(?: (?:over|away))? (?:to|from))\b",
     r"\bwe (?:no longer|only|always|never|deliberately|just)? ?(?:use|support|deploy|release|target|ship|store|pin"
     r"|squash|need|want)(?<!we need)(?<!we want)\b|^(?:let'?s )?go (?:with|for)\b|\bi(?:'ve| have)? decided\b"
-    r"|\bsettled\b|\bwe don't \w+ [^,.]+ any ?more\b",
-    r"\bwe(?:'ll| will) (?:use|go with|keep)\b|\bin favou?r of\b",
+    r"|\bsettled\b|\bwe don't \w+ [^,.]+ any ?more\b|\bwe(?:'ll| will) (?:use|go with|keep)\b|\bin favou?r of\b",
     r"\bwe(?:'re| are|'ll| will)? (?:stay(?:ing)?|stick(?:ing)?) (?:with|on)\b|\bwe keep\b",
     r"\b(?:entschieden|entscheidung|wir (?:nehmen|verwenden|behalten|bleiben)|umgestiegen)\b|\b(?:décidé|choisi"
     r"|on (?:garde|prend|reste|utilise désormais))\b",

@@ -60,7 +60,7 @@ _REASON = any_of(
     r",? (?:bec(?!ame|ome)[a-z]{2,5}|cos|cuz|cause(?= (?:the|it|we|they|i|you)\b)|since(?= \w+ \w)|so that"
     r"|as otherwise|or else|as (?=(?:that|it|they|we|there) (?:is|was|are|were|has|had|does|would|will|\w+s)\b))\b ?"
     r"|, (?=(?:otherwise|it|they|we got|we were|there)\b)|: (?=(?:it|they)\b)|; (?=(?:it|they|otherwise|we got)\b)"
-    r"|,? (?:weil|denn|damit) |, (?=sonst\b)|, (?:car|parce que|puisque) |, (?=sinon\b)|,? (?:porque|ya que) "
+    r"|,? (?:weil|denn|damit) |, (?=sonst\b)|, car |,? (?:parce qu|puisqu)(?:e |')|, (?=sinon\b)|,? (?:porque|ya que) "
     r"|，(?=因为|否则)"
 )
 _CLAUSES = (
@@ -167,13 +167,13 @@ _VERB = re.compile(
     r"\b(?:is|are|was|were|has|have|had|does|do|did|can|could|must|will|would|should|may|might|needs?|gets?|makes?"
     r"|means?|isn't|aren't|doesn't|don't|didn't|won't|can't|cannot|wasn't|hasn't|seems?|returns?|contains?|holds?"
     r"|creates?|requires?|expects?|ignores?|accepts?|rejects?|allows?|counts?|breaks?|caus(?:es|ed)|supports?|keeps?"
-    r"|timed|failed|became|took)\b|\b(?:adds|applies|belongs|closes|computes|depends|drops|emits|expects|expires"
-    r"|exposes|fails|falls|finds|gives|goes|happens|hangs|hits|includes|inherits|listens|lives|loads|needs|opens"
-    r"|overwrites|parses|passes|points|provides|puts|reads|refuses|resolves|runs|says|sends|serves|shows|skips|starts"
-    r"|stays|stops|stores|strips|survives|takes|tells|throws|treats|uses|waits|works|writes|yields) (?=\S)"
+    r"|timed|failed|became|took)\b|\b(?:adds|applies|belongs|closes|computes|depends|drops|emits|expires|exposes"
+    r"|fails|falls|finds|gives|goes|happens|hangs|hits|includes|inherits|listens|lives|loads|opens|overwrites|parses"
+    r"|passes|points|provides|puts|reads|refuses|resolves|runs|says|sends|serves|shows|skips|starts|stays|stops"
+    r"|stores|strips|survives|takes|tells|throws|treats|uses|waits|works|writes|yields) (?=\S)"
     r"|^[A-Z][a-z]{2,}ed (?=\S)|`(?:\(\))? [a-z]{3,}s (?=[a-z`])|\b[a-z]{3,}(?:s|ed) (?:the|a|an|its?|to|all|only|no"
-    r"|not|in|on|by|from|with|for|when|if|into|as|at|every|each|`)|\b(?:the|our|all|most|some|these"
-    r"|both) (?:[\w-]+ ){0,2}[\w-]+s [a-z]{3,}(?<!s) (?:by|to|from|in|on|at|the|an?|as|with|for|only|not)\b|\b(?:I"
+    r"|not|in|on|by|from|with|for|when|if|into|as|at|every|each|`)|\b(?:[Tt]he"
+    r"|[Oo]ur) (?:[\w-]+ ){0,2}[\w-]+s [a-z]{3,}(?<!s) (?:by|to|from|in|on|at|the|an?|as|with|for|only|not)\b|\b(?:I"
     r"|[Ww]e|[Yy]ou|[Tt]hey) (?!are\b)[a-z]+ |(?:`[^`]+`|\b[A-Z][A-Za-z]+|\(\)) (?:also |only |never |always "
     r"|silently )?[a-z]{2,}s\b"
 )
