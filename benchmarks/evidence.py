@@ -24,7 +24,7 @@ from pathlib import Path
 from nugget.config import Settings, read_environment
 from nugget.evidence import BundleOptions, evidence_bundle
 from nugget.evidence.derive import ingest
-from nugget.index.connection import open_home
+from nugget.index.embedded.connection import open_home
 from nugget.sources.sessions import find_log
 
 QUESTIONS = (

@@ -31,11 +31,11 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from nugget.config import Settings, read_environment
-from nugget.index.connection import home_index_file, open_home
-from nugget.index.events import SAID
+from nugget.index.embedded.connection import home_index_file, open_home
+from nugget.index.embedded.events import SAID
+from nugget.index.embedded.ingest import ingest_all
+from nugget.index.embedded.passages import passage_count
 from nugget.index.fulltext import STOP_WORDS
-from nugget.index.ingest import ingest_all
-from nugget.index.passages import passage_count
 from nugget.models import SourceName
 from nugget.retrieval.history import search_history
 from nugget.retrieval.query_language import parse_search
@@ -295,7 +295,8 @@ def search(home: Path, passages: int) -> None:
     connection.close()
     ask_server(home, queries_of(wording))
     code = (
-        "import sys,time; from nugget.config import read_environment; from nugget.index.connection import open_home;"
+        "import sys,time; from nugget.config import read_environment;"
+        "from nugget.index.embedded.connection import open_home;"
         "from nugget.retrieval.history import search_history;"
         "from nugget.retrieval.query_language import parse_search; from datetime import date;"
         "home = open_home(read_environment({'HOME': sys.argv[1]}).home);"

@@ -24,8 +24,8 @@ from corpus import questions, write_brain
 
 from nugget.app import Brain
 from nugget.config import Environment, Settings, read_environment
-from nugget.index.connection import open_existing
-from nugget.index.sync import pending_changes, sync
+from nugget.index.embedded.connection import open_existing
+from nugget.index.embedded.sync import pending_changes, sync
 from nugget.infra.embedding import Embedder, open_embedder
 from nugget.models import Query
 

@@ -32,9 +32,9 @@ import numpy as np
 from corpus import sentences, vocabulary
 
 from nugget.config import Settings, read_environment
-from nugget.index import Index
-from nugget.index import units as stored
-from nugget.index.connection import create, write_transaction
+from nugget.index.embedded import Index
+from nugget.index.embedded import units as stored
+from nugget.index.embedded.connection import create, write_transaction
 from nugget.index.postgres import PostgresIndex
 from nugget.index.postgres.connection import close_pools, migrate
 from nugget.index.postgres.writer import publish

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from loopback_anthropic import AnthropicServer
 
     from nugget.config import Environment
-    from nugget.index import SyncResult
+    from nugget.index.embedded import SyncResult
     from nugget.infra.embedding import Embedder
     from nugget.infra.llm import LLM
 
@@ -119,7 +119,7 @@ def brain(knowledge: Path, tmp_path: Path) -> Path:
 def indexed(knowledge: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder `.nugget` of such a brain, with its index."""
     from nugget.config import Settings, read_environment
-    from nugget.index.sync import sync
+    from nugget.index.embedded.sync import sync
     from nugget.infra.embedding import open_embedder
 
     folder = Path(shutil.copytree(knowledge, tmp_path_factory.mktemp("indexed") / "brain"))
@@ -145,7 +145,7 @@ def model() -> Embedder:
 def synced(brain: Path, indexed: Path, model: Embedder) -> Callable[..., SyncResult]:
     """The brain is indexed; a call syncs it again."""
     from nugget.config import read_environment
-    from nugget.index.sync import sync
+    from nugget.index.embedded.sync import sync
 
     def run(**options: bool) -> SyncResult:
         return sync(brain, read_environment(), embedder=model, **options)

@@ -18,9 +18,10 @@ from nugget.app.local_sources import IndexState
 from nugget.config import Environment, Settings, current_folder, expanded, load_settings, read_environment
 from nugget.errors import NuggetError, UsageError
 from nugget.evaluation.query_log import Asked, Face, asked_of, record
-from nugget.index import Index, IndexReader, SyncResult, Unusable, read_home
-from nugget.index.connection import home_index_file, index_folder
-from nugget.index.sync import sync
+from nugget.index import IndexReader
+from nugget.index.embedded import Index, SyncResult, read_home
+from nugget.index.embedded.connection import Unusable, home_index_file, index_folder
+from nugget.index.embedded.sync import sync
 from nugget.infra import git
 from nugget.infra.embedding import Embedder, embedder_or_problem
 from nugget.infra.llm import open_llm

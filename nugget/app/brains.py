@@ -21,8 +21,8 @@ from nugget.brain.filing import forgotten
 from nugget.capture.ledger import declared_id
 from nugget.errors import EmbeddingUnavailable, IndexUnavailable, NuggetError, ReviewError, UsageError, reason_of
 from nugget.evaluation import query_log
-from nugget.index import IndexReader, Unusable
-from nugget.index.connection import discard_damaged, find_damage, is_damage
+from nugget.index import IndexReader
+from nugget.index.embedded.connection import Unusable, discard_damaged, find_damage, is_damage
 from nugget.infra import files
 from nugget.models import Bundle, Depth, Filter, Hit, Query, SourceName, Unit
 from nugget.sources.sessions import read_any

@@ -18,8 +18,9 @@ from nugget.app import brains
 from nugget.config import Environment, Settings, load_settings
 from nugget.errors import GitError, TranscriptError
 from nugget.evaluation import query_log
-from nugget.index import Index, Unusable
-from nugget.index import provenance as stored
+from nugget.index.embedded import Index
+from nugget.index.embedded import provenance as stored
+from nugget.index.embedded.connection import Unusable
 from nugget.infra import git
 from nugget.infra.embedding import Embedder, embedder_or_problem
 from nugget.infra.llm import open_extractor, open_llm

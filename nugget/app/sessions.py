@@ -18,9 +18,9 @@ from nugget.config import expanded
 from nugget.errors import IndexUnavailable, NuggetError, UsageError
 from nugget.evidence.derive import derive_sessions, put_evidence_units
 from nugget.importing import chats
-from nugget.index import Index, events, provenance
-from nugget.index.connection import open_home, write_transaction
-from nugget.index.sync import sync_provenance
+from nugget.index.embedded import Index, events, provenance
+from nugget.index.embedded.connection import open_home, write_transaction
+from nugget.index.embedded.sync import sync_provenance
 from nugget.infra import files
 from nugget.infra.workspace import Workspace, WorkspaceFinder
 from nugget.models import EventKind, Session, SessionFile

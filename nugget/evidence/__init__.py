@@ -24,9 +24,9 @@ from nugget.evidence.candidates import (
     subject_words,
 )
 from nugget.evidence.incidents import bare_command
-from nugget.index import Index
-from nugget.index import events as store
-from nugget.index.events import LogSession
+from nugget.index.embedded import Index
+from nugget.index.embedded import events as store
+from nugget.index.embedded.events import LogSession
 from nugget.infra.embedding import Embedder
 from nugget.models import Filter, SourceName
 from nugget.retrieval.candidates import embed_question

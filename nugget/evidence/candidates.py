@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nugget.errors import UsageError
-from nugget.index import events as store
-from nugget.index.events import LogSession
+from nugget.index.embedded import events as store
+from nugget.index.embedded.events import LogSession
 from nugget.index.fulltext import question_words
 from nugget.models.sessions import Speaker, SpeechOrigin
 

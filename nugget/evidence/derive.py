@@ -16,12 +16,12 @@ from typing import Any
 
 from nugget.config import Settings
 from nugget.evidence.incidents import OpenIncident, build_incidents, error_lines, is_reading, words_of
-from nugget.index import events as store
-from nugget.index import ingest as logs
-from nugget.index import units as stored
-from nugget.index.connection import write_transaction
-from nugget.index.events import Ids, LogSession
-from nugget.index.sync import chunks_of
+from nugget.index.embedded import events as store
+from nugget.index.embedded import ingest as logs
+from nugget.index.embedded import units as stored
+from nugget.index.embedded.connection import write_transaction
+from nugget.index.embedded.events import Ids, LogSession
+from nugget.index.embedded.sync import chunks_of
 from nugget.models import Scope, SourceName, Unit
 from nugget.sources import Log, source_of
 from nugget.text import shorten

@@ -14,7 +14,7 @@ from typing import Any
 from nugget.config import Settings
 from nugget.errors import LLMUnavailable
 from nugget.evidence import BundleOptions, evidence_bundle, fitted, ingested_session, output_lines
-from nugget.index import events as store
+from nugget.index.embedded import events as store
 from nugget.infra.llm import LLM, Reply, Request
 from nugget.text import CHARS_PER_TOKEN, shorten
 

@@ -1,357 +1,249 @@
-"""The derived index: one SQLite file, disposable, with units, chunks, relations, full text and vectors.
-
-`Index` is how everything above reads it. Writing is for sync alone, through `writes` inside `write_transaction`.
-"""
+"""The seam between retrieval and an index, embedded in SQLite or a team's in PostgreSQL: its questions and rows."""
 
 from __future__ import annotations
 
 import json
-import sqlite3
-import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from datetime import date
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
-from nugget.index import bm25, vectors
-from nugget.index import units as stored
-from nugget.index.connection import (
-    Unusable,
-    home_index_file,
-    load_sqlite_vec,
-    memory_index_file,
-    open_existing,
-    open_memory,
-)
-from nugget.index.fulltext import COLUMN_WEIGHTS, SMALL_INDEX_CHUNKS, Terms, Vocabulary, match_any, terms_of
-from nugget.index.protocols import IndexReader, Lists
-from nugget.index.units import Edge, StoredChunk, conditions_of, select_in
-from nugget.models import Filter, Problem, RelationType, SourceName, Unit
+from nugget.index.fulltext import Terms, chunk_columns, documents, match_any
+from nugget.models import Filter, Origin, Relation, RelationType, Scope, SourceName, Unit
+from nugget.models.sessions import evidence_of
+from nugget.text import folded
 
 if TYPE_CHECKING:
     from nugget.infra.embedding import Vector
 
-_WEIGHTS = ", ".join(map(str, COLUMN_WEIGHTS))
-_MOST_KNOWN = 32
-"""Most lengths of documents, and masks of what filters admit, that a thread keeps of one state."""
+CHANGED = "max(coalesce(u.last_modified, ''), coalesce(u.created, ''))"
+UNIT_COLUMNS = (
+    "source, id, path, title, type, domain, tags, confidence, origin, created, last_modified, stale_after, "
+    "scope_repo, scope_path, scope_symbol, session, details, content"
+)
+Scored = list[tuple[int, float]]
+"""Keys with their scores, best first."""
+UnitCosines: TypeAlias = tuple[float, float | None]
+"""Of a whole unit, and of its title (None if it has none of its own)."""
 
-__all__ = ["Edge", "Index", "IndexReader", "StoredChunk", "SyncResult", "Terms", "Unusable", "read_home", "read_memory"]
+
+@dataclass(frozen=True, slots=True)
+class StoredChunk:
+    """A chunk as it stands in the index."""
+
+    key: int
+    unit_key: int
+    position: int
+    breadcrumb: str
+    text: str
 
 
-class Index(IndexReader):
-    """An index file, opened for reading. Thread-safe: each thread has a connection of its own.
+class Edge(NamedTuple):
+    """A relation between two indexed units; `outward` when it was written in the unit that was asked about."""
 
-    Raises Unusable if the file must be rebuilt first.
+    unit_key: int
+    neighbour_key: int
+    relation: RelationType
+    outward: bool
+
+
+class Lists(NamedTuple):
+    """The results of a search: chunks by words, whole units by words, those of a period, chunks by vectors.
+
+    `unit_of` has the unit of each of these chunks.
     """
 
-    other_model = "no_vectors"  # a sync gives this index the vectors of the client's model
+    texts: Scored
+    wholes: Scored
+    of_period: Scored
+    nearest: Scored
+    unit_of: dict[int, int]
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
-        self._signs = vectors.Signs()
-        self._local = threading.local()
-        self._opened: list[sqlite3.Connection] = []
-        _ = self.connection
 
-    @property
-    def connection(self) -> sqlite3.Connection:
-        """This thread's connection."""
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = open_existing(self.file)
-            self._local.connection, self._local.state = connection, (0, -1)
-            self._local.vector_search = "sqlite-vec" if load_sqlite_vec(connection) else "numpy"
-            if self._local.vector_search == "numpy":
-                vectors.add_distance(connection)
-            self._opened.append(connection)
-        return connection
+class IndexReader(Protocol):
+    """The questions of retrieval to an index; those with one answer for both kinds are answered here."""
+
+    def listed(self, columns: str, filter_: Filter, order: str, *, limit: int | None = None) -> Iterable[Any]:
+        """Return columns of the units `u` that a filter admits; `columns` and `order` are SQL of ours."""
+        raise NotImplementedError
 
     @property
     def vector_search(self) -> str:
-        """How this thread measures vectors: by `sqlite-vec` or, where that does not load, by `numpy`."""
-        _ = self.connection
-        return str(self._local.vector_search)
+        """How vectors are compared, for `--explain` and `status`."""
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Read one state of the index throughout the block, whatever is written meanwhile."""
-        connection = self.connection
-        if connection.in_transaction:
-            yield
-            return
-        connection.execute("BEGIN")
-        state = connection.execute("PRAGMA data_version").fetchone()[0], connection.total_changes
-        if state != self._local.state or len(self._local.known) > _MOST_KNOWN:
-            self._local.state, self._local.known = state, {}
-        try:
-            yield
-        finally:
-            with suppress(sqlite3.Error):
-                connection.execute("COMMIT")
+    @property
+    def other_model(self) -> str:
+        """The entry of `degraded` for a client whose model is not the one of the index."""
 
     @property
     def chunk_count(self) -> int:
         """Chunks of all sources."""
-        return self._vocabulary.chunks
-
-    @property
-    def _vocabulary(self) -> Vocabulary:
-        vocabulary: Vocabulary = self._once(Vocabulary, lambda: Vocabulary(self.connection))
-        return vocabulary
 
     @property
     def embedding_model(self) -> str | None:
         """The model whose vectors stand in this index; None when it has none."""
-        return self.meta("embedding_model") or None
 
-    def model_problem(self, model: str | None = None) -> str | None:
-        """Return why the last sync could not have the configured model (or this one); None if it could."""
-        noted = self.meta("model_problem")
-        problem = json.loads(noted) if noted else {}
-        return None if model not in (None, problem.get("model")) else problem.get("reason")
-
-    def meta(self, key: str) -> str | None:
-        """Return a fact about the index as a whole."""
-        return stored.meta(self.connection, key)
-
-    def counts(self) -> dict[str, int]:
-        """Return rows of each kind: units, chunks, vectors, relationships, files."""
-        names = ("units", "chunks", "vectors", "relationships", "files")
-        return {name: self.connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names}
+    def reading(self) -> AbstractContextManager[object]:
+        """Read one state of the index throughout the block, whatever is written meanwhile."""
 
     def terms(self, text: str, *, matches: Sequence[str] = ()) -> Terms:
-        """Return the words of a question that are worth looking for."""
-        return terms_of(self._vocabulary, text)
+        """Return the words of a question that are worth looking for; `matches` are FTS5 queries that will be asked."""
 
     def search(
         self, terms: Terms, vector: Vector | None, filter_: Filter, *, k: int, depth: int, within: Filter | None = None
     ) -> Lists:
         """Return the best `depth` chunks and units by words, the best k chunks by vectors, and k units of a period."""
-        # One after the other: in threads beside each other they wait longer for the interpreter than they gain.
-        texts = self.search_text("chunks", terms, depth, filter_)
-        wholes = self.search_text("units", terms, depth, filter_)
-        of_period = self.search_text("units", terms, k, within) if within else []
-        nearest = self.search_vectors(vector, k, filter_) if vector is not None else []
-        unit_of = self.units_of_chunks(list({key for key, _ in [*texts, *nearest]}))
-        return Lists(texts, wholes, of_period, nearest, unit_of)
 
-    def search_text(self, kind: str, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
-        """Return the k best for any of these terms of the `chunks`, or of the `units` read as a whole.
-
-        As (key, BM25 score); higher is better.
-        """
-        if not terms.match:
-            return []
-        if self._has_numpy and (alone := bm25.terms_alone(terms)):
-            admitted = self._admitted(filter_, kind)
-            return bm25.best(self.connection, kind, alone, k, self._documents(kind), admitted)
-        table, (allowed_sql, parameters) = f"{kind}_fts", _allowed(filter_, kind)
-        where = f"AND +rowid IN ({allowed_sql})" if allowed_sql else ""  # the plus: match first, not row by row
-        rows = self.connection.execute(
-            # `ORDER BY rank` takes twice as long.
-            f"SELECT rowid, -bm25({table}, {_WEIGHTS}) AS score FROM {table} WHERE {table} MATCH ? {where} "
-            "ORDER BY score DESC LIMIT ?",
-            (terms.match, *parameters, k),
-        )
-        return list(rows)
-
-    @property
-    def _has_numpy(self) -> bool:
-        """Whether numpy answers sooner than SQLite alone: in a small index never, and not if it must be imported."""
-        return self.chunk_count > SMALL_INDEX_CHUNKS and "numpy" in sys.modules
-
-    def _documents(self, kind: str) -> Any:
-        return self._once(kind, lambda: bm25.read_documents(self.connection, kind))
-
-    def _admitted(self, filter_: Filter, kind: str) -> Any:
-        """Return by key whether a filter admits each chunk or unit; None if it admits all."""
-        import numpy as np
-
-        sql, parameters = _allowed(filter_, "units")
-        if not sql:
-            return None
-
-        def read() -> Any:
-            one_text = f"SELECT coalesce(group_concat(key), '') FROM ({sql})"  # a row for each key takes twice as long
-            keys = self.connection.execute(one_text, parameters).fetchone()[0]
-            mask = np.zeros(len(self._documents("units")[0]), bool)
-            mask[np.fromstring(keys, np.int64, sep=",")] = True
-            return mask
-
-        units = self._once(filter_, read)
-        return units if kind == "units" else self._once((filter_, kind), lambda: units[self._documents("chunks")[1]])
-
-    def _once(self, name: object, read: Callable[[], Any]) -> Any:
-        """Return what is read; within `reading` only once, until something is written."""
-        is_same = self.connection.in_transaction and self._local.state[1] == self.connection.total_changes
-        known = self._local.known if is_same else {}
-        if name not in known:
-            known[name] = read()
-        return known[name]
-
-    def search_vectors(self, vector: Vector, k: int, filter_: Filter) -> list[tuple[int, float]]:
+    def search_vectors(self, vector: Vector, k: int, filter_: Filter) -> Scored:
         """Return the k chunks of highest cosine with a normalised vector, as (chunk key, cosine)."""
-        near = self._signs.near(self.connection, vector, k, self._admitted(filter_, "chunks"))
-        # Of all its measures L2 is the one that spares sqlite-vec two norms a row.
-        sql = "SELECT vec_distance_L2(embedding, ?), chunk_key FROM vectors WHERE chunk_key IN"
-        best = sorted(select_in(self.connection, sql, near, (vector.tobytes(),)))[:k]
-        return [(key, vectors.cosine(distance)) for distance, key in best]
 
-    def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, vectors.UnitCosines]:
-        """Return the cosines with each of these units that has vectors: of the whole, and of its title."""
-        sql = (
-            "SELECT unit_key, vec_distance_L2(embedding, ?), "
-            "CASE WHEN title_embedding IS NOT NULL THEN vec_distance_L2(title_embedding, ?) END "
-            "FROM unit_vectors WHERE unit_key IN"
-        )
-        return {
-            unit: (vectors.cosine(whole), None if title is None else vectors.cosine(title))
-            for unit, whole, title in select_in(self.connection, sql, unit_keys, [vector.tobytes()] * 2)
-        }
-
-    def nearest_chunks(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, tuple[int, float]]:
-        """Return the nearest chunk of each of these units that has vectors: unit key -> (chunk key, cosine)."""
-        sql = (  # beside min(), SQLite takes `key` from the row that is least
-            "SELECT unit_key, key, min(vec_distance_L2(embedding, ?)) FROM chunks CROSS JOIN vectors "
-            "ON chunk_key = key WHERE unit_key IN (SELECT value FROM json_each(?)) GROUP BY unit_key"
-        )
-        rows = self.connection.execute(sql, (vector.tobytes(), json.dumps(unit_keys)))
-        return {unit: (key, vectors.cosine(distance)) for unit, key, distance in rows}
-
-    def nearness(self, unit_key: int, unit_keys: Sequence[int]) -> dict[int, float]:
-        """Return the cosine of each of these units with another one, each as a whole; 0 if it is below."""
-        vector = self.connection.execute(
-            "SELECT embedding FROM unit_vectors WHERE unit_key = ?", (unit_key,)
-        ).fetchone()
-        sql = "SELECT unit_key, vec_distance_L2(embedding, ?) FROM unit_vectors WHERE unit_key IN"
-        near = select_in(self.connection, sql, unit_keys, vector) if vector else ()
-        return {key: max(vectors.cosine(distance), 0.0) for key, distance in near}
+    def nearest_units(self, vector: Vector, k: int, filter_: Filter) -> dict[int, tuple[int, float]]:
+        """Return the units of the k nearest chunks, nearest first: unit key -> (its nearest chunk, cosine)."""
+        with self.reading():
+            found = self.search_vectors(vector, k, filter_)
+            unit_of = self.units_of_chunks([key for key, _ in found])
+        nearest: dict[int, tuple[int, float]] = {}
+        for key, cosine in found:
+            nearest.setdefault(unit_of[key], (key, cosine))
+        return nearest
 
     def words_of_unit(self, terms: Terms, unit_key: int) -> list[str]:
         """Return those of the words that stand in a unit."""
-        between = "SELECT min(key), max(key) FROM chunks WHERE unit_key = ?"  # those of a unit follow each other
-        keys = self.connection.execute(between, (unit_key,)).fetchone()
-        sql = "SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? AND rowid BETWEEN ? AND ? LIMIT 1"
-        return [word for word in terms.words if self.connection.execute(sql, (match_any([word]), *keys)).fetchone()]
+        unit, chunks = self.units([unit_key]).get(unit_key), self.chunks_of_units([unit_key]).get(unit_key, [])
+        title = indexed_title(unit.title, unit.body) if unit else ""
+        rows = [(one.key, chunk_columns(title, unit.tags, one.breadcrumb, one.text)) for one in chunks if unit]
+        asked = "SELECT 1 FROM docs WHERE docs MATCH ? LIMIT 1"
+        with documents(rows) as held:
+            return [word for word in terms.words if held.execute(asked, (match_any([word]),)).fetchone()]
+
+    def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, UnitCosines]:
+        """Return the cosines with each of these units that has vectors: of the whole, and of its title."""
+
+    def nearest_chunks(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, tuple[int, float]]:
+        """Return the nearest chunk of each of these units that has vectors: unit key -> (chunk key, cosine)."""
+
+    def nearness(self, unit_key: int, unit_keys: Sequence[int]) -> dict[int, float]:
+        """Return the cosine of each of these units with another one, each as a whole; 0 if it is below."""
 
     def units_of_chunks(self, keys: Sequence[int]) -> dict[int, int]:
         """Return the unit of each of these chunks: chunk key -> unit key."""
-        if self._has_numpy:
-            units = self._documents("chunks")[1]
-            return dict(zip(keys, units[list(keys)].tolist(), strict=True))
-        return dict(select_in(self.connection, "SELECT key, unit_key FROM chunks WHERE key IN", keys))
 
     def chunks_of_units(self, keys: Iterable[int]) -> dict[int, list[StoredChunk]]:
         """Return all chunks of these units, in order."""
-        return stored.chunks_of_units(self.connection, keys)
 
     def units(self, keys: Iterable[int]) -> dict[int, Unit]:
         """Return units by key."""
-        return stored.units_by_key(self.connection, keys)
+
+    def unit(self, unit_id: str, source: SourceName = SourceName.BRAIN) -> Unit | None:
+        """Return the unit of this id, if it is indexed."""
+        with self.reading():
+            return next(iter(self.units(self.unit_keys([unit_id], source).values()).values()), None)
+
+    def unit_ids(self, source: SourceName = SourceName.BRAIN) -> list[str]:
+        """Return the ids of all units of a source, sorted."""
+        return [row[0] for row in self.listed("u.id", Filter(sources=(source,)), "u.id")]
 
     def unit_keys(self, ids: Iterable[str], source: SourceName = SourceName.BRAIN) -> dict[str, int]:
         """Return the keys of units by id, within one source."""
-        return stored.unit_keys(self.connection, ids, source)
 
     def unit_vector(self, unit_key: int) -> Vector | None:
         """Return the vector of a unit as a whole, if it has one."""
-        import numpy as np
 
-        sql = "SELECT embedding FROM unit_vectors WHERE unit_key = ?"
-        row = self.connection.execute(sql, (unit_key,)).fetchone()
-        return np.frombuffer(row[0], dtype="<f4") if row else None
+    def has_source(self, source: SourceName) -> bool:
+        """Return whether there is any unit of a source."""
+        return any(True for _ in self.listed("1", Filter(sources=(source,)), "1", limit=1))
 
-    def listed(self, columns: str, filter_: Filter, order: str, *, limit: int | None = None) -> Iterable[Any]:
-        """Return columns of the units `u` that a filter admits; `columns` and `order` are SQL of ours."""
-        conditions, parameters = conditions_of(filter_)
-        sql = f"SELECT {columns} FROM units u WHERE {conditions or 'true'} ORDER BY {order} LIMIT ?"
-        return self.connection.execute(sql, (*parameters, -1 if limit is None else limit))
+    def units_named(self, words: Sequence[str], filter_: Filter) -> list[tuple[int, str]]:
+        """Return the units in whose path every one of these `folded` words stands, as (key, path)."""
+        rows = self.listed("u.key, u.path", filter_, "u.path")
+        return [(key, path) for key, path in rows if path and all(word in folded(path) for word in words)]
+
+    def newest_units(self, filter_: Filter, limit: int) -> list[int]:
+        """Return the keys of the units that a filter admits, what changed last first."""
+        return [row[0] for row in self.listed("u.key", filter_, f"{CHANGED} DESC, u.id", limit=limit)]
+
+    def places(self, limit: int) -> Iterable[tuple[str | None, str, str, str | None, str | None, str, str]]:
+        """Return domain, tags as JSON, type, path, path of the scope, source and title of units, for suggestions."""
+        return self.listed("domain, tags, type, path, scope_path, source, title", Filter(), "u.key", limit=limit)
 
     def titles(self, prefix: str, *, whole: bool, limit: int) -> list[tuple[str, str]]:
         """Return the ids that begin so, with their titles; with `whole` the refs, which name the source."""
-        name = "source || ':' || id" if whole else "id"
-        sql = f"SELECT {name}, title FROM units WHERE substr({name}, 1, ?) = ? ORDER BY 1 LIMIT ?"
-        return self.connection.execute(sql, (len(prefix), prefix, limit)).fetchall()
 
     def edges(self, keys: Sequence[int]) -> list[Edge]:
         """Return the relations of these units, in both directions."""
-        ends = (
-            "FROM relationships r JOIN units s ON s.key = r.source_key "
-            "JOIN units t ON t.id = r.target_id AND t.source = s.source"
-        )
-        found = []
-        for is_outward, unit, neighbour in ((True, "s", "t"), (False, "t", "s")):
-            sql = f"SELECT {unit}.key, {neighbour}.key, relation_type {ends} WHERE s.key != t.key AND {unit}.key IN"
-            rows = select_in(self.connection, sql, list(keys))
-            found += [Edge(key, other, RelationType(relation), is_outward) for key, other, relation in rows]
-        return found
 
     def admitted(self, keys: Sequence[int], filter_: Filter) -> set[int]:
         """Return those of the units that a filter admits."""
-        conditions, parameters = conditions_of(filter_)
-        if not conditions:
-            return set(keys)
-        sql = f"SELECT key FROM units u WHERE {conditions} AND key IN"
-        return {row[0] for row in select_in(self.connection, sql, keys, parameters)}
 
     def superseded_by(self, keys: Sequence[int]) -> dict[int, str]:
         """Return for each of these units that a newer one supersedes the id of the newer one."""
-        sql = """SELECT t.key, s.id FROM units t
-                 JOIN relationships r ON r.target_id = t.id AND r.relation_type = 'supersedes'
-                 JOIN units s ON s.key = r.source_key AND s.source = t.source AND s.key != t.key
-                 WHERE t.key IN"""
-        return dict(select_in(self.connection, sql, keys))
-
-    def close(self) -> None:
-        """Close every thread's connection; the index may not be used afterwards."""
-        for connection in self._opened:
-            connection.close()
-        self._opened.clear()
-
-    def __del__(self) -> None:
-        for connection in getattr(self, "_opened", ()):
-            connection.close()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncResult:
-    """Counts of what a sync did. `rebuilt` says why the index was rebuilt, if it was; `problems` are all that stand."""
+def conditions_of(filter_: Filter) -> tuple[str, list[object]]:
+    """Return the SQL tests of a filter on units `u`, with their parameters; an empty text for no filter.
 
-    added: int = 0
-    modified: int = 0
-    moved: int = 0
-    removed: int = 0
-    unchanged: int = 0
-    embedded: int = 0
-    cached: int = 0
-    rebuilt: str | None = None
-    without_vectors: str | None = None
-    problems: tuple[Problem, ...] = ()
+    All but `match` is SQL that PostgreSQL reads in the same way, but for `max`.
+    """
+    conditions: list[str] = []
+    parameters: list[object] = []
+    for column, values in (("source", filter_.sources), ("type", filter_.types)):
+        if values:
+            conditions.append(f"u.{column} IN ({','.join('?' * len(values))})")
+            parameters += values
+    if filter_.domains:
+        either = " OR ".join(["u.domain = ? OR substr(u.domain, 1, ?) = ?"] * len(filter_.domains))
+        conditions.append(f"({either})")
+        for domain in filter_.domains:
+            parameters += [domain, len(domain) + 1, f"{domain}/"]
+    for tag in filter_.tags:  # in lower case as SQLite's `lower` does it: ASCII alone
+        conditions.append("replace(lower(u.tags), ?, '') != lower(u.tags)")
+        parameters.append(json.dumps(tag, ensure_ascii=False).encode("utf-8", "replace").lower().decode())
+    if filter_.paths:
+        in_either = ["substr(lower(u.{0}), 1, ?) = ?", "replace(lower(u.{0}), ?, '') != lower(u.{0})"]
+        one = " OR ".join(part.format(column) for column in ("path", "scope_path") for part in in_either)
+        conditions.append(f"({' OR '.join([one] * len(filter_.paths))})")
+        for path in filter_.paths:
+            beginning = path.lower().lstrip("/")
+            parameters += [len(beginning), beginning, f"/{beginning}"] * 2
+    if filter_.sessions:
+        conditions.append(f"({' OR '.join(['substr(u.session, 1, ?) = ?'] * len(filter_.sessions))})")
+        for session in filter_.sessions:
+            parameters += [len(session), session]
+    if filter_.since:
+        conditions.append(f"{CHANGED} >= ?")
+        parameters.append(filter_.since.isoformat())
+    if filter_.until:
+        conditions.append(f"{CHANGED} BETWEEN '0' AND ?")
+        parameters.append(filter_.until.isoformat())
+    if filter_.min_confidence > 0:
+        conditions.append("u.confidence >= ?")
+        parameters.append(filter_.min_confidence)
+    if filter_.match:
+        conditions.append("u.key IN (SELECT rowid FROM units_fts WHERE units_fts MATCH ?)")
+        parameters.append(filter_.match)
+    return " AND ".join(conditions), parameters
 
-    @property
-    def changed(self) -> bool:
-        """Whether the sync changed the index."""
-        return bool(self.added or self.modified or self.moved or self.removed or self.rebuilt)
+
+def indexed_title(title: str, body: str) -> str:
+    """Return the title if it says more than the text below it; empty if the text begins with it."""
+    beginning = " ".join(body[: 4 * len(title) + 100].split())
+    return "" if beginning.startswith(title.removesuffix("[…]").strip()) else title
 
 
-def _allowed(filter_: Filter, kind: str) -> tuple[str, list[object]]:
-    """Return a SELECT of the keys of the chunks or units that a filter admits, and its parameters; no text for all."""
-    conditions, parameters = conditions_of(filter_)
-    tables = "units u CROSS JOIN chunks c ON c.unit_key = u.key" if kind == "chunks" else "units u"
-    return f"SELECT {kind[0]}.key FROM {tables} WHERE {conditions}" if conditions else "", parameters
-
-
-def read_home(home: Path) -> Index:
-    """Open the machine's index for reading. Raises Unusable if nothing has been synced into it yet."""
-    return Index(home_index_file(home))
-
-
-def read_memory(home: Path, identity: str) -> Index:
-    """Open the index of an identity's memory for reading; create it if there is none."""
-    open_memory(home, identity).close()
-    index = Index(memory_index_file(home, identity))
-    if index.meta("identity") != identity:
-        raise Unusable("the index is another identity's")
-    return index
+def unit_of(row: Any, related: Sequence[Relation]) -> Unit:
+    """Return the unit of a row of UNIT_COLUMNS."""
+    (source, id_, path, title, type_, domain, tags, confidence, origin, created, last_modified, stale_after,
+     repo, scope_path, symbol, session, details_json, content) = row  # fmt: skip
+    details = json.loads(details_json)
+    days = {"created": created, "last_modified": last_modified, "stale_after": stale_after}
+    has_scope = repo or scope_path or symbol
+    return Unit(
+        id=id_, source=SourceName(source), type=type_, title=title, body=content, path=path, domain=domain,
+        tags=tuple(json.loads(tags)), confidence=confidence, origin=Origin(origin) if origin else None,
+        related=tuple(related), scope=Scope(repo=repo, path=scope_path, symbol=symbol) if has_scope else None,
+        session=session,
+        evidence=tuple(map(evidence_of, details["evidence"])),
+        alternatives=tuple(details["alternatives"]),
+        **{name: date.fromisoformat(day) if day else None for name, day in days.items()}
+    )  # fmt: skip

@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 
 from nugget.errors import UsageError
-from nugget.index import Index, Unusable, read_home
-from nugget.index import provenance as stored
-from nugget.index.connection import open_home
-from nugget.index.sync import sync_provenance
+from nugget.index.embedded import Index, read_home
+from nugget.index.embedded import provenance as stored
+from nugget.index.embedded.connection import Unusable, open_home
+from nugget.index.embedded.sync import sync_provenance
 from nugget.infra.embedding import Embedder
 from nugget.infra.workspace import Workspace, normalised_remote
 from nugget.models import Filter, Query, SourceName, StaleReason

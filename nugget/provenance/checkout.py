@@ -28,7 +28,7 @@ from stat import S_ISREG
 from nugget.config import expanded
 from nugget.errors import GitError, UsageError
 from nugget.extraction.places import GRAMMARS, PYTHON, definition_reader
-from nugget.index import provenance as stored
+from nugget.index.embedded import provenance as stored
 from nugget.infra import git
 from nugget.infra.workspace import Workspace, find_workspace, relative_path, vanished_workspace
 from nugget.models import StaleReason

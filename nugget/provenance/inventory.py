@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 from nugget.config import Settings
 from nugget.extraction.places import definition_reader
-from nugget.index import provenance as stored
+from nugget.index.embedded import provenance as stored
 from nugget.models import Problem, Scope, Speaker, SpeechOrigin, Unit
 from nugget.models.nuggets import FileTouch, Nugget, SessionRecord
 from nugget.provenance.checkout import Checkout, find_definitions, follow_renames

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
 
-from nugget.index import provenance as stored
+from nugget.index.embedded import provenance as stored
 from nugget.markdown import body_below_title
 from nugget.models import Contribution, Depth, Query, Scope, StaleReason, Unit
 from nugget.models.nuggets import Nugget, NuggetBundle, NuggetHit, NuggetType, ScopeMatch

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
     from nugget.capture.review import ProposedFile
-    from nugget.index import SyncResult
+    from nugget.index.embedded import SyncResult
 
 
 MAX_WIDTH = 110

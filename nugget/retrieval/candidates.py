@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nugget.config import Settings
 from nugget.errors import EmbeddingUnavailable, UsageError
-from nugget.index import IndexReader, StoredChunk, Terms
+from nugget.index import IndexReader, StoredChunk
+from nugget.index.fulltext import Terms
 from nugget.infra.embedding import QuestionEmbedder
 from nugget.models import Query, Unit
 from nugget.retrieval.dates import Days, asked_days, asks_when, days_in, nearness

@@ -16,8 +16,9 @@ from datetime import UTC, date, datetime
 from itertools import combinations, islice
 from typing import NamedTuple
 
-from nugget.index import passages as tables
-from nugget.index.events import first_prompt
+from nugget.index.embedded import passages as tables
+from nugget.index.embedded.events import first_prompt
+from nugget.index.embedded.passages import StoredPassage
 from nugget.index.fulltext import (
     LARGEST_CHARACTER,
     asked_word,
@@ -29,7 +30,6 @@ from nugget.index.fulltext import (
     said_parts,
     stemmed,
 )
-from nugget.index.passages import StoredPassage
 from nugget.models import Chunk, Contribution, Filter, Hit, SourceName, Unit
 from nugget.retrieval.dates import Days, asked_days, nearness
 from nugget.retrieval.query_language import SearchQuery

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 
 from nugget.errors import EmbeddingUnavailable, NuggetError, TranscriptError, UsageError
 from nugget.index import IndexReader, StoredChunk
-from nugget.index import passages as tables
-from nugget.index.events import MORE
+from nugget.index.embedded import passages as tables
+from nugget.index.embedded.events import MORE
+from nugget.index.embedded.passages import StoredPassage
 from nugget.index.fulltext import STOP_WORDS
-from nugget.index.passages import StoredPassage
 from nugget.infra import git
 from nugget.infra.embedding import Embedder
 from nugget.markdown import headings_of

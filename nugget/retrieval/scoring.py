@@ -19,7 +19,8 @@ from collections.abc import Callable, Collection, Container, Iterator, Mapping, 
 from dataclasses import replace
 from datetime import date
 
-from nugget.index import Edge, IndexReader, StoredChunk, Terms
+from nugget.index import Edge, IndexReader, StoredChunk
+from nugget.index.fulltext import Terms
 from nugget.models import Chunk, Contribution, Hit, Query, SourceName, StaleReason, Unit
 from nugget.retrieval.candidates import Candidate, Gathered, Match, Matcher, Profile
 

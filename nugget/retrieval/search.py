@@ -13,7 +13,8 @@ from datetime import date
 from typing import NamedTuple
 
 from nugget.errors import UsageError
-from nugget.index import Index, IndexReader, StoredChunk
+from nugget.index import IndexReader, StoredChunk
+from nugget.index.embedded import Index
 from nugget.index.fulltext import STOP_WORDS, question_words
 from nugget.infra.embedding import QuestionEmbedder
 from nugget.models import Chunk, Contribution, Filter, Hit, Query, SourceName, Unit

@@ -23,7 +23,7 @@ from nugget.text import CHARS_PER_TOKEN, clean, counted, one_line, shorten
 from nugget.upkeep import find_brain, usable_brains
 
 if TYPE_CHECKING:
-    from nugget.index import Index
+    from nugget.index.embedded import Index
     from nugget.infra.embedding import Embedder
     from nugget.models import Hit, SourceName
 
@@ -45,7 +45,7 @@ def brief(
     None if nothing is known. At most `MAX_BRIEF_TOKENS`; with the shorter limit `unasked`, also None if the brain has
     no reviewed knowledge of this code. Raises UsageError in a brain that is not trusted.
     """
-    from nugget.index.connection import empty_home, open_read_only
+    from nugget.index.embedded.connection import empty_home, open_read_only
     from nugget.infra.workspace import find_workspace
 
     brains, lines = _brains_of(environment, folder), list[str]()
@@ -87,7 +87,7 @@ def recalled(
     home: Path, text: str, brains: Mapping[str, Path], folder: Path, *, embedder: Embedder | None, now: datetime
 ) -> list[str]:
     """Return the best units from brains and a folder's code repository as lines; empty if none is relevant."""
-    from nugget.index import Index
+    from nugget.index.embedded import Index
     from nugget.models import SourceName
 
     found: list[Hit] = []
@@ -112,9 +112,10 @@ def recalled(
 
 def _reviewed(connection: sqlite3.Connection, brains: Mapping[str, Path], workspace: str) -> Iterator[str]:
     """Yield the newest units of the brains that were learned in sessions on this code."""
-    from nugget.index import Index, Unusable
-    from nugget.index.provenance import sessions_of
-    from nugget.index.units import learned_in
+    from nugget.index.embedded import Index
+    from nugget.index.embedded.connection import Unusable
+    from nugget.index.embedded.provenance import sessions_of
+    from nugget.index.embedded.units import learned_in
 
     sessions, found = sessions_of(connection, workspace), list[tuple[str, str]]()
     for file in (brain / ".nugget" / "index.db" for brain in brains.values()):
@@ -126,8 +127,8 @@ def _reviewed(connection: sqlite3.Connection, brains: Mapping[str, Path], worksp
 
 
 def _known_of(connection: sqlite3.Connection, workspace: str, session: str | None, now: datetime) -> Iterator[str]:
-    from nugget.index.passages import last_incident, open_todos
-    from nugget.index.provenance import stated_rules
+    from nugget.index.embedded.passages import last_incident, open_todos
+    from nugget.index.embedded.provenance import stated_rules
 
     incident = last_incident(connection, workspace, without=session)
     todos = open_todos(connection, workspace, without=session, limit=MOST_TODOS)
@@ -150,8 +151,8 @@ def _known_of(connection: sqlite3.Connection, workspace: str, session: str | Non
 
 def _of_workspace(home: Path, text: str, folder: Path, now: datetime, embedder: Embedder | None) -> list[Hit]:
     """Return nuggets that the user stated about the code repository of a folder."""
-    from nugget.index import read_home
-    from nugget.index.connection import home_index_file
+    from nugget.index.embedded import read_home
+    from nugget.index.embedded.connection import home_index_file
     from nugget.infra.workspace import find_workspace
     from nugget.models import SourceName
 
@@ -167,7 +168,7 @@ def _strongest(
     opened: Callable[[], Index], text: str, source: SourceName, now: datetime, embedder: Embedder | None,
     *, most: int = MOST_HITS,
 ) -> list[Hit]:  # fmt: skip
-    from nugget.index import Unusable
+    from nugget.index.embedded.connection import Unusable
     from nugget.models import Query
     from nugget.retrieval import retrieve
     from nugget.retrieval.candidates import PROFILES

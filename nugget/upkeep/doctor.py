@@ -26,7 +26,7 @@ from nugget.config import (
     read_user_file,
 )
 from nugget.errors import NuggetError, reason_of
-from nugget.index.connection import find_damage
+from nugget.index.embedded.connection import find_damage
 from nugget.infra import git
 from nugget.infra.embedding import open_embedder
 from nugget.models import Severity, SourceName

@@ -18,7 +18,7 @@ from typing import Any
 
 from nugget.capture.ledger import write_id
 from nugget.errors import ConflictError, GitError, NuggetError, UsageError, reason_of
-from nugget.index.connection import find_damage, remove_database
+from nugget.index.embedded.connection import find_damage, remove_database
 from nugget.infra import files, git, system
 from nugget.redaction import redact, secret_lines
 from nugget.text import counted, printable, tracked

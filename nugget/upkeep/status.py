@@ -19,14 +19,14 @@ from nugget.capture.publish import publications
 from nugget.capture.review import proposals
 from nugget.config import Environment, Settings, read_brain_file
 from nugget.errors import IndexUnavailable, NuggetError
-from nugget.index import Index
-from nugget.index.connection import empty_home, index_folder, open_read_only
-from nugget.index.ingest import changed_logs
+from nugget.index.embedded import Index
+from nugget.index.embedded.connection import empty_home, index_folder, open_read_only
+from nugget.index.embedded.ingest import changed_logs
+from nugget.index.embedded.sync import document_changes
+from nugget.index.embedded.units import file_marks, file_states
+from nugget.index.embedded.vectors import embedding_under_way
 from nugget.index.postgres.connection import place_of
 from nugget.index.postgres.writer import space_state
-from nugget.index.sync import document_changes
-from nugget.index.units import file_marks, file_states
-from nugget.index.vectors import embedding_under_way
 from nugget.infra import git, remotes
 from nugget.infra.llm import spending
 from nugget.models import SourceName

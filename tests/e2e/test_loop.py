@@ -20,7 +20,7 @@ from worker_stage import LESSONS, variables
 from nugget.app.worker import work
 from nugget.capture import queue, review
 from nugget.hooks import NOTICE
-from nugget.index import Index
+from nugget.index.embedded import Index
 from nugget.infra import files, git
 from nugget.text import estimate_tokens
 

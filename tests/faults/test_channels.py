@@ -12,8 +12,8 @@ from nugget.config import Settings, read_environment
 from nugget.extraction.offline import extract_offline
 from nugget.extraction.places import Places
 from nugget.extraction.reasons import heuristic_nuggets
-from nugget.index.connection import open_home
-from nugget.index.sync import sync_provenance
+from nugget.index.embedded.connection import open_home
+from nugget.index.embedded.sync import sync_provenance
 from nugget.infra.workspace import find_workspace
 from nugget.models import Session, Speaker, Unit
 from nugget.models.nuggets import Nugget, SessionRecord

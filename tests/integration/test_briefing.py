@@ -16,8 +16,8 @@ from sessions import write_transcript
 from nugget.app import Brain
 from nugget.config import load_settings, read_environment
 from nugget.evidence.derive import ingest
-from nugget.index.connection import open_home
-from nugget.index.sync import sync_provenance
+from nugget.index.embedded.connection import open_home
+from nugget.index.embedded.sync import sync_provenance
 from nugget.infra.workspace import find_workspace
 from nugget.models import Evidence, Scope, Speaker, SpeechOrigin
 from nugget.models.nuggets import Nugget, NuggetType, SessionRecord

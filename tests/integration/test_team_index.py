@@ -26,8 +26,8 @@ from waiting import wait_for
 
 from nugget.config import load_settings, read_environment
 from nugget.errors import IndexUnavailable, UsageError
-from nugget.index import Index
-from nugget.index.connection import create
+from nugget.index.embedded import Index
+from nugget.index.embedded.connection import create
 from nugget.index.postgres import PostgresIndex
 from nugget.index.postgres.connection import MIGRATIONS, MOST_CONNECTIONS, IndexBusy, migrate, space_lock
 from nugget.index.postgres.writer import PublishedUnits, publish

@@ -11,7 +11,7 @@ from typing import Any
 from nugget.config import Environment, Settings, read_environment
 from nugget.evidence import BundleOptions, EvidenceBundle, evidence_bundle
 from nugget.evidence.derive import ingest
-from nugget.index.connection import open_home
+from nugget.index.embedded.connection import open_home
 from nugget.sources.sessions import find_log
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

@@ -11,8 +11,8 @@ from typing import Any
 
 from replay import commit, make_repository
 
-from nugget.index.connection import open_home
-from nugget.index.sync import sync_provenance
+from nugget.index.embedded.connection import open_home
+from nugget.index.embedded.sync import sync_provenance
 from nugget.infra.workspace import find_workspace
 from nugget.models import Filter, Query, Scope
 from nugget.models.nuggets import FileTouch, Nugget, NuggetBundle, NuggetType, SessionRecord, TouchAction

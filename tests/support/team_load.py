@@ -12,9 +12,9 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from nugget.index import Index
-from nugget.index import units as stored
-from nugget.index.connection import write_transaction
+from nugget.index.embedded import Index
+from nugget.index.embedded import units as stored
+from nugget.index.embedded.connection import write_transaction
 from nugget.index.postgres import PostgresIndex
 from nugget.index.postgres.connection import IndexBusy, close_pools
 from nugget.index.postgres.writer import publish

@@ -12,17 +12,16 @@ from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from nugget.index import Edge, IndexReader, Lists, Scored, StoredChunk, indexed_title, unit_of
 from nugget.index.bm25 import CHUNKS, UNITS, AskedWords, Item, items_of, places, ranges
 from nugget.index.fulltext import LARGE_INDEX_CHUNKS, Document, Terms, chunk_columns, terms_of, unit_columns
 from nugget.index.postgres import statements as sql
 from nugget.index.postgres.connection import Rows, Snapshot, Statement, Transactions
-from nugget.index.protocols import IndexReader, Lists, Scored
-from nugget.index.units import Edge, StoredChunk, indexed_title, unit_of
 from nugget.markdown import body_below_title
 from nugget.models import Filter, Relation, RelationType, SourceName, Unit
 
 if TYPE_CHECKING:
-    from nugget.index.vectors import UnitCosines
+    from nugget.index import UnitCosines
     from nugget.infra.embedding import Vector
 
 

@@ -17,12 +17,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from nugget.errors import IndexUnavailable
-from nugget.index import Index
+from nugget.index import UNIT_COLUMNS, indexed_title
 from nugget.index.bm25 import CHUNKS, UNITS, Postings, add_postings
-from nugget.index.connection import SCHEMA_VERSION
+from nugget.index.embedded import Index
+from nugget.index.embedded.connection import SCHEMA_VERSION
+from nugget.index.embedded.units import select_in
 from nugget.index.fulltext import LARGE_INDEX_CHUNKS, Document, chunk_columns, unit_columns
 from nugget.index.postgres.connection import check_version, clean, clear_errors, enter, open_connection
-from nugget.index.units import UNIT_COLUMNS, indexed_title, select_in
 from nugget.markdown import body_below_title
 from nugget.models import SourceName
 

@@ -18,7 +18,7 @@ from nugget.evidence import TRUNCATED, BundleOptions, bundle_json
 from nugget.evidence.candidates import PROFILES
 from nugget.evidence.derive import ingest, notes_of_command, notes_of_speech
 from nugget.evidence.selection import select_with_llm
-from nugget.index.events import TABLES
+from nugget.index.embedded.events import TABLES
 from nugget.infra.llm import LLM
 from nugget.sources import Log, session_file
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nugget.index import Index
-from nugget.index import units as stored
-from nugget.index.connection import connect, create, write_transaction
+from nugget.index.embedded import Index
+from nugget.index.embedded import units as stored
+from nugget.index.embedded.connection import connect, create, write_transaction
+from nugget.index.embedded.vectors import Signs
 from nugget.index.fulltext import Vocabulary, compound_parts, nearest, pieces, question_words, terms_of
-from nugget.index.vectors import Signs
 from nugget.markdown import chunk_markdown
 from nugget.models import Chunk, Filter, SourceName, Unit
 from nugget.retrieval.query_language import merge_filters, parse_search

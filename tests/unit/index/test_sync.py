@@ -17,9 +17,9 @@ from waiting import PATIENCE_S
 from nugget.app import Brain
 from nugget.config import Settings, read_environment
 from nugget.errors import EmbeddingUnavailable
-from nugget.index import Index
-from nugget.index.connection import index_folder
-from nugget.index.sync import sync
+from nugget.index.embedded import Index
+from nugget.index.embedded.connection import index_folder
+from nugget.index.embedded.sync import sync
 from nugget.infra.embedding import Embedder, open_embedder
 from nugget.models import Bundle, Filter
 from nugget.text import on_progress

@@ -14,7 +14,7 @@ import pytest
 from sessions import write_transcript
 
 from nugget.cli import run
-from nugget.index.connection import connect, open_home
+from nugget.index.embedded.connection import connect, open_home
 from nugget.infra import files
 
 

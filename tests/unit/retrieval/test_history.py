@@ -12,8 +12,8 @@ import pytest
 from sessions import fork, write_transcript
 
 from nugget.config import Environment, Settings, read_environment
-from nugget.index.connection import open_home
-from nugget.index.ingest import IngestRun, ingest_all, is_outdated
+from nugget.index.embedded.connection import open_home
+from nugget.index.embedded.ingest import IngestRun, ingest_all, is_outdated
 from nugget.models import Filter, Hit, SourceName
 from nugget.retrieval.history import HISTORY_SOURCES, search_history
 from nugget.retrieval.query_language import SearchQuery, parse_search

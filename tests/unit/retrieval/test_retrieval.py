@@ -17,8 +17,8 @@ from paths import REPOSITORY
 from nugget.app import Brain
 from nugget.config import Settings, read_environment
 from nugget.errors import LLMUnavailable, UsageError
-from nugget.index import Index
-from nugget.index.vectors import add_distance
+from nugget.index.embedded import Index
+from nugget.index.embedded.vectors import add_distance
 from nugget.models import Bundle, Chunk, Contribution, Depth, Filter, Hit, Query, SourceName, StaleReason, Unit
 from nugget.render import bundle_markdown
 from nugget.retrieval.candidates import fuse

@@ -10,10 +10,10 @@ import pytest
 
 from nugget.config import Settings, read_environment
 from nugget.errors import UsageError
-from nugget.index import read_memory
-from nugget.index import units as stored
-from nugget.index.connection import memory_index_file, open_home, open_memory
-from nugget.index.sync import sync_documents
+from nugget.index.embedded import read_memory
+from nugget.index.embedded import units as stored
+from nugget.index.embedded.connection import memory_index_file, open_home, open_memory
+from nugget.index.embedded.sync import sync_documents
 from nugget.models import Relation, RelationType, SourceName, Unit
 from nugget.sources import UnitFiles
 from nugget.sources.notes import check_identity, memory_of, open_canon

@@ -24,7 +24,7 @@ from nugget.app import Brain
 from nugget.brain.filing import move_unit
 from nugget.config import load_settings, read_environment
 from nugget.errors import NuggetError
-from nugget.index.connection import find_damage
+from nugget.index.embedded.connection import find_damage
 from nugget.infra import files, git
 from nugget.upkeep.doctor import Finding, doctor
 from nugget.upkeep.repair import find_leaks, repair, scrub

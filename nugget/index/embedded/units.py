@@ -1,4 +1,4 @@
-"""Units, chunks, relations and files in an index: read them, put them in, take them out.
+"""Units, chunks, relations and files in an embedded index: read them, put them in, take them out.
 
 Plain functions over a connection. Callers that write hold a write transaction.
 """
@@ -8,56 +8,18 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from datetime import date
-from typing import Any, NamedTuple
+from dataclasses import asdict
+from typing import Any
 
+from nugget.index import UNIT_COLUMNS, StoredChunk, indexed_title, unit_of
 from nugget.index.bm25 import note_documents
 from nugget.index.fulltext import chunk_columns, unit_columns
 from nugget.markdown import body_below_title
-from nugget.models import (
-    Chunk,
-    FileState,
-    Filter,
-    Origin,
-    Problem,
-    Relation,
-    RelationType,
-    Scope,
-    Severity,
-    SourceName,
-    Unit,
-)
-from nugget.models.sessions import evidence_of
+from nugget.models import Chunk, FileState, Problem, Relation, RelationType, Scope, Severity, SourceName, Unit
 from nugget.text import printable
 
 _IN_ONE_QUERY = 500
-CHANGED = "max(coalesce(u.last_modified, ''), coalesce(u.created, ''))"
 CHUNK_COLUMNS = "key, unit_key, position, heading_breadcrumb, content"
-UNIT_COLUMNS = (
-    "source, id, path, title, type, domain, tags, confidence, origin, created, last_modified, stale_after, "
-    "scope_repo, scope_path, scope_symbol, session, details, content"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class StoredChunk:
-    """A chunk as it stands in the index."""
-
-    key: int
-    unit_key: int
-    position: int
-    breadcrumb: str
-    text: str
-
-
-class Edge(NamedTuple):
-    """A relation between two indexed units; `outward` when it was written in the unit that was asked about."""
-
-    unit_key: int
-    neighbour_key: int
-    relation: RelationType
-    outward: bool
 
 
 def units_by_key(connection: sqlite3.Connection, keys: Iterable[int]) -> dict[int, Unit]:
@@ -73,8 +35,7 @@ def units_by_key(connection: sqlite3.Connection, keys: Iterable[int]) -> dict[in
 
 def unit_keys(connection: sqlite3.Connection, ids: Iterable[str], source: SourceName) -> dict[str, int]:
     """Return the keys of units by id, within one source."""
-    rows = select_in(connection, "SELECT id, key FROM units WHERE source = ? AND id IN", list(ids), (source,))
-    return {row[0]: row[1] for row in rows}
+    return dict(select_in(connection, "SELECT id, key FROM units WHERE source = ? AND id IN", list(ids), (source,)))
 
 
 def chunks_of_units(connection: sqlite3.Connection, keys: Iterable[int]) -> dict[int, list[StoredChunk]]:
@@ -83,51 +44,6 @@ def chunks_of_units(connection: sqlite3.Connection, keys: Iterable[int]) -> dict
     for row in select_in(connection, f"SELECT {CHUNK_COLUMNS} FROM chunks WHERE unit_key IN", list(keys)):
         found.setdefault(row[1], []).append(StoredChunk(*row))
     return {key: sorted(chunks, key=lambda chunk: chunk.position) for key, chunks in found.items()}
-
-
-def conditions_of(filter_: Filter) -> tuple[str, list[object]]:
-    """Return the SQL tests of a filter on units `u`, with their parameters; an empty text for no filter.
-
-    All but `match` is SQL that PostgreSQL reads in the same way, but for `max`.
-    """
-    conditions: list[str] = []
-    parameters: list[object] = []
-    for column, values in (("source", filter_.sources), ("type", filter_.types)):
-        if values:
-            conditions.append(f"u.{column} IN ({','.join('?' * len(values))})")
-            parameters += values
-    if filter_.domains:
-        either = " OR ".join(["u.domain = ? OR substr(u.domain, 1, ?) = ?"] * len(filter_.domains))
-        conditions.append(f"({either})")
-        for domain in filter_.domains:
-            parameters += [domain, len(domain) + 1, f"{domain}/"]
-    for tag in filter_.tags:
-        conditions.append("replace(lower(u.tags), ?, '') != lower(u.tags)")
-        parameters.append(_lower(_json(tag)))
-    if filter_.paths:
-        in_either = ["substr(lower(u.{0}), 1, ?) = ?", "replace(lower(u.{0}), ?, '') != lower(u.{0})"]
-        one = " OR ".join(part.format(column) for column in ("path", "scope_path") for part in in_either)
-        conditions.append(f"({' OR '.join([one] * len(filter_.paths))})")
-        for path in filter_.paths:
-            beginning = path.lower().lstrip("/")
-            parameters += [len(beginning), beginning, f"/{beginning}"] * 2
-    if filter_.sessions:
-        conditions.append(f"({' OR '.join(['substr(u.session, 1, ?) = ?'] * len(filter_.sessions))})")
-        for session in filter_.sessions:
-            parameters += [len(session), session]
-    if filter_.since:
-        conditions.append(f"{CHANGED} >= ?")
-        parameters.append(filter_.since.isoformat())
-    if filter_.until:
-        conditions.append(f"{CHANGED} BETWEEN '0' AND ?")
-        parameters.append(filter_.until.isoformat())
-    if filter_.min_confidence > 0:
-        conditions.append("u.confidence >= ?")
-        parameters.append(filter_.min_confidence)
-    if filter_.match:
-        conditions.append("u.key IN (SELECT rowid FROM units_fts WHERE units_fts MATCH ?)")
-        parameters.append(filter_.match)
-    return " AND ".join(conditions), parameters
 
 
 def file_states(
@@ -194,12 +110,6 @@ def select_in(
     for start in range(0, len(values), _IN_ONE_QUERY):
         part = values[start : start + _IN_ONE_QUERY]
         yield from connection.execute(f"{sql} ({','.join('?' * len(part))})", (*parameters, *part))
-
-
-def indexed_title(title: str, body: str) -> str:
-    """Return the title if it says more than the text below it; empty if the text begins with it."""
-    beginning = " ".join(body[: 4 * len(title) + 100].split())
-    return "" if beginning.startswith(title.removesuffix("[…]").strip()) else title
 
 
 def put_unit(connection: sqlite3.Connection, unit: Unit, chunks: Sequence[Chunk]) -> int:
@@ -289,29 +199,6 @@ def remove_file(connection: sqlite3.Connection, source: SourceName, path: str) -
 def put_meta(connection: sqlite3.Connection, **values: str) -> None:
     """Set facts about the index as a whole: the embedding model, the state that was synced."""
     connection.executemany("INSERT OR REPLACE INTO meta VALUES (?,?)", list(values.items()))
-
-
-def unit_of(row: Any, related: Sequence[Relation]) -> Unit:
-    """Return the unit of a row of UNIT_COLUMNS."""
-    (source, id_, path, title, type_, domain, tags, confidence, origin, created, last_modified, stale_after,
-     repo, scope_path, symbol, session, details_json, content) = row  # fmt: skip
-    details = json.loads(details_json)
-    days = {"created": created, "last_modified": last_modified, "stale_after": stale_after}
-    has_scope = repo or scope_path or symbol
-    return Unit(
-        id=id_, source=SourceName(source), type=type_, title=title, body=content, path=path, domain=domain,
-        tags=tuple(json.loads(tags)), confidence=confidence, origin=Origin(origin) if origin else None,
-        related=tuple(related), scope=Scope(repo=repo, path=scope_path, symbol=symbol) if has_scope else None,
-        session=session,
-        evidence=tuple(map(evidence_of, details["evidence"])),
-        alternatives=tuple(details["alternatives"]),
-        **{name: date.fromisoformat(day) if day else None for name, day in days.items()}
-    )  # fmt: skip
-
-
-def _lower(text: str) -> str:
-    """Return a text as SQLite's `lower` does it: ASCII alone."""
-    return text.encode("utf-8", "replace").lower().decode()
 
 
 def _json(value: object) -> str:

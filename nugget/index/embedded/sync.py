@@ -19,11 +19,20 @@ from stat import S_ISREG
 from nugget import brain as brains
 from nugget.config import Environment
 from nugget.errors import IndexUnavailable, reason_of
-from nugget.index import SyncResult, Unusable
-from nugget.index import units as stored
-from nugget.index.connection import connect, create, index_folder, open_existing, remove_database, write_transaction
-from nugget.index.provenance import put_record
-from nugget.index.vectors import embed_missing, model_problem
+from nugget.index import indexed_title
+from nugget.index.embedded import SyncResult
+from nugget.index.embedded import units as stored
+from nugget.index.embedded.connection import (
+    Unusable,
+    connect,
+    create,
+    index_folder,
+    open_existing,
+    remove_database,
+    write_transaction,
+)
+from nugget.index.embedded.provenance import put_record
+from nugget.index.embedded.vectors import embed_missing, model_problem
 from nugget.infra import files
 from nugget.infra.embedding import Embedder
 from nugget.markdown import chunk_markdown
@@ -36,6 +45,7 @@ _BRAIN = SourceName.BRAIN
 _FILES_A_BATCH = 64
 DocumentChanges = tuple[list[tuple[str, Path]], list[str], int]
 """Files of a source that differ from the index, by key and place, the keys of those gone, and how many are the same."""
+_Chunks = Sequence[Sequence[Chunk]]
 
 
 def pending_changes(brain: Path, environment: Environment) -> int | None:
@@ -286,10 +296,7 @@ def sync_provenance(home: Path, connection: sqlite3.Connection, *, embedder: Emb
 
 def chunks_of(unit: Unit, count_tokens: Callable[[str], int] = estimate_tokens) -> Sequence[Chunk]:
     """Return the chunks of a unit as they are indexed."""
-    return chunk_markdown(unit.body, title=stored.indexed_title(unit.title, unit.body), count_tokens=count_tokens)
-
-
-_Chunks = Sequence[Sequence[Chunk]]
+    return chunk_markdown(unit.body, title=indexed_title(unit.title, unit.body), count_tokens=count_tokens)
 
 
 def _read(

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
-from nugget.index.events import MARKS, id_range, table_of
+from nugget.index.embedded.events import MARKS, id_range, table_of
+from nugget.index.embedded.units import select_in
 from nugget.index.fulltext import LARGEST_CHARACTER
-from nugget.index.units import select_in
 from nugget.models import Filter, SourceName
 from nugget.models.sessions import Evidence, Speaker, SpeechOrigin
 

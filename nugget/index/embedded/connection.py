@@ -264,7 +264,7 @@ def _keep_gone_sessions(connection: sqlite3.Connection, old: Path) -> None:
 
     Incidents and notes are derived again. An index that cannot be read has nothing to give.
     """
-    from nugget.index.events import READ_TABLES, index_rows
+    from nugget.index.embedded.events import READ_TABLES, index_rows
 
     with suppress(sqlite3.Error):
         connection.execute("ATTACH ? AS old", (str(old),))

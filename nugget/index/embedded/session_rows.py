@@ -16,9 +16,9 @@ from typing import Any
 
 from nugget.config import Settings
 from nugget.errors import NuggetError
-from nugget.index import events as store
-from nugget.index.events import Ids, ReadState, table_of
-from nugget.index.units import select_in
+from nugget.index.embedded import events as store
+from nugget.index.embedded.events import Ids, ReadState, table_of
+from nugget.index.embedded.units import select_in
 from nugget.infra.workspace import find_workspace, vanished_workspace
 from nugget.models import Event, EventKind, Problem, SourceName
 from nugget.redaction import MARGIN_CHARS, redact, redact_all, within

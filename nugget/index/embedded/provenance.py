@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 
+from nugget.index.embedded.units import select_in
 from nugget.index.fulltext import LARGEST_CHARACTER, Vocabulary, terms_of
-from nugget.index.units import select_in
 from nugget.models.nuggets import FileTouch, Nugget, SessionRecord
 from nugget.sources.nugget_store import line_of, value_in
 

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nugget.index.events import Ids
-from nugget.index.session_rows import IngestRun
+from nugget.index.embedded.events import Ids
+from nugget.index.embedded.session_rows import IngestRun
 from nugget.redaction import MARGIN_CHARS, redact, within
 from nugget.sources import Log
 from nugget.sources.shell_logs import (

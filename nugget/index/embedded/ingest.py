@@ -17,10 +17,10 @@ from typing import Any
 
 from nugget.config import Environment, Settings
 from nugget.errors import NuggetError, reason_of
-from nugget.index import events as store
-from nugget.index.connection import write_transaction
-from nugget.index.events import Ids, LogSession, ReadState
-from nugget.index.session_rows import (
+from nugget.index.embedded import events as store
+from nugget.index.embedded.connection import write_transaction
+from nugget.index.embedded.events import Ids, LogSession, ReadState
+from nugget.index.embedded.session_rows import (
     IngestRun,
     RowMaker,
     cleaned_events,
@@ -29,8 +29,8 @@ from nugget.index.session_rows import (
     repeated_records,
     workspace_of,
 )
-from nugget.index.shell_ingest import read_shell
-from nugget.index.units import meta, put_meta
+from nugget.index.embedded.shell_ingest import read_shell
+from nugget.index.embedded.units import meta, put_meta
 from nugget.infra import files
 from nugget.models import EventKind, Problem, Session, SessionFile, SourceName
 from nugget.redaction import allow_list, is_excluded_project, rules_stamp

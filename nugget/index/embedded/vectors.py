@@ -19,11 +19,12 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from nugget.errors import EmbeddingUnavailable, IndexUnavailable
-from nugget.index import units as stored
-from nugget.index.connection import connect, remove_database, write_transaction
+from nugget.index import indexed_title
+from nugget.index.embedded import units as stored
+from nugget.index.embedded.connection import connect, remove_database, write_transaction
 from nugget.index.fulltext import pieces
 from nugget.infra import files
 from nugget.markdown import body_below_title
@@ -31,9 +32,6 @@ from nugget.text import on_progress, slugify
 
 if TYPE_CHECKING:
     from nugget.infra.embedding import Embedder, Vector
-
-UnitCosines: TypeAlias = tuple[float, float | None]
-"""Of a whole unit, and of its title (None if it has none of its own)."""
 
 PROGRESS = "progress.json"
 """In the folder of the vector cache while vectors are made: `done` of `total` units since `started`, as of `at`."""
@@ -239,7 +237,7 @@ def _texts(connection: sqlite3.Connection, keys: Sequence[int]) -> dict[int, lis
     texts = {}
     for key, unit in stored.units_by_key(connection, keys).items():
         if key in chunks:
-            title = stored.indexed_title(unit.title, unit.body)
+            title = indexed_title(unit.title, unit.body)
             whole = f"{title}\n{body_below_title(unit.body)}" if title else unit.body
             parts = [f"{one.breadcrumb}\n{one.text}" if one.breadcrumb else one.text for one in chunks[key]]
             words = " ".join(pieces(title)) if title.isalnum() else ""  # as a wiki names its pages: `LearnTesting`

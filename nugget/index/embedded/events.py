@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from nugget.index.embedded.units import select_in
 from nugget.index.fulltext import asked_word
-from nugget.index.units import select_in
 from nugget.models import SourceName
 from nugget.models.sessions import Speaker, SpeechOrigin
 

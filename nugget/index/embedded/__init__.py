@@ -1,0 +1,353 @@
+"""The embedded index: one SQLite file, disposable, with units, chunks, relations, full text and vectors.
+
+`Index` is how everything above reads it. Sync alone writes it, through `units` within `write_transaction`.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nugget.index import Edge, IndexReader, Lists, StoredChunk, UnitCosines, bm25, conditions_of
+from nugget.index.embedded import units as stored
+from nugget.index.embedded import vectors
+from nugget.index.embedded.connection import (
+    Unusable,
+    home_index_file,
+    load_sqlite_vec,
+    memory_index_file,
+    open_existing,
+    open_memory,
+)
+from nugget.index.embedded.units import select_in
+from nugget.index.fulltext import COLUMN_WEIGHTS, SMALL_INDEX_CHUNKS, Terms, Vocabulary, match_any, terms_of
+from nugget.models import Filter, Problem, RelationType, SourceName, Unit
+
+if TYPE_CHECKING:
+    from nugget.infra.embedding import Vector
+
+_WEIGHTS = ", ".join(map(str, COLUMN_WEIGHTS))
+_MOST_KNOWN = 32
+"""Most lengths of documents, and masks of what filters admit, that a thread keeps of one state."""
+
+
+class Index(IndexReader):
+    """An index file, opened for reading. Thread-safe: each thread has a connection of its own.
+
+    Raises Unusable if the file must be rebuilt first.
+    """
+
+    other_model = "no_vectors"  # a sync gives this index the vectors of the client's model
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._signs = vectors.Signs()
+        self._local = threading.local()
+        self._opened: list[sqlite3.Connection] = []
+        _ = self.connection
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """This thread's connection."""
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = open_existing(self.file)
+            self._local.connection, self._local.state = connection, (0, -1)
+            self._local.vector_search = "sqlite-vec" if load_sqlite_vec(connection) else "numpy"
+            if self._local.vector_search == "numpy":
+                vectors.add_distance(connection)
+            self._opened.append(connection)
+        return connection
+
+    @property
+    def vector_search(self) -> str:
+        """How this thread measures vectors: by `sqlite-vec` or, where that does not load, by `numpy`."""
+        _ = self.connection
+        return str(self._local.vector_search)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Read one state of the index throughout the block, whatever is written meanwhile."""
+        connection = self.connection
+        if connection.in_transaction:
+            yield
+            return
+        connection.execute("BEGIN")
+        state = connection.execute("PRAGMA data_version").fetchone()[0], connection.total_changes
+        if state != self._local.state or len(self._local.known) > _MOST_KNOWN:
+            self._local.state, self._local.known = state, {}
+        try:
+            yield
+        finally:
+            with suppress(sqlite3.Error):
+                connection.execute("COMMIT")
+
+    @property
+    def chunk_count(self) -> int:
+        """Chunks of all sources."""
+        return self._vocabulary.chunks
+
+    @property
+    def _vocabulary(self) -> Vocabulary:
+        vocabulary: Vocabulary = self._once(Vocabulary, lambda: Vocabulary(self.connection))
+        return vocabulary
+
+    @property
+    def embedding_model(self) -> str | None:
+        """The model whose vectors stand in this index; None when it has none."""
+        return self.meta("embedding_model") or None
+
+    def model_problem(self, model: str | None = None) -> str | None:
+        """Return why the last sync could not have the configured model (or this one); None if it could."""
+        noted = self.meta("model_problem")
+        problem = json.loads(noted) if noted else {}
+        return None if model not in (None, problem.get("model")) else problem.get("reason")
+
+    def meta(self, key: str) -> str | None:
+        """Return a fact about the index as a whole."""
+        return stored.meta(self.connection, key)
+
+    def counts(self) -> dict[str, int]:
+        """Return rows of each kind: units, chunks, vectors, relationships, files."""
+        names = ("units", "chunks", "vectors", "relationships", "files")
+        return {name: self.connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names}
+
+    def terms(self, text: str, *, matches: Sequence[str] = ()) -> Terms:
+        """Return the words of a question that are worth looking for."""
+        return terms_of(self._vocabulary, text)
+
+    def search(
+        self, terms: Terms, vector: Vector | None, filter_: Filter, *, k: int, depth: int, within: Filter | None = None
+    ) -> Lists:
+        """Return the best `depth` chunks and units by words, the best k chunks by vectors, and k units of a period."""
+        # One after the other: in threads beside each other they wait longer for the interpreter than they gain.
+        texts = self.search_text("chunks", terms, depth, filter_)
+        wholes = self.search_text("units", terms, depth, filter_)
+        of_period = self.search_text("units", terms, k, within) if within else []
+        nearest = self.search_vectors(vector, k, filter_) if vector is not None else []
+        unit_of = self.units_of_chunks(list({key for key, _ in [*texts, *nearest]}))
+        return Lists(texts, wholes, of_period, nearest, unit_of)
+
+    def search_text(self, kind: str, terms: Terms, k: int, filter_: Filter) -> list[tuple[int, float]]:
+        """Return the k best for any of these terms of the `chunks`, or of the `units` read as a whole.
+
+        As (key, BM25 score); higher is better.
+        """
+        if not terms.match:
+            return []
+        if self._has_numpy and (alone := bm25.terms_alone(terms)):
+            admitted = self._admitted(filter_, kind)
+            return bm25.best(self.connection, kind, alone, k, self._documents(kind), admitted)
+        table, (allowed_sql, parameters) = f"{kind}_fts", _allowed(filter_, kind)
+        where = f"AND +rowid IN ({allowed_sql})" if allowed_sql else ""  # the plus: match first, not row by row
+        return self.connection.execute(
+            # `ORDER BY rank` takes twice as long.
+            f"SELECT rowid, -bm25({table}, {_WEIGHTS}) AS score FROM {table} WHERE {table} MATCH ? {where} "
+            "ORDER BY score DESC LIMIT ?",
+            (terms.match, *parameters, k),
+        ).fetchall()
+
+    @property
+    def _has_numpy(self) -> bool:
+        """Whether numpy answers sooner than SQLite alone: in a small index never, and not if it must be imported."""
+        return self.chunk_count > SMALL_INDEX_CHUNKS and "numpy" in sys.modules
+
+    def _documents(self, kind: str) -> Any:
+        return self._once(kind, lambda: bm25.read_documents(self.connection, kind))
+
+    def _admitted(self, filter_: Filter, kind: str) -> Any:
+        """Return by key whether a filter admits each chunk or unit; None if it admits all."""
+        import numpy as np
+
+        sql, parameters = _allowed(filter_, "units")
+        if not sql:
+            return None
+
+        def read() -> Any:
+            one_text = f"SELECT coalesce(group_concat(key), '') FROM ({sql})"  # a row for each key takes twice as long
+            keys = self.connection.execute(one_text, parameters).fetchone()[0]
+            mask = np.zeros(len(self._documents("units")[0]), bool)
+            mask[np.fromstring(keys, np.int64, sep=",")] = True
+            return mask
+
+        units = self._once(filter_, read)
+        return units if kind == "units" else self._once((filter_, kind), lambda: units[self._documents("chunks")[1]])
+
+    def _once(self, name: object, read: Callable[[], Any]) -> Any:
+        """Return what is read; within `reading` only once, until something is written."""
+        is_same = self.connection.in_transaction and self._local.state[1] == self.connection.total_changes
+        known = self._local.known if is_same else {}
+        if name not in known:
+            known[name] = read()
+        return known[name]
+
+    def search_vectors(self, vector: Vector, k: int, filter_: Filter) -> list[tuple[int, float]]:
+        """Return the k chunks of highest cosine with a normalised vector, as (chunk key, cosine)."""
+        near = self._signs.near(self.connection, vector, k, self._admitted(filter_, "chunks"))
+        # Of all its measures L2 is the one that spares sqlite-vec two norms a row.
+        sql = "SELECT vec_distance_L2(embedding, ?), chunk_key FROM vectors WHERE chunk_key IN"
+        best = sorted(select_in(self.connection, sql, near, (vector.tobytes(),)))[:k]
+        return [(key, vectors.cosine(distance)) for distance, key in best]
+
+    def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, UnitCosines]:
+        """Return the cosines with each of these units that has vectors: of the whole, and of its title."""
+        sql = (
+            "SELECT unit_key, vec_distance_L2(embedding, ?), "
+            "CASE WHEN title_embedding IS NOT NULL THEN vec_distance_L2(title_embedding, ?) END "
+            "FROM unit_vectors WHERE unit_key IN"
+        )
+        return {
+            unit: (vectors.cosine(whole), None if title is None else vectors.cosine(title))
+            for unit, whole, title in select_in(self.connection, sql, unit_keys, [vector.tobytes()] * 2)
+        }
+
+    def nearest_chunks(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, tuple[int, float]]:
+        """Return the nearest chunk of each of these units that has vectors: unit key -> (chunk key, cosine)."""
+        sql = (  # beside min(), SQLite takes `key` from the row that is least
+            "SELECT unit_key, key, min(vec_distance_L2(embedding, ?)) FROM chunks CROSS JOIN vectors "
+            "ON chunk_key = key WHERE unit_key IN (SELECT value FROM json_each(?)) GROUP BY unit_key"
+        )
+        rows = self.connection.execute(sql, (vector.tobytes(), json.dumps(unit_keys)))
+        return {unit: (key, vectors.cosine(distance)) for unit, key, distance in rows}
+
+    def nearness(self, unit_key: int, unit_keys: Sequence[int]) -> dict[int, float]:
+        """Return the cosine of each of these units with another one, each as a whole; 0 if it is below."""
+        vector = self.connection.execute(
+            "SELECT embedding FROM unit_vectors WHERE unit_key = ?", (unit_key,)
+        ).fetchone()
+        sql = "SELECT unit_key, vec_distance_L2(embedding, ?) FROM unit_vectors WHERE unit_key IN"
+        near = select_in(self.connection, sql, unit_keys, vector) if vector else ()
+        return {key: max(vectors.cosine(distance), 0.0) for key, distance in near}
+
+    def words_of_unit(self, terms: Terms, unit_key: int) -> list[str]:
+        """Return those of the words that stand in a unit."""
+        between = "SELECT min(key), max(key) FROM chunks WHERE unit_key = ?"  # those of a unit follow each other
+        keys = self.connection.execute(between, (unit_key,)).fetchone()
+        sql = "SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? AND rowid BETWEEN ? AND ? LIMIT 1"
+        return [word for word in terms.words if self.connection.execute(sql, (match_any([word]), *keys)).fetchone()]
+
+    def units_of_chunks(self, keys: Sequence[int]) -> dict[int, int]:
+        """Return the unit of each of these chunks: chunk key -> unit key."""
+        if self._has_numpy:
+            units = self._documents("chunks")[1]
+            return dict(zip(keys, units[list(keys)].tolist(), strict=True))
+        return dict(select_in(self.connection, "SELECT key, unit_key FROM chunks WHERE key IN", keys))
+
+    def chunks_of_units(self, keys: Iterable[int]) -> dict[int, list[StoredChunk]]:
+        """Return all chunks of these units, in order."""
+        return stored.chunks_of_units(self.connection, keys)
+
+    def units(self, keys: Iterable[int]) -> dict[int, Unit]:
+        """Return units by key."""
+        return stored.units_by_key(self.connection, keys)
+
+    def unit_keys(self, ids: Iterable[str], source: SourceName = SourceName.BRAIN) -> dict[str, int]:
+        """Return the keys of units by id, within one source."""
+        return stored.unit_keys(self.connection, ids, source)
+
+    def unit_vector(self, unit_key: int) -> Vector | None:
+        """Return the vector of a unit as a whole, if it has one."""
+        import numpy as np
+
+        sql = "SELECT embedding FROM unit_vectors WHERE unit_key = ?"
+        row = self.connection.execute(sql, (unit_key,)).fetchone()
+        return np.frombuffer(row[0], dtype="<f4") if row else None
+
+    def listed(self, columns: str, filter_: Filter, order: str, *, limit: int | None = None) -> Iterable[Any]:
+        """Return columns of the units `u` that a filter admits; `columns` and `order` are SQL of ours."""
+        conditions, parameters = conditions_of(filter_)
+        sql = f"SELECT {columns} FROM units u WHERE {conditions or 'true'} ORDER BY {order} LIMIT ?"
+        return self.connection.execute(sql, (*parameters, -1 if limit is None else limit))
+
+    def titles(self, prefix: str, *, whole: bool, limit: int) -> list[tuple[str, str]]:
+        """Return the ids that begin so, with their titles; with `whole` the refs, which name the source."""
+        name = "source || ':' || id" if whole else "id"
+        sql = f"SELECT {name}, title FROM units WHERE substr({name}, 1, ?) = ? ORDER BY 1 LIMIT ?"
+        return self.connection.execute(sql, (len(prefix), prefix, limit)).fetchall()
+
+    def edges(self, keys: Sequence[int]) -> list[Edge]:
+        """Return the relations of these units, in both directions."""
+        ends = (
+            "FROM relationships r JOIN units s ON s.key = r.source_key "
+            "JOIN units t ON t.id = r.target_id AND t.source = s.source"
+        )
+        found = []
+        for is_outward, unit, neighbour in ((True, "s", "t"), (False, "t", "s")):
+            sql = f"SELECT {unit}.key, {neighbour}.key, relation_type {ends} WHERE s.key != t.key AND {unit}.key IN"
+            rows = select_in(self.connection, sql, list(keys))
+            found += [Edge(key, other, RelationType(relation), is_outward) for key, other, relation in rows]
+        return found
+
+    def admitted(self, keys: Sequence[int], filter_: Filter) -> set[int]:
+        """Return those of the units that a filter admits."""
+        conditions, parameters = conditions_of(filter_)
+        if not conditions:
+            return set(keys)
+        sql = f"SELECT key FROM units u WHERE {conditions} AND key IN"
+        return {row[0] for row in select_in(self.connection, sql, keys, parameters)}
+
+    def superseded_by(self, keys: Sequence[int]) -> dict[int, str]:
+        """Return for each of these units that a newer one supersedes the id of the newer one."""
+        sql = """SELECT t.key, s.id FROM units t
+                 JOIN relationships r ON r.target_id = t.id AND r.relation_type = 'supersedes'
+                 JOIN units s ON s.key = r.source_key AND s.source = t.source AND s.key != t.key
+                 WHERE t.key IN"""
+        return dict(select_in(self.connection, sql, keys))
+
+    def close(self) -> None:
+        """Close every thread's connection; the index may not be used afterwards."""
+        for connection in self._opened:
+            connection.close()
+        self._opened.clear()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncResult:
+    """Counts of what a sync did. `rebuilt` says why the index was rebuilt, if it was; `problems` are all that stand."""
+
+    added: int = 0
+    modified: int = 0
+    moved: int = 0
+    removed: int = 0
+    unchanged: int = 0
+    embedded: int = 0
+    cached: int = 0
+    rebuilt: str | None = None
+    without_vectors: str | None = None
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """Whether the sync changed the index."""
+        return bool(self.added or self.modified or self.moved or self.removed or self.rebuilt)
+
+
+def _allowed(filter_: Filter, kind: str) -> tuple[str, list[object]]:
+    """Return a SELECT of the keys of the chunks or units that a filter admits, and its parameters; no text for all."""
+    conditions, parameters = conditions_of(filter_)
+    tables = "units u CROSS JOIN chunks c ON c.unit_key = u.key" if kind == "chunks" else "units u"
+    return f"SELECT {kind[0]}.key FROM {tables} WHERE {conditions}" if conditions else "", parameters
+
+
+def read_home(home: Path) -> Index:
+    """Open the machine's index for reading. Raises Unusable if nothing has been synced into it yet."""
+    return Index(home_index_file(home))
+
+
+def read_memory(home: Path, identity: str) -> Index:
+    """Open the index of an identity's memory for reading; create it if there is none."""
+    open_memory(home, identity).close()
+    index = Index(memory_index_file(home, identity))
+    if index.meta("identity") != identity:
+        raise Unusable("the index is another identity's")
+    return index
