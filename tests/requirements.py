@@ -424,7 +424,9 @@ PROMISES = {
     "GITHUB-WAITS": "A rate limit is waited for as GitHub asks, for a minute at most; a longer one is told.",
     "GITHUB-TOKEN": "The token goes to GitHub's own address alone, and stands in no message, argument or file.",
     "GITHUB-SENTENCE": "Every failure of GitHub or of the way to it is a ForgeError with one clear sentence.",
-    "REMOTE-PROXY": "The remote and GitHub are reached through the proxy that the environment names.",
+    "REMOTE-PROXY": "Every other server is reached through the proxy that the environment names.",
+    "REMOTE-TLS": "Every other server is trusted by SSL_CERT_FILE; a certificate that is not trusted is one sentence.",
+    "FORGE-DESCRIBED": "What is asked of GitHub and GitLab fits the descriptions of their APIs.",
     "REMOTE-CLEAN": "A remote is spoken to in the cleaned environment: no inherited GIT_DIR, no prompt, no hooks.",
     # Embeddings, index, sync and retrieval
     "EMB-OFFLINE": "The bundled model embeds without any download, normalised, in 384 dimensions.",

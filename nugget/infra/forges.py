@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from nugget.config import read_environment
 from nugget.errors import ForgeError
+from nugget.infra.http_client import untrusted
 
 if TYPE_CHECKING:
     from github.PullRequest import PullRequest as GitHubPullRequest
@@ -152,9 +153,9 @@ class Forge(Protocol):
         except ForgeError:
             raise
         except requests.RequestException as error:
-            reason = f"no answer within {TIMEOUT_S} s" if isinstance(error, requests.Timeout) else "no connection"
+            late = f"no answer within {TIMEOUT_S} s" if isinstance(error, requests.Timeout) else "no connection"
             hint = f"Look at the network, or at {self.variable}."
-            raise ForgeError(f"{self.forge} cannot be reached ({reason}).", hint=hint) from None
+            raise ForgeError(f"{self.forge} cannot be reached ({untrusted(error) or late}).", hint=hint) from None
         except Exception as error:
             if refused := self._refusal_in(error):
                 raise self._refusal(*refused) from None
@@ -269,7 +270,7 @@ class GitLab(Forge):
         self._merges.update(number, {"title": title, "description": body})
 
     def _label(self, number: int, labels: Sequence[str]) -> None:
-        self._merges.update(number, {"add_labels": ",".join(labels)})
+        self._merges.update(number, {"add_labels": list(labels)})
 
     def _of_branch(self, branch: str) -> list[PullRequest]:
         found = self._merges.list(source_branch=branch, state="all", per_page=20, get_all=False)
@@ -280,7 +281,8 @@ class GitLab(Forge):
         return _of_gitlab(self._merges.create(wanted))
 
     def _merge(self, number: int, head: str) -> str:
-        self._merges.get(number).merge(sha=head)
+        # Not `merge(sha=...)`: it sends the commit in the query, which GitLab's description of its API does not hold.
+        self._merges.gitlab.http_put(f"{self._merges.path}/{number}/merge", post_data={"sha": head})
         if (merged := _of_gitlab(self._merges.get(number)).merged_as) is None:
             raise ValueError("not merged")
         return merged

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _MAX_REPLY_BYTES, _ATTEMPTS = 20_000_000, 4
 _RETRIED = (408, 409, 429, 500, 502, 503, 504, 529)
+UNTRUSTED = "its certificate is not trusted{}; SSL_CERT_FILE can name the file of your own authority"
 
 
 def send(url: str, body: object, headers: Mapping[str, str], *, until: float) -> tuple[int, bytes]:
@@ -41,10 +42,21 @@ def send(url: str, body: object, headers: Mapping[str, str], *, until: float) ->
     except httpx.TimeoutException as error:
         raise TimeoutError from error
     except (httpx.ConnectError, httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-        raise ConnectionRefusedError(str(error)) from error
+        raise ConnectionRefusedError(untrusted(error) or str(error)) from error
     except httpx.HTTPError as error:
         raise ConnectionError(str(error) or type(error).__name__) from error
     return reply.status_code, content
+
+
+def untrusted(error: BaseException | None) -> str:
+    """Return the words for a connection that failed over the server's certificate, else an empty string."""
+    import ssl
+
+    while error:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return UNTRUSTED.format(f": {error.verify_message}")
+        error = error.__cause__ or error.__context__
+    return ""
 
 
 def _read(reply: httpx.Response, *, until: float) -> bytes:

@@ -25,6 +25,7 @@ from nugget.errors import GitError, PushRefused
 from nugget.infra.forges import API_URL, GITLAB_VARIABLE, Forge, GitHub, GitLab
 from nugget.infra.git import run, start
 from nugget.infra.git.process import HARDENED, Setting, user_settings
+from nugget.infra.http_client import UNTRUSTED
 from nugget.infra.workspace import host_and_path
 
 _FETCH_TIMEOUT_S = 10.0
@@ -43,6 +44,7 @@ _REFUSED = r"GH006|GH013|protected branch|hook declined|push declined|error: 403
 _REASONS: tuple[tuple[str, str, str], ...] = (
     (r"GH006|GH013|protected branch|hook declined|push declined",
      "the remote does not take the branch: {rule}", "Ask whoever looks after the remote's rules, then publish again."),
+    (r"certificate (verification failed|problem)", UNTRUSTED.format(""), "Look at the address of the remote, too."),
     (r"did not end in time|Could not resolve host|Failed to connect|Connection (refused|reset|timed out)|unable to conn"
      r"ect|Network is unreachable|Operation too slow|unexpected disconnect|hung up|early EOF|error: 5\d\d",
      "the remote cannot be reached", "Look at the network; nothing is lost, and the next attempt goes on from here."),

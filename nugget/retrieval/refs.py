@@ -89,13 +89,7 @@ class Shown:
     section: str | None = None
 
 
-def show(
-    ref: str,
-    indexes: Indexes,
-    *,
-    identity: str | None = None,
-    neighbours: int = 1,
-) -> Shown:
+def show(ref: str, indexes: Indexes, *, identity: str | None = None, neighbours: int = 1) -> Shown:
     """Look a ref up. Raises UsageError for a text that is not a ref, NuggetError if nothing is known by it.
 
     A unit of memory is looked for only in `indexes.memory`, and only where `identity` is whose it is.

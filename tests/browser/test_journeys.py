@@ -183,10 +183,7 @@ def test_axe_finds_nothing_and_nothing_scrolls_sideways(started, name, address, 
     options = {} if name == "firefox" else {"color_scheme": scheme}
     found: dict[str, list[tuple[str, str]]] = {}
     preferences = {"ui.systemUsesDarkTheme": int(scheme == "dark")}
-    with (
-        launched(started, name, **preferences) as browser,
-        watched(browser, address, said=("404",), **options) as tab,
-    ):
+    with launched(started, name, **preferences) as browser, watched(browser, address, said=("404",), **options) as tab:
         assert tab.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") == (scheme == "dark")
         look_at_every_page(tab, source.read_text(), found)
     assert not {path: problems for path, problems in found.items() if problems}

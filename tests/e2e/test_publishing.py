@@ -260,7 +260,7 @@ def is_one_history(place: Place) -> bool:
     return git.head(place.brain) == place.server.head("main")
 
 
-@pytest.mark.proves("ACCEPT-MERGES")
+@pytest.mark.proves("ACCEPT-MERGES", "GITHUB-MERGE")
 @pytest.mark.parametrize("way", ["merge", "squash"])
 def test_accepting_merges_the_pull_request_on_github_and_brings_the_merge_here(place, way):
     branch = place.propose(RETRY)
@@ -280,7 +280,7 @@ def test_accepting_merges_the_pull_request_on_github_and_brings_the_merge_here(p
     assert "own.md" not in place.server.git("ls-tree", "-r", "--name-only", "main"), "what is mine stays mine"
 
 
-@pytest.mark.proves("ACCEPT-MERGES")
+@pytest.mark.proves("ACCEPT-MERGES", "GITHUB-MERGE")
 def test_where_github_forbids_the_merge_nothing_changes_and_the_page_is_named(place, nugget, monkeypatch):
     place.propose(RETRY)
     place.publish()

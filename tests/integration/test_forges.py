@@ -1,10 +1,9 @@
 """GitHub, GitLab and remotes on loopback: the real clients and the real git, and where the token goes."""
 
+import json
 import os
 import shutil
-import socketserver
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import loopback_gitlab
 import pytest
+from forge_contract import Contract, HeldServer
 from knowledge_files import commit
 from loopback_github import NAME, OWNER, TOKEN, GitHubServer
 from loopback_gitlab import GitLabServer
@@ -43,6 +43,62 @@ def server(tmp_path: Path) -> Iterator[GitHubServer]:
 
 def connect(server: GitHubServer) -> GitHub:
     return GitHub(f"{OWNER}/{NAME}", token=TOKEN, api_url=server.api_url)
+
+
+def forge_of(server: HeldServer, **changed: str) -> forges.Forge:
+    remote = remotes.Remote(name="origin", url=server.url)
+    target = remotes.find_target(remote, read_environment(server.client_variables | changed))
+    assert isinstance(target, remotes.Target)
+    return target.open(target.name)
+
+
+@pytest.mark.proves("FORGE-DESCRIBED", "GITLAB", "GITHUB-SENTENCE")
+@pytest.mark.parametrize("kind", [GitHubServer, GitLabServer])
+def test_all_that_is_asked_of_a_forge_fits_its_description(kind, tmp_path):
+    with kind(tmp_path) as server:
+        server.commit("main", {"README.md": "hello\n"})
+        server.git("update-ref", f"refs/heads/{BRANCH}", "refs/heads/main")
+        server.commit(BRANCH, {"domains/coding/a.md": "a\n"})
+        forge, wanted = forge_of(server), {"base": "main", "title": "T", "body": "B"}
+        made = forge.open_pull(BRANCH, **wanted)
+        forge.edit_pull(made.number, title="U", body="C")
+        forge.label(made.number, ["one", "two"])
+        edited = replace(made, title="U", body="C")
+        assert forge.open_pull(BRANCH, **wanted) == forge.pull(made.number) == edited
+        assert forge.close_pull(made.number, comment="No.").state == "closed"
+        again = forge.open_pull(BRANCH, **wanted)
+        with pytest.raises(ForgeError, match=r"cannot be merged now.*(Head branch was modified|SHA does not match)"):
+            forge.merge_pull(again.number, head="0" * 40)
+        assert forge.merge_pull(again.number, head=again.head) == server.head("main")
+        assert forge.current_name() == forge.name
+        with pytest.raises(ForgeError, match="does not accept the token"):
+            forge_of(server, GITHUB_TOKEN="wrong", GITLAB_TOKEN="wrong").current_name()
+
+
+PULLS, MERGES = "/repos/acme/brain/pulls", "/api/v4/projects/acme%2Fbrain/merge_requests"
+ASKED = {"head": "b", "base": "main", "title": "T"}
+
+
+@pytest.mark.proves("FORGE-DESCRIBED")
+@pytest.mark.parametrize(
+    ("file", "method", "address", "body", "reply", "breach"),
+    [
+        ("github.json", "GET", f"{PULLS}/1/nothing", None, None, "Path not found"),
+        ("github.json", "DELETE", f"{PULLS}/1", None, None, "Operation delete not found"),
+        ("github.json", "GET", f"{PULLS}?branch=b", None, None, "unknown parameters {'branch'}"),
+        ("github.json", "POST", PULLS, {**ASKED, "labels": []}, None, "'labels' was unexpected"),
+        ("github.json", "POST", PULLS, ASKED, (201, {"number": 1}), "'html_url' is a required property"),
+        ("github.json", "GET", f"{PULLS}/1", None, (418, {}), "418"),
+        ("gitlab.yaml", "PUT", f"{MERGES}/1", {"add_labels": "a,b"}, None, "'a,b' is not of type 'array'"),
+        ("gitlab.yaml", "PUT", f"{MERGES}/1/merge?sha=0", None, None, "unknown parameters {'sha'}"),
+        ("gitlab.yaml", "GET", MERGES, None, (200, [{"iid": 1}]), "'id' is a required property"),
+    ],
+)
+def test_what_a_description_does_not_allow_is_a_breach(file, method, address, body, reply, breach):
+    contract = Contract(file)
+    contract.check(method, address, json.dumps(body).encode() if body else b"", reply)
+    (found,) = contract.breaches
+    assert breach in found
 
 
 def test_only_a_remote_on_github_has_a_name_there():
@@ -101,24 +157,6 @@ def test_every_refusal_is_one_sentence_without_the_token(server):
     with pytest.raises(ForgeError, match="a fault of its own"):
         connect(server).find_pull(BRANCH)
     assert connect(server).find_pull(BRANCH) is None, "four tries were made"
-
-
-@pytest.mark.proves("GITHUB-MERGE")
-def test_a_pull_request_is_merged_as_the_repository_allows_and_a_refusal_names_its_page(server):
-    repository = connect(server)
-    made = repository.open_pull(BRANCH, base="main", title="T", body="B")
-    server.forbids_merging = 'Required status check "lint" is failing.'
-    with pytest.raises(ForgeError, match=r"cannot be merged now.*\"lint\" is failing") as refusal:
-        repository.merge_pull(made.number, head=made.head)
-    assert refusal.value.hint == f"See {made.url}"
-    server.forbids_merging = ""
-    with pytest.raises(ForgeError, match="Head branch was modified"):
-        repository.merge_pull(made.number, head="0" * 40)
-    server.methods["merge"] = False
-    merged = connect(server).merge_pull(made.number, head=made.head)
-    (asked,) = [one for one in server.asked("PUT", "/merge") if one.body["sha"] == made.head][1:]
-    assert asked.body["merge_method"] == "squash" and server.head("main") == merged
-    assert server.git("rev-list", "--parents", "-1", merged).count(" ") == 1
 
 
 @pytest.mark.proves("GITHUB-TOKEN")
@@ -201,29 +239,6 @@ def test_the_token_follows_no_redirect(pair, tmp_path):
         assert elsewhere.requests == []
 
 
-@pytest.mark.proves("REMOTE-PROXY")
-def test_git_and_github_go_through_the_proxy_of_the_environment(pair, monkeypatch):
-    brain, _ = pair
-    asked: list[bytes] = []
-
-    class Proxy(socketserver.StreamRequestHandler):
-        def handle(self) -> None:
-            asked.append(self.rfile.readline().split()[1])
-            self.wfile.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
-
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Proxy) as proxy:
-        threading.Thread(target=proxy.serve_forever, daemon=True).start()
-        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.server_address[1]}")
-        monkeypatch.setenv("NO_PROXY", "")
-        git.run(brain, "remote", "set-url", "origin", "https://git.invalid/acme/brain.git")
-        with pytest.raises(GitError):
-            remotes.fetch(brain, remote_of(brain), "main")
-        with pytest.raises(ForgeError):
-            GitHub("acme/brain", token=TOKEN, api_url="https://api.invalid").current_name()
-        proxy.shutdown()
-    assert {*asked} == {b"git.invalid:443", b"api.invalid:443"}
-
-
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     with laid_out(tmp_path, monkeypatch, on=GitLabServer) as ready:
@@ -260,19 +275,6 @@ def test_accepting_merges_the_request_and_rejecting_closes_it(stage):
     closed = publishing.close_pull_requests(stage.brain, environment=stage.environment, settings=Settings(), now=NOW)
     assert [one.state for one in closed.publications] == ["settled"]
     assert stage.server.merges[1]["state"] == "closed" and "Turned down" in stage.server.notes[0]
-
-
-@pytest.mark.proves("GITLAB")
-def test_refusals_are_sentences_without_the_token(stage):
-    for changed, expected in (
-        ({"token": "wrong"}, "does not accept the token"),
-        ({"name": "acme/other"}, "knows no project acme/other"),
-        ({"server": "http://127.0.0.1:9"}, "cannot be reached"),
-    ):
-        asked = {"name": "acme/platform/brain", "token": loopback_gitlab.TOKEN, "server": stage.server.origin} | changed
-        with pytest.raises(ForgeError, match=expected) as refused:
-            forges.GitLab(**asked).current_name()
-        assert loopback_gitlab.TOKEN not in str(refused.value)
 
 
 @pytest.mark.proves("GITLAB", "GITHUB-TOKEN")

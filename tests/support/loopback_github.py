@@ -5,13 +5,13 @@
         github.api_url  # GITHUB_API_URL
 
 Branches, merges and what a pull request holds are read from the repository itself.
-`github.fail(...)` scripts faults; `github.requests` records what was asked.
+`github.fail(...)` scripts faults; `github.requests` records what was asked. Whatever GitHub's own description of its
+API does not allow, in requests or in replies, fails the test at the end.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 from collections.abc import Mapping
@@ -21,7 +21,8 @@ from threading import Lock
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from git_over_http import GitAnswer, GitServer
+from forge_contract import HeldServer
+from git_over_http import GitAnswer
 
 OWNER, NAME = "acme", "brain"
 TOKEN = "ghp_loopbackloopbackloopbackloopback0001"
@@ -68,7 +69,7 @@ class Pull:
 
 
 def _invalid(error: Mapping[str, str]) -> dict[str, Any]:
-    return {"message": "Validation Failed", "errors": [error]}
+    return {"message": "Validation Failed", "errors": [error], "documentation_url": "https://docs.github.com/rest"}
 
 
 class _Answer(GitAnswer):
@@ -98,12 +99,14 @@ class _Answer(GitAnswer):
                     return
                 self._serve_git(request, body, parts.query)
                 return
-            if fault is None or fault.after:
-                status, value = self._api(request)
-                reply = json.dumps(value).encode()
+            right = self._api(request) if is_api and (fault is None or fault.after) else None
+            if is_api:
+                state.contract.check(self.command, self.path.removeprefix("/api/v3"), body, right)
             if fault is None:
-                moved = {"Location": value["url"]} if status == 301 else {}
-                self._send(status, reply, {"Content-Type": "application/json; charset=utf-8", **moved})
+                status, value = right or (500, {})
+                headers = {"Content-Type": "application/json; charset=utf-8"}
+                headers |= {"Location": value["url"]} if status == 301 else {}
+                self._send(status, json.dumps(value).encode(), headers)
             else:
                 said = json.dumps({"message": fault.message}).encode()
                 self._send(fault.status, said, {"Content-Type": "application/json", **fault.headers})
@@ -128,7 +131,7 @@ class _Answer(GitAnswer):
         pull = state.pulls[int(number) - 1]
         if part == "/labels":
             pull.labels = list(dict.fromkeys([*pull.labels, *request.body["labels"]]))
-            return 200, [{"name": name} for name in pull.labels]
+            return 200, state.view(pull)["labels"]
         if part == "/merge":
             return state.press(pull, request.body)
         if part == "/comments":
@@ -138,7 +141,8 @@ class _Answer(GitAnswer):
     def _list(self, request: Request) -> tuple[int, Any]:
         place, (head,), (state,) = self.place, request.query["head"], request.query.get("state", ["open"])
         found = [pull for pull in place.pulls if f"{OWNER}:{pull.branch}" == head]
-        return 200, [place.view(pull) for pull in found if state in ("all", "closed" if pull.closed else "open")]
+        found = [pull for pull in found if state in ("all", "closed" if pull.closed else "open")]
+        return 200, [place.view(pull, "pull-request-simple") for pull in found]
 
     def _serve_git(self, request: Request, body: bytes, query: str) -> None:
         """A fetch or a push, for those who may."""
@@ -153,13 +157,13 @@ class _Answer(GitAnswer):
         self._git(request.path, query, body)
 
 
-class GitHubServer(GitServer):
+class GitHubServer(HeldServer):
     """The server; `with` starts and stops it."""
 
     answers = _Answer
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder, os.environ, owner=OWNER, name=NAME)
+        super().__init__(folder, "github.json", owner=OWNER, name=NAME)
         self.pulls: list[Pull] = []
         self.requests: list[Request] = []
         self.tokens = {TOKEN}
@@ -189,25 +193,10 @@ class GitHubServer(GitServer):
         """Answer the next requests that fit with a fault."""
         self.faults += [Fault(method=method, path=path, status=status, **reply)] * times
 
-    def commit(self, branch: str, files: Mapping[str, str | None], message: str = "By the reviewer") -> str:
-        """A commit on a branch, as a person makes it on the web page; None deletes a file."""
-        parent = self.head(branch)
-        lines = [f"commit refs/heads/{branch}", "committer R <r@example.invalid> 1772400000 +0000"]
-        lines += [f"data {len(message)}", message, *([f"from {parent}"] if parent else [])]
-        for path, text in files.items():
-            lines += [f"D {path}"] if text is None else [f"M 100644 inline {path}", f"data {len(text.encode())}", text]
-        self.git("fast-import", "--quiet", "--force", stdin="\n".join(lines) + "\n")
-        return str(self.head(branch))
-
     def merge(self, number: int, *, squash: bool = False, delete: bool = False) -> str:
         """Press the button: a merge commit, or all as one commit; `delete` removes the branch."""
         pull = self.pulls[number - 1]
-        base, head = self.head(pull.base), self.head(pull.branch)
-        assert base and head
-        tree = self.git("merge-tree", "--write-tree", base, head).split("\n")[0]
-        parents = ["-p", base] if squash else ["-p", base, "-p", head]
-        pull.merged_as = self.git("commit-tree", tree, *parents, "-m", f"{pull.title} (#{number})")
-        self.git("update-ref", f"refs/heads/{pull.base}", pull.merged_as)
+        pull.merged_as = self.join(pull.base, pull.branch, f"{pull.title} (#{number})", squash=squash)
         pull.closed = True
         if delete:
             self.git("update-ref", "-d", f"refs/heads/{pull.branch}")
@@ -233,7 +222,8 @@ class GitHubServer(GitServer):
         allowed = {"merge": "allow_merge_commit", "squash": "allow_squash_merge", "rebase": "allow_rebase_merge"}
         ways = {name: self.methods[way] for way, name in allowed.items()}
         address = f"{self.api_url}/repos/{OWNER}/{self.name}"
-        return {"name": self.name, "full_name": f"{OWNER}/{self.name}", "url": address, **ways}
+        named = {"name": self.name, "full_name": f"{OWNER}/{self.name}", "url": address}
+        return self.contract.example("full-repository", **named, **ways)
 
     def press(self, pull: Pull, wanted: Mapping[str, str]) -> tuple[int, Any]:
         """`PUT /repos/{owner}/{repo}/pulls/{pull_number}/merge`, with the refusals that GitHub documents."""
@@ -255,20 +245,21 @@ class GitHubServer(GitServer):
             if not pull.closed and head and base and self.git("merge-base", head, base) == head:
                 pull.closed, pull.merged_as = True, base
 
-    def view(self, pull: Pull) -> dict[str, Any]:
+    def view(self, pull: Pull, kind: str = "pull-request") -> dict[str, Any]:
         """A pull request in JSON."""
         self.notice_pushes()
         # The last commit of a branch is remembered when the branch is gone.
         pull.last_sha = self.head(pull.branch) or pull.last_sha
-        at = f"repos/{OWNER}/{self.name}"
-        return {
-            "number": pull.number, "url": f"{self.api_url}/{at}/pulls/{pull.number}", "title": pull.title,
-            "html_url": f"{self.origin}/{OWNER}/{self.name}/pull/{pull.number}", "body": pull.body,
-            "state": "closed" if pull.closed else "open", "merged_at": CLOSED_AT if pull.merged_as else None,
-            "closed_at": CLOSED_AT if pull.closed else None, "merge_commit_sha": pull.merged_as,
-            "head": {"ref": pull.branch, "sha": pull.last_sha}, "labels": [{"name": name} for name in pull.labels],
-            "issue_url": f"{self.api_url}/{at}/issues/{pull.number}",
-        }  # fmt: skip
+        address, page = f"{self.api_url}/repos/{OWNER}/{self.name}", f"{self.origin}/{OWNER}/{self.name}"
+        view = self.contract.example(
+            kind, number=pull.number, url=f"{address}/pulls/{pull.number}", html_url=f"{page}/pull/{pull.number}",
+            title=pull.title, body=pull.body, state="closed" if pull.closed else "open",
+            merged_at=CLOSED_AT if pull.merged_as else None, closed_at=CLOSED_AT if pull.closed else None,
+            merge_commit_sha=pull.merged_as, issue_url=f"{address}/issues/{pull.number}",
+            labels=[self.contract.example("label", name=name) for name in pull.labels],
+        )  # fmt: skip
+        view["head"] = view["head"] | {"ref": pull.branch, "sha": pull.last_sha}
+        return view | ({"merged": bool(pull.merged_as)} if kind == "pull-request" else {})
 
     def update(self, pull: Pull, wanted: Mapping[str, str]) -> tuple[int, Any]:
         """`PATCH /repos/{owner}/{repo}/pulls/{pull_number}`: its state, title and body."""
@@ -281,7 +272,7 @@ class GitHubServer(GitServer):
     def comment(self, pull: Pull, body: str) -> tuple[int, Any]:
         """`POST /repos/{owner}/{repo}/issues/{issue_number}/comments`."""
         pull.comments.append(body)
-        return 201, {"id": 100 * pull.number + len(pull.comments), "body": body}
+        return 201, self.contract.example("issue-comment", id=100 * pull.number + len(pull.comments), body=body)
 
     def create(self, wanted: Mapping[str, str]) -> tuple[int, Any]:
         """`POST /repos/{owner}/{repo}/pulls`, with the refusals that GitHub documents."""

@@ -1,21 +1,23 @@
 """GitLab on loopback: its REST API for merge requests, and its git server over one bare repository.
 
-The fields and refusals are those of docs.gitlab.com/api/merge_requests.
+The fields and refusals are those of docs.gitlab.com/api/merge_requests; what GitLab's description of its API does not
+allow, in requests or in replies, fails the test at the end.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from git_over_http import GitAnswer, GitServer
+from forge_contract import HeldServer
+from git_over_http import GitAnswer
 
 TOKEN = "glpat-loopbackloopback01"
 GROUP, NAME = "acme/platform", "brain"
+MERGED_AT = "2026-03-02T10:00:00.000Z"
 
 
 class _Answer(GitAnswer):
@@ -34,16 +36,17 @@ class _Answer(GitAnswer):
             status, value = place.answer(
                 self.command, parts.path, parse_qs(parts.query), json.loads(body) if body else {}
             )
+        place.contract.check(self.command, self.path, body, (status, value))
         self._send(status, json.dumps(value).encode(), {"Content-Type": "application/json"})
 
 
-class GitLabServer(GitServer):
+class GitLabServer(HeldServer):
     """The server; `with` starts and stops it."""
 
     answers = _Answer
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder, os.environ, owner=GROUP, name=NAME)
+        super().__init__(folder, "gitlab.yaml", owner=GROUP, name=NAME)
         self.merges: list[dict[str, Any]] = []
         self.notes: list[str] = []
         self.refusal = ""
@@ -55,9 +58,9 @@ class GitLabServer(GitServer):
 
     def answer(self, method: str, path: str, query: dict[str, list[str]], given: dict[str, Any]) -> tuple[int, Any]:
         """Return the status and the JSON of a reply."""
-        project = "/api/v4/projects/acme%2Fplatform%2Fbrain"
-        if path == project:
-            return 200, {"id": 1, "path_with_namespace": f"{GROUP}/{NAME}"}
+        project = "/api/v4/projects/(?:1|acme%2Fplatform%2Fbrain)"
+        if re.fullmatch(project, path):
+            return 200, self.contract.example("project", path_with_namespace=f"{GROUP}/{NAME}")
         found = re.fullmatch(project + r"/merge_requests(?:/(\d+))?(/merge|/notes)?", path)
         if found is None or (found[1] and int(found[1]) > len(self.merges)):
             return 404, {"message": f"404 Not found: {unquote(path)}"}
@@ -72,7 +75,7 @@ class GitLabServer(GitServer):
         one = self.merges[int(found[1]) - 1]
         if found[2] == "/notes":
             self.notes.append(given["body"])
-            return 201, {"id": 1, "body": given["body"]}
+            return 201, self.contract.example("note", body=given["body"], noteable_iid=one["iid"])
         if found[2] == "/merge":
             if given.get("sha") not in (None, self.head(one["source_branch"])):
                 return 409, {"message": "SHA does not match HEAD of source branch"}
@@ -80,7 +83,7 @@ class GitLabServer(GitServer):
                 return 405, {"message": self.refusal}
             self.merge(one["iid"])
         elif method == "PUT":
-            one["labels"] += filter(None, given.get("add_labels", "").split(","))
+            one["labels"] += given.get("add_labels", [])
             one["state"] = "closed" if given.get("state_event") == "close" else one["state"]
             one |= {name: given[name] for name in ("title", "description") if name in given}
         return 200, self.view(one)
@@ -88,17 +91,14 @@ class GitLabServer(GitServer):
     def merge(self, number: int) -> str:
         """Merge by a merge commit, and delete the branch; return the commit."""
         one = self.merges[number - 1]
-        base, head = self.head(one["target_branch"]), self.head(one["source_branch"])
-        assert base and head
-        tree = self.git("merge-tree", "--write-tree", base, head).split("\n")[0]
-        commit = self.git("commit-tree", tree, "-p", base, "-p", head, "-m", one["title"])
-        self.git("update-ref", f"refs/heads/{one['target_branch']}", commit)
-        one |= {"state": "merged", "merge_commit_sha": commit, "last": head}
+        one["sha"] = self.head(one["source_branch"])
+        commit = self.join(one["target_branch"], one["source_branch"], one["title"])
+        one |= {"state": "merged", "merge_commit_sha": commit, "merged_at": MERGED_AT}
         self.git("update-ref", "-d", f"refs/heads/{one['source_branch']}")
         return commit
 
     def view(self, one: dict[str, Any]) -> dict[str, Any]:
         """Return a merge request as GitLab shows it."""
-        one["last"] = self.head(one["source_branch"]) or one.get("last")
+        one["sha"] = self.head(one["source_branch"]) or one["sha"]
         web = f"{self.origin}/{GROUP}/{NAME}/-/merge_requests/{one['iid']}"
-        return {**one, "sha": one["last"], "web_url": web, "squash_commit_sha": None}
+        return self.contract.example("merge_request", **one, web_url=web)

@@ -15,16 +15,7 @@ from nugget.index.embedded.events import Ids
 from nugget.index.embedded.session_rows import IngestRun
 from nugget.redaction import MARGIN_CHARS, redact, within
 from nugget.sources import Log
-from nugget.sources.shell_logs import (
-    EVENTS,
-    INPUT,
-    MAX_LINE_CHARS,
-    STREAMS,
-    LogEvent,
-    LogLine,
-    read_events,
-    read_text,
-)
+from nugget.sources.shell_logs import EVENTS, INPUT, MAX_LINE_CHARS, STREAMS, LogEvent, LogLine, read_events, read_text
 
 PASSAGE_CHARS = 1200
 """Of output so many characters of lines have one number."""

@@ -292,14 +292,7 @@ def _moment(seconds: str) -> datetime:
     return datetime.fromtimestamp(min(int(seconds or 0), _LATEST_S)).astimezone()
 
 
-from nugget.infra.git.changing import (
-    RefChange,
-    change_refs,
-    clear_errors,
-    finish_pending,
-    only_writer,
-    wait_until_free,
-)
+from nugget.infra.git.changing import RefChange, change_refs, clear_errors, finish_pending, only_writer, wait_until_free
 from nugget.infra.git.writing import (
     commit_change,
     commit_files,

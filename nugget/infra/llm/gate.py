@@ -23,7 +23,7 @@ from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nugget.errors import LLMUnavailable
-from nugget.infra import files
+from nugget.infra import files, http_client
 from nugget.redaction import redact
 from nugget.text import map_texts, shorten
 
@@ -314,7 +314,7 @@ class Model(ABC):
         )
         if isinstance(error, failures):
             call.free = isinstance(cause, (httpx2.ConnectError, ConnectionRefusedError))
-            reason = shorten(self._scrub(str(cause)), 160) or type(cause).__name__
+            reason = http_client.untrusted(error) or shorten(self._scrub(str(cause)), 160) or type(cause).__name__
             name, hint = self.name[0].lower() + self.name[1:], "Check the network and the address."
             return LLMUnavailable(f"The connection to {name} failed ({reason}).", hint=hint)
         return LLMUnavailable(f"The reply of {model} could not be read ({type(error).__name__}).")

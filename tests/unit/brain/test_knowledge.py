@@ -11,17 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nugget.brain.knowledge_file import MAX_FILE_BYTES, edit, parse, parse_bytes, serialise
-from nugget.models import (
-    Evidence,
-    KnowledgeType,
-    Origin,
-    Relation,
-    RelationType,
-    Scope,
-    Severity,
-    SourceName,
-    Unit,
-)
+from nugget.models import Evidence, KnowledgeType, Origin, Relation, RelationType, Scope, Severity, SourceName, Unit
 
 PATH = "domains/coding/patterns/retry-with-idempotency.md"
 CONTRACT = """\
@@ -89,10 +79,7 @@ def test_keys_are_taken_in_the_forms_that_people_write(key, written, field, valu
     assert getattr(parsed.unit, field) == value
 
 
-HARMLESS = (
-    "`stale_after` must be a date",
-    "`type` is pattern, but the id says concept",
-)
+HARMLESS = ("`stale_after` must be a date", "`type` is pattern, but the id says concept")
 """Warnings: the unit is read in spite of them."""
 
 

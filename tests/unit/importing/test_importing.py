@@ -25,55 +25,10 @@ from nugget.infra import git
 from nugget.models import Origin, Problem
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
-NYGARD = """\
-# 2. Implement as shell scripts
-
-Date: 12/02/2016
-
-## Status
-
-Accepted
-
-## Context
-
-The tool needs to create new files and apply small edits to existing files.
-
-## Decision
-
-The tool is implemented as shell scripts that use standard Unix tools.
-
-## Consequences
-
-The tool won't support Windows.
-"""
-RULES = """\
-# CLAUDE.md
-
-This file provides guidance to Claude Code when it works with code here.
-
-## Testing
-- Run `make test` before each push; it runs everything that CI runs.
-- A bug gets its test first.
-
-## Database
-
-### Migrations
-- Never run migrations at start-up: two replicas that start at once would deadlock.
-
-### Queries
-- Every query of a request handler goes through the repository classes.
-
-@docs/more.md
-"""
-VAULT = """\
----
-tags: [go, bug]
-created: 2025-04-03
-aliases: [leak]
----
-A goroutine that waits on a channel without looking at [[Contexts|the context]] never ends.
-See ![[diagram.png]] and [[Goroutines]]; the way out is a select. #concurrency
-"""
+NYGARD, RULES, VAULT, MADR, CURSOR = (
+    (TESTS / "fixtures/importing" / name).read_text("utf-8")
+    for name in ("nygard.md", "rules.md", "vault.md", "madr.md", "cursor.mdc")
+)
 
 
 def bring_in(path: Path, brain: Path, home: Path, **changes: object) -> ImportResult:
@@ -186,45 +141,6 @@ def test_hostile_files_are_left_out_with_a_reason_and_stop_no_other(brain, home,
     for change in result.changes:
         assert change.path.startswith("domains/") and ".." not in change.path
         assert knowledge.parse(change.text, path=change.path).unit is not None
-
-
-MADR = """\
----
-status: "superseded by ADR-0009"
-date: 2024-05-01
-decision-makers: [Ann]
----
-# Use dashes in filenames
-
-## Context and Problem Statement
-
-What is the pattern of the filename where an ADR is stored?
-
-## Considered Options
-
-* `NNNN-title-with-dashes.md` - format used by [adr-tools](https://github.com/npryce/adr-tools)
-* `YYYY-MM-DD Title`
-
-## Decision Outcome
-
-Chosen option: "`NNNN-title-with-dashes.md`", because it provides a unique number for references.
-"""
-CURSOR = """\
----
-description: FastAPI best practices
-globs: **/*.py, app/**/*.py
-alwaysApply: false
----
-
-# FastAPI Best Practices
-
-## Models
-- Use Pydantic models for everything that crosses the border of the service
-- Keep models organised by domain
-
-## Stub
-- short
-"""
 
 
 def notes(text: str, path: str = "notes/page.md") -> list[Proposal]:
@@ -366,26 +282,7 @@ def test_what_basic_memory_itself_wrote_is_read_with_its_types_and_relations(bra
 
 SECRET = "ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 LONG = "so that nobody has to guess what happens when the queue is full and the worker is away for the night."
-CHATGPT = {
-    "title": "Queue sizes", "conversation_id": "c0ffee00-0000-4000-8000-000000000001", "current_node": "n4",
-    "mapping": {
-        "n0": {"parent": None, "message": None},
-        "n1": {"parent": "n0", "message": {"author": {"role": "system"}, "content": {"parts": ["be kind"]}}},
-        "n2": {"parent": "n1", "message": {"author": {"role": "user"}, "create_time": 1772366400.0, "content": {
-            "parts": [{"asset_pointer": "file"}, f"Why does {SECRET} fail in tanager?"]}}},
-        "dropped": {"parent": "n2", "message": {"author": {"role": "assistant"}, "content": {"parts": ["regretted"]}}},
-        "n4": {"parent": "n2", "message": {"author": {"role": "assistant"}, "create_time": 1772366460.0,
-                                           "content": {"parts": ["Because the tanager queue is full."]}}},
-    },
-}  # fmt: skip
-CLAUDE = {
-    "uuid": "c0ffee00-0000-4000-8000-000000000002", "name": "Names of queues", "chat_messages": [
-        {"uuid": "m1", "sender": "human", "text": "How do we name queues?", "created_at": "2026-03-01T12:00:00Z",
-         "attachments": [{"file_name": "a.txt", "extracted_content": "queue-1"}]},
-        {"uuid": "m2", "sender": "assistant", "created_at": "2026-03-01T12:05:00Z",
-         "content": [{"type": "thinking", "text": "hm"}, {"type": "text", "text": "After the bittern event."}]},
-    ],
-}  # fmt: skip
+CHATGPT, CLAUDE = json.loads((TESTS / "fixtures/importing/conversations.json").read_text("utf-8"))
 
 
 @pytest.mark.proves("IMPORT-GRAPH")

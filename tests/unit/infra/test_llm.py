@@ -106,10 +106,7 @@ def test_overload_and_rate_limits_are_retried_as_the_server_asks(llm, server):
 @pytest.mark.proves("LLM-DEADLINE")
 @pytest.mark.parametrize(
     "reply",
-    [
-        Slow(wait_s=30, reply=text("late")),
-        status(429, headers={"retry-after": "3600"}),
-    ],
+    [Slow(wait_s=30, reply=text("late")), status(429, headers={"retry-after": "3600"})],
     ids=["silence", "retry-after of an hour"],
 )
 def test_no_call_outlasts_its_timeout(reply, llm, server):

@@ -1,6 +1,5 @@
 """Records of Claude Code, Codex and Gemini CLI, and the events that each gives; what is injected gives none."""
 
-import hashlib
 import json
 import os
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 import pytest
 from agent_events import CLAUDE_ID, CODEX_ID, META, call, codex_call, lines, record, refusal, result, said, shown
 from backports import zstd
+from paths import TESTS
 
 from nugget.errors import TranscriptError
 from nugget.models import EventKind
@@ -59,24 +59,6 @@ WRAPPED = json.dumps({"output": "2 failed\n", "metadata": {"exit_code": 1, "dura
 IDE = "# Context from my IDE setup:\n\n## Open tabs:\n- a.py\n\n## My request for Codex:\nadd a retry\n"
 RAN = "<result>\nExit code: 0\nDuration: 1s\nOutput:\nok\n</result>"
 SHELL = f"<user_shell_command>\n<command>\nmake\n</command>\n{RAN}"
-FAILED = "Command: make\nDirectory: (root)\nOutput: (empty)\nError: no rule\nExit Code: 2\nSignal: 0"
-WOVEN_IN = "--- Content from referenced files ---\nx = 1\n--- End of content ---"
-GEMINI_CALLS = [
-    {"id": "1", "name": "run_shell_command", "args": {"command": "make"}, "status": "success",
-     "result": [{"functionResponse": {"response": {"output": FAILED}}}]},
-    {"id": "2", "name": "write_todos", "args": {"todos": [{"description": "retry", "status": "pending"}]}},
-    {"id": "3", "name": "replace", "status": "error", "result": [],
-     "args": {"file_path": "/srv/my shop/a.py", "old_string": "x", "new_string": "y"}},
-]  # fmt: skip
-GEMINI = {
-    "sessionId": "g1", "projectHash": hashlib.sha256(b"/srv/my shop").hexdigest(),
-    "messages": [
-        {"type": "user", "content": "System: Please continue."},
-        {"type": "user", "content": [{"text": f"explain @a.py\n{WOVEN_IN}"}]},
-        {"type": "gemini", "content": "", "toolCalls": GEMINI_CALLS},
-    ],
-}  # fmt: skip
-
 CASES: dict[str, tuple[list[Any], list[str]]] = {
     "injected": ([record("user", "a real one", origin={"kind": "human"}, promptSource="typed"), *INJECTED],
                  ["prompt user: a real one"]),
@@ -165,7 +147,7 @@ CASES: dict[str, tuple[list[Any], list[str]]] = {
         {"timestamp": "2026-02-11T05:53:36Z", "type": "event_msg",
          "payload": {"type": "user_message", "message": "add"}},
     ], ["prompt user: add a retry", "command user-shell user: make", "output of user-shell None None: ok"]),
-    "Gemini CLI": ([json.dumps(GEMINI, indent=1)], [
+    "Gemini CLI": ([(TESTS / "fixtures" / "gemini.json").read_text("utf-8")], [
         "prompt user: explain @a.py", "command Bash agent: make", "output of Bash 2 False: no rule",
         "tool_call TodoWrite agent: [pending] retry", "Edit /srv/my shop/a.py: 'x' -> 'y' False",
         "tool_result Edit tool: "]),
@@ -262,26 +244,7 @@ def test_a_missing_or_foreign_file_is_told_in_one_sentence(tmp_path):
     assert read_session(lines(tmp_path / "empty.jsonl")).events == ()
 
 
-PATCH = """*** Begin Patch
-*** Update File: src/main.rs
-@@ fn main
- use std;
--fn main() {}
-+fn main() { greet(); }
-@@
--old
-+new
-*** Add File: docs/a.md
-+# A
-+
-+text
-*** Delete File: gone.rs
-*** Update File: from.rs
-*** Move to: to.rs
-@@
--a
-+b
-*** End Patch"""
+PATCH = (TESTS / "fixtures" / "codex.patch").read_text("utf-8")
 PATCHED = [
     r"Edit src/main.rs: 'use std;\nfn main() {}' -> 'use std;\nfn main() { greet(); }'",
     "Edit src/main.rs: 'old' -> 'new'",
