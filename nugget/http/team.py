@@ -36,7 +36,6 @@ from nugget.config import Environment, Settings, import_extra
 from nugget.errors import NuggetError, UsageError
 from nugget.http.models import Refusal, bearer, json_reply
 from nugget.http.routes import add_handlers, make_app, mcp_route
-from nugget.infra.http_client import untrusted
 from nugget.mcp import make_server
 
 OPEN_PATHS = ("/healthz", "/readyz", "/hooks/github")
@@ -317,7 +316,7 @@ def _checked_token(settings: Settings, text: str) -> Caller | None:
             leeway=_CLOCK_SKEW_S, options={"require": ["exp", "iss", "aud", "sub"]},
         )  # fmt: skip
     except jwt.PyJWKClientConnectionError as error:
-        raise NuggetError(f"The keys of {settings.http_issuer} cannot be had ({untrusted(error) or error}).") from error
+        raise NuggetError(f"The keys of {settings.http_issuer} cannot be had ({error}).") from error
     except (jwt.PyJWTError, ValueError):
         return None
     groups = claims.get(settings.http_groups_claim) or []
