@@ -8,7 +8,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ from nugget.evidence.derive import ingest, ingested, put_evidence_units
 from nugget.evidence.selection import LEAST_CHUNK_TOKENS, MOST_CHUNK_TOKENS, MOST_CHUNKS, select_with_llm
 from nugget.index.embedded import SyncResult, read_home
 from nugget.index.embedded.connection import open_home
-from nugget.index.embedded.events import find_log_session, log_sessions
+from nugget.index.embedded.events import LogSession, find_log_session, log_sessions
 from nugget.index.embedded.vectors import embed_missing
 from nugget.infra import files
 from nugget.infra.embedding import Embedder, embedder_or_problem
@@ -168,8 +168,8 @@ class Logs:
         """Answer from all sessions of the repository that a folder is in, after reading all new logs."""
         with self._index() as connection:
             read_logs(connection, self.environment, self.settings, None)
-            here = find_workspace(folder, is_known=lambda one: bool(log_sessions(connection, workspace=one, limit=1)))
-            if here is None or not log_sessions(connection, workspace=here.identity, limit=1):
+            latest = _sessions_in(connection, folder, limit=1)
+            if not latest or latest[0].workspace is None:
                 raise NuggetError(
                     f"No session with logs has worked in {folder}.",
                     hint="`nugget sessions --all` lists the sessions there are; ask one with --session.",
@@ -177,8 +177,19 @@ class Logs:
             embedder = self._embed_units(connection)
             with closing(read_home(self.environment.home)) as index:
                 return evidence.workspace_bundle(
-                    index, self._redacted(question), workspace=here.identity, options=options, embedder=embedder
+                    index, self._redacted(question), workspace=latest[0].workspace, options=options, embedder=embedder
                 )
+
+    def latest_evidence(self, folder: Path, question: str, options: BundleOptions, *, most: int) -> str:
+        """Answer from each of the latest sessions of the repository that a folder is in; empty if there are none."""
+        text, now = self._redacted(question), datetime.now(UTC)
+        with self._index() as connection:
+            for log in find_logs(self.environment, self.settings)[-most:]:
+                with suppress(NuggetError):
+                    ingest(connection, log, settings=self.settings, now=now)
+            latest = _sessions_in(connection, folder, limit=most)
+            found = [evidence.evidence_bundle(connection, one.id, text, options=options, now=now) for one in latest]
+        return "\n\n".join(one.context_text for one in found)
 
     def start_backfill(self) -> None:
         """Read all logs in a thread that pauses between logs, so that questions are still answered."""
@@ -249,3 +260,9 @@ class Logs:
         if problem:
             self.note(f"{problem} Searching by words alone.")
         return embedder
+
+
+def _sessions_in(connection: sqlite3.Connection, folder: Path, *, limit: int) -> list[LogSession]:
+    """Return the latest sessions of the repository that a folder is in, newest first."""
+    here = find_workspace(folder, is_known=lambda one: bool(log_sessions(connection, workspace=one, limit=1)))
+    return log_sessions(connection, workspace=here.identity, limit=limit) if here else []

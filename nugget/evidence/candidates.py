@@ -12,7 +12,7 @@ from typing import Any
 from nugget.errors import UsageError
 from nugget.index.embedded import events as store
 from nugget.index.embedded.events import LogSession
-from nugget.index.fulltext import question_words
+from nugget.index.fulltext import STOP_WORDS, question_words
 from nugget.models.sessions import Speaker, SpeechOrigin
 
 
@@ -86,8 +86,9 @@ PROFILES: Mapping[str, IntentProfile] = {
 
 INTENTS = tuple(PROFILES)
 _FAILURE = (
-    r"wrong|errors?(?![ -](?:handl|messag|page|code|type|class))"
-    r"|fail(?:ed|s|ing|ures?)?|panic(?:k?ed|s|king)?|broken?|crash(?:ed|es|ing)?|exceptions?|traceback"
+    r"wrong|(?:errors?|fail(?:ures?)?|exceptions?|crash)"
+    r"(?![ -](?:handl|messag|page|code|type|class|screen|mode|report|view|state|path|case|polic|polit|hook))"
+    r"|fail(?:ed|s|ing)|panic(?:k?ed|s|king)?|broken?|crash(?:ed|es|ing)|traceback"
     r"|stack ?trace|segfault\w*|stuck|hangs?(?! on\b)|hung|not work\w*"
     r"|(?:does|did|is|are|wo|ca)n['’]?t (?:work|run|start|build|compil|pass)\w*|exit(?:ed)? (?:code|status)"
 )
@@ -139,11 +140,12 @@ _VIEW = (
 """The rows of a session that every question looks at: so many of each sort, the newest."""
 _PER_SESSION = {"incident": 20, "failure": 10, "note": 20, "edit": 20, "output": 10, "command": 5}
 _MAX_WORDS = 16
-_UNTELLING = frozenset(
+_UNTELLING = STOP_WORDS.union(
     "went wrong error errors fail failed failing failure failures happened happen happens problem problems issue "
     "issues fix fixed debug broke broken bug bugs crash crashed last latest recent session sessions today tell show "
     "give explain please using use run running ran tried try trying resume continue left off status summary overview "
-    "progress changed change changes files file diff edited modified next again still out there here now where".split()
+    "summarize summarise yesterday progress recap changed change changes files file diff edited modified next again "
+    "still out here now".split()
 )
 """Words of questions that name no subject."""
 

@@ -78,6 +78,10 @@ def _answer_question(session: AgentSession, question: Query) -> str:
     file; the answer says which sources are not narrowed. Raises UsageError for memory without an identity.
     """
     sources, types, place = question.filter.sources, question.filter.types, _place(question)
+    room = 0 if sources or types or place else _budget(question) * CHARS_PER_TOKEN
+    if room and (told := session.latest_sessions(question.text, max_chars=room)):
+        head = f"The latest sessions of this repository on: {one_line(question.text)}\nNot reviewed. {ORDERS}\n"
+        return fenced(head, told, _max_chars(question))
     wants_code = not sources or SourceName.PROVENANCE in sources
     parts, text, code = list[str](), "", None
     if place and (wants_code or SourceName.SESSIONS in sources):

@@ -192,7 +192,9 @@ def test_a_path_narrows_other_sources_and_it_is_said_where_it_cannot(brain, isol
         shop.learn(f"Payments in {name} wait for jitter", session=number, path=f"{name}/code.py")
         session = f"{number:08x}-0000-4000-8000-000000000000"
         file = isolated_home / f".claude/projects/-work-shop/{session}.jsonl"
-        write_transcript(file, [(f"please fix payments jitter of {name}", "Done.")], session=session, cwd="/work/shop")
+        write_transcript(
+            file, [(f"please fix payments jitter of {name}", "Done.")], session=session, cwd=str(shop.repo)
+        )
     shop.commit()
     logs = ShellLogs(isolated_home / ".local/share/aish/logs")
     logs.run("demo", 1_772_366_400_000, "npm run lint", 1, stderr="cart.ts:3: error: total is never reassigned")
@@ -215,6 +217,10 @@ def test_a_path_narrows_other_sources_and_it_is_said_where_it_cannot(brain, isol
         assert "canon cannot be narrowed to it: searched by words" in both
         failed = text_of(await ask(client, "what went wrong with lint"))
         assert "`npm run lint` failed (exit 1)" in failed and "total is never" in failed and "session:" not in failed
+        resumed = text_of(await ask(client, "Where were we?"))
+        assert resumed.startswith("The latest sessions of this repository on: Where were we?\nNot reviewed. ")
+        assert "last prompt: please fix payments jitter of cart\n" in resumed and "of retry\n" in resumed
+        assert "Nothing failed." in text_of(await ask(client, "what went wrong"))
         unknown = await told(sources=["sessions"], path="new/code.py")
         assert "sessions cannot be narrowed to it" in unknown and "session:00000001" in unknown
 

@@ -306,11 +306,6 @@ def _line(name: str, before: str = "") -> Write:
     return lambda logs, _, text: logs.write("s", name, before + text + "\n")
 
 
-def _coloured(logs: Logs, _: int, text: str) -> object:
-    half = len(text) // 2
-    return logs.write("s", "stdout.log", f"\x1b[31m{text[:half]}\x1b[0m{text[half:]}\n")
-
-
 PLACES: dict[str, Write] = {
     "a command": _event("command.start", cmd="deploy {}".format),
     "a folder": _event("command.start", cmd=lambda _: "ls", cwd="/srv/ {}".format),
@@ -325,7 +320,7 @@ PLACES: dict[str, Write] = {
     "what was typed": _line("stdin.log"),
     "a failing line": _line("stderr.log", "error: refused "),
     "output": _line("output.log"),
-    "coloured output": _coloured,
+    "coloured output": lambda logs, _, text: logs.write("s", "stdout.log", f"\x1b[31m{text[:9]}\x1b[0m{text[9:]}\n"),
     "a long command": _at_edges(2000, _event("command.start", cmd=str)),
     "a long line": _at_edges(1000, _line("stdout.log")),
 }
