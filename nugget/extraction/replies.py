@@ -179,7 +179,7 @@ def find_quote(quote: str, shown: PromptTexts, session: Session) -> Evidence | N
     if seen is None or len(seen[0]) > 2 * MAX_QUOTE_CHARS:
         return None
     for event in session.events:
-        for said in _texts_of(event):
+        for said in filter(None, (event.text, event.after, event.before)):
             if found := pattern.search(said):
                 speaker, origin = _said_by(event, said, found)
                 return Evidence(
@@ -307,12 +307,6 @@ def is_foreign(text: str, session: Session) -> bool:
         return False
     script, count = letters.most_common(1)[0]
     return count > _FOREIGN_SCRIPT_SHARE * letters.total() and known[script] < _KNOWN_SCRIPT_SHARE * known.total()
-
-
-def _texts_of(event: Event) -> Iterator[str]:
-    for text in (event.text, event.after, event.before):
-        if text:
-            yield text
 
 
 def _said_by(event: Event, text: str, found: re.Match[str]) -> tuple[Speaker, SpeechOrigin]:

@@ -22,6 +22,7 @@ from nugget.errors import TranscriptError
 from nugget.models import Event, EventKind, Session, SessionFile, SpeechOrigin
 from nugget.sources import (
     Log,
+    between,
     blocks_of,
     channels,
     joined_text,
@@ -155,7 +156,7 @@ def _read_user(record: Mapping[str, Any], reader: TranscriptReader) -> None:
         reader.add(EventKind.SUMMARY, text)
     elif not texts or not speakers.is_human(record):
         return
-    elif command := speakers.shell_input(text):
+    elif command := between(text, "<bash-input>", "</bash-input>").strip():
         reader.shell(command)
     elif (printed := speakers.shell_output(text)) is not None:
         reader.add(EventKind.OUTPUT, printed, tool=USER_SHELL)

@@ -224,13 +224,14 @@ def find_logs(environment: Environment, settings: Settings, brain: Path | None =
 
 
 def find_log(environment: Environment, session_id: str) -> Log | None:
-    """Return the logs of a session: a shell's folder, else an agent's transcript. Raises UsageError for a bad id."""
+    """Return the logs of a session: a shell's folder, a transcript or its archive. Raises UsageError for a bad id."""
     if not shell_logs.is_session_id(session_id):
         hint = "An id has letters, digits, `_`, `-`, `.`, `:` and `@`, 128 at most."
         raise UsageError(f"{session_id[:80]!r} is not a session id.", hint=hint)
     if shell := shell_logs.find_shell_session(environment.shell_logs, session_id):
         return shell
-    found = find_session_by_id(environment, session_id)
+    archived = session_file(archive_file(environment.home, session_id), agent=CLAUDE_CODE, name=session_id)
+    found = find_session_by_id(environment, session_id) or archived
     subagents = claude_code.find_subagents(found.path) if found and found.agent == CLAUDE_CODE else ()
     return (found, *subagents) if found else None
 

@@ -314,11 +314,6 @@ def typed_text(text: str) -> str:
     return "" if stripped.startswith(_NOT_TYPED) else stripped
 
 
-def shell_input(text: str) -> str:
-    """Return the command of a `!` line that the person ran in the client; empty for any other text."""
-    return between(text, "<bash-input>", "</bash-input>").strip()
-
-
 def shell_output(text: str) -> str | None:
     """Return the output of such a command (both streams); None for any other text."""
     if not text.lstrip().startswith(("<bash-stdout>", "<bash-stderr>")):

@@ -130,11 +130,6 @@ class Writing:
     """A part may be there after a fault, which the same command completes: it is derived, or of another program."""
 
 
-def copy_brain(folder: Path) -> None:
-    """Lay a second brain beside the one in use."""
-    shutil.copytree(folder / "brain", folder / "other", symlinks=True)
-
-
 def damage(folder: Path) -> None:
     """Damage the index, and leave what processes that are gone leave: a lock of git's and a temporary file."""
     index = folder / "brain" / ".nugget" / "index.db"
@@ -165,7 +160,10 @@ WRITINGS = {
     "extract": Writing(arguments=("extract", "--all"), again=True),
     "install": Writing(arguments=("install",), again=True),
     "uninstall": Writing(arguments=("uninstall",), before=(("install",),), again=True),
-    "trust": Writing(arguments=("trust", "{stage}/other"), spoil=copy_brain),
+    "trust": Writing(
+        arguments=("trust", "{stage}/other"),
+        spoil=lambda folder: shutil.copytree(folder / "brain", folder / "other", symlinks=True),
+    ),
     "clone": Writing(arguments=("clone", "{stage}/brain", "{stage}/other"), again=True),
     "repair": Writing(arguments=("doctor", "--repair"), before=(("sync",),), spoil=damage, again=True),
     "worker": Writing(arguments=("capture", "--catch-up"), derives=True),

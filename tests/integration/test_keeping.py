@@ -100,7 +100,7 @@ def test_an_erased_session_is_in_no_file_of_ours_and_is_not_read_again(nugget, w
 
 @pytest.mark.proves("BACKUP")
 def test_a_backup_brings_back_what_cannot_be_derived(nugget, words, isolated_home):
-    conversation(isolated_home, "33333333-0000-4000-8000-000000000003")
+    file = conversation(isolated_home, "33333333-0000-4000-8000-000000000003")
     assert nugget("capture", "--catch-up").code == 0 and nugget("sync").code == 0
     home, archive = isolated_home / ".nugget", isolated_home / "kept.tar.gz"
     assert nugget("backup", archive).code == 0 and archive.stat().st_mode & 0o077 == 0
@@ -114,6 +114,9 @@ def test_a_backup_brings_back_what_cannot_be_derived(nugget, words, isolated_hom
     assert not (home / "index.db").exists() and (home / "ledger").stat().st_mode & 0o077 == 0
     assert nugget("sessions", "--all", "--json").json == listed
     assert nugget("capture", "--catch-up", "--json").json["found"] == 0
+    file.unlink()  # as Claude Code does after 30 days
+    (home / "index.db").unlink(missing_ok=True)
+    assert "last prompt: " in nugget("logs", "context", "where were we", "--session", file.stem).out
 
 
 @pytest.mark.proves("BACKUP")

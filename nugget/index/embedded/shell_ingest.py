@@ -103,10 +103,10 @@ def _read_text(shell: ShellSession, file: Path, *, is_searched: bool) -> None:
     texts = [within(text, MAX_LINE_CHARS, was=len(line)) for line, text in zip(given, lines, strict=True)]
     shell.ts_ms = shell.ts_ms or mtime_ms
     shell.started_ms = shell.started_ms or shell.ts_ms
-    if name == INPUT:
-        table, rows = "command_inputs", _input_rows(texts, shell)
-    else:
+    if name != INPUT:
         table, rows = "pane_output", _output_rows(STREAMS[name], found, texts, shell)
+    else:
+        table, rows = "command_inputs", [[shell.ids.next("command_inputs"), shell.ts_ms, one] for one in texts if one]
     number, room = 0, 0
     for row in rows:
         text = row[2] if name == INPUT else row[3]
@@ -183,10 +183,6 @@ def _output_rows(stream: str, lines: Sequence[LogLine], texts: Sequence[str], sh
         row_id = shell.ids.next("pane_output")
         rows.append([row_id, ts_ms, stream, text, int(is_failure), command_id])
     return rows
-
-
-def _input_rows(texts: Sequence[str], shell: ShellSession) -> list[list[Any]]:
-    return [[shell.ids.next("command_inputs"), shell.ts_ms, text] for text in texts if text]
 
 
 def _begin(command: Command, given: Mapping[str, Any], shell: ShellSession) -> None:
