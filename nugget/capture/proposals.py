@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from nugget.capture.compare import BRANCH_PREFIX, ProposalTarget, ProposedChange, base_commit
 from nugget.infra import git
 from nugget.models import EventKind, Origin, Session, Speaker, Unit
+from nugget.models.nuggets import way_of
 from nugget.models.sessions import said_how
 from nugget.text import clean, counted, numbered, shorten, slugify
 
@@ -131,7 +132,7 @@ def session_message(session: Session, result: CaptureResult, *, branch: str, key
     about = f" ({inline(session.title, max_chars=80)})" if session.title else ""
     opening = f"{counted(len(changes), 'file')} from a session{where}{about}: {counts}."
     summary = inline(result.summary, max_chars=600) if result.summary else ""
-    method, cost = _code(result.method), f"Cost: ${result.usd:.4f}."
+    method, cost = way_of(result.method), f"Cost: ${result.usd:.4f}."
     closing = f"Extraction: {method}. Redacted: {_kinds(result.redacted)}. {cost}"
     asked = session.title or next((one.text for one in session.events if one.kind is EventKind.PROMPT), "")
     trailers = {"Title": _subject(asked, 120)} if asked else {}

@@ -178,6 +178,11 @@ class NuggetBundle:
     sessions: tuple[SessionRecord, ...] = ()
 
 
+def way_of(method: str) -> str:
+    """Return the way of `extraction.with` in words, for the method of an extraction."""
+    return "offline" if method == "heuristic" else "by a model"
+
+
 def scope_text(nugget: Nugget) -> str:
     """Return the scope of a nugget as text: `path`, `path#symbol`, the symbol alone, or `workspace`."""
     path, symbol = nugget.scope.path, nugget.scope.symbol

@@ -248,7 +248,8 @@ def _of_workspace(
     if not touches and not is_main:
         return plain
     known = _stored(session, name, extractor)
-    by_llm, dropped, usd, method = _by_llm_before(known), tuple[str, ...](), 0.0, "heuristic"
+    by_llm = tuple(one for one in (known.nuggets if known else ()) if one.method == "generative")
+    dropped, usd, method = tuple[str, ...](), 0.0, "heuristic"
     if is_main and extractor.llm is not None and not extractor.dry_run:
         try:
             earlier = () if extractor.force else by_llm
@@ -289,7 +290,8 @@ def _ask_llm(
     from nugget.extraction.generative import extract_nuggets
 
     assert extractor.llm is not None
-    until, events = _read_until(earlier), session.events
+    until = max((one.extracted_at for one in earlier if one.extracted_at), default=None)  # the LLM read it then
+    events = session.events
     if until is not None:
         events = tuple(one for one in events if one.timestamp is not None and one.timestamp > until)
     if not any(one.kind in (EventKind.PROMPT, EventKind.REPLY) for one in events):
@@ -301,12 +303,3 @@ def _ask_llm(
     )  # fmt: skip
     keys = {store.natural_key(one) for one in earlier}
     return (*earlier, *(one for one in found if store.natural_key(one) not in keys)), dropped, usd
-
-
-def _by_llm_before(known: SessionRecord | None) -> tuple[Nugget, ...]:
-    return tuple(one for one in (known.nuggets if known else ()) if one.method == "generative")
-
-
-def _read_until(by_llm: Sequence[Nugget]) -> datetime | None:
-    """Return the time at which the LLM last read the session, as its nuggets show."""
-    return max((one.extracted_at for one in by_llm if one.extracted_at), default=None)

@@ -180,15 +180,13 @@ def find_secrets(view: str, finders: Iterable[Callable[[str], Iterator[Span]]]) 
             yield 0, len(view), FAILED
 
 
-def _private_blocks(view: str) -> Iterator[Span]:
-    yield from ((*found.span(), "private") for found in _PRIVATE.finditer(view))
-
-
 FAILED = "failed-rule"
 """The kind and rule of a text that counts as a secret because a rule failed on it."""
 _BETWEEN = "\n---\x1f\n"
 """Separates the texts of a session that are searched as one; it ends a line and a YAML document."""
 _PRIVATE = re.compile(rf"<private>.*?(?:</private>|\Z|(?={_BETWEEN}))", re.DOTALL | re.IGNORECASE)
-_FINDERS = (_private_blocks, issued_secrets, private_keys)
+_FINDERS: tuple[Callable[[str], Iterator[Span]], ...] = (
+    lambda view: ((*found.span(), "private") for found in _PRIVATE.finditer(view)), issued_secrets, private_keys,
+)  # fmt: skip
 _TEXTS = ("text", "before", "after", "path")
 """Fields of an event that hold text."""

@@ -19,9 +19,10 @@ from rich.text import Text
 
 from nugget.infra.files import resource
 from nugget.models import Contribution, Event, EventKind, Hit, SourceName, Speaker, Unit
-from nugget.models.nuggets import scope_text
+from nugget.models.nuggets import scope_text, way_of
 from nugget.models.sessions import said_how
 from nugget.render import (
+    body_of,
     degraded_sentences,
     iso_date,
     origin_text,
@@ -88,12 +89,6 @@ def put_text(text: Text, *, stderr: bool = False, width: int | None = None) -> N
 def note(text: str) -> None:
     """Print one line for the person on stderr."""
     put(text, style="dim", stderr=True)
-
-
-def without_heading(unit: Unit) -> str:
-    """Return the body without a first heading that repeats the title."""
-    first, _, rest = unit.body.lstrip().partition("\n")
-    return rest.strip("\n") if first.lstrip("# ").strip() == unit.title.strip() else unit.body.strip("\n")
 
 
 def markdown_lines(text: str, question: str = "") -> Iterator[tuple[Text, bool]]:
@@ -167,7 +162,7 @@ def heading_of(hit: Hit) -> str:
 def excerpt_of(hit: Hit) -> str:
     """Return the text of a hit without its title, cut after a sentence."""
     unit, chunk = hit.unit, next(iter(hit.chunks), None)
-    text = clean(without_title(chunk, unit.title).text) if chunk else ""
+    text = clean(without_title(chunk.text, unit.title)) if chunk else ""
     rest = text.removeprefix(unit.title)
     text = shorten(rest.lstrip(" .\n") if rest[:1] in " .\n" else text, _EXCERPT_CHARS)
     if unit.source in _SPOKEN and unit.type in _SPEAKERS:
@@ -228,16 +223,17 @@ def _templates() -> Environment:
         "moment": lambda moment: f"{moment:%Y-%m-%d %H:%M}" if moment else "",
         "prose": lambda text, indent=3, question="": _marked(_PROSE, indent, highlighted(Text(clean(text)), question)),
         "shorten": lambda text, most: shorten(clean(text or ""), most),
+        "way_of": way_of,
     }
     made.globals |= {
-        "degraded_sentences": degraded_sentences, "diff_of": _diff_of, "excerpt_of": excerpt_of,
+        "body_of": body_of, "degraded_sentences": degraded_sentences, "diff_of": _diff_of, "excerpt_of": excerpt_of,
         "explained_score": explained_score, "explained_stages": explained_stages, "facts": _facts,
         "facts_of": facts_of, "flags_of": _flags_of, "grouped": grouped, "heading_of": heading_of,
         "lines_of": _event_lines, "note": Markup(_NOTE),
         "origin_text": origin_text, "said_how": said_how, "scope_text": scope_text, "speaker_of": _speaker,
         "stale": lambda reason: Markup(f"[yellow]  {escape(stale_suffix(reason))}[/]" if reason else ""),
          "stale_words": stale_words, "sync_words": _sync_words,
-        "without_heading": without_heading, "without_title": without_title,
+        "without_title": without_title,
     }  # fmt: skip
     return made
 

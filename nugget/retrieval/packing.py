@@ -158,8 +158,12 @@ def pack_nuggets(
     (`deep`) the prompts that they came from. `candidates` is how many nuggets there are, if `hits` are only the best.
     """
     count = {Depth.SUMMARY: 1, Depth.STANDARD: 2, Depth.DEEP: 3}[depth]
-    passes = [_nugget_summary, _with_detail, _with_prompt][:count]
-    packed, room, left = fill(hits, budget_tokens, cost=_nugget_cost, passes=passes)
+    passes: list[Callable[[NuggetHit, NuggetHit | None, int], NuggetHit | None]] = [
+        lambda hit, now, room: _changed(hit, detail="", alternatives=(), source_prompt=""),
+        lambda hit, now, room: _changed(hit, source_prompt=""),
+        lambda hit, now, room: now and _changed(now, source_prompt=hit.nugget.source_prompt),
+    ]
+    packed, room, left = fill(hits, budget_tokens, cost=_nugget_cost, passes=passes[:count])
     parts = zip(("details", "prompts"), left, strict=False)
     missing = [f"the {name} of {counted(count, 'nugget')}" for name, count in parts if count]
     total = max(len(hits), candidates or 0)
@@ -169,17 +173,8 @@ def pack_nuggets(
     return tuple(packed), Budget(requested=budget_tokens, used=budget_tokens - room, truncated=bool(missing)), hint
 
 
-def _nugget_summary(hit: NuggetHit, now: NuggetHit | None, room: int) -> NuggetHit:
-    return replace(hit, nugget=replace(hit.nugget, detail="", alternatives=(), source_prompt=""))
-
-
-def _with_detail(hit: NuggetHit, now: NuggetHit | None, room: int) -> NuggetHit:
-    return replace(hit, nugget=replace(hit.nugget, source_prompt=""))
-
-
-def _with_prompt(hit: NuggetHit, now: NuggetHit | None, room: int) -> NuggetHit:
-    assert now is not None
-    return replace(now, nugget=replace(now.nugget, source_prompt=hit.nugget.source_prompt))
+def _changed(hit: NuggetHit, **values: Any) -> NuggetHit:
+    return replace(hit, nugget=replace(hit.nugget, **values))
 
 
 def _nugget_cost(hit: NuggetHit) -> int:

@@ -26,11 +26,9 @@ from starlette.responses import HTMLResponse, Response
 from nugget.app import browsing
 from nugget.app.agent_session import AgentSession
 from nugget.errors import NuggetError
-from nugget.models import Unit
 from nugget.models.sessions import said_how, standing
-from nugget.render import question_spans
+from nugget.render import body_of, question_spans
 from nugget.render.json import without_secrets
-from nugget.render.terminal import without_heading
 from nugget.text import ago, clean, counted, shorten
 
 if TYPE_CHECKING:
@@ -44,7 +42,6 @@ _TAGS = frozenset("a blockquote br code del em hr li ol p pre s strong table tbo
 _WORDS = r"\s+|\w+|[^\w\s]"
 _MAX_DIFF_CHARS = 60_000
 _MARKS = r"\*\*|__|`|^(?:[-*>#]+ )+"
-_LAST_QUOTE = r"(?:\n> [^\n]*)+\s*\Z"
 
 
 @dataclass(eq=False)
@@ -148,8 +145,8 @@ def _templates() -> Templates:
     )  # fmt: skip
     made.globals |= {"hashes": asset_hashes(), "quote": lambda text: quote(str(text), safe="/:")}
     made.filters |= {
-        "markdown": markdown, "body": body, "ago": lambda moment: ago(moment, datetime.now(UTC)), "counted": counted,
-        "said_how": said_how, "standing": standing, "difference": difference, "short": shorten,
+        "markdown": markdown, "body_of": body_of, "ago": lambda moment: ago(moment, datetime.now(UTC)),
+        "counted": counted, "said_how": said_how, "standing": standing, "difference": difference, "short": shorten,
         "one_line": lambda text: " ".join(str(text).split()),
     }  # fmt: skip
     return made
@@ -182,14 +179,6 @@ def _parser() -> MarkdownIt:
 
     parser.renderer.rules |= {"image": image, "heading_open": heading, "heading_close": heading}  # type: ignore[attr-defined]
     return parser
-
-
-def body(unit: Unit) -> Markup:
-    """Return the body of a unit as HTML, without its title and the quotes at its end."""
-    text = without_heading(unit)
-    while unit.evidence and (found := re.search(_LAST_QUOTE, text)):
-        text = text[: found.start()]
-    return markdown(text)
 
 
 def marked(text: str, question: str) -> Markup:

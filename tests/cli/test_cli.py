@@ -211,6 +211,7 @@ def test_what_is_added_is_found_and_what_is_forgotten_is_gone(nugget, words):
     unit_id = re.findall(r"Kept as (\S+) in", added.out)[0]
     assert nugget("search", "quokkas", "-q").out == f"brain:{unit_id}\n"
     assert nugget("get", unit_id, "--json").json["tags"] == ["animals", "jaws"]
+    assert nugget("get", unit_id).out.count("Quokkas smile because of their jaws") == 1
     assert git.uncommitted_paths(words) == []
 
     moved = nugget("mv", unit_id, "--domain", "zoology/marsupials", "--name", "quokka-jaws")
@@ -308,7 +309,7 @@ def test_a_session_becomes_knowledge_that_is_found(nugget, words):
     session = REPOSITORY / "examples/demo/session.jsonl"
     capture = ("capture-session", "--transcript", session, "--with", "offline")
     tried = nugget(*capture, "--dry-run")
-    assert tried.code == 0 and "would be proposed (heuristic)" in tried.out
+    assert tried.code == 0 and "would be proposed (offline)" in tried.out
     assert nugget("review", "list", "--json").json == []
 
     done = nugget(*capture, "--json").json

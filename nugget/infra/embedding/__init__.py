@@ -112,7 +112,9 @@ class OnnxEmbedder:
         self._rewrite = rewrite
         self._loading = threading.Lock()
         self._loaded: Any = None
-        self._count_word = lru_cache(200_000)(self._pieces_of)
+        self._count_word = lru_cache(200_000)(
+            lambda word: len(self._tokenizer.encode(word, add_special_tokens=False).ids)
+        )
 
     def embed(self, texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
         """Yield one vector of shape (dimensions,) for each text, in order."""
@@ -138,9 +140,6 @@ class OnnxEmbedder:
     def count_tokens(self, text: str) -> int:
         """Return the number of word pieces, without the two that mark the ends; none crosses white space."""
         return sum(map(self._count_word, text.split()))
-
-    def _pieces_of(self, word: str) -> int:
-        return len(self._tokenizer.encode(word, add_special_tokens=False).ids)
 
     @cached_property
     def _tokenizer(self) -> Any:

@@ -196,10 +196,6 @@ def test_a_superseded_unit_is_labelled_and_stands_behind_what_replaced_it(asked)
     assert old.stale_reason is StaleReason.SUPERSEDED
 
 
-def reversing(question: str, candidates: Sequence[Hit]) -> list[float]:
-    return [(position + 1) / len(candidates) for position in range(len(candidates))]
-
-
 def failing(question: str, candidates: Sequence[Hit]) -> list[float]:
     raise LLMUnavailable("the re-ranker took too long")
 
@@ -207,7 +203,8 @@ def failing(question: str, candidates: Sequence[Hit]) -> list[float]:
 @pytest.mark.proves("ASK-RERANK", "RERANK-FALLBACK")
 def test_a_reranker_decides_the_order_and_when_it_fails_the_local_order_stands(asked):
     local = asked.ask("cache invalidation", fresh=False, now=NOW)
-    turned = asked.ask("cache invalidation", fresh=False, now=NOW, reranker=Reranker("scripted", reversing))
+    reversing = Reranker("scripted", lambda _, hits: [number / len(hits) for number in range(1, len(hits) + 1)])
+    turned = asked.ask("cache invalidation", fresh=False, now=NOW, reranker=reversing)
     assert turned.hits[0].unit.id != local.hits[0].unit.id
     assert turned.hits[0].score == pytest.approx(sum(part.value for part in turned.hits[0].contributions))
     failed = asked.ask("cache invalidation", fresh=False, now=NOW, reranker=Reranker("scripted", failing))
