@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from nugget.capture.review import ProposalBranch, ProposedFile
     from nugget.importing import ImportResult
     from nugget.infra.workspace import Workspace
-    from nugget.models import Bundle, Event, Hit, StaleReason, Unit
+    from nugget.models import Bundle, Hit, StaleReason, Unit
     from nugget.models.nuggets import Nugget, NuggetBundle, NuggetHit, SessionRecord
     from nugget.provenance.extraction import ExtractedSession
     from nugget.provenance.inventory import Gaps
     from nugget.retrieval.refs import Shown
 
 _BUDGET = ("requested", "used", "available", "truncated")
+_EVENT = ("kind", "text", "speaker", "origin", "timestamp", "tool", "path", "before", "after", "ok", "exit_code")
 _EVIDENCE = ("session", "quote", "speaker", "origin")
 _CHANGE = ("unit.id", "path", "unit.title", "unit.type", "unit.domain", "unit.confidence")
 
@@ -224,7 +225,8 @@ def session_detail_json(detail: KnownSession, *, summary: bool) -> dict[str, Any
         return clean_values(value)
     exchanges = [
         {"number": one.number, "ref": f"session:{session.id}#{one.number}",
-         "events": [_event_json(event) for event in one.events]}
+         "events": [{name: value for name, value in fields(event, *_EVENT, subagent="agent_id").items()
+                     if value is not None} for event in one.events]}
         for one in detail.exchanges
     ]  # fmt: skip
     facts = fields(session, "id", "path", "skipped_records", folder="cwd")
@@ -276,9 +278,3 @@ def extraction_json(
         "usd": round(sum(one.usd for one in outcomes), 6), "dry_run": dry_run,
         "workspace": None if everything else here.identity, "sessions": [asdict(one) for one in outcomes],
     }  # fmt: skip
-
-
-def _event_json(event: Event) -> dict[str, Any]:
-    names = ("kind", "text", "speaker", "origin", "timestamp", "tool", "path", "before", "after", "ok", "exit_code")
-    values = fields(event, *names, subagent="agent_id")
-    return {key: value for key, value in values.items() if value is not None}

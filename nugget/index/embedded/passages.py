@@ -183,8 +183,7 @@ def passages_around(
 
 def messages_of(connection: sqlite3.Connection, channel: int) -> list[StoredPassage]:
     """Return the messages of a channel in the order in which they were written."""
-    found = passages_around(connection, channel, "", (1, 1 << 31))
-    return sorted(found, key=lambda message: (message.at, message.number))
+    return sorted(passages_around(connection, channel, "", (1, 1 << 31)), key=lambda one: (one.at, one.number))
 
 
 def sessions_like(connection: sqlite3.Connection, source: SourceName, prefix: str) -> dict[str, int]:

@@ -169,8 +169,8 @@ def touched_renames(connection: sqlite3.Connection, workspace: str) -> list[tupl
 
 def earliest_session(connection: sqlite3.Connection, workspace: str) -> datetime | None:
     """Return when the first session of a workspace began."""
-    sql = "SELECT min(started) FROM provenance_sessions WHERE workspace = ?"
-    return _moment(connection.execute(sql, (workspace,)).fetchone()[0])
+    one = connection.execute("SELECT min(started) FROM provenance_sessions WHERE workspace = ?", [workspace]).fetchone()
+    return _moment(one[0])
 
 
 def sessions_of(connection: sqlite3.Connection, workspace: str) -> list[str]:
