@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from datetime import date, datetime, time, timedelta
 from functools import lru_cache
 from itertools import chain, count
+from operator import itemgetter
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
@@ -59,6 +62,7 @@ DATE_FORMS = "YYYY-MM-DD, or an age such as 24h, 30d, 6w, 3m, 1y"
 _HOURS = {"h": 1, "d": 24, "w": 24 * 7, "m": 24 * 30, "y": 24 * 365}
 _ENDINGS = "ations ation ings ing ions ion edly ied ies ed es e s y ly".split()
 
+_DECODER = json.JSONDecoder(parse_constant=int)  # NaN and Infinity, which are not JSON, become a ValueError
 _SLUG_WORDS = 6
 _FILLER = frozenset("the a an is are was be to of for in on at by with and or it its that this from as".split())
 
@@ -107,6 +111,24 @@ def map_texts(value: Any, change: Callable[[str], str], *, exact: Collection[str
     if isinstance(value, Mapping):
         return {key: part if key in exact else map_texts(part, change, exact=exact) for key, part in value.items()}
     return value
+
+
+def json_in(text: str) -> Any:
+    """Return the JSON value that a text is, or the longest in it: models put prose, thoughts and fences around one.
+
+    Raises ValueError if there is none.
+    """
+    with suppress(ValueError):
+        return _DECODER.decode(text)
+    found, end = [], 0
+    for start in re.finditer(r"[{\[]", text):
+        if start.start() >= end:
+            with suppress(ValueError):
+                value, end = _DECODER.raw_decode(text, start.start())
+                found.append((end - start.start(), value))
+    if not found:
+        raise ValueError("there is no JSON in it")
+    return max(found, key=itemgetter(0))[1]
 
 
 def estimate_tokens(text: str) -> int:

@@ -33,16 +33,9 @@ Ask = Callable[[Query], Bundle]
 
 
 def evaluate(
-    questions: Sequence[GoldenQuestion],
-    ask: Ask,
-    *,
-    known: Collection[str],
-    ranking: str,
-    model: str | None,
-    now: datetime,
-    problems: Sequence[Problem] = (),
-    forgotten: Collection[str] = (),
-) -> dict[str, Any]:
+    questions: Sequence[GoldenQuestion], ask: Ask, *, known: Collection[str], ranking: str, model: str | None,
+    now: datetime, problems: Sequence[Problem] = (), forgotten: Collection[str] = (),
+) -> dict[str, Any]:  # fmt: skip
     """Return the run of every question, as `nugget eval --json` prints it and a baseline file holds it.
 
     A question that expects a unit outside `known` is left out and reported with its line. A unit in `forgotten` was

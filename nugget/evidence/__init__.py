@@ -172,16 +172,10 @@ def _near_in_meaning(index: Index, vector: Any, workspace: str) -> dict[int, flo
 
 
 def _bundle(
-    found: Mapping[int, Finding],
-    query: str,
-    *,
-    options: BundleOptions,
-    matches: Mapping[str, set[int]],
-    near: Mapping[int, float] = {},
-    session: LogSession | None = None,
-    head: Sequence[str] = (),
+    found: Mapping[int, Finding], query: str, *, options: BundleOptions, matches: Mapping[str, set[int]],
+    near: Mapping[int, float] = {}, session: LogSession | None = None, head: Sequence[str] = (),
     degraded: tuple[str, ...] = (),
-) -> EvidenceBundle:
+) -> EvidenceBundle:  # fmt: skip
     """Return the bundle of these rows. `matches` are the rows by word of the question, `near` those near in meaning."""
     intent = known_intent(options.intent, query)
     profile = PROFILES[intent]

@@ -53,14 +53,9 @@ _BECAUSE = re.compile(
 
 
 def extract(
-    session: Session,
-    *,
-    settings: Settings,
-    now: datetime,
-    embed: Embed | None = None,
-    llm: Model | None = None,
+    session: Session, *, settings: Settings, now: datetime, embed: Embed | None = None, llm: Model | None = None,
     nearest: Nearest | None = None,
-) -> Extraction:
+) -> Extraction:  # fmt: skip
     """Find knowledge in a session that is redacted already, by `llm` if there is one, and what is to be remembered.
 
     Raises LLMUnavailable.

@@ -18,25 +18,34 @@ from typing import TYPE_CHECKING, Any
 from nugget.config import Settings
 from nugget.errors import LLMUnavailable
 from nugget.extraction.places import Places
-from nugget.extraction.proposals import Extraction, Proposal
+from nugget.extraction.proposals import Extraction, Proposal, project_of
 from nugget.extraction.reasons import is_repeated
-from nugget.extraction.replies import WINDOW_SCHEMA, PromptTexts, bounded, cleaned, proved, read_units, well_formed
+from nugget.extraction.replies import (
+    WINDOW_SCHEMA,
+    PromptTexts,
+    bounded,
+    cleaned,
+    filled,
+    proved,
+    read_units,
+    well_formed,
+)
 from nugget.extraction.requests import one_line
-from nugget.infra.llm.gate import BadReply, CostCapReached, Request, estimate_cost_usd
+from nugget.infra.llm.gate import BadReply, CostCapReached, Request, estimate_cost_usd, object_schema, problems_in
 from nugget.models import EventKind, RelationType, Scope, Session, Speaker, Unit
 from nugget.models.nuggets import FileTouch, Nugget, NuggetType
 from nugget.models.sessions import origin_of, speaker_of
 from nugget.redaction import allow_list
-from nugget.sources.condense import clip, windows
-from nugget.text import shorten
+from nugget.sources.condense import clip, cut_at_lines, windows
+from nugget.text import shorten, slugify
 
 if TYPE_CHECKING:
     from nugget.infra.llm import Model
 
 METHOD = "generative"
 MAX_WINDOWS = 8
-MAX_NUGGETS = 16
-"""The most nuggets to ask for in one window."""
+MAX_UNITS, MAX_NUGGETS = 5, 16
+"""The most units and nuggets to ask for in one window."""
 
 Nearest = Callable[[str], Sequence[Unit]]
 """A function from a text to the units of the brain nearest to it, best first."""
@@ -63,13 +72,8 @@ _FIELDS: dict[str, Any] = {
     "confidence": {"type": "number", "description": "0 to 1"},
     "quotes": {"type": "array", "items": _TEXT, "minItems": 1}, "alternatives": {"type": "array", "items": _TEXT},
 }  # fmt: skip
-NUGGET_SCHEMA: Mapping[str, Any] = {
-    "type": "object", "additionalProperties": False, "required": list(_FIELDS), "properties": _FIELDS
-}  # fmt: skip
-_NUGGETS_SCHEMA: Mapping[str, Any] = {
-    "type": "object", "additionalProperties": False, "required": ["nuggets"],
-    "properties": {"nuggets": {"type": "array", "items": NUGGET_SCHEMA}},
-}  # fmt: skip
+NUGGET_SCHEMA = object_schema(_FIELDS)
+_NUGGETS_SCHEMA = object_schema({"nuggets": {"type": "array", "items": NUGGET_SCHEMA}})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -108,7 +112,9 @@ def extract_generative(
     LLMUnavailable if a call fails for any other reason, or if no reply could be used.
     """
     work = Work(session=session, llm=llm, settings=settings, now=now)
-    system = prompt_text("window", max_units=settings.capture_max_units)
+    system = prompt_text("window", max_units=min(MAX_UNITS, settings.capture_max_units))
+    project = slugify(project_of(session) or "")
+    task = f"Find the units of knowledge in {{}}{f' of the project `{project}`' if project else ''}."
     found: list[Proposal] = []
     summaries: list[str] = []
 
@@ -122,7 +128,7 @@ def extract_generative(
             )
             for number, unit in enumerate(existing, start=1)
         ]  # fmt: skip
-        prompt = "\n\n".join([*fenced, llm.fence(text, "session"), f"Find the units of knowledge in {where}."])
+        prompt = "\n\n".join([*fenced, llm.fence(text, "session"), task.format(where)])
         value = ask_model(work, system=system, prompt=prompt, schema=WINDOW_SCHEMA)
         if isinstance(value, dict) and isinstance(value.get("summary"), str):
             summaries.append(shorten(value["summary"], 400))
@@ -202,7 +208,7 @@ def plan_windows(work: Work) -> list[str]:
             return texts
     work.dropped.append(f"the middle of the session, which is longer than the {most} parts that may be read")
     said = "\n\n".join(windows(work.session, max_chars=chars, output_chars=0))
-    return _split(clip(said, most * chars * 9 // 10), chars)
+    return cut_at_lines(clip(said, most * chars * 9 // 10), chars)
 
 
 def _affordable_chars(work: Work) -> int:
@@ -211,15 +217,6 @@ def _affordable_chars(work: Work) -> int:
     bare = work.cost_usd(_OVERHEAD_CHARS, work.max_tokens)
     full = work.cost_usd(_OVERHEAD_CHARS + most, work.max_tokens)
     return int(min(1.0, (work.left_usd - bare) / (full - bare)) * most) if full else most
-
-
-def _split(text: str, max_chars: int) -> list[str]:
-    parts: list[str] = []
-    while text:
-        cut = len(text) if len(text) <= max_chars else (text.rfind("\n", max_chars // 2, max_chars) + 1) or max_chars
-        parts.append(text[:cut])
-        text = text[cut:]
-    return parts
 
 
 def ask_model(work: Work, *, system: str, prompt: str, schema: Mapping[str, Any], purpose: str = "extract") -> object:
@@ -246,16 +243,18 @@ def ask_model(work: Work, *, system: str, prompt: str, schema: Mapping[str, Any]
         return ask(purpose, prompt)
     except BadReply as bad:
         first = bad
+    value = filled(first.value, schema)
+    if not problems_in(value, schema):
+        return value
     problems = "\n".join(f"- {problem}" for problem in first.problems)
     repair = prompt_text("repair", problems=problems)
     try:
         return ask(f"{purpose}-repair", f"{prompt}\n\n{work.llm.fence(first.text[:_REPLY_CHARS], 'reply')}\n\n{repair}")
     except (BadReply, CostCapReached) as error:
-        values = [error.value if isinstance(error, BadReply) else None, first.value]
-    wanted = schema["required"][-1]
-    for value in values:
-        if isinstance(value, dict) and isinstance(value.get(wanted), list):
-            return value
+        second = error.value if isinstance(error, BadReply) else None
+    for one in (filled(second, schema), value):
+        if isinstance(one, dict) and isinstance(one.get(schema["required"][-1]), list):
+            return one
     raise first
 
 

@@ -13,12 +13,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import product
 from typing import Any
 
 from nugget.extraction.claims import words_of
 from nugget.extraction.phrases import rejected_in
 from nugget.extraction.proposals import Proposal
-from nugget.infra.llm.gate import problems_in
+from nugget.extraction.titles import TITLE_CHARS, title_of
+from nugget.infra.llm.gate import object_schema, problems_in
 from nugget.models import (
     Event,
     EventKind,
@@ -42,11 +44,12 @@ UPDATES = "updates"
 """The relation by which a model says that a unit belongs into the file of an existing one."""
 
 MAX_QUOTE_CHARS = 600
-MIN_QUOTE_CHARS = 15
+MIN_QUOTE_CHARS = 8
 
 _RULES = (KnowledgeType.BELIEF, KnowledgeType.DECISION, KnowledgeType.PATTERN)
 _MAX_BODY_CHARS = 8000
 _MAX_READ = 40
+_LEAST_TITLE_CHARS, _OPENING_CHARS = 30, 200
 _FOREIGN_SCRIPT_SHARE, _KNOWN_SCRIPT_SHARE = 0.5, 0.01
 _LETTERS_SAMPLED = 50_000
 _LINE_MARK = re.compile(r"\A(?:USER|PASTED BY USER|AGENT(?: \([^)]*\))?|SUMMARY): |\A[$+-] ")
@@ -58,57 +61,50 @@ _INVISIBLE = re.compile(
     re.DOTALL,
 )
 
-_TEXT = {"type": "string"}
-UNIT_SCHEMA: Mapping[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["type", "title", "domain", "tags", "confidence", "body", "quotes", "reason", "alternatives",
-                 "relations"],
-    "properties": {
-        "type": {"type": "string", "enum": [kind.value for kind in KnowledgeType]},
-        "title": {"type": "string", "minLength": 4, "maxLength": 300},
-        "domain": {"type": "string", "maxLength": 200},
-        "tags": {"type": "array", "items": _TEXT},
-        "confidence": {"type": "number", "description": "0 to 1"},
-        "body": {"type": "string", "minLength": 40, "maxLength": _MAX_BODY_CHARS},
-        "quotes": {"type": "array", "items": _TEXT, "minItems": 1},
-        "reason": _TEXT,
-        "alternatives": {"type": "array", "items": _TEXT},
-        "relations": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["number", "relation"],
-                "properties": {
-                    "number": {"type": "integer", "description": "the number of an existing unit"},
-                    "relation": {"type": "string", "enum": [UPDATES, *(kind.value for kind in RelationType)]},
-                },
-            },
-        },
-    },
-}  # fmt: skip
-WINDOW_SCHEMA: Mapping[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["summary", "units"],
-    "properties": {"summary": _TEXT, "units": {"type": "array", "items": UNIT_SCHEMA}},
-}
 
+_TEXT = {"type": "string"}
+_RELATION = {
+    "number": {"type": "integer", "description": "the number of an existing unit"},
+    "relation": _TEXT | {"enum": [UPDATES, *(kind.value for kind in RelationType)]},
+}
+UNIT_SCHEMA = object_schema({
+    "type": _TEXT | {"enum": [kind.value for kind in KnowledgeType]},
+    "title": _TEXT | {"minLength": 4, "maxLength": 300},
+    "domain": _TEXT | {"maxLength": 200},
+    "tags": {"type": "array", "items": _TEXT},
+    "confidence": {"type": "number", "description": "0 to 1"},
+    "body": _TEXT | {"minLength": 20, "maxLength": _MAX_BODY_CHARS},
+    "quotes": {"type": "array", "items": _TEXT, "minItems": 1},
+    "reason": _TEXT,
+    "alternatives": {"type": "array", "items": _TEXT},
+    "relations": {"type": "array", "items": object_schema(_RELATION)},
+})  # fmt: skip
+WINDOW_SCHEMA = object_schema({"summary": _TEXT, "units": {"type": "array", "items": UNIT_SCHEMA}})
+
+_NEEDED = ("type", "title", "body", "summary", "quotes")
+"""Properties without which an entry is none; for the others there is a value that says nothing."""
+_NOTHING: Mapping[str, Any] = {"string": "", "array": [], "number": 0.5}
 
 UNSUPPORTED = 0.79
 """Most confidence in a unit whose title is mostly in other words than its quotes."""
-_SUPPORTED, _SAME_CLAIM = 0.5, 0.6
-"""Share of a claim's words from which a quote supports it, and from which both are about the same."""
+_SUPPORTED, _SAME_SENTENCE, _SAME_CLAUSE = 0.5, 0.75, 0.5
+"""Share of a claim's words from which a quote supports it, and of the words of both from which one copies the other."""
 _STEM_CHARS = 4
 _NOT = re.compile(
-    r"\b(?:not|no|never|without|avoid|cannot|stop|instead|rather|nicht|kein\w*|nie|niemals|ohne|statt|ne|pas|jamais"
-    r"|sans|nunca|sin)\b|n['’]t\b|ない|ません|不|没|別に|禁止",
+    r"\b(?:not(?! (?:only|just)\b)|no|never|without|avoid|cannot|stop|nicht(?! nur\b)|kein\w*|nie|niemals|ohne|ne|pas"
+    r"|jamais|sans|nunca|sin)\b|n['’]t\b|ない|ません|不|没|別に|禁止",
     re.IGNORECASE,
 )
 _NAME = re.compile(r"`([^`\n]+)`|(?<=\s)([A-Z][\w.+#-]{2,})|\b(\w*\d[\w.]*\w|\w+_\w+|[a-z]+[A-Z]\w+)\b")
+_WORD = r"[\w.+#-]*\w"
 _COUNTS = frozenset("two three four five six seven eight nine ten twelve twenty thirty forty fifty hundred".split())
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=。)|\n\s*\n")
+_SENTENCE_END = r"(?<=[.!?])\s|(?<=。)|\n\s*\n"
+_CLAUSE_END = (
+    rf"{_SENTENCE_END}|(?<=[;:,])\s|(?<=[、，；])|\s[-–—]\s|—|\((?!\))|(?<!\()\)"
+    r"|\b(?i:because|since|so that|but|which|otherwise|weil|denn|sonst|parce que|porque)\b"
+)
+_MARKS = "*`\"'“”‘’«»"
+"""Marks of markdown and of quotation, which models add and leave out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +138,26 @@ def well_formed(value: object, kind: str, schema: Mapping[str, Any]) -> Iterator
         yield f"{len(entries) - _MAX_READ} more {kind}s in one reply, which were not read"
 
 
+def filled(value: object, schema: Mapping[str, Any]) -> object:
+    """Return a reply with what it left out: the object around its list, and what an entry can do without."""
+    kind = schema["required"][-1]
+    whole = value if isinstance(value, dict) else {kind: value}
+    entries, parts = whole.get(kind), schema["properties"][kind]["items"]["properties"]
+    if not isinstance(entries, list):
+        return value
+    return {"summary": "", **whole, kind: [_filled(one, parts) if isinstance(one, dict) else one for one in entries]}
+
+
+def _filled(entry: Mapping[str, Any], parts: Mapping[str, Any]) -> Mapping[str, Any]:
+    known = {name: entry[name] for name in parts if name in entry}
+    if isinstance(known.get("quotes"), str):
+        known["quotes"] = [known["quotes"]]
+    if isinstance(known.get("type"), str):
+        known["type"] = known["type"].strip().lower()
+    spare = [name for name in parts if name not in _NEEDED and problems_in(known.get(name), parts[name])]
+    return known | {name: _NOTHING[parts[name]["type"]] for name in spare}
+
+
 def cleaned(text: str, allow: Sequence[re.Pattern[str]]) -> str:
     """Return a text without secrets, comments, control characters, and characters that cannot be seen."""
     shown = _INVISIBLE.sub("", text).encode("utf-8", "replace").decode()
@@ -169,24 +185,29 @@ def proved(
 def find_quote(quote: str, shown: PromptTexts, session: Session) -> Evidence | None:
     """Return the evidence for a quote: the characters that it stands for, and the records that hold them.
 
-    Spacing may differ, nothing else: the passage is found by its words. None where it is not in what was shown.
+    Spacing and marks may differ, words may not. Of a quote with an ellipsis, its longest part is looked for. None where
+    it is not in what was shown.
     """
-    words = _LINE_MARK.sub("", html.unescape(quote).strip()).split()
+    part = max(re.split(r"\[…\]|…|\.{3}", _LINE_MARK.sub("", html.unescape(quote).strip())), key=len)
+    words = re.sub(f"[{_MARKS}]", "", part).strip(" .,;:!?。\n").split()
     if len(quote) > 2 * MAX_QUOTE_CHARS or len(" ".join(words)) < MIN_QUOTE_CHARS:
         return None
-    pattern = re.compile(r"\s+".join(map(re.escape, words)))
+    loose = rf"[\s{_MARKS}]+".join(f"[{_MARKS}]*".join(map(re.escape, word)) for word in words)
+    pattern = re.compile(rf"[{_MARKS}]*{loose}[{_MARKS}.,;:!?。]*")
     seen = pattern.search(shown.text)
     if seen is None or len(seen[0]) > 2 * MAX_QUOTE_CHARS:
         return None
+    first = None
     for event in session.events:
         for said in filter(None, (event.text, event.after, event.before)):
             if found := pattern.search(said):
                 speaker, origin = _said_by(event, said, found)
-                return Evidence(
-                    session=session.id, quote=found[0], records=(event.uuid,) if event.uuid else (), speaker=speaker,
-                    origin=origin,
-                )  # fmt: skip
-    return Evidence(session=session.id, quote=seen[0])
+                records = (event.uuid,) if event.uuid else ()
+                one = Evidence(session=session.id, quote=found[0], records=records, speaker=speaker, origin=origin)
+                if speaker is Speaker.USER:  # whoever else said it before
+                    return one
+                first = first or one
+    return first or Evidence(session=session.id, quote=seen[0])
 
 
 def script_of(text: str) -> Counter[str]:
@@ -203,6 +224,8 @@ def _proposal(
     if isinstance(found, str):
         return f"{shorten(title, 80) or 'a unit without a title'}: {found}"
     evidence, support = found
+    if len(title) > TITLE_CHARS and len(shorter := title_of(title)) >= _LEAST_TITLE_CHARS:
+        title, body = shorter, f"{title.rstrip('.')}.\n\n{body}"
     relations, updated = _relations(entry["relations"], shown.existing)
     kind = updated.type if updated else entry["type"]
     unit = Unit(
@@ -224,33 +247,57 @@ def support_of(title: str, body: str, evidence: Sequence[Evidence], shown: Promp
     They do not if they share nothing with it, if it names what the session never does, or if it turns round what
     they say: by a `not`, by another name or number, or by what was chosen instead of what.
     """
-    sentences = [sentence for one in evidence for sentence in _SENTENCE_END.split(one.quote)]
-    quotes, known = " ".join(sentences), shown.text.lower()
+    quotes, known = "\n\n".join(one.quote for one in evidence), shown.text.lower()
     said, claimed = _stems(quotes), _stems(title)
     names = _names(title)
     is_invented = not said & claimed and 2 * sum(stem not in known for stem in claimed) > len(claimed)
     if is_invented or not all(_has(known, name) for name in names):
         return None
-    if not said & (claimed | _stems(_SENTENCE_END.split(body, maxsplit=1)[0])):
+    if not said & (claimed | _stems(body[:_OPENING_CHARS])):
         return None
-    nearest = max(sentences, key=lambda one: len(_stems(one) & claimed))
-    is_turned = (len(_NOT.findall(title)) + len(_NOT.findall(nearest))) % 2 == 1
-    is_other = is_turned or _is_swapped(title, nearest, quotes, shown)
-    if is_other and len(_stems(nearest) & claimed) >= _SAME_CLAIM * len(claimed):
+    if any(_is_changed(ours, theirs, title, quotes, shown.text) for ours, theirs in _near_copies(title, quotes)):
         return None
-    left, right = _stems(" ".join(rejected_in(title))), _stems(" ".join(rejected_in(nearest)))
+    left, right = _stems(" ".join(rejected_in(title))), _stems(" ".join(rejected_in(quotes)))
     if left and right and not left & right and left <= said:
         return None
     is_quoted = all(_has(quotes.lower(), name) for name in names)
     share = len(said & claimed) / max(1, len(claimed))
-    return share if is_quoted and not is_turned else min(share, _SUPPORTED / 2)
+    return share if is_quoted else min(share, _SUPPORTED / 2)
 
 
-def _is_swapped(title: str, nearest: str, quotes: str, shown: PromptTexts) -> bool:
-    """Return whether a title has a name or number that its quotes lack, in place of one that they have."""
-    known = _COUNTS | {name.lower() for name in re.findall(r"(?<=[a-z,] )[A-Z][\w.+#-]*\w", shown.text)}
-    ours, theirs, quoted = (set(re.findall(r"[\w.+#-]*\w", text.lower())) for text in (title, nearest, quotes))
-    return bool(known & (ours - quoted) and known & (theirs - ours))
+def _near_copies(title: str, quotes: str) -> Iterator[tuple[str, str]]:
+    """Yield the sentences and clauses of a title and its quotes that have most of their words in common."""
+    for ends, least in ((_SENTENCE_END, _SAME_SENTENCE), (_CLAUSE_END, _SAME_CLAUSE)):
+        for ours, theirs in product(re.split(ends, title), re.split(ends, quotes)):
+            shared, words = _stems(ours) & _stems(theirs), _stems(ours) | _stems(theirs)
+            is_contrast = re.match(r"\s*not\b", ours) is not None  # `X, not Y`
+            if len(shared) > 1 and len(shared) >= least * len(words) and not is_contrast:
+                yield ours, theirs
+
+
+def _is_changed(ours: str, theirs: str, title: str, quotes: str, text: str) -> bool:
+    """Return whether a near copy has a `not` more or less, or a name or number that the quotes lack for another."""
+
+    def has_name(clause: str, other: str) -> bool:
+        known = set(map(_key, re.findall(_WORD, other)))
+        return any(_key(word) not in known and _is_name(word, text) for word in re.findall(_WORD, clause))
+
+    is_turned = (len(_NOT.findall(ours)) + len(_NOT.findall(theirs))) % 2 == 1
+    return is_turned or (has_name(ours, quotes) and has_name(theirs, title))
+
+
+def _key(word: str) -> str:
+    """Return by what a word is compared: a number by all of it, another by its beginning."""
+    low = word.lower()
+    return low if any(char.isdigit() for char in low) or low in _COUNTS else low[:_STEM_CHARS]
+
+
+def _is_name(word: str, text: str) -> bool:
+    """Return whether a word is a number or a name: in the session it is written with a capital only."""
+    if any(char.isdigit() for char in word) or word.lower() in _COUNTS or re.search(r"[A-Za-z][A-Z]|_", word):
+        return True
+    capital = re.findall(rf"(?<=[a-z,] ){re.escape(word[0].upper() + word[1:])}\b", text)
+    return len(capital) > len(re.findall(rf"(?<![\w./-]){re.escape(word.lower())}(?![\w/-])", text))
 
 
 def bounded(confidence: float, support: float) -> float:

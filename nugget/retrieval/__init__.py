@@ -52,16 +52,10 @@ class CachedEmbedder:
 
 
 def retrieve(
-    query: Query,
-    profile: Profile,
-    indexes: Indexes,
-    *,
-    sources: Sequence[SourceName] = (SourceName.BRAIN,),
-    parsed: SearchQuery | None = None,
-    embedder: QuestionEmbedder | None,
-    reranker: Reranker | None = None,
+    query: Query, profile: Profile, indexes: Indexes, *, sources: Sequence[SourceName] = (SourceName.BRAIN,),
+    parsed: SearchQuery | None = None, embedder: QuestionEmbedder | None, reranker: Reranker | None = None,
     now: datetime,
-) -> Bundle:
+) -> Bundle:  # fmt: skip
     """Answer a query from these sources; `parsed` is its text in the query language, if it is of it.
 
     Any text is a valid query; what could not be used is named in `degraded`.

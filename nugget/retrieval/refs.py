@@ -205,15 +205,9 @@ def _joined(stored: Sequence[StoredPassage], number: int) -> list[ShownPassage]:
 
 
 def related(
-    thing: Unit | str,
-    query: Query,
-    indexes: Indexes,
-    *,
-    sources: Sequence[SourceName],
-    profile: Profile,
-    embedder: Embedder | None,
-    now: datetime,
-) -> Bundle:
+    thing: Unit | str, query: Query, indexes: Indexes, *, sources: Sequence[SourceName], profile: Profile,
+    embedder: Embedder | None, now: datetime,
+) -> Bundle:  # fmt: skip
     """Return what is similar to a unit or to a thought in words: linked units first, then the nearest by meaning.
 
     Without vectors, words stand in for meaning, and `degraded` says so.

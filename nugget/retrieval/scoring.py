@@ -178,15 +178,9 @@ def stale_reasons(units: Mapping[int, Unit], index: IndexReader, *, today: date)
 
 
 def to_hits(
-    scored: Sequence[Candidate],
-    query: Query,
-    profile: Profile,
-    index: IndexReader,
-    gathered: Gathered,
-    *,
-    at_least: int,
-    today: date,
-) -> list[Hit]:
+    scored: Sequence[Candidate], query: Query, profile: Profile, index: IndexReader, gathered: Gathered, *,
+    at_least: int, today: date,
+) -> list[Hit]:  # fmt: skip
     """Return hits in their final local order: `at_least` so many if there are, and some spare ones."""
     matcher = gathered.matcher
     wanted = scored[: max(2 * (query.limit or len(scored)), at_least)]
@@ -267,15 +261,9 @@ def _lifted(hit: Hit, lift: float, reason: str, *, least: float | None = None) -
 
 
 def _with_neighbours(
-    order: list[int],
-    hits: Mapping[int, Hit],
-    query: Query,
-    index: IndexReader,
-    matcher: Matcher,
-    helps: Callable[[int, Match], float],
-    *,
-    today: date,
-) -> list[Hit]:
+    order: list[int], hits: Mapping[int, Hit], query: Query, index: IndexReader, matcher: Matcher,
+    helps: Callable[[int, Match], float], *, today: date,
+) -> list[Hit]:  # fmt: skip
     """Return the hits with one related unit for each of the best placed behind the first few."""
     head, seeds = order[:PLACED_BEHIND], order[:SEEDS]
     edges = [edge for edge in _edges_of(seeds, index) if edge.neighbour_key not in head]

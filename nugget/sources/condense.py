@@ -86,13 +86,20 @@ def windows(session: Session, *, max_chars: int, output_chars: int = 1600) -> li
     cut: list[str] = []
     for exchange in exchanges(session):
         text = "\n".join(line for event in exchange.events if (line := _event_text(event, output_chars)))
-        while text:
-            if cut and len(cut[-1]) + 2 + len(text) <= max_chars:
-                cut[-1] = f"{cut[-1]}\n\n{text}"
-                break
-            cut.append(_head(text, max_chars))
-            text = text[len(cut[-1]) :].lstrip()
+        if cut and text and len(cut[-1]) + 2 + len(text) <= max_chars:
+            cut[-1] = f"{cut[-1]}\n\n{text}"
+        else:
+            cut += cut_at_lines(text, max_chars)
     return cut
+
+
+def cut_at_lines(text: str, max_chars: int) -> list[str]:
+    """Return a text as parts of at most so many characters, cut at line ends if possible."""
+    parts: list[str] = []
+    while text:
+        parts.append(_head(text, max_chars))
+        text = text[len(parts[-1]) :].lstrip()
+    return parts
 
 
 def _event_text(event: Event, max_chars: int) -> str:
@@ -106,7 +113,7 @@ def _event_text(event: Event, max_chars: int) -> str:
         case EventKind.REPLY:
             return f"AGENT{by}: {event.text}"
         case EventKind.SUMMARY:
-            return f"SUMMARY: {clip(event.text, max(max_chars, 400))}"
+            return f"SUMMARY: {clip(event.text, max(4 * max_chars, 400))}"
         case EventKind.COMMAND:
             return f"$ {clip(event.text, max(max_chars, 200))}"
         case EventKind.OUTPUT:

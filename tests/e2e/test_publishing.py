@@ -88,9 +88,7 @@ def break_it(fault: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.proves("PUBLISH-FAULTS", "PUBLISH-STATUS")
 @pytest.mark.parametrize("fault", FAULTS)
-def test_whatever_fails_is_told_leaves_the_units_on_their_branch_and_is_made_good_by_the_next_attempt(
-    fault, place, monkeypatch
-):
+def test_whatever_fails_is_told_and_is_made_good_by_the_next_attempt(fault, place, monkeypatch):
     branch = place.propose(RETRY)
     sha = git.resolve(place.brain, branch)
     break_it(fault, place, monkeypatch)

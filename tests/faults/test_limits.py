@@ -115,9 +115,7 @@ def plant(folder: Path, name: Callable[[str], str]) -> None:
 
 
 @pytest.mark.proves("FAULT-ISOLATED")
-def test_history_evidence_extraction_and_catching_up_go_on_after_a_session_of_any_shape(
-    nugget, words, talk, isolated_home
-):
+def test_history_evidence_and_extraction_go_on_after_a_session_of_any_shape(nugget, words, talk, isolated_home):
     plant(talk.parent, lambda hostile: f"{hostile}.jsonl")
     plant(isolated_home / ".codex" / "sessions" / "2026" / "01" / "01", lambda hostile: f"rollout-{hostile}.jsonl")
     plant(isolated_home / ".nugget" / "archive", lambda hostile: f"{hostile}.jsonl.gz")

@@ -12,10 +12,10 @@ PACKAGE = REPOSITORY / "nugget"
 TOP_LEVEL = {"__init__", "__main__", "config", "errors", "settings", "text"}
 BUDGETS = {
     "modules": 165,
-    "lines": 42_712,
+    "lines": 42_704,
     "lines of a file": 392,
     "classes": 212,
-    "re.compile": 191,
+    "re.compile": 190,
     "lines of tests": 19_983,  # with the fault laboratory
 }
 LONG_FUNCTION = 60

@@ -159,9 +159,7 @@ def proposed(words: Path) -> Path:
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="bash is not installed")
 @pytest.mark.proves("REVIEW-KEYS")
-def test_units_are_accepted_edited_rejected_and_skipped_by_keys_in_one_commit(
-    proposed, isolated_home, nugget, tmp_path
-):
+def test_units_are_decided_by_keys_in_one_commit(proposed, isolated_home, nugget, tmp_path):
     token = "ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     editor = program(tmp_path / "editor", f'sed -i "s/By yak./By yak, token {token}/" "$1"')
     before = git.head(proposed)

@@ -29,14 +29,9 @@ def claude_record(
 
 
 def write_transcript(
-    file: Path,
-    turns: Sequence[tuple[Any, ...]],
-    *,
-    session: str = "",
-    started: datetime = STARTED,
-    cwd: str = "/srv/shop",
-    entrypoint: str = "cli",
-) -> str:
+    file: Path, turns: Sequence[tuple[Any, ...]], *, session: str = "", started: datetime = STARTED,
+    cwd: str = "/srv/shop", entrypoint: str = "cli",
+) -> str:  # fmt: skip
     """Append turns as a session's records; returns the session id.
 
     A turn is a prompt, a reply, and calls between them: a tool, its input, what came back, and whether it failed.
@@ -72,15 +67,9 @@ def fork(file: Path, target: Path) -> str:
 
 
 def unit(
-    title: str,
-    body: str,
-    *,
-    type: str = "pattern",
-    domain: str = "coding",
-    confidence: float = 0.7,
-    quote: str = "",
+    title: str, body: str, *, type: str = "pattern", domain: str = "coding", confidence: float = 0.7, quote: str = "",
     id: str = "",
-) -> Unit:
+) -> Unit:  # fmt: skip
     """A unit as an extractor would propose it."""
     evidence = Evidence(session="s", quote=quote or body.split(".")[0], records=("r",))
     return Unit(

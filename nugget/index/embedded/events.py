@@ -314,15 +314,9 @@ def speech_of(connection: sqlite3.Connection, row_ids: Iterable[int]) -> dict[in
 
 
 def rows_in(
-    connection: sqlite3.Connection,
-    table: str,
-    first: int,
-    end: int,
-    *,
-    where: str = "1",
-    limit: int = -1,
+    connection: sqlite3.Connection, table: str, first: int, end: int, *, where: str = "1", limit: int = -1,
     newest: bool = False,
-) -> list[tuple[Any, ...]]:
+) -> list[tuple[Any, ...]]:  # fmt: skip
     """Return rows with ids from `first` to before `end`, in order; with `newest`, the last `limit` of them.
 
     `where` is SQL of ours, never a text from outside.

@@ -25,6 +25,7 @@ from nugget.infra.llm.gate import (
     ModelCall,
     Reply,
     Request,
+    object_schema,
     price_of,
     refuse_refusal,
     spending,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LLM", "BadReply", "CostCapReached", "DailyBudget", "Model", "Reply", "Request",
-    "open_extractor", "open_llm", "spending",
+    "object_schema", "open_extractor", "open_llm", "spending",
 ]  # fmt: skip
 
 _MAX_RETRIES = 3

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nugget.errors import LLMUnavailable
 from nugget.infra import files, http_client
 from nugget.redaction import redact
-from nugget.text import map_texts, shorten
+from nugget.text import json_in, map_texts, shorten
 
 if TYPE_CHECKING:
     from nugget.infra.llm import DailyBudget
@@ -305,14 +305,8 @@ class Model(ABC):
                 return LLMUnavailable(f"{self.name} broke off the answer.", hint="Try again later.")
             text = error.api_message if isinstance(error.api_message, str) else ""
             return self._refused(error.status_code, text, call)
-        failures = (
-            anthropic.APIConnectionError,
-            httpx2.HTTPError,
-            httpx2.StreamError,
-            httpx2.InvalidURL,
-            ConnectionError,
-        )
-        if isinstance(error, failures):
+        failures = (anthropic.APIConnectionError, httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL)
+        if isinstance(error, (*failures, ConnectionError)):
             call.free = isinstance(cause, (httpx2.ConnectError, ConnectionRefusedError))
             reason = http_client.untrusted(error) or shorten(self._scrub(str(cause)), 160) or type(cause).__name__
             name, hint = self.name[0].lower() + self.name[1:], "Check the network and the address."
@@ -336,7 +330,7 @@ class Model(ABC):
         """Parse and redact the text of a reply. Raises BadReply if it does not follow the schema."""
         value: object = None
         try:
-            value = map_texts(json.loads(text, parse_constant=_refuse_constant), self._scrub)
+            value = map_texts(json_in(text), self._scrub)
             problems = problems_in(value, schema)
         except (ValueError, RecursionError):
             cut = " and was cut at its limit of tokens" if call.stop_reason == "max_tokens" else ""
@@ -374,6 +368,11 @@ def estimate_cost_usd(price: Price | None, text: str, *, max_output_tokens: int)
     return _cost_usd(price, {"output_tokens": max_output_tokens, "cache_creation_input_tokens": prompt_tokens})
 
 
+def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON Schema of an object that has all of these properties and no other."""
+    return {"type": "object", "additionalProperties": False, "required": [*properties], "properties": properties}
+
+
 def problems_in(value: object, schema: Mapping[str, Any], *, where: str = "reply") -> list[str]:
     """List the places where a value breaks a JSON Schema (`reply.units[2].type: ...`), at most twenty."""
     from jsonschema import Draft202012Validator
@@ -386,7 +385,3 @@ def refuse_refusal(call: ModelCall) -> None:
     """Raise LLMUnavailable if the model declined to answer."""
     if call.stop_reason == "refusal":
         raise LLMUnavailable(f"{call.request.model} declined to answer ({call.request.purpose}).")
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")

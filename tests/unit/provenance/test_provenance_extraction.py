@@ -220,9 +220,7 @@ def test_secrets_private_text_and_excluded_projects_leave_no_trace(agent, isolat
 
 
 @pytest.mark.proves("PROVENANCE-EXTRACT", "PROVENANCE-WORKSPACE")
-def test_the_command_takes_the_sessions_of_the_workspace_from_any_worktree_and_says_what_became_of_them(
-    agent, nugget, tmp_path, monkeypatch
-):
+def test_the_command_takes_the_sessions_of_the_workspace_from_any_worktree(agent, nugget, tmp_path, monkeypatch):
     agent.prompt("Repair the login of the shop")
     agent.edit("src/auth.py", "None", "1")
     elsewhere = make_repository(tmp_path / "blog")
