@@ -95,7 +95,7 @@ def put(connection: Any, number: int, seeds: Numbers, chance: random.Random) -> 
     chunks = [Chunk(position=at, breadcrumb=f"{title} > {part[:20]}", text=part) for at, part in enumerate(parts)]
     key = stored.put_unit(connection, unit, chunks)
     state = FileState(path=path, hash=str(hash(body)), size=len(body), mtime_ns=number, unit_id=unit.id)
-    stored.put_files(connection, SourceName.BRAIN, [state])
+    stored.put_file(connection, SourceName.BRAIN, state)
     keys = [chunk.key for chunk in stored.chunks_of_units(connection, [key])[key]]
     made = [one.tobytes() for one in moved(seeds, len(keys) + 1, chance)]
     rows = list(zip(keys, made, strict=False))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from loopback_anthropic import AnthropicServer
 
     from nugget.config import Environment
-    from nugget.index.embedded import SyncResult
+    from nugget.index.embedded.sync import SyncResult
     from nugget.infra.embedding import Embedder
     from nugget.infra.llm import LLM
 

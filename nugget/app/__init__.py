@@ -19,9 +19,9 @@ from nugget.config import Environment, Settings, current_folder, expanded, load_
 from nugget.errors import NuggetError, UsageError
 from nugget.evaluation.query_log import Asked, Face, asked_of, record
 from nugget.index import IndexReader
-from nugget.index.embedded import Index, SyncResult, read_home
+from nugget.index.embedded import Index, read_home
 from nugget.index.embedded.connection import Unusable, home_index_file, index_folder
-from nugget.index.embedded.sync import sync
+from nugget.index.embedded.sync import SyncResult, sync
 from nugget.infra import git
 from nugget.infra.embedding import Embedder, embedder_or_problem
 from nugget.infra.llm import open_llm

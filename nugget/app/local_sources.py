@@ -20,11 +20,11 @@ from nugget.app.brains import guarded, source_names
 from nugget.config import Environment, Settings, expanded
 from nugget.errors import BrainError, IndexUnavailable, NuggetError
 from nugget.evidence.derive import derive_sessions, put_evidence_units
-from nugget.index.embedded import Index, SyncResult, read_memory
+from nugget.index.embedded import Index, read_memory
 from nugget.index.embedded.connection import open_home, open_memory
 from nugget.index.embedded.events import underived_sessions
 from nugget.index.embedded.ingest import changed_logs, ingest_all, is_outdated
-from nugget.index.embedded.sync import document_changes, pending_changes, sync_documents, sync_provenance
+from nugget.index.embedded.sync import SyncResult, document_changes, pending_changes, sync_documents, sync_provenance
 from nugget.index.embedded.vectors import any_missing, embed_missing
 from nugget.infra import files, git
 from nugget.infra.workspace import find_workspace

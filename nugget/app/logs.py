@@ -23,9 +23,10 @@ from nugget.evidence import bundle_json as evidence_json
 from nugget.evidence.candidates import is_diagnostic
 from nugget.evidence.derive import ingest, ingested, put_evidence_units
 from nugget.evidence.selection import LEAST_CHUNK_TOKENS, MOST_CHUNK_TOKENS, MOST_CHUNKS, select_with_llm
-from nugget.index.embedded import SyncResult, read_home
+from nugget.index.embedded import read_home
 from nugget.index.embedded.connection import open_home
 from nugget.index.embedded.events import LogSession, find_log_session, log_sessions
+from nugget.index.embedded.sync import SyncResult
 from nugget.index.embedded.vectors import embed_missing
 from nugget.infra import files
 from nugget.infra.embedding import Embedder, embedder_or_problem

@@ -25,7 +25,7 @@ from nugget.text import DATE_FORMS, counted
 
 if TYPE_CHECKING:
     from nugget.app import Brain
-    from nugget.index.embedded import SyncResult
+    from nugget.index.embedded.sync import SyncResult
     from nugget.index.postgres.writer import PublishedUnits
 
 commands = typer.Typer(add_completion=False)

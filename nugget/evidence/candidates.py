@@ -171,9 +171,8 @@ def evidence_by_id(
 ) -> dict[int, Finding]:
     """Return rows of any table by id. `names` are the ids of sessions by key."""
     found: dict[int, Finding] = {}
-    for table in store.TABLES:
-        rows = store.rows_by_id(connection, table, [row for row in row_ids if store.table_of(row) == table])
-        found |= _made(connection, table, rows, names)
+    for table, own in store.ids_by_table(row_ids).items():
+        found |= _made(connection, table, store.rows_by_id(connection, table, own), names)
     return found
 
 

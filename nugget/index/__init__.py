@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
-from nugget.index.fulltext import Terms, chunk_columns, documents, match_any
+from nugget.index.fulltext import Terms, parts_of
+from nugget.markdown import body_below_title
 from nugget.models import Filter, Origin, Relation, RelationType, Scope, SourceName, Unit
 from nugget.models.sessions import evidence_of
 from nugget.text import folded
@@ -66,7 +67,6 @@ class IndexReader(Protocol):
 
     def listed(self, columns: str, filter_: Filter, order: str, *, limit: int | None = None) -> Iterable[Any]:
         """Return columns of the units `u` that a filter admits; `columns` and `order` are SQL of ours."""
-        raise NotImplementedError
 
     @property
     def vector_search(self) -> str:
@@ -110,12 +110,6 @@ class IndexReader(Protocol):
 
     def words_of_unit(self, terms: Terms, unit_key: int) -> list[str]:
         """Return those of the words that stand in a unit."""
-        unit, chunks = self.units([unit_key]).get(unit_key), self.chunks_of_units([unit_key]).get(unit_key, [])
-        title = indexed_title(unit.title, unit.body) if unit else ""
-        rows = [(one.key, chunk_columns(title, unit.tags, one.breadcrumb, one.text)) for one in chunks if unit]
-        asked = "SELECT 1 FROM docs WHERE docs MATCH ? LIMIT 1"
-        with documents(rows) as held:
-            return [word for word in terms.words if held.execute(asked, (match_any([word]),)).fetchone()]
 
     def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, UnitCosines]:
         """Return the cosines with each of these units that has vectors: of the whole, and of its title."""
@@ -231,7 +225,31 @@ def indexed_title(title: str, body: str) -> str:
     return "" if beginning.startswith(title.removesuffix("[…]").strip()) else title
 
 
-def unit_of(row: Any, related: Sequence[Relation]) -> Unit:
+def unit_columns(title: str, tags: Sequence[str], body: str) -> tuple[str, str, str]:
+    """Return the (title, body, parts) of a whole unit as they are indexed; tags count as title."""
+    return _columns(indexed_title(title, body), tags, body_below_title(body))
+
+
+def chunk_columns(title: str, tags: Sequence[str], body: str, breadcrumb: str, text: str) -> tuple[str, str, str]:
+    """Return the (title, body, parts) of a chunk of a unit as they are indexed; headings count as body."""
+    title = indexed_title(title, body)
+    return _columns(title, tags, f"{breadcrumb.removeprefix(title)}\n{text}")
+
+
+def _columns(title: str, tags: Sequence[str], body: str) -> tuple[str, str, str]:
+    named = " ".join((title, *tags))
+    return named, body, " ".join(parts_of(f"{named}\n{body}"))
+
+
+def units_of(rows: Iterable[Sequence[Any]], relations: Iterable[Sequence[Any]]) -> dict[int, Unit]:
+    """Return units by key, of rows of (key, UNIT_COLUMNS) and of (key, id of the other unit, type of the relation)."""
+    related: dict[int, list[Relation]] = {}
+    for key, target, relation in relations:
+        related.setdefault(key, []).append(Relation(id=target, relation=RelationType(relation)))
+    return {key: _unit_of(row, related.get(key, ())) for key, *row in rows}
+
+
+def _unit_of(row: Any, related: Sequence[Relation]) -> Unit:
     """Return the unit of a row of UNIT_COLUMNS."""
     (source, id_, path, title, type_, domain, tags, confidence, origin, created, last_modified, stale_after,
      repo, scope_path, symbol, session, details_json, content) = row  # fmt: skip

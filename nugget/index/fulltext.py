@@ -18,6 +18,12 @@ from functools import cached_property, lru_cache
 from itertools import chain, pairwise
 
 COLUMNS, COLUMN_WEIGHTS = ("title", "body", "parts"), (2.0, 1.0, 0.5)
+BM25_WEIGHTS = ", ".join(map(str, COLUMN_WEIGHTS))
+"""The same as FTS5's bm25() takes them."""
+COLUMN_HALVES = {name: round(2 * weight) for name, weight in zip(COLUMNS, COLUMN_WEIGHTS, strict=True)}
+"""The weights in half units, which are whole."""
+HALVES = " ".join(["CASE col", *(f"WHEN '{name}' THEN {halves}" for name, halves in COLUMN_HALVES.items()), "END"])
+"""The same as SQL, for a row of FTS5's vocabulary."""
 _TOKENIZER = "porter unicode61 remove_diacritics 2"
 
 Document = tuple[int, tuple[str, str, str]]
@@ -50,17 +56,6 @@ STOP_WORDS = frozenset(
     "could should would have has had from about been were am so than too very just some any".split()
 )
 """Function words only: a longer list costs more questions than it helps."""
-
-
-def chunk_columns(title: str, tags: Sequence[str], breadcrumb: str, text: str) -> tuple[str, str, str]:
-    """Return the (title, body, parts) of a chunk as they are indexed; tags count as title, headings as body."""
-    return unit_columns(title, tags, f"{breadcrumb.removeprefix(title)}\n{text}")
-
-
-def unit_columns(title: str, tags: Sequence[str], body: str) -> tuple[str, str, str]:
-    """Return the (title, body, parts) of a whole unit as they are indexed."""
-    named = " ".join((title, *tags))
-    return named, body, " ".join(parts_of(f"{named}\n{body}"))
 
 
 def parts_of(text: str) -> list[str]:
@@ -203,7 +198,7 @@ class Terms:
 
 
 class Vocabulary:
-    """The terms of an embedded index; those of another kind come from a class below this."""
+    """The terms of an embedded index; for another kind, a subclass answers the same questions."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection

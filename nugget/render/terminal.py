@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
     from nugget.capture.review import ProposedFile
-    from nugget.index.embedded import SyncResult
+    from nugget.index.embedded.sync import SyncResult
 
 
 MAX_WIDTH = 110

@@ -63,23 +63,17 @@ def team(index: Index, team_database: str) -> PostgresIndex:
     return PostgresIndex(team_database, "team")
 
 
-@pytest.fixture
-def pair(index: Index, team: PostgresIndex) -> tuple[Index, PostgresIndex]:
-    return index, team
-
-
 @pytest.mark.parametrize("profile", list(PROFILES.values()), ids=list(PROFILES))
 @pytest.mark.proves("TEAM-SAME", "TEAM-TRIPS")
-def test_both_give_the_same_bundle(pair, model, profile):
-    embedded, team = pair
-    titles = [unit.title for unit in embedded.units(range(1, 10_000, 9)).values()]
+def test_both_give_the_same_bundle(index, team, model, profile):
+    titles = [unit.title for unit in index.units(range(1, 10_000, 9)).values()]
     asked, same = [(given, filter_) for filter_ in FILTERS for given in (*QUERIES, *titles)], 0
     for given, filter_ in asked:
         parsed = parse_search(given, today=NOW.date())
         parsed = replace(parsed, filter=merge_filters(filter_, parsed.filter))
         one, other = (
-            retrieve(Query(given, limit=10), profile, Indexes(brain=index), parsed=parsed, embedder=model, now=NOW)
-            for index in pair
+            retrieve(Query(given, limit=10), profile, Indexes(brain=either), parsed=parsed, embedder=model, now=NOW)
+            for either in (index, team)
         )
         if [hit.ref for hit in other.hits] == [hit.ref for hit in one.hits]:  # but for those that are equally good
             assert [hit.score for hit in other.hits] == pytest.approx([hit.score for hit in one.hits], abs=1e-5), given
@@ -93,7 +87,7 @@ def test_both_give_the_same_bundle(pair, model, profile):
 
 
 @pytest.mark.proves("TEAM-SAME")
-def test_both_stay_the_same_whatever_is_changed(pair, brain, synced, team_database):
+def test_both_stay_the_same_whatever_is_changed(index, team, brain, synced, team_database):
     """Files are added, changed, moved and removed in any order; segments are merged on the way."""
     chance = random.Random(11)
     known = ["cache", "retry", "pool", "timeout", "queue", "naïve", "缓存失效", "retryWithBackoff"]
@@ -113,20 +107,17 @@ def test_both_stay_the_same_whatever_is_changed(pair, brain, synced, team_databa
                 said = " ".join(chance.choices(known, k=chance.randint(3, 60)))
                 path.write_text(unit(f"concept/{path.stem}", body=f"## One\n\n{said}\n\n## Two\n\n{said[::-1]}\x00"))
         synced()
-        with closing(Index(brain / ".nugget" / "index.db")) as index:
-            publish(index, team_database, "team")
-            assert_same_lists(index, pair[1], chance.sample(known, 2))
-    with closing(Index(brain / ".nugget" / "index.db")) as index:
-        publish(index, team_database, "team", rebuild=True)
-        assert_same_lists(index, pair[1], known)
+        publish(index, team_database, "team")
+        assert_same(index, team, chance.sample(known, 2))
+    publish(index, team_database, "team", rebuild=True)
+    assert_same(index, team, known)
 
 
-def assert_same_lists(embedded: Index, team: PostgresIndex, words: Sequence[str]) -> None:
-    text = " ".join(words)
-    mine, theirs = embedded.terms(text), team.terms(text)
+def assert_same(embedded: Index, team: PostgresIndex, words: Sequence[str]) -> None:
+    mine, theirs = (index.terms(" ".join(words)) for index in (embedded, team))
     assert theirs == mine
     assert team.chunk_count == embedded.chunk_count
-    assert team.unit_ids() == embedded.unit_ids()
+    assert held(team) == held(embedded)
     with embedded.reading(), team.reading():
         one, other = (index.search(mine, None, Filter(), k=50, depth=5_000) for index in (embedded, team))
         for kind in ("texts", "wholes"):
@@ -137,19 +128,29 @@ def assert_same_lists(embedded: Index, team: PostgresIndex, words: Sequence[str]
         assert units[0] == units[1]
 
 
+def held(index: Any) -> dict[str, tuple[str, bytes]]:
+    """Each unit with its chunks, in characters that PostgreSQL takes, and its vector."""
+    with index.reading():
+        keys = index.unit_keys(index.unit_ids())
+        units, chunks = index.units(keys.values()), index.chunks_of_units(keys.values())
+        texts = {key: f"{units[key]} {[(one.breadcrumb, one.text) for one in chunks[key]]}" for key in keys.values()}
+        return {
+            id_: (texts[key].replace("\\x00", "\ufffd"), index.unit_vector(key).tobytes()) for id_, key in keys.items()
+        }
+
+
 @pytest.mark.proves("TEAM-IDEMPOTENT")
-def test_publishing_again_writes_nothing_and_a_change_only_itself(pair, brain, synced, team_database):
-    assert publish(pair[0], team_database, "team") == PublishedUnits()
+def test_publishing_again_writes_nothing_and_a_change_only_itself(index, team, brain, synced, team_database):
+    assert publish(index, team_database, "team") == PublishedUnits()
     (brain / CACHE_FILE).write_text(unit("concept/cache-invalidation", body="Anew."))
     synced()
-    with closing(Index(brain / ".nugget" / "index.db")) as index:
-        assert publish(index, team_database, "team") == PublishedUnits(written=1)
+    assert publish(index, team_database, "team") == PublishedUnits(written=1)
     with pytest.raises(IndexUnavailable, match="another brain's"):
-        publish(pair[0], team_database, "team", origin="another")
+        publish(index, team_database, "team", origin="another")
 
 
 @pytest.mark.proves("TEAM-ROWS")
-def test_no_door_shows_the_rows_of_another_space(pair, team_database):
+def test_no_door_shows_the_rows_of_another_space(team, team_database):
     """Each table is asked through the service's role: without a setting, and with that of somebody else."""
     import psycopg
 
@@ -194,17 +195,16 @@ def test_no_door_shows_the_rows_of_another_space(pair, team_database):
 
 
 @pytest.mark.proves("TEAM-ROWS")
-def test_two_spaces_with_the_same_ids_stay_apart(pair, brain, synced, team_database, model):
+def test_two_spaces_with_the_same_ids_stay_apart(index, team, brain, synced, team_database):
     (brain / CACHE_FILE).write_text(unit("concept/cache-invalidation", body="Zebras xylophone."))
     synced()
-    with closing(Index(brain / ".nugget" / "index.db")) as index:
-        publish(index, team_database, "second")
-    first, second = pair[1], PostgresIndex(team_database, "second")
-    bodies = [index.unit("concept/cache-invalidation").body for index in (first, second)]  # type: ignore[union-attr]
+    publish(index, team_database, "second")
+    first, second = team, PostgresIndex(team_database, "second")
+    bodies = [reader.unit("concept/cache-invalidation").body for reader in (first, second)]  # type: ignore[union-attr]
     assert ["Zebras" in body for body in bodies] == [False, True]
     assert first.terms("xylophone").idfs != second.terms("xylophone").idfs
     assert first.search(first.terms("xylophone"), None, Filter(), k=9, depth=9).texts == []
-    publish(pair[0], team_database, "team")
+    publish(index, team_database, "team")
     assert second.terms("xylophone") == first.terms("xylophone")
 
 

@@ -11,11 +11,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nugget.index import Edge, IndexReader, Lists, StoredChunk, UnitCosines, bm25, conditions_of
+from nugget.index import Edge, IndexReader, Lists, StoredChunk, UnitCosines, conditions_of
 from nugget.index.embedded import units as stored
 from nugget.index.embedded import vectors
 from nugget.index.embedded.connection import (
@@ -27,13 +26,22 @@ from nugget.index.embedded.connection import (
     open_memory,
 )
 from nugget.index.embedded.units import select_in
-from nugget.index.fulltext import COLUMN_WEIGHTS, SMALL_INDEX_CHUNKS, Terms, Vocabulary, match_any, terms_of
-from nugget.models import Filter, Problem, RelationType, SourceName, Unit
+from nugget.index.fulltext import (
+    BM25_WEIGHTS,
+    HALVES,
+    SMALL_INDEX_CHUNKS,
+    Terms,
+    Vocabulary,
+    inverse_frequency,
+    is_unspaced_character,
+    match_any,
+    terms_of,
+)
+from nugget.models import Filter, RelationType, SourceName, Unit
 
 if TYPE_CHECKING:
     from nugget.infra.embedding import Vector
 
-_WEIGHTS = ", ".join(map(str, COLUMN_WEIGHTS))
 _MOST_KNOWN = 32
 """Most lengths of documents, and masks of what filters admit, that a thread keeps of one state."""
 
@@ -142,14 +150,14 @@ class Index(IndexReader):
         """
         if not terms.match:
             return []
-        if self._has_numpy and (alone := bm25.terms_alone(terms)):
+        if self._has_numpy and (alone := _terms_alone(terms)):
             admitted = self._admitted(filter_, kind)
-            return bm25.best(self.connection, kind, alone, k, self._documents(kind), admitted)
+            return _best(self.connection, kind, alone, k, self._documents(kind), admitted)
         table, (allowed_sql, parameters) = f"{kind}_fts", _allowed(filter_, kind)
         where = f"AND +rowid IN ({allowed_sql})" if allowed_sql else ""  # the plus: match first, not row by row
         return self.connection.execute(
             # `ORDER BY rank` takes twice as long.
-            f"SELECT rowid, -bm25({table}, {_WEIGHTS}) AS score FROM {table} WHERE {table} MATCH ? {where} "
+            f"SELECT rowid, -bm25({table}, {BM25_WEIGHTS}) AS score FROM {table} WHERE {table} MATCH ? {where} "
             "ORDER BY score DESC LIMIT ?",
             (terms.match, *parameters, k),
         ).fetchall()
@@ -160,7 +168,7 @@ class Index(IndexReader):
         return self.chunk_count > SMALL_INDEX_CHUNKS and "numpy" in sys.modules
 
     def _documents(self, kind: str) -> Any:
-        return self._once(kind, lambda: bm25.read_documents(self.connection, kind))
+        return self._once(kind, lambda: stored.read_documents(self.connection, kind))
 
     def _admitted(self, filter_: Filter, kind: str) -> Any:
         """Return by key whether a filter admits each chunk or unit; None if it admits all."""
@@ -311,27 +319,6 @@ class Index(IndexReader):
         self.close()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncResult:
-    """Counts of what a sync did. `rebuilt` says why the index was rebuilt, if it was; `problems` are all that stand."""
-
-    added: int = 0
-    modified: int = 0
-    moved: int = 0
-    removed: int = 0
-    unchanged: int = 0
-    embedded: int = 0
-    cached: int = 0
-    rebuilt: str | None = None
-    without_vectors: str | None = None
-    problems: tuple[Problem, ...] = ()
-
-    @property
-    def changed(self) -> bool:
-        """Whether the sync changed the index."""
-        return bool(self.added or self.modified or self.moved or self.removed or self.rebuilt)
-
-
 def _allowed(filter_: Filter, kind: str) -> tuple[str, list[object]]:
     """Return a SELECT of the keys of the chunks or units that a filter admits, and its parameters; no text for all."""
     conditions, parameters = conditions_of(filter_)
@@ -351,3 +338,42 @@ def read_memory(home: Path, identity: str) -> Index:
     if index.meta("identity") != identity:
         raise Unusable("the index is another identity's")
     return index
+
+
+def _terms_alone(terms: Terms) -> list[str]:
+    """Return the terms of FTS5 for which a search looks, if for them alone: no phrase, and nothing that begins so."""
+    found = [terms.tokens[word] for word in terms.words]
+    is_plain = terms.match == match_any(terms.words) and not any(map(is_unspaced_character, terms.words))
+    return [its[0] for its in found] if is_plain and all(len(its) == 1 for its in found) else []
+
+
+def _best(
+    connection: sqlite3.Connection, kind: str, terms: Sequence[str], k: int, read: tuple[Any, ...], admitted: Any
+) -> list[tuple[int, float]]:
+    """Return the k best documents as (key, score), with the scores of FTS5's BM25 in a third of its time.
+
+    FTS5 says where each term stands, and numpy sums; `read` is what `read_documents` gave, `admitted` says by key which
+    may be found, None for all.
+    """
+    import numpy as np
+
+    lengths, _, count, mean = read
+    # One text, for a row of each place takes twice as long.
+    sql = f"SELECT group_concat(doc * 8 + {HALVES}) FROM {kind}_places WHERE term = ?"
+    texts = (connection.execute(sql, (term,)).fetchone()[0] or "" for term in terms)
+    places = np.concatenate([np.fromstring(text, np.int64, sep=",") + (at << 40) for at, text in enumerate(texts)])
+    first = np.flatnonzero(np.diff(places >> 3, prepend=-1))
+    freqs, keys, term_of = np.add.reduceat(places & 7, first), places[first] >> 3 & (1 << 37) - 1, places[first] >> 40
+    idfs = [inverse_frequency(count, int(docs)) for docs in np.bincount(term_of, minlength=len(terms))]
+    norm = 0.6 + 1.8 * (lengths[keys] - 1) / mean
+    order = np.argsort(keys, kind="stable")
+    of_key = np.flatnonzero(np.diff(keys[order], prepend=-1))
+    found = keys[order][of_key]
+    scores = np.add.reduceat((np.array(idfs)[term_of] * 2.2 * freqs / (freqs + norm))[order], of_key)
+    if admitted is not None:
+        found, scores = found[admitted[found]], scores[admitted[found]]
+    if len(found) > k:
+        is_best = scores >= np.partition(scores, -k)[-k]
+        found, scores = found[is_best], scores[is_best]
+    order = np.lexsort((found, -scores))[:k]
+    return list(zip(found[order].tolist(), scores[order].tolist(), strict=True))

@@ -19,6 +19,8 @@ from pathlib import Path
 
 from nugget.config import Environment
 from nugget.errors import IndexUnavailable
+from nugget.index.embedded.events import READ_TABLES, index_rows
+from nugget.index.embedded.units import meta
 from nugget.index.fulltext import said_parts
 from nugget.infra import files
 
@@ -28,7 +30,7 @@ SCHEMA_VERSION = "10"
 There are no migrations, because nothing lives only in the index.
 """
 
-_BUSY_TIMEOUT_MS = 15_000
+_BUSY_TIMEOUT_S = 15
 _MMAP_BYTES = 1 << 31
 _PAGE_BYTES = 1 << 13
 """Of which five vectors fill one; of the usual 4096 bytes two leave a quarter empty."""
@@ -45,10 +47,7 @@ def connect(file: Path | str) -> sqlite3.Connection:
     if str(file) != ":memory:":
         with suppress(OSError):  # SQLite says it better
             files.private_file(file)  # SQLite gives what it puts beside a database the permissions that this has
-    connection = sqlite3.connect(
-        str(file), timeout=_BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
-    )
-    connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
+    connection = sqlite3.connect(str(file), timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
     connection.execute(f"PRAGMA mmap_size = {_MMAP_BYTES}")
     connection.create_function("said_parts", 2, said_parts, deterministic=True)
     return connection
@@ -101,8 +100,7 @@ def open_existing(file: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH 'x'").fetchone()
-        row = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
-        if row is None or row[0] != SCHEMA_VERSION:
+        if meta(connection, "schema_version") != SCHEMA_VERSION:
             raise Unusable("the index was made by another version of Nugget")
     except sqlite3.Error as error:
         connection.close()
@@ -210,8 +208,7 @@ def open_read_only(home: Path) -> sqlite3.Connection | None:
     with suppress(sqlite3.Error):
         connection = sqlite3.connect(f"{home_index_file(home).as_uri()}?mode=ro", uri=True, timeout=0.1)
         with suppress(sqlite3.Error):
-            row = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
-            if row is not None and row[0] == SCHEMA_VERSION:
+            if meta(connection, "schema_version") == SCHEMA_VERSION:
                 return connection
         connection.close()
     return None
@@ -226,7 +223,7 @@ def memory_index_file(home: Path, identity: str) -> Path:
 def open_memory(home: Path, identity: str) -> sqlite3.Connection:
     """Open the index of an identity's memory for reading and writing; create it if there is none that can be used."""
     connection = _open_or_create(memory_index_file(home, identity))
-    if connection.execute("SELECT 1 FROM meta WHERE key = 'identity'").fetchone() is None:
+    if meta(connection, "identity") is None:
         connection.execute("INSERT OR IGNORE INTO meta VALUES ('identity', ?)", (identity,))
     return connection
 
@@ -264,8 +261,6 @@ def _keep_gone_sessions(connection: sqlite3.Connection, old: Path) -> None:
 
     Incidents and notes are derived again. An index that cannot be read has nothing to give.
     """
-    from nugget.index.embedded.events import READ_TABLES, index_rows
-
     with suppress(sqlite3.Error):
         connection.execute("ATTACH ? AS old", (str(old),))
         with write_transaction(connection):

@@ -114,6 +114,14 @@ def table_of(row_id: int) -> str:
     return TABLES[row_id & (1 << _TABLE_BITS) - 1]
 
 
+def ids_by_table(row_ids: Iterable[int]) -> dict[str, list[int]]:
+    """Return ids by the table that they belong to."""
+    found: dict[str, list[int]] = {}
+    for row_id in row_ids:
+        found.setdefault(table_of(row_id), []).append(row_id)
+    return found
+
+
 def session_key_of(row_id: int) -> int:
     """Return the key of the session that an id belongs to."""
     return row_id >> _SESSION_BITS
@@ -295,9 +303,7 @@ def first_prompt(connection: sqlite3.Connection, key: int) -> str:
 
 def speech_of(connection: sqlite3.Connection, row_ids: Iterable[int]) -> dict[int, tuple[Speaker, SpeechOrigin]]:
     """Return who speaks in each row, and how it came into the session; for derived rows, those of their source."""
-    by_table: dict[str, list[int]] = {}
-    for row_id in row_ids:
-        by_table.setdefault(table_of(row_id), []).append(row_id)
+    by_table = ids_by_table(row_ids)
     found = dict.fromkeys(by_table.pop("pane_output", ()), (Speaker.TOOL, SpeechOrigin.TOOL_RESULT))
     found |= dict.fromkeys(by_table.pop("command_inputs", ()), (Speaker.USER, SpeechOrigin.TYPED))
     found |= dict.fromkeys(by_table.pop("file_edits", ()), (Speaker.AGENT, SpeechOrigin.WRITTEN))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
-from nugget.index.embedded.events import MARKS, id_range, table_of
+from nugget.index.embedded.events import MARKS, id_range, ids_by_table
 from nugget.index.embedded.units import select_in
 from nugget.index.fulltext import LARGEST_CHARACTER
 from nugget.models import Filter, SourceName
@@ -20,15 +20,16 @@ from nugget.models.sessions import Evidence, Speaker, SpeechOrigin
 
 _SESSION = "s.key, s.source, s.id, coalesce(s.agent, ''), coalesce(s.folder, ''), coalesce(s.workspace, ''), " \
     "coalesce(s.title, '')"  # fmt: skip
+_FILE = "CASE r.stream WHEN 'merged' THEN 'output' ELSE r.stream END || '.log'"
+_OF_SESSION = "JOIN log_sessions s ON s.key = r.id >> 34"
 _ROWS = {
     "events": "SELECT r.id, r.kind, r.number, r.ts_ms / 1000, r.text, coalesce(r.speaker, ''), coalesce(r.origin, ''), "
     "coalesce(f.part, ''), "
-    f"coalesce(f.path, s.path), {_SESSION} FROM events r LEFT JOIN read_files f ON f.key = r.file",
+    f"coalesce(f.path, s.path), {_SESSION} FROM events r LEFT JOIN read_files f ON f.key = r.file {_OF_SESSION}",
     "command_inputs": "SELECT r.id, 'command.start', r.number, r.ts_ms / 1000, r.text, 'user', 'typed', '', "
-    f"s.path || '/stdin.log', {_SESSION} FROM command_inputs r",
+    f"s.path || '/stdin.log', {_SESSION} FROM command_inputs r {_OF_SESSION}",
     "pane_output": "SELECT r.id, 'output', r.number, r.ts_ms / 1000, r.text, 'tool', 'tool_result', "
-    "CASE r.stream WHEN 'merged' THEN 'output' ELSE r.stream END || '.log', s.path || '/' || "
-    f"CASE r.stream WHEN 'merged' THEN 'output' ELSE r.stream END || '.log', {_SESSION} FROM pane_output r",
+    f"{_FILE}, s.path || '/' || {_FILE}, {_SESSION} FROM pane_output r {_OF_SESSION}",
 }
 _ROLES = {
     "prompt": "you", "paste": "you", "reply": "agent", "message": "message", "command": "command", "output": "output"
@@ -148,7 +149,7 @@ def newest(connection: sqlite3.Connection, source: SourceName, filter_: Filter, 
     found: list[tuple[int, int]] = []
     for table in _ROWS if source is SourceName.SHELL else ("events",):
         sql = (
-            f"SELECT r.ts_ms, r.id FROM {table} r JOIN log_sessions s ON s.key = r.id >> 34 "
+            f"SELECT r.ts_ms, r.id FROM {table} r {_OF_SESSION} "
             f"WHERE r.number IS NOT NULL AND {tests} ORDER BY r.ts_ms DESC, r.id DESC LIMIT ?"
         )
         found += connection.execute(sql, (*parameters, limit)).fetchall()
@@ -157,13 +158,9 @@ def newest(connection: sqlite3.Connection, source: SourceName, filter_: Filter, 
 
 def passages_by_id(connection: sqlite3.Connection, ids: Collection[int]) -> dict[int, StoredPassage]:
     """Return the passages of these ids."""
-    by_table: dict[str, list[int]] = {}
-    for row_id in ids:
-        by_table.setdefault(table_of(row_id), []).append(row_id)
     found: dict[int, StoredPassage] = {}
-    for table, own in by_table.items():
-        sql = f"{_ROWS[table]} JOIN log_sessions s ON s.key = r.id >> 34 WHERE r.id IN"
-        found |= {row[0]: _stored(row) for row in select_in(connection, sql, own)}
+    for table, own in ids_by_table(ids).items():
+        found |= {row[0]: _stored(row) for row in select_in(connection, f"{_ROWS[table]} WHERE r.id IN", own)}
     return found
 
 
@@ -173,10 +170,7 @@ def passages_around(
     """Return the passages of a part of a session whose numbers lie between two, both included, in order."""
     found: list[StoredPassage] = []
     for table in _ROWS:
-        sql = (
-            f"{_ROWS[table]} JOIN log_sessions s ON s.key = r.id >> 34 "
-            "WHERE r.id >= ? AND r.id < ? AND r.number BETWEEN ? AND ? ORDER BY r.id"
-        )
+        sql = f"{_ROWS[table]} WHERE r.id >= ? AND r.id < ? AND r.number BETWEEN ? AND ? ORDER BY r.id"
         found += map(_stored, connection.execute(sql, (*id_range(session), *numbers)))
     return [passage for passage in found if passage.part == part]
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 
 from nugget.index.embedded.units import select_in
-from nugget.index.fulltext import LARGEST_CHARACTER, Vocabulary, terms_of
+from nugget.index.fulltext import BM25_WEIGHTS, LARGEST_CHARACTER, Vocabulary, terms_of
 from nugget.models.nuggets import FileTouch, Nugget, SessionRecord
 from nugget.sources.nugget_store import line_of, value_in
 
@@ -77,7 +77,7 @@ def search_nuggets(
         return {}
     where, fixed = _selection(workspace, types, since)
     rows = connection.execute(
-        f"""SELECT n.id, -bm25(units_fts, 2.0, 1.0, 0.5) AS score FROM units_fts
+        f"""SELECT n.id, -bm25(units_fts, {BM25_WEIGHTS}) AS score FROM units_fts
             JOIN units u ON u.key = units_fts.rowid JOIN nuggets n ON n.id = u.id
             WHERE {where} AND units_fts MATCH ? AND u.source = 'provenance' ORDER BY score DESC LIMIT ?""",
         (*fixed, terms.match, limit),
@@ -169,8 +169,9 @@ def touched_renames(connection: sqlite3.Connection, workspace: str) -> list[tupl
 
 def earliest_session(connection: sqlite3.Connection, workspace: str) -> datetime | None:
     """Return when the first session of a workspace began."""
-    one = connection.execute("SELECT min(started) FROM provenance_sessions WHERE workspace = ?", [workspace]).fetchone()
-    return _moment(one[0])
+    sql = "SELECT min(started) FROM provenance_sessions WHERE workspace = ?"
+    text = connection.execute(sql, (workspace,)).fetchone()[0]
+    return datetime.fromisoformat(text) if text else None
 
 
 def sessions_of(connection: sqlite3.Connection, workspace: str) -> list[str]:
@@ -232,7 +233,3 @@ def _line(value: SessionRecord | Nugget | FileTouch) -> str:
 def _stamp(moment: datetime | None) -> str | None:
     """Return a time as ISO 8601 in UTC, always of one form, so that texts compare as times do."""
     return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f+00:00")
-
-
-def _moment(text: str | None) -> datetime | None:
-    return datetime.fromisoformat(text) if text else None

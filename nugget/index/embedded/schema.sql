@@ -76,7 +76,7 @@ CREATE INDEX relationships_source ON relationships (source_key);
 CREATE INDEX relationships_target ON relationships (target_id);
 
 -- Contentless: the texts stand in chunks and units. rowid = chunks.key and units.key. The columns are made by
--- fulltext.chunk_columns and fulltext.unit_columns.
+-- chunk_columns and unit_columns.
 CREATE VIRTUAL TABLE chunks_fts USING fts5 (
     title, body, parts,
     content='', tokenize='porter unicode61 remove_diacritics 2'

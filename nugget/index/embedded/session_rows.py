@@ -139,7 +139,9 @@ class RowMaker:
     def _add_edit(self, event: Event) -> None:
         row = self.ids.next("file_edits")
         action = "overwrite" if event.tool == "Write" else "edit"
-        path = _inside(event.path or event.text, self.cwd)
+        path = event.path or event.text
+        if self.cwd:
+            path = path.removeprefix(f"{self.cwd.rstrip('/')}/")
         self.rows["file_edits"].append([row, self.ts_ms, path, action, None if event.ok is None else int(event.ok)])
         if not event.ok:
             self._open(event, row, f"{event.tool} {path}".strip())
@@ -290,11 +292,6 @@ def _end_of(text: str) -> str:
         return text
     _, border, lines = text[-_OUTPUT_CHARS:].partition("\n")
     return lines if border else text[MARGIN_CHARS - _OUTPUT_CHARS :]
-
-
-def _inside(path: str, folder: str | None) -> str:
-    """Return a path below the folder that the session worked in as seen from there; any other as it is."""
-    return path.removeprefix(f"{folder.rstrip('/')}/") if folder else path
 
 
 def _kept(lines: Sequence[str]) -> Sequence[str]:

@@ -12,7 +12,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from stat import S_ISREG
 
@@ -20,7 +20,6 @@ from nugget import brain as brains
 from nugget.config import Environment
 from nugget.errors import IndexUnavailable, reason_of
 from nugget.index import indexed_title
-from nugget.index.embedded import SyncResult
 from nugget.index.embedded import units as stored
 from nugget.index.embedded.connection import (
     Unusable,
@@ -46,6 +45,27 @@ _FILES_A_BATCH = 64
 DocumentChanges = tuple[list[tuple[str, Path]], list[str], int]
 """Files of a source that differ from the index, by key and place, the keys of those gone, and how many are the same."""
 _Chunks = Sequence[Sequence[Chunk]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncResult:
+    """Counts of what a sync did. `rebuilt` says why the index was rebuilt, if it was; `problems` are all that stand."""
+
+    added: int = 0
+    modified: int = 0
+    moved: int = 0
+    removed: int = 0
+    unchanged: int = 0
+    embedded: int = 0
+    cached: int = 0
+    rebuilt: str | None = None
+    without_vectors: str | None = None
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """Whether the sync changed the index."""
+        return bool(self.added or self.modified or self.moved or self.removed or self.rebuilt)
 
 
 def pending_changes(brain: Path, environment: Environment) -> int | None:
@@ -225,8 +245,8 @@ def _put_file(brain: Path, connection: sqlite3.Connection, path: str, count_toke
             state, unit = replace(state, problems=(*state.problems, taken)), None
         else:
             lost = stored.file_states(connection, _BRAIN, [loser])[loser]
-            stored.put_files(connection, _BRAIN, [replace(lost, problems=(*lost.problems, taken))])
-    stored.put_files(connection, _BRAIN, [state])
+            stored.put_file(connection, _BRAIN, replace(lost, problems=(*lost.problems, taken)))
+    stored.put_file(connection, _BRAIN, state)
     if unit:
         stored.put_unit(connection, unit, chunks)
     return state
@@ -278,7 +298,7 @@ def sync_documents(
             for state, document, chunks in read:
                 if document is not None:
                     state = _put_document(connection, source.name, state, document, chunks)
-                stored.put_files(connection, source.name, [state])
+                stored.put_file(connection, source.name, state)
         added += sum(state.path not in before for state, _, _ in read)
         modified += sum(state.path in before and document is not None for state, document, _ in read)
         on_progress.get()(f"Indexing {source.name}", start + len(batch), len(changed))

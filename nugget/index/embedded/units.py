@@ -7,30 +7,27 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
+from itertools import groupby
 from typing import Any
 
-from nugget.index import UNIT_COLUMNS, StoredChunk, indexed_title, unit_of
-from nugget.index.bm25 import note_documents
-from nugget.index.fulltext import chunk_columns, unit_columns
-from nugget.markdown import body_below_title
-from nugget.models import Chunk, FileState, Problem, Relation, RelationType, Scope, Severity, SourceName, Unit
+from nugget.index import UNIT_COLUMNS, StoredChunk, chunk_columns, unit_columns, units_of
+from nugget.models import Chunk, FileState, Problem, Scope, Severity, SourceName, Unit
 from nugget.text import printable
 
 _IN_ONE_QUERY = 500
+_IN_A_ROW = 500
+"""Documents of one row of `documents`; two rows fill a page."""
 CHUNK_COLUMNS = "key, unit_key, position, heading_breadcrumb, content"
 
 
 def units_by_key(connection: sqlite3.Connection, keys: Iterable[int]) -> dict[int, Unit]:
     """Return the units of these keys."""
-    rows = select_in(connection, f"SELECT key, {UNIT_COLUMNS} FROM units WHERE key IN", list(keys))
-    found = {row[0]: row[1:] for row in rows}
-    edges: dict[int, list[Relation]] = {}
+    rows = list(select_in(connection, f"SELECT key, {UNIT_COLUMNS} FROM units WHERE key IN", list(keys)))
     sql = "SELECT source_key, target_id, relation_type FROM relationships WHERE source_key IN"
-    for key, target, relation in select_in(connection, sql, list(found)):
-        edges.setdefault(key, []).append(Relation(id=target, relation=RelationType(relation)))
-    return {key: unit_of(row, edges.get(key, [])) for key, row in found.items()}
+    return units_of(rows, select_in(connection, sql, [row[0] for row in rows]))
 
 
 def unit_keys(connection: sqlite3.Connection, ids: Iterable[str], source: SourceName) -> dict[str, int]:
@@ -98,8 +95,7 @@ def unit_ids_of_path(connection: sqlite3.Connection, source: SourceName, path: s
 
 def meta(connection: sqlite3.Connection, key: str) -> str | None:
     """Return a fact about the index as a whole."""
-    row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-    return None if row is None else str(row[0])
+    return next((str(row[0]) for row in connection.execute("SELECT value FROM meta WHERE key = ?", (key,))), None)
 
 
 def select_in(
@@ -135,21 +131,20 @@ def put_unit(connection: sqlite3.Connection, unit: Unit, chunks: Sequence[Chunk]
         "INSERT INTO relationships VALUES (?,?,?)", [(key, edge.id, edge.relation) for edge in unit.related]
     )
     first = connection.execute("SELECT coalesce(max(key), 0) + 1 FROM chunks").fetchone()[0]
-    title = indexed_title(unit.title, unit.body)
     rows = list(enumerate(chunks, start=first))
     connection.executemany(
         "INSERT INTO chunks VALUES (?,?,?,?,?)", [(k, key, c.position, c.breadcrumb, c.text) for k, c in rows]
     )
     connection.executemany(
         "INSERT INTO chunks_fts (rowid, title, body, parts) VALUES (?,?,?,?)",
-        [(k, *chunk_columns(title, unit.tags, c.breadcrumb, c.text)) for k, c in rows],
+        [(k, *chunk_columns(unit.title, unit.tags, unit.body, c.breadcrumb, c.text)) for k, c in rows],
     )
     connection.execute(
         "INSERT INTO units_fts (rowid, title, body, parts) VALUES (?,?,?,?)",
-        (key, *unit_columns(title, unit.tags, body_below_title(unit.body))),
+        (key, *unit_columns(unit.title, unit.tags, unit.body)),
     )
-    note_documents(connection, "chunks", [k for k, _ in rows], key)
-    note_documents(connection, "units", [key], key)
+    _note_documents(connection, "chunks", [k for k, _ in rows], key)
+    _note_documents(connection, "units", [key], key)
     return key
 
 
@@ -160,20 +155,20 @@ def remove_unit(connection: sqlite3.Connection, source: SourceName, unit_id: str
     ).fetchone()
     if row is None:
         return
-    key, title, tags, body = row[0], indexed_title(row[1], row[3]), json.loads(row[2]), row[3]
+    key, title, tags, body = row[0], row[1], json.loads(row[2]), row[3]
     sql = "SELECT key, heading_breadcrumb, content FROM chunks WHERE unit_key = ? ORDER BY key"
     chunks = connection.execute(sql, (key,)).fetchall()
     # A contentless FTS5 table forgets a row only if it is given the very text that was indexed.
     connection.executemany(
         "INSERT INTO chunks_fts (chunks_fts, rowid, title, body, parts) VALUES ('delete',?,?,?,?)",
-        [(k, *chunk_columns(title, tags, breadcrumb, text)) for k, breadcrumb, text in chunks],
+        [(k, *chunk_columns(title, tags, body, breadcrumb, text)) for k, breadcrumb, text in chunks],
     )
     connection.execute(
         "INSERT INTO units_fts (units_fts, rowid, title, body, parts) VALUES ('delete',?,?,?,?)",
-        (key, *unit_columns(title, tags, body_below_title(body))),
+        (key, *unit_columns(title, tags, body)),
     )
-    note_documents(connection, "chunks", [chunk[0] for chunk in chunks], key)
-    note_documents(connection, "units", [key], key)
+    _note_documents(connection, "chunks", [chunk[0] for chunk in chunks], key)
+    _note_documents(connection, "units", [key], key)
     for table, where in (
         ("vectors", "chunk_key IN (SELECT key FROM chunks WHERE unit_key = ?)"),
         ("signs", "chunk_key IN (SELECT key FROM chunks WHERE unit_key = ?)"), ("unit_vectors", "unit_key = ?"),
@@ -182,13 +177,48 @@ def remove_unit(connection: sqlite3.Connection, source: SourceName, unit_id: str
         connection.execute(f"DELETE FROM {table} WHERE {where}", (key,))
 
 
-def put_files(connection: sqlite3.Connection, source: SourceName, files: Iterable[FileState]) -> None:
-    """Remember what was seen of each file."""
-    rows = []
-    for file in files:
-        problems = json.dumps([{"line": p.line, "reason": p.reason, "severity": p.severity} for p in file.problems])
-        rows.append((source, file.path, file.hash, file.size, file.mtime_ns, file.unit_id, problems))
-    connection.executemany("INSERT OR REPLACE INTO files VALUES (?,?,?,?,?,?,?)", rows)
+def _note_documents(connection: sqlite3.Connection, kind: str, keys: Sequence[int], unit: int) -> None:
+    """Note how long these documents of a unit are, whose keys follow each other; or that FTS5 has them no more."""
+    sql = f"SELECT id, sz FROM {kind}_fts_docsize WHERE id BETWEEN ? AND ?"
+    sizes = dict(connection.execute(sql, (keys[0], keys[-1]))) if keys else {}
+    for row, its in groupby(keys, lambda key: key // _IN_A_ROW):
+        sql = "SELECT words, units FROM documents WHERE kind = ? AND number = ?"
+        known = connection.execute(sql, (kind, row)).fetchone() or [bytes(4 * _IN_A_ROW)] * 2
+        words, units = (array("i", column) for column in known)
+        for key in its:
+            words[key % _IN_A_ROW], units[key % _IN_A_ROW] = (_length(sizes[key]) + 1 if key in sizes else 0), unit
+        changed = (kind, row, words.tobytes(), units.tobytes())
+        connection.execute("INSERT OR REPLACE INTO documents VALUES (?,?,?,?)", changed)
+
+
+def _length(sizes: bytes) -> int:
+    """Return the sum of numbers in SQLite's format, seven bits a byte."""
+    total = number = 0
+    for byte in sizes:
+        number = number << 7 | byte & 127
+        if byte < 128:
+            total, number = total + number, 0
+    return total
+
+
+def read_documents(connection: sqlite3.Connection, kind: str) -> tuple[Any, ...]:
+    """Return, by key, one more than the length of each document in terms (0 if there is none), and its unit.
+
+    Behind these stand how many documents there are, and their mean length.
+    """
+    import numpy as np
+
+    rows = connection.execute("SELECT words, units FROM documents WHERE kind = ? ORDER BY number", (kind,)).fetchall()
+    words, units = (np.frombuffer(b"".join(row[at] for row in rows), np.int32) for at in (0, 1))
+    count = int(np.count_nonzero(words))
+    return words, units, count, (words.sum(dtype=np.int64) - count) / max(count, 1)
+
+
+def put_file(connection: sqlite3.Connection, source: SourceName, file: FileState) -> None:
+    """Remember what was seen of a file."""
+    problems = json.dumps([{"line": p.line, "reason": p.reason, "severity": p.severity} for p in file.problems])
+    row = source, file.path, file.hash, file.size, file.mtime_ns, file.unit_id, problems
+    connection.execute("INSERT OR REPLACE INTO files VALUES (?,?,?,?,?,?,?)", row)
 
 
 def remove_file(connection: sqlite3.Connection, source: SourceName, path: str) -> None:

@@ -12,16 +12,24 @@ from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from nugget.index import Edge, IndexReader, Lists, Scored, StoredChunk, indexed_title, unit_of
-from nugget.index.bm25 import CHUNKS, UNITS, AskedWords, Item, items_of, places, ranges
-from nugget.index.fulltext import LARGE_INDEX_CHUNKS, Document, Terms, chunk_columns, terms_of, unit_columns
+from nugget.index import (
+    Edge,
+    IndexReader,
+    Lists,
+    Scored,
+    StoredChunk,
+    UnitCosines,
+    chunk_columns,
+    unit_columns,
+    units_of,
+)
+from nugget.index.fulltext import LARGE_INDEX_CHUNKS, Document, Terms, documents, match_any, terms_of
 from nugget.index.postgres import statements as sql
+from nugget.index.postgres.bm25 import CHUNKS, UNITS, AskedWords, Item, items_of, places, ranges
 from nugget.index.postgres.connection import Rows, Snapshot, Statement, Transactions
-from nugget.markdown import body_below_title
-from nugget.models import Filter, Relation, RelationType, SourceName, Unit
+from nugget.models import Filter, RelationType, SourceName, Unit
 
 if TYPE_CHECKING:
-    from nugget.index import UnitCosines
     from nugget.infra.embedding import Vector
 
 
@@ -184,14 +192,11 @@ class PostgresIndex(Transactions, IndexReader):
             rows = dict(zip(names, found, strict=False))
             found = found[len(names) :]
             around = [row[0] for row in rows["units"]]
-            relations: dict[int, list[Relation]] = {}
-            for key, target, relation in rows["relations"]:
-                relations.setdefault(key, []).append(Relation(id=target, relation=RelationType(relation)))
             chunks: dict[int, list[StoredChunk]] = {key: [] for key in around}
             for row in rows["chunks"]:
                 chunks[row[1]].append(StoredChunk(*row))
             read: dict[str, dict[int, Any]] = {
-                "units": {row[0]: unit_of(row[1:], relations.get(row[0], ())) for row in rows["units"]},
+                "units": units_of(rows["units"], rows["relations"]),
                 "chunks_of": chunks,
                 "superseded": dict.fromkeys(around) | dict(rows["superseded"]),
                 "edges": {key: _edges(key, rows["edges"]) for key in keys},
@@ -239,10 +244,35 @@ class PostgresIndex(Transactions, IndexReader):
                 now.read["admitted"].clear()
             return {key for key, is_admitted in self._known("admitted", keys, fetch).items() if is_admitted}
 
+    def words_of_unit(self, terms: Terms, unit_key: int) -> list[str]:
+        """Return those of the words that stand in a unit."""
+        unit, chunks = self.units([unit_key])[unit_key], self.chunks_of_units([unit_key]).get(unit_key, [])
+        rows = [(one.key, chunk_columns(unit.title, unit.tags, unit.body, one.breadcrumb, one.text)) for one in chunks]
+        asked = "SELECT 1 FROM docs WHERE docs MATCH ? LIMIT 1"
+        with documents(rows) as held:
+            return [word for word in terms.words if held.execute(asked, (match_any([word]),)).fetchone()]
+
     def unit_keys(self, ids: Iterable[str], source: SourceName = SourceName.BRAIN) -> dict[str, int]:
         """Return the keys of units by id, within one source."""
         statement = "SELECT id, key FROM nugget.units WHERE space = %(space)s AND source = %(source)s"
         return dict(self._rows(f"{statement} AND id = ANY(%(ids)s)", source=source, ids=list(ids)))
+
+    def unit_vector(self, unit_key: int) -> Vector | None:
+        """Return the vector of a unit as a whole, if it has one."""
+        import numpy as np
+
+        statement = "SELECT embedding::text FROM nugget.unit_vectors WHERE space = %(space)s AND unit_key = %(key)s"
+        rows = self._rows(statement, key=unit_key)
+        return np.array(json.loads(rows[0][0]), dtype="<f4") if rows else None
+
+    def titles(self, prefix: str, *, whole: bool, limit: int) -> list[tuple[str, str]]:
+        """Return the ids that begin so, with their titles; with `whole` the refs, which name the source."""
+        name = "source || ':' || id" if whole else "id"
+        rows = self._rows(
+            f"SELECT {name}, title FROM nugget.units WHERE space = %(space)s AND starts_with({name}, %(prefix)s) "
+            "ORDER BY 1 LIMIT %(limit)s", prefix=prefix, limit=limit,
+        )  # fmt: skip
+        return [(ref, title) for ref, title in rows]
 
     def listed(self, columns: str, filter_: Filter, order: str, *, limit: int | None = None) -> Rows:
         """Return columns of the units `u` that a filter admits; `columns` and `order` are SQL of ours."""
@@ -275,7 +305,5 @@ def _edges(key: int, rows: Rows) -> list[Edge]:
 def _document(row: Sequence[Any]) -> Document:
     """Return a document as FTS5 indexes it, of a row of statements.DOCUMENTS."""
     key, title, tags, content, *chunk = row
-    title = indexed_title(title, content)
-    if chunk:
-        return key, chunk_columns(title, json.loads(tags), *chunk)
-    return key, unit_columns(title, json.loads(tags), body_below_title(content))
+    unit = title, json.loads(tags), content
+    return key, chunk_columns(*unit, *chunk) if chunk else unit_columns(*unit)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import atexit
 import hashlib
-import json
 import logging
 import re
 import threading
@@ -149,12 +148,26 @@ def space_lock(space: str) -> int:
     return int.from_bytes(hashlib.sha256(space.encode()).digest()[:8], signed=True)
 
 
-def enter(connection: Connection[Any], space: str, *, writes: bool) -> None:
-    """Take on the service's role in a space; to write, wait until no other writer is in it."""
-    for statement, parameters in begin(space, writes=writes)[1:]:
-        connection.execute(statement, parameters)
-    if writes:
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", (space_lock(space),))
+@contextmanager
+def transaction(connection: Connection[Any], space: str, *, writes: bool) -> Iterator[None]:
+    """Work in a space as the service, in one transaction; to write, wait until no other writer is in it.
+
+    Raises IndexUnavailable if the schema is of another version.
+    """
+    with connection.transaction():
+        check_version(one_value(connection, "SELECT nugget.schema_version()"))
+        for statement, parameters in begin(space, writes=writes)[1:]:
+            connection.execute(statement, parameters)
+        if writes:
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (space_lock(space),))
+        yield
+
+
+def one_value(connection: Connection[Any], sql: str, *parameters: object) -> Any:
+    """Return the only value that a statement gives."""
+    row = connection.execute(sql, parameters).fetchone()
+    assert row is not None
+    return row[0]
 
 
 def check_version(version: int) -> None:
@@ -182,11 +195,9 @@ def migrate(url: str) -> tuple[int, int]:
 
 
 def _version(connection: Connection[Any]) -> int:
-    found = connection.execute("SELECT to_regprocedure('nugget.schema_version()')").fetchone()
-    if not found or found[0] is None:
+    if one_value(connection, "SELECT to_regprocedure('nugget.schema_version()')") is None:
         return 0
-    row = connection.execute("SELECT nugget.schema_version()").fetchone()
-    return int(row[0]) if row else 0
+    return int(one_value(connection, "SELECT nugget.schema_version()"))
 
 
 def _limits(url: str) -> dict[str, Any]:
@@ -299,20 +310,3 @@ class Transactions:
                 fetched = fetch(missing)
                 known.update((key, fetched.get(key)) for key in missing)
             return {key: known[key] for key in wanted if known[key] is not None}
-
-    def unit_vector(self, unit_key: int) -> Vector | None:
-        """Return the vector of a unit as a whole, if it has one."""
-        import numpy as np
-
-        statement = "SELECT embedding::text FROM nugget.unit_vectors WHERE space = %(space)s AND unit_key = %(key)s"
-        rows = self._rows(statement, key=unit_key)
-        return np.array(json.loads(rows[0][0]), dtype="<f4") if rows else None
-
-    def titles(self, prefix: str, *, whole: bool, limit: int) -> list[tuple[str, str]]:
-        """Return the ids that begin so, with their titles; with `whole` the refs, which name the source."""
-        name = "source || ':' || id" if whole else "id"
-        rows = self._rows(
-            f"SELECT {name}, title FROM nugget.units WHERE space = %(space)s AND starts_with({name}, %(prefix)s) "
-            "ORDER BY 1 LIMIT %(limit)s", prefix=prefix, limit=limit,
-        )  # fmt: skip
-        return [(ref, title) for ref, title in rows]

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from nugget.index import UNIT_COLUMNS, conditions_of
-from nugget.index.bm25 import CHUNKS, UNITS, matching, ranking
 from nugget.index.fulltext import LARGEST_CHARACTER
+from nugget.index.postgres.bm25 import CHUNKS, UNITS, matching, ranking
 from nugget.models import Filter
 
 STATE = f"""

@@ -10,31 +10,40 @@ import hashlib
 import json
 import struct
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from nugget.errors import IndexUnavailable
-from nugget.index import UNIT_COLUMNS, indexed_title
-from nugget.index.bm25 import CHUNKS, UNITS, Postings, add_postings
+from nugget.index import UNIT_COLUMNS, chunk_columns, unit_columns
 from nugget.index.embedded import Index
 from nugget.index.embedded.connection import SCHEMA_VERSION
-from nugget.index.embedded.units import select_in
-from nugget.index.fulltext import LARGE_INDEX_CHUNKS, Document, chunk_columns, unit_columns
-from nugget.index.postgres.connection import check_version, clean, clear_errors, enter, open_connection
-from nugget.markdown import body_below_title
+from nugget.index.embedded.units import CHUNK_COLUMNS, select_in
+from nugget.index.fulltext import LARGE_INDEX_CHUNKS
+from nugget.index.postgres.bm25 import CHUNKS, UNITS, Postings, add_postings
+from nugget.index.postgres.connection import clean, clear_errors, one_value, open_connection, transaction
 from nugget.models import SourceName
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
-_TABLES = ("units", "chunks", "vectors", "unit_vectors", "relationships", "postings", "segments", "dead")
+_TYPES = {
+    "units": f"text int4 bytea {7 * 'text '} float8 {10 * 'text '}",
+    "chunks": "text int4 int4 int4 text text",
+    "vectors": "text int4 int4 bytea",
+    "unit_vectors": "text int4 bytea bytea",
+    "relationships": "text int4 text text",
+    "postings": "text int2 text int4 int4 bytea bytea bytea",
+}
+"""The columns of the tables that rows are copied into; `bytea` stands for what is in PostgreSQL's format already."""
+_TABLES = (*_TYPES, "segments", "dead")
 _DOCUMENTS_A_BATCH = 2_000
 _GROWTH = 4
 """A segment is merged with the newer ones once they hold a fourth of it, so that few segments are rewritten seldom."""
-_TYPES = {4: 23, 2: 21}  # PostgreSQL's numbers of int4 and int2, by size
+_INTEGERS = {4: 23, 2: 21}  # PostgreSQL's numbers of int4 and int2, by size
 _GRAPH_BYTES, _MOST_GRAPH_BYTES = 1_200, 2 << 30
 """Memory for making a graph, for each chunk and at most: a graph that does not fit takes many times as long."""
 _ROOM_FOR_GRAPH = """SELECT set_config('maintenance_work_mem',
@@ -55,18 +64,14 @@ def publish(index: Index, url: str, space: str, *, origin: str = "", rebuild: bo
     Raises IndexUnavailable if the database cannot be written, or if the space is another brain's.
     """
     with clear_errors(), open_connection(url) as connection:
-        with connection.transaction():
-            check_version(_one(connection, "SELECT nugget.schema_version()"))
-            enter(connection, space, writes=True)
-            with index.reading():  # no sooner: another writer may have published a later state of it
-                result = _publish(index, connection, space, origin, rebuild=rebuild)
+        # The index is read no sooner: another writer may have published a later state of it.
+        with transaction(connection, space, writes=True), index.reading():
+            result = _publish(index, connection, space, origin, rebuild=rebuild)
         if result != PublishedUnits():
-            with connection.transaction():
-                enter(connection, space, writes=True)
+            with transaction(connection, space, writes=True):
                 _merge_segments(connection, space)
-            with connection.transaction():
-                enter(connection, space, writes=True)
-                chunks = _one(connection, "SELECT count(*) FROM nugget.vectors WHERE space = %s", space)
+            with transaction(connection, space, writes=True):
+                chunks = one_value(connection, "SELECT count(*) FROM nugget.vectors WHERE space = %s", space)
                 if chunks > LARGE_INDEX_CHUNKS:
                     connection.execute(_ROOM_FOR_GRAPH, (min(chunks * _GRAPH_BYTES, _MOST_GRAPH_BYTES) // 1024,))
                     connection.execute("SELECT nugget.make_graph(%s)", (space,))
@@ -78,15 +83,11 @@ def space_state(index: Index, url: str, space: str) -> tuple[datetime, int]:
 
     Raises IndexUnavailable if the database cannot be reached, has another schema or no such space.
     """
-    with clear_errors(), open_connection(url) as connection, connection.transaction():
-        check_version(_one(connection, "SELECT nugget.schema_version()"))
-        enter(connection, space, writes=False)
+    with clear_errors(), open_connection(url) as connection, transaction(connection, space, writes=False):
         row = connection.execute("SELECT written FROM nugget.spaces WHERE space = %s", (space,)).fetchone()
         if row is None:
             raise IndexUnavailable(f"The team's index has no space {space}.", hint="Run: nugget sync")
-        theirs = {*connection.execute("SELECT id, hash FROM nugget.units WHERE space = %s", (space,))}
-        mine = {(id_, hash_) for id_, _, hash_ in _content_hashes(index)}
-        return row[0], len({id_ for id_, _ in mine ^ theirs})
+        return row[0], len({id_ for id_, _ in _own_units(index).keys() ^ _published_units(connection, space).keys()})
 
 
 def _publish(index: Index, connection: Connection[Any], space: str, origin: str, *, rebuild: bool) -> PublishedUnits:
@@ -105,17 +106,15 @@ def _publish(index: Index, connection: Connection[Any], space: str, origin: str,
         "ON CONFLICT (space) DO UPDATE SET model = excluded.model, dimensions = excluded.dimensions, written = now()",
         (space, model, dimensions, origin),
     )
-    mine = {id_: (key, hash_) for id_, key, hash_ in _content_hashes(index)}
-    rows = connection.execute("SELECT id, key, hash FROM nugget.units WHERE space = %s", (space,))
-    theirs = {id_: (key, hash_) for id_, key, hash_ in rows}
-    wanted = sorted(key for id_, (key, hash_) in mine.items() if theirs.get(id_, (0, b""))[1] != hash_)
-    gone = [key for id_, (key, hash_) in theirs.items() if mine.get(id_, (0, b""))[1] != hash_]
+    mine, theirs = _own_units(index), _published_units(connection, space)
+    wanted = sorted(mine[unit] for unit in mine.keys() - theirs.keys())
+    gone = [theirs[unit] for unit in theirs.keys() - mine.keys()]
     if wanted or gone:
-        hashes = dict(mine.values())
         lost = _remove(connection, space, gone)
+        hashes = {key: hash_ for (_, hash_), key in mine.items()}
         gained, last_key = _insert(index, connection, space, wanted, hashes)
         _add_segment(connection, space, gained, lost, last_key)
-    return PublishedUnits(written=len(wanted), removed=len(theirs.keys() - mine.keys()))
+    return PublishedUnits(written=len(wanted), removed=len({id_ for id_, _ in theirs} - {id_ for id_, _ in mine}))
 
 
 def _dimensions(index: Index) -> int:
@@ -123,16 +122,23 @@ def _dimensions(index: Index) -> int:
     return int(row[0]) if row else 0
 
 
-def _content_hashes(index: Index) -> Iterator[tuple[str, int, bytes]]:
-    """Yield the id, key and content hash of each unit of the brain."""
+def _own_units(index: Index) -> dict[tuple[str, bytes], int]:
+    """Return the keys of the brain's units by id and content hash, in the embedded index."""
     rows = index.connection.execute(
         "SELECT u.id, u.key, u.path, f.hash, EXISTS (SELECT 1 FROM unit_vectors WHERE unit_key = u.key) "
         "FROM units u LEFT JOIN files f ON f.source = u.source AND f.path = u.path WHERE u.source = ?",
         (SourceName.BRAIN,),
     )
-    model = index.embedding_model
-    for id_, key, *content in rows:
-        yield id_, key, hashlib.sha256(json.dumps([SCHEMA_VERSION, model, id_, *content]).encode()).digest()
+    about = SCHEMA_VERSION, index.embedding_model
+    return {
+        (id_, hashlib.sha256(json.dumps([*about, id_, *content]).encode()).digest()): key for id_, key, *content in rows
+    }
+
+
+def _published_units(connection: Connection[Any], space: str) -> dict[tuple[str, bytes], int]:
+    """Return the keys of the units of a space by id and content hash."""
+    rows = connection.execute("SELECT id, hash, key FROM nugget.units WHERE space = %s", (space,))
+    return {(id_, hash_): key for id_, hash_, key in rows}
 
 
 def _remove(connection: Connection[Any], space: str, keys: Sequence[int]) -> dict[int, Postings]:
@@ -160,15 +166,10 @@ def _remove(connection: Connection[Any], space: str, keys: Sequence[int]) -> dic
 def _postings(units: Iterable[Sequence[Any]], chunks: Iterable[Sequence[Any]]) -> dict[int, Postings]:
     """Return the postings of units (key, title, tags, content) and of their chunks (unit, key, breadcrumb, text)."""
     found = {UNITS: Postings(), CHUNKS: Postings()}
-    named: dict[int, tuple[str, list[str]]] = {}
-
-    def unit_documents() -> Iterator[Document]:
-        for key, title, tags, content in units:
-            named[key] = (indexed_title(title, content), json.loads(tags))
-            yield key, unit_columns(*named[key], body_below_title(content))
-
-    of_chunks = ((key, chunk_columns(*named[unit], breadcrumb, text)) for unit, key, breadcrumb, text in chunks)
-    for kind, rows in ((UNITS, unit_documents()), (CHUNKS, of_chunks)):
+    of_unit = {key: (title, json.loads(tags), content) for key, title, tags, content in units}
+    wholes = ((key, unit_columns(*unit)) for key, unit in of_unit.items())
+    parts = ((key, chunk_columns(*of_unit[unit], head, text)) for unit, key, head, text in chunks)
+    for kind, rows in ((UNITS, wholes), (CHUNKS, parts)):
         while batch := list(islice(rows, _DOCUMENTS_A_BATCH)):
             add_postings(found[kind], batch)
     return found
@@ -178,41 +179,32 @@ def _insert(
     index: Index, connection: Connection[Any], space: str, keys: Sequence[int], hashes: Mapping[int, bytes]
 ) -> tuple[dict[int, Postings], int]:
     """Copy units of the embedded index with their chunks and vectors; return their postings and the last key given."""
-    last = _one(connection, "SELECT last_key FROM nugget.spaces WHERE space = %s", space)
-    own, size = index.connection, _dimensions(index)
+    last = one_value(connection, "SELECT last_key FROM nugget.spaces WHERE space = %s", space)
+    own, size = partial(select_in, index.connection, values=keys), _dimensions(index)
     unit_key = {key: last + at for at, key in enumerate(keys, start=1)}
-    chunks = sorted(select_in(own, "SELECT key, unit_key, position, heading_breadcrumb, content FROM chunks "
-                              "WHERE unit_key IN", keys))  # fmt: skip
-    chunk_key = {row[0]: last + len(keys) + at for at, row in enumerate(chunks, start=1)}
+    own_units = own(f"SELECT key, {UNIT_COLUMNS} FROM units WHERE key IN")
+    units = [(unit_key[key], hashes[key], *map(clean, row)) for key, *row in own_units]
+    own_chunks = sorted(own(f"SELECT {CHUNK_COLUMNS} FROM chunks WHERE unit_key IN"))
+    chunk_key = {row[0]: last + len(keys) + at for at, row in enumerate(own_chunks, start=1)}
+    chunks = [(chunk_key[key], unit_key[unit], *map(clean, row)) for key, unit, *row in own_chunks]
     last += len(keys) + len(chunks)
     connection.execute("UPDATE nugget.spaces SET last_key = %s WHERE space = %s", (last, space))
-    units = list(select_in(own, f"SELECT key, {UNIT_COLUMNS} FROM units WHERE key IN", keys))
-    types = f"text int4 bytea {7 * 'text '} float8 {10 * 'text '}"
-    _copy(connection, "units", types, (
-        (space, unit_key[row[0]], hashes[row[0]], *map(clean, row[1:])) for row in units
-    ))  # fmt: skip
-    _copy(connection, "chunks", "text int4 int4 int4 text text", (
-        (space, chunk_key[key], unit_key[unit], position, clean(breadcrumb), clean(text))
-        for key, unit, position, breadcrumb, text in chunks
-    ))  # fmt: skip
-    of_unit = {key: unit_key[unit] for key, unit, *_ in chunks}
-    vectors = select_in(own, "SELECT chunk_key, embedding FROM vectors WHERE chunk_key IN", list(chunk_key))
-    _copy(connection, "vectors", "text int4 int4 bytea", (
-        (space, chunk_key[key], of_unit[key], _vector(embedding, size)) for key, embedding in vectors
-    ))  # fmt: skip
-    wholes = select_in(own, "SELECT unit_key, embedding, title_embedding FROM unit_vectors WHERE unit_key IN", keys)
-    _copy(connection, "unit_vectors", "text int4 bytea bytea", (
-        (space, unit_key[key], _vector(whole, size), _vector(title, size) if title else None)
-        for key, whole, title in wholes
-    ))  # fmt: skip
-    sql = "SELECT source_key, target_id, relation_type FROM relationships WHERE source_key IN"
-    _copy(connection, "relationships", "text int4 text text", (
-        (space, unit_key[key], clean(target), relation) for key, target, relation in select_in(own, sql, keys)
-    ))  # fmt: skip
-    return _postings(
-        ((unit_key[row[0]], *map(clean, (row[4], row[7], row[18]))) for row in units),
-        ((unit_key[unit], chunk_key[key], clean(head), clean(text)) for key, unit, _, head, text in chunks),
-    ), last
+    parts = own("SELECT key, unit_key, embedding FROM chunks CROSS JOIN vectors ON key = chunk_key WHERE unit_key IN")
+    wholes = own("SELECT unit_key, embedding, title_embedding FROM unit_vectors WHERE unit_key IN")
+    relations = own("SELECT source_key, target_id, relation_type FROM relationships WHERE source_key IN")
+    rows: dict[str, Iterable[Sequence[Any]]] = {
+        "units": units,
+        "chunks": chunks,
+        "vectors": ((chunk_key[key], unit_key[unit], _vector(one, size)) for key, unit, one in parts),
+        "unit_vectors": (
+            (unit_key[key], _vector(one, size), _vector(title, size) if title else None) for key, one, title in wholes
+        ),
+        "relationships": ((unit_key[key], clean(target), relation) for key, target, relation in relations),
+    }
+    for table, its in rows.items():
+        _copy(connection, space, table, its)
+    texts = ((key, title, tags, content) for key, _, _, _, _, title, _, _, tags, *_, content in units)
+    return _postings(texts, ((unit, key, head, text) for key, unit, _, head, text in chunks)), last
 
 
 def _add_segment(
@@ -223,9 +215,9 @@ def _add_segment(
     for kind in (CHUNKS, UNITS):
         new, old = gained[kind], lost[kind]
         sql = "SELECT coalesce(max(segment), 0) + 1 FROM nugget.segments WHERE space = %s AND kind = %s"
-        segment = _one(connection, sql, space, kind)
-        _copy(connection, "postings", "text int2 text int4 int4 bytea bytea bytea", (
-            (space, kind, term, segment, len(keys) - len(old.of_term.get(term, nothing)[0]),
+        segment = one_value(connection, sql, space, kind)
+        _copy(connection, space, "postings", (
+            (kind, term, segment, len(keys) - len(old.of_term.get(term, nothing)[0]),
              _array(keys), _array(freqs), _array(lengths))
             for term in {**new.of_term, **old.of_term}
             for keys, freqs, lengths in (new.of_term.get(term, nothing),)
@@ -244,7 +236,7 @@ def _merge_segments(connection: Connection[Any], space: str) -> None:
         rows = connection.execute(
             f"SELECT segment, size, last_key FROM nugget.segments {where} ORDER BY segment DESC", (space, kind)
         ).fetchall()
-        dead = _one(connection, f"SELECT count(*) FROM nugget.dead {where}", space, kind)
+        dead = one_value(connection, f"SELECT count(*) FROM nugget.dead {where}", space, kind)
         merged, size = 1, rows[0][1]
         while merged < len(rows) and rows[merged][1] <= size * _GROWTH:
             merged, size = merged + 1, size + rows[merged][1]
@@ -291,16 +283,16 @@ def _merge(connection: Connection[Any], space: str, kind: int, *, oldest: int, b
     )
 
 
-def _copy(connection: Connection[Any], table: str, types: str, rows: Iterable[Sequence[Any]]) -> None:
-    """Copy rows in PostgreSQL's binary format; what stands as bytea in `types` is in that format already.
+def _copy(connection: Connection[Any], space: str, table: str, rows: Iterable[Sequence[Any]]) -> None:
+    """Copy rows into a table, in PostgreSQL's binary format.
 
     By way of a temporary table, because COPY does not write where row-level security holds.
     """
     connection.execute(f"CREATE TEMPORARY TABLE incoming (LIKE nugget.{table}) ON COMMIT DROP")
     with connection.cursor() as cursor, cursor.copy("COPY incoming FROM STDIN (FORMAT BINARY)") as copy:
-        copy.set_types(types.split())
+        copy.set_types(_TYPES[table].split())
         for row in rows:
-            copy.write_row(row)
+            copy.write_row((space, *row))
     connection.execute(f"INSERT INTO nugget.{table} SELECT * FROM incoming")
     connection.execute("DROP TABLE incoming")
 
@@ -319,15 +311,9 @@ def _array(values: array[int]) -> bytes:
     """Return numbers in the binary format of an array of int4 or int2."""
     import numpy as np
 
-    size, element = values.itemsize, _TYPES[values.itemsize]
+    size, element = values.itemsize, _INTEGERS[values.itemsize]
     if not values:
         return struct.pack(">iii", 0, 0, element)
     packed = np.empty(len(values), dtype=[("size", ">i4"), ("value", f">i{size}")])
     packed["size"], packed["value"] = size, np.frombuffer(values, dtype=f"i{size}")
     return struct.pack(">iiiii", 1, 0, element, len(values), 1) + packed.tobytes()
-
-
-def _one(connection: Connection[Any], sql: str, *parameters: object) -> Any:
-    row = connection.execute(sql, parameters).fetchone()
-    assert row is not None
-    return row[0]

@@ -1,121 +1,34 @@
-"""BM25 with the scores of FTS5's own function, but sooner, or without SQLite.
+"""BM25 in PostgreSQL, with the scores of FTS5's own function.
 
-Of an embedded index FTS5 says where each term stands, and numpy sums: a third of the time. How long each document is,
-and the unit of each chunk, stands in `documents`, of which a search reads everything. In PostgreSQL postings are made
-from FTS5's own tokens and one statement sums a list; FTS5 in memory takes texts and questions apart.
+FTS5 in memory takes texts and questions apart; postings are made from its tokens, and one statement sums a list.
 """
 
 from __future__ import annotations
 
 import re
-import sqlite3
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import groupby
 from typing import Any
 
 from nugget.index.fulltext import (
-    COLUMN_WEIGHTS,
-    COLUMNS,
+    COLUMN_HALVES,
+    HALVES,
     LARGEST_CHARACTER,
     Document,
-    Terms,
     Vocabulary,
     compound_parts,
     documents,
-    inverse_frequency,
     is_guessed,
     is_unspaced_character,
-    match_any,
     question_words,
     terms_in,
 )
 
-_A_ROW = 500
-"""Documents of one row of the embedded index; two rows fill a page."""
 CHUNKS, UNITS = 0, 1
 """Kinds of documents."""
-_WEIGHTS = dict(zip(COLUMNS, COLUMN_WEIGHTS, strict=True))
-_HALVES = " ".join(f"WHEN '{name}' THEN {round(weight * 2)}" for name, weight in _WEIGHTS.items())
 _ITEM = re.compile(r'(?P<column>- parts : )?(?:NEAR\([^)]*\)|"(?P<text>[^"]*)"(?P<begins>\*?))')
-
-
-def note_documents(connection: sqlite3.Connection, kind: str, keys: Sequence[int], unit: int) -> None:
-    """Note how long these documents of a unit are, whose keys follow each other; or that FTS5 has them no more."""
-    sql = f"SELECT id, sz FROM {kind}_fts_docsize WHERE id BETWEEN ? AND ?"
-    sizes = dict(connection.execute(sql, (keys[0], keys[-1]))) if keys else {}
-    for row, its in groupby(keys, lambda key: key // _A_ROW):
-        sql = "SELECT words, units FROM documents WHERE kind = ? AND number = ?"
-        known = connection.execute(sql, (kind, row)).fetchone() or [bytes(4 * _A_ROW)] * 2
-        words, units = (array("i", column) for column in known)
-        for key in its:
-            words[key % _A_ROW], units[key % _A_ROW] = (_length(sizes[key]) + 1 if key in sizes else 0), unit
-        changed = (kind, row, words.tobytes(), units.tobytes())
-        connection.execute("INSERT OR REPLACE INTO documents VALUES (?,?,?,?)", changed)
-
-
-def _length(sizes: bytes) -> int:
-    """Return the sum of numbers in SQLite's format, seven bits a byte."""
-    total = number = 0
-    for byte in sizes:
-        number = number << 7 | byte & 127
-        if byte < 128:
-            total, number = total + number, 0
-    return total
-
-
-def read_documents(connection: sqlite3.Connection, kind: str) -> tuple[Any, ...]:
-    """Return, by key, one more than the length of each document in terms (0 if there is none), and its unit.
-
-    Behind these stand how many documents there are, and their mean length.
-    """
-    import numpy as np
-
-    rows = connection.execute("SELECT words, units FROM documents WHERE kind = ? ORDER BY number", (kind,)).fetchall()
-    words, units = (np.frombuffer(b"".join(row[at] for row in rows), np.int32) for at in (0, 1))
-    count = int(np.count_nonzero(words))
-    return words, units, count, (words.sum(dtype=np.int64) - count) / max(count, 1)
-
-
-def terms_alone(terms: Terms) -> list[str]:
-    """Return the terms of FTS5 for which a search looks, if for them alone: no phrase, and nothing that begins so."""
-    found = [terms.tokens[word] for word in terms.words]
-    is_plain = terms.match == match_any(terms.words) and not any(map(is_unspaced_character, terms.words))
-    return [its[0] for its in found] if is_plain and all(len(its) == 1 for its in found) else []
-
-
-def best(
-    connection: sqlite3.Connection, kind: str, terms: Sequence[str], k: int, read: tuple[Any, ...], admitted: Any
-) -> list[tuple[int, float]]:
-    """Return the k best documents as (key, score); `read` is what `read_documents` gave.
-
-    `admitted` says by key which may be found, None for all. Frequencies are in half units, so that all weights of
-    columns are whole.
-    """
-    import numpy as np
-
-    lengths, _, count, mean = read
-    # One text, for a row of each place takes twice as long.
-    sql = f"SELECT group_concat(doc * 8 + CASE col {_HALVES} END) FROM {kind}_places WHERE term = ?"
-    texts = (connection.execute(sql, (term,)).fetchone()[0] or "" for term in terms)
-    places = np.concatenate([np.fromstring(text, np.int64, sep=",") + (at << 40) for at, text in enumerate(texts)])
-    first = np.flatnonzero(np.diff(places >> 3, prepend=-1))
-    freqs, keys, term_of = np.add.reduceat(places & 7, first), places[first] >> 3 & (1 << 37) - 1, places[first] >> 40
-    idfs = [inverse_frequency(count, int(docs)) for docs in np.bincount(term_of, minlength=len(terms))]
-    norm = 0.6 + 1.8 * (lengths[keys] - 1) / mean
-    order = np.argsort(keys, kind="stable")
-    of_key = np.flatnonzero(np.diff(keys[order], prepend=-1))
-    found = keys[order][of_key]
-    scores = np.add.reduceat((np.array(idfs)[term_of] * 2.2 * freqs / (freqs + norm))[order], of_key)
-    if admitted is not None:
-        found, scores = found[admitted[found]], scores[admitted[found]]
-    if len(found) > k:
-        is_best = scores >= np.partition(scores, -k)[-k]
-        found, scores = found[is_best], scores[is_best]
-    order = np.lexsort((found, -scores))[:k]
-    return list(zip(found[order].tolist(), scores[order].tolist(), strict=True))
 
 
 @dataclass(slots=True)
@@ -128,7 +41,7 @@ class Postings:
 
 def add_postings(postings: Postings, rows: Sequence[Document]) -> None:
     """Add documents, whose keys are above all that are there, to postings."""
-    sql = f"SELECT term, doc, sum(CASE col {_HALVES} END), count(*) FROM instances GROUP BY term, doc"
+    sql = f"SELECT term, doc, sum({HALVES}), count(*) FROM instances GROUP BY term, doc"
     with documents(rows) as held:
         counted = held.execute(f"{sql} ORDER BY term, doc").fetchall()
     lengths = dict.fromkeys((key for key, _ in rows), 0)
@@ -267,7 +180,7 @@ def places(item: Item, rows: Sequence[Document]) -> list[tuple[int, int, int]]:
             and is_last(terms[start + size - 1], item.terms[-1])
             for start in range(len(terms) - size + 1)
         )
-        freqs[key] += count * round(_WEIGHTS[column] * 2)
+        freqs[key] += count * COLUMN_HALVES[column]
     return [(key, freqs[key], lengths[key]) for key in sorted(held)]
 
 
