@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import plistlib
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -40,7 +39,7 @@ from nugget.models.sessions import said_how
 from nugget.provenance.extraction import extract_captured
 from nugget.redaction import redact
 from nugget.sources.sessions import archive_file, find_session_by_id, find_sessions
-from nugget.text import shorten
+from nugget.text import one_line, shorten
 from nugget.upkeep import default_brain, find_brain
 from nugget.upkeep.client_settings import read_text, write_text
 
@@ -301,14 +300,16 @@ def watch(environment: Environment, *, report: Callable[[Job], None]) -> None:
         time.sleep(EVERY_S)
 
 
-def set_up(environment: Environment, command: Path, *, remove: bool) -> Iterator[str]:
-    """Install and start a user service that runs `nugget watch`, or stop and remove it; yield what was done.
-
-    Raises NuggetError if the file cannot be written.
-    """
-    is_mac = sys.platform == "darwin"
+def service_file(environment: Environment) -> Path:
+    """Return the file of the service that runs `nugget watch`."""
     agents = user_home(environment) / "Library" / "LaunchAgents" / f"{_NAME}.plist"
-    file = agents if is_mac else config_home(environment) / "systemd" / "user" / f"{_NAME}.service"
+    units = config_home(environment) / "systemd" / "user"
+    return agents if sys.platform == "darwin" else units / f"{_NAME}.service"
+
+
+def set_up(environment: Environment, command: Path, *, remove: bool) -> Iterator[str]:
+    """Install a user service that runs `nugget watch`, or remove it; yield what was done. Raises NuggetError."""
+    is_mac, file = sys.platform == "darwin", service_file(environment)
     control = ["launchctl"] if is_mac else ["systemctl", "--user"]
     start = [["load", "-w", str(file)]] if is_mac else [["daemon-reload"], ["enable", "--now", _NAME]]
     stop = [["unload", "-w", str(file)]] if is_mac else [["disable", "--now", _NAME]]
@@ -325,19 +326,19 @@ def set_up(environment: Environment, command: Path, *, remove: bool) -> Iterator
     text = _launchd(command, kept) if is_mac else _systemd(command, kept)
     write_text(file, text, mode=0o644)
     yield f"Wrote {file}"
-    yield from _controlled(control, start)
+    failed = [*_controlled(control, start)]
+    yield from (*failed, "Where that is not possible, start `nugget watch` at each login.") if failed else ()
 
 
 def _controlled(control: list[str], calls: list[list[str]]) -> Iterator[str]:
-    """Run the service manager's commands; yield those that the person has to run instead."""
-    for arguments in calls:
-        line = [*control, *arguments]
-        is_done = False
-        if shutil.which(line[0]):
-            with suppress(OSError, subprocess.TimeoutExpired):
-                is_done = subprocess.run(line, capture_output=True, timeout=30, check=False).returncode == 0
-        if not is_done:
-            yield f"Run this yourself: {' '.join(line)}"
+    """Run the service manager's commands; yield those that the person has to run instead, and why."""
+    for line in ([*control, *arguments] for arguments in calls):
+        why = "it is not available here"
+        with suppress(OSError, subprocess.TimeoutExpired):
+            done = subprocess.run(line, capture_output=True, text=True, timeout=30, check=False)
+            why = "" if done.returncode == 0 else one_line(done.stderr).rstrip(".")[:200] or "no reason was given"
+        if why:
+            yield f"`{' '.join(line)}` failed: {why}. Run it yourself."
 
 
 def _systemd(command: Path, variables: dict[str, str]) -> str:

@@ -13,7 +13,7 @@ import typer
 from typer import Argument, Option
 
 from nugget import config as settings_of
-from nugget.cli import BrainOption, DryRunOption, JsonOption, library, open_brain, progress, show
+from nugget.cli import BrainOption, DryRunOption, JsonOption, library, open_brain, progress, show, worker
 from nugget.cli import install as installing
 from nugget.config import Environment, current_folder, documented_keys, read_environment, read_user_file
 from nugget.errors import BrainError, NuggetError, UsageError
@@ -100,7 +100,7 @@ def install(
 def uninstall(
     place: PlaceArgument = "claude-code",
     scope: ScopeOption = "user",
-    every: Annotated[bool, Option("--all", help="Remove it from every agent's settings.")] = False,
+    every: Annotated[bool, Option("--all", help="Remove it from every agent's settings, and from your login.")] = False,
     dry_run: DryRunOption = False,
 ) -> None:
     """Remove Nugget from a coding agent's settings.
@@ -121,6 +121,9 @@ def uninstall(
             changes, name = installing.plan_uninstall(scope, environment, cwd=current_folder()), "these settings"
         if not _carry_out(changes, dry_run=dry_run) and not changes and not every:
             put(f"Nugget is not in {name}; nothing to change.")
+    if every and (service := worker.service_file(environment)).exists():
+        for line in (f"Would remove {service}",) if dry_run else worker.set_up(environment, service, remove=True):
+            put(line)
     if not dry_run:
         put(f"What was captured stays in {environment.home} and in your brain; delete them by hand.")
 
@@ -196,8 +199,6 @@ def watch(
 
     Checks every two minutes for sessions that have been idle for ten; needed for agents without hooks.
     """
-    from nugget.app import worker
-
     environment = read_environment()
     if install or uninstall:
         for line in worker.set_up(environment, installing.own_command(environment), remove=uninstall):

@@ -337,9 +337,11 @@ def test_watch_captures_a_session_that_called_no_hook(brain, home, shared_data):
 @pytest.mark.proves("WATCH")
 def test_watch_is_started_at_login(isolated_home, tmp_path, nugget, monkeypatch):
     for name in ("systemctl", "launchctl"):
-        program(tmp_path / name, f'echo "$@" >> {tmp_path}/called')
+        program(tmp_path / name, f'echo "$@" >> {tmp_path}/called; echo "No bus." >&2; exit 1')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert nugget("watch", "--install").code == 0
+    told = nugget("watch", "--install").out
+    assert "` failed: No bus. Run it yourself.\n" in told and told.endswith("start `nugget watch` at each login.\n")
     (file,) = isolated_home.rglob("nugget-watch.*")
     assert "watch" in file.read_text() and (tmp_path / "called").exists()
-    assert nugget("watch", "--uninstall").code == 0 and not file.exists()
+    assert f"Would remove {file}\n" in nugget("uninstall", "--all", "--dry-run").out and file.exists()
+    assert nugget("uninstall", "--all").code == 0 and not file.exists()
