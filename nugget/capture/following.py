@@ -321,7 +321,10 @@ def _decide_here(run: _Run, branch: str, decision: Decision, *, page: str | None
             if unreachable is None and not remotes.push(brain, run.remote, commit, branch=into):
                 raise ConflictError(f"{name}/{into} moved meanwhile; nothing was accepted.", hint="Try again.")
         except PushRefused as error:
-            where = f"Merge it there: {page}" if page else "`nugget capture --publish` opens a pull request instead."
+            instead = "`nugget capture --publish` opens a pull request instead."
+            where = (
+                f"Merge it there: {page}" if page else instead if run.repository else "Try again when it is allowed."
+            )
             raise PushRefused(f"{error} Nothing was accepted.", hint=where) from error
         except GitError as error:
             unreachable = error

@@ -55,7 +55,7 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
     (r"error: 403|Permission to .* denied|Write access .* not granted|Permission denied|not permitted",
      "there is no permission to push", "Use a token or key that may write to the repository."),
     (r"not found|error: 404|does not appear to be a git repository|does not exist",
-     "there is no such repository, or this token may not see it", "Look at `git remote -v` in the brain."),
+     "there is no such repository, or this token may not see it", "Check the address (`git remote -v` in a brain)."),
 )  # fmt: skip
 """Words of git and GitHub (pattern), what they mean, and what to do."""
 
@@ -272,7 +272,7 @@ def _error(output: str, verb: str, remote: Remote) -> GitError:
     rule = re.sub(r"[^ -~]", "?", (marked or said or ["a rule protects it"])[0])[:200].rstrip(".")
     kind = PushRefused if verb == "push" and re.search(_REFUSED, output) else GitError
     address = _without_secrets(remote.url, remote)
-    message = f"git {verb} with {remote.name} ({address}) failed: {meaning.replace('{rule}', rule)}."
+    message = f"git {verb} failed for {address}: {meaning.replace('{rule}', rule)}."
     return kind(message, hint=hint)
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import date, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nugget.errors import EmbeddingUnavailable, LLMUnavailable
 from nugget.infra.embedding import QuestionEmbedder
@@ -103,8 +103,9 @@ def retrieve(
             "timings_ms": {name: round(value * 1000, 3) for name, value in seconds.items()},
             "vector_search": indexes.brain.vector_search,
             "contributed": Counter(str(hit.unit.source) for hit in packed),
-            "hits": list(map(_explained, packed)),
-        }
+            "hits": [{"id": hit.unit.id, "score": hit.score, "relevance": hit.relevance,
+                      "contributions": list(map(asdict, hit.contributions))} for hit in packed],
+        }  # fmt: skip
     return Bundle(
         query=query, profile=profile.name, hits=packed, budget=budget, degraded=tuple(dict.fromkeys(degraded)),
         weak=weak, more_context_hint=hint, explain=explain, remaining=remaining,
@@ -152,10 +153,3 @@ def _rerank(question: str, hits: Sequence[Hit], reranker: Reranker) -> tuple[lis
     ]
     judged.sort(key=lambda hit: -hit.score)
     return [*judged, *tail], None
-
-
-def _explained(hit: Hit) -> Mapping[str, Any]:
-    return {
-        "id": hit.unit.id, "score": hit.score, "relevance": hit.relevance,
-        "contributions": list(map(asdict, hit.contributions)),
-    }  # fmt: skip

@@ -161,8 +161,7 @@ WRITINGS = {
     "install": Writing(arguments=("install",), again=True),
     "uninstall": Writing(arguments=("uninstall",), before=(("install",),), again=True),
     "trust": Writing(
-        arguments=("trust", "{stage}/other"),
-        spoil=lambda folder: shutil.copytree(folder / "brain", folder / "other", symlinks=True),
+        arguments=("trust", "{stage}/other"), spoil=lambda at: shutil.copytree(at / "brain", at / "other")
     ),
     "clone": Writing(arguments=("clone", "{stage}/brain", "{stage}/other"), again=True),
     "repair": Writing(arguments=("doctor", "--repair"), before=(("sync",),), spoil=damage, again=True),

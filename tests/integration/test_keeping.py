@@ -114,8 +114,8 @@ def test_a_backup_brings_back_what_cannot_be_derived(nugget, words, isolated_hom
     assert not (home / "index.db").exists() and (home / "ledger").stat().st_mode & 0o077 == 0
     assert nugget("sessions", "--all", "--json").json == listed
     assert nugget("capture", "--catch-up", "--json").json["found"] == 0
-    file.unlink()  # as Claude Code does after 30 days
-    (home / "index.db").unlink(missing_ok=True)
+    for one in (file, home / "index.db"):
+        one.unlink(missing_ok=True)  # Claude Code removes transcripts after 30 days
     assert "last prompt: " in nugget("logs", "context", "where were we", "--session", file.stem).out
 
 

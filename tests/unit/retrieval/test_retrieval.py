@@ -220,19 +220,17 @@ def test_without_vectors_there_is_still_an_answer_and_it_says_so(asked):
     assert "no_vectors" in bundle.degraded
 
 
-def _unit(number: int, body: str) -> Unit:
-    return Unit(id=f"concept/u{number}", source=SourceName.BRAIN, type="concept", title=f"Unit {number}", body=body)
-
-
 hits_lists = st.lists(st.lists(st.text(min_size=1, max_size=900), min_size=1, max_size=4), min_size=0, max_size=12).map(
     lambda bodies: [
         Hit(
-            unit=_unit(number, "\n\n".join(texts)),
-            score=1.0 - number / 20,
+            unit=Unit(
+                id=f"concept/u{at}", source=SourceName.BRAIN, type="concept", title="Unit", body="\n\n".join(texts)
+            ),
+            score=1.0 - at / 20,
             chunks=tuple(Chunk(breadcrumb="Unit > Part", text=text, score=0.5) for text in texts),
-            contributions=(Contribution(name="bm25", value=1.0 - number / 20),),
+            contributions=(Contribution(name="bm25", value=1.0 - at / 20),),
         )
-        for number, texts in enumerate(bodies)
+        for at, texts in enumerate(bodies)
     ]
 )
 
