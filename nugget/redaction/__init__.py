@@ -102,18 +102,58 @@ def rules_stamp(settings: Settings) -> str:
 
 def _secrets(views: Sequence[str], allow: Sequence[re.Pattern[str]]) -> list[list[Span]]:
     """Return the secrets of each view; the views are searched as one text."""
-    joined, cuts = without_repetition(_BETWEEN.join(views))
-    found = [*find_secrets(joined, _FINDERS)]
-    if len(views) > 1:
-        if any(rule == FAILED for _, _, rule in found):
-            return [_secrets([view], allow)[0] for view in views]
-        found = [(start, start + len(joined[start:end].split(_BETWEEN, 1)[0]), rule) for start, end, rule in found]
-    if allow:
-        allowed = {span for span in found if any(pattern.search(joined[span[0] : span[1]]) for pattern in allow)}
-        found = [span for span in found if span not in allowed or span[2] == "private"]
-    found = _merged(found)
-    again = [*echoes(joined, found)]
+    joined, cuts = _without_floods(views, allow)
+    joined, repeated = without_repetition(joined)
+    found = _found(joined, allow)
+    if len(views) > 1 and any(rule == FAILED for _, _, rule in found):
+        return [_secrets([view], allow)[0] for view in views]
+    again, cuts = [*echoes(joined, found)], [*repeated, *cuts]
     return _by_view(_merged(in_whole([*found, *again], cuts)) if again or cuts else found, views)
+
+
+def _found(text: str, allow: Sequence[re.Pattern[str]]) -> list[Span]:
+    """Return the secrets of a text that none of `allow` is found in."""
+    found = [*find_secrets(text, _FINDERS)]
+    if _BETWEEN in text:
+        found = [(start, start + len(text[start:end].split(_BETWEEN, 1)[0]), rule) for start, end, rule in found]
+    if allow:
+        allowed = {span for span in found if any(pattern.search(text[span[0] : span[1]]) for pattern in allow)}
+        found = [span for span in found if span not in allowed or span[2] == "private"]
+    return _merged(found)
+
+
+def _floods(view: str, allow: Sequence[re.Pattern[str]]) -> Iterator[tuple[int, int]]:
+    """Yield the parts of a long text in which every probe finds secret after secret.
+
+    Such a part goes as one: it would take long to judge each of them, and nothing between them is worth keeping.
+    """
+    at, stride, last, hits = 0, _STRIDE, len(view) - _PROBE, list[int]()
+    while at <= last and len(view) >= 2 * _STRIDE:
+        found = _found(view[at : at + _PROBE], allow)
+        covers = sum(end - start for start, end, _ in found) > _PROBE / 2
+        is_dense = len(found) >= (_MANY / 2 if covers else _MANY)
+        hits += [at] * is_dense
+        if not is_dense or at == last:
+            inside = view[hits[0] : at].lower() if len(hits) > 2 else "private key"
+            is_open = inside.rfind("<private>") > inside.rfind("</private>") or "private key" in inside
+            if not is_open:  # so that nothing that begins in the flood ends behind it
+                yield hits[0] + _PROBE, hits[-1]
+            hits, stride = [], _STRIDE
+        at, stride = min(at + stride, last + (at == last)), stride * (1 + is_dense)
+
+
+def _without_floods(views: Sequence[str], allow: Sequence[re.Pattern[str]]) -> tuple[str, list[tuple[int, int, int]]]:
+    """Return the joined text without floods, and the cuts as `without_repetition` does."""
+    parts: list[str] = []
+    cuts: list[tuple[int, int, int]] = []
+    for view in views:
+        kept = 0
+        for begin, end in _floods(view, allow):
+            parts.append(view[kept:begin])
+            cuts.append((sum(map(len, parts)), end - begin, _PROBE))
+            kept = end
+        parts += [view[kept:], _BETWEEN]
+    return "".join(parts[:-1]), cuts[::-1]
 
 
 def _merged(spans: Sequence[Span]) -> list[Span]:
@@ -180,6 +220,8 @@ def find_secrets(view: str, finders: Iterable[Callable[[str], Iterator[Span]]]) 
             yield 0, len(view), FAILED
 
 
+_PROBE, _MANY, _STRIDE = 1024, 4, 65_536
+"""Characters of a probe, secrets in it that make a flood, and characters between probes, doubled within a flood."""
 FAILED = "failed-rule"
 """The kind and rule of a text that counts as a secret because a rule failed on it."""
 _BETWEEN = "\n---\x1f\n"

@@ -93,10 +93,12 @@ def without_repetition(text: str) -> tuple[str, list[tuple[int, int, int]]]:
     return "".join([*parts, text[kept_from:]]), cuts[::-1]
 
 
-def in_whole(spans: Sequence[Span], cuts: Sequence[tuple[int, int, int]]) -> Sequence[Span]:
+def in_whole(spans: list[Span], cuts: Sequence[tuple[int, int, int]]) -> list[Span]:
     """Map spans of a shortened text to the whole text; repetition that holds a secret becomes one span."""
     for at, size, period in cuts:
-        near = [rule for start, end, rule in spans if start < at + period and end > at - period]
+        near = [span for span in spans if span[0] < at + period and span[1] > at - period]
         spans = [(start + size * (start >= at), end + size * (end > at), rule) for start, end, rule in spans]
-        spans += [(at, at + size, near[0])] if near else []
+        if near:
+            first, last = min(start for start, _, _ in near), max(end for _, end, _ in near)
+            spans.append((min(at, first), max(at, last) + size, near[0][2]))
     return spans

@@ -18,12 +18,7 @@ from nugget.config import rule_cache
 from nugget.redaction import judging as judge
 from nugget.redaction.structured import STEMS, Span, named_secrets, places
 
-_NO_SECRET = re.compile(
-    r"client-id|account-id|tenant-id|application-id|app-id|auth-id|access-id$|api-id|-(?:host|domain|username|cloud-name)$"
-    r"|pub(?:lic)?-(?:key|api-key|api-token)|address|(?:project|instance|rest|jfrog)-url|account-name|token-name"
-    r"|-repository$|planetscale-id|posthog-project|devcycle-client"
-)
-"""Built-in rules that find names of accounts and hosts; other rules look for these near their secrets."""
+READ = judge.patterns("engine", of_bytes=True)
 _LAST, _LAST_RANK = ("unknown-token", "random-pair", "named-token", "encoded-secret"), 3
 """Kinds that count only where no other kind is found, and their rank."""
 _GROWING = ("jwt", "encoded-secret", "recovery-code")
@@ -40,18 +35,8 @@ _SHAPES: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
 _WORD, _WORD_SIGNS = re.compile(r"[A-Za-z0-9_-]*"), ascii_letters + digits + "_-"
 _OF_DATA, _DATA_AFTER = ("/", "+", ".", "%"), re.compile(r"[/+=%]|\.\w")
 """Signs next to a word that is part of a path or of base64."""
-_RUN = re.compile(r"[A-Za-z0-9+/=_.%~-]*")
-"""The rest of a secret that is longer than a rule reads."""
 _JOINING = tuple("_.-/+%:|")
 """Signs before a word that can be the second part of a token."""
-_JWT_PARTS = re.compile(r"\.[A-Za-z0-9_-]{6,}(?:\.[A-Za-z0-9_-]*){0,3}")
-_COLOUR = re.compile(r"\[(?:\d{1,3};)*\d{1,3}m")
-_CODES = re.compile(
-    r"(?:[\s,;*•|-]{0,8}(?:and\s|\d{1,2}[.)]\s)?(?:(?=[A-Za-z]{0,9}\d)[A-Za-z0-9]{4,10}|[a-f]{5}\b)"
-    r"(?:-[A-Za-z0-9]{3,10}|[ ]\d{4}\b){0,3})+"
-)
-_LISTED = re.compile(r"[0-9A-Za-z ,;*|\t\n.()-]*")
-"""Codes in a row, each with a digit, and the text in which they are looked for."""
 
 _JUDGES: dict[str, Callable[[str], bool]] = {
     "issued": lambda value: judge.is_not_placeholder(value) and judge.is_jumbled(value),
@@ -62,7 +47,7 @@ _JUDGES: dict[str, Callable[[str], bool]] = {
 }
 """Tests of a found value by the file of its rule; the next table holds the kinds with another test."""
 _JUDGES_OF_KINDS: dict[str, Callable[[str], bool]] = {
-    **dict.fromkeys(("private-key", "pin", "recovery-code", "recovery-list"), bool),
+    **dict.fromkeys(("private-key", "pin", "recovery-code", "recovery-list", "security-answer"), bool),
     "license-key": lambda value: value == value.upper() and not value.replace("-", "").isalpha(),
     **dict.fromkeys(("google-key", "bearer-token", "npm-token", "upload-token"), judge.is_not_placeholder),
     **dict.fromkeys(("snmp-community", "masked-value", "xml-setting", "json-parameter"), judge.is_given_password),
@@ -78,20 +63,13 @@ _JUDGES_OF_KINDS: dict[str, Callable[[str], bool]] = {
     "passphrase": judge.is_phrase,
     "encoded-secret": judge.holds_settings,
     "told-password": judge.is_odd,
+    "worded-password": judge.is_coined,
     "flag-token": lambda value: judge.is_random(value) or judge.is_odd(value) or judge.is_scrambled(value),
     "named-token": lambda value: judge.is_random_pair(value) and judge.is_not_placeholder(value),
     "told-token": lambda value: judge.is_generated(value, quoted=True),
 }
 _FAR = 20_000
 """Characters to each side in which the parts of one document are looked for."""
-_DATA = re.compile(
-    r"(?m)^(?P<indent>[ \t]*)(?:data|stringData):[ \t]*$\n(?P<body>(?:(?:(?P=indent)[ \t]+\S|[ \t]*#).*(?:\n|\Z))+)"
-)
-_JSON_DATA = re.compile(r"\b(?:data|stringData)\"?\s{0,4}:\s{0,4}\{(?P<body>[^{}]{1,16000})\}")
-_ENTRY = re.compile(
-    r"(?m)^[ \t]*[\w.\"'-]+:[ \t]+[\"']?(?P<value>[^\s\"'|>][^\s\"']{2,})|^[ \t]+(?P<line>[^\s:#][^\n]{3,})$"
-)
-_JSON_ENTRY = re.compile(r"[\w.-]+\"?\s{0,4}:\s{0,4}[\"']?(?P<value>[^\"'\s,}]{3,})")
 
 
 def manifests(text: str, marks: Sequence[int], _known: bytearray) -> Iterator[Span]:
@@ -102,7 +80,7 @@ def manifests(text: str, marks: Sequence[int], _known: bytearray) -> Iterator[Sp
             begin = max(view.rfind("\n---", max(0, at - _FAR), at), at - _FAR, last, 0)
             stop = view.find("\n---", at, at + _FAR)
             last = stop if stop >= 0 else min(len(view), at + _FAR)
-            for bodies, entries in ((_DATA, _ENTRY), (_JSON_DATA, _JSON_ENTRY)):
+            for bodies, entries in ((READ.data, READ.entry), (READ.json_data, READ.json_entry)):
                 for body in bodies.finditer(view, begin, last):
                     for entry in entries.finditer(view, *body.span("body")):
                         group = entry.lastgroup or "value"
@@ -110,42 +88,22 @@ def manifests(text: str, marks: Sequence[int], _known: bytearray) -> Iterator[Sp
                             yield *entry.span(group), "manifest.kubernetes-secret"
 
 
-_INSERT = re.compile(
-    r"(?i)\w+\s+[\w\s]{0,20}?into\s+[^\s(]{1,80}\s*\((?P<columns>[^()]{1,800})\)\s*(?:values\s*|(?=select\s))"
-)
-_ROW = re.compile(r"\s*,?\s*(?:\(|(?i:select)\s)(?P<row>(?:[^()';]|'(?:[^']|'')*'|\([^()']*\)){1,4000})\)?")
-_CELL = re.compile(r"\s*(?:N|E)?'(?P<value>(?:[^']|'')*)'\s*(?:,|$)|[^,]*(?:,|$)")
-
-_SECRET_COLUMN = re.compile(
-    r"(?i)(?:passw|passwd|pass\b|pwd|kennwort|passphrase|secret|token|api[ _-]?key|private_?key)"
-    r"(?!.*(?:hash|digest|salt|_at|_id))"
-)
-
-
 def rows(text: str, marks: Sequence[int], _known: bytearray) -> Iterator[Span]:
     """Yield the values that statements of SQL insert into columns of secrets."""
-    for insert in (insert for at in marks if (insert := _INSERT.match(text, at))):
-        columns = [bool(_SECRET_COLUMN.search(column)) for column in insert["columns"].split(",")]
+    for insert in (insert for at in marks if (insert := READ.insert.match(text, at))):
+        columns = [bool(READ.secret_column.search(column)) for column in insert["columns"].split(",")]
         at = insert.end()
-        while any(columns) and text.find("'", at, at + 4000) >= 0 and (row := _ROW.match(text, at)):
+        while any(columns) and text.find("'", at, at + 4000) >= 0 and (row := READ.row.match(text, at)):
             at = row.end()
-            for is_secret, cell in zip(columns, _CELL.finditer(text, *row.span("row")), strict=False):
+            for is_secret, cell in zip(columns, READ.cell.finditer(text, *row.span("row")), strict=False):
                 if is_secret and cell["value"] and judge.is_given_password(cell["value"]) and cell["value"][0] != "$":
                     yield *cell.span("value"), "insert.password"
 
 
-_KEY = re.compile(
-    r"-{4,5} ?BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5}"
-    r"(?:(?:(?!-{4,5} ?BEGIN)[\s\S]){0,16384}?-{4,5} ?END(?: [A-Z0-9 ]{1,60}-{4,5})?"
-    r"|(?:\s*(?:Proc-Type|DEK-Info|Comment|Version): [^\n]*)*"
-    r"(?:(?:\s|\\{1,16}[nrt]|\d+(?:â\x86\x92|\|)|[+-](?=[A-Za-z0-9]))*[A-Za-z0-9+/=]{20,})*(?:\s*[A-Za-z0-9+/]+={1,2})?)"
-)
-
-
 def private_keys(view: str) -> Iterator[Span]:
     """Yield PEM and OpenPGP blocks, also with escaped line breaks or without their end."""
-    for found in _KEY.finditer(view) if "PRIVATE KEY" in view else ():
-        if re.search("[A-Za-z0-9+/=]{24}", found[0]):
+    for found in READ.key.finditer(view) if "PRIVATE KEY" in view else ():
+        if len(found[0]) > 50 and re.search("[A-Za-z0-9+/=]{24}", found[0]):
             yield *found.span(), "pem.private-key"
 
 
@@ -234,8 +192,10 @@ def _judged(view: str, data: bytes, known: bytearray, marks: dict[str, list[int]
             marks[kind].append(start)
         elif kind:
             found.append((rank, start, end, rule))
-    word_end, run_end, list_end = (partial(_end_of_run, signs, view, [-1, -1]) for signs in (_WORD, _RUN, _LISTED))
-    parts_at = cache(lambda at: _JWT_PARTS.match(view, at))
+    word_end, run_end, list_end = (
+        partial(_end_of_run, signs, view, [-1, -1]) for signs in (_WORD, READ.run, READ.listed)
+    )
+    parts_at = cache(lambda at: READ.jwt_parts.match(view, at))
     for rank, start, end, rule in sorted(found):
         _, kind, family, accepts = _rule(rule)
         if kind not in _GROWING and known.find(0, start, end) < 0:
@@ -266,7 +226,7 @@ def _said(view: str, start: int, end: int, kind: str, list_end: Callable[[int], 
     value = view[start:end].rstrip(".,;:!?)]*")
     value += "!" * (value[-1:].isdigit() and view.startswith("!", start + len(value)))
     if kind == "recovery-code":
-        codes = _CODES.search(view, start, min(list_end(start), start + 400))
+        codes = READ.codes.search(view, start, min(list_end(start), start + 400))
         return codes.span() if codes else (start, start)
     return start, start + len(judge.before_grammar(value) if kind == "passphrase" else value)
 
@@ -276,7 +236,7 @@ _RUNS = bytes.maketrans(_WORD_SIGNS.encode(), b"w" * len(_WORD_SIGNS))
 
 def _shaped(view: str, data: bytes, known: bytearray) -> Iterator[Span]:
     """Yield words of 20 characters or more that only their random letters and digits give away."""
-    runs, run_end = data.translate(_RUNS), partial(_end_of_run, _RUN, view, [-1, -1])
+    runs, run_end = data.translate(_RUNS), partial(_end_of_run, READ.run, view, [-1, -1])
     stop = 0
     while (at := runs.find(b"w" * 20, stop)) >= 0:
         run = _WORD.match(view, at)
@@ -308,7 +268,7 @@ def _whole(view: str, start: int, end: int, signs: str, run_end: Callable[[int],
         before = view[max(0, start - 1024) : start - (signs == _OF_PAIRS)]  # a pair's sign stands before what was found
         first = max(0, start - 1024) + len(before.rstrip(ascii_letters + digits + signs))
         first = max(first, view.rfind("=", first, start) + 1)
-    if view[first - 1 : first] == "[" and (colour := _COLOUR.match(view, first - 1)):
+    if view[first - 1 : first] == "[" and (colour := READ.colour.match(view, first - 1)):
         first = min(colour.end(), end)
     if view[first - 1 : first] == "\\" and view[first] in "nrt" and first < end:
         first += 1  # an escaped line break
@@ -322,7 +282,7 @@ def _rule(rule: str) -> tuple[int, str, str, Callable[[str], bool]]:
     if family in _JUDGES:
         given = judge.is_given_password if kind.endswith("-password") else _JUDGES[family]
         return _LAST_RANK if kind in _LAST else family != "issued", kind, family, _JUDGES_OF_KINDS.get(kind, given)
-    return 2, "" if _NO_SECRET.search(kind) else kind, "", judge.is_not_placeholder
+    return 2, "" if READ.no_secret.search(kind) else kind, "", judge.is_not_placeholder
 
 
 @cache

@@ -90,16 +90,10 @@ def session_of(*events: Event, cwd: str = "/work/shop") -> Session:
 @pytest.mark.proves("RED-SILENT")
 def test_every_text_of_a_session_is_redacted():
     secret = "Winter2026!"
-    edit = Event(
-        kind=EventKind.FILE_EDIT,
-        text="Edit .env",
-        path=".env",
-        before=f"PASSWORD={secret}",
-        after=f"DB_PASSWORD={secret}2",
-    )
-    session, counts = redact_session(
-        session_of(Event(kind=EventKind.PROMPT, text=f"password is: '{secret}'"), edit), settings=Settings()
-    )
+    kept = {"before": f"PASSWORD={secret}", "after": f"DB_PASSWORD={secret}2"}
+    edit = Event(kind=EventKind.FILE_EDIT, text="Edit .env", path=".env", **kept)
+    prompt = Event(kind=EventKind.PROMPT, text=f"password is: '{secret}'")
+    session, counts = redact_session(session_of(prompt, edit), settings=Settings())
     assert secret not in repr(session)
     assert "AKIA" not in repr(session)
     assert counts == {"password": 3, "aws-access-key": 1}
@@ -126,15 +120,11 @@ def test_the_content_of_excluded_paths_is_left_out():
 
 
 @pytest.mark.proves("RED-SILENT")
-@pytest.mark.parametrize(
-    ("before", "secret", "kind"),
-    [
-        ("DB_PASSWORD=", "sk_live_" + "abcdef1234567890XY!x9zz", "stripe-key"),
-        ('password = "', "ghp_" + "abcdefghijklmnopqrstuvwxyz0123456789-More!9", "github-token"),
-    ],
-)
-def test_of_a_secret_that_two_rules_find_in_parts_no_part_stays(before, secret, kind):
-    assert redact(f'{before}{secret}" and').text == f'{before}[redacted:{kind}]" and'
+def test_of_a_secret_that_two_rules_find_in_parts_no_part_stays():
+    text = "DB_PASSWORD=sk_live_" + 'abcdef1234567890XY!x9zz" and'
+    assert redact(text).text == 'DB_PASSWORD=[redacted:stripe-key]" and'
+    text = 'password = "ghp_' + "abcdefghijklmnopqrstuvwxyz0123456789-More!9"
+    assert redact(text).text == 'password = "[redacted:github-token]'
 
 
 @pytest.mark.proves("RED-REAL")
@@ -150,6 +140,13 @@ def test_real_sessions_stay_readable(shared_data):
 
 RULE_FILES = {file.stem: yaml.safe_load(file.read_text("utf-8"))["rules"] for file in RULES.glob("*.yaml")}
 MARKED = re.compile("«(.*?)»")
+
+
+@pytest.mark.proves("RED-CORPUS")
+def test_no_rule_takes_long_to_compile():
+    """A rule of 20,000 characters compiles in 5 s on a good day, in minutes with all the others on a bad one."""
+    for rule in itertools.chain.from_iterable(RULE_FILES.values()):
+        assert re._parser.parse(rule["pattern"]).getwidth()[1] <= 6000, rule["id"]
 
 
 @pytest.mark.proves("RED-CORPUS")
@@ -169,19 +166,8 @@ def test_every_rule_takes_its_examples_out_and_leaves_its_counter_examples(famil
 
 
 @pytest.mark.proves("RED-CORPUS")
-@pytest.mark.parametrize(
-    ("which", "recall", "precision"),
-    [
-        ("", 0.98, 0.99),
-        ("_wide", 0.97, 0.98),
-        ("_blind", 0.97, 0.98),
-        ("_told", 0.9, 0.95),
-        ("_fourth", 0.95, 0.97),
-        ("_sixth", 0.93, 0.97),
-        ("_seventh", 0.93, 0.97),
-    ],
-)
-def test_recall_by_context_and_precision_over_the_generated_corpora(which, recall, precision):
+@pytest.mark.parametrize("which", ["", "_wide", "_blind", "_told", "_fourth", "_sixth", "_seventh"])
+def test_recall_by_context_and_precision_over_the_generated_corpora(which):
     """The floors are what was reached, also on kinds that no rule was written along."""
     hits: dict[str, list[bool]] = {}
     for example in secrets(seed=3, which=which):
@@ -189,8 +175,8 @@ def test_recall_by_context_and_precision_over_the_generated_corpora(which, recal
         hits.setdefault(example.context, []).append(not any(secret in left for secret in example.secrets))
     spoilt = [text for _, text in lookalikes(seed=3, which=which) if redact(text).text != text]
     found, total = sum(map(sum, hits.values())), sum(map(len, hits.values()))
-    assert found / total >= recall
-    assert found / (found + len(spoilt)) >= precision, spoilt
+    assert found / total >= (0.98 if which in ("", "_wide", "_blind") else 0.95)
+    assert found / (found + len(spoilt)) >= 0.975, spoilt
     assert {place: sum(all_) / len(all_) for place, all_ in hits.items() if sum(all_) < 0.85 * len(all_)} == {}
 
 
@@ -279,6 +265,19 @@ def test_a_secret_goes_from_the_middle_of_repetition_and_what_repeats_one_goes_w
     assert "Winter2026" not in redact(f"start {repeated} stop").text
     assert redact(f"start {repeated} stop").text.endswith(" stop")
     assert token not in redact("a\0" * 60 + f" {token} " + "\0a" * 60).text  # zeros read like another encoding
+
+
+@pytest.mark.proves("RED-NEVER-FAILS")
+def test_a_flood_of_secrets_goes_as_one_and_a_crowd_of_names_keeps_all_but_its_secret():
+    flood, plain, crowd = (
+        "".join(expanded(line, random.Random(at)) for at in range(9000))
+        for line in ("DB_PASSWORD=<n12>!x\n", "<a5> is the <a4> of it\n", '{"key": "<a4>", "token": <d3>}\n')
+    )
+    redacted = redact(f"before\n{flood}after", keep_lines=True)
+    assert re.match(r"before\nDB_PASSWORD=\[[^\]]*\]\n*after$", redacted.text) and redacted.text.count("\n") == 9001
+    assert redact(flood, allow=[re.compile("!x$")]).text == flood
+    assert plain in redact(f"{flood[:3000]}{plain}{flood[:3000]}").text
+    assert redact(f'{crowd}password="Winter2026!"\n{crowd}').text == f'{crowd}password="[redacted:password]"\n{crowd}'
 
 
 @pytest.mark.proves("RED-NEVER-FAILS")
