@@ -14,7 +14,7 @@ from datetime import datetime
 from nugget.models import Event, EventKind, Session, Speaker
 from nugget.text import without_escapes
 
-_CALLS_SHOWN = ("Task", "Agent", "TodoWrite", "ExitPlanMode", "AskUserQuestion", "WebFetch", "WebSearch", "SendMessage")
+_CALLS_SHOWN = ("Task", "Agent", "ExitPlanMode", "AskUserQuestion", "WebFetch", "WebSearch", "SendMessage")
 _RECALL_TOOLS = ("mcp__nugget__", "mcp__plugin_nugget__", "mcp__nugget_nugget__", "mcp__plugin_nugget_nugget__")
 _RECALL_COMMAND = re.compile(
     r"(?:^|[;&|(`\n])[ \t]{0,8}(?:\w{1,40}=\S{0,80}[ \t]{1,8}){0,3}(?:[^\s;&|]{0,200}/)?"
