@@ -103,12 +103,7 @@ def ingested_session(connection: sqlite3.Connection, session: str) -> store.LogS
 
 
 def evidence_bundle(
-    connection: sqlite3.Connection,
-    session: str,
-    query: str,
-    *,
-    options: BundleOptions = BundleOptions(),
-    now: datetime,
+    connection: sqlite3.Connection, session: str, query: str, *, options: BundleOptions = BundleOptions(), now: datetime
 ) -> EvidenceBundle:
     """Return the evidence for a question in a session that has been ingested.
 
@@ -126,12 +121,7 @@ def evidence_bundle(
 
 
 def workspace_bundle(
-    index: Index,
-    query: str,
-    *,
-    workspace: str,
-    options: BundleOptions = BundleOptions(),
-    embedder: Embedder | None,
+    index: Index, query: str, *, workspace: str, options: BundleOptions = BundleOptions(), embedder: Embedder | None
 ) -> EvidenceBundle:
     """Return the evidence for a question in all sessions of a workspace, of shells and agents.
 

@@ -22,7 +22,7 @@ from nugget.extraction import phrases, titles
 from nugget.extraction.claims import CHORE, Claim, SessionClaims, claims_of, is_confirmed
 from nugget.extraction.drafts import Draft, drafts_of
 from nugget.extraction.episodes import Turn, picked
-from nugget.extraction.proposals import Proposal, domain_of, language_of, project_of, tags_of
+from nugget.extraction.proposals import Proposal, domain_of, edited_files, language_of, project_of, tags_of
 from nugget.extraction.speech import Channel
 from nugget.models import EventKind, Evidence, KnowledgeType, Origin, Scope, Session, SourceName, Speaker, Unit
 from nugget.sources.condense import without_recalled
@@ -292,12 +292,7 @@ def _path(draft: Draft, read: SessionClaims, session: Session) -> str | None:
     if anchor.sentence.channel is Channel.REPLY and anchor.is_agreed:
         episode = next((one for one in read.episodes if one.first > episode.last), episode)  # the person's agreement
     text = f"{draft.title} {draft.text()}"
-    for place, event in enumerate(read.events):
-        if event.kind is not EventKind.FILE_EDIT or event.ok is False or not event.path:
-            continue
-        path = _in_repository(event.path, session)
-        if path is None:
-            continue
+    for place, path in edited_files(read.events, session):
         if PurePosixPath(path).name in text:
             named[path] = None
         if episode.first <= place <= episode.last and not re.search(r"(?:^|[_.-])tests?[_.]|_test\.", path):
@@ -305,13 +300,6 @@ def _path(draft: Draft, read: SessionClaims, session: Session) -> str | None:
     if named:
         return next(iter(named))
     return next(iter(edited)) if len(edited) == 1 else None
-
-
-def _in_repository(path: str, session: Session) -> str | None:
-    """Return a path relative to the folder that the session worked in; None for a file elsewhere."""
-    folders = (folder.rstrip("/") + "/" for folder in (session.cwd, *session.folders) if folder)
-    inside = (path.removeprefix(folder) for folder in folders if path.startswith(folder))
-    return next(inside, None) if path.startswith("/") else path
 
 
 def _domain(draft: Draft, session: Session, path: str | None) -> str:

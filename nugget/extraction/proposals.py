@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from nugget.models import EventKind, Session, Unit
+from nugget.models import Event, EventKind, Session, Unit
 
 _EXTENSIONS = {
     "go": ".go", "python": ".py .pyi", "typescript": ".ts .tsx .mts", "javascript": ".js .jsx .mjs .cjs", "rust": ".rs",
@@ -93,6 +94,17 @@ def tags_of(text: str, language: str | None, *, limit: int = 4) -> tuple[str, ..
     """Return the language and the topics that a text names."""
     topics = [name for name, pattern in _TOPIC_PATTERNS.items() if pattern.search(text)]
     return tuple(dict.fromkeys([*([language] if language else []), *topics]))[:limit]
+
+
+def edited_files(events: Sequence[Event], session: Session) -> Iterator[tuple[int, str]]:
+    """Yield the place of each edit, and its file relative to the folder that the session worked in."""
+    folders = [folder.rstrip("/") + "/" for folder in (session.cwd, *session.folders) if folder]
+    for place, event in enumerate(events):
+        if event.kind is EventKind.FILE_EDIT and event.ok is not False and event.path:
+            inside = (event.path.removeprefix(folder) for folder in folders if event.path.startswith(folder))
+            path = next(inside, None) if event.path.startswith("/") else event.path
+            if path is not None:
+                yield place, path
 
 
 def project_of(session: Session) -> str | None:

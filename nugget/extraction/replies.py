@@ -14,11 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import product
+from pathlib import PurePosixPath
 from typing import Any
 
 from nugget.extraction.claims import words_of
 from nugget.extraction.phrases import rejected_in
-from nugget.extraction.proposals import Proposal
+from nugget.extraction.proposals import Proposal, edited_files
 from nugget.extraction.titles import TITLE_CHARS, title_of
 from nugget.infra.llm.gate import object_schema, problems_in
 from nugget.models import (
@@ -29,6 +30,7 @@ from nugget.models import (
     Origin,
     Relation,
     RelationType,
+    Scope,
     Session,
     SourceName,
     Speaker,
@@ -193,7 +195,7 @@ def find_quote(quote: str, shown: PromptTexts, session: Session) -> Evidence | N
     if len(quote) > 2 * MAX_QUOTE_CHARS or len(" ".join(words)) < MIN_QUOTE_CHARS:
         return None
     loose = rf"[\s{_MARKS}]+".join(f"[{_MARKS}]*".join(map(re.escape, word)) for word in words)
-    pattern = re.compile(rf"[{_MARKS}]*{loose}[{_MARKS}.,;:!?。]*")
+    pattern = re.compile(rf"[{_MARKS}]*{loose}[{_MARKS}.!?。]*")
     seen = pattern.search(shown.text)
     if seen is None or len(seen[0]) > 2 * MAX_QUOTE_CHARS:
         return None
@@ -228,13 +230,17 @@ def _proposal(
         title, body = shorter, f"{title.rstrip('.')}.\n\n{body}"
     relations, updated = _relations(entry["relations"], shown.existing)
     kind = updated.type if updated else entry["type"]
+    others = tuple(shorten(cleaned(one, allow), 300).rstrip(".") for one in entry["alternatives"][:6] if one.strip())
+    files = [path for _, path in edited_files(session.events, session) if PurePosixPath(path).name in f"{title} {body}"]
+    if others and kind == KnowledgeType.DECISION and not updated:
+        body += f"\n\n**Instead of:** {'; '.join(others)}."
     unit = Unit(
         id=updated.id if updated else f"{kind}/{title_slug(title)}", source=SourceName.BRAIN, type=kind, title=title,
         body=body, domain=(updated.domain if updated else None) or _domain(entry["domain"]),
         tags=tuple(dict.fromkeys(slugify(tag, max_chars=40) for tag in entry["tags"][:8] if tag.strip())),
         confidence=bounded(entry["confidence"], support), origin=Origin.AI_SESSION, related=relations,
         session=session.id, evidence=evidence, last_modified=now.date(),
-        alternatives=tuple(shorten(cleaned(one, allow), 300) for one in entry["alternatives"][:6] if one.strip()),
+        alternatives=others, scope=Scope(path=files[0]) if files and not updated else None,
         created=(session.ended or session.started or now).date(),
     )  # fmt: skip
     reason = shorten(cleaned(entry["reason"], allow), 200) or "found by the model"

@@ -1,7 +1,6 @@
 """Extraction by an LLM, with the real SDK against a scripted and sometimes hostile API."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,7 +18,7 @@ from nugget.errors import LLMUnavailable
 from nugget.extraction.generative import extract_generative
 from nugget.extraction.proposals import Extraction
 from nugget.infra.llm import LLM, CostCapReached, spending
-from nugget.models import Event, EventKind, Origin, Relation, RelationType, Session, SourceName, Speaker, Unit
+from nugget.models import Event, EventKind, Origin, Scope, Session, SourceName, Speaker, Unit
 from nugget.models.nuggets import Nugget, NuggetType
 from nugget.provenance.extraction import ExtractedSession, Extractor, extract_sessions
 from nugget.sources.nugget_store import read_session_file, session_files
@@ -96,7 +95,6 @@ def written(extraction: Extraction, *, brain: KnownBrain | None = None) -> dict[
             True,
         ),
         ("State stays an alias, not a type definition", "we keep the alias; a type definition would be worse", True),
-        ("Formulas install binaries instead of sources", "install method for formulas? pre-built binaries", True),
         ("Backfills stay: the machine does not do them", "the machine doesn't do them, that's no machine work", True),
     ],
 )
@@ -199,6 +197,15 @@ def test_prose_and_missing_fields_cost_no_second_call(form, llm, server):
 
 
 @pytest.mark.proves("GEN-EVIDENCE")
+def test_a_decision_names_the_edited_file_and_what_was_turned_down(llm, server):
+    edit = Event(kind=EventKind.FILE_EDIT, text="", path="src/proxy.py", speaker=Speaker.AGENT)
+    server.script(reply(unit(type="decision", body=f"{BODY} See proxy.py.", alternatives=["Signing the headers."])))
+    [proposal] = extract(llm, replace(SESSION, events=(*SESSION.events, edit))).proposals
+    assert proposal.unit.scope == Scope(path="src/proxy.py")
+    assert proposal.unit.body.endswith("See proxy.py.\n\n**Instead of:** Signing the headers.")
+
+
+@pytest.mark.proves("GEN-EVIDENCE")
 def test_a_long_title_is_said_in_full_by_the_body_and_a_quote_is_the_persons_wherever_else_it_stands(llm, server):
     long = "Signature checks fail in staging but never on a local machine, because the proxy re-serialises the body"
     printed_first = session_of((EventKind.OUTPUT, f"refused: {PROMPT}"), (EventKind.PROMPT, PROMPT))
@@ -282,19 +289,12 @@ def existing(unit_id: str, *, domain: str = "coding/web", body: str = "What is k
 
 @pytest.mark.proves("GEN-RELATIONS")
 def test_near_units_are_shown_and_can_be_related_to(llm, server):
-    asked: list[str] = []
-
-    def nearest(query: str) -> Sequence[Unit]:
-        asked.append(query)
-        return [existing("concept/proxies"), existing("decision/json-everywhere")]
-
+    known = [existing("concept/proxies"), existing("decision/json-everywhere")]
     relations = [{"number": at, "relation": name} for at, name in enumerate(("uses", "supersedes", "uses"), start=1)]
     server.script(reply(unit(relations=relations)))
-    [proposal] = extract(llm, nearest=nearest).proposals
-    assert set(proposal.unit.related) == {
-        Relation(id="concept/proxies", relation=RelationType.USES),
-        Relation(id="decision/json-everywhere", relation=RelationType.SUPERSEDES),
-    }
+    [proposal] = extract(llm, nearest=lambda query: known).proposals
+    related = {one.id: one.relation for one in proposal.unit.related}
+    assert related == {"concept/proxies": "uses", "decision/json-everywhere": "supersedes"}
     assert 'number="1" type="concept" domain="coding/web" title="proxies"' in server.requests[0].prompt
 
 
