@@ -106,8 +106,8 @@ def open_existing(file: Path) -> sqlite3.Connection:
         connection.close()
         if "locked" in str(error) or "readonly" in str(error):
             raise IndexUnavailable(f"{file}: {error}.", hint="Another process holds it; try again.") from error
-        state = "not one of Nugget's" if isinstance(error, sqlite3.OperationalError) else "corrupt"
-        raise Unusable(f"the index is {state} ({error})") from error
+        state = "cannot be read" if isinstance(error, sqlite3.OperationalError) else "is corrupt"
+        raise Unusable(f"the index {state} ({error})") from error
     except Unusable:
         connection.close()
         raise
