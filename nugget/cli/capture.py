@@ -317,8 +317,8 @@ def pause(
     Sessions that end meanwhile are never captured, unless you name one with `capture-session`.
     """
     sessions.pause(read_environment().home, session=session, end=end)
-    what = f"session {session}" if session else "sessions"
-    put(f"{what.capitalize()}: captured again." if end else f"{what.capitalize()}: not captured until you say --end.")
+    what, once_more = (f"Session {session} is", f" --session {session}") if session else ("Sessions are", "")
+    put(f"{what} captured again." if end else f"{what} not captured until `nugget pause{once_more} --end`.")
 
 
 @commands.command()

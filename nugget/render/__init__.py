@@ -28,7 +28,7 @@ DEGRADED: Mapping[str, str] = {
     "no_reranker": "the re-ranker failed, so the order is the local one",
     "no_answer": "the LLM could not write an answer",
     "plain_text": "the query was searched as plain text",
-    "index_behind": "files changed that are not indexed yet",
+    "index_behind": "some changed files are not indexed yet",
     "vectors_behind": "some new files are found by words alone until their vectors are made",
 }
 
