@@ -145,7 +145,7 @@ _UNTELLING = STOP_WORDS.union(
     "issues fix fixed debug broke broken bug bugs crash crashed last latest recent session sessions today tell show "
     "give explain please using use run running ran tried try trying resume continue left off status summary overview "
     "summarize summarise yesterday progress recap changed change changes files file diff edited modified next again "
-    "still out here now".split()
+    "still out here now leave stand stopped doing working resuming continuing handoff handover steps time".split()
 )
 """Words of questions that name no subject."""
 

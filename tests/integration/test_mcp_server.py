@@ -217,8 +217,8 @@ def test_a_path_narrows_other_sources_and_it_is_said_where_it_cannot(brain, isol
         assert "canon cannot be narrowed to it: searched by words" in both
         failed = text_of(await ask(client, "what went wrong with lint"))
         assert "`npm run lint` failed (exit 1)" in failed and "total is never" in failed and "session:" not in failed
-        resumed = text_of(await ask(client, "Where were we?"))
-        assert resumed.startswith("The latest sessions of this repository on: Where were we?\nNot reviewed. ")
+        resumed = text_of(await ask(client, "Where did we leave off?"))
+        assert resumed.startswith("The latest sessions of this repository on: Where did we leave off?\nNot reviewed. ")
         assert "last prompt: please fix payments jitter of cart\n" in resumed and "of retry\n" in resumed
         assert "Nothing failed." in text_of(await ask(client, "what went wrong"))
         unknown = await told(sources=["sessions"], path="new/code.py")
