@@ -228,7 +228,7 @@ def _reported(work: Callable[[], object]) -> None:
     try:
         work()
     except NuggetError as error:
-        warn(str(error))
+        warn(f"{error} {error.hint or ''}".rstrip())
     except Exception as error:
         print_traceback(error)
 

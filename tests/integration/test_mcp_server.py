@@ -278,7 +278,7 @@ def test_what_goes_wrong_beside_the_answers_is_told_on_stderr_without_secrets(tm
         print_traceback(error)
     told = capsys.readouterr().err
     assert told.startswith("nugget: ") and "does not exist." in told and "\nnugget: Traceback " in told
-    assert TOKEN not in told and told.count("[redacted:github-token]") == 2
+    assert TOKEN not in told and told.count("[redacted:github-token]") == 3
 
 
 NOTE = {
