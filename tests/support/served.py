@@ -108,7 +108,7 @@ def variables_for(folder: Path, **more: str) -> dict[str, str]:
     ours = {
         "HOME": str(folder), "NUGGET_HOME": str(folder / ".nugget"), "AISH_LOG_DIR": str(folder / "logs"),
         "NUGGET_MODELS": str(REPOSITORY / ".models"), "PYTHONPATH": str(REPOSITORY), "NO_COLOR": "1",
-        "NUGGET_EMBEDDING_MODEL": "none",
+        "NUGGET_EMBEDDING_MODEL": "none", "KF_RULE_CACHE_DIR": str(REPOSITORY / ".models" / "rules"),
     }  # fmt: skip
     return {**kept, **ours, **more}
 
