@@ -135,7 +135,7 @@ class Item:
 
     @property
     def is_placed(self) -> bool:
-        """Return whether it matters where the terms stand."""
+        """Whether it matters where the terms stand."""
         return len(self.terms) > 1 or not self.in_parts
 
 
