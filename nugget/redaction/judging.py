@@ -187,7 +187,7 @@ def is_strong(value: str) -> bool:
     letters = value.replace("-", "")
     scrambled = letters.isalpha() and len(value) >= 10 and (is_scrambled(letters) or is_unspeakable(value))
     signed = is_issued(value) or (not _SIGNS.isdisjoint(value[1:-1]) and any(map(str.isalpha, value)))
-    plain = IS.version_like.match(value) and not IS.leet.match(value)
+    plain = IS.version_like.match(value) and not (IS.leet.match(value) or is_random(value))
     if not (scrambled or signed) or len(set(value)) < 5 or plain:
         return False
     return is_given_password(value) and (scrambled or not are_plain_words(value))
