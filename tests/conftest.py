@@ -34,7 +34,9 @@ SHARED_DATA = REPOSITORY.parent / "shared" / "data"
 settings.register_profile("suite", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 
-FOREIGN = tuple("NUGGET_ ANTHROPIC_ GITHUB_ CLAUDE GIT_ SSL_ OPENAI_ VOYAGE_ AISH CODEX_ GEMINI_ XDG_DATA".split())
+FOREIGN = tuple(
+    "NUGGET_ ANTHROPIC_ GITHUB_ CLAUDE GIT_ SSL_ REQUESTS_ CURL_ OPENAI_ VOYAGE_ AISH CODEX_ GEMINI_ XDG_DATA".split()
+)
 """How the variables begin that could lead a test out of its HOME."""
 
 

@@ -565,6 +565,7 @@ PROMISES = {
     "TEAM-PROXY": "A proxy's header names the caller only if it comes from an address that the settings name.",
     "TEAM-SESSIONS": "A member's session is redacted, sent, redacted again, and proposed in the space by the server.",
     "TEAM-WEBHOOK": "A signed webhook of GitHub for a known repository is followed, once a delivery.",
+    "TEAM-DEPLOY": "What docs/deploy names (commands, paths, settings, ports) exists.",
     "TEAM-PAGE": "The commands of docs/team.md, followed as they stand, give a second account its answers.",
     # The page in the browser
     "WEB-PAGES": "Every page is valid HTML with one first heading and loads nothing from elsewhere.",

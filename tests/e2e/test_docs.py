@@ -1,15 +1,18 @@
 """The documentation cannot rot: console blocks run, reference parts are what the code says, links lead somewhere."""
 
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from paths import REPOSITORY
 from typer.main import get_command
 
@@ -72,10 +75,11 @@ def test_every_command_that_a_page_names_exists_with_the_options_that_it_shows()
 
 def commands_named(text: str) -> Iterator[str]:
     """The `nugget …` command lines in code spans and in shell blocks."""
-    blocks = re.findall(r"^```(?:sh|bash|console)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    lines = [line.strip().removeprefix("$ ") for block in blocks for line in block.replace("\\\n", " ").split("\n")]
+    blocks = re.findall(r"^```(?:sh|bash|console|text)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    lines = [line.strip() for block in blocks for line in block.replace("\\\n", " ").split("\n")]
     spans = re.findall(r"`(nugget [a-z][^`\n]*)`", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL))
-    yield from (line for line in [*lines, *spans] if re.match(r"nugget [a-z]", line))
+    found = (re.match(r"(?:\$ |docker compose run --rm nugget )?(nugget [a-z].*)", one) for one in [*lines, *spans])
+    yield from (one[1] for one in found if one)
 
 
 def what_is_wrong(root: Any, command: str) -> str | None:
@@ -84,11 +88,27 @@ def what_is_wrong(root: Any, command: str) -> str | None:
     here, words = root, shlex.split(line, comments=True)[1:]
     while words and words[0] in (inner := dict(commands_of(here))):
         here = inner[words.pop(0)]
-    if here is root:
+    if here is root or (words and words[0].isalpha() and [*commands_of(here)]):
         return "no such command"
     known = {name for entry in [*root.params, *here.params] for name in (*entry.opts, *entry.secondary_opts)}
     options = {word.split("=")[0] for word in words if word.startswith("-") and len(word) > 1}
     return f"no option {unknown[0]}" if (unknown := sorted(options - known - {"--help"})) else None
+
+
+@pytest.mark.proves("TEAM-DEPLOY")
+def test_the_files_for_deploying_name_commands_paths_settings_and_ports_that_exist():
+    image, unit = text_of("docs/deploy/Dockerfile"), text_of("docs/deploy/nugget.service")
+    service = yaml.safe_load(text_of("docs/deploy/compose.yaml"))["services"]["nugget"]
+    started = " ".join(json.loads(image.rpartition("CMD ")[2])), unit.partition("/bin/")[2].split("\n")[0]
+    assert [what_is_wrong(get_command(app), command) for command in started] == [None, None]
+    ports = re.findall(r"(?:EXPOSE |:)(\d{4,})", " ".join([image, *started, *service["ports"]]))
+    assert set(ports) == {"5033"} and "/healthz" in image
+    assert (REPOSITORY / "docs/deploy" / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
+    documented = {"NUGGET_" + key.replace(".", "_").upper() for key in config.documented_keys()} | {"PGPASSWORD"}
+    documented |= set(re.findall(r"`([A-Z_]+)`", text_of("docs/configuration.md")))
+    assert {*service["environment"], *re.findall(r"^(?:ENV |Environment=)(\w+)", image + unit, re.M)} <= documented
+    built = tomllib.loads(text_of("pyproject.toml"))["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    assert re.findall(r"^!(.*)$", text_of(".dockerignore"), re.M) == [*built, "pyproject.toml"]
 
 
 @pytest.mark.proves("API-LINES")

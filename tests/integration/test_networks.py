@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import ssl
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -10,9 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-import trustme
 from sessions import write_transcript
 from starlette.requests import Request as HttpRequest
+from tls import encrypt
 
 from nugget.app import team
 from nugget.config import read_environment
@@ -106,16 +105,13 @@ CLIENTS: dict[str, tuple[Callable[[str, Path], object], str]] = {
 def test_an_authority_of_ones_own_is_trusted_by_its_file_and_missed_in_one_sentence(
     client, server, tmp_path, monkeypatch
 ):
-    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("localhost").configure_cert(context)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    file = encrypt(server, tmp_path)
     url = f"https://localhost:{server.server_address[1]}"
     reach, refused = CLIENTS[client]
     with pytest.raises(NuggetError, match=r"certificate is not trusted.*; SSL_CERT_FILE"):
         reach(url, tmp_path)
     assert asked == []
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", file)
     with pytest.raises(NuggetError, match=refused):
         reach(url, tmp_path)
 

@@ -38,6 +38,7 @@ from paths import REPOSITORY
 from served import START, Answer, Served, served, variables_for
 from sessions import write_transcript
 from sync_stage import unit
+from tls import encrypt
 from waiting import PATIENCE_S, wait_for
 from worker_stage import LESSONS
 
@@ -214,7 +215,7 @@ class Provider(BaseHTTPRequestHandler):
         self.reply({"access_token": self.token, "token_type": "Bearer"})
 
     def do_GET(self) -> None:
-        issuer = f"http://127.0.0.1:{self.server.server_address[1]}"
+        issuer = f"https://127.0.0.1:{self.server.server_address[1]}"
         document = {"issuer": issuer, "jwks_uri": f"{issuer}/keys", "authorization_endpoint": f"{issuer}/authorize",
                     "token_endpoint": f"{issuer}/token", "response_types_supported": ["code"],
                     "code_challenge_methods_supported": ["S256"]}  # fmt: skip
@@ -233,10 +234,11 @@ class Provider(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def issuer() -> Iterator[str]:
+def issuer(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Provider) as server:
+        monkeypatch.setenv("SSL_CERT_FILE", encrypt(server, tmp_path_factory.mktemp("authority")))
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
+        yield f"https://127.0.0.1:{server.server_address[1]}"
         server.shutdown()
 
 
@@ -337,7 +339,7 @@ def test_a_proxys_headers_count_from_its_address_alone(place, proxies, status):
         assert server.ask("/s/open/v1/search?q=x").status == 401
 
 
-@pytest.mark.proves("TEAM-SPACES")
+@pytest.mark.proves("TEAM-SPACES", "REMOTE-TLS")
 def test_spans_and_logs_say_who_asked_where_and_never_what(place, issuer):
     Provider.received = []
     with place.serve(OTEL_EXPORTER_OTLP_ENDPOINT=issuer, OTEL_BSP_SCHEDULE_DELAY="50") as server:

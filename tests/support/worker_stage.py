@@ -1,28 +1,17 @@
 """A home with one queued session, for tests of the worker."""
 
+import json
 import os
 import time
 from pathlib import Path
 
 from knowledge_files import commit
-from paths import REPOSITORY
+from paths import REPOSITORY, TESTS
 from sessions import write_transcript
 
 from nugget.infra import files, git
 
-LESSONS = [
-    (
-        "Why was the customer charged twice? Always create the idempotency key before the first attempt of a payment, "
-        "because a key made inside the retry loop is new for each attempt and the customer is charged twice.",
-        "The root cause is that the client retried the payment without an idempotency key after a timeout. "
-        "The key is now made before the loop.",
-    ),
-    (
-        "Never run database migrations from the application's start-up code, they must run as a separate job.",
-        "Agreed. We decided to run migrations as a separate job instead of at start-up, because two replicas that "
-        "start at the same time would both try to migrate and deadlock.",
-    ),
-]
+LESSONS = [(said, reply) for said, reply in json.loads((TESTS / "fixtures" / "lessons.json").read_text("utf-8"))]
 
 
 def lay_out(home: Path) -> None:
