@@ -15,7 +15,7 @@ import json
 import random
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
@@ -24,9 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from nugget.config import Settings, load_settings, read_environment
+from nugget.config import Settings
 from nugget.extraction.offline import extract_offline
-from nugget.infra.embedding import open_embedder
 from nugget.models import Event, EventKind, Session, Speaker, SpeechOrigin
 from nugget.redaction import redact_session
 from nugget.sources.claude_code import read_session
@@ -41,16 +40,6 @@ _ROUNDS = 400
 _QUOTE_CHARS = 200
 
 Row = dict[str, Any]
-Embed = Callable[[Sequence[str]], Any]
-
-
-@cache
-def model() -> Embed:
-    """Return the bundled model as a function from texts to a matrix of unit vectors."""
-    environment = read_environment()
-    embedder = open_embedder(load_settings(environment), environment)
-    assert embedder is not None
-    return lambda texts: np.stack(list(embedder.embed(texts)))
 
 
 @cache
@@ -100,7 +89,10 @@ def dialogues() -> list[Row]:
 
 
 def statements() -> list[Row]:
-    """Return what people type: `text`, whether to `keep` it and then what any wording holds (`must`), `part`."""
+    """Return what people type: `text`, whether to `keep` it, what any wording of it holds (`must`), and the `part`.
+
+    The parts `a`, `b` and `c` were each written by one author who had seen nothing of this.
+    """
     rows: list[Row] = _scorer().read(GOLD / "statements.jsonl")
     return rows
 
@@ -112,9 +104,10 @@ def heard(part: str) -> str:
         turns = ["Please add a settings page.", "Done, I added it.", one["text"], "You're right, I changed it."]
         row = {"id": f"statement-{number}", "turns": [*turns, {"edit": "x", "path": "a.py"}]}
         session = Session(id=row["id"], agent="claude-code", path="", events=dialogue_events(row))
-        units = [proposal.unit for proposal in extract_offline(session, embed=None, now=NOW)]
+        units = [proposal.unit for proposal in extract_offline(session, now=NOW)]
         said = [unit for unit in units if unit.evidence[0].speaker is Speaker.USER]
-        is_hit = any(says(f"{unit.title} {unit.body}", one) for unit in said) if one["keep"] else bool(said)
+        needs_words = one["keep"] and "must" in one
+        is_hit = any(says(f"{unit.title} {unit.body}", one) for unit in said) if needs_words else bool(said)
         counts[one["keep"]][0] += is_hit
         counts[one["keep"]][1] += 1
     (right, kept), (wrong, passing) = counts[True], counts[False]
@@ -209,10 +202,10 @@ def line(figures: Row, names: Sequence[str], units: Sequence[Row]) -> str:
     return "; ".join(parts)
 
 
-def propose(session: str, embed: Embed | None) -> list[Row]:
+def propose(session: str) -> list[Row]:
     """Return the units that extraction proposes from a session."""
     redacted, _ = redact_session(read_session(TRANSCRIPTS / session), settings=Settings())
-    made = extract_offline(redacted, embed=embed, now=NOW)
+    made = extract_offline(redacted, now=NOW)
     return [
         row(session, one.title, one.body, one.type, one.confidence, one.evidence[0].quote)
         for one in (proposal.unit for proposal in made)
@@ -237,11 +230,11 @@ def card() -> Row:
     return stored["card"]
 
 
-def speed(embed: Embed) -> None:
+def speed() -> None:
     """Print how long the largest session takes, from the file to the units."""
     largest = max((TRANSCRIPTS / "claude-code").glob("*.jsonl"), key=lambda file: file.stat().st_size)
     cpu = time.process_time()
-    made = propose(f"claude-code/{largest.name}", embed)
+    made = propose(f"claude-code/{largest.name}")
     print(f"{largest.stat().st_size / 1e6:.1f} MB: {len(made)} units in {time.process_time() - cpu:.1f} s of processor")
 
 
@@ -251,7 +244,7 @@ def main() -> None:
         print("no labelled sessions here")
         return
     names = sessions()
-    units = [unit for name in names for unit in propose(name, model())]
+    units = [unit for name in names for unit in propose(name)]
     for part in ("leave-one-session-out", "kept apart"):
         print(f"{part} (by the card):", ", ".join(f"{name} {card()[part][name]}" for name in ("units", *FIGURES)))
     print("as shipped, on the sessions it was trained on:", line(scored(names, units), names, units))
@@ -260,7 +253,7 @@ def main() -> None:
     if "--units" in sys.argv:
         for unit in units:
             print(f"{unit['confidence']:.2f} {unit['type']:9}{unit['title']}")
-    speed(model())
+    speed()
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@
 
 Labels: the gold items of benchmarks/gold and ../shared/data/gold, the worth that readers gave to every draft
 (benchmarks/gold/drafts.jsonl), and dialogues that were written for training, about other projects and in six languages.
+The model of what people type is trained on benchmarks/gold/statements.jsonl alone, and measured on each author's part
+after training on the others'.
 All figures are of models that have not seen the sessions they are measured on: leave-one-session-out, the sessions that
 benchmarks/gold/split.json keeps apart, and every fifth dialogue. The written model is then fitted on all sessions.
 `--check` only prints the figures, `--apart` also those of what is kept apart.
@@ -29,13 +31,14 @@ import knowledge as bench
 
 from nugget.extraction.claims import SessionClaims, claims_of
 from nugget.extraction.drafts import Draft, drafts_of
-from nugget.extraction.offline import Judge, select
+from nugget.extraction.offline import Judge, message_features, select, vectors_of
 from nugget.extraction.offline import drafts as judged_drafts
 from nugget.sources.claude_code import read_session
 from nugget.sources.condense import without_recalled
 
 TARGET = _REPOSITORY / "nugget" / "extraction" / "judge.json"
 DRAFT_L2 = 800.0
+MESSAGE_L2, VECTOR_L2 = 30.0, 450.0
 DIALOGUE = 0.2
 """Weight of a dialogue beside that of a session with as many drafts."""
 THRESHOLD = 0.6
@@ -49,12 +52,12 @@ DIALOGUE_WORTH_SHARE = 1.0
 Matrix = NDArray[np.float64]
 
 
-def fit(x: Matrix, y: Matrix, weights: Matrix, l2: float, names: Sequence[str]) -> dict[str, float]:
+def fit(x: Matrix, y: Matrix, weights: Matrix, l2: float | Matrix, names: Sequence[str]) -> dict[str, float]:
     """Return the weights, for raw features, of a logistic regression with a ridge on standardised ones."""
     mean, spread = x.mean(0), x.std(0) + 1e-3
     z = np.hstack([(x - mean) / spread, np.ones((len(x), 1))])
     beta = np.zeros(z.shape[1])
-    ridge = np.r_[np.full(len(names), l2), 1e-3]
+    ridge = np.r_[np.broadcast_to(l2, len(names)), 1e-3]
 
     def loss(at: Matrix) -> float:
         scores = z @ at
@@ -80,6 +83,44 @@ def matrix(rows: Sequence[Mapping[str, float]], names: Sequence[str]) -> Matrix:
     return np.array([[row.get(name, 0.0) for name in names] for row in rows])
 
 
+class Messages:
+    """What people type, labelled, and models of any part of it."""
+
+    def __init__(self) -> None:
+        self.rows = bench.statements()
+        texts = [row["text"] for row in self.rows]
+        self.features = [message_features(text) for text in texts]
+        self.vectors = np.array(vectors_of(texts))
+        self.names = sorted(self.features[0])
+        self.x = np.hstack([matrix(self.features, self.names), self.vectors])
+        self.y = np.array([float(row["keep"]) for row in self.rows])
+        self.parts = np.array([row["part"] for row in self.rows])
+
+    def model(self, without: str = "") -> dict[str, Any]:
+        """Return the `message` and `vector` of a judge, fitted on all parts but one."""
+        names = [*self.names, *map(str, range(self.vectors.shape[1]))]
+        l2 = np.array([MESSAGE_L2] * len(self.names) + [VECTOR_L2] * self.vectors.shape[1])
+        seen = self.parts != without
+        made = fit(self.x[seen], self.y[seen], np.ones(int(seen.sum())), l2, names)
+        vector = [round(made.pop(name), 2) for name in names[len(self.names) :]]
+        return {"message": _rounded(made), "vector": vector}
+
+    def measured(self) -> dict[str, dict[str, float]]:
+        """Print and return precision and recall at the threshold, of each part by a model of the others."""
+        figures = {}
+        for part in dict.fromkeys(self.parts):
+            judge = Judge(draft={}, slope=1, offset=0, threshold=THRESHOLD, **self.model(part))
+            held = [at for at, one in enumerate(self.parts) if one == part]
+            scores = np.array([judge.message_score(self.rows[at]["text"], self.vectors[at]) for at in held])
+            kept, right = scores >= THRESHOLD, self.y[held] > 0
+            figures[str(part)] = {
+                "messages": len(held), "precision": round(float(right[kept].mean()), 2),
+                "recall": round(float(kept[right].mean()), 2),
+            }  # fmt: skip
+            print(f"what people type, {part}, by a model of the other parts: {figures[str(part)]}")
+        return figures
+
+
 class Trainer:
     """The labelled sessions, and models of any part of them."""
 
@@ -99,6 +140,8 @@ class Trainer:
             self.gold += [{"session": name, "worth": 1, **item} for item in row["keep"]]
             self.read[name] = claims_of(bench.dialogue_events(row))
         self.drafts = {name: drafts_of(read) for name, read in self.read.items()}
+        self.messages = Messages()
+        self.typed = self.messages.model()
 
     def items(self, session: str) -> list[dict[str, Any]]:
         return [item for item in self.gold if item["session"] == session]
@@ -109,7 +152,7 @@ class Trainer:
 
     def judge(self, rows: Sequence[tuple[str, Draft]]) -> Judge:
         """Return a judge that was fitted on these drafts of sessions."""
-        return Judge(draft=self.draft_model(rows), slope=1, offset=0, threshold=0)
+        return Judge(draft=self.draft_model(rows), slope=1, offset=0, threshold=0, **self.typed)
 
     def draft_model(self, rows: Sequence[tuple[str, Draft]]) -> dict[str, float]:
         features = sorted(rows[0][1].features)
@@ -151,7 +194,7 @@ def leave_one_out(trainer: Trainer, sessions: Sequence[str]) -> dict[str, Judge]
 
 def chosen(trainer: Trainer, name: str, judge: Judge) -> list[Draft]:
     """Return the drafts of a session that extraction would propose."""
-    return select(judged_drafts(trainer.read[name], judge), trainer.read[name], bench.model())
+    return select(judged_drafts(trainer.read[name], judge), trainer.read[name])
 
 
 def calibrated(trainer: Trainer, unseen: Mapping[str, Judge]) -> tuple[float, float]:
@@ -213,6 +256,7 @@ def main() -> None:
     seen = [name for name in trainer.sessions if not bench.is_apart(name)]
     unseen = leave_one_out(trainer, seen)
     slope, offset = calibrated(trainer, unseen)
+    typed = trainer.messages.measured()
     scale = {"slope": slope, "offset": offset, "threshold": THRESHOLD}
     by_one_out = measured(trainer, unseen, "leave-one-session-out", **scale)
     if "--check" in sys.argv and "--apart" not in sys.argv:
@@ -242,9 +286,10 @@ def main() -> None:
             "leave-one-session-out": by_one_out,
             "kept apart": kept_apart,
             "dialogues kept apart": languages,
+            "what people type": typed,
         },
         "threshold": THRESHOLD, "slope": round(slope, 4), "offset": round(offset, 4),
-        "draft": _rounded(shipped.draft),
+        "draft": _rounded(shipped.draft), **trainer.typed,
     }  # fmt: skip
     TARGET.write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n", "utf-8")
     print(f"{TARGET.name}: {TARGET.stat().st_size} bytes")

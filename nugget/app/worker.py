@@ -173,8 +173,7 @@ def _keep_up(brain: Brain, *, publish: bool, background: bool) -> Published:
 def open_extract(brain: Brain, *, now: datetime, way: str | None) -> Extract:
     """Return the extraction function for a brain's settings, index and models."""
     return partial(
-        extract, settings=brain.settings, now=now, embed=brain.embedder.embed if brain.embedder else None,
-        llm=open_extractor(brain.settings, brain.environment, way),
+        extract, settings=brain.settings, now=now, llm=open_extractor(brain.settings, brain.environment, way),
         nearest=lambda text: [hit.unit for hit in brain.neighbours(text)],
     )  # fmt: skip
 
@@ -212,7 +211,7 @@ def explain_session(transcript: Path, brain: Brain, *, way: str | None) -> tuple
     model = brain.settings.llm_extract_model
     lines = [f"Judged by {'the bundled judge, offline' if is_offline else model}."]
     if is_offline:
-        lines += explain(session, embed=brain.embedder.embed if brain.embedder else None)
+        lines += explain(session)
     changes, dropped = compare(
         found.proposals, known_brain(target), session=session.id,
         max_units=target.settings.capture_max_units,

