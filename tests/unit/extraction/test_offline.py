@@ -75,7 +75,7 @@ Here's a summary of what I changed:
     "talk",
     [
         [*prompt("fix the tests please"), *(said(line) for line in CHATTER.splitlines())],
-        [*prompt("ok, works. great"), said("Thanks.")],
+        [*prompt("the modal must always close when I click outside of it, fix that please"), said("Done.")],
         [*prompt("fix the lint errors"), *ran("make lint", "app.go:19:13: G304 (gosec)", ok=False), edited("app.go"),
          *ran("make lint", "0 issues", ok=True), said("Fixed the lint errors. Lint is clean now.")],
     ],
