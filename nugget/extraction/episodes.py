@@ -25,7 +25,6 @@ _QUESTION = phrases.any_of(r"\?\s*$|^(?:what|why|how|where|which|who|when|is|are
 _TEST = re.compile(r"\b(?:test|lint|check|build|vet|typecheck|tsc|pytest|ruff|mypy|make|mise)\b")
 _REVERT = re.compile(r"\bgit (?:checkout (?:--|HEAD)|restore|revert|reset|stash)\b")
 
-
 _UNDO = phrases.any_of(
     r"\b(?:revert|undo|roll (?:it |that |this )?back|take (?:it|that|this) out|back (?:it|that|this) out)\b"
     r"|\b(?:drop|remove|scrap|forget) (?:it|that|this)(?: (?:again|idea|change|approach))?\b"

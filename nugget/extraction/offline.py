@@ -200,7 +200,8 @@ def _settled(draft: Draft) -> tuple[KnowledgeType, float]:
             return (kind, 0.0) if phrases.ABOUT_THE_WORK.search(text) else (KnowledgeType.DECISION, _SURE)
         # The bundled model is an English one: a rule with its reason in another language is clear by its words.
         is_foreign_rule = found["because"] and phrases.RULES.search(text) and not phrases.ENGLISH.search(text)
-        is_laid_down = phrases.FOR_EVER.match(draft.statement) or phrases.CHOSEN.search(text) or is_foreign_rule
+        is_choice = phrases.CHOSEN.search(text) or phrases.REJECTS.search(text)
+        is_laid_down = phrases.FOR_EVER.match(draft.statement) or is_choice or is_foreign_rule
         is_passing = phrases.PASSING.search(text) or phrases.ONE_OFF.search(text)
         return kind, _SURE if is_laid_down and not is_passing else 0.0
     has_reason = found["because"] or found["instead"]

@@ -228,7 +228,8 @@ RULES = any_of(
 """What a person says that holds beyond the moment."""
 
 FOR_EVER = any_of(
-    r"(?:please )?(?:always|never|don't ever|immer|niemals|nie|toujours|jamais|siempre|nunca|jamás)\b",
+    r"(?:please |ne )?(?:always|never|don't ever|immer|niemals|nie|toujours|jamais|siempre|nunca|jamás|никогда"
+    r"|всегда)\b|(?:please )?(?:keep|leave)\b.{4,80}\b(?:because|since|otherwise)\b",
     r"絶対|必ず|绝不|永远|始终|总是",
 )
 """How a rule begins."""
@@ -302,7 +303,6 @@ _CLAUSE = any_of(
     r"\s+(?:because|since|so|as|which|when|if|for|to|due|and then|but|in order|with|by|weil|da|für|car|pour|parce"
     r"|porque|para)\b.*"
 )
-
 
 _USES = any_of(r"^\W*(?:no,? )?(?:please )?(?:we )?use\b")
 _OTHERWISE = any_of(r"\b(?:otherwise|or else|sonst|sinon|si no|否则)\b")

@@ -16,7 +16,7 @@ BUDGETS = {
     "lines of a file": 392,
     "classes": 212,
     "re.compile": 133,
-    "lines of tests": 19_979,  # with the fault laboratory
+    "lines of tests": 19_977,  # with the fault laboratory
 }
 LONG_FUNCTION = 60
 LONG_FUNCTIONS_SHARE = 0.02
