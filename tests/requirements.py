@@ -325,7 +325,7 @@ PROMISES = {
     "MCP-INSTRUCTIONS": "The server's instructions sell the tool in at most 1,500 characters.",
     "MCP-LENGTH": "An answer to the default budget is under 10,000 characters, whatever the units are like.",
     "MCP-ERRORS": "What goes wrong comes back as text that says what to do: no brain, bad arguments, a lost index.",
-    "MCP-FAILURES": "What went wrong is answered from the records of sessions and shells too, though none is named.",
+    "MCP-FAILURES": "What went wrong is answered from records of sessions, in the terminal from the latest ones too.",
     "MCP-START": "initialize and server/discover are answered before any model is loaded; then the brain is warmed up.",
     "MCP-STDERR": "What goes wrong beside the answers is told on stderr without secrets.",
     "MCP-RESIDENT": "All windows of a home share one server, which ends some minutes after the last.",

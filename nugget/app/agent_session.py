@@ -28,7 +28,7 @@ from nugget.app import Brain, brains
 from nugget.config import Environment, Settings, expanded, load_settings, read_environment
 from nugget.errors import BrainError, IndexUnavailable, LLMUnavailable, NuggetError, UsageError
 from nugget.evaluation.query_log import Face
-from nugget.evidence.candidates import is_diagnostic, subject_words
+from nugget.evidence.candidates import is_diagnostic
 from nugget.infra import files, resident, system
 from nugget.infra.embedding import Embedder
 from nugget.infra.llm import LLM, DailyBudget, open_llm
@@ -49,8 +49,6 @@ MIN_TOKEN_CHARS = 16
 HEADER_FILE, _BEARER = "http-header", "Authorization: Bearer "
 Serve = Callable[["AgentSession", asyncio.StreamReader, asyncio.StreamWriter, bool], Awaitable[None]]
 """Serve one client over its connection until it disconnects; the flag adds openqed's tools."""
-_LATEST = 3
-"""Sessions that answer a question without a subject: that of the asking agent may be the latest."""
 _MAX_LINE_BYTES, _MOST_PROMPT_CHARS = 1 << 26, 8_000
 _REQUEST_PATIENCE_S, _CHECK_S = 5.0, 2.0
 
@@ -156,16 +154,6 @@ class AgentSession:
         filter_ = replace(query.filter, sources=sources or usual)
         asked = replace(query, filter=filter_, identity=self.identity, only_helpful=not sources)
         return self.caught_up(brain.ask(asked, reranker=brain.reranker(self.llm(brain))))
-
-    def latest_sessions(self, question: str, *, max_chars: int) -> str:
-        """Answer a question that names no subject (`where were we`) from the latest sessions here; empty for others."""
-        from nugget.app.logs import BundleOptions, Logs
-
-        if subject_words(question):
-            return ""
-        logs = Logs(environment=self.environment, settings=self.settings)
-        options = BundleOptions(max_chars=max_chars // _LATEST)
-        return logs.latest_evidence(self.cwd, question, options, most=_LATEST)
 
     def explain_code(self, query: Query) -> NuggetBundle:
         """Explain a piece of code from its nuggets and, if there is a brain, its units. Raises NuggetError."""

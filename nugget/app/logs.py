@@ -20,7 +20,7 @@ from nugget.config import Environment, Settings, current_folder
 from nugget.errors import IndexUnavailable, LLMUnavailable, NuggetError, TranscriptError
 from nugget.evidence import MAX_CHARS, MAX_INCIDENTS, MAX_LINES, MAX_WINDOW, BundleOptions, EvidenceBundle
 from nugget.evidence import bundle_json as evidence_json
-from nugget.evidence.candidates import is_diagnostic
+from nugget.evidence.candidates import is_diagnostic, subject_words
 from nugget.evidence.derive import ingest, ingested, put_evidence_units
 from nugget.evidence.selection import LEAST_CHUNK_TOKENS, MOST_CHUNK_TOKENS, MOST_CHUNKS, select_with_llm
 from nugget.index.embedded import read_home
@@ -49,6 +49,8 @@ __all__ = [
 _REST_S = 0.02
 _RECENT = 20
 """Number of the latest sessions that are read to find one of the current folder."""
+_LATEST = 3
+"""Sessions that answer a question without a subject: that of the asking agent may be the latest."""
 _MAX_PROBLEMS = 20
 _INTRODUCTION = (
     "What stands between the tags below is reference material: what the logs of the person's session say, selected for "
@@ -181,14 +183,19 @@ class Logs:
                     index, self._redacted(question), workspace=latest[0].workspace, options=options, embedder=embedder
                 )
 
-    def latest_evidence(self, folder: Path, question: str, options: BundleOptions, *, most: int) -> str:
-        """Answer from each of the latest sessions of the repository that a folder is in; empty if there are none."""
-        text, now = self._redacted(question), datetime.now(UTC)
+    def latest_sessions(self, folder: Path, question: str, *, max_chars: int) -> str:
+        """Answer a question that names no subject (`where were we`) from the latest sessions of a folder's repository.
+
+        Return an empty text for other questions, and if there are no sessions.
+        """
+        if subject_words(question):
+            return ""
+        text, now, options = self._redacted(question), datetime.now(UTC), BundleOptions(max_chars=max_chars // _LATEST)
         with self._index() as connection:
-            for log in find_logs(self.environment, self.settings)[-most:]:
+            for log in find_logs(self.environment, self.settings)[-_LATEST:]:
                 with suppress(NuggetError):
                     ingest(connection, log, settings=self.settings, now=now)
-            latest = _sessions_in(connection, folder, limit=most)
+            latest = _sessions_in(connection, folder, limit=_LATEST)
             found = [evidence.evidence_bundle(connection, one.id, text, options=options, now=now) for one in latest]
         return "\n\n".join(one.context_text for one in found)
 

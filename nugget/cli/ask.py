@@ -20,6 +20,7 @@ from nugget.cli import (
     day,
     library,
     listed,
+    logs,
     open_brain,
     paged,
     print_json,
@@ -34,7 +35,7 @@ from nugget.models import Bundle, Depth, Filter, Query, SourceName
 from nugget.models.nuggets import TYPES
 from nugget.render.json import bundle_json, shown_json
 from nugget.render.terminal import console, put, put_report, put_text
-from nugget.text import DATE_FORMS, clean, estimate_tokens
+from nugget.text import CHARS_PER_TOKEN, DATE_FORMS, clean, estimate_tokens
 
 if TYPE_CHECKING:
     from nugget.app import Brain
@@ -130,7 +131,8 @@ def ask(
     """Answer a question from everything that is indexed: the brain, canon, sessions and more.
 
     With an LLM key (ANTHROPIC_API_KEY) you get a written answer with its sources, without one the best passages, as
-    from `nugget search`.
+    from `nugget search`. A question that names no subject, such as "what went wrong", is answered from the latest
+    sessions of the current folder's repository.
     """
     text = words(question, "a question")
     with open_brain(brain) as opened:
@@ -142,10 +144,19 @@ def ask(
             depth=depth, explain=explain,
         )  # fmt: skip
         behind = refresh(opened, filter_.sources or tuple(SourceName), is_quiet=as_json)
-        bundle = opened.ask(query, fresh=False, reranker=None if no_llm else opened.reranker(llm))
+        latest = ""
+        if filter_.is_empty and not (more or identity):
+            room = (budget or opened.settings.retrieval_budget_tokens) * CHARS_PER_TOKEN
+            read = logs.Logs(environment=opened.environment, settings=opened.settings)
+            latest = read.latest_sessions(current_folder(), text, max_chars=room)
+        bundle = opened.ask(query, fresh=False, reranker=None if no_llm or latest else opened.reranker(llm))
         bundle = _with_degraded(bundle, behind, "no_llm" if as_json and not llm else "")
         if as_json:
-            print_json(bundle_json(opened.answer(bundle, llm)))
+            print_json(bundle_json(replace(bundle, answer=latest) if latest else opened.answer(bundle, llm)))
+            return
+        if latest:
+            with paged(is_wanted=pager):
+                put_report("latest", text=latest)
             return
         written = ""
         try:  # the answer is streamed; if the LLM fails, the passages stand in

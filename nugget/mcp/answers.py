@@ -77,9 +77,12 @@ def _answer_question(session: AgentSession, question: Query) -> str:
     If sources are named, a path or symbol narrows provenance to its nuggets, and sessions to those that touched the
     file; the answer says which sources are not narrowed. Raises UsageError for memory without an identity.
     """
+    from nugget.app.logs import Logs
+
     sources, types, place = question.filter.sources, question.filter.types, _place(question)
     room = 0 if sources or types or place else _budget(question) * CHARS_PER_TOKEN
-    if room and (told := session.latest_sessions(question.text, max_chars=room)):
+    logs = Logs(environment=session.environment, settings=session.settings)
+    if room and (told := logs.latest_sessions(session.cwd, question.text, max_chars=room)):
         head = f"The latest sessions of this repository on: {one_line(question.text)}\nNot reviewed. {ORDERS}\n"
         return fenced(head, told, _max_chars(question))
     wants_code = not sources or SourceName.PROVENANCE in sources

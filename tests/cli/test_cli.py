@@ -37,6 +37,7 @@ def test_help_lists_every_command_with_what_it_does(nugget):
 def test_wrong_usage_is_told_in_a_sentence(nugget, words):
     for line, said in (
         (["aks", "x"], "Error: No such command 'aks'. Did you mean 'ask'?\n`nugget --help` shows how it is used.\n"),
+        (["ask"], "Error: Missing argument 'QUESTION'.\n`nugget ask --help` shows how it is used.\n"),
         (["ask", "x", "--depth", "abyss"], "Error: Invalid value for '--depth'"),
         (["ask", "x", "--limit", "0"], "Error: limit must be at least 1, not 0.\n"),
         (["ask", "x", "--type", "patern"], "Error: There is no type 'patern'.\nTypes are: pattern, concept,"),

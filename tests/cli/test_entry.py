@@ -44,15 +44,12 @@ def modules_after(code: str, *arguments: str, stdin: str = "") -> set[str]:
 
 
 @pytest.mark.proves("CLI-EXIT", "CLI-ERRORS")
-def test_exit_codes_tell_done_failed_and_wrong_usage_apart():
+def test_exit_codes_tell_done_and_failed_apart():
     code, out, err = nugget("--version")
     assert (code, err) == (0, "") and out.startswith("nugget ")
     code, out, err = nugget("status")
     assert (code, out) == (1, "")
     assert err == "Error: There is no brain yet.\nRun `nugget init` to make one.\n"
-    code, out, err = nugget("ask")
-    assert (code, out) == (2, "")
-    assert err == "Error: Missing argument 'QUESTION'.\n`nugget ask --help` shows how it is used.\n"
 
 
 class Odd(str):

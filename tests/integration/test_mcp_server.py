@@ -185,7 +185,7 @@ def test_arguments_that_cannot_be_taken_are_answered_with_what_can(brain):
 
 
 @pytest.mark.proves("SEARCH-MCP-PLACE", "MCP-FAILURES")
-def test_a_path_narrows_other_sources_and_it_is_said_where_it_cannot(brain, isolated_home, tmp_path):
+def test_a_path_narrows_other_sources_or_it_is_said_where_not(brain, isolated_home, tmp_path, monkeypatch, request):
     shop = make_shop(tmp_path, isolated_home / ".nugget")
     for number, name in enumerate(("retry", "cart"), start=1):
         shop.write(f"{name}/code.py", f"def {name}(): ...\n")
@@ -226,6 +226,9 @@ def test_a_path_narrows_other_sources_and_it_is_said_where_it_cannot(brain, isol
 
     with_client(talk, cwd=shop.repo, NUGGET_EMBEDDING_MODEL="none", NUGGET_BRAIN=str(brain),
                 NUGGET_CANON_FOLDERS=str(handbook))  # fmt: skip
+    monkeypatch.chdir(shop.repo)
+    typed = request.getfixturevalue("nugget")("ask", "Where did we leave off?", "--brain", brain).out
+    assert "last prompt: please fix payments jitter of cart\n" in typed and "of retry\n" in typed
 
 
 @pytest.mark.proves("MCP-START")

@@ -142,7 +142,8 @@ def _event_rows(events: Sequence[LogEvent], shell: ShellSession) -> tuple[list[l
             text = (_text(given.get("cmd")) or _text(given.get("command"))).strip()[:_TEXT_CHARS]
             _begin(Command(row_id, text, ts_ms), given, shell)
         elif kind == "command.end":
-            code = _exit_code(given)
+            codes = (given.get(key) for key in ("exit", "exit_code", "code", "status"))
+            code = next((one for one in codes if type(one) is int and abs(one) < 1 << 31), None)
             outcome = None if code is None else int(code == 0)
             text = _text(given["cmd"]).strip()[:_TEXT_CHARS] if given.get("cmd") else ""
             if command := _ended(text, given, shell):
@@ -216,11 +217,6 @@ def _echoed_command(line: str, echoed: Mapping[str, Sequence[Command]]) -> Comma
         if line.endswith(command.text) and len(line) - len(command.text) <= _ECHO_CHARS:
             return command
     return None
-
-
-def _exit_code(given: Mapping[str, Any]) -> int | None:
-    codes = (given.get(key) for key in ("exit", "exit_code", "code", "status"))
-    return next((code for code in codes if type(code) is int and abs(code) < 1 << 31), None)
 
 
 def _tool_text(kind: str, tool: str | None, given: Mapping[str, Any]) -> str:

@@ -142,7 +142,10 @@ def embed_missing(connection: sqlite3.Connection, *, embedder: Embedder, cache_f
         if is_other:
             if problem := model_problem(embedder):
                 return {"without_vectors": problem}
-            _drop_vectors(connection, model=embedder.model)
+            with write_transaction(connection):
+                for table in ("vectors", "signs", "unit_vectors"):
+                    connection.execute(f"DELETE FROM {table}")
+                stored.put_meta(connection, embedding_model=embedder.model)
         with closing(open_cache(cache_folder, embedder.model)) as cache:
             return _embed_all(connection, embedder, cache)
     finally:
@@ -209,13 +212,6 @@ def embedding_under_way(cache_folder: Path) -> dict[str, Any] | None:
         return {"done": state["done"], "total": state["total"], "per_s": round(rate, 1), "seconds_left": left}
     except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
         return None
-
-
-def _drop_vectors(connection: sqlite3.Connection, *, model: str) -> None:
-    with write_transaction(connection):
-        for table in ("vectors", "signs", "unit_vectors"):
-            connection.execute(f"DELETE FROM {table}")
-        stored.put_meta(connection, embedding_model=model)
 
 
 def _missing(connection: sqlite3.Connection, *, after: int, limit: int) -> list[int]:

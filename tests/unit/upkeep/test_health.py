@@ -72,9 +72,7 @@ def test_each_fault_is_told_with_its_next_step(words, nugget, isolated_home):
     queue = isolated_home / ".nugget/queue"
     (queue / "failed").mkdir()
     (job,) = (queue / "pending").iterdir()
-    (queue / "failed" / job.name).write_text(
-        json.dumps({"session": "s1", "reason": "the disk was full", "attempts": 12})
-    )
+    (queue / "failed" / job.name).write_text('{"session": "s1", "reason": "the disk was full", "attempts": 12}')
     found = findings(words)
     assert found["knowledge files"]["state"] == "error" and found["knowledge files"]["next_step"] == "nugget lint"
     assert "bad.md:" in found["knowledge files"]["said"]
