@@ -265,7 +265,7 @@ def _check_remote(seen: dict[str, Any]) -> Iterator[Finding]:
         yield _wrong("publishing", f"not published: {failures[0]}", "nugget capture --publish")
 
 
-_KEPT = "PATH LANG LC_ALL TMPDIR TEMP TMP SYSTEMROOT PYTHONPATH LD_LIBRARY_PATH VIRTUAL_ENV".split()
+_KEPT = "PATH LANG LC_ALL TMPDIR TEMP TMP SYSTEMROOT PYTHONPATH LD_LIBRARY_PATH VIRTUAL_ENV KF_RULE_CACHE_DIR".split()
 _LIMIT_S = 300
 _SAID = "remember: sourdough in a cold kitchen needs twice the time, because yeast is slow below 18 degrees."
 _SECRET = "ghp_" + "16C7e42F292c6912E7710c838347Ae17" + "8B4a"

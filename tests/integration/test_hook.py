@@ -276,12 +276,11 @@ def test_a_session_becomes_knowledge_without_the_calls_that_windows_lacks(isolat
     seen = subprocess.run([sys.executable, "-P", "-c", probe], env=variables, capture_output=True, text=True)
     assert seen.stdout == "False False\n", seen.stderr
     nugget("init", str(isolated_home / "brain"))
-    nugget("trust", str(isolated_home / "brain"))
     nugget("add", "Sourdough rises slowly in a cold kitchen.", "--type", "pattern", "--domain", "cooking")
     session = REPOSITORY / "examples/demo/session.jsonl"
     payload = {"hook_event_name": "SessionEnd", "session_id": session.stem, "transcript_path": str(session)}
     nugget("capture-session", stdin=json.dumps(payload))
-    wait_for(lambda: json.loads(nugget("review", "list", "--json")) != [], "no proposal")
+    wait_for(lambda: queue.jobs(isolated_home / ".nugget", "done"), "no proposal")
     nugget("review", "accept")
     assert "bytes that were sent" in nugget("ask", "why do webhook signatures fail")
     nugget("doctor")

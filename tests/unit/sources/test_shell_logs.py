@@ -61,7 +61,7 @@ def test_of_a_line_what_a_person_could_read_is_kept(raw, shown):
 @pytest.mark.proves("EVI-SHELL-BOUNDED")
 def test_of_a_large_log_beginning_end_and_failures_are_kept_and_the_rest_is_found_by_offset(tmp_path):
     out = tmp_path / "output.log"
-    dull = b"".join(b"   Compiling crate-%07d v1.0.0 (registry)\n" % n for n in range(40_000))
+    dull = b"".join(b"   Compiling crate-%07d v1.0.0 (registry)\n" % n for n in range(8_000))
     mark = b"error[E0308]: mismatched types in crate-42\n"
     middle = len(dull) // 2
     middle = dull.index(b"\n", middle) + 1
@@ -76,12 +76,12 @@ def test_of_a_large_log_beginning_end_and_failures_are_kept_and_the_rest_is_foun
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     texts = [text for _, text, _ in found]
-    assert out.stat().st_size > 8_000_000
+    assert out.stat().st_size > 1_600_000
     assert texts[0] == "   Compiling crate-0000000 v1.0.0 (registry)" and texts[-1] == "the very last line"
     assert "error[E0308]: mismatched types in crate-42" in texts
     assert sum(text.startswith("error: attempt") for text in texts) == 3
     assert sum(len(text) for text in texts) < 500_000
-    assert peak < 16_000_000
+    assert peak < 1_600_000, "not the whole file"
     offset, told, _ = next(line for line in found if "E0308" in line[1])
     with out.open("rb") as opened:
         opened.seek(offset)
