@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse
 
-from nugget.app import browsing
+from nugget.app import brain_in_use, browsing
 from nugget.app.agent_session import AgentSession
 from nugget.config import current_folder, read_environment
 from nugget.errors import NuggetError
@@ -107,9 +107,10 @@ def serve(
 ) -> None:
     """Show the brain in the browser until SIGTERM or Ctrl-C; if it is shown already, open that page.
 
-    Raises NuggetError if another program has the port.
+    Raises BrainError without a brain, NuggetError if another program has the port.
     """
     environment = read_environment()
+    brain_in_use(brain, environment)
     port = DEFAULT_PORT if port is None else port
     try:
         listening = listen("127.0.0.1", port)

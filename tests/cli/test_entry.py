@@ -47,9 +47,8 @@ def modules_after(code: str, *arguments: str, stdin: str = "") -> set[str]:
 def test_exit_codes_tell_done_and_failed_apart():
     code, out, err = nugget("--version")
     assert (code, err) == (0, "") and out.startswith("nugget ")
-    code, out, err = nugget("status")
-    assert (code, out) == (1, "")
-    assert err == "Error: There is no brain yet.\nRun `nugget init` to make one.\n"
+    for command in ("status", "web"):
+        assert nugget(command) == (1, "", "Error: There is no brain yet.\nRun `nugget init` to make one.\n")
 
 
 class Odd(str):
