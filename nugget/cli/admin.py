@@ -60,11 +60,12 @@ def clone(
 
     It becomes the default brain if you have no other. Its hooks and submodules are not run.
     """
-    real, first = clone_brain(read_environment(), url, path)
+    real, is_new, first = clone_brain(read_environment(), url, path)
     with open_brain(real) as opened, progress():
         problems = opened.lint()
         opened.sync()
-    put(f"Cloned the brain into {real}; it is trusted{' and the default' * first}.")
+    how = "Cloned the brain into" if is_new else "The clone is there already:"
+    put(f"{how} {real}; it is trusted{' and the default' * first}.")
     if problems:
         errors = sum(problem.severity is Severity.ERROR for problem in problems)
         warnings = len(problems) - errors

@@ -258,8 +258,8 @@ def _owner() -> str:
         return ""
 
 
-def clone_brain(environment: Environment, url: str, path: Path | None) -> tuple[Path, bool]:
-    """Clone and trust a brain; return its folder, and whether it became the default, as the first brain does.
+def clone_brain(environment: Environment, url: str, path: Path | None) -> tuple[Path, bool, bool]:
+    """Clone and trust a brain; return its folder, whether it is new, and whether it became the default, as the first.
 
     An existing clone is used. Raises UsageError, BrainError, GitError.
     """
@@ -269,12 +269,12 @@ def clone_brain(environment: Environment, url: str, path: Path | None) -> tuple[
     address = url if ":" in url or url.startswith("-") else os.path.abspath(expanded(url))  # noqa: PTH100
     with files.locked(environment.home / "locks" / "clone.lock"):
         remote = remotes.find_remote(folder) if is_brain(folder) and git.is_repository(folder) else None
-        if remote is None or remote.url != address:
+        if is_new := remote is None or remote.url != address:
             _fetch(address, folder)
     real = trust(environment, folder)
     if first:
         _write_settings(environment, {"brain": str(real)})
-    return real, first
+    return real, is_new, first
 
 
 def _fetch(url: str, folder: Path) -> None:

@@ -124,7 +124,8 @@ def test_a_remote_that_is_a_folder_runs_none_of_its_hooks_and_programs(shop, tmp
     subprocess.run(["git", "clone", "-q", shop, remote], check=True)
     traps = plant(remote, tmp_path / "remote-traps")
     plain_git(remote, "config", "receive.denyCurrentBranch", "updateInstead")
-    assert nugget("clone", remote, tmp_path / "mine").code == 0
+    assert "Cloned" in nugget("clone", remote, tmp_path / "mine").out
+    assert "is there already" in nugget("clone", remote, tmp_path / "mine").out
     mine = tmp_path / "mine"
     origin = remotes.find_remote(mine)
     assert origin is not None and traps.sprung == set()
