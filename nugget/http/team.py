@@ -12,6 +12,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import json
+import re
 import sys
 import tempfile
 import time
@@ -36,6 +37,7 @@ from nugget.config import Environment, Settings, import_extra
 from nugget.errors import NuggetError, UsageError
 from nugget.http.models import Refusal, bearer, json_reply
 from nugget.http.routes import add_handlers, make_app, mcp_route
+from nugget.infra.http_client import untrusted
 from nugget.mcp import make_server
 
 OPEN_PATHS = ("/healthz", "/readyz", "/hooks/github")
@@ -316,7 +318,8 @@ def _checked_token(settings: Settings, text: str) -> Caller | None:
             leeway=_CLOCK_SKEW_S, options={"require": ["exp", "iss", "aud", "sub"]},
         )  # fmt: skip
     except jwt.PyJWKClientConnectionError as error:
-        raise NuggetError(f"The keys of {settings.http_issuer} cannot be had ({error}).") from error
+        why = untrusted(error) or re.sub("<urlopen error (.*)>", r"\1", str(error.__cause__))
+        raise NuggetError(f"The keys of {settings.http_issuer} cannot be had ({why}).") from error
     except (jwt.PyJWTError, ValueError):
         return None
     groups = claims.get(settings.http_groups_claim) or []
