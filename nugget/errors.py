@@ -5,6 +5,8 @@ The gateway module of each third-party package translates its exceptions into th
 
 from __future__ import annotations
 
+import re
+
 
 class NuggetError(Exception):
     """Base of every expected failure.
@@ -15,7 +17,7 @@ class NuggetError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message)
+        super().__init__(re.sub(r"\[Errno -?\d+\] ", "", message))  # a number tells people nothing
         self.hint = hint
 
 

@@ -27,6 +27,7 @@ SCHEMA_VERSION = "10"
 There are no migrations, because nothing lives only in the index.
 """
 
+OTHER_VERSION = "the index was made by another version of Nugget"
 _BUSY_TIMEOUT_S = 15
 _MMAP_BYTES = 1 << 31
 _PAGE_BYTES = 1 << 13
@@ -97,7 +98,7 @@ def open_existing(file: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH 'x'").fetchone()
         if meta(connection, "schema_version") != SCHEMA_VERSION:
-            raise Unusable("the index was made by another version of Nugget")
+            raise Unusable(OTHER_VERSION)
     except sqlite3.Error as error:
         connection.close()
         if "locked" in str(error) or "readonly" in str(error):
@@ -207,7 +208,8 @@ def _open_or_create(file: Path, *, schemas: Sequence[str] = ()) -> sqlite3.Conne
             fresh.replace(file)
             return open_existing(file)
     except (OSError, sqlite3.Error) as error:
-        raise IndexUnavailable(f"{file} cannot be made ({error}).", hint="Check space and permissions.") from error
+        reason = getattr(error, "strerror", "") or error
+        raise IndexUnavailable(f"{file} cannot be made ({reason}).", hint="Check space and permissions.") from error
 
 
 def _keep_gone_sessions(connection: sqlite3.Connection, old: Path) -> None:

@@ -81,12 +81,14 @@ def test_each_fault_is_told_with_its_next_step(words, nugget, isolated_home):
     assert nugget("doctor").code == 1
 
 
-@pytest.mark.proves("HEALTH-KEY")
+@pytest.mark.proves("HEALTH-KEY", "CLI-ERRORS")
 def test_a_key_is_told_to_be_there_and_never_shown(words, nugget, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "very-secret-key")
     results = [nugget(*command) for command in (["status"], ["status", "--json"], ["doctor"], ["doctor", "--json"])]
     assert not any(result.code for result in results) and "very-secret-key" not in str(results)
     assert "ANTHROPIC_API_KEY is set" in str(results) and '"has_key": true' in str(results)
+    monkeypatch.setenv("NUGGET_HOME", "/dev/null/x")
+    assert "index.db cannot be made (File exists)." in nugget("logs", "context", "x").err
 
 
 @pytest.mark.proves("HEALTH-SOURCES")
