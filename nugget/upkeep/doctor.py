@@ -65,7 +65,7 @@ def quick_checks(seen: dict[str, Any], settings: Settings, environment: Environm
     return [
         *_check_git(seen, now), *_check_index(seen, environment), *_check_files(seen), *_check_team_index(seen),
         *_check_sources(seen), *_check_capture(seen, settings, environment), *_check_remote(seen),
-        *_check_settings(Path(seen["brain"]), environment),
+        *_check_settings(Path(seen["brain"]), environment), *_check_folders(Path(seen["brain"]), environment),
         *starmap(_finding, connections(environment, current_folder())),
     ]  # fmt: skip
 
@@ -91,7 +91,7 @@ def doctor(brain: Path, settings: Settings, environment: Environment, *, now: da
     for check in (
         lambda: quick_checks(status(brain, settings, environment), settings, environment, now),
         of_others, partial(_check_canon, brain, settings, environment),
-        partial(_check_model, brain, settings, environment), partial(_check_folders, brain, environment),
+        partial(_check_model, brain, settings, environment),
     ):  # fmt: skip
         try:
             found += check()
@@ -129,6 +129,8 @@ def _check_index(seen: dict[str, Any], environment: Environment) -> Iterator[Fin
     state, file = seen["index"], index_file(Path(seen["brain"]), environment)
     if state["state"] == "absent":
         yield _good("index", "none yet; the first question builds it")
+    elif state["state"] == "outdated":
+        yield _odd("index", state["reason"], "nugget sync")
     elif state["state"] == "unusable":
         yield _wrong("index", state["reason"] or "it cannot be used", "nugget rebuild")
     elif damage := find_damage(file) if file else None:

@@ -20,7 +20,7 @@ from nugget.capture.review import proposals
 from nugget.config import Environment, Settings, read_brain_file
 from nugget.errors import IndexUnavailable, NuggetError
 from nugget.index.embedded import Index
-from nugget.index.embedded.connection import empty_home, index_folder, open_read_only
+from nugget.index.embedded.connection import OTHER_VERSION, empty_home, index_folder, open_read_only
 from nugget.index.embedded.ingest import changed_logs
 from nugget.index.embedded.sync import document_changes
 from nugget.index.embedded.units import file_marks, file_states
@@ -82,7 +82,7 @@ def status(brain: Path, settings: Settings, environment: Environment) -> dict[st
 def index_status(brain: Path, environment: Environment) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Return the state of a brain's index, and its row among the sources, None if the index is unusable.
 
-    The state is `ready`, `behind` by a number of files, `absent` or `unusable`.
+    The state is `ready`, `behind` by a number of files, `absent`, `outdated` or `unusable`.
     """
     file, sizes = index_file(brain, environment), dict.fromkeys(("units", "chunks", "vectors", "relations", "files"), 0)
     known: dict[str, Any] = {
@@ -107,7 +107,8 @@ def index_status(brain: Path, environment: Environment) -> tuple[dict[str, Any],
                 "model_problem": index.model_problem(), "problems": problems,
             }, row | {"embedding": embedding_under_way(file.with_name("embeddings"))}  # fmt: skip
     except (IndexUnavailable, sqlite3.DatabaseError) as error:
-        return known | {"state": "unusable", "reason": str(error)}, None
+        state = "outdated" if str(error) == OTHER_VERSION else "unusable"
+        return known | {"state": state, "reason": str(error)}, None
 
 
 def team_status(brain: Path, settings: Settings, environment: Environment) -> dict[str, Any] | None:
@@ -207,10 +208,11 @@ def _times(paths: Iterable[Path]) -> Iterator[int]:
 
 
 def index_file(brain: Path, environment: Environment) -> Path | None:
-    """Return the path of the index without creating its folder; None before the first sync."""
-    if not (brain / ".nugget").is_dir() and os.access(brain, os.W_OK):
-        return None
-    return index_folder(brain, environment) / "index.db"
+    """Return the path of the index without creating its folder; None before the first sync, or if none can be made."""
+    if (brain / ".nugget").is_dir() or not os.access(brain, os.W_OK):
+        with suppress(OSError):
+            return index_folder(brain, environment) / "index.db"
+    return None
 
 
 def _git_status(brain: Path) -> dict[str, Any] | None:

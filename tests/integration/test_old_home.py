@@ -47,7 +47,7 @@ def old_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
 
 
 COMMANDS = {
-    "status": "1 pending, 1 failed",
+    "status": "made by another version of Nugget. Next: nugget sync",
     "ask webhook signature raw body --no-llm": "pattern/the-signature-must-be-verified-over-the-raw-body-before",
     "search idempotency": "brain:bug/the-client-retried-the-payment-without-an-idempotency-key",
     "get bug/the-client-retried-the-payment-without-an-idempotency-key": "idempotency key",
