@@ -25,6 +25,7 @@ from nugget.capture import read_redacted
 from nugget.config import Environment, Settings, load_settings
 from nugget.errors import ConflictError, NuggetError, TranscriptError, UsageError
 from nugget.infra import files, git, http_client, remotes
+from nugget.infra.http_client import untrusted as untrusted
 from nugget.redaction import redact_session, rules_stamp
 from nugget.sources.sessions import archive_file, read_archive, write_archive
 from nugget.text import is_name, printable

@@ -37,7 +37,6 @@ from nugget.config import Environment, Settings, import_extra
 from nugget.errors import NuggetError, UsageError
 from nugget.http.models import Refusal, bearer, json_reply
 from nugget.http.routes import add_handlers, make_app, mcp_route
-from nugget.infra.http_client import untrusted
 from nugget.mcp import make_server
 
 OPEN_PATHS = ("/healthz", "/readyz", "/hooks/github")
@@ -318,7 +317,7 @@ def _checked_token(settings: Settings, text: str) -> Caller | None:
             leeway=_CLOCK_SKEW_S, options={"require": ["exp", "iss", "aud", "sub"]},
         )  # fmt: skip
     except jwt.PyJWKClientConnectionError as error:
-        why = untrusted(error) or re.sub("<urlopen error (.*)>", r"\1", str(error.__cause__))
+        why = team.untrusted(error) or re.sub("<urlopen error (.*)>", r"\1", str(error.__cause__))
         raise NuggetError(f"The keys of {settings.http_issuer} cannot be had ({why}).") from error
     except (jwt.PyJWTError, ValueError):
         return None
