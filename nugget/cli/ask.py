@@ -96,8 +96,7 @@ SinceOption = Annotated[
     str | None, Option("--since", metavar="DATE", help=f"Only what was created or changed since: {DATE_FORMS}.")
 ]
 AsOption = Annotated[
-    str | None,
-    Option("--as", metavar="IDENTITY", help="Also search the memory of this identity, such as claude-code."),
+    str | None, Option("--as", metavar="IDENTITY", help="Also search the memory of this identity, such as claude-code.")
 ]
 LimitOption = Annotated[int | None, Option("--limit", "-n", metavar="N", help="Maximum number of results.")]
 MoreOption = Annotated[int, Option("--more", count=True, help="Show the next page; repeat it for later pages.")]

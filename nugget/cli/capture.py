@@ -132,8 +132,7 @@ def _transcript(transcript: Path | None, session: str | None) -> Path:
         return expanded(transcript)
     if session is None:
         raise UsageError(
-            "Name a session: --transcript PATH or --session ID.",
-            hint="Transcripts are under ~/.claude/projects/.",
+            "Name a session: --transcript PATH or --session ID.", hint="Transcripts are under ~/.claude/projects/."
         )
     return worker.find_transcript(read_environment(), session)
 

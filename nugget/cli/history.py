@@ -138,8 +138,7 @@ def bundle(
     max_lines: Annotated[int, Option("--max-lines", min=0, help="Maximum lines of the text.")] = 120,
     max_incidents: Annotated[int, Option("--max-incidents", min=0, help="Maximum number of incidents.")] = 5,
     output_window: Annotated[
-        int,
-        Option("--output-window", min=0, metavar="LINES", help="Latest lines of each stream to show, 12 at most."),
+        int, Option("--output-window", min=0, metavar="LINES", help="Latest lines of each stream to show, 12 at most.")
     ] = 40,
     artifacts: Annotated[bool, Option("--artifacts/--no-artifacts", help="Include notes.")] = True,
     as_json: JsonOption = False,

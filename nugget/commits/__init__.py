@@ -137,11 +137,7 @@ def _holds(file: Path, names: Iterable[str]) -> bool:
 
 
 def _read_transcripts(
-    files: Iterable[SessionFile],
-    workspace: Workspace,
-    named: set[str],
-    settings: Settings,
-    until: float | None,
+    files: Iterable[SessionFile], workspace: Workspace, named: set[str], settings: Settings, until: float | None
 ) -> Iterator[SessionRecord]:
     from nugget.extraction.file_changes import file_touches
     from nugget.extraction.places import Places

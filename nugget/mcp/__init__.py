@@ -129,8 +129,7 @@ def _add_tool(server: MCPServer[Any], session: AgentSession) -> None:
         types: Annotated[list[Name] | None, Field(description=f"Only these types: {', '.join(KnowledgeType)}")] = None,
         sources: Annotated[list[Name] | None, Field(description=f"Only these sources: {', '.join(SourceName)}")] = None,
         ref: Annotated[
-            Name | None,
-            Field(description="Instead of searching: show what this ref of an earlier answer names, whole"),
+            Name | None, Field(description="Instead of searching: show what this ref of an earlier answer names, whole")
         ] = None,
         profile: Annotated[Name, Field(description="How to search: task (default) or search")] = "task",
         depth: Annotated[Name, Field(description=f"How much of each unit: {', '.join(Depth)}")] = "standard",

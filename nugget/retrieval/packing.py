@@ -92,11 +92,7 @@ def fill(
 
 
 def pack(
-    hits: Sequence[Hit],
-    *,
-    budget_tokens: int,
-    depth: Depth,
-    summaries: Mapping[tuple[str | None, str], Chunk] = _NONE,
+    hits: Sequence[Hit], *, budget_tokens: int, depth: Depth, summaries: Mapping[tuple[str | None, str], Chunk] = _NONE
 ) -> tuple[tuple[Hit, ...], Budget, str | None]:
     """Return the hits that fit, best first, with the budget used and a hint at what was left out.
 

@@ -18,13 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from nugget.index import Edge, IndexReader, Lists, StoredChunk, UnitCosines, conditions_of
 from nugget.index.embedded import units as stored
 from nugget.index.embedded import vectors
-from nugget.index.embedded.connection import (
-    Unusable,
-    home_index_file,
-    memory_index_file,
-    open_existing,
-    open_memory,
-)
+from nugget.index.embedded.connection import Unusable, home_index_file, memory_index_file, open_existing, open_memory
 from nugget.index.embedded.units import select_in
 from nugget.index.fulltext import (
     BM25_WEIGHTS,

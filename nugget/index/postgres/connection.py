@@ -282,8 +282,7 @@ class Transactions:
         with now.connection.pipeline():
             cursors = [
                 now.connection.execute(
-                    text.replace("%(space)s", named),
-                    clean(parameters) if isinstance(parameters, dict) else parameters,
+                    text.replace("%(space)s", named), clean(parameters) if isinstance(parameters, dict) else parameters
                 )
                 for text, parameters in statements
             ]
