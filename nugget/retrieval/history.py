@@ -219,16 +219,11 @@ def _distinct(
         if not seen.isdisjoint((words, side, excerpt)):
             continue
         seen |= {words, side, excerpt}
-        hits.append(_hit(passage, passage.title or _opening(connection, passage), excerpt, round(score, 4)))
+        title = passage.title or shorten(first_prompt(connection, passage.session_key), _TITLE_CHARS) or passage.session
+        hits.append(_hit(passage, title, excerpt, round(score, 4)))
         if len(hits) == limit:
             break
     return hits
-
-
-def _opening(connection: sqlite3.Connection, passage: StoredPassage) -> str:
-    """Return what a session without a title began with; its id for the passage that says just that."""
-    asked = first_prompt(connection, passage.session_key)
-    return passage.session if passage.text.startswith(asked) else shorten(asked, _TITLE_CHARS)
 
 
 def _hit(passage: StoredPassage, title: str, excerpt: str, score: float) -> Hit:

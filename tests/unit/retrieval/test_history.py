@@ -104,7 +104,7 @@ def test_a_session_is_found_by_its_title_and_one_without_a_title_is_named_by_its
     assert [(hit.ref, hit.unit.title) for hit in world.search("flaky logins")] == [
         ("session:11111111-aaaa#1", "Flaky login")
     ]
-    assert world.found("flaky beacon") == []
+    assert world.found("flaky beacon") == [] and [one.unit.title for one in world.search("slow")] == ["Is it slow?"]
     assert {hit.unit.title for hit in world.search("Mondays")} == {"Flaky login", "Is it slow?"}
 
 
