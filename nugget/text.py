@@ -188,6 +188,11 @@ def ago(moment: datetime, now: datetime) -> str:
     return f"{counted(seconds // size, noun)} ago"
 
 
+def plain(title: str) -> str:
+    """Return a title on one line, without the backticks around code."""
+    return re.sub("`([^`]+)`", r"\1", one_line(title))
+
+
 def shorten(text: str, max_chars: int) -> str:
     """Return a text on one line; a longer one is cut after a sentence, else a word, and ends with `[…]`."""
     line = " ".join(text.split())

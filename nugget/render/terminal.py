@@ -31,7 +31,7 @@ from nugget.render import (
     stale_words,
     without_title,
 )
-from nugget.text import clean, counted, one_line, shorten
+from nugget.text import clean, counted, one_line, plain, shorten
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -154,21 +154,21 @@ def heading_of(hit: Hit) -> str:
     unit, chunk = hit.unit, next(iter(hit.chunks), None)
     if unit.source in _SPOKEN and unit.type in _SPEAKERS:
         return ""
-    parts = [one_line(part) for part in (chunk.breadcrumb if chunk else "").split(" > ") if part]
-    title = one_line(unit.title)
+    parts = [plain(part) for part in (chunk.breadcrumb if chunk else "").split(" > ") if part]
+    title = plain(unit.title)
     return " › ".join(dict.fromkeys([title, *parts]))
 
 
 def excerpt_of(hit: Hit) -> str:
     """Return the text of a hit without its title, cut after a sentence."""
     unit, chunk = hit.unit, next(iter(hit.chunks), None)
-    text = clean(without_title(chunk.text, unit.title)) if chunk else ""
-    rest = text.removeprefix(unit.title)
-    text = shorten(rest.lstrip(" .\n") if rest[:1] in " .\n" else text, _EXCERPT_CHARS)
     if unit.source in _SPOKEN and unit.type in _SPEAKERS:
+        text = shorten(clean(chunk.text), _EXCERPT_CHARS) if chunk else ""
         speaker = chunk.breadcrumb if chunk and unit.type != "message" else ""
         return f"[{one_line(speaker)}] {text}" if speaker else text
-    return text
+    text = clean(without_title(chunk.text, unit.title)) if chunk else ""
+    rest = text.removeprefix(unit.title)
+    return shorten(rest.lstrip(" .\n") if rest[:1] in " .\n" else text, _EXCERPT_CHARS)
 
 
 def facts_of(hit: Hit) -> str:
@@ -178,7 +178,8 @@ def facts_of(hit: Hit) -> str:
     if unit.source is SourceName.CANON:
         facts = ["file name" if "file name" in hit.reasons else "", unit.type]
     elif unit.type in _SPEAKERS:
-        facts = [shorten(clean(unit.title), 60) if unit.title != unit.session else ""]
+        is_told = unit.title == unit.session or clean(unit.title)[:40] in excerpt_of(hit)
+        facts = ["" if is_told else shorten(plain(unit.title), 60)]
     return " · ".join(one_line(str(fact)) for fact in (*facts, unit.created or unit.last_modified) if fact)
 
 
@@ -220,6 +221,7 @@ def _templates() -> Environment:
         "iso": iso_date,
         "lines": lambda text: [line.rstrip() for line in clean(text).split("\n") if line.strip()],
         "markdown": _markdown,
+        "plain": plain,
         "moment": lambda moment: f"{moment:%Y-%m-%d %H:%M}" if moment else "",
         "prose": lambda text, indent=3, question="": _marked(_PROSE, indent, highlighted(Text(clean(text)), question)),
         "shorten": lambda text, most: shorten(clean(text or ""), most),

@@ -29,7 +29,7 @@ from nugget.errors import NuggetError
 from nugget.models.sessions import said_how, standing
 from nugget.render import body_of, question_spans
 from nugget.render.json import without_secrets
-from nugget.text import ago, clean, counted, shorten
+from nugget.text import ago, clean, counted, one_line, plain, shorten
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -147,7 +147,8 @@ def _templates() -> Templates:
     made.filters |= {
         "markdown": markdown, "body_of": body_of, "ago": lambda moment: ago(moment, datetime.now(UTC)),
         "counted": counted, "said_how": said_how, "standing": standing, "difference": difference, "short": shorten,
-        "one_line": lambda text: " ".join(str(text).split()),
+        "one_line": one_line, "plain": plain,
+        "code": lambda title: Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(_text(title))))),
     }  # fmt: skip
     return made
 

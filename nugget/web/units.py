@@ -15,7 +15,7 @@ from nugget.app.sessions import find_session
 from nugget.errors import NuggetError, ReviewError
 from nugget.models import SourceName, Unit
 from nugget.render.json import without_secrets
-from nugget.text import clean
+from nugget.text import clean, plain
 from nugget.web.site import ErrorPage, Site, comes_from_here, link_to, render, sentence
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def drawn(graph: browsing.Graph) -> dict[str, Any]:
     return {
         "box": f"{left:.0f} {top:.0f} {size[0]:.0f} {size[1]:.0f}", "links": links, "left_out": left_out,
         "lines": [(*places[source], *places[target], relation) for source, target, relation in links],
-        "nodes": [(*node, _two_lines(clean(node[0].title))) for node in nodes],
+        "nodes": [(*node, _two_lines(plain(node[0].title))) for node in nodes],
         "titles": {unit.id: unit.title for unit, *_ in nodes},
     }  # fmt: skip
 

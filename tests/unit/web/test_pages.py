@@ -113,23 +113,18 @@ def test_what_a_unit_holds_is_shown_as_text(words):
     (words / "domains/evil/patterns").mkdir(parents=True)
     (words / "domains/evil/patterns/evil.md").write_text(
         "---\nid: pattern/evil\ntype: pattern\ndomain: evil\ntags: ['<b>']\nconfidence: 0.5\n"
-        f"title: {EVIL!r}\n---\n{body}\n"
+        f"title: {EVIL + ' `<i>`'!r}\n---\n{body}\n"
     )
     commit(words, ["domains/evil/patterns/evil.md"], EVIL)
     with page(words) as shown:
-        for address in (
-            "/unit/brain:pattern/evil",
-            "/search?q=alert",
-            "/graph?focus=brain:pattern/evil",
-            "/graph",
-            "/",
-        ):
+        for address in "/unit/brain:pattern/evil /search?q=alert /graph?focus=brain:pattern/evil /graph /".split():
             text = shown.get(address).text
             html5lib.HTMLParser(strict=True).parse(text)
             assert "<script>alert" not in text and "<img" not in text and "\u202e" not in text and "\x1b" not in text
             assert not re.search(r'href="javascript|<div hx-get', text)
         text = shown.get("/unit/brain:pattern/evil").text
         assert 'href="https://evil.example/x.png"' in text and "nofollow" in text
+        assert "<code>&lt;i&gt;</code></h1>" in text and "&lt;i&gt; · Nugget</title>" in text
 
 
 @pytest.mark.proves("WEB-EDIT")
