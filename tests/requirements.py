@@ -549,7 +549,7 @@ PROMISES = {
     "EXT-VERBATIM": "every unit carries quotes that stand verbatim in the records it names",
     "EXT-EXPLAIN": "`nugget capture-session --explain` shows each claim with what judged it and what kept it out",
     "CAP-SUPERSEDES": "a later choice that rejects an earlier one on the same subject is proposed as its successor",
-    "CAP-ANOTHER": "another decision is another unit: nothing is appended to an accepted one",
+    "CAP-ANOTHER": "another decision is another unit, appended to no accepted one; two of one session have two titles",
     "EXT-REAL": "offline extraction works on every real session, with and without the model",
     # A team: its index in PostgreSQL, and its server
     "TEAM-SAME": "a team's index in PostgreSQL gives the hits of the embedded one, with the same BM25 scores",

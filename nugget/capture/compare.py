@@ -150,15 +150,9 @@ def base_commit(brain: Path) -> str | None:
 
 
 def compare(
-    proposals: Iterable[Proposal],
-    brain: KnownBrain,
-    *,
-    session: str | None,
-    max_units: int,
-    origin: Origin = Origin.AI_SESSION,
-    edits: bool = True,
-    beyond: str = "",
-) -> tuple[tuple[ProposedChange, ...], tuple[str, ...]]:
+    proposals: Iterable[Proposal], brain: KnownBrain, *, session: str | None, max_units: int,
+    origin: Origin = Origin.AI_SESSION, edits: bool = True, beyond: str = "",
+) -> tuple[tuple[ProposedChange, ...], tuple[str, ...]]:  # fmt: skip
     """Return the files to propose, up to `max_units`, the most trusted first, and why each other unit is left out.
 
     Without `edits` no existing file is changed: what would add to one is proposed as a new file, and flagged.
@@ -252,7 +246,9 @@ def _quotes(unit: Unit) -> set[str]:
 
 
 def _same_knowledge(one: Unit, other: Unit) -> bool:
-    """Return True if two units share most of their words, or their quotes and many of their words."""
+    """Return True if two units share session and title, most words, or their quotes and many words."""
+    if one.session and one.session == other.session and text_key(one.title) == text_key(other.title):
+        return True
     likeness = _shared_words(one.title, other.title)
     if one.evidence and _quotes(one) == _quotes(other) and likeness >= HELD_WORDS:
         return True
