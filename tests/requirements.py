@@ -78,7 +78,7 @@ PROMISES = {
     "PAUSE": "what ends while `nugget pause` holds is not captured, later either, unless it is asked for",
     "ERASE": "`nugget erase` takes a session out of every store, and it is not read again",
     "BACKUP": "`nugget backup` and `restore` bring back what cannot be derived; a hostile archive changes nothing",
-    "CLI-REVIEW": "a proposal can be listed, shown, accepted and rejected from the terminal",
+    "CLI-REVIEW": "proposals are listed, shown, accepted (one or all) and rejected from the terminal",
     "RENDER-FENCE": "no text of a unit can leave its fence in what an agent reads",
     "RENDER-SIZE": "what an agent reads is never longer than it was told to be",
     "HEALTH-SOURCES": "status shows every source with what waits since when; nothing is wrong only if no check is open",

@@ -194,21 +194,28 @@ def review_show(
 
 @review.command("accept")
 def review_accept(
-    branch: BranchArgument = None, units: UnitOption = None, as_json: JsonOption = False, brain: BrainOption = None
-) -> None:
+    branch: BranchArgument = None, units: UnitOption = None,
+    everything: Annotated[bool, Option("--all", help="Merge every proposal that waits, one after the other.")] = False,
+    as_json: JsonOption = False, brain: BrainOption = None,
+) -> None:  # fmt: skip
     """Merge a proposal, or some of its units, into the brain.
 
     If GitHub does not allow the merge, its page is opened at a terminal.
     """
+    if everything and (branch or units or as_json):
+        raise UsageError("--all takes no BRANCH, --unit or --json.")
     with open_brain(brain) as opened:
+        waiting = [proposal.branch for _, its in opened.waiting() for proposal in its] if everything else [branch]
         try:
-            done = opened.accept(branch, units=listed(units) or None)
+            for name in waiting:
+                _show_decided(opened.accept(name, units=listed(units) or None), as_json=as_json)
         except (ForgeError, PushRefused) as error:
             page = re.search(r"https?://\S+/pull/\d+", error.hint or "")
             if page and sys.stdin.isatty() and sys.stdout.isatty():
                 typer.launch(page[0])
             raise
-    _show_decided(done, as_json=as_json)
+    if not waiting:
+        put("Nothing waits for review.")
 
 
 @review.command("reject")

@@ -321,7 +321,7 @@ def test_a_session_becomes_knowledge_that_is_found(nugget, words):
     again = nugget(*capture)
     assert again.code == 0 and again.out == "Nothing to propose: nothing new since it was captured.\n"
 
-    assert nugget("review", "accept").code == 0
+    assert nugget("review", "accept", "--all").code == 0
     (listed,) = nugget("sessions", "--all", "--json").json["sessions"]
     assert (listed["captured"], listed["units"]) == ("yes", {"kept": len(done["units"])})
     first = done["units"][0]
