@@ -16,6 +16,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from nugget.config import Settings, expanded
+from nugget.errors import NuggetError
 from nugget.models import Session
 from nugget.redaction.echoes import echoes, in_whole, without_repetition
 from nugget.redaction.engine import digest_of, issued_secrets, kind_of, private_keys
@@ -216,6 +217,8 @@ def find_secrets(view: str, finders: Iterable[Callable[[str], Iterator[Span]]]) 
     for find in finders:
         try:
             yield from [*find(view)]
+        except NuggetError:  # the engine cannot work at all
+            raise
         except Exception:
             yield 0, len(view), FAILED
 

@@ -15,6 +15,7 @@ from string import ascii_letters, digits
 from typing import Any
 
 from nugget.config import rule_cache
+from nugget.errors import NuggetError
 from nugget.redaction import judging as judge
 from nugget.redaction.structured import STEMS, Span, named_secrets, places
 
@@ -115,16 +116,26 @@ _READERS: dict[str, Callable[[str, Sequence[int], bytearray], Iterator[Span]]] =
 """Readers of the text at the places that rules of `marks.yaml` find."""
 
 
-@cache
 def scanner() -> Any:
-    """Return the engine."""
+    """Return the engine. Raises NuggetError if it cannot compile a rule, which is tried once."""
+    if isinstance(engine := _engine(), str):
+        raise NuggetError(f"Redaction cannot compile its rules ({engine}).", hint="Install Nugget again.")
+    return engine
+
+
+@cache
+def _engine() -> Any:
+    """Return the engine, or why it cannot compile a rule."""
     paths, folder = [str(path) for path in sorted(judge.RULES.glob("*.yaml"))], rule_cache()
     folder = folder and folder / digest_of("rules/*.yaml")
     if folder and not any(folder.glob("*.vscdb")) and sys.stderr.isatty():
         print("Preparing redaction: its rules are compiled once, which takes some seconds …", file=sys.stderr)
     from kingfisher_sdk import Rules, Scanner  # 60 MB and .2 s that only commands that redact need
 
-    rules = Rules(paths, confidence="low", cache_dir=folder)
+    try:
+        rules = Rules(paths, confidence="low", cache_dir=folder)
+    except RuntimeError as error:
+        return str(error).rstrip(".")
     if folder and rules.cache_status == "stored":
         for other in folder.parent.iterdir():
             if other != folder:

@@ -130,10 +130,13 @@ def search_source(
     if weak and source is not SourceName.BRAIN and hits:
         weak = not any("file name" in hit.reasons or (is_small and _matches_words(hit)) for hit in hits)
     if is_small or source is not SourceName.BRAIN:
-        hits = _telling(hits, weak=weak)
+        best = max((hit.score for hit in hits), default=0.0)  # of vectors alone only those nearly as good tell
+        hits = [hit for hit in hits if _matches_words(hit) or (not weak and hit.score >= _LEAST_SHARE * best)]
     said = _passages(source, parsed, indexes, limit=most, today=today) if source in HISTORY_SOURCES else []
     if source is not SourceName.BRAIN:
-        hits = sorted([*hits, *said], key=_relevance_and_recency)
+        hits = sorted(
+            [*hits, *said], key=lambda hit: (-round(hit.score, 2), -(day_of(hit) or date.min).toordinal(), hit.ref)
+        )
         told = parsed.match or max((hit.score for hit in said), default=0.0) >= _PASSAGE_WEAK_BELOW
     return Found(source, hits, weak and not (said and told), tuple(degraded), idfs, chunks, candidates)
 
@@ -206,20 +209,8 @@ def _is_about_units(filter_: Filter) -> bool:
     return bool(filter_.types or filter_.domains or filter_.tags or filter_.paths)
 
 
-def _telling(hits: Sequence[Hit], *, weak: bool) -> list[Hit]:
-    """Return the hits that match a word, and those whose vectors are nearly as good as the best."""
-    best = max((hit.score for hit in hits), default=0.0)
-    return [hit for hit in hits if _matches_words(hit) or (not weak and hit.score >= _LEAST_SHARE * best)]
-
-
 def _matches_words(hit: Hit) -> bool:
     return any(reason.startswith(("bm25", "file name")) for reason in hit.reasons)
-
-
-def _relevance_and_recency(hit: Hit) -> tuple[float, int, str]:
-    """Return the key that puts the best first, and of those that are about equally good the newest."""
-    day = day_of(hit)
-    return -round(hit.score, 2), -day.toordinal() if day else 0, hit.ref
 
 
 def _with_named(text: str, query: Query, hits: Sequence[Hit], index: IndexReader, matcher: Matcher) -> list[Hit]:

@@ -47,10 +47,8 @@ def drift(publishing: Mapping[str, Any]) -> tuple[str, str] | None:
     if ahead is None or behind is None:
         return "not compared with the remote yet", "nugget sync --pull"
     if ahead and behind:
-        return (
-            f"diverged: {counted(ahead, 'commit')} of its own, and {behind} behind the remote",
-            "nugget sync --rebase",
-        )
+        own = counted(ahead, "commit")
+        return f"diverged: {own} of its own, and {behind} behind the remote", "nugget sync --rebase"
     if ahead:
         return f"{counted(ahead, 'commit')} ahead of the remote", "nugget sync --rebase, which pushes"
     return f"{counted(behind, 'commit')} behind the remote", "nugget sync --pull"
@@ -107,8 +105,7 @@ def index_status(brain: Path, environment: Environment) -> tuple[dict[str, Any],
                 "model_problem": index.model_problem(), "problems": problems,
             }, row | {"embedding": embedding_under_way(file.with_name("embeddings"))}  # fmt: skip
     except (IndexUnavailable, sqlite3.DatabaseError) as error:
-        state = "outdated" if str(error) == OTHER_VERSION else "unusable"
-        return known | {"state": state, "reason": str(error)}, None
+        return known | {"state": "outdated" if str(error) == OTHER_VERSION else "unusable", "reason": str(error)}, None
 
 
 def team_status(brain: Path, settings: Settings, environment: Environment) -> dict[str, Any] | None:
