@@ -139,7 +139,7 @@ def bundle(
     max_incidents: Annotated[int, Option("--max-incidents", min=0, help="Maximum number of incidents.")] = 5,
     output_window: Annotated[
         int, Option("--output-window", min=0, metavar="LINES", help="Latest lines of each stream to show, 12 at most.")
-    ] = 40,
+    ] = 12,
     artifacts: Annotated[bool, Option("--artifacts/--no-artifacts", help="Include notes.")] = True,
     as_json: JsonOption = False,
 ) -> None:
@@ -183,7 +183,7 @@ def _opened() -> Iterator[app_logs.Logs]:
 
 
 @commands.command()
-def shell_init(shell: Annotated[Shell, Argument(help="The shell to print the hook for.")]) -> None:
+def shell_init(shell: Annotated[Shell, Argument(metavar="bash|zsh|fish", help="Your shell.")]) -> None:
     """Print a hook that records a shell: each command with its exit code, duration and folder.
 
     Nothing is recorded until your shell evaluates it, as in `eval "$(nugget shell-init bash)"`. Commands that begin

@@ -125,7 +125,7 @@ def uninstall(
         for line in (f"Would remove {service}",) if dry_run else worker.set_up(environment, service, remove=True):
             put(line)
     if not dry_run:
-        put(f"What was captured stays in {environment.home} and in your brain; delete them by hand.")
+        put(f"What was captured stays in {environment.home} and in your brain until you delete it.")
 
 
 def prepare(environment: Environment, brain: Path | None = None) -> None:

@@ -317,7 +317,7 @@ def _lines(bundle: EvidenceBundle, latest: Mapping[str, Any], head: Sequence[str
             yield from [f"{section}:"] if section else []
             yield from sections[section]
     if not any(map(sections.get, _ORDER[bundle.intent])):
-        yield "Nothing failed." if bundle.intent == "debug" else "Nothing else is known of it."
+        yield "Nothing failed." if bundle.intent == "debug" else "Nothing else is known about it."
 
 
 def output_lines(latest: Mapping[str, Sequence[str]]) -> list[str]:

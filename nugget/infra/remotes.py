@@ -55,7 +55,7 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
     (r"error: 403|Permission to .* denied|Write access .* not granted|Permission denied|not permitted",
      "there is no permission to push", "Use a token or key that may write to the repository."),
     (r"not found|error: 404|does not appear to be a git repository|does not exist",
-     "there is no such repository, or this token may not see it", "Check the address (`git remote -v` in a brain)."),
+     "there is no such repository, or you may not see it", "Check the address; in a brain `git remote -v` shows it."),
 )  # fmt: skip
 """Words of git and GitHub (pattern), what they mean, and what to do."""
 

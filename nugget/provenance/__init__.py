@@ -90,7 +90,7 @@ def answer_code(
             symbol_words=[name for definition in definitions for name in definition.inner],
         )  # fmt: skip
         if not is_known(workspace.identity):
-            hint = f"Nothing is known of {workspace.name} yet; `nugget extract` reads its sessions."
+            hint = f"Nothing is known about {workspace.name} yet; `nugget extract` reads its sessions."
             bundle = replace(bundle, notes=(hint, *bundle.notes))
         if place.path is not None:
             names, below = place.names(place.path), [place.path] if place.is_folder else []
