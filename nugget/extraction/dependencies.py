@@ -1,9 +1,9 @@
-"""Dependencies that a session added, removed or moved to another version, from edits of manifests and from commands."""
+"""Dependencies that a session added, removed or moved to another version, from edits of manifests."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -16,15 +16,15 @@ MAX_TEXT = 400_000
 class DependencyChange(NamedTuple):
     """A dependency that changed: `before` and `after` are versions, None if it was or is absent, empty for any.
 
-    `manifest` is the path as the agent named it, None if a command did it.
+    `manifest` is the path as the agent named it.
     """
 
     name: str
     before: str | None
     after: str | None
     event: Event
-    manifest: str | None = None
-    ecosystem: str = ""
+    manifest: str
+    ecosystem: str
 
     @property
     def summary(self) -> str:
@@ -66,38 +66,16 @@ _NO_NAMES = frozenset(
     "version node npm yarn pnpm engines packageManager name type private edition rust-version python requires-python "
     "target-version line-length minversion channel".split()
 )
-_COMMAND = re.compile(
-    r"(?:^|[;&|(]\s*|\b(?:sudo|cd \S+ &&)\s+)(?P<program>npm|pnpm|yarn|bun|pip3?|python3? -m pip|uv pip|uv|poetry|cargo"
-    r"|go|bundle|gem|composer|dotnet)[ \t]+(?P<verb>install|i|add|get|require|remove|uninstall|rm|un)\b"
-    r"(?P<rest>[^\n;&|]*)"
-)
-_PACKAGE = re.compile(
-    r"(?P<name>@?[A-Za-z][\w.-]*(?:/[\w.~-]+)*)(?:\[[\w,-]+\])?"
-    r"(?:@|(?=[<>=!~]))?(?P<version>(?<=@)[\w.^~*<>=-]+|[<>=!~]=?=?[\w.^~*<>=-]+)?"
-)
-_ECOSYSTEMS = {
-    "npm": "npm", "pnpm": "npm", "yarn": "npm", "bun": "npm", "cargo": "rust", "go": "go", "bundle": "ruby",
-    "gem": "ruby", "composer": "php", "dotnet": "dotnet",
-}  # fmt: skip
 
 
-def dependency_changes(events: Sequence[Event], outputs: Mapping[str, Event]) -> list[DependencyChange]:
-    """Return every dependency that the session changed, in order, without those added and taken out again.
-
-    `outputs` are the outputs of commands by call id: only a command that went well changes anything.
-    """
+def dependency_changes(events: Sequence[Event]) -> list[DependencyChange]:
+    """Return every dependency that the session changed, in order, without those added and taken out again."""
     first: dict[tuple[str, str], DependencyChange] = {}
     for event in events:
-        output = outputs.get(event.call_id or "")
-        if event.kind is EventKind.COMMAND and not (output and output.ok):
-            continue
-        for change in _of_command(event) if event.kind is EventKind.COMMAND else _of_edit(event):
+        for change in _of_edit(event):
             key = change.ecosystem, change.name.lower()
             known = first.get(key)
-            if known is None or (known.manifest is None and change.manifest is not None):
-                first[key] = change  # If the command came first, the manifest says more.
-            else:
-                first[key] = known._replace(after=change.after, manifest=known.manifest or change.manifest)
+            first[key] = change if known is None else known._replace(after=change.after)
     return [change for change in first.values() if change.before != change.after]
 
 
@@ -134,16 +112,3 @@ def _versions(pattern: str, text: str) -> dict[str, str]:
 def _pairs(pattern: str, text: str) -> dict[str, str]:
     matches = (match.groups(default="") for match in re.finditer(pattern, text, re.MULTILINE))
     return {name: " ".join("".join(rest).split()).rstrip(", ") for name, *rest in matches if name not in _NO_NAMES}
-
-
-def _of_command(event: Event) -> Iterator[DependencyChange]:
-    for match in _COMMAND.finditer(event.text[:20_000]):
-        program, verb, words = match["program"], match["verb"], match["rest"].split()
-        is_tool = verb == "install" and program in ("go", "cargo", "uv", "bundle")
-        if is_tool or {"-g", "--global", "-r", "--requirement", "-e"} & set(words):
-            continue
-        for found in filter(None, (_PACKAGE.fullmatch(word.strip("'\"")) for word in words)):
-            version, is_removed = found["version"] or "", verb in ("remove", "uninstall", "rm", "un")
-            before, after = (version, None) if is_removed else (None, version)
-            ecosystem = _ECOSYSTEMS.get(program, "python")
-            yield DependencyChange(found["name"], before, after, event, ecosystem=ecosystem)

@@ -11,19 +11,8 @@ from itertools import pairwise
 from nugget.extraction import phrases
 from nugget.models import Event, EventKind, Speaker
 
-_CHOICE = phrases.any_of(
-    r"^\W*(?:(?:option|variant|number|#|let'?s (?:do|go with|take|use)) *)?(?:[a-e]|[1-9])\b[\s.!)]*$"
-)
-_OFFERS = phrases.any_of(r"\b(?:or|oder|ou)\b[^?\n]*\?|\b(?:options?|alternatives?)\b")
-OPENING = phrases.any_of(r"[.,:;!?(\n]|\s[-–—]\s|\b(?:because|since|so|as|weil|denn|car|porque)\b")
-"""Where what a person picks ends, and the reason begins."""
-_NAME = re.compile(r"[\w.+#-]*\w[+#]*")
-_PICKING = frozenset("a an and both das den die go i'd i just let's nimm ok okay please the then use with yes".split())
-"""Words beside the names of what is picked."""
-_MOST_PICKED = 6
 _QUESTION = phrases.any_of(r"\?\s*$|^(?:what|why|how|where|which|who|when|is|are|does|do|did|can you explain)\b")
 _TEST = re.compile(r"\b(?:test|lint|check|build|vet|typecheck|tsc|pytest|ruff|mypy|make|mise)\b")
-_REVERT = re.compile(r"\bgit (?:checkout (?:--|HEAD)|restore|revert|reset|stash)\b")
 
 _UNDO = phrases.any_of(
     r"\b(?:revert|undo|roll (?:it |that |this )?back|take (?:it|that|this) out|back (?:it|that|this) out)\b"
@@ -60,10 +49,9 @@ class Turn(StrEnum):
 class Episode:
     """One turn of a person and what followed until the next.
 
-    `first` and `last` are the numbers of its events; `offer` is the question and reply that the person picked from;
-    `reaction` is the kind of the turn that follows, None at the end;
-    `conceded` tells that the agent's first reply gives way to the person, `accepted` that
-    the person then agreed, `undone` that they refused it, had it undone, or still saw the fault.
+    `first` and `last` are the numbers of its events; `reaction` is the kind of the turn that follows, None at the end;
+    `conceded` tells that the agent's first reply gives way to the person, `accepted` that the person then agreed,
+    `undone` that they refused it, had it undone, or still saw the fault.
     """
 
     turn: Turn
@@ -74,9 +62,7 @@ class Episode:
     failed: list[int] = field(default_factory=list)
     passed: list[int] = field(default_factory=list)
     commits: list[int] = field(default_factory=list)
-    reverts: list[int] = field(default_factory=list)
     reaction: Turn | None = None
-    offer: str = ""
     conceded: bool = False
     undone: bool = False
     accepted: bool = False
@@ -90,14 +76,12 @@ def episodes_of(events: Sequence[Event]) -> list[Episode]:
     replied, reply = True, ""
     for place, event in enumerate(events):
         if event.kind is EventKind.PROMPT and event.agent_id is None:
-            offer = f"{made[-1].prompt}\n{reply}" if reply and event.speaker is Speaker.USER else ""
-            offer = offer if picked(event.text, offer) else ""
-            turn = Turn.CHOICE if offer else turn_of(event)
+            turn = turn_of(event)
             made[-1].last, made[-1].reaction = place - 1, turn
             is_refused = _REFUSES.match(event.text) and not reply.rstrip().endswith("?")
             is_broken = turn is not Turn.PLAN and _STILL_BROKEN.search(event.text[:_REPORT_CHARS])
             made[-1].undone = bool(is_refused or is_broken)
-            made.append(Episode(turn=turn, first=place, last=len(events) - 1, prompt=event.text, offer=offer))
+            made.append(Episode(turn=turn, first=place, last=len(events) - 1, prompt=event.text))
             replied = False
             continue
         now = made[-1]
@@ -120,24 +104,8 @@ def episodes_of(events: Sequence[Event]) -> list[Episode]:
             len(opening) < 60 and bool(phrases.AGREES.search(opening)) and following.turn is not Turn.OBJECTION
         )
         is_objection = following.turn in (Turn.OBJECTION, Turn.REFUSAL)
-        one.undone |= asked or (is_objection and (following.conceded or bool(following.reverts)))
+        one.undone |= asked or (is_objection and following.conceded)
     return [one for one in made if one.last >= one.first]
-
-
-def picked(prompt: str, reply: str) -> tuple[str, ...]:
-    """Return the words with which a prompt opens, if all of them name what the question and reply before it offer."""
-    opening = OPENING.split(prompt.strip(), 1)[0]
-    is_question = re.search(r"^\W*(?:if|when)\b|[?？]", prompt.split("\n", 1)[0], re.IGNORECASE)
-    if is_question or not (_OFFERS.search(reply) or phrases.RECOMMENDS.search(reply)) or phrases.ERRAND.match(opening):
-        return ()
-    words = [word for word in _NAME.findall(opening) if word.lower() not in _PICKING]
-    offered = {word.lower() for word in _NAME.findall(reply)}
-    initials = "".join(word[0] for word in re.findall(r"[A-Za-z]+", reply)).lower()
-    are_named = all(
-        word.lower() in offered or (word.isupper() and len(word) > 2 and word.lower() in initials) for word in words
-    )
-    is_name = len(words) <= _MOST_PICKED and not phrases.ENGLISH.search(" ".join(words))
-    return tuple(words) if are_named and is_name else ()
 
 
 def turn_of(event: Event) -> Turn:
@@ -149,8 +117,6 @@ def turn_of(event: Event) -> Turn:
         return Turn.CHOICE
     if event.tool:
         return Turn.REFUSAL
-    if _CHOICE.match(text):
-        return Turn.CHOICE
     if len(text) < 80 and phrases.AGREES.search(text):
         return Turn.AGREEMENT
     if phrases.OBJECTS.search(text):
@@ -161,12 +127,10 @@ def turn_of(event: Event) -> Turn:
 def _note_command(
     now: Episode, place: int, event: Event, ok: bool | None, failed: Mapping[str, tuple[Episode, int]]
 ) -> None:
-    """Note a commit, a revert or a check; a command that failed before and works now is one."""
+    """Note a commit or a check; a command that failed before and works now is one."""
     if phrases.COMMITS.search(event.text):
         if ok is not False:
             now.commits.append(place)
-    elif _REVERT.search(event.text):
-        now.reverts.append(place)
     elif _TEST.search(event.text):
         (now.failed if ok is False else now.passed).append(place)
     elif ok and event.text in failed:

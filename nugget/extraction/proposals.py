@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,27 +16,6 @@ _EXTENSIONS = {
     "elixir": ".ex .exs", "lua": ".lua", "vue": ".vue", "dart": ".dart", "haskell": ".hs", "zig": ".zig",
 }  # fmt: skip
 _LANGUAGES = {ending: language for language, endings in _EXTENSIONS.items() for ending in endings.split()}
-
-_TOPICS = {
-    "git": r"\bgit\b|\bmerge|\brebase|\bcommit\b|\bbranch",
-    "ci": r"\bCI\b|github actions|\bpipeline\b",
-    "testing": r"\btests?\b|\bpytest\b|\bfixture",
-    "concurrency": r"\brace\b|parallel|\bmutex\b|\bdeadlock|goroutine|\bthreads?\b",
-    "linting": r"\blint|\bgosec\b|\berrcheck\b|\bruff\b|\beslint\b|\bbiome\b",
-    "docker": r"\bdocker|\bcontainer\b",
-    "security": r"\bsecurity\b|\bsecrets?\b|injection|traversal|\bauth",
-    "performance": r"\bslow|latency|\btimeout|performance|\bcache",
-    "database": r"\bSQL\b|postgres|sqlite|mysql|transaction|\bprisma\b",
-    "http": r"\bHTTP\b|webhook|\bAPI\b|\brequest",
-    "json": r"\bjson\b",
-    "logging": r"\blogs?\b|\blogging\b",
-    "dependencies": r"\bdependenc|\bnpm\b|\bpackage\b",
-    "types": r"\btype alias|\btypecheck|\bTypeScript\b",
-    "streaming": r"\bstream|\bSSE\b",
-    "migration": r"\bmigrat|backward",
-    "editor": r"\bLSP\b|\bgopls\b|diagnostics",
-}
-_TOPIC_PATTERNS = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in _TOPICS.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,12 +66,6 @@ def domain_of(session: Session) -> str:
     if language:
         return f"coding/{language}"
     return "coding" if any(event.kind is EventKind.COMMAND for event in session.events) else "general"
-
-
-def tags_of(text: str, language: str | None, *, limit: int = 4) -> tuple[str, ...]:
-    """Return the language and the topics that a text names."""
-    topics = [name for name, pattern in _TOPIC_PATTERNS.items() if pattern.search(text)]
-    return tuple(dict.fromkeys([*([language] if language else []), *topics]))[:limit]
 
 
 def edited_files(events: Sequence[Event], session: Session) -> Iterator[tuple[int, str]]:

@@ -12,11 +12,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from pathlib import PurePosixPath
 
 from nugget.extraction import phrases, titles
 from nugget.extraction.claims import FIRST_PERSON, SessionClaims, claims_of
-from nugget.extraction.dependencies import MANIFESTS, DependencyChange, dependency_changes
+from nugget.extraction.dependencies import DependencyChange, dependency_changes
 from nugget.extraction.drafts import Draft
 from nugget.extraction.file_changes import is_made_edit
 from nugget.extraction.offline import MAX_UNITS, SHARED_WORDS, is_adopted, is_checked
@@ -48,8 +47,6 @@ _GROUPED_DEPENDENCIES, _FEW_FILES, _REPEATS = 4, 4, 0.9
 _READ = (EventKind.PROMPT, EventKind.REPLY, EventKind.SUMMARY, EventKind.COMMAND, EventKind.FILE_EDIT)
 _NEXT_STEP = phrases.any_of(r"(?:\w+ly )?(?:test|check|verify|run|add|write|update|create|implement)\b")
 """How an agent begins what it does next, which is no choice between ways to do it."""
-_OF_WORK = phrases.any_of(r"^(?:fixed|added|removed|updated|changed|consider)\b")
-"""A title that tells of the work warns of nothing."""
 _OF_NOW = phrases.any_of(r"\b(?:i|we|our|you|your|let'?s|lint\w*|warnings?|passe[sd]|compiles|will|being|ready)\b")
 """A title that an agent writes of itself, of the moment, or of what comes next, holds for nobody else."""
 _BINDS = phrases.any_of(
@@ -240,15 +237,13 @@ def _wishes(read: _Reading) -> dict[str, tuple[str, str, Event]]:
 
 
 def _dependencies(read: _Reading, claims: SessionClaims) -> Iterator[Nugget]:
-    events = [event for event in read.session.events if id(event) in read.number_of]
-    outputs = {one.call_id: one for one in read.session.events if one.kind is EventKind.OUTPUT and one.call_id}
     by_event: dict[int, list[DependencyChange]] = {}
-    for change in dependency_changes(events, outputs):
+    for change in dependency_changes([event for event in read.session.events if id(event) in read.number_of]):
         by_event.setdefault(id(change.event), []).append(change)
     for together in by_event.values():
         first = together[0]
-        path = read.places.find(first.manifest) if first.manifest else _manifest(read, first)
-        if first.manifest and path is None:
+        path = read.places.find(first.manifest)
+        if path is None:
             continue
         told = [(change, titles.capitalised(change.summary), _why(read, change, claims)) for change in together]
         if len(together) > _GROUPED_DEPENDENCIES:
@@ -259,8 +254,8 @@ def _dependencies(read: _Reading, claims: SessionClaims) -> Iterator[Nugget]:
         for change, summary, why in told:
             fits = why and len(summary) + 2 + len(why) <= SUMMARY_CHARS
             event = change.event
-            text = event.text if change.manifest is None else (event.after or event.before or "")
-            quote = next((line.strip() for line in text.splitlines() if change.name in line), "")
+            lines = (event.after or event.before or "").splitlines()
+            quote = next((line.strip() for line in lines if change.name in line), "")
             yield read.nugget(
                 NuggetType.DEPENDENCY, f"{summary}: {why}" if fits else summary, DEPENDENCY, event=event, quote=quote,
                 path=path, detail="" if fits else shorten(why, 400),
@@ -279,15 +274,6 @@ def _why(read: _Reading, change: DependencyChange, claims: SessionClaims) -> str
         if away <= 2 and short in text.lower() and len(text) > len(short) + 12 and text.rstrip()[-1:] not in "?:":
             near.append((away, text))
     return min(near, key=lambda one: one[0], default=(0, ""))[1]
-
-
-def _manifest(read: _Reading, change: DependencyChange) -> str | None:
-    """Return the manifest that a package program changed: the one of its kind that was touched or the root holds."""
-    globs = [entry[0] for entry in MANIFESTS if entry[1] == change.ecosystem]
-    touched = [path for path in read.touches if any(PurePosixPath(path).match(glob) for glob in globs)]
-    if len(touched) == 1:
-        return touched[0]
-    return next((glob for glob in globs if "*" not in glob and read.places.is_file(glob)), None)
 
 
 def _reasons(read: _Reading, claims: SessionClaims) -> Iterator[Nugget]:
@@ -344,7 +330,7 @@ def _kind(draft: Draft) -> NuggetType | None:
         is_stated = is_choice or phrases.CHOSEN.search(text) or wish_of(draft.title, text)  # and no report of a defect
         is_meant = is_stated if is_user else is_adopted(draft) and not _NEXT_STEP.match(draft.title)
         return NuggetType.DECISION if is_meant else None
-    is_task = _OF_WORK.search(draft.title) or draft.title.split(" ", 1)[0].lower() in titles.IMPERATIVES
+    is_task = draft.title.split(" ", 1)[0].lower() in titles.IMPERATIVES
     if not is_user and not is_task and is_checked(draft) and (found["risk"] or found["not"] or found["must"]):
         return NuggetType.CAVEAT
     return None

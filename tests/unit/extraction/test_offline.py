@@ -8,7 +8,6 @@ import pytest
 from nugget.config import Settings
 from nugget.errors import TranscriptError
 from nugget.extraction import requests, titles
-from nugget.extraction.episodes import picked
 from nugget.extraction.offline import MAX_UNITS, explain, extract_offline
 from nugget.extraction.proposals import Proposal
 from nugget.models import Event, EventKind, KnowledgeType, Session, Speaker
@@ -219,38 +218,10 @@ def test_every_quote_of_every_real_session_is_verbatim(shared_data):
     assert units > 50
 
 
-@pytest.mark.parametrize(
-    ("reply", "prompted", "title", "body"),
-    [
-        ("Should I use turborepo or nx, and pnpm or yarn?",
-         "turborepo and pnpm. nx is too much magic, we tried it in 2024 and nobody could debug it",
-         "Use turborepo and pnpm", "nx is too much magic"),
-        ("I can use WebSockets or server-sent events. I'd suggest WebSockets since they are bidirectional.",
-         "SSE. our proxy (an old nginx) kills websockets after 60s",
-         "Use SSE: our proxy (an old nginx) kills websockets after 60s", ""),
-        ("Alpine is smaller, but musl breaks numpy. debian-slim has wheels for all packages. I'd use debian-slim.",
-         "ok debian-slim", "Use debian-slim", "debian-slim has wheels for all packages."),
-        ("The gateway sees all requests. The service could limit per tenant plan, or per user?",
-         "gateway, but make the limits configurable per route",
-         "Use gateway, but make the limits configurable per route", ""),
-    ],
-)  # fmt: skip
-def test_a_pick_among_options_in_prose_is_a_decision(reply, prompted, title, body):
-    proposals = extract(prompt("how shall we set it up?"), said(reply), prompt(prompted), edited("setup.toml"))
-    chosen = next(proposal.unit for proposal in proposals if proposal.unit.title == title)
-    assert chosen.type is DECISION and body in chosen.body
-
-
 def test_thanks_for_an_answer_accept_no_offer():
     reply = "The cookie lives for 15 minutes and each request renews it. Let me know if you want details on any of it!"
     proposals = extract(prompt("how does auth work?"), said(reply), prompt("great thanks, now add a logout button"))
     assert not any("details" in proposal.unit.title for proposal in proposals)
-
-
-@pytest.mark.parametrize("prompted", ["commit this", "fix it", "we're in a worktree. or are we?"])
-def test_an_errand_in_words_of_the_reply_picks_nothing(prompted):
-    reply = "Should I commit this or fix it first? We're in a worktree."
-    assert not picked(prompted, reply) and picked("option b", "There are two options: a, or option b?")
 
 
 @pytest.mark.proves("EXT-DECISION")
@@ -270,10 +241,8 @@ def test_an_accepted_offer_is_a_decision_about_the_file_that_was_changed_for_it(
         ("いや、Redisを使ってください", "Redisを使ってください"),
         ("Actually use Postgres for the queue", "Use Postgres for the queue"),
         ("fix the test, the code is right", "The code is right"),
-        ("the hook names its agent, why aren't we using that", "The hook names its agent: use that"),
         ("i want the menu to open on the left", "The menu should open on the left"),
         ("no we have to keep the old index", "Keep the old index"),
-        ("The critical detail: `flush()` runs before the lock is taken", "`flush()` runs before the lock is taken"),
         ("根本原因总结：缓存没有锁，所以并发请求会覆盖彼此的结果", "缓存没有锁，所以并发请求会覆盖彼此的结果"),
         ("Move the keys to `vault/`, but don't copy any of the old ones into it - they were all leaked to a public log",
          "Move the keys to `vault/`, but don't copy any of the old ones into it"),
