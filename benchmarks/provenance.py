@@ -42,7 +42,7 @@ def extract(files: list[Path]) -> dict[str, float]:
         session = read_session(file)
         times.append(time.process_time())
         places = Places(session=session, roots=[vanished_workspace(Path(session.cwd or "/gone"))])
-        touched, _ = file_touches(session, places)
+        touched = file_touches(session, places)
         times.append(time.process_time())
         redacted, _ = redact_session(readable(session), settings=Settings())
         heuristic_nuggets(redacted, touched, places, now=NOW)
