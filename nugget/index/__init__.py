@@ -69,6 +69,10 @@ class IndexReader(Protocol):
         """Return columns of the units `u` that a filter admits; `columns` and `order` are SQL of ours."""
 
     @property
+    def vector_search(self) -> str:
+        """How vectors are compared, for `--explain` and `status`."""
+
+    @property
     def other_model(self) -> str:
         """The entry of `degraded` for a client whose model is not the one of the index."""
 

@@ -130,10 +130,10 @@ def explained_score(score: float, contributions: Iterable[Contribution]) -> str:
 
 
 def explained_stages(known: Mapping[str, Any]) -> str:
-    """Return what was counted, and how long each stage took."""
+    """Return how vectors were compared, what was counted, and how long each stage took."""
     counts = ", ".join(f"{count} {name}" for name, count in known.get("counts", {}).items())
     times = ", ".join(f"{name} {ms:.1f} ms" for name, ms in known.get("timings_ms", {}).items())
-    return f"{counts}; {times}."
+    return f"Vectors by {known.get('vector_search')}: {counts}; {times}."
 
 
 def grouped(hits: Sequence[Hit]) -> dict[SourceName, dict[str, list[Hit]]]:

@@ -101,6 +101,7 @@ def retrieve(
             "profile": {name: getattr(profile, name) for name in ("name", "candidates", "hops")},
             "counts": {"candidates": candidates, "hits": len(hits), "packed": len(packed)},
             "timings_ms": {name: round(value * 1000, 3) for name, value in seconds.items()},
+            "vector_search": indexes.brain.vector_search,
             "contributed": Counter(str(hit.unit.source) for hit in packed),
             "hits": [{"id": hit.unit.id, "score": hit.score, "relevance": hit.relevance,
                       "contributions": list(map(asdict, hit.contributions))} for hit in packed],

@@ -141,6 +141,8 @@ def _check_index(seen: dict[str, Any], environment: Environment) -> Iterator[Fin
         yield _good("index", ", ".join(counted(state[f"{noun}s"], noun) for noun in ("unit", "chunk", "vector")))
     if state["model"] and state["vectors"] < state["chunks"]:
         yield _odd("vectors", f"missing for {counted(state['chunks'] - state['vectors'], 'chunk')}", "nugget sync")
+    elif state["vector_search"]:
+        yield _good("vectors", f"searched with {state['vector_search']}")
 
 
 def _check_team_index(seen: dict[str, Any]) -> Iterator[Finding]:

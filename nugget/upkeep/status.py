@@ -85,7 +85,7 @@ def index_status(brain: Path, environment: Environment) -> tuple[dict[str, Any],
     file, sizes = index_file(brain, environment), dict.fromkeys(("units", "chunks", "vectors", "relations", "files"), 0)
     known: dict[str, Any] = {
         "state": "absent", "reason": "there is no index yet", "behind": 0, **sizes, "bytes": 0, "model": None,
-        "model_problem": None, "problems": [],
+        "model_problem": None, "vector_search": None, "problems": [],
     }  # fmt: skip
     if file is None or not file.is_file():
         paths = [*knowledge_paths(brain)]
@@ -103,6 +103,7 @@ def index_status(brain: Path, environment: Environment) -> tuple[dict[str, Any],
                 "chunks": counts["chunks"], "vectors": counts["vectors"], "relations": counts["relationships"],
                 "files": counts["files"], "bytes": file.stat().st_size, "model": index.embedding_model,
                 "model_problem": index.model_problem(), "problems": problems,
+                "vector_search": index.vector_search if index.embedding_model else None,
             }, row | {"embedding": embedding_under_way(file.with_name("embeddings"))}  # fmt: skip
     except (IndexUnavailable, sqlite3.DatabaseError) as error:
         return known | {"state": "outdated" if str(error) == OTHER_VERSION else "unusable", "reason": str(error)}, None

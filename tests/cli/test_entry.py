@@ -15,7 +15,7 @@ FAKE_KEY = "gh" + "p_" + "x7Kq2LmN9vRt4WbZ8cYd1FgH5jPs3QaU6eTi"
 
 RUN = "import sys; from nugget.__main__ import main; sys.argv[0] = 'nugget'; sys.exit(main())"
 HEAVY = (
-    "anthropic", "fastembed", "github", "httpx", "httpx2", "huggingface_hub", "kingfisher_sdk", "mcp",
+    "anthropic", "apsw", "fastembed", "github", "httpx", "httpx2", "huggingface_hub", "kingfisher_sdk", "mcp",
     "numpy", "onnxruntime", "pydantic", "starlette", "tokenizers", "uvicorn",
 )  # fmt: skip
 

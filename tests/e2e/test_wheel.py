@@ -74,7 +74,7 @@ def test_the_wheel_carries_everything_and_nothing_else(wheel):
 def test_init_add_and_ask_work_where_only_the_wheel_is_installed(installed, isolated_home, monkeypatch):
     monkeypatch.delenv("NUGGET_MODELS")
     present = pip(installed, "list").lower()
-    assert not [name for name in ("pytest", "hypothesis", "mypy", "ruff") if name in present]
+    assert not [name for name in ("pytest", "hypothesis", "mypy", "ruff", "apsw", "pysqlite3") if name in present]
     pip(installed, "check")
     nugget = installed / "nugget"
     assert run(nugget, "--version", cwd=isolated_home).startswith("nugget ")

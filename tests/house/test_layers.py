@@ -35,6 +35,7 @@ GATEWAYS: dict[str, set[str]] = {
     "pydantic": {"config", "mcp", "http", "evaluation.query_log", "sources.nugget_store"},
     "rich": {"cli", "render"},
     "ruamel": {"brain.frontmatter", "upkeep"},
+    "sqlite_vec": set(),
     "starlette": {"http", "web"},
     "tokenizers": {"infra.embedding"},
     "tree_sitter": {"extraction"},
@@ -42,7 +43,7 @@ GATEWAYS: dict[str, set[str]] = {
     "typer": {"cli"},
     "uvicorn": {"http"},
 }
-"""Who may import a package, where its exceptions become Nugget's own."""
+"""Who may import a package, where its exceptions become Nugget's own. (`sqlite_vec` is found, never imported.)"""
 
 
 def module_of(file: Path) -> str:

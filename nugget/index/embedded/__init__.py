@@ -11,14 +11,20 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from nugget.index import Edge, IndexReader, Lists, StoredChunk, UnitCosines, conditions_of
 from nugget.index.embedded import units as stored
 from nugget.index.embedded import vectors
-from nugget.index.embedded.connection import Unusable, home_index_file, memory_index_file, open_existing, open_memory
+from nugget.index.embedded.connection import (
+    Unusable,
+    home_index_file,
+    load_sqlite_vec,
+    memory_index_file,
+    open_existing,
+    open_memory,
+)
 from nugget.index.embedded.units import select_in
 from nugget.index.fulltext import (
     BM25_WEIGHTS,
@@ -38,7 +44,6 @@ if TYPE_CHECKING:
 
 _MOST_KNOWN = 32
 """Most lengths of documents, and masks of what filters admit, that a thread keeps of one state."""
-_Key = TypeVar("_Key")
 
 
 class Index(IndexReader):
@@ -63,8 +68,17 @@ class Index(IndexReader):
         if connection is None:
             connection = open_existing(self.file)
             self._local.connection, self._local.state = connection, (0, -1)
+            self._local.vector_search = "sqlite-vec" if load_sqlite_vec(connection) else "numpy"
+            if self._local.vector_search == "numpy":
+                vectors.add_distance(connection)
             self._opened.append(connection)
         return connection
+
+    @property
+    def vector_search(self) -> str:
+        """How this thread measures vectors: by `sqlite-vec` or, where that does not load, by `numpy`."""
+        _ = self.connection
+        return str(self._local.vector_search)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -185,33 +199,40 @@ class Index(IndexReader):
     def search_vectors(self, vector: Vector, k: int, filter_: Filter) -> list[tuple[int, float]]:
         """Return the k chunks of highest cosine with a normalised vector, as (chunk key, cosine)."""
         near = self._signs.near(self.connection, vector, k, self._admitted(filter_, "chunks"))
-        rows = list(select_in(self.connection, "SELECT chunk_key, embedding FROM vectors WHERE chunk_key IN", near))
-        return sorted(_measured(vector, rows), key=lambda found: (-found[1], found[0]))[:k]
+        # Of all its measures L2 is the one that spares sqlite-vec two norms a row.
+        sql = "SELECT vec_distance_L2(embedding, ?), chunk_key FROM vectors WHERE chunk_key IN"
+        best = sorted(select_in(self.connection, sql, near, (vector.tobytes(),)))[:k]
+        return [(key, vectors.cosine(distance)) for distance, key in best]
 
     def unit_cosines(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, UnitCosines]:
         """Return the cosines with each of these units that has vectors: of the whole, and of its title."""
-        sql = "SELECT unit_key, embedding, title_embedding FROM unit_vectors WHERE unit_key IN"
-        rows = list(select_in(self.connection, sql, unit_keys))
-        titles = dict(_measured(vector, [(unit, title) for unit, _, title in rows if title is not None]))
-        return {unit: (whole, titles.get(unit)) for unit, whole in _measured(vector, [row[:2] for row in rows])}
+        sql = (
+            "SELECT unit_key, vec_distance_L2(embedding, ?), "
+            "CASE WHEN title_embedding IS NOT NULL THEN vec_distance_L2(title_embedding, ?) END "
+            "FROM unit_vectors WHERE unit_key IN"
+        )
+        return {
+            unit: (vectors.cosine(whole), None if title is None else vectors.cosine(title))
+            for unit, whole, title in select_in(self.connection, sql, unit_keys, [vector.tobytes()] * 2)
+        }
 
     def nearest_chunks(self, vector: Vector, unit_keys: Sequence[int]) -> dict[int, tuple[int, float]]:
         """Return the nearest chunk of each of these units that has vectors: unit key -> (chunk key, cosine)."""
-        sql = (
-            "SELECT unit_key, key, embedding FROM chunks CROSS JOIN vectors ON chunk_key = key "
-            "WHERE unit_key IN (SELECT value FROM json_each(?))"
+        sql = (  # beside min(), SQLite takes `key` from the row that is least
+            "SELECT unit_key, key, min(vec_distance_L2(embedding, ?)) FROM chunks CROSS JOIN vectors "
+            "ON chunk_key = key WHERE unit_key IN (SELECT value FROM json_each(?)) GROUP BY unit_key"
         )
-        rows = self.connection.execute(sql, (json.dumps(unit_keys),)).fetchall()
-        found = sorted(_measured(vector, [(row[:2], row[2]) for row in rows]), key=itemgetter(1))
-        return {unit: (key, cosine) for (unit, key), cosine in found}  # of several the last one, the nearest, counts
+        rows = self.connection.execute(sql, (vector.tobytes(), json.dumps(unit_keys)))
+        return {unit: (key, vectors.cosine(distance)) for unit, key, distance in rows}
 
     def nearness(self, unit_key: int, unit_keys: Sequence[int]) -> dict[int, float]:
         """Return the cosine of each of these units with another one, each as a whole; 0 if it is below."""
-        if (vector := self.unit_vector(unit_key)) is None:
-            return {}
-        sql = "SELECT unit_key, embedding FROM unit_vectors WHERE unit_key IN"
-        rows = list(select_in(self.connection, sql, unit_keys))
-        return {key: max(cosine, 0.0) for key, cosine in _measured(vector, rows)}
+        vector = self.connection.execute(
+            "SELECT embedding FROM unit_vectors WHERE unit_key = ?", (unit_key,)
+        ).fetchone()
+        sql = "SELECT unit_key, vec_distance_L2(embedding, ?) FROM unit_vectors WHERE unit_key IN"
+        near = select_in(self.connection, sql, unit_keys, vector) if vector else ()
+        return {key: max(vectors.cosine(distance), 0.0) for key, distance in near}
 
     def words_of_unit(self, terms: Terms, unit_key: int) -> list[str]:
         """Return those of the words that stand in a unit."""
@@ -296,14 +317,6 @@ class Index(IndexReader):
 
     def __del__(self) -> None:
         self.close()
-
-
-def _measured(vector: Vector, rows: Sequence[tuple[_Key, bytes]]) -> list[tuple[_Key, float]]:
-    """Return the key of each row with the cosine of its vector with a normalised one."""
-    import numpy as np
-
-    others = np.frombuffer(b"".join(row[1] for row in rows), "<f4").reshape(-1, len(vector))
-    return list(zip((row[0] for row in rows), (others @ vector).tolist(), strict=True))
 
 
 def _allowed(filter_: Filter, kind: str) -> tuple[str, list[object]]:

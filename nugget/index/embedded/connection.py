@@ -1,4 +1,4 @@
-"""Open index files: pragmas, schema, and which file holds what.
+"""Open index files: pragmas, schema, the sqlite-vec extension, and which file holds what.
 
 A brain's index lies beside it; the machine's and those of memory lie in `$NUGGET_HOME`. All are derived: one that is
 missing, damaged or of another version is replaced by an empty one, and the next sync fills it.
@@ -6,12 +6,15 @@ missing, damaged or of another version is replaced by an empty one, and the next
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import secrets
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from nugget.config import Environment
@@ -41,6 +44,7 @@ class Unusable(IndexUnavailable):
 
 def connect(file: Path | str) -> sqlite3.Connection:
     """Open (or create) a database with Nugget's pragmas; autocommit, usable from any one thread at a time."""
+    _register_everywhere()
     if str(file) != ":memory:":
         with suppress(OSError):  # SQLite says it better
             files.private_file(file)  # SQLite gives what it puts beside a database the permissions that this has
@@ -122,6 +126,48 @@ def write_transaction(connection: sqlite3.Connection) -> Iterator[None]:
         if connection.in_transaction:  # a full disk or a broken page has SQLite roll back by itself
             connection.execute("ROLLBACK")
         raise
+
+
+def load_sqlite_vec(connection: sqlite3.Connection) -> bool:
+    """Make sqlite-vec's functions available on this connection; return False if this Python cannot.
+
+    Either the extension is loaded, if Python was built to allow that, or `connect` has registered the library as an
+    auto-extension of the SQLite that Python is linked with.
+    """
+    library = _vec_library()
+    with suppress(Exception):  # of whichever SQLite module made the connection
+        if library is not None and hasattr(connection, "enable_load_extension"):
+            connection.enable_load_extension(True)
+            connection.load_extension(str(library.with_suffix("")))
+            connection.enable_load_extension(False)
+        connection.execute("SELECT vec_version()")
+        return True
+    return False
+
+
+@cache
+def _vec_library() -> Path | None:
+    """Return sqlite-vec's loadable library, found without importing the package (which would import numpy)."""
+    spec = find_spec("sqlite_vec")
+    if spec is None or spec.origin is None:
+        return None
+    return next(iter(sorted(Path(spec.origin).parent.glob("vec0.*"))), None)
+
+
+@cache
+def _register_everywhere() -> bool:
+    """Register sqlite-vec for every later connection, on Pythons that cannot load extensions themselves."""
+    library = _vec_library()
+    if library is None or hasattr(sqlite3.Connection, "enable_load_extension"):
+        return False
+    try:
+        import _sqlite3
+
+        sqlite = ctypes.CDLL(_sqlite3.__file__)  # symbols of the libsqlite3 that it is linked with are found too
+        vec = ctypes.CDLL(str(library))
+        return bool(sqlite.sqlite3_auto_extension(ctypes.cast(vec.sqlite3_vec_init, ctypes.c_void_p)) == 0)
+    except (OSError, AttributeError, ImportError):
+        return False
 
 
 def index_folder(brain: Path, environment: Environment) -> Path:

@@ -5,7 +5,7 @@ from a cache or from the model. That makes a long first indexing resumable, and 
 same thing again.
 
 A search compares the signs of the numbers, which are a thirty-second of a vector and held in memory. The nearest of
-them are measured exactly.
+them are measured exactly, by sqlite-vec or, where that does not load, by a function of the same name.
 """
 
 from __future__ import annotations
@@ -99,6 +99,17 @@ class Signs:
             keys, signs = np.concatenate((keys, more)), np.ascontiguousarray(np.concatenate((signs, added), axis=1))
             self._read = (made, rows[-1][0], keys, signs)
             return keys, signs
+
+
+def add_distance(connection: sqlite3.Connection) -> None:
+    """Give a connection on which sqlite-vec does not load the one function of it that is used."""
+
+    def distance(one: bytes, other: bytes) -> float:
+        import numpy as np
+
+        return float(np.linalg.norm(np.frombuffer(one, "<f4") - np.frombuffer(other, "<f4")))
+
+    connection.create_function("vec_distance_L2", 2, distance, deterministic=True)
 
 
 def any_missing(connection: sqlite3.Connection) -> bool:
@@ -255,3 +266,8 @@ def _in_words(bits: bytes) -> bytes:
 
 def _hash(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def cosine(distance: float) -> float:
+    """Return the cosine of two unit vectors at this Euclidean distance: |a-b|^2 = 2 - 2 cos(a, b)."""
+    return 1.0 - distance * distance / 2.0

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class PostgresIndex(Transactions, IndexReader):
     """A space of a team's index, opened for reading. Thread-safe: each thread has a transaction of its own."""
 
-    other_model = "other_model"
+    vector_search, other_model = "pgvector", "other_model"
 
     @property
     def chunk_count(self) -> int:

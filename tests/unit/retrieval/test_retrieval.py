@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -16,6 +17,8 @@ from paths import REPOSITORY
 from nugget.app import Brain
 from nugget.config import Settings, read_environment
 from nugget.errors import LLMUnavailable, UsageError
+from nugget.index.embedded import Index
+from nugget.index.embedded.vectors import add_distance
 from nugget.models import Bundle, Chunk, Contribution, Depth, Filter, Hit, Query, SourceName, StaleReason, Unit
 from nugget.render import bundle_markdown
 from nugget.retrieval.candidates import fuse
@@ -162,6 +165,18 @@ def test_filters_admit_only_what_they_name_related_units_included(asked):
     assert not hits(Filter(sources=(SourceName.CANON,)))
     with pytest.raises(UsageError, match="attic"):
         hits(Filter(sources=("attic",)))  # type: ignore[arg-type]
+
+
+@pytest.mark.proves("INDEX-NUMPY")
+def test_sqlite_vec_and_numpy_measure_the_same(asked):
+    with closing(Index(asked.index.file)) as by_sql, closing(Index(asked.index.file)) as by_numpy:
+        assert by_sql.vector_search == "sqlite-vec"
+        add_distance(by_numpy.connection)
+        for question in ("retry", "what makes bread rise", "who decides in an incident"):
+            vector = asked.embedder.embed_query(question)
+            one, other = (index.search_vectors(vector, 10, Filter()) for index in (by_sql, by_numpy))
+            assert [key for key, _ in one] == [key for key, _ in other]
+            assert [cosine for _, cosine in one] == pytest.approx([cosine for _, cosine in other], abs=1e-4)
 
 
 @pytest.mark.proves("ASK-RELATED")
