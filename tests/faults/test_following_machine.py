@@ -129,5 +129,5 @@ def test_accepting_and_merging_in_any_order_never_diverges(tmp_path, monkeypatch
         pass
 
     Here.folder, Here.monkeypatch = tmp_path, monkeypatch
-    examples, steps = (5, 10) if FAULTS == 1 else (100, 25)
+    examples, steps = (3, 12) if FAULTS == 1 else (100, 25)
     run_state_machine_as_test(Here, settings=settings(max_examples=examples, stateful_step_count=steps, deadline=None))

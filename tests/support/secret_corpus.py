@@ -154,6 +154,8 @@ def corpus(name: str) -> list[dict[str, Any]]:
 
 
 def left_over(secret: str, text: str) -> bool:
-    """Whether any run of 12 characters of the secret is still there."""
-    size = min(12, len(secret))
+    """Whether any run of 12 characters of the secret is still there: each holds one of its blocks of six."""
+    size, block = min(12, len(secret)), min(6, (len(secret) + 1) // 2)
+    if not any(secret[start : start + block] in text for start in range(0, len(secret) - block + 1, block)):
+        return False
     return any(secret[start : start + size] in text for start in range(len(secret) - size + 1))
