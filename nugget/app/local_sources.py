@@ -193,8 +193,7 @@ def read_new_logs(
 def open_memory_of(brain: Brain, identity: str) -> Index:
     """Open the index of an identity's memory, synced with its files. Raises UsageError for an invalid identity."""
     environment, settings, embedder = brain.environment, brain.settings, brain.embedder
-    here = find_workspace(Path.cwd())
-    workspaces = [*([here.root] if here else []), *(expanded(folder) for folder in settings.memory_workspaces)]
+    workspaces = [find_workspace(Path.cwd()).root, *(expanded(folder) for folder in settings.memory_workspaces)]
     source = memory_of(identity, environment, redact=redacting(settings), brain=brain.path, workspaces=workspaces)
     with closing(open_memory(environment.home, identity)) as connection:
         changes = document_changes(source, connection)

@@ -246,9 +246,9 @@ class Logs:
         if not logs:
             raise self._unknown("any session yet")
         here = find_workspace(current_folder())
-        for log in reversed(logs[-_RECENT:] if here else ()):
+        for log in reversed(logs[-_RECENT:]):
             known = find_log_session(connection, self._read(connection, log[0].id, fresh=False))
-            if known and here and known.workspace == here.identity:
+            if known and known.workspace == here.identity:
                 return known.id
         return logs[-1][0].id
 
@@ -273,4 +273,4 @@ class Logs:
 def _sessions_in(connection: sqlite3.Connection, folder: Path, *, limit: int) -> list[LogSession]:
     """Return the latest sessions of the repository that a folder is in, newest first."""
     here = find_workspace(folder, is_known=lambda one: bool(log_sessions(connection, workspace=one, limit=1)))
-    return log_sessions(connection, workspace=here.identity, limit=limit) if here else []
+    return log_sessions(connection, workspace=here.identity, limit=limit)

@@ -24,7 +24,7 @@ from nugget.index.embedded.connection import Unusable
 from nugget.infra import git
 from nugget.infra.embedding import Embedder, embedder_or_problem
 from nugget.infra.llm import open_extractor, open_llm
-from nugget.infra.workspace import Workspace, find_workspace, vanished_workspace
+from nugget.infra.workspace import Workspace, find_workspace
 from nugget.models import Query, StaleReason
 from nugget.models.nuggets import Nugget, NuggetBundle
 from nugget.provenance import (
@@ -172,8 +172,7 @@ class Provenance:
     def workspace(self) -> Workspace:
         """Return the workspace that the folder is in."""
         home = self.environment.home
-        found = find_workspace(self.folder, is_known=lambda identity: provenance_folder(home, identity).is_dir())
-        return found or vanished_workspace(self.folder)
+        return find_workspace(self.folder, is_known=lambda identity: provenance_folder(home, identity).is_dir())
 
     @contextmanager
     def _workspace(self) -> Iterator[tuple[sqlite3.Connection, Workspace]]:

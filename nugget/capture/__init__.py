@@ -219,8 +219,7 @@ def propose_note(
 
     if len(git.branches(target.brain, f"{BRANCH_PREFIX}note-")) >= _MOST_NOTES:
         raise ReviewError(f"{_MOST_NOTES} notes wait for review; no more are taken.", hint="Run `nugget review`.")
-    place = find_workspace(folder)
-    root = place.root if place else folder
+    root = find_workspace(folder).root
     allow = allow_list(target.settings)
     paths = [_path_in(root, cleaned(path, allow)) for path in paths]
     title, statement, because = (cleaned(text, allow) for text in (" ".join(title.split()), statement, because))

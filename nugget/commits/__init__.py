@@ -69,7 +69,7 @@ def prepare(
     the commit. Raises GitError outside a repository, in a bare one, and if nothing is staged.
     """
     workspace = find_workspace(folder)
-    if workspace is None or workspace.common_dir is None:
+    if workspace.common_dir is None:
         raise GitError(f"{folder} is not in a git repository.", hint="Change to the repository to commit in.")
     if workspace.root == workspace.common_dir or not (workspace.root / ".git").exists():
         raise GitError(f"{workspace.root} is a bare repository: nothing can be staged there.")

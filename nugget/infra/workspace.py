@@ -41,31 +41,24 @@ class Workspace:
     common_dir: Path | None = None
 
 
-def find_workspace(folder: Path, *, is_known: Callable[[str], bool] | None = None) -> Workspace | None:
-    """Return the workspace of a folder; None if the folder does not exist.
+def find_workspace(folder: Path, *, is_known: Callable[[str], bool] | None = None) -> Workspace:
+    """Return the workspace of a folder; of one that is gone, the repository it was in, if that still exists.
 
     A folder without git is a workspace of its own, unless `is_known` accepts the identity of one of its parents,
     where a session was started.
     """
     folder = folder.absolute()
     if not folder.is_dir():
-        return None
+        if side := re.match(_SIDE_FOLDER, folder.as_posix()):
+            return replace(find_workspace(Path(side[1])), root=folder)
+        left = next((parent for parent in folder.parents if parent.is_dir()), Path(folder.anchor))
+        found = _repository(left) if left != Path(left.anchor) else None
+        return found or _by_path(folder)
     if (found := _repository(folder)) is not None:
         return found
     parents = map(_by_path, folder.parents) if is_known else ()
     own = _by_path(folder)
     return next((one for one in (own, *parents) if is_known and is_known(one.identity)), own)
-
-
-def vanished_workspace(folder: Path) -> Workspace:
-    """Return the workspace of a folder that is gone: the repository it was in, if that still exists, else its path."""
-    folder = folder.absolute()
-    if side := re.match(_SIDE_FOLDER, folder.as_posix()):
-        main = vanished_workspace(Path(side[1]))
-        return Workspace(identity=main.identity, root=folder, name=main.name, common_dir=main.common_dir)
-    left = next((parent for parent in folder.parents if parent.is_dir()), Path(folder.anchor))
-    found = _repository(left) if left != Path(left.anchor) else None
-    return found or _by_path(folder)
 
 
 @dataclass(slots=True)
@@ -82,7 +75,11 @@ class WorkspaceFinder:
         """Return the workspace of a folder, even if the folder is gone."""
         top = (_top(Path(folder)) if Path(folder).is_dir() else None) or Path(folder)
         if top not in self.found:
-            self.found[top] = find_workspace(top) or self._vanished(top)
+            place = find_workspace(top)
+            known = next((one for one in (top, *top.parents) if str(one) in self.known), None)
+            if known and place.common_dir is None and not top.is_dir():
+                place = replace(place, identity=self.known[str(known)], root=known, name=known.name)
+            self.found[top] = place
         return self.found[top]
 
     def of_session(self, session: Session) -> dict[str, list[Workspace]]:
@@ -99,13 +96,6 @@ class WorkspaceFinder:
             if all(place.root != one.root for one in checkouts):
                 checkouts.append(place)
         return grouped
-
-    def _vanished(self, folder: Path) -> Workspace:
-        place = vanished_workspace(folder)
-        known = next((one for one in (folder, *folder.parents) if str(one) in self.known), None)
-        if known is None or place.common_dir is not None:
-            return place
-        return replace(place, identity=self.known[str(known)], root=known, name=known.name)
 
 
 def _top(folder: Path) -> Path | None:

@@ -30,7 +30,7 @@ from nugget.errors import GitError, UsageError
 from nugget.extraction.places import GRAMMARS, PYTHON, definition_reader
 from nugget.index.embedded import provenance as stored
 from nugget.infra import git
-from nugget.infra.workspace import Workspace, find_workspace, relative_path, vanished_workspace
+from nugget.infra.workspace import Workspace, find_workspace, relative_path
 from nugget.models import StaleReason
 from nugget.models.nuggets import Nugget, ScopeMatch
 from nugget.text import content_hash
@@ -149,20 +149,15 @@ def find_workspace_of(
     A relative path is meant from `folder`. The repository that the path is in counts (a submodule, not what it is in),
     unless sessions are known of that of `folder` only. Raises UsageError for a path that is in no workspace.
     """
-
-    def workspace(place: Path) -> Workspace:
-        return find_workspace(place, is_known=is_known) or vanished_workspace(place)
-
+    own = find_workspace(folder, is_known=is_known)
     if path is None:
-        return workspace(folder), None
+        return own, None
     if "\0" in path or not path.strip():
         raise UsageError("The path is empty or holds a NUL.", hint="Give a file or folder of a repository.")
     whole = Path(os.path.normpath(Path(folder, expanded(path))))
     there = next(place for place in (whole, *whole.parents) if os.path.isdir(place))  # noqa: PTH112 (is_dir raises for a long name)
-    own = workspace(folder)
-
     fallback: tuple[Workspace, str] | None = None
-    for found in (workspace(there), own):
+    for found in (find_workspace(there, is_known=is_known), own):
         is_root = os.path.realpath(whole) == os.path.realpath(found.root)
         relative = "" if is_root else relative_path(found, str(whole))
         if relative is not None and is_known(found.identity):

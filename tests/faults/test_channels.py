@@ -70,7 +70,6 @@ def test_the_same_rule_is_the_users_where_they_typed_it(channel, tmp_path):
 def test_brief_and_recall_tell_what_the_user_typed_and_nothing_that_was_planted(tmp_path, home):
     shop = make_repository(tmp_path / "shop")
     workspace = find_workspace(shop)
-    assert workspace is not None
 
     def told(channels: tuple[Channel, ...]) -> str:
         for channel in channels:

@@ -48,7 +48,6 @@ def known(tmp_path: Path, home: Path, queue_lock: None) -> Path:
     assert log is not None
     ingest(connection, log, settings=load_settings(environment), now=NOW)
     workspace = find_workspace(shop)
-    assert workspace is not None
 
     def nugget(summary: str, **more: Any) -> Nugget:
         scope = Scope(repo=workspace.identity, path="src/pay.py")

@@ -34,9 +34,7 @@ class Shop:
 
     @property
     def workspace_id(self) -> str:
-        found = find_workspace(self.repo)
-        assert found is not None
-        return found.identity
+        return find_workspace(self.repo).identity
 
     def write(self, path: str, text: str) -> str:
         """Write a file; returns its SHA-256."""
@@ -85,9 +83,7 @@ class Shop:
             yield connection
 
     def checkout(self) -> Checkout:
-        found = find_workspace(self.repo)
-        assert found is not None
-        return Checkout(found)
+        return Checkout(find_workspace(self.repo))
 
     def why(self, path: str | None = None, text: str | None = None, **more: Any) -> NuggetBundle:
         filter_ = Filter(**{name: more.pop(name) for name in ("types", "since") if name in more})

@@ -19,7 +19,7 @@ from nugget.errors import NuggetError
 from nugget.index.embedded import events as store
 from nugget.index.embedded.events import Ids, ReadState, table_of
 from nugget.index.embedded.units import select_in
-from nugget.infra.workspace import find_workspace, vanished_workspace
+from nugget.infra.workspace import find_workspace
 from nugget.models import Event, EventKind, Problem, SourceName
 from nugget.redaction import MARGIN_CHARS, redact, redact_all, within
 from nugget.redaction.paths import without_excluded
@@ -249,8 +249,7 @@ def workspace_of(folder: str | None) -> str | None:
     if not folder or not folder.startswith("/"):
         return None
     with suppress(OSError, NuggetError, ValueError):
-        place = Path(folder)
-        return (find_workspace(place) or vanished_workspace(place)).identity
+        return find_workspace(Path(folder)).identity
     return None
 
 

@@ -10,7 +10,7 @@ from replay import STARTED, Agent, change_by_hand, git, make_repository, replay
 
 from nugget.extraction.file_changes import file_touches
 from nugget.extraction.places import Places
-from nugget.infra.workspace import Workspace, find_workspace, vanished_workspace
+from nugget.infra.workspace import Workspace, find_workspace
 from nugget.models import Session
 from nugget.models.nuggets import FileTouch
 from nugget.sources.claude_code import read_session
@@ -25,9 +25,7 @@ def of_session(session: Session, *roots: Workspace, excluded: tuple[str, ...] = 
 
 
 def touched(agent: Agent, excluded: tuple[str, ...] = ()) -> tuple[FileTouch, ...]:
-    workspace = find_workspace(agent.repo)
-    assert workspace is not None
-    return of_session(read_session(agent.transcript), workspace, excluded=excluded)
+    return of_session(read_session(agent.transcript), find_workspace(agent.repo), excluded=excluded)
 
 
 def by_path(found: tuple[FileTouch, ...]) -> dict[str, FileTouch]:
@@ -83,9 +81,7 @@ def test_paths_outside_and_excluded_files_are_left_out_and_failed_edits_too(agen
 )  # fmt: skip
 def test_every_hash_of_a_real_session_is_that_of_the_replayed_files(shared_data, tmp_path, name):
     played = replay(shared_data / "transcripts" / f"{name}.jsonl", tmp_path / "repo", tmp_path / "claude")
-    workspace = find_workspace(played.repo)
-    assert workspace
-    found = by_path(of_session(played.session, workspace))
+    found = by_path(of_session(played.session, find_workspace(played.repo)))
     assert sorted(found) == sorted(
         path for path in played.paths if git(played.repo, "log", "--oneline", "--", path).count("\n") > 1
     )
@@ -101,5 +97,5 @@ def test_a_session_whose_repository_is_gone_is_read_from_what_the_transcript_say
     agent.run("cat > notes.md <<'EOF'\nhello\nEOF")
     after = (agent.repo / "src/auth.py").read_bytes()
     shutil.rmtree(agent.repo)
-    found = of_session(read_session(agent.transcript), vanished_workspace(agent.repo))
+    found = of_session(read_session(agent.transcript), find_workspace(agent.repo))
     assert {touch.path: touch.after_hash for touch in found} == {"src/auth.py": sha(after), "notes.md": sha("hello\n")}

@@ -9,7 +9,7 @@ import pytest
 from knowledge_files import commit, shell, write
 
 from nugget.infra import git
-from nugget.infra.workspace import Workspace, find_workspace, relative_path
+from nugget.infra.workspace import find_workspace, relative_path
 
 NOW = datetime(2026, 3, 1, 12, 30, 5, tzinfo=UTC)
 
@@ -69,12 +69,6 @@ def make_repository(folder: Path, *, remote: str | None = None, commit: bool = T
     return folder
 
 
-def found(folder: Path) -> Workspace:
-    workspace = find_workspace(folder)
-    assert workspace is not None
-    return workspace
-
-
 @pytest.mark.proves("PROVENANCE-WORKSPACE")
 @pytest.mark.parametrize(
     "url",
@@ -87,20 +81,22 @@ def found(folder: Path) -> Workspace:
     ],
 )
 def test_clones_of_one_remote_have_one_identity_however_its_address_is_written(tmp_path, url):
-    one = found(make_repository(tmp_path / "one", remote="https://github.com/acme/shop.git"))
-    other = found(make_repository(tmp_path / "other place", remote=url))
+    one = find_workspace(make_repository(tmp_path / "one", remote="https://github.com/acme/shop.git"))
+    other = find_workspace(make_repository(tmp_path / "other place", remote=url))
     assert one.identity == other.identity
     assert re.fullmatch(r"github\.com-acme-shop-[0-9a-f]{8}", one.identity)
     assert one.name == other.name == "shop"
     assert other.root == tmp_path / "other place"
-    assert found(other.root.rename(tmp_path / "renamed")).identity == one.identity
+    renamed = find_workspace(other.root.rename(tmp_path / "renamed"))
+    gone = find_workspace(renamed.root / ".claude/worktrees/agent-1")
+    assert one.identity == renamed.identity == gone.identity
 
 
 @pytest.mark.proves("PROVENANCE-BAD-INPUT")
 def test_paths_are_relative_to_the_workspace_and_those_outside_are_none(tmp_path):
     repo = make_repository(tmp_path / "repo")
     (tmp_path / "link").symlink_to(repo)
-    workspace = found(repo)
+    workspace = find_workspace(repo)
     inside = {
         f"{repo}/src/a.py": "src/a.py",
         "src/../b.py": "b.py",

@@ -160,7 +160,6 @@ def test_a_hand_that_changed_a_file_since_is_seen_by_its_hash_and_a_commit_of_an
     agent.commit("Add tokens")
     extracted(isolated_home)
     workspace = find_workspace(agent.repo)
-    assert workspace
     assert note_tunings(workspace, extractor(isolated_home)) == 0
     later = agent.moment + timedelta(days=1)
     change_by_hand(agent.repo, "src/token.py", "import jwt\n\nTTL = 900\nSKEW = 5\nALGORITHM = 'RS256'\n", at=later)
