@@ -176,7 +176,6 @@ PROMISES = {
     # The house: layers, names, start-up, packaging, documentation
     "HOUSE-LAYERS": "Modules import downward only, a heavy package has one gateway, one module reads the environment.",
     "HOUSE-SIZE": "Modules, lines, classes, patterns and parameters stay within budgets that may only fall.",
-    "HOUSE-DOCSTRINGS": "Every public module, class, function and method says what it does.",
     "HOUSE-STARTUP": "`import nugget`, `nugget --help` and a search without vectors import no heavy package.",
     "HOUSE-WHEEL": "The wheel alone carries template, hooks and model, and init, add and ask work there.",
     "HOUSE-DOCS-RUN": "Every console block in README and docs runs as it stands, in a new HOME.",

@@ -141,19 +141,6 @@ def test_only_the_configuration_reads_the_environment():
     assert readers - {"hooks", "infra.files", "infra.resident", "__main__"} == {"config"}
 
 
-@pytest.mark.proves("HOUSE-DOCSTRINGS")
-def test_everything_public_says_what_it_does():
-    silent = [f"nugget/{module}" for module, tree in TREES.items() if ast.get_docstring(tree) is None]
-    for module, tree in TREES.items():
-        for node in ast.iter_child_nodes(tree):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                inner = node.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_") else []
-                for public in (node, *(child for child in inner if isinstance(child, ast.FunctionDef))):
-                    if not public.name.startswith("_") and ast.get_docstring(public) is None:
-                        silent.append(f"nugget/{module}:{public.lineno}: {public.name}")
-    assert not silent, "\n".join(["", *silent])
-
-
 MODULES = {"crypt", "curses", "fcntl", "grp", "pty", "pwd", "resource", "select", "syslog", "termios", "tty"}
 CALLS = {
     "os": "chown fchdir fchmod fchown fork forkpty getegid geteuid getgid getgroups getpgid getpgrp getpriority getsid "
