@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,10 +16,12 @@ from cli_stage import write_unit
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import TextContent
-from served import REPOSITORY, START, Served, read_all, served, served_brain, variables_for
+from served import START, Served, read_all, served, served_brain, variables_for
 from waiting import PATIENCE_S, within
 
 from nugget import http as security
+from nugget.app.agent_session import http_token
+from nugget.config import read_environment
 from nugget.errors import UsageError
 from nugget.http import check_token, parse_address
 from nugget.mcp import INSTRUCTIONS
@@ -30,7 +31,12 @@ QUESTION = "users still see old prices after we changed them, how do we refresh 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served_brain(tmp_path_factory.mktemp("served")) as running:
+    folder = tmp_path_factory.mktemp("served")
+    for identity, text in (("zealot", "The khaydarin crystal hums."), ("roast", "The khaydarin crystal is a fake.")):
+        notes = folder / ".nugget/memory" / identity
+        notes.mkdir(parents=True)
+        (notes / "plan.md").write_text(f"# Plan\n\n{text}\n")
+    with served_brain(folder) as running:
         yield running
 
 
@@ -79,18 +85,12 @@ def test_mcp_answers_over_streamable_http(server):
 
 
 @pytest.mark.proves("HTTP-MEMORY")
-def test_memory_is_that_of_the_servers_identity_alone(tmp_path):
-    notes = tmp_path / ".nugget/memory"
-    for identity, text in (("zealot", "The khaydarin crystal hums."), ("roast", "The khaydarin crystal is a fake.")):
-        (notes / identity).mkdir(parents=True)
-        (notes / identity / "plan.md").write_text(f"# Plan\n\n{text}\n")
-    shutil.copytree(REPOSITORY / "tests" / "brain", tmp_path / "brain")
-    with served(tmp_path, brain=tmp_path / "brain") as nobody:
-        for refused in (nobody.ask("/v1/search", q="crystal", sources="memory"),
-                        nobody.ask("/v1/units/memory:zealot/plan.md")):  # fmt: skip
-            assert refused.status in (404, 422) and b"hums" not in refused.body
-        assert nobody.ask("/v1/search?q=crystal&identity=zealot").error.code == "unknown_parameter"
-    with served(tmp_path, "--as", "zealot", brain=tmp_path / "brain") as zealot:
+def test_memory_is_that_of_the_servers_identity_alone(server):
+    for refused in (server.ask("/v1/search", q="crystal", sources="memory"),
+                    server.ask("/v1/units/memory:zealot/plan.md")):  # fmt: skip
+        assert refused.status in (404, 422) and b"hums" not in refused.body
+    assert server.ask("/v1/search?q=crystal&identity=zealot").error.code == "unknown_parameter"
+    with served(server.home, "--as", "zealot", brain=server.brain) as zealot:
         found = zealot.ask("/v1/search", q="crystal", sources="memory")
         assert [hit["ref"] for hit in found.json["hits"]] == ["memory:zealot/plan.md"] and b"hums" in found.body
         assert b"hums" in zealot.ask("/v1/units/memory:zealot/plan.md").body
@@ -132,13 +132,11 @@ def test_bad_requests_get_one_clear_sentence(server):
 
 
 @pytest.mark.proves("HTTP-START")
-def test_it_starts_without_a_brain_and_an_address_that_cannot_be_had_is_told_in_one_sentence(tmp_path):
-    with served(tmp_path) as server:
-        assert server.ask("/v1/search", q="x").error.code == "no_brain"
-        taken = f"127.0.0.1:{server.port}"
-        for address, said in ((taken, "^Error: Port .* is taken by another program"), ("nowhere:x", "^Error: ")):
-            with pytest.raises(AssertionError, match=said), served(tmp_path, address=address):
-                pass
+def test_an_address_that_cannot_be_had_is_told_in_one_sentence(server, nugget):
+    for address, said in ((f"127.0.0.1:{server.port}", f"Error: Port {server.port} of 127.0.0.1 is taken"),
+                          ("nowhere:x", "Error: "), ("0.0.0.0:0 --no-token", "Error: Other machines")):  # fmt: skip
+        refused = nugget("serve", "--http", *address.split())
+        assert refused.code in (1, 2) and refused.err.startswith(said) and refused.out == ""
 
 
 @pytest.mark.proves("HTTP-END")
@@ -193,11 +191,11 @@ def test_the_first_start_makes_a_token_that_only_its_owner_can_read(tmp_path):
             assert server.ask("/openapi.json").status == 200
     finally:
         os.umask(umask)
-    with served(tmp_path):
-        assert token in file.read_text(), "the token stays from start to start"
+    environment = read_environment(variables_for(tmp_path))
+    assert http_token(environment) == token, "the token stays from start to start"
     file.chmod(0o644)
-    with served(tmp_path):
-        assert token not in file.read_text() and file.stat().st_mode & 0o777 == 0o600, "others may have read the old"
+    assert http_token(environment) not in ("", token), "others may have read the old one"
+    assert token not in file.read_text() and file.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.proves("HTTP-TOKEN")
@@ -209,9 +207,6 @@ def test_without_a_token_it_answers_on_loopback_only_and_says_what_that_opens(tm
         (line,) = server.said
         assert b"every user of this machine can read what you know" in line and b"$2.00 a day" in line
     assert not (tmp_path / ".nugget/http-header").exists()
-    refused = pytest.raises(AssertionError, match="so a token is needed")
-    with refused, served(tmp_path, "--no-token", address="0.0.0.0:0"):
-        pass
 
 
 @pytest.mark.proves("HTTP-LOOPBACK")
@@ -226,7 +221,7 @@ def test_what_is_loopback_and_what_is_an_address():
             parse_address(text)
 
 
-@pytest.mark.proves("HTTP-LOOPBACK", "HTTP-HEALTH")
+@pytest.mark.proves("HTTP-LOOPBACK", "HTTP-HEALTH", "HTTP-START")
 def test_with_a_token_everybody_is_asked_for_it(tmp_path):
     given = {"NUGGET_HTTP_TOKEN": TOKEN, "NUGGET_HTTP_ALLOWED_HOSTS": "memory.example"}
     with served(tmp_path, address="0.0.0.0:0", **given) as server:
@@ -240,7 +235,8 @@ def test_with_a_token_everybody_is_asked_for_it(tmp_path):
         server.headers = {"authorization": f"Bearer {TOKEN}"}
         assert server.ask("/healthz").json["pid"] == server.process.pid
         assert server.ask("/openapi.json").status == 200
-        assert server.ask("/v1/search?q=x").status == 503, "let in; there is not a brain"
+        answer = server.ask("/v1/search?q=x")
+        assert (answer.status, answer.error.code) == (503, "no_brain"), "it starts without a brain"
         for host in ("memory.example", "10.1.2.3:80", "[fe80::1]", socket.gethostname()):
             assert server.ask("/healthz", headers={"host": host}).status == 200, host
         assert server.ask("/healthz", headers={"host": "evil.example"}).status == 421
