@@ -313,7 +313,7 @@ PROMISES = {
     "GEN-EVIDENCE": "no unit is proposed without a quote that stands word for word in the session it was shown",
     "GEN-SUPPORTED": "a claim of a model that its quotes do not say is refused, or kept below .8",
     "GEN-HOSTILE": "paths, YAML, hidden text, a thousand units or a foreign script in a reply reach no file",
-    "GEN-REPAIR": "a malformed reply is asked for once more; then sound units stay, the rest is dropped with reasons",
+    "GEN-REPAIR": "a reply without a sound unit is asked for once more; sound ones stay, others are dropped",
     "GEN-CAP": "an extraction stays within the money and the windows it may use, also over retries",
     "GEN-WINDOWS": "a long session is read in windows, and a later one completes or takes back what an earlier gave",
     "GEN-RELATIONS": "existing units that are near are shown, and only they can be related to or updated",

@@ -26,12 +26,12 @@ from nugget.extraction.replies import (
     bounded,
     cleaned,
     filled,
+    proposal_of,
     proved,
-    read_units,
     well_formed,
 )
 from nugget.extraction.requests import one_line
-from nugget.infra.llm.gate import BadReply, CostCapReached, Request, estimate_cost_usd, object_schema, problems_in
+from nugget.infra.llm.gate import BadReply, CostCapReached, Request, estimate_cost_usd, object_schema
 from nugget.models import EventKind, RelationType, Scope, Session, Speaker, Unit
 from nugget.models.nuggets import FileTouch, Nugget, NuggetType
 from nugget.models.sessions import origin_of, speaker_of
@@ -58,10 +58,8 @@ _OVERHEAD_CHARS = 20_000
 _OUTPUT_CHARS = (1600, 600, 200)
 _EXISTING_SHOWN, _EXISTING_CHARS = 12, 400
 _QUERIES, _QUERY_CHARS = 8, 400
-_REPLY_CHARS = 30_000
 _MAX_FILES = 200
 _REPEATS = 0.8
-_RULES = (NuggetType.CONSTRAINT, NuggetType.DECISION, NuggetType.REJECTION)
 CAP_WINDOW = timedelta(days=1)
 
 _TEXT: dict[str, Any] = {"type": "string"}
@@ -72,8 +70,7 @@ _FIELDS: dict[str, Any] = {
     "confidence": {"type": "number", "description": "0 to 1"},
     "quotes": {"type": "array", "items": _TEXT, "minItems": 1}, "alternatives": {"type": "array", "items": _TEXT},
 }  # fmt: skip
-NUGGET_SCHEMA = object_schema(_FIELDS)
-_NUGGETS_SCHEMA = object_schema({"nuggets": {"type": "array", "items": NUGGET_SCHEMA}})
+_NUGGETS_SCHEMA = object_schema({"nuggets": {"type": "array", "items": object_schema(_FIELDS)}})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -128,12 +125,14 @@ def extract_generative(
             )
             for number, unit in enumerate(existing, start=1)
         ]  # fmt: skip
-        prompt = "\n\n".join([*fenced, llm.fence(text, "session"), task.format(where)])
+        relations = [prompt_text("relations")] if fenced else []
+        prompt = "\n\n".join([*fenced, *relations, llm.fence(text, "session"), task.format(where)])
         value = ask_model(work, system=system, prompt=prompt, schema=WINDOW_SCHEMA)
-        if isinstance(value, dict) and isinstance(value.get("summary"), str):
+        if isinstance(value["summary"], str):
             summaries.append(shorten(value["summary"], 400))
         shown = PromptTexts(text=text, existing=existing)
-        for outcome in read_units(value, shown, session, allow=allow_list(settings), now=now):
+        for entry in well_formed(value, WINDOW_SCHEMA):
+            outcome = entry if isinstance(entry, str) else proposal_of(entry, shown, session, settings, now=now)
             if isinstance(outcome, str):
                 work.dropped.append(outcome)
             else:
@@ -161,7 +160,7 @@ def extract_nuggets(
     def read(text: str, where: str) -> None:
         prompt = "\n\n".join([files, llm.fence(text, "session"), f"Find the nuggets in {where}."])
         value = ask_model(work, system=system, prompt=prompt, schema=_NUGGETS_SCHEMA, purpose="provenance")
-        for entry in well_formed(value, "nugget", NUGGET_SCHEMA):
+        for entry in well_formed(value, _NUGGETS_SCHEMA):
             outcome = entry if isinstance(entry, str) else _nugget(entry, text, work, places, touches)
             if isinstance(outcome, str):
                 work.dropped.append(outcome)
@@ -219,43 +218,35 @@ def _affordable_chars(work: Work) -> int:
     return int(min(1.0, (work.left_usd - bare) / (full - bare)) * most) if full else most
 
 
-def ask_model(work: Work, *, system: str, prompt: str, schema: Mapping[str, Any], purpose: str = "extract") -> object:
-    """Return the value of a reply, of a second one if it breaks the schema, or the readable part of either.
+def ask_model(work: Work, *, system: str, prompt: str, schema: Mapping[str, Any], purpose: str = "extract") -> Any:
+    """Return the value of a reply, of a second one if nothing in it can be used, or the readable part of either.
 
     Raises BadReply if neither holds the requested list, so that the caller can try again.
     """
-
-    def ask(purpose: str, asked: str) -> object:
+    kind, first, kept = schema["required"][-1], None, None
+    for name in (purpose, f"{purpose}-repair"):
+        problems = "\n".join(f"- {problem}" for problem in first.problems) if first else ""
+        again = f"\n\n{prompt_text('repair', problems=problems, kind=kind)}" if first else ""
+        request = Request(
+            purpose=name, model=work.settings.llm_extract_model, system=system, prompt=prompt + again,
+            max_tokens=work.max_tokens, timeout_s=work.settings.llm_timeout_s, max_usd=work.left_usd,
+            effort="medium", session=work.session.id,
+        )  # fmt: skip
         try:
-            request = Request(
-                purpose=purpose, model=work.settings.llm_extract_model, system=system, prompt=asked,
-                max_tokens=work.max_tokens, timeout_s=work.settings.llm_timeout_s, max_usd=work.left_usd,
-                effort="medium", session=work.session.id,
-            )  # fmt: skip
             reply = work.llm.structured(request, schema)
+            work.usd += reply.usd
+            return reply.value
         except BadReply as bad:
             work.usd += bad.usd
-            raise
-        work.usd += reply.usd
-        return reply.value
-
-    try:
-        return ask(purpose, prompt)
-    except BadReply as bad:
-        first = bad
-    value = filled(first.value, schema)
-    if not problems_in(value, schema):
-        return value
-    problems = "\n".join(f"- {problem}" for problem in first.problems)
-    repair = prompt_text("repair", problems=problems)
-    try:
-        return ask(f"{purpose}-repair", f"{prompt}\n\n{work.llm.fence(first.text[:_REPLY_CHARS], 'reply')}\n\n{repair}")
-    except (BadReply, CostCapReached) as error:
-        second = error.value if isinstance(error, BadReply) else None
-    for one in (filled(second, schema), value):
-        if isinstance(one, dict) and isinstance(one.get(schema["required"][-1]), list):
-            return one
-    raise first
+            first, kept = first or bad, filled(bad.value, schema) or kept
+        except CostCapReached:
+            if first is None:
+                raise
+        if kept and (not kept[kind] or not all(isinstance(one, str) for one in well_formed(kept, schema))):
+            return kept
+    if first and kept is None:
+        raise first
+    return kept
 
 
 def _joined(found: Sequence[Proposal], fresh: Proposal) -> list[Proposal]:
@@ -293,12 +284,12 @@ def _nugget(
     entry: Mapping[str, Any], text: str, work: Work, places: Places, touches: Sequence[FileTouch]
 ) -> Nugget | str:
     session, allow = work.session, allow_list(work.settings)
-    summary = one_line(" ".join(cleaned(entry["summary"], allow).split()))
-    detail = shorten(" ".join(cleaned(entry["detail"], allow).split()), 1000)
-    is_rule = entry["type"] in _RULES
-    found = proved(summary, detail or summary, entry["quotes"], PromptTexts(text=text), session, is_rule=is_rule)
+    whole, detail = (" ".join(cleaned(entry[name], allow).split()) for name in ("summary", "detail"))
+    found = proved(whole, detail or whole, entry, PromptTexts(text=text), session)
     if isinstance(found, str):
-        return f"{shorten(summary, 80) or 'a nugget without a summary'}: {found}"
+        return f"{shorten(whole, 80) or 'a nugget without a summary'}: {found}"
+    summary = one_line(whole)
+    detail = shorten(detail if summary == whole else f"{whole} {detail}".strip(), 1000)
     evidence, support = found
     touched = {touch.path: touch for touch in touches}
     path = entry["path"].strip()

@@ -14,16 +14,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import product
-from pathlib import PurePosixPath
+from operator import itemgetter
 from typing import Any
 
+from nugget.config import Settings
 from nugget.extraction.claims import words_of
 from nugget.extraction.phrases import rejected_in
 from nugget.extraction.proposals import Proposal, edited_files
-from nugget.extraction.titles import TITLE_CHARS, title_of
+from nugget.extraction.titles import TITLE_CHARS, capitalised, title_of
 from nugget.infra.llm.gate import object_schema, problems_in
 from nugget.models import (
-    Event,
     EventKind,
     Evidence,
     KnowledgeType,
@@ -38,7 +38,7 @@ from nugget.models import (
     Unit,
 )
 from nugget.models.sessions import is_own_words
-from nugget.redaction import redact
+from nugget.redaction import allow_list, redact
 from nugget.sources.speakers import said_in
 from nugget.text import shorten, slugify, title_slug
 
@@ -48,13 +48,17 @@ UPDATES = "updates"
 MAX_QUOTE_CHARS = 600
 MIN_QUOTE_CHARS = 8
 
-_RULES = (KnowledgeType.BELIEF, KnowledgeType.DECISION, KnowledgeType.PATTERN)
+_RULES = ("belief", "decision", "pattern", "constraint", "rejection")
+"""Types of units and nuggets that say what is to be done; text that was pasted or printed alone proves none."""
+_OF_THE_PAST = ("bug", "rejection", "tuning")
+"""Types that may rest on code that was taken out again."""
+_STATED = (EventKind.PROMPT, EventKind.REPLY, EventKind.FILE_EDIT)
 _MAX_BODY_CHARS = 8000
 _MAX_READ = 40
-_LEAST_TITLE_CHARS, _OPENING_CHARS = 30, 200
+_LEAST_TITLE_CHARS = 30
 _FOREIGN_SCRIPT_SHARE, _KNOWN_SCRIPT_SHARE = 0.5, 0.01
 _LETTERS_SAMPLED = 50_000
-_LINE_MARK = re.compile(r"\A(?:USER|PASTED BY USER|AGENT(?: \([^)]*\))?|SUMMARY): |\A[$+-] ")
+_LINE_MARK = re.compile(r"\A(?:USER|PASTED BY USER|AGENT(?: \([^)]*\))?|SUMMARY): |^[$+-] ", re.MULTILINE)
 # Comments, controls, and invisible or direction-changing characters, by which a text can read differently to a reviewer
 # and to a model.
 _INVISIBLE = re.compile(
@@ -69,10 +73,11 @@ _RELATION = {
     "number": {"type": "integer", "description": "the number of an existing unit"},
     "relation": _TEXT | {"enum": [UPDATES, *(kind.value for kind in RelationType)]},
 }
-UNIT_SCHEMA = object_schema({
+_UNIT_SCHEMA = object_schema({
     "type": _TEXT | {"enum": [kind.value for kind in KnowledgeType]},
     "title": _TEXT | {"minLength": 4, "maxLength": 300},
     "domain": _TEXT | {"maxLength": 200},
+    "path": _TEXT | {"maxLength": 500},
     "tags": {"type": "array", "items": _TEXT},
     "confidence": {"type": "number", "description": "0 to 1"},
     "body": _TEXT | {"minLength": 20, "maxLength": _MAX_BODY_CHARS},
@@ -81,7 +86,7 @@ UNIT_SCHEMA = object_schema({
     "alternatives": {"type": "array", "items": _TEXT},
     "relations": {"type": "array", "items": object_schema(_RELATION)},
 })  # fmt: skip
-WINDOW_SCHEMA = object_schema({"summary": _TEXT, "units": {"type": "array", "items": UNIT_SCHEMA}})
+WINDOW_SCHEMA = object_schema({"summary": _TEXT, "units": {"type": "array", "items": _UNIT_SCHEMA}})
 
 _NEEDED = ("type", "title", "body", "summary", "quotes")
 """Properties without which an entry is none; for the others there is a value that says nothing."""
@@ -97,8 +102,10 @@ _NOT = re.compile(
     r"|jamais|sans|nunca|sin)\b|n['’]t\b|ない|ません|不|没|別に|禁止",
     re.IGNORECASE,
 )
-_NAME = re.compile(r"`([^`\n]+)`|(?<=\s)([A-Z][\w.+#-]{2,})|\b(\w*\d[\w.]*\w|\w+_\w+|[a-z]+[A-Z]\w+)\b")
-_WORD = r"[\w.+#-]*\w"
+_NAME = re.compile(r"`([^`\n]+)`|(?<=[\w`,;)] )([A-Z][\w.+#-]{2,})|\b(\w*\d[\w.]*\w|\w+_\w+|[a-z]+[A-Z]\w+)\b")
+_WORD = r"[\w+#-]*\w"
+_UNIT = r"\A(\d[\d.,]*)[a-z]{1,2}\Z"
+"""The unit of a number, which may stand apart from it: `700ms`, `700 ms`."""
 _COUNTS = frozenset("two three four five six seven eight nine ten twelve twenty thirty forty fifty hundred".split())
 _SENTENCE_END = r"(?<=[.!?])\s|(?<=。)|\n\s*\n"
 _CLAUSE_END = (
@@ -117,36 +124,31 @@ class PromptTexts:
     existing: Sequence[Unit] = ()
 
 
-def read_units(
-    value: object, shown: PromptTexts, session: Session, *, allow: Sequence[re.Pattern[str]] = (), now: datetime
-) -> Iterator[Proposal | str]:
-    """Yield the proposal, or why there is none, for each unit of a reply. `value` may be anything at all."""
-    for entry in well_formed(value, "unit", UNIT_SCHEMA):
-        yield entry if isinstance(entry, str) else _proposal(entry, shown, session, allow=allow, now=now)
-
-
-def well_formed(value: object, kind: str, schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any] | str]:
-    """Yield each entry of a reply's list of a kind that holds the schema; for others its name and what is wrong."""
-    listed = value.get(f"{kind}s") if isinstance(value, dict) else None
-    entries = listed if isinstance(listed, list) else []
+def well_formed(value: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any] | str]:
+    """Yield each entry of a reply's list that holds the schema; for others its name and what is wrong."""
+    kind = schema["required"][-1]
+    entries = value[kind]
     for entry in entries[:_MAX_READ]:
-        if problems := problems_in(entry, schema, where=kind):
+        if problems := problems_in(entry, schema["properties"][kind]["items"], where=kind[:-1]):
             names = (entry.get(key) for key in ("title", "summary")) if isinstance(entry, dict) else ()
-            name = next((name for name in names if isinstance(name, str) and name.strip()), f"a {kind} without a title")
+            name = next((name for name in names if isinstance(name, str) and name.strip()), "one without a title")
             yield f"{shorten(name, 80)}: {shorten('; '.join(problems), 200)}"
         else:
             yield entry
     if len(entries) > _MAX_READ:
-        yield f"{len(entries) - _MAX_READ} more {kind}s in one reply, which were not read"
+        yield f"{len(entries) - _MAX_READ} more {kind} in one reply, which were not read"
 
 
-def filled(value: object, schema: Mapping[str, Any]) -> object:
-    """Return a reply with what it left out: the object around its list, and what an entry can do without."""
+def filled(value: object, schema: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a reply with what it left out: the object around its list, and what an entry can do without.
+
+    None without a list.
+    """
     kind = schema["required"][-1]
     whole = value if isinstance(value, dict) else {kind: value}
     entries, parts = whole.get(kind), schema["properties"][kind]["items"]["properties"]
     if not isinstance(entries, list):
-        return value
+        return None
     return {"summary": "", **whole, kind: [_filled(one, parts) if isinstance(one, dict) else one for one in entries]}
 
 
@@ -167,20 +169,22 @@ def cleaned(text: str, allow: Sequence[re.Pattern[str]]) -> str:
 
 
 def proved(
-    claim: str, body: str, quotes: Sequence[str], shown: PromptTexts, session: Session, *, is_rule: bool
+    claim: str, body: str, entry: Mapping[str, Any], shown: PromptTexts, session: Session
 ) -> tuple[tuple[Evidence, ...], float] | str:
     """Return the evidence of a claim and how far it supports it (0 to 1), or why the claim is dropped."""
     if not claim or not body:
         return "nothing is left of it without comments and invisible characters"
-    found = [find_quote(quote, shown, session) for quote in quotes[:5]]
+    found = [find_quote(quote, shown, session) for quote in entry["quotes"][:5]]
     evidence = tuple(dict.fromkeys(one for one in found if one is not None))
     if not evidence:
         return "its quote is not in the session"
     if is_foreign(f"{claim}\n{body}", session):
         return "not in the language of the session"
-    if is_rule and not is_own_words(evidence):
+    if entry["type"] in _RULES and not is_own_words(evidence):
         return "rests only on what was printed, pasted or quoted"
-    support = support_of(claim, body, evidence, shown)
+    if entry["type"] not in _OF_THE_PAST and all(_is_taken_out(one.quote, session) for one in evidence):
+        return "rests on what a later edit took out"
+    support = support_of(claim, evidence, shown)
     return "its quotes do not say it" if support is None else (evidence, support)
 
 
@@ -194,7 +198,7 @@ def find_quote(quote: str, shown: PromptTexts, session: Session) -> Evidence | N
     words = re.sub(f"[{_MARKS}]", "", part).strip(" .,;:!?。\n").split()
     if len(quote) > 2 * MAX_QUOTE_CHARS or len(" ".join(words)) < MIN_QUOTE_CHARS:
         return None
-    loose = rf"[\s{_MARKS}]+".join(f"[{_MARKS}]*".join(map(re.escape, word)) for word in words)
+    loose = rf"(?:[\s{_MARKS}]|(?<=\n)[+-] )+".join(f"[{_MARKS}]*".join(map(re.escape, word)) for word in words)
     pattern = re.compile(rf"[{_MARKS}]*{loose}[{_MARKS}.!?。]*")
     seen = pattern.search(shown.text)
     if seen is None or len(seen[0]) > 2 * MAX_QUOTE_CHARS:
@@ -203,7 +207,10 @@ def find_quote(quote: str, shown: PromptTexts, session: Session) -> Evidence | N
     for event in session.events:
         for said in filter(None, (event.text, event.after, event.before)):
             if found := pattern.search(said):
-                speaker, origin = _said_by(event, said, found)
+                # What an edit replaced is the file's, whoever wrote that.
+                is_old = said is not event.text and said is not event.after
+                written = (Speaker.TOOL, SpeechOrigin.TOOL_RESULT) if is_old else (event.speaker, event.origin)
+                speaker, origin = said_in(event, *found.span()) if said is event.text else written
                 records = (event.uuid,) if event.uuid else ()
                 one = Evidence(session=session.id, quote=found[0], records=records, speaker=speaker, origin=origin)
                 if speaker is Speaker.USER:  # whoever else said it before
@@ -212,17 +219,21 @@ def find_quote(quote: str, shown: PromptTexts, session: Session) -> Evidence | N
     return first or Evidence(session=session.id, quote=seen[0])
 
 
-def script_of(text: str) -> Counter[str]:
-    """Count the letters of each script (`LATIN`, `CYRILLIC`, `CJK`, `HANGUL`...) at the start of a text."""
-    letters = [char for char in text[:_LETTERS_SAMPLED] if char.isalpha()]
-    return Counter(unicodedata.name(char, "UNKNOWN").split(" ")[0].split("-")[0] for char in letters)
+def _is_taken_out(quote: str, session: Session) -> bool:
+    """Return whether a quote stands in edits only, and the last of them takes it out."""
+    texts = ((one, (one.text, one.before or "", one.after or "")) for one in session.events if one.kind in _STATED)
+    holding = [one for one, held in texts if any(quote in text for text in held)]
+    is_edited = bool(holding) and all(one.kind is EventKind.FILE_EDIT for one in holding)
+    return is_edited and quote not in (holding[-1].after or "")
 
 
-def _proposal(
-    entry: Mapping[str, Any], shown: PromptTexts, session: Session, *, allow: Sequence[re.Pattern[str]], now: datetime
+def proposal_of(
+    entry: Mapping[str, Any], shown: PromptTexts, session: Session, settings: Settings, *, now: datetime
 ) -> Proposal | str:
-    title, body = " ".join(cleaned(entry["title"], allow).split()), cleaned(entry["body"], allow)
-    found = proved(title, body, entry["quotes"], shown, session, is_rule=entry["type"] in _RULES)
+    """Return the proposal that an entry of a reply makes, or why there is none."""
+    allow = allow_list(settings)
+    title, body = capitalised(" ".join(cleaned(entry["title"], allow).split())), cleaned(entry["body"], allow)
+    found = proved(title, body, entry, shown, session)
     if isinstance(found, str):
         return f"{shorten(title, 80) or 'a unit without a title'}: {found}"
     evidence, support = found
@@ -231,7 +242,8 @@ def _proposal(
     relations, updated = _relations(entry["relations"], shown.existing)
     kind = updated.type if updated else entry["type"]
     others = tuple(shorten(cleaned(one, allow), 300).rstrip(".") for one in entry["alternatives"][:6] if one.strip())
-    files = [path for _, path in edited_files(session.events, session) if PurePosixPath(path).name in f"{title} {body}"]
+    named = f"/{entry['path'].strip()}"
+    files = [path for _, path in edited_files(session.events, session) if named.endswith(f"/{path}")]
     if others and kind == KnowledgeType.DECISION and not updated:
         body += f"\n\n**Instead of:** {'; '.join(others)}."
     unit = Unit(
@@ -247,7 +259,7 @@ def _proposal(
     return Proposal(unit=unit, reason=reason, updates=updated.id if updated else None)
 
 
-def support_of(title: str, body: str, evidence: Sequence[Evidence], shown: PromptTexts) -> float | None:
+def support_of(title: str, evidence: Sequence[Evidence], shown: PromptTexts) -> float | None:
     """Return the share of a claim's words in its quotes, less if in doubt; None if they do not support the claim.
 
     They do not if they share nothing with it, if it names what the session never does, or if it turns round what
@@ -256,10 +268,7 @@ def support_of(title: str, body: str, evidence: Sequence[Evidence], shown: Promp
     quotes, known = "\n\n".join(one.quote for one in evidence), shown.text.lower()
     said, claimed = _stems(quotes), _stems(title)
     names = _names(title)
-    is_invented = not said & claimed and 2 * sum(stem not in known for stem in claimed) > len(claimed)
-    if is_invented or not all(_has(known, name) for name in names):
-        return None
-    if not said & (claimed | _stems(body[:_OPENING_CHARS])):
+    if not said & claimed or not all(_has(known, name) for name in names):
         return None
     if any(_is_changed(ours, theirs, title, quotes, shown.text) for ours, theirs in _near_copies(title, quotes)):
         return None
@@ -294,7 +303,7 @@ def _is_changed(ours: str, theirs: str, title: str, quotes: str, text: str) -> b
 
 def _key(word: str) -> str:
     """Return by what a word is compared: a number by all of it, another by its beginning."""
-    low = word.lower()
+    low = re.sub(_UNIT, r"\1", word.lower())
     return low if any(char.isdigit() for char in low) or low in _COUNTS else low[:_STEM_CHARS]
 
 
@@ -316,13 +325,13 @@ def _names(claim: str) -> set[str]:
     words = [word for word in claim.split()[1:] if len(word) > 3]
     is_plain = 2 * sum(word[0].isupper() for word in words) <= len(words)
     found = ((code or other or (name if is_plain else "")) for code, name, other in _NAME.findall(claim))
-    return {name.lower().strip("`().") for name in found} - {""}
+    return {re.sub(_UNIT, r"\1", name.lower().strip("`().")) for name in found} - {""}
 
 
 def _has(text: str, name: str) -> bool:
     """Return whether a text has a number as it is, or a word that begins as a name does: `postgres`, `PostgreSQL`."""
     is_number = name[-1].isdigit()
-    return re.search(rf"(?<!\w){re.escape(name if is_number else name[:6])}" + r"(?!\w)" * is_number, text) is not None
+    return re.search(rf"(?<!\w){re.escape(name if is_number else name[:6])}" + r"(?!\d)" * is_number, text) is not None
 
 
 def _stems(text: str) -> frozenset[str]:
@@ -354,16 +363,10 @@ def _domain(named: str) -> str:
 
 def is_foreign(text: str, session: Session) -> bool:
     """Return whether most of a text is in a script in which hardly anything was said in the session."""
-    said = (event.text for event in session.events if event.kind in (EventKind.PROMPT, EventKind.REPLY))
-    letters, known = script_of(text), script_of("\n".join(said))
-    if not letters or not known:
-        return False
-    script, count = letters.most_common(1)[0]
-    return count > _FOREIGN_SCRIPT_SHARE * letters.total() and known[script] < _KNOWN_SCRIPT_SHARE * known.total()
-
-
-def _said_by(event: Event, text: str, found: re.Match[str]) -> tuple[Speaker, SpeechOrigin]:
-    if text is event.text:
-        return said_in(event, found.start(), found.end())
-    # What an edit replaced is the file's, whoever wrote that.
-    return (event.speaker, event.origin) if text is event.after else (Speaker.TOOL, SpeechOrigin.TOOL_RESULT)
+    said = "\n".join(event.text for event in session.events if event.kind in (EventKind.PROMPT, EventKind.REPLY))
+    ours, known = (
+        Counter(re.split("[ -]", unicodedata.name(char, ""))[0] for char in sample[:_LETTERS_SAMPLED] if char.isalpha())
+        for sample in (text, said)
+    )
+    script, count = max(ours.items(), key=itemgetter(1), default=("", 0))
+    return count > _FOREIGN_SCRIPT_SHARE * ours.total() and known[script] < _KNOWN_SCRIPT_SHARE * known.total()

@@ -259,9 +259,10 @@ def _of_workspace(
             if not extractor.is_optional:
                 raise
             dropped = (f"the LLM was of no help, so this is what the heuristics found: {error}",)
-    nuggets = [
-        *heuristic_nuggets(redacted, touches, places, now=extractor.now, reasons=method == "heuristic"), *by_llm
-    ]  # fmt: skip
+    found = heuristic_nuggets(redacted, touches, places, now=extractor.now, reasons=method == "heuristic")
+    told = {one.scope.path for one in by_llm} | {None}
+    asked = (one for one in found if not by_llm or one.type is not NuggetType.INTENT or one.scope.path not in told)
+    nuggets = [*asked, *by_llm]
     tuned = {one.scope.path for one in nuggets if one.type is NuggetType.TUNING}
     nuggets += [one for one in _of(known, NuggetType.TUNING) if one.scope.path not in tuned]
     if not nuggets and not touches:

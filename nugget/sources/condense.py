@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from difflib import unified_diff
+from itertools import islice
 
 from nugget.models import Event, EventKind, Session, Speaker
 from nugget.text import without_escapes
@@ -23,6 +25,7 @@ _RECALL_COMMAND = re.compile(
 )
 """Commands that print what is remembered. Bounded everywhere: a command may be megabytes of anything."""
 _CUT = "[…]"
+_EDIT_CHARS, _COMPARED_CHARS = 1_000, 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +84,13 @@ def is_recall(event: Event) -> bool:
 def windows(session: Session, *, max_chars: int, output_chars: int = 1600) -> list[str]:
     """Return the whole session as texts of at most `max_chars` each, cut between exchanges if possible.
 
-    Output of commands, edits and results is limited to `output_chars` characters each.
+    Output of commands, edits and results is limited to `output_chars` characters each. Edited files are named from the
+    session's folder on.
     """
+    folder = f"{session.cwd}/" if session.cwd else ""
     cut: list[str] = []
     for exchange in exchanges(session):
-        text = "\n".join(line for event in exchange.events if (line := _event_text(event, output_chars)))
+        text = "\n".join(line for event in exchange.events if (line := _event_text(event, output_chars, folder)))
         if cut and text and len(cut[-1]) + 2 + len(text) <= max_chars:
             cut[-1] = f"{cut[-1]}\n\n{text}"
         else:
@@ -102,7 +107,7 @@ def cut_at_lines(text: str, max_chars: int) -> list[str]:
     return parts
 
 
-def _event_text(event: Event, max_chars: int) -> str:
+def _event_text(event: Event, max_chars: int, folder: str) -> str:
     """Return one event as text for people and models; empty if it says nothing on its own."""
     kind, by = event.kind, f" ({event.agent_id})" if event.agent_id else ""
     is_typed = kind is EventKind.PROMPT and event.speaker is Speaker.USER
@@ -122,7 +127,7 @@ def _event_text(event: Event, max_chars: int) -> str:
             shown = clip(plain(event.text), max_chars if has_failed else min(max_chars, 400)) if max_chars else ""
             return f"{status} {shown}".rstrip() if has_failed else shown
         case EventKind.FILE_EDIT:
-            return _edit_text(event, max_chars)
+            return _edit_text(event, max_chars, folder)
         case EventKind.TOOL_CALL if event.tool in _CALLS_SHOWN and max_chars:
             return f"{event.tool}{by}: {clip(event.text, max_chars)}"
         case EventKind.TOOL_RESULT if has_failed and max_chars:
@@ -152,14 +157,15 @@ def clip(text: str, max_chars: int) -> str:
     return f"{head}\n{_CUT}\n{text[line + 1 if line > 0 else start :]}"
 
 
-def _edit_text(event: Event, max_chars: int) -> str:
-    verb = "EDIT REFUSED" if event.ok is False else "EDIT"
+def _edit_text(event: Event, max_chars: int, folder: str) -> str:
+    """Return an edit as the lines that it takes out and puts in, with one line around them."""
+    first = f"{'EDIT REFUSED' if event.ok is False else 'EDIT'} {(event.path or '').removeprefix(folder)}"
     if not max_chars or event.ok is False:
-        return f"{verb} {event.path}"
-    share = max_chars // 2
-    removed = [f"- {line}" for line in clip(event.before or "", share).splitlines()] if event.tool != "Write" else []
-    added = [f"+ {line}" for line in clip(event.after or "", share).splitlines()]
-    return "\n".join([f"{verb} {event.path}", *removed, *added])
+        return first
+    before, after = (clip(text or "", _COMPARED_CHARS).splitlines() for text in (event.before, event.after))
+    changed = unified_diff([] if event.tool == "Write" else before, after, n=1, lineterm="")
+    lines = [f"{line[0]} {line[1:]}" for line in islice(changed, 2, None) if not line.startswith("@@")]
+    return clip("\n".join([first, *lines]), min(max_chars, _EDIT_CHARS))
 
 
 def _head(text: str, max_chars: int) -> str:

@@ -49,13 +49,12 @@ SESSION = session_of(
 
 
 def unit(**changed: Any) -> dict[str, Any]:
-    whole: dict[str, Any] = {
+    return {
         "type": "bug", "title": "Signatures must be checked on the raw body", "domain": "coding/web",
-        "tags": ["webhooks", "Security"], "confidence": 0.9, "body": BODY,
+        "path": "", "tags": ["webhooks", "Security"], "confidence": 0.9, "body": BODY,
         "quotes": ["so the bytes that were signed are gone."], "reason": "cost an afternoon", "alternatives": [],
         "relations": [],
-    }  # fmt: skip
-    return {**whole, **changed}
+    } | changed  # fmt: skip
 
 
 def reply(*units: Any, summary: str = "A signature check was fixed.", **fields: Any) -> Any:
@@ -96,6 +95,8 @@ def written(extraction: Extraction, *, brain: KnownBrain | None = None) -> dict[
         ),
         ("State stays an alias, not a type definition", "we keep the alias; a type definition would be worse", True),
         ("Backfills stay: the machine does not do them", "the machine doesn't do them, that's no machine work", True),
+        ("The first run takes 700 ms", "the first run takes ~700ms, all others 135ms", True),
+        ("The first run takes 70 ms", "the first run takes ~700ms, all others 135ms", False),
     ],
 )
 def test_a_claim_is_kept_only_if_its_quotes_say_it(llm, server, claim, quote, is_said):
@@ -121,15 +122,16 @@ def test_the_session_is_fenced_and_whole(llm, server):
 @pytest.mark.parametrize(
     "quotes",
     [["The proxy rewrites the body, so the signed bytes are lost."], ["so the BYTES that were signed are gone."],
-     ["gone."], ["[redacted:aws-access-key]"], [BODY]],
+     ["gone."], ["[redacted:aws-access-key]"], [BODY], ["signed bytes may be lost"]],
 )  # fmt: skip
 def test_a_unit_whose_quote_is_not_in_the_session_is_dropped(quotes, llm, server):
     quoted = "The proxy re-serialises … so the  bytes that were **signed** are gone!"
-    server.script(reply(unit(quotes=quotes), unit(title="Signatures of the body are checked", quotes=[quoted])))
-    extraction = extract(llm)
-    assert [proposal.unit.title for proposal in extraction.proposals] == ["Signatures of the body are checked"]
+    taken_out = Event(kind=EventKind.FILE_EDIT, text="", before="# signed bytes may be lost", after="", path="a.py")
+    server.script(reply(unit(type="concept", quotes=quotes), unit(title="Signed bytes are gone", quotes=[quoted])))
+    extraction = extract(llm, replace(SESSION, events=(*SESSION.events, taken_out)))
+    assert [proposal.unit.title for proposal in extraction.proposals] == ["Signed bytes are gone"]
     [why] = extraction.dropped
-    assert why == "Signatures must be checked on the raw body: its quote is not in the session"
+    assert why.split(": ")[1] in ("its quote is not in the session", "rests on what a later edit took out")
 
 
 @pytest.mark.proves("GEN-HOSTILE")
@@ -198,11 +200,12 @@ def test_prose_and_missing_fields_cost_no_second_call(form, llm, server):
 
 @pytest.mark.proves("GEN-EVIDENCE")
 def test_a_decision_names_the_edited_file_and_what_was_turned_down(llm, server):
-    edit = Event(kind=EventKind.FILE_EDIT, text="", path="src/proxy.py", speaker=Speaker.AGENT)
-    server.script(reply(unit(type="decision", body=f"{BODY} See proxy.py.", alternatives=["Signing the headers."])))
+    edit = Event(kind=EventKind.FILE_EDIT, text="", path="src/proxy.py", before="a\nb\nc\nd", after="a\nb\nnew\nd")
+    server.script(reply(unit(type="decision", path="/w/src/proxy.py", alternatives=["Signing the headers."])))
     [proposal] = extract(llm, replace(SESSION, events=(*SESSION.events, edit))).proposals
     assert proposal.unit.scope == Scope(path="src/proxy.py")
-    assert proposal.unit.body.endswith("See proxy.py.\n\n**Instead of:** Signing the headers.")
+    assert "EDIT src/proxy.py\n  b\n- c\n+ new\n  d" in server.requests[0].prompt
+    assert proposal.unit.body.endswith("raw body.\n\n**Instead of:** Signing the headers.")
 
 
 @pytest.mark.proves("GEN-EVIDENCE")
@@ -327,12 +330,11 @@ def agent(tmp_path: Path) -> Agent:
 
 
 def entry(**changed: Any) -> dict[str, Any]:
-    whole: dict[str, Any] = {
+    return {
         "type": "decision", "summary": "chose JWT over session cookies: the service must stay stateless",
         "detail": "The load balancer keeps no affinity.", "path": "src/auth.py", "symbol": "login", "confidence": 0.9,
         "quotes": ["because the service has to stay stateless"], "alternatives": ["session cookies"],
-    }  # fmt: skip
-    return {**whole, **changed}
+    } | changed  # fmt: skip
 
 
 def nuggets_reply(*entries: Any) -> Any:
@@ -353,9 +355,8 @@ def kept(environment: Environment, method: str = "generative") -> list[Nugget]:
 
 @pytest.mark.proves("PROVENANCE-GENERATIVE")
 def test_a_sound_nugget_is_kept_with_scope_evidence_and_cost(agent, llm, server, environment):
-    server.script(
-        nuggets_reply(entry(), entry(type="constraint", summary="The service has to stay stateless", path="no/such.py"))
-    )
+    long = f"The service has to stay stateless. {'All of its copies may answer. ' * 4}".strip()
+    server.script(nuggets_reply(entry(), entry(type="constraint", summary=long, path="no/such.py", detail="")))
     outcome = extracted(environment, llm)
     assert (outcome.state, outcome.method, outcome.dropped) == ("extracted", "generative", ())
     assert outcome.usd == pytest.approx(1000 * 2e-6 + 200 * 10e-6)
@@ -365,8 +366,8 @@ def test_a_sound_nugget_is_kept_with_scope_evidence_and_cost(agent, llm, server,
     assert decision.evidence[0].quote == "because the service has to stay stateless"
     assert decision.evidence[0].records
     assert decision.source_prompt == "Add JWT authentication to the login"
-    assert (constraint.scope.path, constraint.scope.symbol) == (None, None)
-    assert {one.confidence for one in kept(environment, "heuristic")} == {0.6, 0.7}  # Intents stay.
+    assert (constraint.scope.path, constraint.scope.symbol, constraint.detail) == (None, None, long)
+    assert kept(environment, "heuristic") == []  # The model told more of the file than that it was asked for.
     [request] = server.requests
     assert "modified src/auth.py" in request.prompt
     assert spending(environment.home)[1] == pytest.approx(outcome.usd)
