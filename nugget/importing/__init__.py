@@ -28,8 +28,7 @@ from nugget.importing.notes import TOO_LITTLE, day_of, kind_of_sentence, named_k
 from nugget.infra import git
 from nugget.infra.files import locked
 from nugget.models import KnowledgeType, Origin, Problem, Relation, RelationType, Unit
-from nugget.redaction import allow_list, redact
-from nugget.redaction.paths import is_excluded
+from nugget.redaction import allow_list, is_excluded, redact
 from nugget.sources import columns_of, mapping_of, objects_in, open_database, text_of
 from nugget.sources.ignore_files import IGNORE_FILES, Walk
 from nugget.text import counted, shorten, slugify, tracked

@@ -21,8 +21,7 @@ from nugget.index.embedded.events import Ids, ReadState, table_of
 from nugget.index.embedded.units import select_in
 from nugget.infra.workspace import find_workspace
 from nugget.models import Event, EventKind, Problem, SourceName
-from nugget.redaction import MARGIN_CHARS, redact, redact_all, within
-from nugget.redaction.paths import without_excluded
+from nugget.redaction import MARGIN_CHARS, redact, redact_all, within, without_excluded
 from nugget.sources.channels import Message
 from nugget.sources.claude_code import SAID
 from nugget.sources.condense import is_recall, plain
