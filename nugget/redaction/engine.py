@@ -17,6 +17,7 @@ from typing import Any
 from nugget.config import rule_cache
 from nugget.errors import NuggetError
 from nugget.redaction import judging as judge
+from nugget.redaction.sentences import sentence_secrets
 from nugget.redaction.structured import STEMS, Span, named_secrets, places
 
 READ = judge.patterns("engine", of_bytes=True)
@@ -160,6 +161,7 @@ def issued_secrets(view: str) -> Iterator[Span]:
     for start, end, rule in chain(
         _judged(view, data, known, marks),
         named_secrets(view, chain.from_iterable(places(small, stem) for stem in STEMS), known),
+        sentence_secrets(data, known),
         chain.from_iterable(_READERS[kind](view, sorted(marks[kind]), known) for kind in _READERS if marks[kind]),
         _shaped(view, data, known),
     ):

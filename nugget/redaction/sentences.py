@@ -1,0 +1,245 @@
+"""Find secrets in sentences with a linear model of a word, its form, and what stands around it.
+
+scripts/train_redaction.py trains it on labelled sentences, benchmarks/secrets/sentences.jsonl.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, lru_cache
+from itertools import chain
+from typing import Any
+
+from nugget.redaction import judging as judge
+from nugget.redaction.structured import Span
+
+READ = judge.patterns("sentences", of_bytes=False)
+_FORMS = vars(judge.patterns("forms", of_bytes=False))
+_TESTS = (
+    judge.is_strong, judge.is_odd, judge.is_random, judge.is_scrambled, judge.is_coined, judge.is_not_placeholder,
+    judge.is_stop_word,
+)  # fmt: skip
+_STRENGTHS = "hex", "is_scrambled", "is_strong", "is_coined", "number", "plain"
+"""Forms of words, of which the first is combined with what stands around a word."""
+_KINDS = {"password": "password", "code": "pin", "key": "token", "login": "password"}
+_CLASSES = bytes(
+    ord(
+        "u" if sign > "\x7f" else "a" if sign.isalpha() else "0" if sign.isdigit() else "#" if sign in "!#$%&*?@^~+"
+        else "{" if sign in "{}();=<>" else sign if sign in "\n" else " " if sign in " \t\r,.'\"\\" else "-"
+    )
+    for sign in map(chr, range(256))
+)  # fmt: skip
+"""A sign for the class of each byte: letters, digits, signs within passwords, signs of code, and others."""
+_ODD = re.compile(rb"0(?:(?<=a0)|(?<=a-0)|-?a|000)|#(?<=[au0]#)[au0]")
+"""Classes that follow each other in a secret with digits or signs."""
+_STEMS = tuple(
+    stem.encode() for stem in "pass kennw contrase clave senha mdp wachtwoord parola 密码 パス парол".split()
+)
+"""Parts of words for passwords, after which a plain word may be one."""
+_LINE_NUMBER = re.compile(rb"\s*\d+(?:\xe2\x86\x92|\t)")
+_LONGEST_PART, _ABOVE = 320, 240
+"""Bytes of the longest part of a line that is read as one, and of the text above it that are read with it."""
+_SHORTEST, _LONGEST = 4, 100
+_OPENING, _CLOSING, _QUOTES = "\\\"'`([{<*_«“‘„‚›»~", "\\\"'`)]}>*_»”’“‹,.;:!?…~", "\"'`«»“”„‘’*"
+_NEAR = (14, 30, 70)
+"""Characters from a telling word below which a word stands next to it, near it, or not far."""
+
+
+Word = tuple[int, str, str, str]
+"""Where a word of a sentence begins, the signs before it, the word, and the signs after it."""
+Suspect = tuple[int, int, str, frozenset[str]]
+"""Start and end, in bytes, of a word that could be a secret, the kind that it would be, and its features."""
+
+
+def sentence_secrets(data: bytes, known: bytearray) -> Iterator[Span]:
+    """Yield the secrets in the sentences of a text, in UTF-8; `known` marks what has been found."""
+    weights, least = _trained()
+    for start, end, kind, features in suspects(data):
+        if known.find(0, start, end) >= 0:
+            score = weights[""] + sum(weights.get(name, 0.0) for name in features)
+            if score >= least:
+                yield start, end, f"sentence.{kind}"
+
+
+@cache
+def _trained() -> tuple[Mapping[str, float], float]:
+    """Return the weights of features, and the least score of a secret."""
+    stored: dict[str, Any] = json.loads((judge.RULES / "sentences.json").read_text("utf-8"))
+    return stored["weights"], math.log(stored["threshold"] / (1 - stored["threshold"]))
+
+
+def suspects(data: bytes) -> Iterator[Suspect]:
+    """Yield the words that could be secrets in the sentences of a text, in UTF-8."""
+    classes, small = data.translate(_CLASSES), data.lower()
+    told = {*chain.from_iterable(_lines(small, stem) for stem in _STEMS)}
+    odd = {classes.rfind(b"\n", 0, found.start()) + 1 for found in _ODD.finditer(classes)}
+    for begin in sorted(told | odd):
+        stop = classes.find(b"\n", begin)
+        stop = len(classes) if stop < 0 else stop
+        codes, signs, others, digits = (classes.count(sign, begin, stop) for sign in (b"{", b"#", b"-", b"0"))
+        if 12 * codes + 4 * (signs + others) + digits <= 48 + stop - begin:
+            numbered = _LINE_NUMBER.match(data, begin, stop)
+            yield from _of_line(data, numbered.end() if numbered else begin, stop)
+
+
+def _lines(text: bytes, part: bytes) -> Iterator[int]:
+    """Yield where the lines begin that hold a part."""
+    at = text.find(part)
+    while at >= 0:
+        yield text.rfind(b"\n", 0, at) + 1
+        end = text.find(b"\n", at)
+        at = text.find(part, end) if end >= 0 else -1
+
+
+def _of_line(data: bytes, begin: int, stop: int) -> Iterator[Suspect]:
+    while begin < stop:
+        end = stop
+        if stop - begin > _LONGEST_PART:
+            end = data.rfind(b" ", begin + _LONGEST_PART // 2, begin + _LONGEST_PART) + 1 or begin + _LONGEST_PART
+            while end < stop and 0x80 <= data[end] < 0xC0:  # within a character
+                end += 1
+        above = data[max(0, begin - _ABOVE) : begin].rpartition(b"\x1f")[2]  # within one text of a session
+        yield from _of_part(data[begin:end], above, begin)
+        begin = end
+
+
+def _of_part(part: bytes, above: bytes, at: int) -> Iterator[Suspect]:
+    """Yield the suspects in a part of a line; `above` is the text before it."""
+    text = part.decode("utf-8", "surrogateescape")
+    runs = text.split()
+    oddness, is_told = max(map(_oddness, runs), default=0), any(map(_told_by, runs))
+    if not (oddness or (is_told and any(map(_gives, runs)))):
+        return
+    told_above = set(map(_told_by, above.decode("utf-8", "replace").split())) - {""}
+    is_told = is_told or bool(told_above)
+    if oddness == 1 and not is_told:
+        return
+    words = [*_words(text)]
+    told = [(kind, start) for start, _, word, _ in words if (kind := _told_by(word))]
+    plain = sum(word.isalpha() for _, _, word, _ in words)
+    if plain < ((not told_above or len(words) > 2) if is_told else max(2, len(words) / 2)):
+        return
+    line = {f"plain {plain * 4 // len(words)}", f"words {len(words).bit_length()}"}
+    line |= {f"in {kind}" for kind, _ in told} | {f"above {kind}" for kind in told_above}
+    line |= {"listed"} if READ.listed.match(text) else set()
+    for place, (start, before, word, after) in enumerate(words):
+        if not _is_suspect(words, place, is_told):
+            continue
+        form, end = _of_form(word), start + len(word)
+        near, nearest = _of_telling(start, end, told)
+        strength = next((name for name in _STRENGTHS if name in form), "other")
+        last = _as_feature(words[place - 1][2]) if place else "^"
+        crossed = {f"{strength} {last}", f"{strength} {nearest}", f"{strength} {_is_quoted(before, after)}"}
+        if len(text) != len(part):
+            start, end = (len(text[:stop].encode("utf-8", "surrogateescape")) for stop in (start, end))
+        kind = nearest.partition(" ")[0] or next(iter(sorted(told_above)), "password")
+        yield at + start, at + end, _KINDS[kind], frozenset(line | form | _of_neighbours(words, place) | near | crossed)
+
+
+def _words(text: str) -> Iterator[Word]:
+    """Yield the words of a text; `user/value` and `name=value` are two."""
+    signs = ""
+    for run in READ.run.finditer(text):
+        whole = run.group()
+        inner = whole.lstrip(_OPENING)
+        start, before = run.end() - len(inner), signs + whole[: len(whole) - len(inner)]
+        inner = inner.rstrip(_CLOSING)
+        end = start + len(inner)
+        after, signs = text[end : run.end()], ""
+        if pair := READ.pair.match(inner):
+            yield start, before, pair["name"], pair["sign"]
+            inner = pair["value"].lstrip(_OPENING)
+            start, before = end - len(inner), pair["sign"]
+        if inner:
+            yield start, before, inner, after
+        else:
+            signs = whole
+
+
+def _is_suspect(words: Sequence[Word], place: int, is_told: bool) -> bool:
+    """Return True for a word that holds a digit or a sign, or one that something announces."""
+    _, before, word, after = words[place]
+    if oddness := _oddness(word):
+        return oddness + is_told > 1
+    if not is_told or not _SHORTEST <= len(word) <= _LONGEST or READ.public.match(word):
+        return False
+    if _is_quoted(before, after) or READ.hyphened.match(word):
+        return True
+    return place > 0 and _gives(f"{words[place - 1][2]}{words[place - 1][3]}{before}")
+
+
+def _is_quoted(before: str, after: str) -> bool:
+    """Return True for the signs around a word that stands alone between quotes."""
+    return bool(before and after) and before[-1] in _QUOTES and after[0] in _QUOTES
+
+
+@lru_cache(maxsize=65_536)
+def _of_form(text: str) -> frozenset[str]:
+    """Return the features of a word's own form."""
+    size = len(text)
+    shape = READ.other.sub("#", READ.number.sub("0", READ.upper.sub("A", READ.lower.sub("a", text))))[:6]
+    classes = sum(bool(pattern.search(text)) for pattern in (READ.lower, READ.upper, READ.number, READ.other))
+    forms = (name for name, pattern in _FORMS.items() if pattern.search(text))
+    tests = (test.__name__ for test in _TESTS if test(text))
+    sizes = f"length {size if size < 12 else size // 4 * 4}", f"distinct {min(len(set(text)), 12)}"
+    return frozenset((*forms, *tests, *sizes, f"shape {shape}", f"classes {classes}"))
+
+
+def _of_neighbours(words: Sequence[Word], place: int) -> set[str]:
+    """Return the words and signs around a word."""
+    _, before, _, after = words[place]
+    one, two, three = (_as_feature(words[place - back][2]) if place >= back else "^" for back in (1, 2, 3))
+    next_one, next_two, *_ = [*(_as_feature(other) for _, _, other, _ in words[place + 1 : place + 3]), "$", "$"]
+    signs = (words[place - 1][3] if place else "") + before
+    features = {f"-1 {one}", f"-2 {two}", f"-3 {three}", f"-2 {two} {one}", f"+1 {next_one}", f"+2 {next_two}"}
+    features |= {f"before {signs[-1:]}", f"sign {signs[:1]}", f"after {after[:1]}"}
+    return features | ({"quoted"} if _is_quoted(before, after) else set())
+
+
+def _of_telling(start: int, end: int, told: Sequence[tuple[str, int]]) -> tuple[set[str], str]:
+    """Return the features of the telling words around a word, and the kind and distance of the nearest before it."""
+    near = sorted((sum(start - at >= limit for limit in _NEAR), kind) for kind, at in told if at < start)
+    behind = {f"{kind} {sum(at - end >= limit for limit in _NEAR)} behind" for kind, at in told if at >= end}
+    within = {f"{kind} within" for kind, at in told if start == at}
+    before = [f"{kind} {distance}" for distance, kind in near]
+    return {f"{one} before" for one in before} | behind | within, before[0] if before else ""
+
+
+@lru_cache(maxsize=65_536)
+def _told_by(word: str) -> str:
+    """Return the kind of secret that a word announces, if any."""
+    telling = READ.telling.search(word.lower())
+    return telling.lastgroup or "" if telling else ""
+
+
+@lru_cache(maxsize=65_536)
+def _gives(run: str) -> bool:
+    """Return True for a word after which a plain word may be a secret, and for a quoted one."""
+    return run[0] in _QUOTES or bool(READ.giving.search(run)) or bool(READ.hyphened.match(run))
+
+
+@lru_cache(maxsize=65_536)
+def _oddness(run: str) -> int:
+    """Return 2 for what looks like a password, 1 for another word with a digit or a sign within, else 0."""
+    word = run.lstrip(_OPENING).rstrip(_CLOSING)
+    if (
+        not _SHORTEST <= len(word) <= _LONGEST
+        or not READ.odd_word.search(word)
+        or READ.public.match(word)
+        or judge.IS.address.match(word)
+    ):
+        return 0
+    is_likely = not word.isdigit() and (judge.is_strong(word) or READ.unspaced.search(word))
+    return 2 if is_likely else 1
+
+
+def _as_feature(word: str) -> str:
+    """Return a word as a feature of its neighbour: in lower case, the end of Chinese or Japanese, or a sign."""
+    if READ.unspaced.search(word):
+        return word[-2:]
+    if word.isdigit():
+        return "0"
+    return word.lower() if len(word) < 16 and READ.spoken.fullmatch(word) else "#"
