@@ -84,20 +84,15 @@ def own_imports(module: str, *, at_start_only: bool = False) -> Iterator[tuple[i
         yield line, ".".join(parts)
 
 
-def heavy_imports(module: str) -> Iterator[tuple[int, str]]:
-    for line, path in imports_of(module):
-        for package in GATEWAYS:
-            if path == package or path.startswith(f"{package}."):
-                yield line, package
-
-
 @pytest.mark.proves("HOUSE-LAYERS")
 def test_each_heavy_package_has_one_gateway():
     wrong = [
         f"nugget/{module}:{line} imports {package}, which is for {sorted(GATEWAYS[package]) or 'nobody'}"
         for module in FILES
-        for line, package in heavy_imports(module)
-        if not any(f"{module}.".startswith(f"{gateway}.") for gateway in GATEWAYS[package])
+        for line, path in imports_of(module)
+        for package in GATEWAYS
+        if f"{path}.".startswith(f"{package}.")
+        and not any(f"{module}.".startswith(f"{gateway}.") for gateway in GATEWAYS[package])
     ]
     assert not wrong, "\n".join(["", *wrong])
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from cli_stage import write_unit
-from commands import Nugget
 from knowledge_files import commit
 from mcp_wire import asked_over_mcp
 from sessions import write_transcript
@@ -27,8 +26,9 @@ a timer, because a timer left old prices in front of users for an hour.
 
 
 @pytest.fixture
-def brains(nugget: Nugget, brain: Path, tmp_path: Path) -> tuple[Path, Path]:
+def brains(nugget, brain, tmp_path, monkeypatch, request):
     """The default brain, that of the tests, as `personal`; and a brain of a team, with a unit of its own."""
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", getattr(request, "param", "none"))
     team = tmp_path / "team-brain"
     assert nugget("init", team).code == 0
     (team / "domains/coding/decisions").mkdir(parents=True)
@@ -45,6 +45,7 @@ def branches(*folders: Path) -> list[int]:
 
 
 @pytest.mark.proves("BRAINS-SEARCH")
+@pytest.mark.parametrize("brains", ["all-MiniLM-L6-v2"], indirect=True)
 def test_all_brains_answer_each_hit_with_its_brain_and_with_the_score_it_has_alone(nugget, brains):
     _, team = brains
     found = nugget("ask", QUESTION, "--json", "--budget", "20000").json

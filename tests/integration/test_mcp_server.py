@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -48,9 +49,10 @@ def environment(**variables: str) -> dict[str, str]:
 
 
 @pytest.fixture(autouse=True)
-def trusted(brain: Path) -> None:
-    """The server is started in the brain's folder, which counts only if it is trusted."""
+def trusted(brain: Path, indexed: Path) -> None:
+    """The server is started in the brain's folder, which counts only if it is trusted; its index is there."""
     trust(read_environment(), brain)
+    shutil.copytree(indexed, brain / ".nugget")
 
 
 def with_client(

@@ -127,7 +127,8 @@ def test_everything_that_was_searchable_is_found(nugget):
 
 
 @pytest.mark.proves("HOUSE-OLD-HOME")
-def test_nothing_is_captured_twice(nugget, old_home):
+def test_nothing_is_captured_twice(nugget, old_home, monkeypatch):
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
     ledger = old_home / ".nugget" / "ledger"
     before = (ledger / "captures.jsonl").read_text("utf-8")
     run(nugget, "capture --catch-up")
@@ -145,7 +146,8 @@ def test_nothing_is_captured_twice(nugget, old_home):
 
 
 @pytest.mark.proves("HOUSE-OLD-HOME")
-def test_what_is_not_derived_stays_as_it_is(nugget, old_home):
+def test_what_is_not_derived_stays_as_it_is(nugget, old_home, monkeypatch):
+    monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", "none")
     ledgers = ("captures", "rejected", "published", "costs", "queries")
     kept = [*(f"ledger/{name}.jsonl" for name in ledgers), "config.yaml", "queue", "provenance", "archive"]
 

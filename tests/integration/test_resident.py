@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socketserver
 import subprocess
 import sys
@@ -26,10 +27,9 @@ MEANT = "brain:decision/sessions-in-postgres"
 
 
 @pytest.fixture
-def synced(brain: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def synced(brain: Path, indexed: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("NUGGET_EMBEDDING_MODEL", Settings().embedding_model)
-    with Brain(brain) as opened:
-        opened.sync()
+    shutil.copytree(indexed, brain / ".nugget")
     return brain
 
 
