@@ -41,7 +41,7 @@ DRAFT_L2 = 800.0
 MESSAGE_L2, VECTOR_L2 = 30.0, 450.0
 DIALOGUE = 0.2
 """Weight of a dialogue beside that of a session with as many drafts."""
-THRESHOLD = 0.58
+THRESHOLD = 0.6
 BODY_ONLY = 0.6
 """Target of a draft that says a gold item only with its support; 1 if its claim says it."""
 WORTH, WORTH_SHARE = (0.0, 0.15, 0.8, 1.0), 0.2

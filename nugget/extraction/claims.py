@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from nugget.extraction import phrases, titles
-from nugget.extraction.episodes import Episode, Turn, episodes_of
+from nugget.extraction.episodes import Episode, Turn, episodes_of, picked
 from nugget.extraction.speech import Channel, Sentence, sentences_of
 from nugget.models import Event, EventKind, Speaker
 
@@ -26,13 +26,13 @@ _CODE = re.compile(
 _WORD = re.compile(r"[^\W\d_][\w-]{2,}")
 _PRONOUN = phrases.any_of(
     r"^(?:it|its|it's|this|that|that's|these|those|they|them|he|she|here|there|both|so|also|then|one|such|which"
-    r"|the (?:former|latter|same|first|second|other)|es|das|dies\w*|sie|c'est|ça|cela|il|elle|esto|eso|これ|それ|这"
-    r"|那)\b"
+    r"|the (?:former|latter|same|first|second|other)|es|das|dies\w*|sie|c'est|ça|cela|il|elle|esto|eso|これ|それ|这|那"
+    r"|它)\b"
 )
 CHORE = phrases.any_of(
-    r"^\W*(?:add|updat|writ|creat|implement|renam|remov|document|check|run|commit|push|fix|mov|read|review|clean"
+    r"^\W*(?:add|updat|writ|creat|implement|renam|remov|document|check|verif|run|commit|push|fix|mov|read|review|clean"
     r"|mak)\w*\b.{0,60}\b(?:tests?|docs?|documentation|help text|comments?|changelog|readme|lint\w*|pr|branch|imports?"
-    r"|todo)\b"
+    r"|todo|diagnostics?)\b"
 )
 _STOP = frozenset(
     "the and for that with this from are was will have has not but you can all its our your should would could when"
@@ -44,7 +44,7 @@ FIRST_PERSON = phrases.any_of(r"(?:^|[^`\w])(?:I|I'm|I've|I'll|I'd|me|my|you're|
 SUBJECT_PRONOUN = phrases.any_of(r"^(?:It|This|That|These|They|Those|Both|Its)\b(?P<is>'s)?\s*")
 _LINK = phrases.any_of(
     r"^(?:(?:and|but|so|or) )?(?:this|that|it|they|these|those|otherwise|because|since|instead|without|which|however"
-    r"|only|when|if|unless|even|so|but|thus|therefore|then|such|both|not|given)\b"
+    r"|only|when|if|unless|even|so|but|thus|therefore|then|such|both|no longer|not|given)\b"
 )
 _TRIED = 9
 """Events behind a claim in which the agent says that what it tried did not help."""
@@ -69,8 +69,8 @@ class Claim:
 
     @property
     def is_agreed(self) -> bool:
-        """Whether it is an offer that the person accepted."""
-        return bool(self.features["offer accepted"])
+        """Whether it is an offer that the person accepted, or the option that they chose."""
+        return bool(self.features["offer accepted"] or self.features["option chosen"])
 
     @property
     def speaker(self) -> Speaker:
@@ -133,9 +133,15 @@ def _add_features(session: SessionClaims) -> None:
     for claim in session.claims:
         if claim.sentence.channel is Channel.REPLY:
             last_reply[id(claim.episode)] = claim.sentence.place
+    chosen = _chosen_options(session)
     reverted = _reverted(session.events)
     for claim in session.claims:
-        claim.features = of_words(claim.sentence.text) | _of_place(claim, last_reply)
+        made = of_words(claim.sentence.text)
+        is_first = claim.sentence.place == claim.episode.first and not (claim.sentence.block or claim.sentence.number)
+        is_pick = claim.episode.offer and is_first
+        made["option chosen"] = float(claim.number in chosen or bool(is_pick))
+        made |= _of_place(claim, last_reply)
+        claim.features = made
         claim.is_refuted = _is_refuted(claim, session.events, reverted)
 
 
@@ -176,6 +182,29 @@ def _of_place(claim: Claim, last_reply: Mapping[int, int]) -> dict[str, float]:
         "offer accepted": float(is_advice or (is_offer and episode.reaction in (Turn.AGREEMENT, Turn.CHOICE))),
     }  # fmt: skip
     return made
+
+
+def _chosen_options(session: SessionClaims) -> set[int]:
+    """Return the numbers of the claims that a person chose from a list by their letter or number."""
+    found: set[int] = set()
+    for episode in session.episodes:
+        letter = re.search(r"[A-Za-z1-9](?=\W*$)", episode.prompt.strip())
+        if letter is None or episode.turn is not Turn.CHOICE or len(episode.prompt) >= 24:
+            continue
+        place = None
+        for claim in reversed([one for one in session.claims if one.sentence.place < episode.first]):
+            sentence = claim.sentence
+            if sentence.channel is not Channel.REPLY or sentence.number:
+                continue
+            if place not in (None, sentence.place):
+                break
+            line = sentence.event.text[sentence.event.text.rfind("\n", 0, sentence.start) + 1 : sentence.end]
+            if mark := re.match(r"\W{0,6}(?:option )?([A-Ea-e1-9])[).:]", line, re.IGNORECASE):
+                place = sentence.place
+                if mark[1].upper() == letter[0].upper():
+                    found.add(claim.number)
+                    break
+    return found
 
 
 def _is_refuted(claim: Claim, events: Sequence[Event], reverted: Sequence[tuple[int, int, frozenset[str]]]) -> bool:
@@ -231,6 +260,17 @@ def continued(claim: Claim, session: SessionClaims) -> list[Claim]:
             break
         found.append(other)
     return found
+
+
+def said_of_pick(claim: Claim, session: SessionClaims) -> list[Claim]:
+    """Return what the offer says of the option that a person picked in a few words."""
+    episode = claim.episode
+    if not (claim.features["option chosen"] and claim.features["short"]):
+        return []
+    names = [name.lower() for name in picked(episode.prompt, episode.offer)]
+    before = session.claims[: claim.number]
+    said = [one for one in before if episode.offer.endswith(one.sentence.event.text) and is_usable(one)]
+    return [one for one in said if any(name in one.sentence.text.lower() for name in names)][:2]
 
 
 def is_usable(claim: Claim) -> bool:

@@ -19,8 +19,10 @@ from nugget.extraction.claims import (
     is_close,
     is_confirmed,
     is_usable,
+    said_of_pick,
     words_of,
 )  # fmt: skip
+from nugget.extraction.episodes import OPENING
 from nugget.extraction.requests import symptom_of, wish
 from nugget.extraction.speech import Channel
 from nugget.models import KnowledgeType
@@ -37,11 +39,22 @@ _TAG = phrases.any_of(r"</[a-z_-]+>|<[a-z]+[_-][a-z_-]+>")
 _PURPOSE = phrases.any_of(r"\bto (?:avoid|prevent|protect|ensure|support|keep|allow|preserve|guard|handle|end)\b")
 _TESTS = phrases.any_of(r"\bTest[A-Z]\w+|^test\b|^(?:documentation|docs|(?:added|integration|unit) .*tests)\b")
 _UNSURE = phrases.any_of(r"\b(?:likely|probably|maybe|perhaps|might|seems?)\b")
+_FIXES = phrases.any_of(
+    r"(?:the )?(?:fix|solution)\b|(?:add|fix|us|chang|replac|remov|pass|filter|increas|skip|check|collaps|rais|upgrad)"
+    r"(?:e|es|s|ed|d|ing)? "
+)
+_HEADS = {KnowledgeType.BELIEF: "Rule", KnowledgeType.DECISION: "Decision"}
+_SLOTS = {
+    KnowledgeType.BUG: ("Problem", "Cause", "Fix"),
+    KnowledgeType.BELIEF: ("Why", "Instead of"),
+    KnowledgeType.DECISION: ("Why", "Instead of"),
+}
+_ORDER = ("", "Rule", "Decision", "Problem", "Cause", "Fix", "Because", "Why", "Instead of")
 
 
 @dataclass(slots=True)
 class Draft:
-    """A unit in the making. `support` are sentences near it that say more.
+    """A unit in the making. `support` are sentences that say why, how, or instead of what.
 
     `alternatives` are what was not chosen, `better` is the draft about the same subject that was proposed in its place.
     """
@@ -49,7 +62,7 @@ class Draft:
     anchor: Claim
     title: str
     statement: str
-    support: list[Claim] = field(default_factory=list)
+    support: list[tuple[str, Claim]] = field(default_factory=list)
     kind: KnowledgeType = KnowledgeType.CONCEPT
     features: dict[str, float] = field(default_factory=dict)
     confidence: float = 0.0
@@ -59,24 +72,40 @@ class Draft:
     @property
     def claims(self) -> list[Claim]:
         """The anchor and its support."""
-        return [self.anchor, *self.support]
+        return [self.anchor, *(claim for _, claim in self.support)]
 
     @property
-    def telling(self) -> list[Claim]:
+    def telling(self) -> list[tuple[str, Claim]]:
         """The support without sentences that only tell how far the work is."""
-        texts = [(one, one.sentence.text) for one in self.support]
+        texts = [(one, one[1].sentence.text) for one in self.support]
         return [one for one, text in texts if not (phrases.STATUS.search(text) or phrases.IDLE.search(text))]
 
     def text(self) -> str:
-        """The body: the statement, and what its support adds to it; of a bug, first how it showed."""
-        text, known = titles.sentence(self.statement), words_of(self.statement)
-        for told in (titles.sentence(titles.point_of(claim.sentence.text)) for claim in self.telling):
-            words = words_of(told)
-            if len(words - known) > _NEW * len(words):
-                text += told if text.endswith("。") else f" {told}"
-                known |= words
-        symptom = symptom_of(self.anchor.episode.prompt) if self.kind is KnowledgeType.BUG else ""
-        return f"**Problem:** {titles.sentence(symptom)}\n\n{text}" if titles.sentence(symptom) else text
+        """The body: a paragraph for each slot of its type, at most three sentences each."""
+        claim, because = titles.split_reason(self.statement)
+        found = self.anchor.features
+        is_choice = found["decided"] or found["instead"] or self.anchor.sentence.channel is not Channel.REPLY
+        slots: dict[str, list[str]] = {_HEADS.get(self.kind, "") if is_choice else "": [claim]}
+        if self.kind is KnowledgeType.BUG:
+            is_fix = _FIXES.match(self.statement) or (found["fix"] and not found["cause"])
+            slots = {"Fix" if is_fix else "Cause" if found["cause"] else "Problem": [self.statement]}
+        elif because:
+            slots["Because" if self.kind is KnowledgeType.BELIEF else "Why"] = [because]
+        first = next(iter(slots))
+        if self.kind is KnowledgeType.BUG and (symptom := symptom_of(self.anchor.episode.prompt)):
+            slots.setdefault("Problem", [symptom])
+        for role, support in self.telling:
+            name = role if role in _SLOTS.get(self.kind, ("Why", "Instead of")) else first
+            slots.setdefault(name, []).append(titles.point_of(support.sentence.text))
+        said: frozenset[str] = frozenset()
+        parts = dict.fromkeys(sorted(slots, key=_ORDER.index), "")
+        for name in (first, *(one for one in parts if one != first)):  # the claim goes before what says it again
+            for told in filter(None, map(titles.sentence, slots[name][:3])):
+                words = words_of(told)
+                if not said or len(words - said) > _NEW * len(words):
+                    parts[name] += told if told.endswith("。") else f"{told} "
+                    said |= words
+        return "\n\n".join(f"**{name}:** {text}" if name else text for name, text in parts.items() if text).strip()
 
 
 def drafts_of(session: SessionClaims) -> list[Draft]:
@@ -105,8 +134,10 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     if claim.is_refuted or (sentence.channel is Channel.QUOTED and not is_confirmed(claim)):
         return None
     is_user = sentence.channel is Channel.USER
-    offers = claim.is_agreed or bool(phrases.FEATURES["offer"].search(sentence.text))
+    offers = claim.features["offer accepted"] or bool(phrases.FEATURES["offer"].search(sentence.text))
     said = wish(sentence.text) if is_user or offers else titles.point_of(sentence.text)
+    if claim.features["option chosen"] and is_user:
+        said = _as_choice(said)
     if not said or _TAG.search(said) or SUBJECT_PRONOUN.match(said):
         return None
     said = said.rstrip(" :：")
@@ -117,7 +148,8 @@ def _draft(claim: Claim, session: SessionClaims) -> Draft | None:
     if not title:
         return None
     draft = Draft(anchor=claim, title=title, statement=whole)
-    draft.support = [] if is_user else continued(claim, session)
+    following = said_of_pick if is_user else continued
+    draft.support = [("", one) for one in following(claim, session)]
     draft.support += _support(draft, session)[: max(0, 3 - len(draft.support))]
     if not draft.statement.endswith((".", "!", "?", "。")):
         draft.statement = draft.statement.rstrip(" ;,") + "."
@@ -137,6 +169,16 @@ def _title(claim: Claim, said: str) -> str:
     return "" if is_short and not re.search(r"[\u3040-\u9fff]", title) else title
 
 
+def _as_choice(said: str) -> str:
+    """Return what a person picked, and why, as a statement."""
+    name, *reason = OPENING.split(said, 1)
+    if titles.is_statement(name, "the"):
+        return said
+    name = f"Use {name[:1].lower() if name[1:2].islower() else name[:1]}{name[1:]}"
+    more = reason[0].strip() if reason else ""
+    return f"{name}{', ' if more[:4] in ('but ', 'and ') else ': '}{more}" if more else name
+
+
 def _is_passing(claim: Claim, said: str) -> bool:
     """Return whether a sentence is about the moment: a question, the next step, or how the agent feels about it."""
     found, text = claim.features, claim.sentence.text
@@ -144,9 +186,13 @@ def _is_passing(claim: Claim, said: str) -> bool:
         return True
     if claim.sentence.channel is Channel.USER:
         return False  # its confidence leaves out what holds for the moment only
-    if phrases.IDLE.search(text) or text.startswith(("And ", "Now ")) or (found["question"] and not claim.is_agreed):
+    if (
+        phrases.IDLE.search(text)
+        or text.startswith(("And ", "Now "))
+        or (found["question"] and not found["offer accepted"])
+    ):
         return True
-    if phrases.FEATURES["next_step"].search(said) and not claim.is_agreed:
+    if phrases.FEATURES["next_step"].search(said) and not found["offer accepted"]:
         return True
     has_reason = any(found[name] for name in ("because", "instead", "intent", "cause", "contrast", "not"))
     is_chore = (
@@ -154,7 +200,7 @@ def _is_passing(claim: Claim, said: str) -> bool:
     )
     if is_chore and not has_reason and not _PURPOSE.search(said):
         return True
-    return bool(FIRST_PERSON.search(said) and not claim.is_agreed)
+    return bool(FIRST_PERSON.search(said) and not found["offer accepted"])
 
 
 def _with_rest(said: str, claim: Claim, session: SessionClaims) -> str:
@@ -176,32 +222,45 @@ def _with_rest(said: str, claim: Claim, session: SessionClaims) -> str:
     return f"{said.rstrip(' .?')}{'. ' if more[:1].isupper() else '; '}{more}"
 
 
-def _support(draft: Draft, session: SessionClaims) -> list[Claim]:
-    """Return a few sentences near a claim that say more of the same matter, the most telling first."""
+def _support(draft: Draft, session: SessionClaims) -> list[tuple[str, Claim]]:
+    """Return at most three sentences that say why, how it is fixed, or what was rejected; the settled ones first."""
     anchor = draft.anchor
-    rows: list[tuple[float, Claim]] = []
+    rows: list[tuple[float, str, Claim]] = []
     for other in session.claims:
         likeness, beside = session.likeness(anchor, other), is_close(anchor, other)
         if other is anchor or likeness >= _SAME or (likeness < _NEAR and not beside):
             continue
         if (
             titles.clean(other.sentence.text) in draft.statement
-            or any(other is one for one in draft.support)
+            or any(other is one for _, one in draft.support)
             or (other.sentence.channel is Channel.QUOTED and not is_confirmed(other))
             or not is_usable(other)
         ):
             continue
-        rows.append((0.2 * other.features["telling"] + 0.6 * likeness + 0.12 * beside, other))
-    chosen: list[Claim] = []
+        role = _role(other)
+        value = 0.2 * other.features["telling"] + 0.6 * likeness + 0.12 * beside
+        value += 0.08 * (role != "Also")
+        rows.append((value, role, other))
+    chosen: list[tuple[str, Claim]] = []
     room = _BODY_CHARS - len(draft.statement)
-    for _, other in sorted(rows, key=lambda row: -row[0]):
+    for _, role, other in sorted(rows, key=lambda row: -row[0]):
         if len(chosen) == _MAX_SUPPORT:
             break
         length = len(other.sentence.text)
-        if length <= room and all(session.likeness(other, kept) < 0.5 for kept in chosen):
-            chosen.append(other)
+        if length <= room and all(session.likeness(other, kept) < 0.5 for _, kept in chosen):
+            chosen.append((role, other))
             room -= length
     return chosen
+
+
+def _role(claim: Claim) -> str:
+    found = claim.features
+    text = claim.sentence.text
+    if found["fix"] and not found["cause"] and _FIXES.match(titles.point_of(text)):
+        return "Fix"
+    if found["cause"]:
+        return "Cause"
+    return "Why" if found["because"] or found["intent"] else "Also"
 
 
 def _features(draft: Draft) -> dict[str, float]:
@@ -216,6 +275,9 @@ def _features(draft: Draft) -> dict[str, float]:
         "channels": len(channels) / 4,
         "with user": float(Channel.USER in channels),
         "with commit": float(bool(channels & {Channel.COMMIT, Channel.PUBLISHED, Channel.SUMMARY})),
+        "has why": float(any(role == "Why" for role, _ in draft.support)),
+        "has cause": float(any(role == "Cause" for role, _ in draft.support)),
+        "has fix": float(any(role == "Fix" for role, _ in draft.support)),
         "tests": float(bool(_TESTS.search(draft.statement))),
         "status": float(bool(phrases.STATUS.search(draft.statement))),
         "purpose": float(bool(_PURPOSE.search(draft.statement))),

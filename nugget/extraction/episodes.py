@@ -11,6 +11,16 @@ from itertools import pairwise
 from nugget.extraction import phrases
 from nugget.models import Event, EventKind, Speaker
 
+_CHOICE = phrases.any_of(
+    r"^\W*(?:(?:option|variant|number|#|let'?s (?:do|go with|take|use)) *)?(?:[a-e]|[1-9])\b[\s.!)]*$"
+)
+_OFFERS = phrases.any_of(r"\b(?:or|oder|ou)\b[^?\n]*\?|\b(?:options?|alternatives?)\b")
+OPENING = phrases.any_of(r"[.,:;!?(\n]|\s[-–—]\s|\b(?:because|since|so|as|weil|denn|car|porque)\b")
+"""Where what a person picks ends, and the reason begins."""
+_NAME = re.compile(r"[\w.+#-]*\w[+#]*")
+_PICKING = frozenset("a an and both das den die go i'd i just let's nimm ok okay please the then use with yes".split())
+"""Words beside the names of what is picked."""
+_MOST_PICKED = 6
 _QUESTION = phrases.any_of(r"\?\s*$|^(?:what|why|how|where|which|who|when|is|are|does|do|did|can you explain)\b")
 _TEST = re.compile(r"\b(?:test|lint|check|build|vet|typecheck|tsc|pytest|ruff|mypy|make|mise)\b")
 
@@ -49,9 +59,10 @@ class Turn(StrEnum):
 class Episode:
     """One turn of a person and what followed until the next.
 
-    `first` and `last` are the numbers of its events; `reaction` is the kind of the turn that follows, None at the end;
-    `conceded` tells that the agent's first reply gives way to the person, `accepted` that the person then agreed,
-    `undone` that they refused it, had it undone, or still saw the fault.
+    `first` and `last` are the numbers of its events; `offer` is the question and reply that the person picked from;
+    `reaction` is the kind of the turn that follows, None at the end;
+    `conceded` tells that the agent's first reply gives way to the person, `accepted` that
+    the person then agreed, `undone` that they refused it, had it undone, or still saw the fault.
     """
 
     turn: Turn
@@ -63,6 +74,7 @@ class Episode:
     passed: list[int] = field(default_factory=list)
     commits: list[int] = field(default_factory=list)
     reaction: Turn | None = None
+    offer: str = ""
     conceded: bool = False
     undone: bool = False
     accepted: bool = False
@@ -76,12 +88,14 @@ def episodes_of(events: Sequence[Event]) -> list[Episode]:
     replied, reply = True, ""
     for place, event in enumerate(events):
         if event.kind is EventKind.PROMPT and event.agent_id is None:
-            turn = turn_of(event)
+            offer = f"{made[-1].prompt}\n{reply}" if reply and event.speaker is Speaker.USER else ""
+            offer = offer if picked(event.text, offer) else ""
+            turn = Turn.CHOICE if offer else turn_of(event)
             made[-1].last, made[-1].reaction = place - 1, turn
             is_refused = _REFUSES.match(event.text) and not reply.rstrip().endswith("?")
             is_broken = turn is not Turn.PLAN and _STILL_BROKEN.search(event.text[:_REPORT_CHARS])
             made[-1].undone = bool(is_refused or is_broken)
-            made.append(Episode(turn=turn, first=place, last=len(events) - 1, prompt=event.text))
+            made.append(Episode(turn=turn, first=place, last=len(events) - 1, prompt=event.text, offer=offer))
             replied = False
             continue
         now = made[-1]
@@ -108,6 +122,22 @@ def episodes_of(events: Sequence[Event]) -> list[Episode]:
     return [one for one in made if one.last >= one.first]
 
 
+def picked(prompt: str, reply: str) -> tuple[str, ...]:
+    """Return the words with which a prompt opens, if all of them name what the question and reply before it offer."""
+    opening = OPENING.split(prompt.strip(), 1)[0]
+    is_question = re.search(r"^\W*(?:if|when)\b|[?？]", prompt.split("\n", 1)[0], re.IGNORECASE)
+    if is_question or not (_OFFERS.search(reply) or phrases.RECOMMENDS.search(reply)) or phrases.ERRAND.match(opening):
+        return ()
+    words = [word for word in _NAME.findall(opening) if word.lower() not in _PICKING]
+    offered = {word.lower() for word in _NAME.findall(reply)}
+    initials = "".join(word[0] for word in re.findall(r"[A-Za-z]+", reply)).lower()
+    are_named = all(
+        word.lower() in offered or (word.isupper() and len(word) > 2 and word.lower() in initials) for word in words
+    )
+    is_name = len(words) <= _MOST_PICKED and not phrases.ENGLISH.search(" ".join(words))
+    return tuple(words) if are_named and is_name else ()
+
+
 def turn_of(event: Event) -> Turn:
     """Return what kind of turn a prompt is."""
     text = event.text.strip()
@@ -117,6 +147,8 @@ def turn_of(event: Event) -> Turn:
         return Turn.CHOICE
     if event.tool:
         return Turn.REFUSAL
+    if _CHOICE.match(text):
+        return Turn.CHOICE
     if len(text) < 80 and phrases.AGREES.search(text):
         return Turn.AGREEMENT
     if phrases.OBJECTS.search(text):

@@ -23,7 +23,7 @@ from nugget.errors import EmbeddingUnavailable
 from nugget.extraction import phrases, titles
 from nugget.extraction.claims import CHORE, Claim, SessionClaims, claims_of, is_confirmed, of_words
 from nugget.extraction.drafts import Draft, drafts_of
-from nugget.extraction.episodes import Turn
+from nugget.extraction.episodes import Turn, picked
 from nugget.extraction.proposals import Proposal, domain_of, edited_files, language_of, project_of
 from nugget.extraction.speech import Channel
 from nugget.infra.embedding import bundled
@@ -50,6 +50,7 @@ _ALIKE = 0.4
 """How much less a unit counts by its likeness to the most similar one that is proposed already."""
 _SAME_SUBJECT, SHARED_WORDS = 0.65, 0.4
 """Likeness from which two drafts are one subject, and the same of words alone."""
+_EITHER = re.compile(r"([\w.+#-]*\w) (?:or|vs\.?|oder|ou) ([\w.+#-]*\w)")
 _NOW = phrases.any_of(r"\b(?:now|no longer|already|currently)\b")
 
 
@@ -192,10 +193,11 @@ def _settled(draft: Draft) -> tuple[KnowledgeType, float]:
     if draft.statement.rstrip(" .").endswith(("?", "？")):
         return kind, 0.0
     if anchor.is_agreed:
-        return (kind, 0.0) if CHORE.search(draft.statement) else (KnowledgeType.DECISION, _AGREED)
+        is_of_work = phrases.ABOUT_THE_WORK.search(text) or CHORE.search(draft.statement)
+        return (kind, 0.0) if is_of_work else (KnowledgeType.DECISION, _AGREED)
     if anchor.sentence.channel is Channel.USER:
         if anchor.episode.turn is Turn.CHOICE and anchor.sentence.event.tool:
-            return KnowledgeType.DECISION, _SURE
+            return (kind, 0.0) if phrases.ABOUT_THE_WORK.search(text) else (KnowledgeType.DECISION, _SURE)
         # The bundled model is an English one: a rule with its reason in another language is clear by its words.
         is_foreign_rule = found["because"] and phrases.RULES.search(text) and not phrases.ENGLISH.search(text)
         is_choice = phrases.CHOSEN.search(text) or phrases.REJECTS.search(text)
@@ -242,7 +244,7 @@ def _proposal(draft: Draft, read: SessionClaims, session: Session, now: datetime
     is_certain = draft.anchor.sentence.channel is Channel.USER or is_checked(draft)
     is_choice = draft.kind in (KnowledgeType.DECISION, KnowledgeType.BELIEF)
     alternatives = draft.alternatives if is_choice else ()
-    quotes = [_evidence(claim, session) for claim in (draft.anchor, *draft.telling)]
+    quotes = [_evidence(claim, session) for claim in (draft.anchor, *(claim for _, claim in draft.telling))]
     path = _path(draft, read, session)
     unit = Unit(
         id=f"{draft.kind}/{title_slug(draft.title)}", source=SourceName.BRAIN, type=draft.kind, title=draft.title,
@@ -257,9 +259,9 @@ def _proposal(draft: Draft, read: SessionClaims, session: Session, now: datetime
 
 
 def _body(draft: Draft, alternatives: Sequence[str]) -> str:
-    """Return the text of a draft, what was not chosen, and the words that it rests on."""
+    """Return the slots of a draft, what was not chosen, and the words that it rests on."""
     text = draft.text()
-    if alternatives and draft.kind is KnowledgeType.DECISION:
+    if alternatives and draft.kind is KnowledgeType.DECISION and "**Instead of:**" not in text:
         text += f"\n\n**Instead of:** {'; '.join(alternatives)}."
     event, quote = draft.anchor.sentence.event, " ".join(draft.anchor.sentence.quote.split())
     when = f", {event.timestamp:%Y-%m-%d %H:%M}" if event.timestamp else ""
@@ -340,5 +342,10 @@ def _alternatives(draft: Draft, read: SessionClaims) -> tuple[str, ...]:
         calls = (one for one in read.events if one.call_id == event.call_id and one.kind is EventKind.TOOL_CALL)
         asked = next(calls, None)
         return phrases.options_not_taken(asked.text, event.text) if asked else ()
-    names = phrases.rejected_in(draft.anchor.sentence.text)
+    sentence, offer = draft.anchor.sentence, draft.anchor.episode.offer
+    if draft.anchor.features["option chosen"] and offer:
+        taken = {word.lower() for word in picked(draft.anchor.episode.prompt, offer)}
+        pairs = (pair for pair in _EITHER.findall(offer) if sum(word.lower() in taken for word in pair) == 1)
+        return tuple(dict.fromkeys(word for pair in pairs for word in pair if word.lower() not in taken))
+    names = phrases.rejected_in(sentence.text)
     return tuple(name for name in names if not re.search(rf"\buse (?:the |an? )?{re.escape(name)}", draft.title, re.I))

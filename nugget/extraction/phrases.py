@@ -19,16 +19,19 @@ WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 ENGLISH = any_of(r"\b(?:the|and|is|are|was|to|of|for|with|that|this|it|we|you|not)\b")
 LEAD_INS = any_of(
-    r"^[\u4e00-\u9fff]{0,4}(?:原因|总结|结论|问题|注意|まとめ)[\u4e00-\u9fff]{0,4}[：:]\s*",
-    r"^(?:(?:found (?:it|the (?:issue|problem|bug|root cause))|got it|i see(?: the (?:issue|problem))?|(?:good|great"
-    r"|excellent) (?:question|catch|point|idea|find|feedback)s?|you're (?:absolutely |completely )?right"
-    r"|(?:actually |oh |ah |well |ok )?(?:yes|yeah|yep|no|nope|wait)|right|ah+|oh|ok(?:ay)?(?: so)?|so|actually|nein"
-    r"|doch|halt|non|attends|いや|いいえ|違う|不|不对|不是|hmm?|now|well|indeed|interesting(?:ly)?|(?:that|this)(?:'s"
-    r"| is)? (?:wrong|not (?:right|correct|true))|important(?:ly)?|from now on|in (?:the )?future|bitte|ab jetzt"
-    r"|désormais|a partir de ahora|exactly|correct|perfect|great|good|sure|agreed?|done|fixed|sorry|whoops|thus"
-    r"|therefore|then|next|also|and|but|however|similarly|note|basically|as a result|that said|of course|in this case"
-    r"|for example)(?:\s*[,.!:;、，。]+\s*|\s+[—–-]+\s+|\s*$)|(?:so|but|and|now|then|also|yes|yeah|ok|sure|actually"
-    r"|from now on) )+",
+    r"^[\u4e00-\u9fff]{0,4}(?:原因|总结|结论|结論|问题|問題|复盘|注意|说明|关键|方案|建议|まとめ|要点)[\u4e00-\u9fff]{0,4}[：:]\s*",
+    r"^(?:(?:found (?:it|the (?:issue|problem|bug|root cause))|got it|i see(?: the (?:issue|problem"
+    r"|full picture)(?: now)?)?|(?:good|great|excellent) (?:question|catch|point|idea|find|feedback|observations?)s?"
+    r"|you're (?:absolutely |completely )?right|(?:actually |oh |ah |well |hmm? |yeah |ok )?(?:yes|yeah|yep|no|nope"
+    r"|wait)|right|ah+|oh|ok(?:ay)?(?: so)?|so|actually|nein|doch|halt|non|attends|いや|いいえ|違う|違います|不|不对"
+    r"|不是|hmm?|now|well|indeed|interesting(?:ly)?|(?:be )?careful|heads up|settled(?: then)?|not quite|fyi|btw"
+    r"|by the way|(?:friendly )?reminder|hey|(?:that|this)(?:'s| is)? (?:wrong|not (?:right|correct|true))|wrong"
+    r"|important(?:ly)?|from now on|going forward|in (?:the )?future|bitte|ab (?:jetzt|sofort)|in zukunft|künftig"
+    r"|désormais|à partir de maintenant|a partir de ahora|de ahora en adelante|exactly|correct|perfect|great|good"
+    r"|sure|agreed?|done|fixed|mostly|not yet|sorry|whoops|thus|therefore|then|next|also|and|but|however|similarly"
+    r"|in short|note|basically|as a result|that said|of course|additional feedback|looking (?:at|more) [^,—–-]{3,60}"
+    r"|if anything|in this case|for example)(?:\s*[,.!:;、，。]+\s*|\s+[—–-]+\s+|\s*$)|(?:so|but|and|now|then|also"
+    r"|yes|yeah|ok|sure|btw|by the way|fyi|actually|from now on|going forward) )+",
 )
 COMMITS = re.compile(r"\bgit\b[^\n;|&]*\bcommit\b")
 ANSWERED = re.compile(r'"(?P<question>.+?)"="(?P<answer>.+?)"', re.DOTALL)
@@ -36,65 +39,104 @@ ANSWERED = re.compile(r'"(?P<question>.+?)"="(?P<answer>.+?)"', re.DOTALL)
 RECOMMENDED = re.compile(r"\s*\(Recommended\)$")
 
 OFFERS = any_of(
-    r"\b(?:want me to|would you like|should i|shall i|do you want|which would you|soll ich|möchtest du|veux-tu"
-    r"|voulez-vous|quieres|te gustaría)\b|しますか|ましょうか|要我|需要我|是否"
+    r"\b(?:want me to|would you like|should i|shall i|do you want|which would you)\b",
+    r"\b(?:soll ich|möchtest du|willst du)\b|\b(?:veux-tu|voulez-vous|souhait\w+)\b|\b(?:quieres|te gustaría)\b",
+    r"しますか|ましょうか|要我|需要我|是否",
 )
 """How the agent asks whether it should do something."""
 
 FEATURES = {
     "must": any_of(
-        r"\b(?:must|always|never|only|every|at most|at least|no more than|required?|requires|has to|have to"
-        r"|needs? to be|cannot|can't|immer|niemals?|nie|muss|müssen|nur|jede[rns]?|darf|toujours|jamais|doit|doivent"
-        r"|il faut|seulement|siempre|nunca|deben?|hay que|sol[oa]mente|solo|никогда|всегда|нельзя|должен|должн[аоы])\b"
-        r"|必ず|常に|絶対|しなければ|だけ|禁止|べき|必须|总是|永远|绝不|只能|一律|务必|不要|不得"
+        r"\b(?:must|always|never|only|every|at most|at least|no more than|required?|requires|mandatory|has to|have to"
+        r"|needs? to be|cannot|can't)\b",
+        r"\b(?:immer|niemals?|nie|muss|müssen|nur|jede[rns]?|darf|dürfen|grundsätzlich)\b",
+        r"\b(?:toujours|jamais|doit|doivent|il faut|uniquement|seulement|obligatoire)\b",
+        r"\b(?:siempre|nunca|jamás|debe|deben|hay que|solo|sólo|únicamente|obligatorio)\b",
+        r"\b(?:никогда|всегда|нельзя|должен|должн[аоы]|обязательно)\b",
+        r"必ず|常に|絶対|しなければ|だけ|禁止|べき|必须|总是|永远|绝不|只能|一律|务必|不要|不得|禁止",
     ),
     "not": any_of(
-        r"\b(?:not|no longer|none|without|nothing|stop \w+ing|nicht|kein\w*|ohne|ne|pas|sans|aucune?|plus|no|sin)\b"
-        r"|n't\b|ない|ません|不|没|無|无"
+        r"\b(?:not|n't|no longer|none|without|nothing|stop \w+ing)\b|n't\b",
+        r"\b(?:nicht|kein\w*|ohne)\b",
+        r"\b(?:ne|pas|sans|aucune?|plus)\b",
+        r"\b(?:no|sin|ningún|ninguna)\b",
+        r"ない|ません|ず、|不|没|無|无",
     ),
     "instead": any_of(
-        r"\b(?:instead of|rather than|in place of|replac\w+|over the|not the|no longer|in favou?r of)\b|\binstead\W*$"
-        r"|\bprefer\w* [^.,;]{2,40} over\b|^(?:we )?use [^,.;]{2,40},? not\b|(?-i:\bNOT )\w"
-        r"|\blike .{2,60} better than\b|\w, not (?:from|in|on|at|by|with|to|as|the|an?)? ?\w|, (?:and )?no (?!need"
-        r"|problem|more|longer|way|one)\w|\b(?:statt|anstatt|lieber|en vez de|en lugar de)\b|, nicht \w|\b(?:ersetz"
-        r"|remplac|reemplaz)\w+|\bau lieu d|\bplutôt que|代わり|ではなく|是.{1,20}不是|不是.{1,20}是|而不是|改用"
+        r"\b(?:instead of|rather than|in place of|replac\w+|over the|not the|no longer|in favou?r of|as opposed to)\b"
+        r"|\binstead\W*$|\bprefer\w* [^.,;]{2,40} over\b|^(?:we )?use [^,.;]{2,40},? not\b|(?-i:\bNOT )\w|\b(?:like"
+        r"|prefer) .{2,60} (?:better|more) than\b|\w, not (?:from|in|on|at|by|with|to|as|after|before|the|an?)? ?\w"
+        r"|, (?:and )?no (?!need|problem|errors?|changes?|idea|worries|one|longer|more|way|issues?|warnings?|fail)\w",
+        r"\b(?:statt|anstatt|anstelle|lieber|ersetz\w+)\b|, nicht \w",
+        r"\b(?:au lieu d|plutôt que|remplac\w+)",
+        r"\b(?:en vez de|en lugar de|reemplaz\w+)\b",
+        r"代わり|ではなく|是.{1,20}不是|不是.{1,20}是|替代|而不是|改用|代替",
     ),
     "because": any_of(
-        r"\b(?:because|since|so that|due to|therefore|which means|as it|so the|otherwise|reason|weil|da|denn|deshalb"
-        r"|damit|wegen|sonst|car|sinon|porque|ya que|si no)\b|, so\b|→|=>|\bcause (?:the|it|we|they)\b|\bthat's why\b"
-        r"|\b(?:parce qu|puisqu)|から|ので|ため|因为|所以|由于|否则"
+        r"\b(?:because|since|so that|due to|therefore|which means|as it|so the|otherwise|reason|cos|cuz)\b|, so\b|→|=>"
+        r"|(?<!the )(?<!root )\bcause (?:the|it|its|we|of|they|i|you)\b|\bthat's why\b",
+        r"\b(?:weil|da|denn|deshalb|damit|wegen|sonst|grund)\b",
+        r"\b(?:parce qu|car|puisqu|afin|sinon|à cause)",
+        r"\b(?:porque|ya que|para que|debido|si no)\b",
+        r"から|ので|ため|因为|所以|由于|否则",
     ),
     "cause": any_of(
-        r"\b(?:root cause|the (?:issue|problem|bug|reason|cause)|caus(?:e[ds]?|ing)|why|das problem|der fehler|ursache"
-        r"|le problème|la cause|el problema|la causa|el error)\b|turns? out|原因|問題は|问题是|导致"
+        r"\b(?:root cause|the (?:issue|problem|bug|reason|cause|culprit)|caus(?:e[ds]?|ing)|why)\b|turns? out|was that",
+        r"\b(?:ursache|das problem|der fehler|der grund|liegt daran|verursacht)\b",
+        r"\b(?:le problème|la cause|l'erreur|le bug|provoqu\w+)\b",
+        r"\b(?:el problema|la causa|el error|el fallo|provoca\w*)\b",
+        r"原因|問題は|问题是|导致|根本",
     ),
     "fix": any_of(
-        r"\b(?:the solution|fix(?:es|ed)?|resolved?|workaround|to avoid|prevents?|instead|lösung|behoben|la solution"
-        r"|la solución|corrig\w+)\b|修正|解決|回避|修复|解决|避免"
+        r"\b(?:the (?:fix|solution)|fix(?:es|ed)?|resolved?|workaround|to avoid|prevents?|instead)\b",
+        r"\b(?:lösung|behoben|behebt|umgeh\w+|vermeide[nt]?)\b",
+        r"\b(?:la solution|corrig\w+|contourn\w+|évite\w*)\b",
+        r"\b(?:la solución|corrig\w+|soluciona\w*|evita\w*)\b",
+        r"修正|解決|回避|修复|解决|避免",
     ),
     "intent": any_of(
         r"\b(?:intentional\w*|by design|on purpose|deliberate\w*|trade-?off|acceptable|the whole point|best[- ]effort"
-        r"|the intent|is fine|makes sense|appropriate|escape hatch|harmless|absichtlich|bewusst|exprès|a propósito)\b"
-        r"|意図|わざと|故意|有意|目的"
+        r"|the intent|is fine|makes sense|more meaningful|appropriate|escape hatch|harmless)\b",
+        r"\b(?:absichtlich|bewusst|mit absicht|kompromiss|zweck)\b",
+        r"\b(?:intentionnel\w*|exprès|compromis|volontaire\w*)\b",
+        r"\b(?:intencional\w*|a propósito|compromiso)\b",
+        r"意図|わざと|故意|有意|权衡|目的",
     ),
     "decided": any_of(
-        r"\b(?:decided|decision|chose|chosen|we(?:'ll| will) (?:use|go)|let's (?:use|do|go|keep)|go with|agreed?"
-        r"|prefer\w*|best fit|i'd rather|should (?:use|be|have|only)|i think we|switch|entschieden|wir (?:nehmen"
-        r"|verwenden)|décid\w+|choisi\w*|on utilise|decid\w+|elegi\w*|vamos a usar)\b"
-        r"|決め|にします|にしよう|採用|决定|选择|采用|我们用|改用"
+        r"\b(?:decided|decision|chose|chosen|we(?:'ll| will) (?:use|go)|let's (?:use|do|go|keep|just)|go with|agreed?"
+        r"|prefer\w*|seems like the best|best fit|i'd rather|should (?:just )?(?:use|be|have|only)|i think we"
+        r"|switch)\b",
+        r"\b(?:entschieden|entscheidung|wir nehmen|nehmen wir|wir verwenden|bevorzug\w+|wir sollten)\b",
+        r"\b(?:décid\w+|choisi\w*|on utilise|utilisons|préfér\w+|on devrait)\b",
+        r"\b(?:decid\w+|elegi\w*|usemos|vamos a usar|prefer\w+|deberíamos)\b",
+        r"決め|にします|にしよう|採用|决定|选择|采用|我们用|改用",
     ),
     "risk": any_of(
         r"\b(?:race|leak\w*|panic\w*|crash\w*|stale|lost?|lose|silent\w*|wrong|break\w*|broke|conflict\w*|mismatch"
-        r"|duplicat\w+|undefined|nil|null|corrupt\w*|insecure|visible|hang\w*|block\w*|flaky|brittle|misleading"
-        r"|absturz|falsch|kaputt|perd\w*|plant\w*|faux|pierd\w+|roto)\b|競合|壊れ|失わ|漏れ|丢失|冲突|崩溃|错误"
+        r"|duplicat\w+|undefined|nil|null|corrupt\w*|insecure|visible|hang\w*|block\w*|flaky|brittle|misleading)\b",
+        r"\b(?:absturz|verlier\w+|verlust|falsch|kaputt|konflikt|doppelt|veraltet)\b",
+        r"\b(?:perd\w*|plant\w*|conflit|faux|cassé\w*)\b",
+        r"\b(?:pierd\w+|conflicto|roto|falso)\b",
+        r"競合|壊れ|失わ|漏れ|竞争|丢失|冲突|崩溃|错误",
     ),
     "next_step": any_of(
-        r"^(?:(?:now|next|first|then|finally|also|and|so)[,:]? )*(?:let me|let us|i'll|i will|i need|i'm going|let's"
-        r"|going to|i can|i could|i see|i have|i've|i found|i also|i understand)\b|\b(?:ich werde|ich schaue|lass mich"
-        r"|jetzt|je vais|maintenant|ensuite|voy a|ahora|давай(?:те)?|сейчас|теперь)\b"
-        r"|確認します|見てみ|次に|让我|我来|我将|接下来|现在"
+        r"^(?:(?:now|next|first|then|finally|lastly|also|and|so|additionally)[,:]? )*(?:let me|let us|i'll|i will"
+        r"|i need|i'm going|let's|going to|i can|i could|i see|i have|i've|i found|i also|i understand)\b",
+        r"\b(?:ich werde|ich schaue|lass mich|als nächstes|jetzt)\b",
+        r"\b(?:je vais|laisse-moi|maintenant|ensuite)\b",
+        r"\b(?:voy a|déjame|ahora|a continuación)\b",
+        r"\b(?:давай(?:те)?|сейчас|теперь|сначала|попробу\w+|провер(?:им|ю)|созда(?:дим|м)|добав(?:им|лю))\b",
+        r"確認します|見てみ|次に|让我|我来|我将|接下来|现在",
     ),
     "offer": OFFERS,
+    "remember": any_of(
+        r"\b(?:remember|note that|keep in mind|important|be careful|convention|rule|policy|please always|from now on"
+        r"|we use)\b",
+        r"\b(?:merk dir|merke|wichtig|achtung|konvention|regel|ab jetzt|wir benutzen)\b",
+        r"\b(?:retiens|n'oublie|important|attention|convention|règle|désormais)\b",
+        r"\b(?:recuerda|importante|cuidado|convención|regla|a partir de ahora)\b",
+        r"覚えて|注意|重要|規約|ルール|记住|注意|重要|规则|约定|以后",
+    ),
 }
 
 FORMS = {
@@ -109,27 +151,34 @@ FORMS = {
 
 AGREES = any_of(
     r"^\W*(?:yes|yep|yeah|yup|sure|ok(?:ay)?|great|perfect|sounds good|go ahead|do (?:it|that|this)|please do|lgtm"
-    r"|agreed?|exactly|correct|right|works?|good|nice|cool|thanks?|it works|ship it|commit|push|ja|genau|gut|passt"
-    r"|mach (?:das|es)|stimmt|oui|d'accord|parfait|vas-y|c'est bon|sí|vale|de acuerdo|perfecto|adelante|hazlo)\b",
+    r"|agreed?|exactly|correct|right|works?|good|nice|cool|thanks?|it works|seems to work|ship it|commit|push)\b",
+    r"^\W*(?:ja|jo|genau|gut|passt|mach (?:das|es)|einverstanden|stimmt|klingt gut)\b",
+    r"^\W*(?:oui|d'accord|parfait|vas-y|c'est bon|exactement|très bien)\b",
+    r"^\W*(?:sí|si,|vale|de acuerdo|perfecto|adelante|exacto|hazlo)",
     r"^\W*(?:はい|いいです|お願いします|了解|それで|好的?|可以|同意|没问题|行|对|是的)",
 )
 OBJECTS = any_of(
     r"^\W*(?:no\b|nope|wait|stop|hmm+|but\b|actually|not (?:quite|really|what)|wrong|don't|that's not|that is not|ah\b"
-    r"|oh\b|why (?:is|are|do|did|not)|whoops|nein\b|halt\b|aber\b|non\b|attends\b|mais\b|pas\b|pero\b)|\b(?:doubt"
-    r"|instead|rather|shouldn't|i thought|feels? wrong|looks? wrong|duplicated|broke|still (?:fail|not|broken)"
-    r"|i don't (?:want|think|like)|we don't|falsch|stattdessen|faux|plutôt|mal|incorrecto|mejor)\b|いや|違う"
-    r"|でも|待って|不对|不是|等等|但是|错"
+    r"|oh\b|uh\b|why (?:is|are|do|did|not)|whoops)",
+    r"\b(?:doubt|made? (?:it|that) up|instead|rather|shouldn't|i thought|i would have expected|feels? (?:wrong"
+    r"|implausible)|looks? (?:wrong|ancient)|duplicated|broke|still (?:fail|not|broken)|i don't (?:want|think|like)"
+    r"|we don't)\b",
+    r"^\W*(?:nein|nicht|halt|stopp|aber|doch)\b|\b(?:falsch|stattdessen|lieber)\b",
+    r"^\W*(?:non|attends|mais|pas)\b|\b(?:faux|plutôt)\b",
+    r"^\W*(?:no,|espera|pero)\b|\b(?:mal|incorrecto|mejor)\b",
+    r"いや|違う|違い|でも|待って|不对|不是|等等|但是|错",
 )
 RECOMMENDS = any_of(
     r"\b(?:i|we)(?:'d| would| will)?(?: still| strongly)? (?:recommend|suggest|choose|go with|propose)\b(?! against)"
     r"|\bmy recommendation\b|\bi(?:'d| would) (?:use|take|pick|go for)\b|^\w+ing\b.{5,90}\bwould\b",
-    r"\b(?:ich (?:würde|empfehle)|je (?:recommande|propose)|recomiendo|propongo)\b|おすすめ|推奨|我建议|推荐",
+    r"\b(?:ich (?:würde|empfehle|schlage)|je (?:recommande|propose)|recomiendo|propongo)\b|おすすめ|推奨|我建议|推荐",
 )
 """What the agent proposes for the person to accept."""
 CONCEDES = any_of(
-    r"\byou(?:'re| are) (?:absolutely |completely )?(?:right|correct)|\bgood (?:catch|point|idea|question)"
-    r"|i apologi[sz]e|\bmy mistake|\bi missed|\bfair (?:point|enough)|\bi see\b|\bah,|\bdu hast recht|\bguter punkt"
-    r"|\bstimmt\b|\b(?:tu as|vous avez) raison|\btienes razón|その通り|確かに|你说得对|没错|好主意"
+    r"\byou(?:'re| are) (?:absolutely |completely |totally )?(?:right|correct)|\bgood (?:catch|point|idea|question)"
+    r"|i apologi[sz]e|\bmy mistake|\bi missed|\bthat's a (?:good|much better)|\bfair (?:point|enough)|\bi see\b|\bah,",
+    r"\bdu hast recht|\bguter punkt|\bstimmt\b|\btu as raison|\bvous avez raison|\btienes razón|\bbuen punto",
+    r"その通り|確かに|おっしゃる|你说得对|没错|好主意|确实",
 )
 
 STILL_WRONG = any_of(
@@ -140,32 +189,41 @@ STILL_WRONG = any_of(
 """How the agent opens when what it tried did not help."""
 
 PASSING = any_of(
-    r"^(?:please )?(?:never ?mind|(?:never|always|only) (?!.*\b(?:may|must|should|can)\b)(?:\w+ing|\w+ed|the|an?|my"
-    r"|some|one|saw|had|got|been|seen)\b|don'?t (?:worry|bother|stop|like|know|think|see|care|mind|ask)\b"
-    r"|make sure (?:that )?(?:it|this|(?:the |all )*(?:tests?|builds?|lint\w*|ci)) |(?:only|just|don't"
-    r"|keep) .*\b(?:for now|until (?:we|i|you) (?:find|know|fix|see|have))\b)|^(?:it|that|this|we|you"
-    r"|there)?\s*(?:(?:must|has to|have to|can'?t) (?:have|be (?:an?|the|some\w*|because|caused|there|that|just))\b)"
-    r"|^(?:undo (?:that|this|it)|(?:please |just |instead of [^,]+, )*(?:show|give|send) me (?!.*\b(?:before|always"
-    r"|every|whenever)))\b|\b(?:yet|for now|right now|this time)\W*$|\?\s*$|\b(?:anything else|today|tomorrow|tonight"
-    r"|\d+ passed|(?:should|would|could)(?:n't| not| never)? have \w+|(?:always|never) (?:happens|works|fails|shows"
-    r"|finishes|ends|returns)|this (?:morning|afternoon|evening|week)|for this (?:run|test|demo)|para esta"
-    r"|pour cette fois|or (?:is|are|do|does|not)|todav[ií]a|por ahora|pour l'instant|pas encore|noch nicht|erstmal"
-    r"|diesmal)\b|まだ|とりあえず|刚才|先别|暂时"
+    r"^(?:please )?(?:never ?mind|(?:never|always|only) (?!.*\b(?:may|must|should|can)\b)(?:\w+ing|(?!need|feed|embed"
+    r"|seed|proceed)\w+ed|the|an?|my|some|one|two|\d+|half|saw|had|got|been|seen|again|nice)\b|don'?t (?:worry|bother"
+    r"|stop|like|know|think|see|care|mind|ask)\b|(?:keep|leave) me\b|make sure (?:that )?(?:it|this|(?:the "
+    r"|all )*(?:tests|test|builds?|lint\w*|ci)) |don'?t (?:run|commit|push|merge|delete|touch|change|do)(?: (?:it"
+    r"|this|that|these|anything|again))*\W*$|(?:only|just|don't|keep) .*\b(?:for now|until (?:we|i|you) (?:find|know"
+    r"|fix|see|have))\b)",
+    r"^(?:\w{2,3},? )?(?:it|that|this|we|you|there)?\s*(?:(?:must|has to|have to|can'?t|never|always) (?:have|say"
+    r"|\w+ed|told)\b|(?:must|can'?t|has to) be (?:an?|the|some\w*|because|caused|due|my|your|there|that|just"
+    r"|something)\b)|^(?:undo (?:that|this|it|the)|(?:please |just |instead of [^,]+, )*(?:show|give"
+    r"|send) me (?!.*\b(?:before|always|every|whenever)))\b",
+    r"\b(?:yet|for now|right now|this time)\W*$|\?\s*$|\b(?:must'?ve|anything else|today|tomorrow|tonight|\d+ passed"
+    r"|(?:should|would|could)(?:n't| not| never)? have \w+|(?:always|never) (?:happens|works|fails|breaks|crashes"
+    r"|comes|goes|shows|finishes|returns|renders|loads|starts|stops|ends)|this (?:morning|afternoon|evening|week)"
+    r"|for (?:this|the next) (?:run|test|time|demo)|para esta|pour cette fois|or (?:is|are|do|does|not)|todav[ií]a"
+    r"|de momento|por ahora|pour l'instant|pas encore|noch nicht|immer noch|erstmal|diesmal|doit être (?:le|la|un)"
+    r"|muss (?:wohl )?(?:am|an)|debe (?:de )?ser)\b|まだ|ちょっと待|今回だけ|とりあえず|刚才|先别|暂时",
 )
 """What a person says with the words of a rule, of the moment or of themselves."""
 
 RULES = any_of(
-    r"(?:^|[,;:—–-] |\b(?:and|please|should|to|we|you|i|but|that|every|remember:?) )(?:always|never)\b"
-    r"|\b(?:must(?:n't)?|from now on|under no circumstances|don't ever)\b|^(?:please |also |and )*(?:make sure|avoid"
+    r"(?:^|[,;:—–-] |\b(?:and|please|should|to|we|you|i|but|that|every|remember:?) )(?:always|never)\b",
+    r"\b(?:must(?:n't)?|from now on|under no circumstances|don't ever)\b|^(?:please |also |and )*(?:make sure|avoid"
     r"|only|stop \w+ing|(?:don't|do not)(?! (?:worry|bother|commit|push|run|stop|know|think|see|mind)\b))\b"
-    r"|\bno (?:\w+ ){1,4}ever\b|^(?:every|all|each|any) [^,.]{3,60}\b(?:needs?|must|should|has|have|gets?|goes"
-    r"|uses?)\b|^(?:please )?leave \S+ (?:alone|as (?:it )?is)\b|^no more \S|^no (?!need|problem|idea|one|longer"
-    r"|changes?)(?:[\w-]+ ){1,3}(?:in|on|for|at|outside|inside)\b|\b(?:after|before|when) \w+ing (?:an?|any\w*) "
-    r"|\bit'?s (?:\w+ )?important (?:that|to)\b|\b(?:whenever|(?:every|each) time|when you (?:add|change|create"
-    r"|edit) (?:an?|any))\b|\b(?:immer|niemals|nie|muss|müssen|darf(?:st)? nicht|dürfen nicht|ab jetzt|toujours|jamais"
-    r"|il faut|doi(?:t|vent)|désormais|siempre|nunca|hay que|debe[ns]?|a partir de ahora|никогда|всегда|нельзя|должен"
-    r"|должн[аоы]|обязательно)\b|^ne \w+ pas\b|^no (?:uses|hagas)\b|必ず|常に|してはいけない"
-    r"|ないで(?:ください|ね)?|禁止|必须|总是|永远不要|绝不|不要|不得|务必|一律|以后|今后|今後"
+    r"|\bno (?:\w+ ){1,4}ever\b",
+    r"^(?:every|all|each|any) [^,.]{3,60}\b(?:needs?|must|should|has|have|owns?|gets?|goes|go|uses?|lives?)\b"
+    r"|^(?:please )?leave \S+ (?:alone|as (?:it )?is)\b|^no more \S|^no (?!need|problem|worries|idea|one|longer|more"
+    r"|changes?)(?:[\w-]+ ){1,3}(?:in|on|for|at|outside|inside|across)\b|\bour (?:convention|policy|rule) is\b"
+    r"|\b(?:after|before|when) \w+ing (?:an?|any\w*|something) |\bit'?s (?:\w+ )?important (?:that|to)\b"
+    r"|\b(?:whenever|(?:every|each) time|when you (?:add|change|create|edit|introduce|rename|touch|write) (?:an?"
+    r"|any))\b",
+    r"\b(?:immer|niemals|nie|muss|müssen|darf(?:st)? nicht|dürfen nicht|ab jetzt|grundsätzlich)\b",
+    r"\b(?:toujours|jamais|il faut|doi(?:t|vent)|désormais)\b|^ne \w+ pas\b",
+    r"\b(?:siempre|nunca|hay que|debe[ns]?|a partir de ahora)\b|^no (?:uses|hagas)\b",
+    r"必ず|常に|してはいけない|ないで(?:ください|ね)?|禁止|必须|总是|永远不要|绝不|不要|不得|务必|一律|以后|今后|今後",
+    r"\b(?:никогда|всегда|нельзя|должен|должн[аоы]|обязательно)\b",
 )
 """What a person says that holds beyond the moment."""
 
@@ -177,41 +235,53 @@ FOR_EVER = any_of(
 """How a rule begins."""
 
 REJECTS = any_of(
-    r"\b(?:i|we) (?:really )?(?:do(?:n't| not)|did(?:n't| not)) (?:want|need|use|like) (?:to )?(?!you\b)"
-    r"|\brule[sd]? out\b|\b(?:decided (?:against|not to)|not worth|rejected|(?:drop|dropped"
-    r"|abandoned) (?:the )?(?:idea|approach|plan)|verworfen|abgelehnt|rejeté\w*|écarté\w*|descartad\w+|rechazad\w+"
-    r"|отказались)\b|放弃了|否决|却下"
+    r"\b(?:i|we) (?:really )?(?:do(?:n't| not)|did(?:n't| not)) (?:want|need|use|like) (?:to )?(?!you\b)",
+    r"\brule[sd]? out\b|\bdecided (?:against|not to)\b|\bnot worth\b|\brejected\b",
+    r"\b(?:drop|dropped|abandoned) (?:the )?(?:idea|approach|plan)\b",
+    r"\b(?:verworfen|abgelehnt|entschieden gegen|rejeté\w*|écarté\w*|descartad\w+|rechazad\w+|отказались)\b",
+    r"放弃了|否决|却下|採用しない",
 )
 """What a person says was turned down."""
 
-WORKAROUND = any_of(r"\bwork-?arounds?\b|\bworks? around\b|\btemporar(?:y|ily)\b|\bfor now\b|临时|暫定")
+WORKAROUND = any_of(
+    r"\bwork-?arounds?\b|\bworks? around\b|\btemporarily\b|\btemporary (?:fix|hack|measure|solution)\b|\bfor now\b",
+    r"\bstop-?gap\b|\bmonkey-?patch|\buntil .{3,60} (?:is|are|gets?) (?:fixed|released|merged|supported|available)\b",
+    r"\b(?:vorläufig|vorübergehend|notlösung|provisoi\w+|temporal\w*|provisional\w*|временн\w+)\b|临时|变通|暫定|回避策",
+)
 """What holds only until something better."""
 
 CHOSEN = any_of(
-    r"\b(?:decided|decision|let'?s (?:keep|stick|stay|use|go with)|(?:moved|switched|migrated)(?: over)? (?:to|from)"
-    r"|settled|in favou?r of)\b|^(?:let'?s )?go (?:with|for)\b|\bwe don't \w+ [^,.]+ any ?more\b|\bwe(?:'re| are|'ll"
-    r"| will)? (?:going with|chose|keep|stay(?:ing)?|stick(?:ing)?|use|go with)\b",
-    r"\bwe (?:no longer|only|always|never|deliberately|just|now)? ?(?:use|support|deploy|release|target|ship|store|pin"
-    r"|need|want)(?<!we need)(?<!we want)\b",
-    r"\b(?:entschieden|wir (?:nehmen|verwenden|behalten|bleiben)|décidé|choisi|on (?:garde|prend|reste)|decidido"
-    r"|elegimos|vamos a usar|usamos|nos quedamos)\b|に決め|にしました|決定|决定|选择了|改用|我们用",
+    r"\b(?:decided|decision|we(?:'re| are)?(?: now| only)? (?:going with|chose|use)|we've chosen|let'?s (?:keep|stick"
+    r"|stay|use|go with)|(?:moved|switched|migrated)(?: (?:over|away))? (?:to|from))\b",
+    r"\bwe (?:no longer|only|always|never|deliberately|just)? ?(?:use|support|deploy|release|target|ship|store|pin"
+    r"|squash|need|want)(?<!we need)(?<!we want)\b|^(?:let'?s )?go (?:with|for)\b|\bi(?:'ve| have)? decided\b"
+    r"|\bsettled\b|\bwe don't \w+ [^,.]+ any ?more\b|\bwe(?:'ll| will) (?:use|go with|keep)\b|\bin favou?r of\b",
+    r"\bwe(?:'re| are|'ll| will)? (?:stay(?:ing)?|stick(?:ing)?) (?:with|on)\b|\bwe keep\b",
+    r"\b(?:entschieden|entscheidung|wir (?:nehmen|verwenden|behalten|bleiben)|umgestiegen)\b|\b(?:décidé|choisi"
+    r"|on (?:garde|prend|reste|utilise désormais))\b",
+    r"\b(?:decidido|elegimos|vamos a usar|usamos|mantenemos|nos quedamos)\b|に決め|にしました|決定|决定|选择了|改用"
+    r"|我们用",
 )
 """What a person says was chosen."""
 
 ONE_OFF = any_of(
     r"\b(?:this|that) (?:one|pr|commit|branch|time)\b|\bc(?:an|ould) (?:you|we|i)\b|\blet'?s\b(?! (?:keep|stick|stay"
-    r"|use|go with)\b)|\bi just\b|\bi'?ve\b|\bi noticed\b|^i (?:do )?(?:want|need|would like) (?:to|you)\b|\bnot sure\b"
-    r"|\?\s*$|\bi don'?t (?:know|remember|see)\b|\b(?:diesmal|kannst du|cette fois|peux-tu|esta vez|puedes)\b"
-    r"|今回|这次|能不能"
+    r"|use|go with)\b)|\bi just\b|\bi'?ve\b|\bi noticed\b",
+    r"^i (?:do )?(?:want|need|would like) (?:to|you)\b|\bnot sure\b|\?\s*$|\bi don'?t (?:know|remember|see)\b",
+    r"\b(?:diesmal|dieses mal|kannst du)\b|\b(?:cette fois|peux-tu)\b|\b(?:esta vez|puedes)\b|今回|这次|能不能",
 )
 """What a person asks for now."""
+
+ABOUT_THE_WORK = any_of(r"\b(?:the plan|proceed|continue|go ahead|next step|start with)\b")
+"""Questions on how the work of a session goes on, not on what is built."""
 
 ERRAND = any_of(
     r"^(?:(?:yeah|yes|ok(?:ay)?|so|and|now|also|then|please|(?:can|could) you|let'?s|i want to)[,.]? )*(?:read|look|see"
     r"|review|check|continue|proceed|merge|rebase|push|commit|pull|try|retry|find|search|show|tell|list|explain|think"
-    r"|investigate|research|explore|brainstorm|discuss|talk|figure|help|wait|hold|analy[sz]e|consider|branch and"
-    r"|(?P<tidies>(?:update|adjust|change|fix|add(?: it)? to) (?:the |my |some )?(?:\w+ )?(?:doc(?:s|ument\w*)?|readme"
-    r"|change ?log|tests?|lint\w*|conflicts?)))\b(?!.*\b(?:always|never|every|each|whenever|before any)\b)"
+    r"|investigate|research|explore|brainstorm|discuss|talk|figure|help|wait|hold|analy[sz]e|consider|generate me"
+    r"|break (?:this|it) (?:up|down)|branch and|use the \w+ (?:superpower|skill|agent)|(?P<tidies>(?:update|adjust"
+    r"|change|fix|add(?: it)? to) (?:the |my |some )?(?:\w+ )?(?:doc(?:s|ument\w*)?|readme|change ?log|tests?|lint\w*"
+    r"|(?:merge )?conflicts?)))\b(?!.*\b(?:always|never|every|each|whenever|before any)\b)"
 )
 """What to do in this session, or `tidies` after any change; a rule says when: always, never, before any commit."""
 _LABEL = re.compile(r'"label":\s*"((?:[^"\\]|\\.)+)"')
@@ -224,13 +294,14 @@ def options_not_taken(asked: str, answered: str, limit: int = 6) -> tuple[str, .
 
 
 _OVER = any_of(
-    r"\b(?:instead of|rather than|as opposed to|(?:cho[os]\w+|prefer\w*|pick\w*) [^.,;:()]{2,40} over|not|no longer"
-    r" (?:use|need|want|support)|replac\w+(?! (?:with|by|it|them|this|that)\b)|moved (?:away )?from|rejected|ruled out"
-    r"|decided against|switch\w* from|statt|anstatt|au lieu de|plutôt que|en lugar de|en vez de)"
-    r"\s+((?:the |a |an |using |use )?[`\w](?:[^.,;:()—–\n]|\.(?=\w)|\(\)){1,60})"
+    r"\b(?:instead of|rather than|as opposed to|(?:cho[os]\w+|prefer\w*|pick\w*|favou?r\w*) [^.,;:()]{2,40} over|not"
+    r"|no longer (?:use|need|want|support)|(?:replac\w+(?! (?:with|by|it|them|this|that)\b)|moved (?:away )?from"
+    r"|rejected|ruled out|decided against|switch\w* from|statt|anstatt|au lieu de|plutôt que|en lugar de"
+    r"|en vez de))\s+((?:the |a |an |using |use )?[`\w](?:[^.,;:()—–\n]|\.(?=\w)|\(\)){1,60})"
 )
 _CLAUSE = any_of(
-    r"\s+(?:because|since|so|as|which|when|if|for|to|due|and then|but|with|by|weil|für|car|pour|porque|para)\b.*"
+    r"\s+(?:because|since|so|as|which|when|if|for|to|due|and then|but|in order|with|by|weil|da|für|car|pour|parce"
+    r"|porque|para)\b.*"
 )
 
 _USES = any_of(r"^\W*(?:no,? )?(?:please )?(?:we )?use\b")
@@ -250,22 +321,26 @@ def rejected_in(text: str) -> tuple[str, ...]:
 
 
 STATUS = any_of(
-    r"\b(?:tests?|lint\w*|builds?|checks?|ci)\b.{0,30}\b(?:pass\w*|fail\w*|green|red|clean|ok)\b"
-    r"|\b\d+ (?:\w+ )?(?:failures?|errors?|issues?|warnings?|commits|files|conflicts?|lines)\b|^(?:keep|take"
-    r"|use) (?:HEAD|ours|theirs)\b|\bmerged? (?:both|branch)\b|\bconflict(?:ed)? (?:files?|regions?)\b"
-    r"|\bcommit `?[0-9a-f]{7,}|\b(?:updated|opened|created|pushed) (?:the |a |your )?(?:pr|branch|pull request)\b"
-    r"|\bstraightforward\b|^here(?:'s| is| are)\b|\b(?:remaining|so far)\b|^(?:scroll|click|run) "
+    r"\b(?:tests?|lint\w*|builds?|checks?|ci)\b.{0,30}\b(?:pass\w*|fail\w*|green|red|clean|ok)\b",
+    r"\b\d+ (?:\w+ )?(?:failures?|errors?|issues?|warnings?|commits|files|conflicts?|lines)\b|\bHEAD's\b",
+    r"^(?:keep|take|use) (?:HEAD|ours|theirs)\b|\bmerge both\b|\bconflict(?:ed)? (?:files?|regions?)\b",
+    r"\b(?:updated|opened|created|pushed|merged) (?:the |a |your )?(?:pr|branch|pull request)\b",
+    r"\bcommit `?[0-9a-f]{7,}|\bstraightforward\b|\bchanges? needed\b|\b(?:just|only) one real\b|\bwill display as\b",
+    r"^here(?:'s| is| are)\b|\b(?:remaining|so far|as requested|as expected)\b|^(?:scroll|click|run) ",
 )
 
 IDLE = any_of(
     r"^found (?:it|the)\b|^(?:added?|updated|fixed|wrote) (?:\w+ ){0,3}tests?\b|^(?:fixed|resolved|solved) by\b"
-    r"|\bstraightforward\b|\blet me know\b|^should i\b|\balready (?:fixed|done|handled)\b"
-    r"|\bshould (?:now )?work (?:now|corr)|^(?:the |this )?(?:fix|approach|change)s? (?:works?|addresses|looks?"
-    r"|handles?|has been|have been)\b|^(?:the|all|most) (?:\w+ ){0,2}(?:reviewer|feedback|tests?|issues?"
-    r"|comments?) (?:is|are|has been|have been|provides?|covers?) (?:\w+ )?(?:right|correct|resolved|addressed|fixed"
-    r"|done|comprehensive)\b|^(?:(?:copilot |thread )#?\d|test fix|pros?:|cons?:|next steps?:)|^something (?:broke"
-    r"|is (?:wrong|broken))|^(?:you(?! can'?t| cannot| must)|your)\b|\b(?:has|have) (?:now )?been (?:\w+ly )?(?:fixed"
-    r"|resolved|updated|improved|implemented|addressed|added|removed|completed)\b|\b(?:can|should|will) now\b|\b(?:now"
-    r"|will \w+) (?:accurate|correct|normal)ly\b"
+    r"|\bstraightforward\b|\bknow what you'd like\b|\blet me know\b|^should i\b|\balready (?:fixed|done|handled)\b"
+    r"|^(?:the |this )?(?:fix|approach|change)s? (?:works?|addresses|looks?|handles?|has been|have been)\b"
+    r"|^(?:the )?(?:approach|plan|resolution|fix) (?:would be|will be|is):|\bshould (?:now )?work (?:correctly|now)"
+    r"|^(?:the|all|most) (?:\w+ ){0,2}(?:reviewer|feedback|tests?|issues?|comments?|implementation) (?:is|are|has been"
+    r"|have been|provides?|covers?) (?:\w+ )?(?:right|correct|resolved|addressed|fixed|done|comprehensive)\b"
+    r"|^(?:(?:copilot |cursor\S* |thread )#?\d|test fix|pros?:|cons?:|next steps?:)|^something (?:broke|is (?:wrong"
+    r"|broken))|^(?:you(?! can'?t| cannot| must)|your|(?:the|our) (?:parent|branch|pr|reviewer|commit) \w+ed)\b",
+    r"\b(?:has|have) (?:now )?been (?:\w+ly )?(?:fixed|resolved|updated|improved|implemented|addressed|added|removed"
+    r"|completed)\b|\b(?:can|should|will) now\b|\bshould (?:now )?(?:see|be able|look)\b|\bwon't (?:\w+ly )?affect\b"
+    r"|\b(?:changes|improvements?|updates|enhancements|fixes) (?:that )?(?:we|i)(?:'ve| have)?(?: just)? \w+(?:ed"
+    r"|de)\b|\b(?:now|will \w+) (?:accurate|correct|normal)ly\b|^no (?:\w+ ){0,2}changes? (?:are )?(?:need|requir)ed\b",
 )
 """Where things stand, what a review came to, claims of success, and what says nothing."""

@@ -47,6 +47,8 @@ _GROUPED_DEPENDENCIES, _FEW_FILES, _REPEATS = 4, 4, 0.9
 _READ = (EventKind.PROMPT, EventKind.REPLY, EventKind.SUMMARY, EventKind.COMMAND, EventKind.FILE_EDIT)
 _NEXT_STEP = phrases.any_of(r"(?:\w+ly )?(?:test|check|verify|run|add|write|update|create|implement)\b")
 """How an agent begins what it does next, which is no choice between ways to do it."""
+_OF_WORK = phrases.any_of(r"^(?:fixed|added|removed|updated|changed|consider)\b")
+"""A title that tells of the work warns of nothing."""
 _OF_NOW = phrases.any_of(r"\b(?:i|we|our|you|your|let'?s|lint\w*|warnings?|passe[sd]|compiles|will|being|ready)\b")
 """A title that an agent writes of itself, of the moment, or of what comes next, holds for nobody else."""
 _BINDS = phrases.any_of(
@@ -330,7 +332,7 @@ def _kind(draft: Draft) -> NuggetType | None:
         is_stated = is_choice or phrases.CHOSEN.search(text) or wish_of(draft.title, text)  # and no report of a defect
         is_meant = is_stated if is_user else is_adopted(draft) and not _NEXT_STEP.match(draft.title)
         return NuggetType.DECISION if is_meant else None
-    is_task = draft.title.split(" ", 1)[0].lower() in titles.IMPERATIVES
+    is_task = _OF_WORK.search(draft.title) or draft.title.split(" ", 1)[0].lower() in titles.IMPERATIVES
     if not is_user and not is_task and is_checked(draft) and (found["risk"] or found["not"] or found["must"]):
         return NuggetType.CAVEAT
     return None

@@ -19,39 +19,47 @@ _IMAGE = any_of(r"\[(?:Image|Pasted text)[^\]]*\]")
 _MARKUP = re.compile(r"^\s*(?:(?:#{1,6}|[-*+•>❯$]|\d{1,2}[.)])\s+)+")
 _RULE = re.compile(r"^\s*[-=*_]{3,}\s*$")
 _COURTESY = any_of(
-    r"^(?:(?:hi|hey|hello|ok(?:ay)?|so|now|great|thanks?(?: you)?|also|and|then|well|yes|no|claude)\b[\s,.!:;—-]*"
-    r"|please[\s,]+|i(?:'d| would) like (?:you )?to |i (?:want|need) you to |let'?s )+"
+    r"^(?:(?:hi|hey|hello|ok(?:ay)?|so|now|great|thanks?(?: you)?|alright|also|and|then|well|yes|no|claude)\b"
+    r"[\s,.!:;—-]*"
+    r"|(?:please|pls|kindly)[\s,]+|i(?:'d| would) like (?:you )?to |i (?:want|need) you to |let'?s )+"
 )
 _ASKED = any_of(r"^(?:can|could|would|will) (?:you|we) (?:please |also |now |maybe )*")
 _GO_ON = any_of(
-    r"(?:ok(?:ay)?|yes|yep|yeah|no|nope|sure|go|go ahead|go on|continue|proceed|do (?:it|that|this|both|all)|done|next"
-    r"|commit(?: (?:it|this|that|and push))?|push(?: it)?(?:,? (?:and )?(?:open )?(?:a )?(?:draft )?pr)?|thanks?"
-    r"|thank you|perfect|great|good|nice|cool|please|try again|again|retry|run it|fix it|looks? good|lgtm|stop|wait"
-    r"|hm+|what|why|ja|nein|weiter|oui|non|continue[sz]|sí|si|sigue|да|нет|далее|продолжай|继续|好的?|是的?|はい"
-    r"|続けて|계속|네|[\d\s.,!?/]+)+[\s.!?…。！？]*"
+    r"(?:ok(?:ay)?|yes|yep|yeah|no|nope|sure|go|go ahead|go on|continue|proceed|do (?:it|that|this|both|all)|done"
+    r"|next|commit(?: (?:it|this|that|and push))?"
+    r"|(?:commit this, )?push(?: it)?(?:,? (?:and )?(?:open )?(?:a )?(?:draft )?pr)?"
+    r"|thanks?|thank you|perfect|great|good|nice|cool|please|try again|again|retry|run it|fix it|looks? good|lgtm|stop"
+    r"|wait|hm+|what\??|why\??|ja|nein|weiter|mach weiter|oui|non|continue[sz]?|sí|si|sigue|vai|да|нет|далее|продолжай"
+    r"|继续|好的?|是的?|はい|続けて|계속|네|[\d\s.,!?/]+|[\s,.]|please|pls)+[\s.!?…。！？]*"
 )
 _WANTED = any_of(
-    r"\b(?:needs?|wants?|should|must|has to|have to|let'?s|would like|consider(?= \w+ing\b)|instead|so that|please"
-    r"|never|always|don't)\b"
+    r"\b(?:needs?|wants?|should|must|has to|have to|let'?s|would like|'d like to|consider(?= \w+ing\b)"
+    r"|instead|so that(?!')|please|never|always|don't)\b"
 )
 NO_AIM = any_of(
-    r"^(?:sorry|go on|thanks?|run|stop|don'?t|yes|no|as|start with|you can|https?:)\b|\"[^\"]+\"=\""
-    r"|^(?:das|es|hier|ça|ce|c['’]est|eso|esto|это)\b|^(?:那|这|それ|これ)(?:是|は)"
+    r"^(?:sorry|go on|thanks?|run|stop|don'?t|yes|no|as|start with|you can|https?:)\b|\"[^\"]+\"=\"",
+    r"^(?:das|es|hier|ça|ce|c['’]est|eso|esto|es|это|那|这|それ|これ)(?:\b|(?<=[那这])是|(?<=れ)は)",
 )
 """How a sentence begins that is no errand, and yet does not say what a change is for: chat, an answer, a remark."""
 _ENGLISH = any_of(ENGLISH.pattern, r"\b(?:let's|here's|i'd|i'm|my|about|please|can|what|how)\b")
 _PERSONAL = any_of(
-    r"^(?:we|you|they|he|she|here|while|although|but|because|consider)\b|^\w+ (?:it|them|this|that|these|those)\b"
+    r"^(?:we|you|they|he|she|here|while|although|but|because|let'?s|consider)\b",
+    r"^\w+ (?:it|them|this|that|these|those)\b",
 )
 """How a sentence begins that is about the moment, or leans on another one."""
 PARTS = any_of(SENTENCE_END.pattern, r",\s+(?:and )?(?=(?:can|could) you\b)")
 """Where a sentence of a request ends, or a question begins that asks for help with what it said."""
 _SYMPTOM = any_of(
-    r"\b(?:fail\w*|errors?|wrong|broken|breaks?|crash\w*|refused|hangs?|time[sd]? ?out|twice|missing|leak\w*|slow|stuck"
-    r"|cannot|can't|doesn't|does not|invalid|exceptions?|panics?)\b"
+    r"\b(?:fail\w*|errors?|wrong|broken|breaks?|crash\w*|refused|rejected|hangs?|time[sd]? ?out|twice|missing|leak\w*"
+    r"|slow|stuck|cannot|can't|doesn't|does not|invalid|exceptions?|panics?)\b"
 )
 _SYMPTOM_CHARS = 240
 _PLAN_TITLE = re.compile(r"^#+\s+(?:plan:?\s+)?(.+)$", re.MULTILINE | re.IGNORECASE)
+_OPENER = any_of(
+    r"^(?:(?:yeah|ye[sp]|ok(?:ay)?|no(?:pe)?|well|oh|ah|hm+|so|and|but|also|really|because|cos)[\s,.…]+)+(?=(?:let'?s"
+    r"|we|i|i'd|you|just|use|maybe|please|don't)\b)"
+)
+"""What opens a turn before it says what is wanted."""
 _PLEASE = any_of(r",? (?:please|pls|bitte|for (?:this|that|it))(?=[ ,.;!?]|$)|,?(?: and)? (?:let me know|tell me)\W*$")
 _ME = any_of(r"\b(?P<verb>(?:ask|tell|show|warn|notify)(?:ing)?) me\b")
 _I = (
@@ -66,14 +74,19 @@ _WISHES = (
             rf"|{_I} (?:recommend|suggest|choose|go with|propose)(?: to)?(?: use| using)? (?=(?!against\b)[`\w])"
             rf"|{_I} (?:want|need) (?=\S*\w[./:`]\w)"), "Use "),
     (any_of(r"^(?:instead of|rather than) (?P<not>[^,]+), (?P<do>[a-z]+ .+?)\.?$"), r"\g<do> instead of \g<not>"),
+    (any_of(r"^i(?:'ve| have)? decided (?:to|that) "), ""),
+    (any_of(rf"{_I} (?:do not|don't) need "), "We don't need "),
+    (any_of(rf"{_I} (?:do not|don't) (?:want|like) to (?!have\b|see\b)"), "Don't "),
     (any_of(rf"{_I} (?:do not|don't) (?:want|like)(?: to (?:have|see))?(?: any)? "), "No "),
+    (any_of(rf"{_I} like (?P<one>[^,]+?) (?:better|more) than (?P<not>[^,]+)"), r"Prefer \g<one> over \g<not>"),
+    (any_of(rf"{_I} prefer (?=.+ over\b)"), "Prefer "),
     (any_of(rf"{_I}(?: much)? (?:rather|prefer)(?: to)? (?:implement (?:it|this) as )?"), "Rather "),
     (any_of(rf"{_I} (?P<verb>want|need) (?!to\b|you\b|it to\b)"), r"We \g<verb> "),
     (any_of(rf"{_I} (?:want|need|like)(?: it)? to |^(?:(?:can|could|would|will) (?:you|we)|should i|shall i"
             r"|let me(?! know)|let'?s|let us|(?:do you )?want me to|would you like me to|i(?:'d)? (?:suggest|recommend)"
             r"|i'll|i will|we'll|we will|(?:i|we|you) (?:can|could))(?: please| also| just| now| then| instead)* "
             r"(?:make sure (?:that )?)?(?!against\b)"), ""),
-    (any_of(r"^(?:no |i think |maybe |probably )*(?:we|you|i|it)(?: probably| just| only| also)? (?:should|must"
+    (any_of(r"^(?:i think |maybe |perhaps |probably )*(?:we|you|i|it)(?: probably| just| only| also)? (?:should|must"
             r"|have to|need to)(?: just)? (?!not )|^(?:please|pls|just|how about(?: just)?|what about|why don't we"
             r"|why not)[, ]+"), ""),
 )  # fmt: skip
@@ -107,7 +120,7 @@ def is_request(prompt: str) -> bool:
 
 def wish(text: str) -> str:
     """Return the wish of a person, or an offer that they accepted, without `I want` or `Should I`."""
-    said = titles.capitalised(titles.point_of(text))
+    said = titles.capitalised(_OPENER.sub("", titles.point_of(text)))
     worded = (pattern.sub(replacement, said, count=1) for pattern, replacement in _WISHES)
     said = next((shorter for shorter in worded if shorter != said and len(shorter) >= 12), said)
     if said.startswith("Rather ") and " than " in said:
@@ -205,6 +218,7 @@ _END = any_of(
     r"|month|monat|mois|mes\b|release|versi[oó]n|quarter|quartal|trimestre)",
     r"(?P<when>直到[^，。；]{2,30}|[^、。]{2,30}(?:るまで|完了まで|之前))",
 )
+_MONTHS = "jan|ene feb|fév mar|mär apr|avr|abr may|mai jun jul aug|ago sep oct|okt nov dec|dez|dic|déc".split()
 _DAYS = {"we": 7, "wo": 7, "se": 7, "sp": 14, "mo": 31, "me": 31, "re": 60, "ve": 60, "qu": 92, "tr": 92}
 """Days of a span, by the beginning of its name."""
 _STATE_DAYS = 90
@@ -222,8 +236,15 @@ def end_of(text: str, said_on: date) -> date | None:
     with suppress(ValueError):
         if exact := re.search(r"\b\d{4}-\d\d-\d\d\b", until):
             return date.fromisoformat(exact[0])
-    if quarter := re.match(r"[QT]([1-4])\b", until):
+    if month := _month_in(until):
         year = re.search(r"\b20\d\d\b", until)
-        month = 3 * int(quarter[1])
         return date(int(year[0]) if year else said_on.year + (month < said_on.month), month, 28)
     return said_on + timedelta(days=_STATE_DAYS)
+
+
+def _month_in(until: str) -> int:
+    """Return the number of the month that an end names, or of the last one of its quarter; 0 if it names neither."""
+    if quarter := re.match(r"[QT]([1-4])\b", until):
+        return 3 * int(quarter[1])
+    names = _MONTHS if len(until.split()) <= 2 else ()
+    return next((n for n, name in enumerate(names, 1) if re.match(name, until, re.IGNORECASE)), 0)

@@ -27,13 +27,11 @@ _LOG_LINE = any_of(
     r"^\s*(?:\d+\.\d+ |#\d+ |=>|❯|\[\+\]|\[?\d{4}-\d\d-\d\d[T ]|\[?\d\d:\d\d:\d\d|npm (?:err|warn)\b|\s+at \S+ \("
     r"|\S+\.\w+:\d+:|\S+/\S+/\S+$)|.*[│┃█━]"
 )
+_NUMBERED_READ = re.compile(r"^\s*\d+\s*(?:→|\t)")
 _TRAILER = re.compile(r"^\s*(?:[A-Z][A-Za-z-]+-[A-Za-z-]+: |Generated with|🤖)")
-_NO_PROSE = (_CODE_LINE, _LOG_LINE, _TRAILER)
+_NO_PROSE = (_CODE_LINE, _LOG_LINE, _NUMBERED_READ, _TRAILER)
 _SENTENCE_BREAK = re.compile(
-    r"(?<=[.!?])(?:[\""
-    r"')*_`\]]{0,3})\s+(?=["
-    r"\""
-    r"'(*_`\[]{0,3}[A-ZÀ-ÖØ-ÞА-ЯЁ0-9`~/.<-])|(?<=[.!?])\s+(?=\*\*)|(?<=[。！？])\s*"
+    r"(?<=[.!?])(?:[\"')*_`\]]{0,3})\s+(?=[\"'(*_`\[]{0,3}[A-ZÀ-ÖØ-ÞА-ЯЁ0-9`~/.<-])|(?<=[.!?])\s+(?=\*\*)|(?<=[。！？])\s*"
 )
 _LOOSE_BREAK = re.compile(r"(?:(?<=[a-z)`\"'][.!?])|(?<=[A-Z][!?]))\s+(?=[a-z])")
 _ABBREVIATION = re.compile(

@@ -11,49 +11,76 @@ TITLE_CHARS = 80
 
 _MARKS = re.compile(r"(`[^`\n]*`)|(?<![\w/*!.])\*\*(?=[^\s/*])|(?<=\S)\*\*(?![\w/*])|^[\s✅❌⚠️•🎯🚀🎉>-]+")
 _LINK = re.compile(r"\[([^\[\]]{1,300})\]\([^)]{0,500}\)")
-_SAYS = any_of(
-    r"^(?:(?:so |but )?the (?:[\w-]+ )?(?:issue|problem|cause|bug|reason|point|fix|solution|trick|idea|intent|approach"
-    r"|insight) (?:here )?(?:is|was|seems to be|(?:should|would|could) be(?= to\b))(?: that| because| to)?[:,]?\s+"
-    r"|(?:it )?turns? out(?: that)?[,:]?\s+|this mean(?:s|t)(?: that)?\s+|which means(?: that)?\s+|(?:please )?(?:note"
-    r"|keep in mind|remember|be aware|it'?s (?:\w+ )?important)(?: that|:| to)?\s+|(?:i|we) (?:also )?(?:found|see"
-    r"|noticed|realized|think|believe|know|feel|guess|confirmed|agree)(?: out)?(?: that|,| why)?\s+(?=\S+ \S+)"
-    r"|we(?:'re| are) \w+ing(?: \w+){0,4} that |(?:fix(?:ed|es)?|resolved?) (?:an? |the )?(?:\w+ )?(?:bug|issue"
-    r"|problem) (?:where|in which|that)\s+|(?:correctly )?(?:identifies|determined|ensures|confirms) that "
-    r"|you're (?:absolutely )?right that |you can (?:still |also |just )?(?=[a-z]+ )|[^,.]{3,60} (?:is|are|works?"
-    r"|looks?) (?:right|correct|fine|good)(?: here)?, but\s+|(?:my|the) (?:understanding|guess|recommendation"
-    r"|suggestion) is(?: that)?\s+|(?:bitte )?merk(?: es)? dir(?: bitte)?[:,]?\s*(?:dass )?)"
+_LABEL = re.compile(
+    r"^(?:\*\*)?(?P<label>[\w`](?:[^*\n:—–]|:(?=\d)){1,60}?)(?:\*\*)?\s*(?::|\s[-–—])(?:\*\*)?\s+(?=\S)"
 )
+_LABELS = any_of(
+    r"^(?:(?:the )?(?:root )?cause|(?:the )?(?:fix|issue|problem|bug|solution|result|effect|symptom|reason|conclusion"
+    r"|summary)|note|important|major|minor|nit|before|after|old|new|now|why|what|how|update|verdict|agreed?|disagree"
+    r"|what (?:changed|i changed|the issue was)|key (?:insight|difference|point)|correct(?: by design)?|good catch"
+    r"|not a real issue|my assessment|tl;?dr|example|fixed in [0-9a-f]{7,40}|(?:critical )?(?:thread|conflict|problem"
+    r"|option|step|phase|task|issue|commit|line|file|approach) ?[#`\w.\d/]*(?: \([^)]*\))?"
+    r"|[\w/.`-]+\.[a-z]{1,4}`?(?::[\d-]+)?`?|behaviou?ral change(?: documentation)?)$",
+    r"^(?:the|one|an?|my|our|another|main|key) (?:[\w-]+ ){0,3}(?:detail|nuance|caveat|catch|thing|takeaway|lesson"
+    r"|gotcha|trick|upshot|insight|point|difference|question|problem|issue|reason|cause|bug|fix|rule|idea)(?: here)?$",
+    r"^(?:(?:das|die|der|le|la|el) )?(?:ursache|lösung|fazit|wichtig|hinweis|problème|cause|solution|remarque"
+    r"|important|problema|causa|solución|nota|importante|conclusi[oó]n|проблема|причина|решение|вывод|важно|итог)$",
+)
+"""Labels before a colon that say nothing themselves."""
+_SAYS = any_of(
+    r"^(?:(?:so |but )?the (?:[\w-]+ )?(?:issue|problem|cause|bug|reason|point|fix|solution|trick|idea|intent"
+    r"|approach|insight) (?:here )?(?:is|was|seems to be|(?:should|would|could) be(?= to\b))(?: that| because"
+    r"| to)?[:,]?\s+|(?:identified|found|spotted|located) (?:the|an?) (?:\w+ )?(?:problem|issue|bug|cause)[:.]\s+"
+    r"|(?:it )?turns? out(?: that)?[,:]?\s+|this mean(?:s|t)(?: that)?\s+|which means(?: that)?\s+"
+    r"|(?:please )?(?:note|worth noting|keep in mind|remember|be aware|it'?s (?:\w+ )?important)(?: that|:| to)?\s+"
+    r"|(?:i|we) (?:also )?(?:found|see|noticed|realized|think|believe|know|feel|guess|confirmed"
+    r"|agree)(?: out)?(?: that|,| why)?\s+(?=\S+ \S+)|we(?:'re| are) \w+ing(?: \w+){0,4} that |(?:fix(?:ed|es)?"
+    r"|resolved?) (?:an? |the )?(?:\w+ )?(?:bug|issue|problem|case) (?:where|in which|that)\s+"
+    r"|(?:correctly )?(?:identifies|determined|ensures|confirms) that |you're (?:absolutely )?right that "
+    r"|you can (?:still |also |just )?(?=[a-z]+ )|(?:one|another|the (?:other|first|only"
+    r"|main)) thing (?:here )?is(?: that)?\s+|你的\s*|[^,.]{3,60} (?:is|are|works?|looks?) (?:right|correct|fine|good"
+    r"|great|true|nice)(?: here)?, but\s+|(?:my|the) (?:understanding|guess|recommendation"
+    r"|suggestion) is(?: that)?\s+|(?:bitte )?merk(?: es)? dir(?: bitte)?[:,]?\s*(?:dass )?|remember[:,]\s*)"
+)
+_WHICH = any_of(
+    r"^(?:which|what)(?: kind of)? (?P<what>.+?) (?:do you (?:want|prefer)|would you (?:like|prefer)|should (?:we|i"
+    r"|be)(?: used)?)(?: to use)? ?(?P<rest>.*)$"
+)
+_EITHER = any_of(r",? or (?:would you (?:prefer|rather|like)|should (?:i|we)|do you prefer) (?:the )?")
 _ASIDE = re.compile(
     r"\s+\((?:[^()]|\([^()]*\))*\)|\s[—–]\s[^—–]+\s[—–](?=\s)|,\s(?:which|who|whose|where)\s[^,;:]+,(?=\s)"
 )
 """What stands in brackets, between dashes, or between commas beside a sentence."""
 _COMMIT_PREFIX = any_of(r"^(?:fix|feat|chore|docs?|style|tests?|refactor|perf|ci|build)(?:\([^)]*\))?!?:\s+")
 _CODE_FIRST = re.compile(
-    r"`|[a-z][\w .-]{0,20}[\u3040-\u9fff]|(?!(?:in|on|re|first|non|pre|self|multi|read|write|run"
-    r"|end)-)[a-z]+(?:[A-Z_.(/-]|:\S|\d)|--"
+    r"`|[a-z][\w .-]{0,20}[\u3040-\u9fff]|(?!(?:in|on|re|first|non|pre|per|up|off|self|multi|read|write|run|end"
+    r"|third)-)[a-z]+(?:[A-Z_.(/-]|:\S|\d)|--"
 )
 _REASON = any_of(
-    r",? (?:bec(?!ame|ome)[a-z]{2,5}|cause(?= (?:the|it|we|they|i|you)\b)|since(?= \w+ \w)|so that|or else"
-    r"|as (?=(?:that|it|they|we|there) (?:is|was|are|were|has|had|does|would|will)\b))\b ?|, (?=(?:otherwise|it|they"
-    r"|there|sonst|sinon)\b)|[:;] (?=(?:it|they|otherwise)\b)|,? (?:weil|denn|damit) |, car |,? (?:parce qu"
-    r"|puisqu)(?:e |')|,? (?:porque|ya que) |，(?=因为|否则)"
+    r",? (?:bec(?!ame|ome)[a-z]{2,5}|cos|cuz|cause(?= (?:the|it|we|they|i|you)\b)|since(?= \w+ \w)|so that"
+    r"|as otherwise|or else|as (?=(?:that|it|they|we|there) (?:is|was|are|were|has|had|does|would|will|\w+s)\b))\b ?"
+    r"|, (?=(?:otherwise|it|they|we got|we were|there)\b)|: (?=(?:it|they)\b)|; (?=(?:it|they|otherwise|we got)\b)"
+    r"|,? (?:weil|denn|damit) |, (?=sonst\b)|, car |,? (?:parce qu|puisqu)(?:e |')|, (?=sinon\b)|,? (?:porque|ya que) "
+    r"|，(?=因为|否则)"
 )
 _CLAUSES = (
     any_of(r"(?<=[\w)`\"'»])\.\s+|[。；;]\s*"),
     any_of(r"\s[—–-]\s|:\s|：\s*"),
     _REASON,
     any_of(
-        r",\s(?:which|so|where|as|while|whereas|though|although|even|not|never|always|just|then|like|including|such as"
-        r"|(?:\w+ly )?\w+ing)\b|\s(?:so|but|and)\s(?=(?:we|you|they|it|the|that|there|don't|leave|keep|use|no)\b)"
-        r"|\s(?:even though|although|due to|in addition to|as well as)\s|(?P<comma>,)\s(?=(?:i|my|we|you|it|they|this"
-        r"|that|there|the|an?|each|every|don't|wir|sie|es|die|der|das|le|la|les|on|il|el|los|ya|se)\b)|,\s(?:sodass"
-        r"|aber|donc|mais|pero|así que|поэтому|чтобы|но)\b|，(?=导致|所以|因此|但|而|从而)"
+        r",\s(?:which|so|where|as|while|whereas|though|although|even|not|never|always|by which|just|then|like"
+        r"|including|especially|such as|(?:\w+ly )?\w+ing)\b|\s(?:so|but|and)\s(?=(?:we|you|they|it|it's"
+        r"|the|that|that's|there|there's|don't|leave|keep|use|no)\b)|\s(?:even though|although|due to|in addition to"
+        r"|as well as)\s|(?P<comma>,)\s(?=(?:i|my|we|you|it|they|this|that|there|the|an?|each|every|don't|wir|sie|es"
+        r"|die|der|das|le|la|les|on|il|elle|nous|chaque|el|los|las|ya|se|nos)\b)|,\s(?:sodass|aber|donc|mais|pues"
+        r"|pero|así que|lo que|потому что|так как|поэтому|чтобы|но)\b|，(?=导致|所以|因此|由于|但|而|从而|不过)"
     ),
 )
 """Where whole parts of a sentence end: behind a stop, a dash or colon, or before a conjunction."""
 _JOINS = any_of(
-    r"(?P<comma>,)\s(?:and|or|but)\s|\s(?:and|but)\s(?=(?:(?:then|also|always|never|only) )?(?:(?:is|are|was|were|has"
-    r"|have|should|must|can|will|would|does|did)\b|[a-z]+(?:s|ed) (?!(?:and|or|of|to|in|for|from|with|on|at|by)\b)))"
+    r"(?P<comma>,)\s(?:and|or|but)(?: then| also)?\s|\s(?:and|but)\s(?=(?:(?:then|also|always|never|only) )?(?:(?:is"
+    r"|are|was|were|has|have|should|must|can|will|would|does|did)\b|[a-z]+(?:s|ed) (?!(?:and|or|of|to|in|for|from|with"
+    r"|on|at|by)\b)))"
 )
 """Between two clauses with one subject; behind a comma, unless it is a list, the second one has a verb."""
 _PHRASES = any_of(
@@ -90,13 +117,13 @@ _NO_SENTENCE = re.compile(
 )
 """A bare link, and lines of code."""
 _HANGING = any_of(
-    r"(?:^|[\s(])(?:the|an?|and|or|but|nor|because|since|although|though|of|with|from|by|as|than|if|when|while|so|such"
-    r"|its|their|your|our|which|whose|into|onto|via|per|e\.g\.?|i\.e\.?|(?:by|for|without|while) \w+ing|und|oder|mit"
-    r"|der|die|das|von|et|ou|avec|de|du|les?|la|y|o|con|el|los|и|или|с)$|[(\[{,、，]$"
+    r"(?:^|[\s(])(?:the|an?|and|or|but|nor|because|since|although|though|of|with|from|by|as|than|if|when|whenever|while"
+    r"|so|such as|its|their|your|our|which|whose|into|onto|via|per|e\.g\.?|i\.e\.?|(?:by|for|without|while) \w+ing|und"
+    r"|oder|mit|der|die|das|von|et|ou|avec|de|du|les?|la|y|o|con|el|los|las|и|или|с|для)$|[(\[{,、，]$"
 )
 """How no sentence ends."""
 _LEADING = any_of(
-    r"^(?:since|because|as|while|although|given|to)\b[^,:]{5,120},\s+(?!(?:it|they|this|that|you|we|i)\b)(?=.{20})"
+    r"^(?:since|because|as|while|although|given|to)\b[^,:]{5,120},\s+(?=(?!(?:it|they|this|that|you|we|i)\b)[^,].{20})"
 )
 """A clause in front without which the rest is as true."""
 _PASSING = any_of(
@@ -110,39 +137,45 @@ _LINES = re.compile(
 )
 _HANGS = any_of(
     r"(?:(?:(?:given|all(?: of)?) )?(?:these|those|this|that)|the (?:rest|others?|former|latter|above)|both|which"
-    r"|there(?:'s| is| are)|it|its|they|also|just|why|how|(?:if|when|once|since|as) (?:it|they|this|that|these"
-    r"|those)\b|(?:\w+ly,?|(?:in|for|at|on|with|by|from|during|under) [^,]{2,40},) (?:it|it's|this|that|they|these)\b"
-    r"|(?:эт(?:от|а|о|и)|ce(?:tte|la|s)?|est[aeo]s?|dies\w*)\b|(?:use|do|make|find|have|want|need) (?:something|this"
-    r"|that|it))\b|(?:if|when|after|before|while|once|since|because|as|to|wenn|weil|quand|cuando|если|когда)\b[^,]*$"
-    r"|这|那|它|これ|それ|この|その|(?:如果|因为|由于|虽然|为了|当)[^，]*$|(?:inside|in|with|for|like|by|on"
-    r"|at)\b(?:(?!\b(?:we|always|never|must|only)\b)[^,])*(?:,\s*(?:when|if|where|while)\b[^,]*)?$"
+    r"|there(?:'s| is| are)|it|its|they|also|just|why|how|only one|(?:if|when|once|since|as) (?:it|they|this|that"
+    r"|these|those)\b|(?:\w+ly,?|(?:in|for|at|on|with|by|from|during|under) [^,]{2,40},) (?:it|it's|this|that|they"
+    r"|these)\b|(?:эт(?:от|а|о|и)|ce(?:tte|la|s)?|est[aeo]s?|dies\w*)\b|(?:use|do|make|try|find|have|want"
+    r"|need) (?:something|anything|stuff|this|that|it))\b|(?:if|when|after|before|while|once|since|because|as|to|wenn"
+    r"|weil|nachdem|quand|lorsque|cuando|если|когда)\b[^,]*$|这|那|它|これ|それ|この|その|(?:如果|因为|由于|虽然|为了"
+    r"|当)[^，]*$|(?:inside|in|with|for|like|by|on|at)\b(?:(?!\b(?:we|always|never|must|cannot|should"
+    r"|only)\b)[^,])*(?:,\s*(?:when|if|where|while)\b[^,]*)?$"
 )
 _ASKS = re.compile(r"[?？](?:\s|$)|？")
 _FLEETING = any_of(
-    r"^[→#]|^(?:(?:shall|should) (?:i|we)|want me|do you|your|finally|next|теперь|ahora|vamos a|maintenant|jetzt"
-    r"|让我|现在|目前|我(?!们)|i (?:want|need|would like)|not (?:possible|working|sure|quite|really)|you can (?:see"
-    r"|quickly)|(?:added|removed|updated|changed|fixed|renamed|created|modified|refactored|implemented|moved"
-    r"|cleaned)\b)|\bthis (?:pr|pull request|merge|commit|branch|session)\b|, (?:can|could|would) you\b"
-    r"|\bshould (?:now )?(?:be (?:\w+ )?green|pass)\b|\b(?:option|task|step|phase|approach|point) #?(?:\d+"
-    r"|(?-i:[A-E]))\b|^the (?:first|second|last|next|remaining|failing) (?:test|problem|issue|failure|error|case)s?\b"
-    r"|\blet(?:'?s| us)\b|\bwhy (?:are|is|do|does|can|did)\b|\b(?:too|as well)$|\b(?:so far|as requested)\b|\b(?:this"
-    r"|these|those)(?= (?:is|was|are|were|will|would|should|can|could|has|had|in|on|at|for|to|and|or|but)\b|[.,;:!?]"
-    r"|$)|\b(?:do|with|for|like|of|about|after|before|than|using) (?:this|that|it)(?=$|[.,;:])|\b(?:is|are"
-    r"|looks?) (?:done|complete|fixed|green|ready|in place|resolved)$"
+    r"^[→#]|^(?:(?:shall|should) (?:i|we)|want me|do you (?:want|prefer)|or (?:would|should|could|can|do)|your)\b"
+    r"|\bthis (?:pr|pull request|merge|commit|branch|session)\b|, (?:can|could|would) you\b|^you can (?:see"
+    r"|quickly)\b|\bshould (?:now )?(?:be (?:\w+ )?green|pass)\b|\b(?:option|task|step|phase|approach|point) #?(?:\d+"
+    r"|(?-i:[A-E]))\b|^the (?:first|second|third|last|next|remaining|failing) (?:test|problem|issue|failure|error"
+    r"|case)s?\b|\blet(?:'?s| us)\b|^i (?:want|need|would like)\b|^not (?:possible|working|sure|quite|really)"
+    r"|^(?:finally|next|one thing|теперь|[а-яё]{3,}(?:[дрлнвтс]им|[уа]ем|айте)\b|ahora|vamos a|maintenant|jetzt|让我"
+    r"|现在|目前|我(?!们))|^(?:added|removed|updated|changed|fixed|renamed|created|modified|reworded|refactored"
+    r"|implemented|moved|cleaned)\b|\bwhy (?:are|is|do|does|can|did)(?:n't)?\b|\b(?:too|as well)$|\b(?:so far"
+    r"|as requested|was (?:meant|supposed) to)\b|\b(?:this|these|those)(?= (?:is|was|are|were|will|would|should|can"
+    r"|could|has|had|does|way|too|instead|in|on|at|for|to|from|with|and|or|but|reasons?|cases?|points?)\b|[.,;:!?]|$)"
+    r"|\bthat (?:instead|too|way)\b|\b(?:do|with|for|like|of|about|after|before|than|using) (?:this|that|it)(?=$"
+    r"|[.,;:])|\b(?:is|are|looks?) (?:done|complete|fixed|green|ready|in place|up to date|running|resolved"
+    r"|implemented)$"
 )
 """What is true of the moment, or goes on from something else."""
 _TELLS = any_of(r"^(?:no|only|rather|prefer|merk)\b|\binstead of\b|\b(?:never|always|don't|do not|must)\b")
 _VERB = re.compile(
     r"\b(?:is|are|was|were|has|have|had|does|do|did|can|could|must|will|would|should|may|might|needs?|gets?|makes?"
     r"|means?|isn't|aren't|doesn't|don't|didn't|won't|can't|cannot|wasn't|hasn't|seems?|returns?|contains?|holds?"
-    r"|creates?|requires?|expects?|accepts?|rejects?|allows?|counts?|breaks?|caus(?:es|ed)|supports?|keeps?|timed"
-    r"|failed|became|took)\b|\b(?:adds|closes|depends|drops|expires|fails|falls|finds|gives|goes|happens|hangs|hits"
-    r"|includes|inherits|lives|loads|opens|points|reads|runs|says|sends|serves|shows|starts|stays|stops|stores|takes"
-    r"|tells|throws|treats|uses|waits|works|writes) (?=\S)|^[A-Z][a-z]{2,}ed (?=\S)|`(?:\(\))? [a-z]{3,}s (?=[a-z`])"
-    r"|\b[a-z]{3,}(?:s|ed) (?:the|a|an|its?|to|all|only|no|not|in|on|by|from|with|for|when|if|into|as|at|every|each|`)"
-    r"|\b(?:[Tt]he|[Oo]ur) (?:[\w-]+ ){0,2}[\w-]+s [a-z]{3,}(?<!s) (?:by|to|from|in|on|at|the|an?|as|with|for|only"
-    r"|not)\b|\b(?:I|[Ww]e|[Yy]ou|[Tt]hey) (?!are\b)[a-z]+ |(?:`[^`]+`|\b[A-Z][A-Za-z]+|\(\)) (?:also |only "
-    r"|never )?[a-z]{2,}s\b"
+    r"|creates?|requires?|expects?|ignores?|accepts?|rejects?|allows?|counts?|breaks?|caus(?:es|ed)|supports?|keeps?"
+    r"|timed|failed|became|took)\b|\b(?:adds|applies|belongs|closes|computes|depends|drops|emits|expires|exposes"
+    r"|fails|falls|finds|gives|goes|happens|hangs|hits|includes|inherits|listens|lives|loads|opens|overwrites|parses"
+    r"|passes|points|provides|puts|reads|refuses|resolves|runs|says|sends|serves|shows|skips|starts|stays|stops"
+    r"|stores|strips|survives|takes|tells|throws|treats|uses|waits|works|writes|yields) (?=\S)"
+    r"|^[A-Z][a-z]{2,}ed (?=\S)|`(?:\(\))? [a-z]{3,}s (?=[a-z`])|\b[a-z]{3,}(?:s|ed) (?:the|a|an|its?|to|all|only|no"
+    r"|not|in|on|by|from|with|for|when|if|into|as|at|every|each|`)|\b(?:[Tt]he"
+    r"|[Oo]ur) (?:[\w-]+ ){0,2}[\w-]+s [a-z]{3,}(?<!s) (?:by|to|from|in|on|at|the|an?|as|with|for|only|not)\b|\b(?:I"
+    r"|[Ww]e|[Yy]ou|[Tt]hey) (?!are\b)[a-z]+ |(?:`[^`]+`|\b[A-Z][A-Za-z]+|\(\)) (?:also |only |never |always "
+    r"|silently )?[a-z]{2,}s\b"
 )
 _CODE = re.compile(r"`[^`]*`|\([^)]*\)")
 IMPERATIVES = frozenset(
@@ -173,7 +206,10 @@ def point_of(text: str) -> str:
     plain = text.strip()
     if not text.startswith("**"):
         plain = _LINK.sub(r"\1", plain.lstrip("✅❌⚠️•-* "))
-    before, said = "", _COMMIT_PREFIX.sub("", _LINES.sub("", clean(text)))
+    marked, said = _LABEL.match(plain), clean(text)
+    if marked and _LABELS.match(clean(marked["label"])):
+        said = clean(plain[marked.end() :])
+    before, said = "", _COMMIT_PREFIX.sub("", _LINES.sub("", said))
     while said != before:
         before = said
         for pattern in (LEAD_INS, _SAYS):
@@ -246,6 +282,14 @@ def _is_closed(said: str) -> bool:
     return pairs and not (said.count("`") % 2 or said.count('"') % 2 or _HANGING.search(said))
 
 
+def split_reason(text: str) -> tuple[str, str]:
+    """Return a claim and the reason given for it in the same sentence, which may be empty."""
+    found = _REASON.search(text)
+    if not found or found.start() < 12 or len(text) - found.end() < 8 or not _is_closed(text[: found.start()]):
+        return text, ""
+    return text[: found.start()].rstrip(" ,;-–—"), text[found.end() :].strip()
+
+
 def stands_alone(title: str, context: str) -> bool:
     """Return whether a title needs no sentence before it and says a whole thing."""
     if _HANGS.match(title) or _FLEETING.search(title):
@@ -272,7 +316,14 @@ def capitalised(text: str) -> str:
 
 def _answer(question: str, answer: str) -> str:
     """Return a question and its answer as a statement."""
-    return f"{RECOMMENDED.sub('', answer)}: {question.strip().rstrip('?')}"
+    answer = RECOMMENDED.sub("", answer)
+    asked = question.strip().rstrip("?")
+    either, _, other = _EITHER.sub("\n", asked, count=1).partition("\n")
+    if other and answer in either:
+        return f"{answer} instead of {other}"
+    if found := _WHICH.match(asked):
+        return capitalised(f"{found.group('what')} {found.group('rest')}".strip() + f": {answer}")
+    return f"{answer}: {asked}"
 
 
 def sentence(text: str) -> str:

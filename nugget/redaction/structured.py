@@ -7,8 +7,7 @@ A word alone says nothing, so its place decides. `password: kaffeepause` on a li
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import accumulate
 from string import ascii_letters, digits
@@ -29,34 +28,7 @@ _NAME_CHARS = f"{ascii_letters}{digits}_.-{''.join(map(chr, range(128, 256)))}"
 def named_secrets(view: str, stems: Iterable[int], known: bytearray) -> Iterator[Span]:
     """Yield secrets given to names or told in sentences at the places `stems`; `known` marks what was found."""
     seen: set[int] = set()  # ends of names that were looked at
-    left = sorted(stems)
-    while left:
-        size = bisect_left(left, left[0] + _FAR)
-        near, left = left[:size], left[size:]
-        if size > _CROWD:
-            yield from (sample := [*_at_stems(view, near[size // 3 :][:16] + near[size // 3 * 2 :][:16], known, seen)])
-            near = near if sample else [*_before_telling(view, near)]
-        yield from _at_stems(view, near, known, seen)
-
-
-_FAR, _CROWD = 65_536, 1024
-"""Characters in which so many stems are a crowd: where a sample of them gives no secret, only telling words count."""
-
-
-def _before_telling(view: str, stems: Sequence[int]) -> Iterator[int]:
-    """Yield the stems that a word with a digit or a sign within follows, as in most passwords."""
-    taken = 0
-    for word in READ.telling.finditer(view, stems[0], stems[-1] + 200):
-        start, end = word.span()
-        behind = bisect_left(stems, start, taken)
-        holds_stem = behind < len(stems) and stems[behind] < end
-        if behind > taken and not (holds_stem or word[0].replace("_", "").replace(".", "").isalpha()):
-            yield from stems[max(taken, bisect_left(stems, start - 200)) : behind]
-            taken = behind
-
-
-def _at_stems(view: str, stems: Iterable[int], known: bytearray, seen: set[int]) -> Iterator[Span]:
-    for at in stems:
+    for at in sorted(stems):
         around = max(0, at - 200), at + 200
         is_outcome = view.startswith("PASS:", at) and READ.outcome.search(view, *around)
         if is_outcome and not READ.account.search(view, around[0], at):

@@ -218,6 +218,23 @@ def test_every_quote_of_every_real_session_is_verbatim(shared_data):
     assert units > 50
 
 
+@pytest.mark.parametrize(
+    ("reply", "prompted", "title", "body"),
+    [
+        ("Should I use turborepo or nx, and pnpm or yarn?",
+         "turborepo and pnpm. nx is too much magic, we tried it in 2024 and nobody could debug it",
+         "Use turborepo and pnpm", "nx is too much magic"),
+        ("I can use WebSockets or server-sent events. I'd suggest WebSockets since they are bidirectional.",
+         "SSE. our proxy (an old nginx) kills websockets after 60s",
+         "Use SSE: our proxy (an old nginx) kills websockets after 60s", ""),
+    ],
+)  # fmt: skip
+def test_a_pick_among_options_in_prose_is_a_decision(reply, prompted, title, body):
+    proposals = extract(prompt("how shall we set it up?"), said(reply), prompt(prompted), edited("setup.toml"))
+    chosen = next(proposal.unit for proposal in proposals if proposal.unit.title == title)
+    assert chosen.type is DECISION and body in chosen.body
+
+
 def test_thanks_for_an_answer_accept_no_offer():
     reply = "The cookie lives for 15 minutes and each request renews it. Let me know if you want details on any of it!"
     proposals = extract(prompt("how does auth work?"), said(reply), prompt("great thanks, now add a logout button"))
@@ -243,11 +260,10 @@ def test_an_accepted_offer_is_a_decision_about_the_file_that_was_changed_for_it(
         ("fix the test, the code is right", "The code is right"),
         ("i want the menu to open on the left", "The menu should open on the left"),
         ("no we have to keep the old index", "Keep the old index"),
+        ("The critical detail: `flush()` runs before the lock is taken", "`flush()` runs before the lock is taken"),
         ("根本原因总结：缓存没有锁，所以并发请求会覆盖彼此的结果", "缓存没有锁，所以并发请求会覆盖彼此的结果"),
         ("Move the keys to `vault/`, but don't copy any of the old ones into it - they were all leaked to a public log",
          "Move the keys to `vault/`, but don't copy any of the old ones into it"),
-        ("Never retry a payment that was declined by the bank in the settlement run of the same evening or night", ""),
-        ("Internally it keeps every row in memory", ""),
         ("`pip install -e .` 命令的作用是什么? 如何理解", ""),
     ],
 )  # fmt: skip

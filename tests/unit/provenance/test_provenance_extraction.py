@@ -139,7 +139,7 @@ def test_prompts_in_any_language_give_intents_and_constraints_with_their_end(age
 
 
 @pytest.mark.proves("PROVENANCE-DEPENDENCIES")
-def test_dependencies_come_from_manifests_with_the_nearest_reason(agent, isolated_home):
+def test_dependencies_come_from_manifests_and_package_commands_with_the_nearest_reason(agent, isolated_home):
     agent.prompt("We need PyJWT because the gateway signs with RS256.")
     agent.edit("pyproject.toml", '["flask>=3"]', '["flask>=3.1", "pyjwt>=2.8"]')
     agent.write("package.json", '{"name": "x", "version": "1.0.0", "dependencies": {"left-pad": "^1.0.0"}}')

@@ -181,15 +181,12 @@ def test_recall_by_context_and_precision_over_the_generated_corpora(which):
 
 
 @pytest.mark.proves("RED-SENTENCES")
-def test_the_sentences_that_the_model_was_trained_on_are_read_as_their_authors_meant():
-    lines = (REPOSITORY / "benchmarks" / "secrets" / "sentences.jsonl").read_text("utf-8").splitlines()
-    rows = [row for row in map(json.loads, lines[::5]) if row["part"] not in "abc"]  # those hold the rarest forms
-    left = [redact(row["text"]).text for row in rows]
-    gone = [not any(secret in text for secret in row["secrets"]) for row, text in zip(rows, left, strict=True)]
-    found = sum(is_gone for row, is_gone in zip(rows, gone, strict=True) if row["secrets"])
-    spoilt = sum(row["text"] != text for row, text in zip(rows, left, strict=True) if not row["secrets"])
-    assert found >= 0.65 * sum(bool(row["secrets"]) for row in rows)
-    assert spoilt <= 0.05 * found
+def test_sentences_are_read_as_their_authors_meant():
+    lines = (REPOSITORY / "benchmarks" / "secrets" / "sentences.jsonl").read_text("utf-8").splitlines()[::5]
+    rows = [row | {"left": redact(row["text"]).text} for row in map(json.loads, lines) if row["part"] not in "abc"]
+    hits = [not any(secret in row["left"] for secret in row["secrets"]) for row in rows if row["secrets"]]
+    assert sum(hits) >= 0.65 * len(hits)
+    assert sum(not row["secrets"] and row["left"] != row["text"] for row in rows) <= 0.05 * sum(hits)
 
 
 @pytest.mark.proves("RED-CORPUS")
