@@ -110,7 +110,7 @@ def test_a_session_is_found_by_its_title_and_one_without_a_title_is_named_by_its
 
 @pytest.mark.proves("HIS-LONG", "HIS-REDACTED")
 def test_a_long_reply_is_cut_into_passages_and_shown_whole_without_its_secrets(world):
-    reply = "\n\n".join(f"Paragraph {n} speaks of lighthouse{n} and of {SECRET} at length. " * 5 for n in range(20))
+    reply = "\n\n".join(f"Paragraph {n} is about lighthouse{n} and {SECRET} at length. " * 5 for n in range(20))
     world.write([("Tell me all", reply)])
     world.sync()
     assert "lighthouse17" in world.search("lighthouse17")[0].chunks[0].text
