@@ -16,6 +16,7 @@ import os
 import sqlite3
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -72,11 +73,12 @@ class Signs:
         for own, word in zip(signs, asked, strict=True):
             differing += np.bitwise_count(own ^ word)
         chosen = k * max(_CHOSEN, len(keys) // _OF_CHUNKS)
-        most = np.searchsorted(np.bincount(differing).cumsum(), chosen * _COMPARED)
+        most = bisect_left(range(len(query)), chosen * _COMPARED, key=lambda n: int(np.count_nonzero(differing <= n)))
         first = np.flatnonzero(differing <= most)  # all that differ as much, in whatever order the rows were read
         bits = np.ascontiguousarray(signs[:, first].T).view(np.uint8)
         scores = np.unpackbits(bits, axis=1)[:, : len(query)].astype(np.float32) @ query
-        return np.sort(keys[first[np.lexsort((keys[first], -scores))[:chosen]]]).tolist()  # type: ignore[no-any-return]
+        least = np.partition(scores, -chosen)[-chosen] if len(scores) > chosen else -np.inf
+        return np.sort(keys[first[scores >= least]]).tolist()  # type: ignore[no-any-return]
 
     def _known(self, connection: sqlite3.Connection) -> tuple[Any, Any]:
         import numpy as np
