@@ -151,8 +151,7 @@ class Index(IndexReader):
         if not terms.match:
             return []
         if self._has_numpy and (alone := _terms_alone(terms)):
-            admitted = self._admitted(filter_, kind)
-            return _best(self.connection, kind, alone, k, self._documents(kind), admitted)
+            return _best(self._postings(kind, alone), k, self._documents(kind), self._admitted(filter_, kind))
         table, (allowed_sql, parameters) = f"{kind}_fts", _allowed(filter_, kind)
         where = f"AND +rowid IN ({allowed_sql})" if allowed_sql else ""  # the plus: match first, not row by row
         return self.connection.execute(
@@ -166,6 +165,24 @@ class Index(IndexReader):
     def _has_numpy(self) -> bool:
         """Whether numpy answers sooner than SQLite alone: in a small index never, and not if it must be imported."""
         return self.chunk_count > SMALL_INDEX_CHUNKS and "numpy" in sys.modules
+
+    def _postings(self, kind: str, terms: Sequence[str]) -> Any:
+        """Return the documents of each term, term by term: keys, weighted frequencies in halves, numbers of the terms.
+
+        FTS5 says where each term stands. Within `reading` the last ones of each kind are kept.
+        """
+        import numpy as np
+
+        kept = self._once("postings", dict)
+        if kept.get(kind, ((),))[0] != terms:
+            # One text, for a row of each place takes twice as long.
+            sql = f"SELECT group_concat(doc * 8 + {HALVES}) FROM {kind}_places WHERE term = ?"
+            runs = (self.connection.execute(sql, (term,)).fetchone()[0] or "" for term in terms)
+            places = np.concatenate([np.fromstring(run, np.int64, sep=",") + (at << 40) for at, run in enumerate(runs)])
+            first = np.flatnonzero(np.diff(places >> 3, prepend=-1))
+            docs = places[first] >> 3
+            kept[kind] = terms, (docs & (1 << 37) - 1, np.add.reduceat(places & 7, first), docs >> 37)
+        return kept[kind][1]
 
     def _documents(self, kind: str) -> Any:
         return self._once(kind, lambda: stored.read_documents(self.connection, kind))
@@ -236,6 +253,9 @@ class Index(IndexReader):
 
     def words_of_unit(self, terms: Terms, unit_key: int) -> list[str]:
         """Return those of the words that stand in a unit."""
+        if self._has_numpy and (alone := _terms_alone(terms)):
+            keys, _, term_of = self._postings("chunks", alone)
+            return [terms.words[at] for at in sorted(set(term_of[self._documents("chunks")[1][keys] == unit_key]))]
         between = "SELECT min(key), max(key) FROM chunks WHERE unit_key = ?"  # those of a unit follow each other
         keys = self.connection.execute(between, (unit_key,)).fetchone()
         sql = "SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? AND rowid BETWEEN ? AND ? LIMIT 1"
@@ -347,29 +367,21 @@ def _terms_alone(terms: Terms) -> list[str]:
     return [its[0] for its in found] if is_plain and all(len(its) == 1 for its in found) else []
 
 
-def _best(
-    connection: sqlite3.Connection, kind: str, terms: Sequence[str], k: int, read: tuple[Any, ...], admitted: Any
-) -> list[tuple[int, float]]:
+def _best(postings: tuple[Any, Any, Any], k: int, read: tuple[Any, ...], admitted: Any) -> list[tuple[int, float]]:
     """Return the k best documents as (key, score), with the scores of FTS5's BM25 in a third of its time.
 
-    FTS5 says where each term stands, and numpy sums; `read` is what `read_documents` gave, `admitted` says by key which
-    may be found, None for all.
+    `read` is what `read_documents` gave, `admitted` says by key which may be found, None for all.
     """
     import numpy as np
 
+    keys, freqs, term_of = postings
     lengths, _, count, mean = read
-    # One text, for a row of each place takes twice as long.
-    sql = f"SELECT group_concat(doc * 8 + {HALVES}) FROM {kind}_places WHERE term = ?"
-    texts = (connection.execute(sql, (term,)).fetchone()[0] or "" for term in terms)
-    places = np.concatenate([np.fromstring(text, np.int64, sep=",") + (at << 40) for at, text in enumerate(texts)])
-    first = np.flatnonzero(np.diff(places >> 3, prepend=-1))
-    freqs, keys, term_of = np.add.reduceat(places & 7, first), places[first] >> 3 & (1 << 37) - 1, places[first] >> 40
-    idfs = [inverse_frequency(count, int(docs)) for docs in np.bincount(term_of, minlength=len(terms))]
+    idfs = [inverse_frequency(count, int(docs)) for docs in np.bincount(term_of)]
     norm = 0.6 + 1.8 * (lengths[keys] - 1) / mean
-    order = np.argsort(keys, kind="stable")
-    of_key = np.flatnonzero(np.diff(keys[order], prepend=-1))
-    found = keys[order][of_key]
-    scores = np.add.reduceat((np.array(idfs)[term_of] * 2.2 * freqs / (freqs + norm))[order], of_key)
+    values, order = np.array(idfs)[term_of] * 2.2 * freqs / (freqs + norm), np.argsort(keys, kind="stable")
+    keys = keys[order]
+    of_key = np.flatnonzero(np.diff(keys, prepend=-1))
+    found, scores = keys[of_key], np.add.reduceat(values[order], of_key)
     if admitted is not None:
         found, scores = found[admitted[found]], scores[admitted[found]]
     if len(found) > k:
