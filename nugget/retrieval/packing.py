@@ -74,20 +74,20 @@ def fill(
     shown: list[_Shown] = []
     for item in items:
         first = passes[0](item, None, room)
-        if first is None or cost(first) > room:
+        if first is None or (needed := cost(first)) > room:
             break
         shown.append(first)
-        room -= cost(first)
+        room -= needed
     left_out = []
     for widen in passes[1:]:
         left_out.append(0)
         for at, now in enumerate(shown):
-            wider = widen(items[at], now, room + cost(now))
-            if wider is None or cost(wider) > room + cost(now):
+            most = room + cost(now)
+            wider = widen(items[at], now, most)
+            if wider is None or (needed := cost(wider)) > most:
                 left_out[-1] += 1
-                continue
-            room += cost(now) - cost(wider)
-            shown[at] = wider
+            else:
+                room, shown[at] = most - needed, wider
     return shown, room, left_out
 
 
@@ -102,10 +102,12 @@ def pack(
     """
 
     def summarised(hit: Hit, now: _Chunks | None, room: int) -> _Chunks:
+        if known := summaries.get((hit.brain, hit.ref)):
+            return (known,)
         best = hit.chunks[0]
         # On one line a heading would run into its text.
         text = re.sub(r"^#{1,6}[ \t].*$", "", best.text, flags=re.MULTILINE).strip() or best.text
-        return (summaries.get((hit.brain, hit.ref)) or replace(best, text=shorten(text, SUMMARY_CHARS), position=0),)
+        return (replace(best, text=shorten(text, SUMMARY_CHARS), position=0),)
 
     passes = [summarised, _passages, _whole, _with_evidence]
     count = {Depth.SUMMARY: 1, Depth.STANDARD: 3, Depth.DEEP: 4}[depth]
@@ -223,26 +225,29 @@ def summary(
 ) -> Chunk:  # fmt: skip
     """Return the best sentences of a unit from the chunks that matched and those with most of the words."""
     weights = {word_root(word): idf for word, idf in idfs.items()}
-
-    def held(chunk: StoredChunk) -> float:
-        text = f"{chunk.breadcrumb}\n{chunk.text}".lower()
-        return sum(weight for root, weight in weights.items() if root in text)
-
     matched = {chunk.text: rank for rank, chunk in enumerate(hit.chunks)}
     asks_number = (
         r"\bhow (?:many|much|long|often|old|big|large|far|high)\b"
         r"|\b(?:port|percent|default|limit|size|maximum|minimum|threshold|priority|number|code|version|date|year|when)\b"
     )
-    wants_number = re.search(asks_number, question, re.IGNORECASE) is not None
-    nearest = sorted(chunks, key=lambda chunk: (matched.get(chunk.text, len(matched)), -held(chunk)))[:_CHUNKS_READ]
+    bonus = _NUMBER_BONUS * sum(weights.values()) if re.search(asks_number, question, re.IGNORECASE) else 0.0
+    held = {chunk.key: {root: weight for root, weight in weights.items() if root in text}
+            for chunk in chunks for text in [chunk.text.lower()]}  # fmt: skip
+
+    def order(chunk: StoredChunk) -> tuple[int, float]:
+        inside, named = held[chunk.key], chunk.breadcrumb.lower()
+        mass = sum(weight for root, weight in weights.items() if root in inside or root in named)
+        return matched.get(chunk.text, len(matched)), -mass
+
+    nearest = sorted(chunks, key=order)[:_CHUNKS_READ]
     found: list[_Fragment] = []
     for rank, chunk in enumerate(nearest):
-        if len(chunks) > 1 and not any(root in chunk.text.lower() for root in weights):
+        if len(chunks) > 1 and not held[chunk.key]:
             continue
         body = _MARKUP.sub("", chunk.text).strip() or chunk.text
         if len(chunks) == 1 and len(body) <= SUMMARY_CHARS:
             return Chunk(breadcrumb=chunk.breadcrumb, text=shorten(body, SUMMARY_CHARS), score=hit.score)
-        sentences = _sentences(body, weights, wants_number=wants_number)
+        sentences = _sentences(body, held[chunk.key], bonus)
         found += [_Fragment(chunk, sentences[at:], body, _RANK_SHARE ** min(rank, len(matched)))
                   for at, one in enumerate(sentences) if one.value]  # fmt: skip
     if not found:
@@ -295,11 +300,11 @@ def _value(run: Sequence[_Sentence], weights: Mapping[str, float], seen: frozens
 
 def _roots(text: str) -> set[str]:
     """Return the roots of the words of a text; an address says nothing by the words in it."""
-    return {word_root(word) for word in re.findall(r"\S+://\S+|([^\W_]+)", text) if word}
+    words = re.findall(r"\S+://\S+|([^\W_]+)" if "://" in text else r"[^\W_]+", text)
+    return {word_root(word) for word in words if word}
 
 
-def _sentences(text: str, weights: Mapping[str, float], *, wants_number: bool) -> list[_Sentence]:
-    mass = sum(weights.values())
+def _sentences(text: str, weights: Mapping[str, float], number_bonus: float) -> list[_Sentence]:
     found = []
     for start, end in _spans(text):
         lowered = text[start:end].lower()
@@ -307,8 +312,8 @@ def _sentences(text: str, weights: Mapping[str, float], *, wants_number: bool) -
         holds_any = any(root in lowered for root in weights)
         roots = frozenset(_roots(text[start:end]) & weights.keys()) if holds_any else frozenset()
         value = sum(weights[root] for root in roots)
-        if wants_number and value and _NUMBER.search(text, start, end):
-            value += _NUMBER_BONUS * mass
+        if number_bonus and value and _NUMBER.search(text, start, end):
+            value += number_bonus
         if value and STOP_WORDS.isdisjoint(lowered.split()):
             value *= _LIST_SHARE
         found.append(_Sentence(start, end, roots, value))
