@@ -81,16 +81,13 @@ class Match(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A unit with its ranks (from 1, None where a list does not hold it), its match, its matching chunks and its score.
-
-    `chunk_keys` are best first.
-    """
+    """A unit with its ranks (from 1, None where a list lacks it), its matching chunks (best first), match and score."""
 
     unit_key: int
     vector_rank: int | None
     text_rank: int | None
-    match: Match
     chunk_keys: Sequence[int]
+    match: Match = Match()
     score: float = 0.0
 
 
@@ -102,11 +99,6 @@ class Gathered:
     terms: Terms
     matcher: Matcher
     degraded: tuple[str, ...]
-
-    @property
-    def has_vectors(self) -> bool:
-        """Return whether the question was compared by meaning too."""
-        return self.matcher.vector is not None
 
 
 @dataclass(slots=True)
@@ -154,10 +146,10 @@ class Matcher:
     def matches(self, unit_keys: Iterable[int]) -> list[Match]:
         """Return how well each of these candidates matches."""
         of_chunk, of_unit, near, dated = self._chunk_bm25.get, self._unit_bm25.get, self._near.get, self.dated.get
-        found = [(key, self._cosines.get(key, _NO_COSINES)) for key in unit_keys]
+        cosines = self._cosines.get
         return [
-            Match(of_chunk(key, 0.0), of_unit(key, 0.0), chunk, whole, title, near(key, 0.0), dated(key, 0.0))
-            for key, (chunk, whole, title) in found
+            Match(of_chunk(key, 0.0), of_unit(key, 0.0), *cosines(key, _NO_COSINES), near(key, 0.0), dated(key, 0.0))
+            for key in unit_keys
         ]
 
 
@@ -189,11 +181,10 @@ def gather(
         matcher.dated = {key: _dated(unit, days) for key, unit in index.units(keys).items()}
     vector_ranks = {key: rank for rank, key in enumerate(by_vector, start=1)}
     text_ranks = {key: rank for rank, key in enumerate(by_text, start=1)}
-    chunks = _matching_chunks(texts[: profile.candidates], nearest, unit_of)
-    candidates = [
-        Candidate(key, vector_ranks.get(key), text_ranks.get(key), match, chunks.get(key, ()))
-        for key, match in zip(keys, matcher.matches(keys), strict=True)
-    ]
+    chunks: dict[int, list[int]] = {}
+    for key in fuse([[key for key, _ in texts[: profile.candidates]], [key for key, _ in nearest]]):
+        chunks.setdefault(unit_of[key], []).append(key)
+    candidates = [Candidate(key, vector_ranks.get(key), text_ranks.get(key), chunks.get(key, ())) for key in keys]
     return Gathered(candidates=tuple(candidates), terms=terms, matcher=matcher, degraded=degraded)
 
 
@@ -203,17 +194,6 @@ def _dated(unit: Unit, asked: Days | None) -> float:
         return float(any(days_in(unit.body)))
     made = [(day, day) for day in (unit.created, unit.last_modified) if day]
     return nearness(asked, [*made, *days_in(unit.body)])
-
-
-def _matching_chunks(
-    texts: list[tuple[int, float]], nearest: list[tuple[int, float]], unit_of: dict[int, int]
-) -> dict[int, list[int]]:
-    """Return the chunks of each unit that either list holds, best first by fused rank."""
-    fused = fuse([[key for key, _ in texts], [key for key, _ in nearest]])
-    chunks: dict[int, list[int]] = {}
-    for key in fused:
-        chunks.setdefault(unit_of[key], []).append(key)
-    return chunks
 
 
 def embed_question(

@@ -60,9 +60,11 @@ def rank(gathered: Gathered) -> list[Candidate]:
     candidates, matcher = gathered.candidates, gathered.matcher
     if not candidates:
         return []
-    matcher.compare_with(max(candidates, key=lambda entry: (calibrated(entry.match), -entry.unit_key)).unit_key)
-    matches = matcher.matches(entry.unit_key for entry in candidates)
-    scored = [entry._replace(match=match, score=score(match)) for entry, match in zip(candidates, matches, strict=True)]
+    keys = [entry.unit_key for entry in candidates]
+    alone = zip(map(calibrated, matcher.matches(keys)), keys, strict=True)
+    matcher.compare_with(max(alone, key=lambda pair: (pair[0], -pair[1]))[1])
+    matches = matcher.matches(keys)
+    scored = [Candidate(*entry[:4], match, score(match)) for entry, match in zip(candidates, matches, strict=True)]
     return sorted(scored, key=lambda entry: (-entry.score, entry.unit_key))
 
 
@@ -211,7 +213,7 @@ def to_hits(
 def _helps(best: int, match: Match, gathered: Gathered, index: IndexReader) -> Callable[[int, Match], float]:
     """Return a function that gives the relevance of a unit and its match, beside the best of all."""
     held = index.words_of_unit(gathered.terms, best)
-    has_vectors, most = gathered.has_vectors, calibrated(match)
+    has_vectors, most = gathered.matcher.vector is not None, calibrated(match)
     values = signals(match, held, gathered.terms, chunks=index.chunk_count)
     known = weighed(KNOWN if has_vectors else KNOWN_BY_TEXT, values)
     return lambda key, its: relevance(

@@ -110,7 +110,7 @@ def search_source(
     degraded: list[str] = []
     idfs: dict[str | None, Mapping[str, float]] = {}
     chunks: dict[str | None, Mapping[str, Sequence[StoredChunk]]] = {}
-    candidates, has_vectors = 0, True
+    candidates, has_vectors, is_small = 0, True, True
     for name, index in indexes.holding(source).items():
         with index.reading():
             gathered = gather(query, profile, index, embedder, today=today)
@@ -119,14 +119,14 @@ def search_source(
             if source is SourceName.CANON:
                 found = _with_named(parsed.text, query, found, index, gathered.matcher)
             chunks[name] = gathered.matcher.chunks
+            is_small = is_small and index.chunk_count < _FEW_CHUNKS
         hits += [replace(hit, brain=name) for hit in found] if name is not None else found
         degraded += gathered.degraded
         idfs[name] = gathered.terms.idfs
-        candidates, has_vectors = candidates + len(scored), has_vectors and gathered.has_vectors
+        candidates, has_vectors = candidates + len(scored), has_vectors and gathered.matcher.vector is not None
     if indexes.others and source is SourceName.BRAIN:
         hits.sort(key=lambda hit: -hit.score)
     weak = is_weak(hits, has_vectors=has_vectors)
-    is_small = bool(hits) and all(index.chunk_count < _FEW_CHUNKS for index in indexes.holding(source).values())
     if weak and source is not SourceName.BRAIN and hits:
         weak = not any("file name" in hit.reasons or (is_small and _matches_words(hit)) for hit in hits)
     if is_small or source is not SourceName.BRAIN:
