@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, lru_cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache, partial
 from itertools import chain
 from typing import Any
 
@@ -74,9 +74,9 @@ def _trained() -> tuple[Mapping[str, float], float]:
 def suspects(data: bytes) -> Iterator[Suspect]:
     """Yield the words that could be secrets in the sentences of a text, in UTF-8."""
     classes, small = data.translate(_CLASSES), data.lower()
-    told = {*chain.from_iterable(_lines(small, stem) for stem in _STEMS)}
-    odd = {classes.rfind(b"\n", 0, found.start()) + 1 for found in _ODD.finditer(classes)}
-    for begin in sorted(told | odd):
+    finders: list[Callable[[int], int]] = [partial(small.find, stem) for stem in _STEMS]
+    finders.append(lambda at: found.start() if (found := _ODD.search(classes, at)) else -1)
+    for begin in sorted({*chain.from_iterable(_lines(data, find) for find in finders)}):
         stop = classes.find(b"\n", begin)
         stop = len(classes) if stop < 0 else stop
         codes, signs, others, digits = (classes.count(sign, begin, stop) for sign in (b"{", b"#", b"-", b"0"))
@@ -85,13 +85,13 @@ def suspects(data: bytes) -> Iterator[Suspect]:
             yield from _of_line(data, numbered.end() if numbered else begin, stop)
 
 
-def _lines(text: bytes, part: bytes) -> Iterator[int]:
-    """Yield where the lines begin that hold a part."""
-    at = text.find(part)
+def _lines(text: bytes, find: Callable[[int], int]) -> Iterator[int]:
+    """Yield where the lines begin in which `find` finds something, each once."""
+    at = find(0)
     while at >= 0:
         yield text.rfind(b"\n", 0, at) + 1
         end = text.find(b"\n", at)
-        at = text.find(part, end) if end >= 0 else -1
+        at = find(end) if end >= 0 else -1
 
 
 def _of_line(data: bytes, begin: int, stop: int) -> Iterator[Suspect]:
@@ -120,7 +120,7 @@ def _of_part(part: bytes, above: bytes, at: int) -> Iterator[Suspect]:
     words = [*_words(text)]
     told = [(kind, start) for start, _, word, _ in words if (kind := _told_by(word))]
     plain = sum(word.isalpha() for _, _, word, _ in words)
-    if plain < ((not told_above or len(words) > 2) if is_told else max(2, len(words) / 2)):
+    if not words or plain < ((not told_above or len(words) > 2) if is_told else max(2, len(words) / 2)):
         return
     line = {f"plain {plain * 4 // len(words)}", f"words {len(words).bit_length()}"}
     line |= {f"in {kind}" for kind, _ in told} | {f"above {kind}" for kind in told_above}
