@@ -176,7 +176,7 @@ def _is_quoted(before: str, after: str) -> bool:
     return bool(before and after) and before[-1] in _QUOTES and after[0] in _QUOTES
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=16_384)
 def _of_form(text: str) -> frozenset[str]:
     """Return the features of a word's own form."""
     size = len(text)
@@ -208,20 +208,20 @@ def _of_telling(start: int, end: int, told: Sequence[tuple[str, int]]) -> tuple[
     return {f"{one} before" for one in before} | behind | within, before[0] if before else ""
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=16_384)
 def _told_by(word: str) -> str:
     """Return the kind of secret that a word announces, if any."""
     telling = READ.telling.search(word.lower())
     return telling.lastgroup or "" if telling else ""
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=16_384)
 def _gives(run: str) -> bool:
     """Return True for a word after which a plain word may be a secret, and for a quoted one."""
     return run[0] in _QUOTES or bool(READ.giving.search(run)) or bool(READ.hyphened.match(run))
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=16_384)
 def _oddness(run: str) -> int:
     """Return 2 for what looks like a password, 1 for another word with a digit or a sign within, else 0."""
     word = run.lstrip(_OPENING).rstrip(_CLOSING)
