@@ -21,7 +21,7 @@ from nugget.redaction.sentences import sentence_secrets
 from nugget.redaction.structured import STEMS, Span, named_secrets, places
 
 READ = judge.patterns("engine", of_bytes=True)
-_LAST, _LAST_RANK = ("unknown-token", "random-pair", "named-token", "encoded-secret"), 3
+_LAST, _LAST_RANK = ("unknown-token", "random-pair", "encoded-secret"), 3
 """Kinds that count only where no other kind is found, and their rank."""
 _GROWING = ("jwt", "encoded-secret", "recovery-code")
 """Kinds whose rule finds only the beginning."""
@@ -53,7 +53,7 @@ _JUDGES_OF_KINDS: dict[str, Callable[[str], bool]] = {
     "license-key": lambda value: value == value.upper() and not value.replace("-", "").isalpha(),
     **dict.fromkeys(("google-key", "bearer-token", "npm-token", "upload-token"), judge.is_not_placeholder),
     **dict.fromkeys(("snmp-community", "masked-value", "xml-setting", "json-parameter"), judge.is_given_password),
-    **dict.fromkeys(("given-login", "given-basic", "vpn-key", "foreign-password"), judge.is_strong),
+    **dict.fromkeys(("given-login", "given-basic", "vpn-key"), judge.is_strong),
     "typed-password": judge.is_typed_password,
     **dict.fromkeys(("totp-secret", "webhook-url", "issued-pair"), judge.is_jumbled),
     "api-key": _JUDGES["settings"],
@@ -67,7 +67,6 @@ _JUDGES_OF_KINDS: dict[str, Callable[[str], bool]] = {
     "told-password": judge.is_odd,
     "worded-password": judge.is_coined,
     "flag-token": lambda value: judge.is_random(value) or judge.is_odd(value) or judge.is_scrambled(value),
-    "named-token": lambda value: judge.is_random_pair(value) and judge.is_not_placeholder(value),
     "told-token": lambda value: judge.is_generated(value, quoted=True),
 }
 _FAR = 20_000
