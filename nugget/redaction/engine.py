@@ -17,7 +17,6 @@ from typing import Any
 from nugget.config import rule_cache
 from nugget.errors import NuggetError
 from nugget.redaction import judging as judge
-from nugget.redaction.sentences import sentence_secrets
 from nugget.redaction.structured import STEMS, Span, named_secrets, places
 
 READ = judge.patterns("engine", of_bytes=True)
@@ -154,6 +153,8 @@ def digest_of(*patterns: str) -> str:
 
 def issued_secrets(view: str) -> Iterator[Span]:
     """Yield the secrets of a view: those of the engine's rules, then named ones, then random words without a name."""
+    from nugget.redaction.sentences import sentence_secrets  # only commands that redact need its fifty patterns
+
     data, known = view.encode("latin-1").replace(b"\0", b"\x1f"), bytearray(len(view))  # zeros read like UTF-16
     marks: dict[str, list[int]] = defaultdict(list)
     small = data.lower().decode("latin-1")

@@ -47,7 +47,6 @@ _OPENING, _CLOSING, _QUOTES = "\\\"'`([{<*_«“‘„‚›»~", "\\\"'`)]}>*_�
 _NEAR = (14, 30, 70)
 """Characters from a telling word below which a word stands next to it, near it, or not far."""
 
-
 Word = tuple[int, str, str, str]
 """Where a word of a sentence begins, the signs before it, the word, and the signs after it."""
 Suspect = tuple[int, int, str, frozenset[str]]
